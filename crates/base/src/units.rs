@@ -1,0 +1,117 @@
+//! Quantities that must not be confused, each a type of its own.
+
+use std::fmt;
+
+macro_rules! unit {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// The value after this one. Overflow is a bug: these counters start near zero and 2^64 is out of reach.
+            #[must_use]
+            pub const fn next(self) -> Self {
+                Self(self.0.checked_add(1).expect("a 64-bit counter ran out"))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+    };
+}
+
+unit!(
+    /// A transaction group. Never used twice in the life of a pool, not even across a crash (rules F1).
+    Txg
+);
+unit!(
+    /// The position of a record in one lane of the intent log: dense from 1, and meaningless in another lane.
+    /// 0 means "before the first record".
+    Lsn
+);
+unit!(
+    /// The position of a record in one dataset's history: dense from 1 over all lanes (rules F2).
+    /// 0 means "before the first record".
+    Dseq
+);
+unit!(
+    /// A file, directory or other object of one dataset, or a directory entry's cookie, drawn from the same
+    /// counter. Never reused; at least 3 and below 2^63 (rules F21).
+    ObjectId
+);
+unit!(
+    /// A dataset of one pool. Never reused, and independent of its name.
+    DatasetId
+);
+unit!(
+    /// A lane of a pool's intent log: its index in the pool's configuration, stable for the life of the lane.
+    LaneId
+);
+unit!(
+    /// 64 random bits drawn when an object is made: a handle with another generation is stale (rules F15).
+    Generation
+);
+
+macro_rules! guid {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(pub u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:016x}", self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:016x})"), self.0)
+            }
+        }
+    };
+}
+
+guid!(
+    /// Names a pool, for ever and on every machine: 64 random bits drawn at creation.
+    PoolGuid
+);
+guid!(
+    /// Names one leg (a disk or file) or one top-level vdev of a pool.
+    VdevGuid
+);
+
+/// Server time: nanoseconds since 1970-01-01 UTC. File times and the change attribute are of this type;
+/// those that the server issues itself never repeat and never go back (rules F14).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// From whole seconds and nanoseconds; nanoseconds beyond a second are carried, overflow saturates.
+    #[must_use]
+    pub const fn new(seconds: u64, nanoseconds: u32) -> Self {
+        Self(seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds as u64))
+    }
+
+    /// Whole seconds since the epoch.
+    #[must_use]
+    pub const fn seconds(self) -> u64 {
+        self.0 / 1_000_000_000
+    }
+
+    /// Nanoseconds within the second, below 10^9.
+    #[must_use]
+    pub const fn subsec_nanos(self) -> u32 {
+        (self.0 % 1_000_000_000) as u32
+    }
+}

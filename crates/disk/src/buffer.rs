@@ -1,0 +1,63 @@
+use std::ops::{Deref, DerefMut};
+
+use aligned_vec::{AVec, ConstAlign};
+
+/// Bytes that start on a 4 KiB border in memory, as O_DIRECT asks. Grows like a `Vec`.
+#[derive(Clone)]
+pub struct AlignedBuf(AVec<u8, ConstAlign<4096>>);
+
+impl AlignedBuf {
+    /// An empty buffer with room for `capacity` bytes.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self(AVec::with_capacity(4096, capacity))
+    }
+
+    /// `length` zeroes.
+    #[must_use]
+    pub fn zeroed(length: usize) -> Self {
+        let mut buf = Self::with_capacity(length);
+        buf.resize(length);
+        buf
+    }
+
+    /// Sets the length; new bytes are zero.
+    pub fn resize(&mut self, length: usize) {
+        self.0.resize(length, 0);
+    }
+
+    /// Appends a copy of `bytes`.
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Forgets the content and keeps the memory.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Bytes that fit without growing.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}

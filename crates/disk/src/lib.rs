@@ -1,0 +1,74 @@
+//! Disks: a numbered row of bytes that keeps what was flushed. This crate holds every system call that the
+//! engine makes, behind a trait of five verbs that tests and the simulator implement too.
+//!
+//! Writes come in two kinds. A **cached** write may be lost or torn by a power cut until [`Disk::flush`]
+//! returns; a **durable** one (DSYNC, FUA where the device has it) is on stable storage when it returns. An
+//! error of either, or of a flush, means that the bytes may or may not be there: nobody retries on trust.
+
+mod buffer;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use buffer::AlignedBuf;
+
+/// How a write is to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// In the device's cache: durable after the next [`Disk::flush`] that returns success.
+    Cached,
+    /// On stable storage before the call returns.
+    Durable,
+}
+
+/// What is known about a disk when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Usable bytes, a whole number of 4 KiB sectors.
+    pub size: u64,
+    /// Whether seeks cost (a spinning disk).
+    pub rotational: bool,
+    /// Whether the device says that it writes through, so that a durable write needs no flush.
+    pub write_through: bool,
+}
+
+/// A disk, a file or memory. Offsets and lengths are whole 4 KiB sectors; anything else is the caller's bug
+/// and panics. Buffers should come from [`AlignedBuf`]; others cost a copy.
+pub trait Disk: Send + Sync {
+    /// Fills `buf` from `offset`. A range beyond the end is an error.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Writes all of `buf` at `offset`.
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()>;
+
+    /// Makes every completed write durable.
+    fn flush(&self) -> io::Result<()>;
+
+    /// Says that a range is no longer needed. Its content is undefined afterwards; devices that cannot do it ignore it.
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()>;
+
+    /// Size and kind.
+    fn geometry(&self) -> Geometry;
+}
+
+/// How a disk is to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// For inspection: no lock is taken and nothing can be written.
+    ReadOnly,
+    /// To own it: a lock is taken on the very file description that does the I/O (rules F24), and a block
+    /// device is opened exclusively. Fails with [`io::ErrorKind::WouldBlock`] when somebody else owns it.
+    Exclusive,
+}
+
+/// Opens disks by path: the seam at which tests put other disks under a whole server.
+pub trait Opener: Send + Sync {
+    /// Opens an existing file or block device.
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn Disk>>;
+
+    /// Makes a file of `size` bytes, all of them allocated and, with `prewrite`, written with zeroes (a DSYNC
+    /// write into an unwritten extent costs many times one into a written extent). `progress` hears of bytes
+    /// done. Fails with [`io::ErrorKind::AlreadyExists`] where there is something already.
+    fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64)) -> io::Result<()>;
+}

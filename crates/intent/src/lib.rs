@@ -1,0 +1,1 @@
+//! The intent log as a library.

@@ -1,0 +1,66 @@
+//! Which dataset a client may see, and how: the seam between the protocol and whoever owns the pools.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tally_base::{DatasetId, PoolGuid};
+use tally_fs::vfs::{ObjectRef, Vfs};
+
+/// What becomes of a client's user and group ids, as in exports(5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Squash {
+    /// `no_root_squash`: ids are taken as they come.
+    None,
+    /// `root_squash`: uid 0 and gid 0 become anonymous.
+    Root,
+    /// `all_squash`: everybody is anonymous.
+    All,
+}
+
+/// The rule that applies to one client for one dataset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// `ro`: modifying procedures answer ROFS.
+    pub read_only: bool,
+    /// Whose ids are replaced.
+    pub squash: Squash,
+    /// The anonymous user; 65534 unless `anonuid=`.
+    pub anon_uid: u32,
+    /// The anonymous group; 65534 unless `anongid=`.
+    pub anon_gid: u32,
+    /// `secure`: only source ports below 1024 are served.
+    pub secure: bool,
+}
+
+/// Where a handle's dataset is.
+pub enum Place {
+    /// Served.
+    Here(Arc<dyn Vfs>),
+    /// Known, but it cannot answer for now (pool suspended or not imported yet): JUKEBOX, never STALE.
+    Away,
+    /// Nobody here has heard of it.
+    Unknown,
+}
+
+/// The server's view of its pools, as the protocol needs it.
+pub trait Exports: Send + Sync {
+    /// The dataset whose mount path is the longest prefix of `path`, and what is left of `path` below it
+    /// (without a leading slash).
+    fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)>;
+
+    /// The dataset of a handle.
+    fn place(&self, pool: PoolGuid, dataset: DatasetId) -> Place;
+
+    /// The rule for `client`; `None` where it has no access at all.
+    fn rule(&self, pool: PoolGuid, dataset: DatasetId, client: IpAddr) -> Option<Rule>;
+
+    /// The dataset mounted on directory entry `name` of `dir` in a dataset, if there is one. Child datasets
+    /// stand in their parent's root directory, on a directory of the same name that the server made.
+    fn child(&self, pool: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>>;
+
+    /// Exported paths and who may mount them, in words, for MOUNT's EXPORT.
+    fn list(&self) -> Vec<(String, Vec<String>)>;
+
+    /// The key that authenticates handles of this pool. It lives in the pool and survives restarts.
+    fn handle_key(&self, pool: PoolGuid) -> Option<[u8; 32]>;
+}

@@ -1,0 +1,3 @@
+//! The copy-on-write pool.
+
+pub mod key;
