@@ -130,22 +130,6 @@ impl DataLayer {
         self.truncate(0);
     }
 
-    /// Marks everything in memory within `range` as logged. Pieces that reach beyond it are split.
-    pub fn mark_logged(&mut self, range: Range<u64>) {
-        let mut parts = Vec::new();
-        for (offset, piece) in self.overlapping(range.clone()) {
-            if let Piece::Memory { logged: false, .. } = piece {
-                let from = range.start.max(offset);
-                let to = range.end.min(offset + piece.length());
-                parts.push((from, piece.part(from - offset..to - offset)));
-            }
-        }
-        for (offset, piece) in parts {
-            let Piece::Memory { bytes, .. } = piece else { unreachable!("only memory was collected") };
-            self.insert(offset, Piece::Memory { bytes, logged: true });
-        }
-    }
-
     /// Splits `range` into what this layer knows of it, in order.
     #[must_use]
     pub fn view(&self, range: Range<u64>) -> Vec<(Range<u64>, Seen)> {

@@ -25,14 +25,12 @@ fn shown(layer: &DataLayer) -> Vec<u8> {
 enum Step {
     Write(u64, Vec<u8>),
     Cut(u64),
-    MarkLogged(u64, u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0u64..60, prop::collection::vec(b'a'..=b'z', 1..16)).prop_map(|(at, bytes)| Step::Write(at, bytes)),
         1 => (0u64..64).prop_map(Step::Cut),
-        1 => (0u64..32, 32u64..64).prop_map(|(from, to)| Step::MarkLogged(from, to)),
     ]
 }
 
@@ -55,24 +53,8 @@ proptest! {
                     model[size as usize..].fill(b'0');
                     layer.truncate(size);
                 }
-                Step::MarkLogged(from, to) => layer.mark_logged(from..to),
             }
             prop_assert_eq!(shown(&layer), model.clone());
         }
     }
-}
-
-#[test]
-fn marking_logged_splits_at_the_borders() {
-    let mut layer = DataLayer::default();
-    layer.insert(0, memory(b"abcdef"));
-    layer.mark_logged(2..4);
-    let flags: Vec<(u64, u64, bool)> = layer
-        .pieces()
-        .map(|(offset, piece)| match piece {
-            Piece::Memory { bytes, logged } => (offset, bytes.len() as u64, *logged),
-            Piece::Placed { .. } => unreachable!(),
-        })
-        .collect();
-    assert_eq!(flags, [(0, 2, false), (2, 2, true), (4, 2, false)]);
 }
