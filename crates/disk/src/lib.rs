@@ -6,12 +6,14 @@
 //! error of either, or of a flush, means that the bytes may or may not be there: nobody retries on trust.
 
 mod buffer;
+mod fanout;
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 pub use buffer::AlignedBuf;
+pub use fanout::{Fanout, SerialFanout};
 
 /// How a write is to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
