@@ -187,7 +187,7 @@ impl Filesystem {
             for body in &ask.records {
                 match self.lane().reserve(*body) {
                     Ok(reservation) => rings.push(reservation),
-                    Err(_) if self.lane().has_failed() => break,
+                    Err(_) if self.lane().has_ended() => break,
                     Err(_) => return Err(Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() }),
                 }
             }

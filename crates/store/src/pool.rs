@@ -44,8 +44,8 @@ use crate::roster::Roster;
 use crate::txg::Txgs;
 use crate::uberblock::Uberblock;
 
-pub use admit::{NotServing, SpaceClass};
-pub use open::{LogContent, OpenError};
+pub use admit::{NotServing, SpaceClass, SpaceShort};
+pub use open::{LoadOptions, LogContent, OpenError, ancestors};
 pub use sync::SyncError;
 
 /// An imported pool.
