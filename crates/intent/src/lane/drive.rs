@@ -279,6 +279,12 @@ impl Flight<'_> {
         &self.header
     }
 
+    /// How many legs it goes to.
+    #[cfg(test)]
+    pub(crate) fn leg_count(&self) -> usize {
+        self.targets.len()
+    }
+
     fn fly(self) {
         let start = self.lane.clock.monotonic();
         let results = self.write();

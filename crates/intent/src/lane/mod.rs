@@ -36,6 +36,9 @@ mod drive;
 mod legs;
 mod waiting;
 
+#[cfg(test)]
+pub(crate) use drive::{Flight, Results};
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
