@@ -225,12 +225,9 @@ impl Lane {
 }
 
 impl State {
-    /// Marks a frame as landed and moves the watermark over all that have landed without a gap. A frame that
-    /// landed behind one that failed is not durable: recovery would cut before it (rules F25).
+    /// Marks a frame as landed and moves the watermark over all that have landed without a gap. A frame that failed
+    /// never lands, so whatever landed behind it is not durable: recovery would cut before it (rules F25).
     fn advance(&mut self, seq: u64) -> bool {
-        if matches!(&self.standing, super::Standing::Ended(failed) if !matches!(failed, LaneFailed::Closed { .. })) {
-            return false;
-        }
         if let Some(flight) = self.in_flight.iter_mut().find(|flight| flight.seq == seq) {
             flight.landed = true;
         }

@@ -320,9 +320,9 @@ impl Lane {
         state.tail_checkpointed = checkpoint.tail_pos;
         state.synced_txg = state.synced_txg.max(synced);
         state.witnessed_lsn = state.witnessed_lsn.max(checkpoint.durable_lsn);
-        while state.live.front().is_some_and(|frame| frame.pos < checkpoint.tail_pos) {
-            state.live.pop_front();
-        }
+        // There may be hundreds of thousands, and requests wait for this lock.
+        let dead = state.live.partition_point(|frame| frame.pos < checkpoint.tail_pos);
+        state.live.drain(..dead);
     }
 
     /// How full the ring is: the pool syncs from a third and slows its clients from a half (rules F28).
