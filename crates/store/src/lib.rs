@@ -1,3 +1,4 @@
 //! The copy-on-write pool.
 
 pub mod key;
+pub mod properties;
