@@ -47,10 +47,9 @@ impl Lane {
     pub fn run(&self) {
         let mut state = self.state.lock();
         while state.is_open() {
-            if self.may_begin(&state) || state.waiters.is_due(state.durable_lsn) && !state.releasing {
+            if self.may_begin(&state) {
                 drop(state);
                 while self.drive_frame() {}
-                self.release_waiters();
                 state = self.state.lock();
                 continue;
             }
