@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tally_base::{Broken, Lsn, VdevGuid, log_checksum};
 use tally_disk::{AlignedBuf, Disk, Durability};
 
-use super::{FrameHeader, Gather, InFlight, Lane, LiveFrame, State};
+use super::{FrameHeader, Gather, InFlight, Lane, LiveFrame, Member, State};
 use crate::failure::LaneFailed;
 use crate::frame::{HEADER_BYTES, frame_bytes};
 
@@ -191,8 +191,8 @@ impl Lane {
             lane: self,
             header,
             body_bytes: gather.body_bytes,
-            targets: state.legs.iter().map(|leg| (Arc::clone(&leg.disk), leg.start + offset)).collect(),
-            guids: state.legs.iter().map(|leg| leg.guid).collect(),
+            targets: state.legs.iter().map(|Member { leg, .. }| (Arc::clone(&leg.disk), leg.start + offset)).collect(),
+            guids: state.legs.iter().map(|member| member.leg.guid).collect(),
             buf: Some(gather.into_frame()),
         }
     }

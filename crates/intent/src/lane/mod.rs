@@ -115,13 +115,20 @@ struct State {
     tail_released: u64,
     /// Tail of the newest released checkpoint.
     tail_checkpointed: u64,
-    legs: Vec<Leg>,
+    legs: Vec<Member>,
     legset_gen: u64,
     waiters: Waiters,
     /// Whether somebody is calling waiters: one at a time, so that they are called in order.
     releasing: bool,
     stats: LaneStats,
     latency: Latency,
+}
+
+/// A leg, and whether it counts.
+struct Member {
+    leg: Leg,
+    /// Frames from this position on are on it; it does not count yet. `None`: it belongs to the set.
+    joined_at: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -390,7 +397,7 @@ impl State {
             synced_txg: Txg(0),
             tail_released: head,
             tail_checkpointed: head,
-            legs,
+            legs: legs.into_iter().map(|leg| Member { leg, joined_at: None }).collect(),
             legset_gen,
             waiters: Waiters::default(),
             releasing: false,
