@@ -74,6 +74,31 @@ pub struct Inode {
 pub const DOT_ENTRIES: u64 = 2;
 
 impl Inode {
+    /// A dataset's root directory: its own parent.
+    #[must_use]
+    pub fn root_directory(generation: Generation, (uid, gid): (u32, u32), now: Time) -> Self {
+        Self {
+            kind: FileKind::Directory,
+            mode: 0o755,
+            nlink: 2,
+            uid,
+            gid,
+            size: DOT_ENTRIES,
+            used: 0,
+            rdev: (0, 0),
+            atime: now,
+            mtime: now,
+            ctime: now,
+            change: now,
+            generation,
+            parent: ObjectId(crate::read::FIRST_ID),
+            layout: Layout::Small,
+            record_shift: 17,
+            create_verifier: None,
+            target: Bytes::new(),
+        }
+    }
+
     /// The attributes that this inode shows for `id`.
     #[must_use]
     pub fn attr(&self, id: ObjectId) -> Attr {

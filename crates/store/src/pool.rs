@@ -65,6 +65,8 @@ pub struct Pool {
     guid: PoolGuid,
     lanes: OnceLock<Vec<Arc<Lane>>>,
     datasets: RwLock<BTreeMap<DatasetId, Arc<Dataset>>>,
+    /// Datasets that were destroyed, until the log has forgotten them (rules F18).
+    tombstones: Mutex<BTreeMap<DatasetId, Txg>>,
     next_dataset: AtomicU64,
     issued: AtomicU64,
     syncing: Mutex<Syncing>,
@@ -85,8 +87,6 @@ struct Syncing {
     old_roots: Vec<(Txg, Weak<DatasetRoot>)>,
     /// While records are unreplayed: the lanes as import found them. Trees move on, the log does not (rules F1).
     unreplayed: Option<Vec<(LaneId, Checkpoint)>>,
-    /// Datasets that were destroyed, until the log has forgotten them (rules F18).
-    tombstones: BTreeMap<DatasetId, Txg>,
 }
 
 impl Pool {
@@ -150,18 +150,31 @@ impl Pool {
         DatasetId(self.next_dataset.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Adds a dataset. It is durable, and may take records, after the next sync (rules F18).
+    /// Changes the pool by command: `change` runs under a hold on the open group, which is durable when this returns
+    /// (rules F18).
+    pub fn administer<R>(&self, change: impl FnOnce(&Self, Txg) -> R) -> Result<R, SyncError> {
+        let mut syncing = self.syncing.lock();
+        if let Some(fault) = self.fault.get() {
+            return Err(SyncError::Suspended(fault.clone()));
+        }
+        let hold = self.txgs.hold(None);
+        let result = change(self, hold.txg());
+        drop(hold);
+        self.sync_locked(&mut syncing, false)?;
+        Ok(result)
+    }
+
+    /// Adds a dataset, within [`Self::administer`].
     pub fn add_dataset(&self, dataset: Arc<Dataset>) {
         let added = self.datasets.write().insert(dataset.birth.id, dataset);
         assert!(added.is_none(), "dataset ids are never reused");
     }
 
-    /// Takes a dataset out. Its blocks are the caller's to free; its records are ignored from the next sync on.
-    pub fn remove_dataset(&self, id: DatasetId) -> Option<Arc<Dataset>> {
-        let mut syncing = self.syncing.lock();
+    /// Takes a dataset out, within [`Self::administer`], in group `txg`. Its blocks are the caller's to free; its records
+    /// mean nothing from that group on.
+    pub fn remove_dataset(&self, id: DatasetId, txg: Txg) -> Option<Arc<Dataset>> {
         let removed = self.datasets.write().remove(&id)?;
-        syncing.tombstones.insert(id, self.txgs.open());
-        drop(syncing);
+        self.tombstones.lock().insert(id, txg);
         self.replies.purge(id);
         Some(removed)
     }

@@ -87,9 +87,10 @@ pub struct LogContent {
 }
 
 impl Pool {
-    /// A new pool on disks that were just labelled. Its lanes are open; it has no dataset yet.
+    /// A new pool on disks that were just labelled and claimed ([`crate::create`]). Its lanes are open; it has no dataset
+    /// yet, and can be imported only after its first sync.
     pub fn create(platform: &Platform, tuning: &Tuning, roster: &Arc<Roster>) -> Result<Arc<Self>, OpenError> {
-        let open_gen = roster.claim(&platform.host, platform.rng.as_ref())?;
+        let open_gen = roster.config().open_gen;
         let devs = data_vdevs(roster);
         let alloc = Arc::new(Allocator::create(&devs, &rings_in_pool(roster)));
         let uberblock = Uberblock {
@@ -161,6 +162,7 @@ impl Pool {
             guid: uberblock.pool,
             lanes: OnceLock::new(),
             datasets: RwLock::new(datasets_of(&root)),
+            tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
             issued: AtomicU64::new(uberblock.time_lease.0),
             syncing: Mutex::new(Syncing {
@@ -169,7 +171,6 @@ impl Pool {
                 reply_blocks: root.reply_blocks,
                 old_roots: Vec::new(),
                 unreplayed,
-                tombstones: root.tombstones,
             }),
             fault: OnceLock::new(),
             closed: AtomicBool::new(false),

@@ -113,7 +113,7 @@ impl Pool {
         }
         // A tombstone is needed while the log may hold records of its dataset: as long as the oldest importable
         // uberblock's lanes do, which is the previous one's.
-        syncing.tombstones.retain(|_, destroyed| txg.0 <= destroyed.0 + 2);
+        self.tombstones.lock().retain(|_, destroyed| txg.0 <= destroyed.0 + 2);
         let head = self.root_of(syncing, &folded).encode();
         let (root, _) = out.commit(head.len(), |alloc| {
             let mut bytes = head.clone();
@@ -165,7 +165,7 @@ impl Pool {
             next_dataset: self.next_dataset.load(Ordering::Relaxed),
             datasets: folded.iter().map(entry).collect(),
             reply_blocks: syncing.reply_blocks,
-            tombstones: syncing.tombstones.clone(),
+            tombstones: self.tombstones.lock().clone(),
         }
     }
 

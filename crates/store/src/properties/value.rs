@@ -198,3 +198,16 @@ fn share(text: &str) -> Result<Value, Option<PropertyError>> {
     }
     Ok(Value::ShareNfs(trimmed.into()))
 }
+
+impl From<Compression> for crate::bp::Compression {
+    fn from(chosen: Compression) -> Self {
+        match chosen {
+            Compression::Off => Self::Off,
+            Compression::Lz4 => Self::Lz4,
+            Compression::Zstd => Self::Zstd(ZSTD_LEVEL),
+        }
+    }
+}
+
+/// What `compression=zstd` means: the level that zfs has as its default.
+const ZSTD_LEVEL: i8 = 3;
