@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tally_base::{Broken, Lsn, VdevGuid, log_checksum};
 use tally_disk::{AlignedBuf, Disk, Durability};
 
-use super::{FrameHeader, Gather, InFlight, Lane, LiveFrame, State};
+use super::{FrameHeader, Gather, InFlight, Lane, LiveFrame, Member, State};
 use crate::failure::LaneFailed;
 use crate::frame::{HEADER_BYTES, frame_bytes};
 
@@ -47,10 +47,9 @@ impl Lane {
     pub fn run(&self) {
         let mut state = self.state.lock();
         while state.is_open() {
-            if self.may_begin(&state) || state.waiters.is_due(state.durable_lsn) && !state.releasing {
+            if self.may_begin(&state) {
                 drop(state);
                 while self.drive_frame() {}
-                self.release_waiters();
                 state = self.state.lock();
                 continue;
             }
@@ -192,8 +191,8 @@ impl Lane {
             lane: self,
             header,
             body_bytes: gather.body_bytes,
-            targets: state.legs.iter().map(|leg| (Arc::clone(&leg.disk), leg.start + offset)).collect(),
-            guids: state.legs.iter().map(|leg| leg.guid).collect(),
+            targets: state.legs.iter().map(|Member { leg, .. }| (Arc::clone(&leg.disk), leg.start + offset)).collect(),
+            guids: state.legs.iter().map(|member| member.leg.guid).collect(),
             buf: Some(gather.into_frame()),
         }
     }
@@ -225,12 +224,9 @@ impl Lane {
 }
 
 impl State {
-    /// Marks a frame as landed and moves the watermark over all that have landed without a gap. A frame that
-    /// landed behind one that failed is not durable: recovery would cut before it (rules F25).
+    /// Marks a frame as landed and moves the watermark over all that have landed without a gap. A frame that failed
+    /// never lands, so whatever landed behind it is not durable: recovery would cut before it (rules F25).
     fn advance(&mut self, seq: u64) -> bool {
-        if matches!(&self.standing, super::Standing::Ended(failed) if !matches!(failed, LaneFailed::Closed { .. })) {
-            return false;
-        }
         if let Some(flight) = self.in_flight.iter_mut().find(|flight| flight.seq == seq) {
             flight.landed = true;
         }
@@ -277,6 +273,12 @@ impl Flight<'_> {
     #[cfg(test)]
     pub(crate) fn header(&self) -> &FrameHeader {
         &self.header
+    }
+
+    /// How many legs it goes to.
+    #[cfg(test)]
+    pub(crate) fn leg_count(&self) -> usize {
+        self.targets.len()
     }
 
     fn fly(self) {

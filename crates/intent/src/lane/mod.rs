@@ -36,6 +36,9 @@ mod drive;
 mod legs;
 mod waiting;
 
+#[cfg(test)]
+pub(crate) use drive::{Flight, Results};
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -112,13 +115,20 @@ struct State {
     tail_released: u64,
     /// Tail of the newest released checkpoint.
     tail_checkpointed: u64,
-    legs: Vec<Leg>,
+    legs: Vec<Member>,
     legset_gen: u64,
     waiters: Waiters,
     /// Whether somebody is calling waiters: one at a time, so that they are called in order.
     releasing: bool,
     stats: LaneStats,
     latency: Latency,
+}
+
+/// A leg, and whether it counts.
+struct Member {
+    leg: Leg,
+    /// Frames from this position on are on it; it does not count yet. `None`: it belongs to the set.
+    joined_at: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -323,9 +333,9 @@ impl Lane {
         state.tail_checkpointed = checkpoint.tail_pos;
         state.synced_txg = state.synced_txg.max(synced);
         state.witnessed_lsn = state.witnessed_lsn.max(checkpoint.durable_lsn);
-        while state.live.front().is_some_and(|frame| frame.pos < checkpoint.tail_pos) {
-            state.live.pop_front();
-        }
+        // There may be hundreds of thousands, and requests wait for this lock.
+        let dead = state.live.partition_point(|frame| frame.pos < checkpoint.tail_pos);
+        state.live.drain(..dead);
     }
 
     /// How full the ring is: the pool syncs from a third and slows its clients from a half (rules F28).
@@ -393,7 +403,7 @@ impl State {
             synced_txg: Txg(0),
             tail_released: head,
             tail_checkpointed: head,
-            legs,
+            legs: legs.into_iter().map(|leg| Member { leg, joined_at: None }).collect(),
             legset_gen,
             waiters: Waiters::default(),
             releasing: false,

@@ -144,14 +144,10 @@ fn a_checkpoint_amid_gathered_and_flying_frames_finds_all_of_them_later() {
     world.append_in(Txg(8), b"flying");
     let flight = world.lane.begin().expect("a slot is free");
     world.append_in(Txg(9), b"gathered");
-    for (synced, found) in [(7, vec![3, 4]), (8, vec![4])] {
-        let checkpoint = world.lane.checkpoint(Txg(synced));
-        assert_eq!(checkpoint.next_lsn, Lsn(found[0]));
-        world.checkpoint = checkpoint;
-        world.lane.release(Txg(synced), &checkpoint);
-        if synced == 8 {
-            break;
-        }
+    for (synced, first) in [(7, 3), (8, 4)] {
+        world.checkpoint = world.lane.checkpoint(Txg(synced));
+        assert_eq!(world.checkpoint.next_lsn, Lsn(first));
+        world.lane.release(Txg(synced), &world.checkpoint);
     }
     world.legs[0].poke(frame_offset(3), flight.bytes());
     flight.land([ok()].into_iter().collect(), Duration::ZERO);
@@ -292,6 +288,64 @@ fn a_frame_that_no_leg_of_the_set_has_is_lost_even_if_a_dropped_leg_has_it() {
     assert!(world.lane.promise(Lsn(2)).block().is_err());
 }
 
+/// A third disk, as a leg.
+fn another_leg() -> (Arc<TestDisk>, crate::Leg) {
+    let disk = TestDisk::new(RING_SIZE, false);
+    let leg = crate::Leg { guid: leg_guid(7), disk: disk.clone(), start: crate::testdisk::RING_START };
+    (disk, leg)
+}
+
+#[test]
+fn a_leg_joins_and_is_trusted_alone_once_every_live_frame_is_on_it() {
+    let mut world = World::new(1);
+    world.log_frames(3);
+    let (_, leg) = another_leg();
+    world.lane.join_leg(leg.clone());
+    for txg in [7, 8] {
+        assert!(!world.lane.admit_leg(leg.guid), "before txg {txg}");
+        world.append_in(Txg(txg + 1), b"on both");
+        assert!(world.lane.drive_frame());
+        world.checkpoint = world.lane.checkpoint(Txg(txg));
+        world.lane.release(Txg(txg), &world.checkpoint);
+    }
+    assert!(world.lane.admit_leg(leg.guid));
+    world.lane.set_legset_gen(2);
+    // Only the new leg is there at the next import.
+    world.config.legs = vec![leg];
+    assert_eq!(lsns(&world.scan()), [5]);
+    world.checkpoint = Checkpoint { tail_pos: frame_offset(4), tail_seq: 4, next_lsn: Lsn(4), ..world.checkpoint };
+    world.checkpoint.tail_prev = crate::FrameHeader::decode(&world.legs[0].peek(frame_offset(3), SECTOR)).unwrap().1;
+    assert_eq!(lsns(&world.scan()), [4, 5], "also from the uberblock before");
+}
+
+#[test]
+fn a_leg_that_fails_while_it_joins_is_nobodys_loss() {
+    let mut world = World::new(1);
+    world.config.leg_failed = Arc::new(|_, _| panic!("the labels need not know"));
+    world.lane = Lane::open(world.config.clone(), &world.checkpoint, world.clock.clone());
+    let (disk, leg) = another_leg();
+    world.lane.join_leg(leg.clone());
+    disk.fail_writes(1);
+    assert_eq!(world.log(b"on leg 0 alone"), world.lane.durable_lsn());
+    assert!(!world.lane.admit_leg(leg.guid));
+    world.lane.join_leg(leg);
+    world.legs[0].fail_writes(1);
+    let lsn = world.log(b"on the joining leg alone");
+    assert!(world.lane.promise(lsn).block().is_err(), "a leg that only joins cannot carry the lane");
+}
+
+#[test]
+fn a_leg_that_was_removed_is_not_waited_for() {
+    let world = World::new(2);
+    world.append(b"on both, as it seems");
+    let flight = world.lane.begin().expect("a slot");
+    world.lane.remove_leg(leg_guid(1), 2);
+    flight.land([ok(), refused()].into_iter().collect(), Duration::ZERO);
+    assert_eq!(world.lane.durable_lsn(), Lsn(1));
+    world.log(b"on leg 0");
+    assert_eq!(world.legs[1].write_count.load(Ordering::Relaxed), 0);
+}
+
 #[test]
 fn a_smaller_set_that_cannot_be_recorded_ends_the_lane() {
     let mut world = World::new(2);
@@ -317,17 +371,17 @@ fn a_writer_that_panics_ends_the_lane_and_leaves_nobody_waiting() {
 }
 
 #[test]
-fn a_waiter_that_panics_passes_on_the_right_to_call_the_others() {
+fn a_waiter_that_panics_takes_nobody_with_it() {
     let world = World::new(1);
     let notes = Arc::new(Mutex::new(Vec::new()));
     world.append(b"a");
     let Wait::On(promise) = world.lane.promise(Lsn(1)) else { panic!("nothing was written yet") };
     promise.then(Box::new(|_| panic!("a waiter that panics, as the test asked for")));
     note(&world, world.append(b"b").lsn, &notes);
-    assert!(catch_unwind(AssertUnwindSafe(|| world.lane.drive_frame())).is_err());
-    // The lane thread is next; here, whoever writes the next frame.
-    world.log(b"c");
-    assert_eq!(*notes.lock(), [(2, true)]);
+    assert!(world.lane.drive_frame());
+    note(&world, world.append(b"c").lsn, &notes);
+    assert!(world.lane.drive_frame());
+    assert_eq!(*notes.lock(), [(2, true), (3, true)]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Who wakes whom.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
@@ -55,17 +56,20 @@ impl Lane {
             return;
         }
         state.releasing = true;
-        let mut releaser = Releaser { lane: self, batch: SmallVec::new(), is_done: false };
+        let mut batch = Batch::new();
         loop {
-            state.pop_due(&mut releaser.batch);
-            if releaser.batch.is_empty() {
+            state.pop_due(&mut batch);
+            if batch.is_empty() {
                 state.releasing = false;
-                releaser.is_done = true;
                 return;
             }
             drop(state);
-            while let Some((_, then, outcome)) = releaser.batch.pop() {
-                then(outcome);
+            for (then, outcome) in batch.drain(..) {
+                // A waiter that panics is somebody else's bug. It must not take with it those who wait behind it, nor
+                // the lane thread, without which nobody would be answered any more.
+                if catch_unwind(AssertUnwindSafe(|| then(outcome))).is_err() {
+                    tracing::error!(lane = %self.id, "somebody who waited for the log panicked when called");
+                }
             }
             state = self.state.lock();
         }
@@ -73,40 +77,16 @@ impl Lane {
 }
 
 impl State {
-    /// Takes some waiters whose outcome is known; the last of the batch comes first.
+    /// Takes some waiters whose outcome is known.
     fn pop_due(&mut self, batch: &mut Batch) {
         let limit = if self.is_open() { self.durable_lsn } else { Lsn(u64::MAX) };
         while batch.len() < BATCH_COUNT_MAX
             && let Some((lsn, then)) = self.waiters.pop(limit)
         {
             let outcome = self.outcome(lsn).expect("a waiter is due when its outcome is known");
-            batch.push((lsn, then, outcome));
+            batch.push((then, outcome));
         }
-        batch.reverse();
     }
 }
 
-type Batch = SmallVec<[(Lsn, Then, Result<(), Broken>); BATCH_COUNT_MAX]>;
-
-/// Holds the right to call waiters. If one of them panics, the others are queued again and the lane thread is
-/// woken to call them.
-struct Releaser<'a> {
-    lane: &'a Lane,
-    batch: Batch,
-    is_done: bool,
-}
-
-impl Drop for Releaser<'_> {
-    fn drop(&mut self) {
-        if self.is_done {
-            return;
-        }
-        let mut state = self.lane.state.lock();
-        while let Some((lsn, then, _)) = self.batch.pop() {
-            state.waiters.push(lsn, then);
-        }
-        state.releasing = false;
-        drop(state);
-        self.lane.wake.notify_one();
-    }
-}
+type Batch = SmallVec<[(Then, Result<(), Broken>); BATCH_COUNT_MAX]>;

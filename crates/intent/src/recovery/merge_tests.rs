@@ -5,9 +5,12 @@ use crate::frame::RecordHead;
 
 const DATASET: DatasetId = DatasetId(1);
 
-/// A lane's scan: records as (lsn, dseq, txg), witnessed up to `witness`.
-fn lane(id: u64, witness: u64, records: &[(u64, u64, u64)]) -> LaneScan {
-    let record = |&(lsn, dseq, txg): &(u64, u64, u64)| RecoveredRecord {
+/// A record's LSN, dseq and transaction group.
+type Numbers = (u64, u64, u64);
+
+/// A lane's scan, witnessed up to `witness`.
+fn lane(id: u64, witness: u64, records: &[Numbers]) -> LaneScan {
+    let record = |&(lsn, dseq, txg): &Numbers| RecoveredRecord {
         lane: LaneId(id),
         lsn: Lsn(lsn),
         head: RecordHead { dataset: DATASET, dseq: Dseq(dseq), txg: Txg(txg), kind: 1 },
@@ -102,7 +105,7 @@ fn an_unknown_dataset_is_withheld() {
 
 #[test]
 fn a_loss_that_may_have_been_anybodys_makes_suspect_unless_the_history_goes_on_behind_it() {
-    let cases: [(&[(u64, u64, u64)], Option<u64>, DatasetVerdict); 4] = [
+    let cases: [(&[Numbers], Option<u64>, DatasetVerdict); 4] = [
         (&[(1, 10, 5), (4, 11, 5)], None, DatasetVerdict::Whole),
         (&[(1, 10, 5)], None, DatasetVerdict::Suspect { lane: LaneId(0) }),
         (&[(4, 11, 5)], None, DatasetVerdict::Suspect { lane: LaneId(0) }),

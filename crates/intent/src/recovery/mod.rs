@@ -18,4 +18,6 @@ pub use merge::{Cursor, DatasetReplay, DatasetVerdict, MergeError, Merged, merge
 pub use scan::{LaneScan, LegFault, RecoveredRecord, ScanError, Verdict, scan};
 
 #[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
 mod tests;
