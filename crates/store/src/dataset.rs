@@ -184,7 +184,9 @@ pub(crate) struct DatasetEntry {
 impl DatasetEntry {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let birth = &self.birth;
-        for field in [birth.id.0, birth.created.0, birth.lane.0, birth.name_key, birth.root_object.0, birth.root_generation.0] {
+        for field in
+            [birth.id.0, birth.created.0, birth.lane.0, birth.name_key, birth.root_object.0, birth.root_generation.0]
+        {
             out.put_u64(field);
         }
         out.put_blob(self.line.name.as_bytes());

@@ -105,7 +105,12 @@ impl Pool {
             clean: false,
             config_sequence: 0,
         };
-        let root = PoolRoot { next_dataset: 1, datasets: Vec::new(), reply_blocks: [None; BUCKETS], tombstones: BTreeMap::new() };
+        let root = PoolRoot {
+            next_dataset: 1,
+            datasets: Vec::new(),
+            reply_blocks: [None; BUCKETS],
+            tombstones: BTreeMap::new(),
+        };
         let pool = Self::assemble(platform, tuning, roster, (devs, alloc), (uberblock, None, root), Txg(1), false);
         pool.open_lanes()?;
         Ok(pool)
@@ -311,7 +316,10 @@ fn cursor_of(root: &PoolRoot, id: DatasetId) -> Option<Cursor> {
 fn note_lane(content: &mut LogContent, lane: LaneId, scan: &LaneScan) {
     content.remarks.extend(scan.anomalies.iter().map(|remark| format!("lane {lane}: {remark}")));
     for fault in &scan.leg_faults {
-        content.remarks.push(format!("lane {lane}: {} frames were repaired from another leg than {}", fault.frame_count, fault.leg));
+        content.remarks.push(format!(
+            "lane {lane}: {} frames were repaired from another leg than {}",
+            fault.frame_count, fault.leg
+        ));
     }
     match &scan.verdict {
         Verdict::Empty | Verdict::Cut { .. } => {}
@@ -331,11 +339,12 @@ fn note_dataset(content: &mut LogContent, root: &PoolRoot, id: DatasetId, verdic
             content.remarks.push(format!("{name}: {dropped} unacknowledged records behind {after} were dropped"));
         }
         DatasetVerdict::Lost { first, last, withheld } => {
-            content.losses.push(format!("{name}: changes {first}-{last} are gone, {withheld} behind them are withheld"));
+            content
+                .losses
+                .push(format!("{name}: changes {first}-{last} are gone, {withheld} behind them are withheld"));
         }
         DatasetVerdict::Unknown { withheld } => {
             content.losses.push(format!("dataset {id}: {withheld} records of a dataset that the pool does not know"));
         }
     }
 }
-

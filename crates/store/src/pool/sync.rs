@@ -160,7 +160,8 @@ impl Pool {
     }
 
     fn root_of(&self, syncing: &Syncing, folded: &[Folded]) -> PoolRoot {
-        let entry = |(dataset, root): &Folded| DatasetEntry { birth: dataset.birth, line: dataset.line(), root: root.clone() };
+        let entry =
+            |(dataset, root): &Folded| DatasetEntry { birth: dataset.birth, line: dataset.line(), root: root.clone() };
         PoolRoot {
             next_dataset: self.next_dataset.load(Ordering::Relaxed),
             datasets: folded.iter().map(entry).collect(),

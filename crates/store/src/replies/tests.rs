@@ -42,7 +42,8 @@ fn an_answer_is_not_written_with_a_group_older_than_its_own() {
 fn one_client_cannot_push_out_another() {
     let cache = ReplyCache::default();
     // Both clients must share a bucket for this to mean anything.
-    let other = (2..=255).find(|client| std::ptr::eq(cache.bucket(&key(*client, 0)), cache.bucket(&key(1, 0)))).unwrap();
+    let other =
+        (2..=255).find(|client| std::ptr::eq(cache.bucket(&key(*client, 0)), cache.bucket(&key(1, 0)))).unwrap();
     cache.remember(HOME, Txg(1), seconds(1), key(other, 0), [5; 17]);
     for xid in 0..10 * ENTRIES_PER_CLIENT_MAX as u32 {
         cache.remember(HOME, Txg(1), seconds(1), key(1, xid), [6; 17]);
