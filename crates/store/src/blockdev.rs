@@ -78,6 +78,14 @@ impl MemBlockDev {
         }
     }
 
+    /// Makes the device larger; what is new is zero.
+    pub fn grow(&self, data_bytes: u64) {
+        let size = usize::try_from(data_bytes).expect("a device in memory fits into memory") / SECTOR * SECTOR;
+        let mut bytes = self.bytes.write();
+        assert!(size >= bytes.len(), "a device does not shrink");
+        bytes.resize(size, 0);
+    }
+
     /// From now on writes fail, or work again.
     pub fn fail_writes(&self, fail: bool) {
         self.writes_fail.store(fail, Ordering::Relaxed);

@@ -70,7 +70,9 @@ impl VdevSpace {
     }
 
     fn take_exact(&self, txg: Txg, length: u32, most: u32) -> Option<Dva> {
-        let cursor = self.cursor.load(Ordering::Relaxed);
+        // Going round keeps writes in order; where space is scarce, filling up from the front fragments it less.
+        let is_scarce = self.free() < self.sectors / 4;
+        let cursor = if is_scarce { 0 } else { self.cursor.load(Ordering::Relaxed) };
         let count = self.regions.len();
         let first = usize::try_from(cursor / u64::from(REGION_SECTORS)).unwrap_or(0) % count.max(1);
         // The cursor's region comes twice: from the cursor on, and at last from its start.

@@ -7,12 +7,14 @@
 //! it will be joined.
 
 use bytes::Bytes;
+use tally_base::SECTOR;
 
 use super::inner::{self, Child, Inner};
 use super::leaf::{self, Entry};
 use super::merge::Merger;
 use crate::block::BlockError;
 use crate::bp::BlockKind;
+use crate::key::Key;
 
 /// A node that is to be written, if nothing is joined with it or cut from it before.
 pub(super) trait Draft: Sized {
@@ -149,9 +151,7 @@ impl Draft for LeafDraft {
             _ => self.entries.split_at(0),
         };
         for entries in cut(grown, limit, Fill::Full, size).chain(cut(rest, limit, Fill::Even, size)) {
-            let key = entries.first().expect("a cut is not empty").key;
-            let bp = merger.put(BlockKind::Leaf, Bytes::from(leaf::encode(entries)))?;
-            out.push(Child { key, bp });
+            write_pieces(entries, merger, out, &|entries| leaf::encode(entries), BlockKind::Leaf, &|entry| entry.key)?;
         }
         Ok(())
     }
@@ -199,12 +199,36 @@ impl Draft for InnerDraft {
     fn write(self, merger: &mut Merger<'_>, out: &mut Vec<Child>) -> Result<(), BlockError> {
         let fill = if self.grows_at_end { Fill::Full } else { Fill::Even };
         for children in cut(&self.children, inner::CHILDREN_MAX, fill, |_| 1) {
-            let key = children.first().expect("a cut is not empty").key;
-            let bp = merger.put(BlockKind::TreeNode, Bytes::from(inner::encode(self.height, children)))?;
-            out.push(Child { key, bp });
+            let encode = |children: &[Child]| inner::encode(self.height, children);
+            write_pieces(children, merger, out, &encode, BlockKind::TreeNode, &|child| child.key)?;
         }
         Ok(())
     }
+}
+
+/// Writes one node, or, where the pool is too fragmented for its size, two of half the size, and so on: what was
+/// promised to clients must be folded as long as there are sectors, in one piece or not.
+fn write_pieces<T>(
+    piece: &[T],
+    merger: &mut Merger<'_>,
+    out: &mut Vec<Child>,
+    encode: &dyn Fn(&[T]) -> Vec<u8>,
+    kind: BlockKind,
+    key_of: &dyn Fn(&T) -> Key,
+) -> Result<(), BlockError> {
+    let key = key_of(piece.first().expect("a cut is not empty"));
+    let bytes = Bytes::from(encode(piece));
+    let can_shrink = piece.len() > 1 && bytes.len() > SECTOR;
+    match merger.put(kind, bytes) {
+        Ok(bp) => out.push(Child { key, bp }),
+        Err(BlockError::NoSpace(_)) if can_shrink => {
+            let (left, right) = piece.split_at(piece.len() / 2);
+            write_pieces(left, merger, out, encode, kind, key_of)?;
+            write_pieces(right, merger, out, encode, kind, key_of)?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// How what is cut shares its content.

@@ -6,8 +6,9 @@ use crate::bp::BlockPtr;
 use crate::io::BlockIo;
 use crate::key::Key;
 
-/// Leaves that are read ahead once a scan has gone on to a second one.
-const AHEAD: usize = 16;
+/// Leaves that are read ahead once a scan has gone on to a second one; doubled each time, up to the maximum.
+const AHEAD_MIN: usize = 8;
+const AHEAD_MAX: usize = 64;
 
 /// The entries of a range, in order. See [`Tree::range`].
 pub struct RangeIter<'io> {
@@ -19,6 +20,8 @@ pub struct RangeIter<'io> {
     /// The nodes above the current leaf, the root first.
     path: Vec<Step>,
     leaf: Option<LeafStep>,
+    /// How many children are read ahead the next time.
+    ahead_count: usize,
 }
 
 struct Step {
@@ -41,7 +44,7 @@ struct LeafStep {
 impl<'io> RangeIter<'io> {
     pub(super) fn new(io: &'io BlockIo, tree: &Tree, from: Key, to: Key) -> Self {
         let root = tree.root.filter(|_| from < to).map(|root| (root, tree.height));
-        Self { io, from, to, root, path: Vec::new(), leaf: None }
+        Self { io, from, to, root, path: Vec::new(), leaf: None, ahead_count: AHEAD_MIN }
     }
 
     fn stop(&mut self) {
@@ -73,7 +76,7 @@ impl<'io> RangeIter<'io> {
             let node = view_inner(&step.bp, &bytes)?;
             match node.key(step.next) {
                 Some(key) if key < self.to => {
-                    read_ahead(self.io, &self.to, step);
+                    read_ahead(self.io, &self.to, step, &mut self.ahead_count);
                     let child = node.pointer(step.next).map_err(|malformed| malformed_block(&step.bp, malformed))?;
                     let height = step.height - 1;
                     step.next += 1;
@@ -106,16 +109,17 @@ impl<'io> RangeIter<'io> {
 }
 
 /// Reads the next children together, as far as they belong to the range.
-fn read_ahead(io: &BlockIo, to: &Key, step: &mut Step) {
+fn read_ahead(io: &BlockIo, to: &Key, step: &mut Step, count: &mut usize) {
     if step.next < step.ahead {
         return;
     }
     let Ok(node) = view_inner(&step.bp, &step.bytes) else { return };
     let wanted =
-        (step.next..node.count().min(step.next + AHEAD)).take_while(|at| node.key(*at).is_some_and(|key| key < *to));
+        (step.next..node.count().min(step.next + *count)).take_while(|at| node.key(*at).is_some_and(|key| key < *to));
     let pointers: Vec<_> = wanted.filter_map(|at| node.pointer(at).ok()).collect();
     step.ahead = step.next + pointers.len().max(1);
     if pointers.len() > 1 {
+        *count = (*count * 2).min(AHEAD_MAX);
         io.prefetch(&pointers);
     }
 }
