@@ -1,1 +1,44 @@
-fn main() {}
+//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `bench`.
+
+mod bench;
+mod cargo;
+mod ci;
+mod lab;
+mod packages;
+mod tally;
+mod test;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Everything that a developer runs")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// What continuous integration runs: formatting, lints, dependencies, then `test`.
+    Ci,
+    /// All tests, the crash ledger's and the lab's share included.
+    Test,
+    /// The suites that need a Linux guest with the kernel's NFS client.
+    Lab(lab::Options),
+    /// The kill ledger: clients, a server that is killed at random, and what they were promised.
+    Crash(test::Crash),
+    /// Benchmarks.
+    #[command(subcommand)]
+    Bench(bench::Bench),
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().task {
+        Task::Ci => ci::run(),
+        Task::Test => test::run(),
+        Task::Lab(options) => lab::run(&options)?.into_result(),
+        Task::Crash(crash) => crash.run()?.into_result(),
+        Task::Bench(bench) => bench.run(),
+    }
+}

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tally_base::codec::Reader;
 use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait};
@@ -69,6 +69,8 @@ pub struct Filesystem {
     /// Cross-directory renames of directories, one at a time: the cycle check needs a tree that stands still (rules F22).
     pub(crate) rename_lock: Mutex<()>,
     pub(crate) dirty: Mutex<BTreeMap<Txg, HashSet<ObjectId>>>,
+    /// Directories on which child datasets are mounted.
+    pub(crate) mountpoints: RwLock<HashSet<ObjectId>>,
     /// Sizes on disk found by the fold of a group, for its `synced`.
     pub(crate) folded_used: Mutex<HashMap<Txg, Vec<(ObjectId, u64)>>>,
     /// Bytes written in groups that are not folded yet, charged in full against the quota.
@@ -118,6 +120,7 @@ impl Filesystem {
             verifier: AtomicU64::new(verifier),
             rename_lock: Mutex::new(()),
             dirty: Mutex::default(),
+            mountpoints: RwLock::default(),
             folded_used: Mutex::default(),
             pending_bytes: Mutex::default(),
             exposed_since: AtomicU64::new(0),
@@ -184,7 +187,7 @@ impl Filesystem {
             for body in &ask.records {
                 match self.lane().reserve(*body) {
                     Ok(reservation) => rings.push(reservation),
-                    Err(_) if self.lane().has_failed() => break,
+                    Err(_) if self.lane().has_ended() => break,
                     Err(_) => return Err(Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() }),
                 }
             }

@@ -9,6 +9,8 @@ mod rename;
 mod setattr;
 mod write;
 
+pub(crate) use remove::Removal;
+
 use smallvec::{SmallVec, smallvec};
 use tally_base::{ObjectId, Wait, name_hash};
 use tally_store::key::{Class, Key};

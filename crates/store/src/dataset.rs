@@ -45,7 +45,7 @@ pub const OBJECT_CHARGE: u64 = 512;
 
 impl DatasetRoot {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.tree.encode(out);
+        out.put(&self.tree.encode());
         out.put_u64(self.log_txg.0);
         out.put_u64(self.replay_dseq.0);
         out.put_u8(u8::from(self.logged));
@@ -59,7 +59,7 @@ impl DatasetRoot {
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         Ok(Self {
-            tree: Tree::decode(reader)?,
+            tree: Tree::decode(&reader.array()?)?,
             log_txg: Txg(reader.u64()?),
             replay_dseq: Dseq(reader.u64()?),
             logged: reader.u8()? != 0,

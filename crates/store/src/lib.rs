@@ -1,4 +1,17 @@
 //! The copy-on-write pool.
 
+pub mod alloc;
+pub mod block;
+pub mod blockdev;
+pub mod bp;
+pub mod cache;
+pub mod dataset;
+pub mod io;
 pub mod key;
+pub mod platform;
+pub mod pool;
 pub mod properties;
+pub mod replies;
+pub mod run;
+pub mod tree;
+pub mod txg;

@@ -40,7 +40,7 @@ impl Filesystem {
 
     /// Data bytes that fit in one record.
     pub(crate) fn record_data_max(&self) -> usize {
-        self.lane().record_bytes_max().saturating_sub(RECORD_OVERHEAD_MAX)
+        self.lane().geometry().record_bytes_max().saturating_sub(RECORD_OVERHEAD_MAX)
     }
 
     pub(crate) fn write_content(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, asked: Stability) -> Outcome<Written> {
@@ -143,7 +143,10 @@ impl Filesystem {
     }
 
     pub(crate) fn no_room_or_broken(&self, error: &tally_store::block::BlockError) -> FsError {
-        if error.is_no_space() { FsError::NoSpace } else { self.broken(error) }
+        match error {
+            tally_store::block::BlockError::NoSpace(_) => FsError::NoSpace,
+            other => self.broken(other),
+        }
     }
 
     /// Frees what was placed for a WRITE that failed.

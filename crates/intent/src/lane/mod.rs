@@ -215,6 +215,12 @@ impl Lane {
         self.id
     }
 
+    /// Whether it takes no records any more.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
     /// Shape of its ring.
     #[must_use]
     pub fn geometry(&self) -> LaneGeometry {

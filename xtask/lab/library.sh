@@ -1,0 +1,124 @@
+# What every suite uses: devices, the server under test or a peer, mounts, counters, checks.
+# A suite says `check NAME COMMAND…` for each thing it verifies; the last line counts them.
+set -u
+passed=0 failed=0
+PORT=${PORT:-2049}
+TALLY=/tmp/tally
+MOUNT_OPTIONS=vers=3,proto=tcp,nolock,hard
+MNT=/mnt/tank
+
+note() { echo "# $*"; }
+check() {
+    local name=$1; shift
+    local started=$SECONDS
+    if "$@" > /tmp/check.log 2>&1; then
+        passed=$((passed + 1)); echo "ok   $name ($((SECONDS - started)) s)"
+    else
+        failed=$((failed + 1)); echo "FAIL $name: $*"; tail -n 25 /tmp/check.log | sed 's/^/     /'
+        [ -z "${NEEDED:-}" ] || finish
+    fi
+}
+# A check without which the rest makes no sense.
+need() { NEEDED=1 check "$@"; }
+finish() {
+    echo "$passed passed, $failed failed, 0 skipped"
+    [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+    exit
+}
+
+# ---- counters: exact, whatever the machine ------------------------------------------------------------------
+# Fields of /sys/block/X/stat, counted from 1: 5 writes, 7 sectors written, 16 flushes.
+disk_counts() { awk '{print $5, $16, $7}' "/sys/block/$1/stat"; }
+rpc_count() { awk '/^rpc/ {print $2}' /proc/net/rpc/nfs; }
+# Requests whose reply promises something: SETATTR, WRITE (small files go FILE_SYNC), CREATE to LINK, COMMIT.
+durable_count() { awk '/^proc3/ {print $5 + $10 + $11 + $12 + $13 + $14 + $15 + $16 + $17 + $18 + $24}' /proc/net/rpc/nfs; }
+counts_before() {
+    sync; rpcs_before=$(rpc_count) durable_before=$(durable_count)
+    for disk in $DISKS; do eval "before_$disk='$(disk_counts "$disk")'"; done
+}
+# counts_after FILES prints device work and requests, in all and per file, and leaves them in variables.
+counts_after() {
+    local files=$1 disk; rpcs=$(($(rpc_count) - rpcs_before)); durable=$(($(durable_count) - durable_before))
+    echo "count rpcs $rpcs per_file $(ratio $rpcs $files) durable $durable per_file $(ratio $durable $files)"
+    for disk in $DISKS; do
+        eval "set -- \$before_$disk"; local w=$1 f=$2 s=$3
+        set -- $(disk_counts "$disk")
+        eval "writes_$disk=$(($1 - w)) flushes_$disk=$(($2 - f))"
+        echo "count $disk writes $(($1 - w)) per_file $(ratio $(($1 - w)) $files) flushes $(($2 - f)) per_file $(ratio $(($2 - f)) $files) KiB $((($3 - s) / 2))"
+    done
+}
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.3f", b ? a / b : 0}'; }
+# between LOW VALUE HIGH
+between() { awk -v l="$1" -v v="$2" -v h="$3" 'BEGIN {exit !(l <= v && v <= h)}'; }
+
+# ---- peers ---------------------------------------------------------------------------------------------------
+knfsd_start() { # knfsd_start ext4|xfs
+    case $1 in
+        ext4) mkfs.ext4 -q -F /dev/ubda ;;
+        xfs) mkfs.xfs -q -f /dev/ubda ;;
+    esac || return
+    mkdir -p /mnt/served && mount -t "$1" /dev/ubda /mnt/served || return
+    mount -t nfsd nfsd /proc/fs/nfsd
+    mount -t rpc_pipefs pipefs /var/lib/nfs/rpc_pipefs
+    rpcbind -w; nfsdcld; rpc.statd --no-notify
+    echo '/mnt/served 127.0.0.1(rw,sync,no_root_squash,no_subtree_check,fsid=0,insecure)' > /tmp/exports
+    exportfs -i -o rw,sync,no_root_squash,no_subtree_check,fsid=0,insecure 127.0.0.1:/mnt/served
+    rpc.mountd && rpc.nfsd 8
+    echo Y > /proc/fs/nfsd/v4_end_grace 2>/dev/null
+    EXPORT=/mnt/served MOUNT_EXTRA=
+}
+knfsd_stop() { rpc.nfsd 0; exportfs -ua; umount /mnt/served; }
+
+# ---- the server under test -------------------------------------------------------------------------------------
+# The pool lies on ubda, its log on ubdb: what the log writes is counted apart from what the pool writes.
+tally_create() { "$TALLY" pool create tank /dev/ubda log /dev/ubdb; }
+# tally_start [ARGUMENT…] starts the daemon and waits until it answers on its port.
+tally_start() {
+    mkdir -p /tmp/state; cd /tmp/state || return
+    "$TALLY" serve --port "$PORT" "$@" >> /tmp/tally.log 2>&1 &
+    TALLY_PID=$!
+    cd /tmp || return
+    local tries
+    for tries in $(seq 600); do
+        (exec 3<> "/dev/tcp/127.0.0.1/$PORT") 2>/dev/null && break
+        kill -0 "$TALLY_PID" 2>/dev/null || { echo "the server went away:"; tail -n 20 /tmp/tally.log; return 1; }
+        sleep 0.1
+    done
+    EXPORT=/tank MOUNT_EXTRA=,port=$PORT,mountport=$PORT,mountproto=tcp
+}
+tally_first_start() {
+    tally_start
+    (cd /tmp/state && tally_create) && (cd /tmp/state && "$TALLY" dataset set "sharenfs=127.0.0.1(rw,no_root_squash)" tank)
+}
+tally_stop() { kill -TERM "$TALLY_PID"; wait "$TALLY_PID"; }
+tally_kill() { kill -KILL "$TALLY_PID"; wait "$TALLY_PID" 2>/dev/null; return 0; }
+
+serve_start() { case $SERVER in knfsd-*) knfsd_start "${SERVER#knfsd-}" ;; *) tally_first_start ;; esac; }
+nfs_mount() { # nfs_mount [FOLDER [OPTIONS [PATH]]]
+    local folder=${1:-$MNT}
+    mkdir -p "$folder"
+    mount -t nfs -o "$MOUNT_OPTIONS$MOUNT_EXTRA${2:+,$2}" "127.0.0.1:${3:-$EXPORT}" "$folder"
+}
+nfs_remount() { umount "$MNT" && nfs_mount; }
+# Kills the server without warning and starts it again, with the mount in place: the client has to get over it.
+crash() {
+    case $SERVER in
+        knfsd-*) rpc.nfsd 0; rpc.nfsd 8; sleep 1; echo Y > /proc/fs/nfsd/v4_end_grace 2>/dev/null ;;
+        *) tally_kill; tally_start ;;
+    esac
+}
+
+# ---- loads -------------------------------------------------------------------------------------------------
+# small_files FOLDER COUNT: files of 4 KiB random bytes, 64 to a folder, made in one process.
+small_files() {
+    python3 - "$1" "$2" <<'PY'
+import os, sys
+root, count = sys.argv[1], int(sys.argv[2])
+for i in range(count):
+    d = f"{root}/d{i // 64:04}"
+    if i % 64 == 0: os.makedirs(d, exist_ok=True)
+    with open(f"{d}/f{i:06}", "wb") as f: f.write(os.urandom(4096))
+PY
+}
+sums() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 -r sha256sum); }
+sums_match() { sums "$1" > /tmp/sums.now && cmp "$2" /tmp/sums.now; }

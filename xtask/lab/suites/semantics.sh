@@ -1,0 +1,125 @@
+# What a program expects of a file system, one thing at a time, and all of it again after a remount and a crash.
+. /tmp/library
+need "server starts" serve_start
+need "mount" nfs_mount
+mkdir "$MNT/t" && cd "$MNT/t" || exit
+cat > /tmp/act.py <<'PY'
+"""Makes one of everything below the current folder."""
+import os, socket, stat
+def write(name, data, flags=os.O_WRONLY | os.O_CREAT | os.O_TRUNC):
+    fd = os.open(name, flags, 0o644)
+    try:
+        while data: data = data[os.write(fd, data):]
+    finally: os.close(fd)
+def refused(error, call, *args, **kw):
+    try: call(*args, **kw)
+    except OSError as e: assert e.errno == error, (e, error)
+    else: raise AssertionError(f"{call.__name__}{args} was not refused")
+import errno
+write("plain", b"one\n")
+write("excl", b"mine", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+refused(errno.EEXIST, os.open, "excl", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+write("moved-from", b"moved"); os.rename("moved-from", "moved-to")
+refused(errno.ENOENT, os.stat, "moved-from")
+write("victim", b"old"); write("winner", b"new"); os.rename("winner", "victim")
+os.mkdir("d1"); os.mkdir("d1/d2"); write("d1/d2/deep", b"deep"); os.rename("d1/d2", "d3")
+refused(errno.ENOTEMPTY, os.rmdir, "d3")
+refused(errno.ENOENT, os.stat, "d1/d2")
+refused(errno.EINVAL, os.rename, "d3", "d3/inside")
+write("linked", b"linked"); os.link("linked", "linked2"); os.link("linked", "d3/linked3"); os.unlink("linked")
+assert os.stat("linked2").st_nlink == 2
+os.symlink("../elsewhere/" + "x" * 200, "symlink")
+os.mkfifo("fifo", 0o640)
+os.mknod("node", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+s = socket.socket(socket.AF_UNIX); s.bind("socket"); s.close()
+write("attributes", b"a"); os.chmod("attributes", 0o6751); os.chown("attributes", 1234, 4321); os.chmod("attributes", 0o4711)
+os.utime("attributes", ns=(1_000_000_000_123_456_789, 1_500_000_000_987_654_321))
+fd = os.open("sparse", os.O_RDWR | os.O_CREAT); os.pwrite(fd, b"end", (1 << 33) - 3); os.pwrite(fd, b"mid", 1 << 31); os.close(fd)
+write("cut", b"0123456789" * 10_000); os.truncate("cut", 12_345); os.truncate("cut", 20_000)
+for i in range(300): write("appended", b"%04d" % i, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+fd = os.open("unlinked", os.O_RDWR | os.O_CREAT); os.write(fd, b"still there"); os.unlink("unlinked")
+assert os.pread(fd, 100, 0) == b"still there"; os.pwrite(fd, b"STILL", 0); assert os.pread(fd, 100, 0) == b"STILL there"; os.close(fd)
+os.mkdir("setgid"); os.chown("setgid", 0, 777); os.chmod("setgid", 0o2775); write("setgid/child", b""); os.mkdir("setgid/dir")
+os.mkdir("sticky"); os.chmod("sticky", 0o1777)
+name = "n" * 255; write(name, b"long"); refused(errno.ENAMETOOLONG, os.open, "n" * 256, os.O_WRONLY | os.O_CREAT)
+write("name with \\ ' \" and \n newline".encode(), b"odd"); write(b"\xff\xfe not utf-8", b"bytes")
+write("shared-write", b"A" * 10_000)
+fd = os.open("shared-write", os.O_RDWR); os.pwrite(fd, b"B" * 100, 4_050); os.fsync(fd); os.close(fd)
+PY
+cat > /tmp/verify.py <<'PY'
+"""Looks at what act.py made."""
+import os, stat
+def read(name):
+    with open(name, "rb") as f: return f.read()
+assert read("plain") == b"one\n" and read("excl") == b"mine" and read("moved-to") == b"moved" and read("victim") == b"new"
+assert not os.path.exists("winner") and not os.path.exists("moved-from") and not os.path.exists("linked") and not os.path.exists("unlinked")
+assert read("d3/deep") == b"deep" and os.listdir("d1") == [] and sorted(os.listdir("d3")) == ["deep", "linked3"]
+a, b = os.stat("linked2"), os.stat("d3/linked3"); assert (a.st_ino, a.st_nlink) == (b.st_ino, 2) and read("linked2") == b"linked"
+assert os.readlink("symlink") == "../elsewhere/" + "x" * 200
+assert stat.S_ISFIFO(os.lstat("fifo").st_mode) and os.lstat("fifo").st_mode & 0o7777 == 0o640
+n = os.lstat("node"); assert stat.S_ISCHR(n.st_mode) and n.st_rdev == os.makedev(1, 3)
+assert stat.S_ISSOCK(os.lstat("socket").st_mode)
+a = os.stat("attributes"); assert (a.st_uid, a.st_gid, a.st_mode & 0o7777) == (1234, 4321, 0o4711), (a, oct(a.st_mode))
+assert (a.st_atime_ns, a.st_mtime_ns) == (1_000_000_000_123_456_789, 1_500_000_000_987_654_321), (a.st_atime_ns, a.st_mtime_ns)
+s = os.stat("sparse"); assert s.st_size == 1 << 33 and s.st_blocks * 512 < 64 << 20, s
+fd = os.open("sparse", os.O_RDONLY); assert os.pread(fd, 3, (1 << 33) - 3) == b"end" and os.pread(fd, 5, (1 << 31) - 1) == b"\0mid\0"; assert not any(os.pread(fd, 1 << 20, 1 << 30)); os.close(fd)
+cut = read("cut"); assert len(cut) == 20_000 and cut[:12_345] == (b"0123456789" * 10_000)[:12_345] and not any(cut[12_345:])
+assert read("appended") == b"".join(b"%04d" % i for i in range(300))
+assert os.stat("setgid/child").st_gid == 777 and os.stat("setgid/dir").st_gid == 777 and os.stat("setgid/dir").st_mode & stat.S_ISGID
+assert os.stat("sticky").st_mode & 0o7777 == 0o1777 and os.stat("setgid").st_nlink == 3
+assert read("n" * 255) == b"long" and read("name with \\ ' \" and \n newline") == b"odd" and read(b"\xff\xfe not utf-8") == b"bytes"
+assert read("shared-write") == b"A" * 4_050 + b"B" * 100 + b"A" * 5_850
+PY
+cat > /tmp/rights.py <<'PY'
+"""Rights as an ordinary user meets them: run as uid 1000, gid 1000, group 500."""
+import errno, os
+def refused(error, call, *args):
+    try: call(*args)
+    except OSError as e: assert e.errno in error, (e, error)
+    else: raise AssertionError(f"{call.__name__}{args} was not refused")
+denied = (errno.EACCES, errno.EPERM)
+refused(denied, os.open, "/mnt/tank/r/secret", os.O_RDONLY)
+refused(denied, os.open, "/mnt/tank/r/new", os.O_WRONLY | os.O_CREAT)
+refused(denied, os.chmod, "/mnt/tank/r/open", 0o600)
+refused(denied, os.chown, "/mnt/tank/r/own", 0, 0)
+refused(denied, os.unlink, "/mnt/tank/r/sticky/roots")
+refused(denied, os.unlink, "/mnt/tank/r/open")
+os.close(os.open("/mnt/tank/r/group", os.O_RDWR)); os.close(os.open("/mnt/tank/r/open", os.O_RDONLY))
+os.chmod("/mnt/tank/r/own", 0o400); os.chown("/mnt/tank/r/own", -1, 500)
+fd = os.open("/mnt/tank/r/sticky/mine", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444); os.write(fd, b"a mode that forbids its owner to write does not bind an open file"); os.close(fd)
+os.unlink("/mnt/tank/r/sticky/mine")
+PY
+check "one of everything" python3 /tmp/act.py
+check "seen at once" python3 /tmp/verify.py
+mkdir -p "$MNT/r/sticky"; cd "$MNT/r" && { echo s > secret; chmod 600 secret; echo o > open; chmod 644 open; echo g > group; chgrp 500 group; chmod 660 group; echo w > own; chown 1000:1000 own; chmod 1777 sticky; echo r > sticky/roots; }; cd /tmp
+check "rights of an ordinary user" setpriv --reuid 1000 --regid 1000 --groups 500 python3 /tmp/rights.py
+need "remount" nfs_remount
+cd "$MNT/t" && check "seen after a remount" python3 /tmp/verify.py; cd /tmp
+need "kill and start" crash
+cd "$MNT/t" && check "seen after a crash" python3 /tmp/verify.py; cd /tmp
+need "remount after the crash" nfs_remount
+cd "$MNT/t" && check "seen after crash and remount" python3 /tmp/verify.py; cd /tmp
+
+# Two mounts that share no cache see each other's changes once files are closed and opened again.
+need "second mount" nfs_mount /mnt/second nosharecache
+cat > /tmp/two.py <<'PY'
+import os, time
+a, b = "/mnt/tank/two", "/mnt/second/two"
+def eventually(what):
+    for _ in range(200):
+        if what(): return
+        time.sleep(0.5)
+    raise AssertionError("the other mount never saw it")
+for i in range(20):
+    with open(a, "w") as f: f.write(f"from a {i}" + "." * i)
+    assert open(b).read() == f"from a {i}" + "." * i
+    with open(b, "w") as f: f.write(f"from b {i}" + "," * 3 * i)
+    assert open(a).read() == f"from b {i}" + "," * 3 * i
+os.rename(a, a + "-renamed"); eventually(lambda: os.path.exists(b + "-renamed") and not os.path.exists(b))
+os.mkdir(b + "-dir"); eventually(lambda: os.path.isdir(a + "-dir"))
+os.unlink(b + "-renamed"); eventually(lambda: not os.path.exists(a + "-renamed"))
+PY
+check "two mounts see each other's changes" python3 /tmp/two.py
+umount /mnt/second
+check "remove all" sh -c "rm -rf $MNT/t $MNT/r $MNT/two*"
+finish

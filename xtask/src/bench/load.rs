@@ -1,0 +1,196 @@
+//! The loads: what a client sends, on how many connections, and how long each piece took.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use hdrhistogram::Histogram;
+
+use super::wire::{Attributes, Connection, Handle, Stable, Target, random_u32};
+
+/// Requests that a streaming client keeps under way on its connection.
+const STREAM_DEPTH: usize = 8;
+/// Bytes of one streamed READ or WRITE.
+const STREAM_BYTES: usize = 1 << 20;
+/// Bytes of a small file.
+const FILE_BYTES: usize = 4096;
+
+/// Which requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Load {
+    /// What tar as root sends for a 4 KiB file: CREATE EXCLUSIVE, SETATTR, WRITE FILE_SYNC, 3 × SETATTR.
+    Untar,
+    /// CREATE, WRITE UNSTABLE and COMMIT of a 4 KiB file.
+    Mixed,
+    /// SETATTR of one file, over and over.
+    Lone,
+}
+
+impl Load {
+    /// Requests that each item needs, of which all but an UNSTABLE write are durable.
+    pub(crate) fn requests_per_item(self) -> u64 {
+        match self {
+            Self::Untar => 6,
+            Self::Mixed => 3,
+            Self::Lone => 1,
+        }
+    }
+
+    /// What one item is, for the report.
+    pub(crate) fn item(self) -> &'static str {
+        match self {
+            Self::Untar | Self::Mixed => "files",
+            Self::Lone => "requests",
+        }
+    }
+}
+
+/// What a run brought.
+pub(crate) struct Measured {
+    pub(crate) items: u64,
+    pub(crate) elapsed: Duration,
+    /// Time of one item, nanoseconds.
+    pub(crate) latency_ns: Histogram<u64>,
+}
+
+impl Measured {
+    pub(crate) fn rate(&self) -> f64 {
+        self.items as f64 / self.elapsed.as_secs_f64()
+    }
+}
+
+/// Runs `items` of a load, spread evenly over `connections`, each with its own thread and folder.
+pub(crate) fn run(target: &Target, load: Load, connections: usize, items: u64) -> Result<Measured> {
+    ensure!(connections > 0 && items >= connections as u64, "fewer items than connections");
+    let root = Connection::mount(target)?;
+    let folder = Connection::open(target.nfs)?.mkdir(&root, &format!("bench-{:08x}", random_u32()?))?;
+    let each = items / connections as u64;
+    let barrier = Arc::new(Barrier::new(connections + 1));
+    let workers: Vec<_> = (0..connections)
+        .map(|index| {
+            let (address, folder, barrier) = (target.nfs, folder.clone(), Arc::clone(&barrier));
+            std::thread::spawn(move || worker(address, &folder, load, index, each, &barrier))
+        })
+        .collect();
+    barrier.wait();
+    let started = Instant::now();
+    let mut latency_ns = Histogram::new(3)?;
+    for worker in workers {
+        let one = worker.join().map_err(|_| anyhow::anyhow!("a client thread panicked"))??;
+        latency_ns.add(one)?;
+    }
+    Ok(Measured { items: each * connections as u64, elapsed: started.elapsed(), latency_ns })
+}
+
+fn worker(
+    address: SocketAddr,
+    folder: &Handle,
+    load: Load,
+    index: usize,
+    items: u64,
+    barrier: &Barrier,
+) -> Result<Histogram<u64>> {
+    // Whatever fails before the start must still reach the barrier, or the others would wait for ever.
+    let prepared = Client::prepare(address, folder, load, index);
+    barrier.wait();
+    let mut client = prepared?;
+    let mut latency_ns = Histogram::new(3)?;
+    for item in 0..items {
+        let started = Instant::now();
+        client.step(load, item).with_context(|| format!("connection {index}, item {item}"))?;
+        latency_ns.record(u64::try_from(started.elapsed().as_nanos())?)?;
+    }
+    Ok(latency_ns)
+}
+
+struct Client {
+    connection: Connection,
+    /// Where new files go; for the lone load, the file itself.
+    place: Handle,
+    data: Vec<u8>,
+}
+
+impl Client {
+    fn prepare(address: SocketAddr, folder: &Handle, load: Load, index: usize) -> Result<Self> {
+        let mut connection = Connection::open(address)?;
+        let place = connection.mkdir(folder, &format!("client-{index}"))?;
+        let place = if load == Load::Lone { connection.create(&place, "lone")? } else { place };
+        let mut data = vec![0; FILE_BYTES];
+        rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
+        Ok(Self { connection, place, data })
+    }
+
+    fn step(&mut self, load: Load, item: u64) -> Result<()> {
+        match load {
+            Load::Untar => self.untar(item),
+            Load::Mixed => self.create_write_commit(item),
+            Load::Lone => self.connection.set_attributes(
+                &self.place,
+                Attributes { mode: Some(0o600 + (item % 2) as u32), ..Attributes::default() },
+            ),
+        }
+    }
+
+    fn untar(&mut self, item: u64) -> Result<()> {
+        let connection = &mut self.connection;
+        let set = |mode, owner, times| Attributes { mode, owner, times };
+        self.data[..8].copy_from_slice(&item.to_le_bytes());
+        let file = connection.create_exclusive(&self.place, &format!("f{item:07}"), item + 1)?;
+        connection.set_attributes(&file, set(Some(0o600), None, None))?;
+        connection.write(&file, 0, &self.data, Stable::FileSync)?;
+        connection.set_attributes(&file, set(None, None, Some((1_700_000_000, 0))))?;
+        connection.set_attributes(&file, set(None, Some((1000, 1000)), None))?;
+        connection.set_attributes(&file, set(Some(0o644), None, None))
+    }
+
+    fn create_write_commit(&mut self, item: u64) -> Result<()> {
+        self.data[..8].copy_from_slice(&item.to_le_bytes());
+        let file = self.connection.create(&self.place, &format!("f{item:07}"))?;
+        self.connection.write(&file, 0, &self.data, Stable::Unstable)?;
+        self.connection.commit(&file)
+    }
+}
+
+/// Writes `mebibytes` in one stream and commits them; then reads them back. Gives both times.
+pub(crate) fn stream(target: &Target, mebibytes: u64) -> Result<(Duration, Duration)> {
+    let root = Connection::mount(target)?;
+    let mut connection = Connection::open(target.nfs)?;
+    let file = connection.create(&root, &format!("stream-{:08x}", random_u32()?))?;
+    let mut data = vec![0; STREAM_BYTES];
+    rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
+    let started = Instant::now();
+    let mut windows = 0..mebibytes;
+    let mut under_way = 0;
+    loop {
+        while under_way < STREAM_DEPTH {
+            let Some(index) = windows.next() else { break };
+            data[..8].copy_from_slice(&index.to_le_bytes());
+            connection.send_write(&file, index * STREAM_BYTES as u64, &data, Stable::Unstable)?;
+            under_way += 1;
+        }
+        if under_way == 0 {
+            break;
+        }
+        connection.receive_write(STREAM_BYTES, Stable::Unstable)?;
+        under_way -= 1;
+    }
+    connection.commit(&file)?;
+    let written = started.elapsed();
+    Ok((written, read_stream(&mut connection, &file, mebibytes)?))
+}
+
+fn read_stream(connection: &mut Connection, file: &Handle, mebibytes: u64) -> Result<Duration> {
+    let started = Instant::now();
+    let (mut sent, mut bytes) = (0, 0);
+    for received in 0..mebibytes {
+        while sent < mebibytes && sent - received < STREAM_DEPTH as u64 {
+            connection.send_read(file, sent * STREAM_BYTES as u64, STREAM_BYTES as u32)?;
+            sent += 1;
+        }
+        bytes += connection.receive_read()?;
+    }
+    ensure!(bytes as u64 == mebibytes << 20, "{bytes} bytes came back of {mebibytes} MiB");
+    Ok(started.elapsed())
+}

@@ -1,0 +1,52 @@
+//! What continuous integration runs, from the cheap to the dear, so that a slip is told early.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::cargo;
+
+/// The version of cargo-deny that `deny.toml` is written for.
+const CARGO_DENY: &str = "0.19.0";
+
+/// Formatting, lints, the rules for dependencies, and all tests.
+pub(crate) fn run() -> Result<()> {
+    cargo::run(&["fmt", "--all", "--check"])?;
+    cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    cargo::run(&["test", "--package", "xtask", "--test", "dependencies"])?;
+    deny()?;
+    crate::test::run()
+}
+
+/// Licences, sources and bans need no network beyond the registry. Advisories need a clone of their database:
+/// where that cannot be had, they are left out and that is said.
+fn deny() -> Result<()> {
+    let program = deny_program()?;
+    let deny = |checks: &[&str]| {
+        let mut command = Command::new(&program);
+        command.current_dir(cargo::workspace()).args(["--log-level", "error", "check"]).args(checks);
+        command
+    };
+    cargo::step(&mut deny(&["bans", "licenses", "sources"]))?;
+    let mut fetch = Command::new(&program);
+    fetch.current_dir(cargo::workspace()).args(["--log-level", "error", "fetch", "db"]);
+    if fetch.status().is_ok_and(|status| status.success()) {
+        return cargo::step(&mut deny(&["--disable-fetch", "advisories"]));
+    }
+    eprintln!("The advisory database cannot be reached: advisories are NOT checked in this run.");
+    Ok(())
+}
+
+/// cargo-deny from the path, or built once below `target/`.
+fn deny_program() -> Result<std::path::PathBuf> {
+    if Command::new("cargo-deny").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        return Ok("cargo-deny".into());
+    }
+    let root = cargo::target_folder().join("tools");
+    let program = root.join("bin/cargo-deny");
+    if !program.is_file() {
+        let folder = root.to_str().context("the path of the checkout is not UTF-8")?;
+        cargo::run(&["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root", folder])?;
+    }
+    Ok(program)
+}

@@ -1,0 +1,127 @@
+//! One boot of the guest: disks, shared folder, kernel, time limit, and what its script said.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::Server;
+use super::suites::{LIBRARY, Suite};
+use crate::cargo;
+use crate::tally::Tally;
+
+/// How long boot and shutdown may take on top of the suite's own limit.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A suite about to be run.
+pub(crate) struct Guest<'a> {
+    pub(crate) root: &'a Path,
+    pub(crate) suite: &'a Suite,
+    pub(crate) server: Server,
+    pub(crate) keep: bool,
+}
+
+impl Guest<'_> {
+    /// Boots, runs the suite, and counts its checks. A guest that hangs or dies is one failure.
+    pub(crate) fn run(&self) -> Result<Tally> {
+        let folder = cargo::target_folder().join("lab").canonicalize()?;
+        let scene = tempfile::Builder::new().prefix("guest-").tempdir_in(folder)?;
+        let share = scene.path().join("share");
+        self.fill(&share)?;
+        let console = File::create(scene.path().join("console"))?;
+        let mut kernel = self.kernel(scene.path())?;
+        // A process group of its own: the kernel is several processes, and all must go at the time limit.
+        let child = kernel.process_group(0).stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console).spawn();
+        let ended = wait(child.context("cannot start linux.uml")?, self.suite.time_limit() + BOOT_TIMEOUT)?;
+        let tally = judge(&share, ended);
+        if tally.failed > 0 {
+            show(&scene.path().join("console"));
+        }
+        if self.keep {
+            println!("kept: {}", scene.keep().display());
+        }
+        Ok(tally)
+    }
+
+    fn fill(&self, share: &Path) -> Result<()> {
+        std::fs::create_dir(share)?;
+        std::fs::write(share.join("library"), LIBRARY)?;
+        std::fs::write(share.join("script"), self.suite.script)?;
+        let seconds = self.suite.time_limit().as_secs();
+        let server = self.server.name();
+        let environment = format!("LAB_SECONDS={seconds}\nSERVER={server}\nDISKS='ubda ubdb'\n");
+        std::fs::write(share.join("environment"), environment)?;
+        if self.server == Server::Tally {
+            std::fs::copy(cargo::target_folder().join("release/tally"), share.join("tally"))?;
+        }
+        Ok(())
+    }
+
+    fn kernel(&self, scene: &Path) -> Result<Command> {
+        let mut command = Command::new("linux.uml");
+        // The guest's memory is a file in TMPDIR; on a disk, every page that it touches would be written there.
+        command.env("TMPDIR", "/dev/shm");
+        command.arg(format!("mem={}M", self.suite.memory_mib));
+        command.args(["root=none", "rootfstype=hostfs", "ro", "init=/usr/sbin/lab-init"]);
+        command.arg(format!("rootflags={}", self.root.display()));
+        command.arg(format!("LAB_SHARE={}", scene.join("share").display()));
+        for (index, gib) in self.suite.disks_gib.into_iter().enumerate() {
+            let path = scene.join(format!("disk{index}"));
+            File::create(&path)?.set_len(gib << 30)?;
+            command.arg(format!("ubd{index}={}", path.display()));
+        }
+        command.args(["con=null", "con0=null,fd:1", "quiet", "panic=-1"]);
+        Ok(command)
+    }
+}
+
+/// Waits for the end, or makes it. `None` if it had to be made.
+fn wait(mut child: Child, limit: Duration) -> Result<Option<ExitStatus>> {
+    let started = Instant::now();
+    while started.elapsed() < limit {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let group = Pid::from_child(&child);
+    // It may have ended this very moment; then there is nobody to kill.
+    let _ = kill_process_group(group, Signal::KILL);
+    child.wait()?;
+    Ok(None)
+}
+
+/// Prints what the script said and counts its checks.
+fn judge(share: &Path, ended: Option<ExitStatus>) -> Tally {
+    let output = std::fs::read_to_string(share.join("output")).unwrap_or_default();
+    print!("{output}");
+    let status = std::fs::read_to_string(share.join("status")).unwrap_or_default();
+    let mut tally = output.lines().next_back().and_then(Tally::parse).unwrap_or_else(|| {
+        // The script was cut off: what it had checked counts, and the cut is a failure.
+        let count = |prefix: &str| output.lines().filter(|line| line.starts_with(prefix)).count() as u64;
+        Tally { passed: count("ok "), failed: count("FAIL "), skipped: 0 }
+    });
+    match (ended, status.trim()) {
+        (None, _) => println!("FAIL the guest was over its time limit and was killed"),
+        (_, "0") => return tally,
+        (_, "124" | "137") => println!("FAIL the suite was over its time limit"),
+        (Some(ended), "") => println!("FAIL the guest ended without a status ({ended})"),
+        (_, _) if tally.failed > 0 => return tally,
+        (_, other) => println!("FAIL the suite ended with status {other}"),
+    }
+    tally += Tally::FAILED;
+    tally
+}
+
+fn show(console: &Path) {
+    let text = std::fs::read(console).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.lines().collect();
+    for line in &lines[lines.len().saturating_sub(20)..] {
+        println!("console: {line}");
+    }
+}

@@ -1,0 +1,97 @@
+//! The lab: a Linux guest whose kernel mounts what the server inside exports from raw block devices.
+//!
+//! A container shares the host's kernel, which may have no NFS client, and a server that hangs would hang the
+//! host's mounts. User-mode Linux is a kernel that runs as an ordinary process, brings client, server, ext4 and
+//! XFS as peers, boots in two seconds and needs no rights but those to make its root folder. Its clock is not
+//! the real machine's (a round trip between two processes costs several times more there), so the suites check
+//! content and count requests, device writes and flushes; times are printed and never judged.
+
+mod guest;
+mod root;
+mod suites;
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::tally::Tally;
+use crate::{cargo, packages};
+use guest::Guest;
+use suites::{SUITES, Suite};
+
+/// What serves in the guest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Server {
+    /// This workspace's server.
+    #[default]
+    Tally,
+    /// The kernel's own server over ext4.
+    KnfsdExt4,
+    /// The kernel's own server over XFS.
+    KnfsdXfs,
+}
+
+impl Server {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tally => "tally",
+            Self::KnfsdExt4 => "knfsd-ext4",
+            Self::KnfsdXfs => "knfsd-xfs",
+        }
+    }
+}
+
+/// Which suites are run, and on what.
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// All suites, not only the one that continuous integration runs.
+    #[arg(long)]
+    all: bool,
+    /// One suite by name; may be repeated.
+    #[arg(long)]
+    suite: Vec<String>,
+    /// Another server in our place, to compare with or to prove the suites themselves.
+    #[arg(long, value_enum, default_value_t)]
+    peer: Server,
+    /// Keep disks and logs of each guest, and say where.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Runs the suites one after the other.
+pub(crate) fn run(options: &Options) -> Result<Tally> {
+    let chosen = chosen(options)?;
+    if !rustix::process::geteuid().is_root() || !packages::ensure(&packages::LAB)? {
+        eprintln!("The lab needs root and its packages; {} suite(s) skipped.", chosen.len());
+        return Ok(Tally { skipped: chosen.len() as u64, ..Tally::default() });
+    }
+    let root = root::prepare()?;
+    if options.peer == Server::Tally {
+        cargo::run(&["build", "--release", "--package", "tally-server", "--bin", "tally"])?;
+    }
+    let mut total = Tally::default();
+    for suite in chosen {
+        println!("== lab: {} over {}", suite.name, options.peer.name());
+        let guest = Guest { root: &root, suite, server: options.peer, keep: options.keep };
+        let tally = guest.run()?;
+        println!("== lab: {}: {tally}", suite.name);
+        total += tally;
+    }
+    Ok(total)
+}
+
+fn chosen(options: &Options) -> Result<Vec<&'static Suite>> {
+    for name in &options.suite {
+        if !SUITES.iter().any(|suite| suite.name == name) {
+            let known: Vec<_> = SUITES.iter().map(|suite| suite.name).collect();
+            bail!("no suite {name}; there are {}", known.join(", "));
+        }
+    }
+    let wanted = |suite: &&Suite| {
+        if options.suite.is_empty() {
+            options.all || suite.in_ci
+        } else {
+            options.suite.iter().any(|n| n == suite.name)
+        }
+    };
+    Ok(SUITES.iter().filter(wanted).collect())
+}

@@ -1,0 +1,88 @@
+//! The suites as data. Each is a shell script that runs in the guest with `library` at hand.
+
+use std::time::Duration;
+
+/// A suite.
+pub(crate) struct Suite {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    /// What the guest runs.
+    pub(crate) script: &'static str,
+    /// Whether continuous integration runs it.
+    pub(crate) in_ci: bool,
+    /// The guest's memory.
+    pub(crate) memory_mib: u32,
+    /// Sizes of its disks: the pool's, the log's.
+    pub(crate) disks_gib: [u64; 2],
+    minutes_max: u64,
+}
+
+impl Suite {
+    /// When it is given up.
+    pub(crate) fn time_limit(&self) -> Duration {
+        Duration::from_secs(self.minutes_max * 60)
+    }
+}
+
+/// What every script can use.
+pub(crate) const LIBRARY: &str = include_str!("../../lab/library.sh");
+
+/// All of them, the shortest first.
+pub(crate) const SUITES: [Suite; 7] = [
+    Suite {
+        name: "untar",
+        script: include_str!("../../lab/suites/untar.sh"),
+        in_ci: true,
+        memory_mib: 2048,
+        disks_gib: [4, 1],
+        minutes_max: 6,
+    },
+    Suite {
+        name: "semantics",
+        script: include_str!("../../lab/suites/semantics.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_gib: [4, 1],
+        minutes_max: 6,
+    },
+    Suite {
+        name: "trees",
+        script: include_str!("../../lab/suites/trees.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_gib: [4, 1],
+        minutes_max: 15,
+    },
+    Suite {
+        name: "datasets",
+        script: include_str!("../../lab/suites/datasets.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_gib: [4, 1],
+        minutes_max: 5,
+    },
+    Suite {
+        name: "directory",
+        script: include_str!("../../lab/suites/directory.sh"),
+        in_ci: false,
+        memory_mib: 3072,
+        disks_gib: [4, 1],
+        minutes_max: 30,
+    },
+    Suite {
+        name: "large",
+        script: include_str!("../../lab/suites/large.sh"),
+        in_ci: false,
+        memory_mib: 3072,
+        disks_gib: [8, 1],
+        minutes_max: 20,
+    },
+    Suite {
+        name: "user",
+        script: include_str!("../../lab/suites/user.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_gib: [4, 1],
+        minutes_max: 6,
+    },
+];

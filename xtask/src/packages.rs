@@ -1,0 +1,55 @@
+//! Debian packages that some tests need: installed where that is possible, else named and counted as skips.
+
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+
+/// A program, the package that brings it, and what it is for.
+pub(crate) struct Package {
+    program: &'static str,
+    name: &'static str,
+    purpose: &'static str,
+}
+
+/// What the lab needs.
+pub(crate) const LAB: [Package; 2] = [
+    Package { program: "linux.uml", name: "user-mode-linux", purpose: "the guest's kernel, with the NFS client" },
+    Package { program: "debootstrap", name: "debootstrap", purpose: "the guest's files" },
+];
+
+/// What the tests of the workspace call, where it is there.
+pub(crate) const TESTS: [Package; 1] =
+    [Package { program: "nfs-ls", name: "libnfs-utils", purpose: "a second NFS client in user space" }];
+
+/// Whether all of them are there, after an attempt to install what is missing.
+pub(crate) fn ensure(packages: &[Package]) -> Result<bool> {
+    let missing: Vec<_> = packages.iter().filter(|package| !present(package.program)).collect();
+    if missing.is_empty() {
+        return Ok(true);
+    }
+    for package in &missing {
+        eprintln!("Debian package {} is missing: {}.", package.name, package.purpose);
+    }
+    if !rustix::process::geteuid().is_root() || !present("apt-get") {
+        eprintln!("Install them, or run as root on Debian; what needs them is skipped.");
+        return Ok(false);
+    }
+    let names = missing.iter().map(|package| package.name);
+    // A fresh machine has no package lists; without a network both fail, and the tests are skipped.
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments).stdin(Stdio::null());
+        command
+    };
+    let installed = apt(&["update"]).status()?.success()
+        && apt(&["install", "--yes", "--no-install-recommends"]).args(names).status()?.success();
+    Ok(installed && packages.iter().all(|package| present(package.program)))
+}
+
+fn present(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // debootstrap and its like lie in sbin, which is not in everybody's path.
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .any(|folder| folder.join(program).is_file())
+}

@@ -1,0 +1,96 @@
+//! `cargo xtask test`: the workspace's tests, the crash ledger and the lab, counted together.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::tally::Tally;
+use crate::{cargo, lab, packages};
+
+/// Kills of the plain ledger in continuous integration.
+const CI_KILLS: u32 = 10;
+/// Kills of the ledger over disks that forget what was not flushed.
+const CI_VOLATILE_KILLS: u32 = 20;
+
+/// Runs all tests and prints one line.
+pub(crate) fn run() -> Result<()> {
+    let mut total = Tally::default();
+    let client_there = packages::ensure(&packages::TESTS)?;
+    if !client_there {
+        total += Tally::SKIPPED;
+    }
+    total += workspace()?;
+    for crash in Crash::continuous_integration() {
+        total += crash.run()?;
+    }
+    total += lab::run(&lab::Options::default())?;
+    total.into_result()
+}
+
+fn workspace() -> Result<Tally> {
+    let mut total = Tally::default();
+    let succeeded = cargo::watch(&mut cargo::command(&["test", "--workspace", "--no-fail-fast"]), |line| {
+        if let Some(tally) = line.starts_with("test result: ").then(|| Tally::parse(line)).flatten() {
+            total += tally;
+        }
+    })?;
+    // A test that does not compile, or a process that dies, prints no result.
+    if !succeeded && total.failed == 0 {
+        total += Tally::FAILED;
+    }
+    Ok(total)
+}
+
+/// The kill ledger. Its seed is printed, and the seed repeats the run as far as a killed process can be repeated.
+#[derive(Args)]
+pub(crate) struct Crash {
+    /// How often the server is killed.
+    #[arg(long, default_value_t = 100)]
+    kills: u32,
+    /// Where the load's randomness starts; drawn and printed if not given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Over disks that lose, at the kill, what was written and not flushed.
+    #[arg(long)]
+    volatile: bool,
+    /// With `--volatile`: durable writes are lost too. The ledger must then fail.
+    #[arg(long, requires = "volatile")]
+    no_dsync: bool,
+}
+
+impl Crash {
+    fn continuous_integration() -> [Self; 3] {
+        let crash = |kills, volatile, no_dsync| Self { kills, seed: None, volatile, no_dsync };
+        [crash(CI_KILLS, false, false), crash(CI_VOLATILE_KILLS, true, false), crash(CI_VOLATILE_KILLS, true, true)]
+    }
+
+    /// Runs it. With `--no-dsync`, a ledger that finds nothing wrong is the failure.
+    pub(crate) fn run(&self) -> Result<Tally> {
+        let release: PathBuf = cargo::target_folder().join("release");
+        cargo::run(&["build", "--release", "--package", "tally-server", "--package", "tally-interop", "--bins"])?;
+        let mut command = std::process::Command::new(release.join("ledger"));
+        command.args(["--kills", &self.kills.to_string()]);
+        if let Some(seed) = self.seed {
+            command.args(["--seed", &seed.to_string()]);
+        }
+        if self.no_dsync {
+            command.arg("--expect-failure");
+        }
+        if self.volatile {
+            command.arg("--server").arg(release.join("tally-volatile"));
+            if self.no_dsync {
+                command.args(["--server-argument", "--no-dsync"]);
+            }
+        } else {
+            command.arg("--server").arg(release.join("tally"));
+        }
+        let mut tally = None;
+        let succeeded = cargo::watch(&mut command, |line| tally = Tally::parse(line).or(tally))?;
+        let mut tally = tally.unwrap_or(Tally::FAILED);
+        if !succeeded && tally.failed == 0 {
+            tally.failed = 1;
+        }
+        Ok(tally)
+    }
+}
