@@ -5,3 +5,4 @@
 pub mod cli;
 pub mod control;
 pub mod daemon;
+pub mod exports;
