@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use tally_base::Txg;
+use tally_store::alloc::UNBORN;
 use tally_store::bp::{BlockKind, BlockPtr};
 use tally_store::pool::SpaceClass;
 use tally_store::properties::LogBias;
@@ -43,7 +44,14 @@ impl Filesystem {
         self.lane().geometry().record_bytes_max().saturating_sub(RECORD_OVERHEAD_MAX)
     }
 
-    pub(crate) fn write_content(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, asked: Stability) -> Outcome<Written> {
+    pub(crate) fn write_content(
+        &self,
+        ctx: OpCtx<'_>,
+        object: ObjectRef,
+        offset: u64,
+        data: Bytes,
+        asked: Stability,
+    ) -> Outcome<Written> {
         let length = data.len() as u64;
         if offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX) {
             return failed(FsError::TooBig);
@@ -124,7 +132,7 @@ impl Filesystem {
         let part = |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
         let mut parts = Parts::default();
         let compression = self.dataset.effective().compression.into();
-        let mut out = self.pool.io.writer(self.pool.txgs.open());
+        let mut out = self.pool.io.writer(UNBORN);
         for start in (first..last).step_by(record_size as usize) {
             match out.put(BlockKind::Data, &part(start, start + record_size), compression) {
                 Ok(block) => parts.placed.push((start, block)),
@@ -152,7 +160,7 @@ impl Filesystem {
     /// Frees what was placed for a WRITE that failed.
     fn give_back<T>(&self, parts: &Parts, result: T) -> T {
         for (_, block) in &parts.placed {
-            self.pool.io.free(block, self.pool.txgs.open());
+            self.pool.io.abandon(block);
         }
         result
     }
@@ -170,7 +178,8 @@ impl Filesystem {
             self.apply(locked, txg, record, false);
             let layer = locked.state_mut(object.id).layer_mut(txg);
             for (offset, mut block) in placed {
-                // Born in the group that names it, which may be younger than the one it was written in.
+                let settled = self.pool.io.allocator().settle(block.dva, txg);
+                assert!(settled, "it was allocated for this write, and for nothing else");
                 block.birth = txg;
                 layer.data.insert(offset, Piece::Placed { block, skip: 0, length: u64::from(block.lsize) });
             }
@@ -187,7 +196,11 @@ fn may_write(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsE
     }
     let attr = inode.attr(object.id);
     // The owner may always write: an open file stays writable after a chmod.
-    if permission::may(&attr, ctx.cred, WRITE) || permission::owns(&attr, ctx.cred) { Ok(()) } else { Err(FsError::Access) }
+    if permission::may(&attr, ctx.cred, WRITE) || permission::owns(&attr, ctx.cred) {
+        Ok(())
+    } else {
+        Err(FsError::Access)
+    }
 }
 
 /// A write by anybody but the superuser takes set-user-id, and set-group-id of an executable, away.
@@ -200,7 +213,12 @@ fn strip_privileges(inode: &mut Inode, ctx: OpCtx<'_>) {
     }
 }
 
-fn write_records(object: ObjectRef, inode: &Inode, offset: u64, chunks: SmallVec<[Bytes; 1]>) -> SmallVec<[(RecordKind, Record); 1]> {
+fn write_records(
+    object: ObjectRef,
+    inode: &Inode,
+    offset: u64,
+    chunks: SmallVec<[Bytes; 1]>,
+) -> SmallVec<[(RecordKind, Record); 1]> {
     let mut at = offset;
     chunks
         .into_iter()

@@ -48,6 +48,10 @@ use crate::block::NoSpace;
 use crate::blockdev::BlockDev;
 use crate::bp::Dva;
 
+/// The group of blocks that are written ahead of any group that will name them. No space map contains them until they
+/// are settled ([`Allocator::settle`]), so that a crash leaks none; and they may be written while groups come and go.
+pub const UNBORN: Txg = Txg(u64::MAX);
+
 /// See the module's head.
 pub struct Allocator {
     devs: Vec<Arc<dyn BlockDev>>,
@@ -194,6 +198,12 @@ impl Allocator {
                 self.count_bad_free(&dva);
             }
         }
+    }
+
+    /// A block that was allocated under [`UNBORN`] becomes an allocation of the group that names it now. False if it was
+    /// not.
+    pub fn settle(&self, dva: Dva, txg: Txg) -> bool {
+        self.vdev_of(&dva).is_some_and(|vdev| vdev.settle(&dva, txg))
     }
 
     /// The uberblock of `durable` is on disk: what txgs before it freed may be used again.
