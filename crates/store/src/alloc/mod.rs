@@ -23,6 +23,7 @@
 mod bitmap;
 mod commit;
 mod deferred;
+mod inspect;
 mod load;
 mod region;
 mod root;
@@ -37,6 +38,7 @@ use parking_lot::Mutex;
 use tally_base::{SECTOR, Txg};
 
 pub use commit::Committed;
+pub use inspect::SpaceVisit;
 pub use load::LoadError;
 pub use root::AllocRoot;
 
@@ -271,6 +273,13 @@ impl Allocator {
     fn vdev_of(&self, dva: &Dva) -> Option<&VdevSpace> {
         let vdev = usize::try_from(dva.vdev).ok().and_then(|at| self.vdevs.get(at))?;
         vdev.contains(dva).then_some(vdev)
+    }
+
+    fn count_freed_twice(&self, count: usize) {
+        self.bad_frees.fetch_add(count as u64, Ordering::Relaxed);
+        if count > 0 {
+            tracing::error!(count, "ranges were freed twice in one txg");
+        }
     }
 
     fn count_bad_free(&self, dva: &Dva) {
