@@ -15,6 +15,7 @@ pub(super) const CASES: &[Case] = &[
     ("the owner goes on reading and writing", owner_override),
 ];
 
+#[allow(clippy::needless_pass_by_value)] // It reads better where it is called.
 fn denied<T: std::fmt::Debug>(result: Result<T, FsError>, what: &str) {
     assert!(matches!(result, Err(FsError::Access | FsError::NotOwner)), "{what}: {result:?}");
 }
