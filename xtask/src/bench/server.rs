@@ -105,8 +105,13 @@ fn port_mapper() -> Result<Option<Child>> {
     }
     let mut command = Command::new("rpcbind");
     // It binds 127.0.0.1 of its own accord, and gives up when that is asked for besides.
-    let child =
-        command.args(["-f", "-w", "-h", "127.0.0.2"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("cannot start rpcbind")?;
+    let child = command
+        .args(["-f", "-w", "-h", "127.0.0.2"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start rpcbind")?;
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(5) && TcpStream::connect(address).is_err() {
         std::thread::sleep(Duration::from_millis(20));
