@@ -9,12 +9,14 @@ mod clock;
 pub mod codec;
 mod promise;
 mod rng;
+mod size;
 mod units;
 
 pub use checksum::{BlockChecksum, block_checksum, log_checksum, name_hash};
 pub use clock::{Clock, SystemClock};
 pub use promise::{Broken, Promise, Wait};
 pub use rng::{Rng, SystemRng};
+pub use size::{Size, SizeError};
 pub use units::{DatasetId, Dseq, Generation, LaneId, Lsn, ObjectId, PoolGuid, Time, Txg, VdevGuid};
 
 /// The unit of everything that reaches a disk: blocks, frames and labels start and end on it, because

@@ -5,7 +5,7 @@ use std::fmt;
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
         pub struct $name(pub u64);
 
         impl $name {
@@ -65,7 +65,7 @@ unit!(
 macro_rules! guid {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
         pub struct $name(pub u64);
 
         impl fmt::Display for $name {
@@ -93,7 +93,7 @@ guid!(
 
 /// Server time: nanoseconds since 1970-01-01 UTC. File times and the change attribute are of this type;
 /// those that the server issues itself never repeat and never go back (rules F14).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Time(pub u64);
 
 impl Time {

@@ -6,12 +6,22 @@
 //! error of either, or of a flush, means that the bytes may or may not be there: nobody retries on trust.
 
 mod buffer;
+mod counting;
+mod fanout;
+mod file;
+mod memory;
+mod system;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use buffer::AlignedBuf;
+pub use counting::{CountingDisk, IoCounts};
+pub use fanout::{Fanout, SerialFanout, ThreadFanout};
+pub use file::FileDisk;
+pub use memory::{MemDisk, MemOpener};
+pub use system::SystemOpener;
 
 /// How a write is to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,4 +81,38 @@ pub trait Opener: Send + Sync {
     /// write into an unwritten extent costs many times one into a written extent). `progress` hears of bytes
     /// done. Fails with [`io::ErrorKind::AlreadyExists`] where there is something already.
     fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64)) -> io::Result<()>;
+
+    /// Paths in `directory` that may be worth opening, in order of name: files and block devices. An opener whose
+    /// paths are not those of the file system has its own answer.
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        use std::os::unix::fs::FileTypeExt;
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(directory)? {
+            let path = entry?.path();
+            // Links are followed: /dev/disk/by-id is full of them. One that leads nowhere is no disk.
+            let Ok(file_type) = std::fs::metadata(&path).map(|metadata| metadata.file_type()) else { continue };
+            if file_type.is_file() || file_type.is_block_device() {
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+/// Asserts what the trait asks of its callers.
+fn assert_sectors(offset: u64, length: u64) {
+    let sector = tally_base::SECTOR as u64;
+    assert!(offset.is_multiple_of(sector), "disk I/O at {offset}, inside a sector");
+    assert!(length.is_multiple_of(sector), "disk I/O of {length} bytes, which are no whole sectors");
+}
+
+/// A range beyond the end of the disk is an error of the world: the disk may have shrunk, the pointer may be rot.
+fn check_range(geometry: &Geometry, offset: u64, length: u64) -> io::Result<()> {
+    if offset.checked_add(length).is_some_and(|end| end <= geometry.size) {
+        return Ok(());
+    }
+    let size = geometry.size;
+    let message = format!("{length} bytes at {offset} lie beyond the end of a disk of {size} bytes");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }

@@ -1,6 +1,6 @@
 //! Who may do what to an object: mode bits as POSIX has them, with the superuser above them.
 
-use crate::vfs::{Attr, Cred, FileKind};
+use crate::vfs::{Attr, Cred, FileKind, FsError, SetAttr, SetTime};
 
 /// Permission bits of one class: read 4, write 2, execute or search 1.
 pub const READ: u32 = 4;
@@ -43,4 +43,67 @@ pub fn owns(attr: &Attr, cred: &Cred) -> bool {
 #[must_use]
 pub fn sticky_forbids(dir: &Attr, entry: &Attr, cred: &Cred) -> bool {
     dir.mode & 0o1000 != 0 && !owns(dir, cred) && !owns(entry, cred)
+}
+
+/// Whether `cred` may make the changes of `set` other than the size, by the rules of chmod(2), chown(2) and
+/// utimensat(2).
+pub fn may_set(attr: &Attr, cred: &Cred, set: &SetAttr) -> Result<(), FsError> {
+    if cred.uid == 0 {
+        return Ok(());
+    }
+    let owner = cred.uid == attr.uid;
+    if set.mode.is_some() && !owner {
+        return Err(FsError::NotOwner);
+    }
+    if set.uid.is_some_and(|uid| uid != attr.uid || !owner) {
+        return Err(FsError::NotOwner);
+    }
+    if set.gid.is_some_and(|gid| !owner || (gid != attr.gid && !cred.in_group(gid))) {
+        return Err(FsError::NotOwner);
+    }
+    for time in [set.atime, set.mtime].into_iter().flatten() {
+        match time {
+            SetTime::Client(_) if !owner => return Err(FsError::NotOwner),
+            SetTime::Server if !owner && !may(attr, cred, WRITE) => return Err(FsError::Access),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The mode that `set` leaves on `attr` (still with its old owner). Giving a file to somebody else takes
+/// its set-id bits away, even where the same request sets them, and who is not in a file's group cannot
+/// make it run under that group.
+#[must_use]
+pub fn mode_after(attr: &Attr, cred: &Cred, set: &SetAttr) -> u32 {
+    let mut mode = set.mode.map_or(attr.mode, |mode| mode & 0o7777);
+    if attr.kind == FileKind::Directory {
+        return mode;
+    }
+    let gid = set.gid.unwrap_or(attr.gid);
+    if set.mode.is_some() && cred.uid != 0 && !cred.in_group(gid) {
+        mode &= !0o2000;
+    }
+    if set.uid.is_some() || set.gid.is_some() { without_set_ids(mode) } else { mode }
+}
+
+/// A mode without set-user-id, and without set-group-id where that means running under the group (without
+/// group execute it stands for mandatory locking, by old custom, and stays).
+#[must_use]
+pub fn without_set_ids(mode: u32) -> u32 {
+    let mode = mode & !0o4000;
+    if mode & 0o010 != 0 { mode & !0o2000 } else { mode }
+}
+
+/// Owner group and mode of an object that `cred` makes in `dir`: a set-group-id directory gives its group
+/// on, and to directories the bit as well.
+#[must_use]
+pub fn inherit(dir: &Attr, cred: &Cred, kind: FileKind, mode: u32) -> (u32, u32) {
+    let mode = mode & 0o7777;
+    let gid = if dir.mode & 0o2000 != 0 { dir.gid } else { cred.gid };
+    if kind == FileKind::Directory {
+        return (gid, mode | (dir.mode & 0o2000));
+    }
+    let foreign = cred.uid != 0 && !cred.in_group(gid);
+    (gid, if foreign { mode & !0o2000 } else { mode })
 }

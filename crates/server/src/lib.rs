@@ -1,1 +1,8 @@
+//! Everything of the one binary, `tally`, but its `main`: the commands, the control socket, the daemon.
+//!
+//! It is a library so that tests can run the whole daemon over disks of their own making.
 
+pub mod cli;
+pub mod control;
+pub mod daemon;
+pub mod exports;

@@ -1,0 +1,250 @@
+//! A disk that is a file or a block device.
+//!
+//! Three decisions shape this module.
+//!
+//! *The lock lives on the description that does the I/O* (rules F24). A request that a killed process left
+//! in flight keeps its open file description alive, and with it the `flock`; so whoever gets the lock knows
+//! that no write of the dead process can still land. A lock file beside the disk would be free too early.
+//! `O_EXCL` keeps mounts and other claimants away from a block device besides.
+//!
+//! *`O_DIRECT` where it can be had.* The store keeps its own cache of verified blocks; a second one in the
+//! kernel would double the memory and turn a flush into a long write-back. File systems that refuse it
+//! (tmpfs of old, some network ones) are used through the page cache, and the log says so once.
+//!
+//! *DSYNC per write, not per open.* One description serves cached bulk and durable frames: `RWF_DSYNC` becomes
+//! FUA where the device has it. Where the flag is unknown, a write followed by `fdatasync` does the same.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fdatasync, flock};
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use tally_base::SECTOR;
+
+use crate::{Access, AlignedBuf, Disk, Durability, Geometry, assert_sectors};
+
+/// A regular file or a block device.
+#[derive(Debug)]
+pub struct FileDisk {
+    path: PathBuf,
+    file: File,
+    geometry: Geometry,
+    kind: Kind,
+    /// Whether the page cache is passed by, so that buffers must be aligned.
+    direct: bool,
+    /// `RWF_DSYNC` was refused once: from then on a durable write is a write and an `fdatasync`.
+    dsync_unknown: AtomicBool,
+    /// A flush has failed. The kernel reports such an error once and may then call the lost pages clean, so no
+    /// later flush of this description can be believed.
+    flush_failed: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    File,
+    BlockDevice,
+}
+
+impl FileDisk {
+    /// Opens what stands at `path`. The lock of [`Access::Exclusive`] is held until the disk is dropped.
+    pub fn open(path: &Path, access: Access) -> io::Result<Self> {
+        let kind = kind_of(path, &fs::metadata(path)?)?;
+        let (mut file, direct) = open_direct(path, access, kind)?;
+        // Between the look at the path and the open somebody may have put another thing there.
+        if kind_of(path, &file.metadata()?)? != kind {
+            return Err(io::Error::other(format!("{} changed its kind while it was opened", path.display())));
+        }
+        if access == Access::Exclusive {
+            lock(&file, path)?;
+        }
+        let size = match kind {
+            Kind::File => file.metadata()?.len(),
+            Kind::BlockDevice => file.seek(SeekFrom::End(0))?,
+        };
+        let geometry = geometry(&file, kind, size / SECTOR as u64 * SECTOR as u64)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            geometry,
+            kind,
+            direct,
+            dsync_unknown: AtomicBool::new(false),
+            flush_failed: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether I/O passes by the page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    fn check_range(&self, offset: u64, length: u64) -> io::Result<()> {
+        crate::check_range(&self.geometry, offset, length)
+    }
+
+    fn write_aligned(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        if durability == Durability::Durable && !self.dsync_unknown.load(Ordering::Relaxed) {
+            match self.write_dsync(offset, buf) {
+                Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
+                    self.dsync_unknown.store(true, Ordering::Relaxed);
+                }
+                outcome => return outcome,
+            }
+        }
+        self.file.write_all_at(buf, offset)?;
+        if durability == Durability::Durable { self.flush() } else { Ok(()) }
+    }
+
+    fn write_dsync(&self, mut offset: u64, mut buf: &[u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            match pwritev2(&self.file, &[io::IoSlice::new(buf)], offset, ReadWriteFlags::DSYNC) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    buf = buf.get(written..).unwrap_or_default();
+                    offset += written as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Disk for FileDisk {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        assert_sectors(offset, buf.len() as u64);
+        self.check_range(offset, buf.len() as u64)?;
+        if !self.direct || is_aligned(buf) {
+            return self.file.read_exact_at(buf, offset);
+        }
+        let mut aligned = AlignedBuf::zeroed(buf.len());
+        self.file.read_exact_at(&mut aligned, offset)?;
+        buf.copy_from_slice(&aligned);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        assert_sectors(offset, buf.len() as u64);
+        self.check_range(offset, buf.len() as u64)?;
+        if !self.direct || is_aligned(buf) {
+            return self.write_aligned(offset, buf, durability);
+        }
+        let mut aligned = AlignedBuf::with_capacity(buf.len());
+        aligned.extend_from_slice(buf);
+        self.write_aligned(offset, &aligned, durability)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if self.flush_failed.load(Ordering::Acquire) {
+            let path = self.path.display();
+            return Err(io::Error::other(format!("an earlier flush of {path} failed; reopen it to go on")));
+        }
+        fdatasync(&self.file).map_err(|errno| {
+            self.flush_failed.store(true, Ordering::Release);
+            errno.into()
+        })
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        assert_sectors(offset, length);
+        self.check_range(offset, length)?;
+        // A file keeps its blocks: giving them back would turn the next durable write into an allocation, which
+        // costs many times as much and can fail for space.
+        if self.kind == Kind::File || length == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, flags, offset, length) {
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+}
+
+fn is_aligned(buf: &[u8]) -> bool {
+    buf.as_ptr().addr().is_multiple_of(SECTOR)
+}
+
+fn kind_of(path: &Path, metadata: &fs::Metadata) -> io::Result<Kind> {
+    let file_type = metadata.file_type();
+    if file_type.is_file() {
+        Ok(Kind::File)
+    } else if file_type.is_block_device() {
+        Ok(Kind::BlockDevice)
+    } else {
+        let path = path.display();
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{path} is neither a file nor a block device")))
+    }
+}
+
+/// Opens past the page cache where that works, through it where it does not.
+fn open_direct(path: &Path, access: Access, kind: Kind) -> io::Result<(File, bool)> {
+    let open = |extra: OFlags| {
+        let exclusive = access == Access::Exclusive && kind == Kind::BlockDevice;
+        let flags = extra | if exclusive { OFlags::EXCL } else { OFlags::empty() } | OFlags::CLOEXEC;
+        OpenOptions::new()
+            .read(true)
+            .write(access == Access::Exclusive)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)
+            .map_err(|error| busy_as_would_block(error, path))
+    };
+    match open(OFlags::DIRECT) {
+        Ok(file) => Ok((file, true)),
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+            tracing::warn!(path = %path.display(), "no O_DIRECT here: reads and writes go through the page cache");
+            Ok((open(OFlags::empty())?, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A block device that is mounted or claimed answers EBUSY; to callers that is the same as a lock held elsewhere.
+fn busy_as_would_block(error: io::Error, path: &Path) -> io::Error {
+    if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) { in_use(path) } else { error }
+}
+
+fn in_use(path: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::WouldBlock, format!("{} is in use by another process", path.display()))
+}
+
+fn lock(file: &File, path: &Path) -> io::Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(in_use(path)),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Asks the kernel what lies below. What it does not say (a network file system, an unusual device) counts as
+/// fast and volatile: the cautious answer for durability.
+fn geometry(file: &File, kind: Kind, size: u64) -> io::Result<Geometry> {
+    let metadata = file.metadata()?;
+    let device = if kind == Kind::BlockDevice { metadata.rdev() } else { metadata.dev() };
+    let attribute = |name: &str| {
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let node = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        // A partition has no queue of its own; that of the whole device is one floor up.
+        [node.join("queue").join(name), node.join("../queue").join(name)]
+            .iter()
+            .find_map(|path| fs::read_to_string(path).ok())
+            .map(|text| text.trim().to_owned())
+    };
+    Ok(Geometry {
+        size,
+        rotational: attribute("rotational").as_deref() == Some("1"),
+        write_through: attribute("write_cache").as_deref() == Some("write through"),
+    })
+}
+
+#[cfg(test)]
+mod tests;

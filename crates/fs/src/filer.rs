@@ -1,0 +1,304 @@
+//! A pool with its mounted datasets: what a server starts, stops and commands.
+//!
+//! The filer makes no threads: [`Filer::background`] hands out what has to run beside the requests, and the caller
+//! decides how. Commands ([`datasets`]) are serialised by one lock and are durable when they return (rules F18).
+
+mod datasets;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tally_base::{DatasetId, Dseq, Txg};
+use tally_store::assemble::{self, ImportError, PoolSelect};
+use tally_store::create::{self, CreateError};
+use tally_store::discover::ImportSource;
+use tally_store::grammar::VdevSpec;
+use tally_store::platform::{Platform, Tuning};
+use tally_store::pool::{LoadOptions, LogContent, OpenError, Pool, SyncError};
+use tally_store::properties::PropertySet;
+use tally_store::txg::Next;
+
+use crate::filesystem::Filesystem;
+use crate::vfs::ObjectRef;
+
+pub use datasets::{DatasetError, DatasetInfo};
+
+/// An imported pool and its mounted datasets.
+pub struct Filer {
+    pool: Arc<Pool>,
+    mounted: RwLock<BTreeMap<DatasetId, Arc<Filesystem>>>,
+    /// Child datasets by parent and the name under which they stand in its root directory.
+    children: RwLock<HashMap<(DatasetId, Vec<u8>), DatasetId>>,
+    /// One command at a time.
+    command: Mutex<()>,
+}
+
+/// How to make a pool.
+#[derive(Clone, Debug, Default)]
+pub struct CreateOptions {
+    /// How to make its disks.
+    pub disks: create::CreateOptions,
+    /// Owner and group of the root dataset's root directory.
+    pub root_owner: (u32, u32),
+    /// Local properties of the root dataset.
+    pub properties: PropertySet,
+}
+
+/// How to import a pool.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImportOptions {
+    /// Take it although another machine has it.
+    pub force: bool,
+    /// Write nothing.
+    pub read_only: bool,
+    /// Give up what the log has lost.
+    pub accept_loss: bool,
+    /// Take it although it was destroyed.
+    pub destroyed: bool,
+}
+
+/// What an import found and did.
+#[derive(Clone, Debug, Default)]
+pub struct ImportReport {
+    /// Whether the pool had been exported, so that nothing was to be replayed.
+    pub was_clean: bool,
+    /// Records that were applied.
+    pub records_replayed: u64,
+    /// Frames of the log that were read, and their bytes.
+    pub frames: u64,
+    /// See `frames`.
+    pub bytes: u64,
+    /// What is not as it should be: missing legs, repaired frames, dropped tails.
+    pub remarks: Vec<String>,
+    /// Acknowledged changes that were given up.
+    pub losses: Vec<String>,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// How far an import is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Bytes of log read.
+    Scanned(u64),
+    /// Records replayed, of so many.
+    Replayed(u64, u64),
+}
+
+/// Why a pool could not be made, imported or put away.
+#[derive(Debug, thiserror::Error)]
+pub enum FilerError {
+    /// Its disks.
+    #[error("{0}")]
+    Create(#[from] CreateError),
+    /// Its disks.
+    #[error("{0}")]
+    Import(#[from] ImportError),
+    /// Its root or its log.
+    #[error("{0}")]
+    Open(#[from] OpenError),
+    /// Its transaction groups.
+    #[error("{0}")]
+    Sync(#[from] SyncError),
+    /// Its datasets.
+    #[error("{0}")]
+    Dataset(#[from] DatasetError),
+    /// A record of the log does not fit what is in the pool.
+    #[error(
+        "dataset {dataset}: {source}; {withheld} acknowledged changes could not be replayed: \
+         import with --readonly to look, or with --accept-loss to give them up"
+    )]
+    Replay {
+        /// Whose record.
+        dataset: String,
+        /// What is wrong with it.
+        source: crate::replay::ReplayError,
+        /// It and those behind it.
+        withheld: u64,
+    },
+}
+
+impl Filer {
+    /// Makes a pool with a root dataset of the same name.
+    pub fn create(
+        platform: &Platform,
+        tuning: &Tuning,
+        name: &str,
+        vdevs: &[VdevSpec],
+        options: &CreateOptions,
+    ) -> Result<Arc<Self>, FilerError> {
+        let assembled = create::create(platform, name, vdevs, &options.disks)?;
+        let pool = Pool::create(platform, tuning, &assembled.roster)?;
+        let filer = Arc::new(Self::new(pool));
+        filer.add_root_dataset(name, options)?;
+        Ok(filer)
+    }
+
+    /// Imports a pool, replays its log, and opens it for requests.
+    pub fn import(
+        platform: &Platform,
+        tuning: &Tuning,
+        source: &ImportSource,
+        select: &PoolSelect,
+        options: &ImportOptions,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Arc<Self>, ImportReport), FilerError> {
+        let started = platform.clock.monotonic();
+        let disks = assemble::ImportOptions { force: options.force, read_only: options.read_only, destroyed: options.destroyed };
+        let (assembled, chosen) = assemble::import(platform, source, select, &disks)?;
+        let load = LoadOptions { read_only: options.read_only, accept_loss: options.accept_loss };
+        let scanned = &mut |bytes| progress(Progress::Scanned(bytes));
+        let (pool, content) = Pool::load(platform, tuning, &assembled.roster, &chosen, load, scanned)?;
+        let mut report = ImportReport {
+            was_clean: pool.was_exported_cleanly(),
+            frames: content.frames,
+            bytes: content.bytes,
+            remarks: assembled.notes,
+            ..ImportReport::default()
+        };
+        report.remarks.extend(content.remarks.iter().cloned());
+        report.losses.clone_from(&content.losses);
+        let filer = Arc::new(Self::new(pool));
+        filer.mount_all(report.was_clean);
+        filer.replay(content, options, &mut report, progress)?;
+        if !options.read_only {
+            filer.pool.finish_replay()?;
+        }
+        filer.find_children();
+        report.duration = platform.clock.monotonic().saturating_sub(started);
+        Ok((filer, report))
+    }
+
+    fn new(pool: Arc<Pool>) -> Self {
+        Self { pool, mounted: RwLock::default(), children: RwLock::default(), command: Mutex::new(()) }
+    }
+
+    fn mount_all(&self, clean: bool) {
+        let mut mounted = self.mounted.write();
+        for dataset in self.pool.datasets() {
+            mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &dataset, clean));
+        }
+    }
+
+    /// Applies every dataset's records in their order. Much dirty data is synced between two records; the cursor in the
+    /// dataset's root then says how far it came (rules F1).
+    fn replay(
+        &self,
+        content: LogContent,
+        options: &ImportOptions,
+        report: &mut ImportReport,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), FilerError> {
+        let total = content.datasets.values().map(|replay| replay.records.len() as u64).sum();
+        for (id, replay) in content.datasets {
+            let Some(filesystem) = self.filesystem(id) else { continue };
+            let count = replay.records.len() as u64;
+            for (done, record) in replay.records.iter().enumerate() {
+                if let Err(source) = filesystem.replay(record.head.dseq, &record.body) {
+                    let withheld = count - done as u64;
+                    let loss = FilerError::Replay { dataset: filesystem.name(), source, withheld };
+                    if !options.accept_loss && !options.read_only {
+                        return Err(loss);
+                    }
+                    report.losses.push(loss.to_string());
+                    break;
+                }
+                report.records_replayed += 1;
+                if report.records_replayed % 1024 == 0 {
+                    progress(Progress::Replayed(report.records_replayed, total));
+                }
+                if !options.read_only && self.pool.txgs.dirty_bytes() > self.pool.tuning.dirty_bytes_max / 2 {
+                    self.pool.sync()?;
+                }
+            }
+            // Records that were withheld or dropped keep their numbers: none is given out twice.
+            let last = replay.records.last().map_or(Dseq(0), |record| record.head.dseq);
+            filesystem.resume_log_after(last);
+        }
+        Ok(())
+    }
+
+    /// What has to run beside the requests, each in its own thread, until [`Self::export`]: name and body.
+    #[must_use]
+    pub fn background(self: &Arc<Self>) -> Vec<(String, Box<dyn FnOnce() + Send>)> {
+        let filer = Arc::clone(self);
+        let mut bodies: Vec<(String, Box<dyn FnOnce() + Send>)> = vec![("txg".into(), Box::new(move || filer.run_txgs()))];
+        for lane in self.pool.lanes() {
+            let lane = Arc::clone(lane);
+            bodies.push((format!("lane {}", lane.id()), Box::new(move || lane.run())));
+        }
+        bodies
+    }
+
+    fn run_txgs(&self) {
+        while self.pool.txgs.wait_for_work(self.pool.tuning.txg_interval) == Next::Sync {
+            if self.pool.sync().is_err() {
+                return;
+            }
+            if self.mounted.read().values().any(|filesystem| filesystem.has_orphans()) {
+                let _asked_for = self.pool.txgs.promise(self.pool.txgs.open());
+            }
+        }
+    }
+
+    /// Puts the pool away: everything is synced, and the next import has nothing to replay.
+    pub fn export(&self) -> Result<(), FilerError> {
+        let _one = self.command.lock();
+        Ok(self.pool.export()?)
+    }
+
+    /// Gives the pool up.
+    pub fn destroy(&self) -> Result<(), FilerError> {
+        let _one = self.command.lock();
+        Ok(self.pool.destroy()?)
+    }
+
+    /// Syncs the open transaction group and waits for it.
+    pub fn sync(&self) -> Result<Txg, FilerError> {
+        Ok(self.pool.sync()?)
+    }
+
+    /// The pool: disks, space, lanes, groups.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// The pool's name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.pool.roster.config().name
+    }
+
+    /// A mounted dataset.
+    #[must_use]
+    pub fn filesystem(&self, id: DatasetId) -> Option<Arc<Filesystem>> {
+        self.mounted.read().get(&id).cloned()
+    }
+
+    /// The dataset that is mounted on `name` in directory `dir` of a dataset.
+    #[must_use]
+    pub fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
+        if self.filesystem(dataset)?.root_ref() != dir {
+            return None;
+        }
+        self.children.read().get(&(dataset, name.to_vec())).copied()
+    }
+
+    /// Bytes that datasets with `sync=disabled` have acknowledged and that are not durable, and for how long.
+    #[must_use]
+    pub fn exposure(&self) -> (u64, Duration) {
+        let now = self.pool.platform.clock.now();
+        let mut bytes = 0;
+        let mut age = Duration::ZERO;
+        for filesystem in self.mounted.read().values() {
+            let (exposed, since) = filesystem.exposure();
+            bytes += exposed;
+            let exposed_for = since.map_or(0, |since| now.0.saturating_sub(since.0));
+            age = age.max(Duration::from_nanos(exposed_for));
+        }
+        (bytes, age)
+    }
+}

@@ -1,0 +1,406 @@
+//! Commands on datasets: create, destroy, rename, properties.
+
+use std::sync::Arc;
+
+use tally_base::{DatasetId, Dseq, LaneId, ObjectId, Time, Txg};
+use tally_store::bp::BLOCK_PTR_BYTES;
+use tally_store::dataset::{DATASET_NAME_MAX, Dataset, DatasetBirth, DatasetLine, DatasetRoot};
+use tally_store::key::Class;
+use tally_store::pool::{SyncError, ancestors};
+use tally_store::properties::{Effective, Property, PropertySet, SyncMode, Value, effective};
+use tally_store::tree::{Tree, Visit};
+
+use super::{CreateOptions, Filer, FilerError};
+use crate::filesystem::{Filesystem, LogSwitch};
+use crate::read::FIRST_ID;
+use crate::vfs::{Cred, FileKind, FsError, OpCtx, SetAttr, Vfs};
+
+/// Why a command on a dataset failed.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)]
+pub enum DatasetError {
+    #[error("no dataset '{0}'; `tally dataset list` shows what there is")]
+    Unknown(String),
+    #[error("dataset '{0}' exists already")]
+    Exists(String),
+    #[error("'{name}' is no dataset name: {why}")]
+    Name { name: String, why: &'static str },
+    #[error("'{name}' has no parent dataset '{parent}'; create that first")]
+    NoParent { name: String, parent: String },
+    #[error("dataset '{0}' has children; destroy them first, or use -r")]
+    HasChildren(String),
+    #[error("'{0}' is the pool's own dataset; `tally pool destroy` removes the pool")]
+    IsPool(String),
+    #[error("'{0}' cannot become its own descendant or move to another pool")]
+    BadTarget(String),
+    #[error("a quota of {quota} is below the {used} bytes in use in '{name}'")]
+    QuotaBelowUsed { name: String, quota: u64, used: u64 },
+    #[error("cannot mount '{name}' on its directory in the parent: {why}")]
+    MountPoint { name: String, why: String },
+    #[error("{0}")]
+    Sync(#[from] SyncError),
+}
+
+/// A dataset, for lists.
+#[derive(Clone, Debug)]
+pub struct DatasetInfo {
+    /// Its id.
+    pub id: DatasetId,
+    /// Full name.
+    pub name: String,
+    /// When it was made.
+    pub created: Time,
+    /// Bytes it uses, without its children.
+    pub used_bytes: u64,
+    /// Bytes that could still be written to it.
+    pub available_bytes: u64,
+    /// Objects in it.
+    pub object_count: u64,
+    /// Local properties.
+    pub local: PropertySet,
+    /// The properties in force.
+    pub effective: Arc<Effective>,
+}
+
+impl Filer {
+    pub(super) fn add_root_dataset(&self, name: &str, options: &CreateOptions) -> Result<(), FilerError> {
+        self.add_dataset(name, options.properties.clone(), options.root_owner)?;
+        Ok(())
+    }
+
+    /// All datasets, by name.
+    #[must_use]
+    pub fn datasets(&self) -> Vec<DatasetInfo> {
+        let mut infos: Vec<DatasetInfo> = self.mounted.read().values().map(|filesystem| filesystem.info()).collect();
+        infos.sort_by(|a, b| a.name.cmp(&b.name));
+        infos
+    }
+
+    /// A dataset by its full name.
+    #[must_use]
+    pub fn by_name(&self, name: &str) -> Option<Arc<Filesystem>> {
+        self.mounted.read().values().find(|filesystem| filesystem.name() == name).cloned()
+    }
+
+    fn named(&self, name: &str) -> Result<Arc<Filesystem>, DatasetError> {
+        self.by_name(name).ok_or_else(|| DatasetError::Unknown(name.to_owned()))
+    }
+
+    /// Makes a dataset, mounted on a directory of its name in its parent's root. The directory belongs to `owner`.
+    pub fn create_dataset(&self, name: &str, local: PropertySet, owner: (u32, u32)) -> Result<Arc<Filesystem>, DatasetError> {
+        let _one = self.command.lock();
+        let parent = self.parent_of(name)?;
+        if self.by_name(name).is_some() {
+            return Err(DatasetError::Exists(name.to_owned()));
+        }
+        make_mount_point(&parent, name)?;
+        let filesystem = self.add_dataset(name, local, owner)?;
+        self.find_children();
+        Ok(filesystem)
+    }
+
+    fn parent_of(&self, name: &str) -> Result<Arc<Filesystem>, DatasetError> {
+        check_name(name)?;
+        let Some((parent, _)) = name.rsplit_once('/') else { return Err(DatasetError::IsPool(name.to_owned())) };
+        self.by_name(parent).ok_or_else(|| DatasetError::NoParent { name: name.to_owned(), parent: parent.to_owned() })
+    }
+
+    fn add_dataset(&self, name: &str, local: PropertySet, owner: (u32, u32)) -> Result<Arc<Filesystem>, DatasetError> {
+        let pool = &self.pool;
+        let id = pool.draw_dataset_id();
+        let birth = DatasetBirth {
+            id,
+            created: pool.platform.clock.now(),
+            lane: self.lane_for(id),
+            name_key: pool.platform.rng.next_u64(),
+            root_object: ObjectId(FIRST_ID),
+            root_generation: tally_base::Generation(pool.platform.rng.next_u64()),
+        };
+        let line = DatasetLine { name: name.to_owned(), local };
+        let in_force = self.effective_of(&line);
+        let root = DatasetRoot {
+            tree: Tree::empty(),
+            log_txg: Txg(0),
+            replay_dseq: Dseq(0),
+            logged: in_force.sync != SyncMode::Disabled,
+            log_from: Txg(0),
+            next_object: ObjectId(FIRST_ID + 1),
+            verifier: pool.platform.rng.next_u64(),
+            used_bytes: 0,
+            object_count: 0,
+            orphan_count: 0,
+        };
+        let dataset = Arc::new(Dataset::new(birth, line, in_force, root));
+        let filesystem = Filesystem::mount(pool, &dataset, true);
+        pool.administer(|pool, txg| {
+            filesystem.found(txg, owner);
+            pool.add_dataset(dataset);
+        })?;
+        self.mounted.write().insert(id, Arc::clone(&filesystem));
+        Ok(filesystem)
+    }
+
+    /// The lane with the highest hash of lane and dataset (rendezvous), so that datasets spread evenly.
+    fn lane_for(&self, id: DatasetId) -> LaneId {
+        let weight = |lane: LaneId| tally_base::name_hash(lane.0, &id.0.to_le_bytes());
+        let lanes = self.pool.lanes().iter().map(|lane| lane.id());
+        lanes.max_by_key(|lane| weight(*lane)).expect("a pool has at least one lane")
+    }
+
+    /// Properties in force, with those of the datasets above.
+    fn effective_of(&self, line: &DatasetLine) -> Effective {
+        let above: Vec<PropertySet> = ancestors(&line.name)
+            .filter(|name| *name != line.name)
+            .filter_map(|name| self.by_name(name))
+            .map(|filesystem| filesystem.dataset.line().local)
+            .collect();
+        let chain: Vec<&PropertySet> = above.iter().chain(std::iter::once(&line.local)).collect();
+        effective(&chain)
+    }
+
+    /// Removes a dataset and everything in it; with `recursive` its children, too.
+    pub fn destroy_dataset(&self, name: &str, recursive: bool) -> Result<(), DatasetError> {
+        let _one = self.command.lock();
+        self.named(name)?;
+        if !name.contains('/') {
+            return Err(DatasetError::IsPool(name.to_owned()));
+        }
+        let prefix = format!("{name}/");
+        let mut doomed: Vec<Arc<Filesystem>> =
+            self.mounted.read().values().filter(|filesystem| filesystem.name().starts_with(&prefix)).cloned().collect();
+        if !doomed.is_empty() && !recursive {
+            return Err(DatasetError::HasChildren(name.to_owned()));
+        }
+        doomed.push(self.named(name)?);
+        // The deepest first, so that no dataset is ever without its parent.
+        doomed.sort_by_key(|filesystem| std::cmp::Reverse(filesystem.name().matches('/').count()));
+        for filesystem in doomed {
+            self.remove_dataset(&filesystem)?;
+        }
+        Ok(())
+    }
+
+    fn remove_dataset(&self, filesystem: &Arc<Filesystem>) -> Result<(), DatasetError> {
+        let name = filesystem.name();
+        self.mounted.write().remove(&filesystem.dataset.birth.id);
+        self.find_children();
+        self.pool.administer(|pool, txg| {
+            pool.remove_dataset(filesystem.dataset.birth.id, txg);
+            filesystem.free_everything(txg);
+        })?;
+        if let Ok(parent) = self.parent_of(&name) {
+            remove_mount_point(&parent, &name);
+        }
+        Ok(())
+    }
+
+    /// Renames a dataset and with it those below. File handles stay valid: they name ids.
+    pub fn rename_dataset(&self, from: &str, to: &str) -> Result<(), DatasetError> {
+        let _one = self.command.lock();
+        self.named(from)?;
+        let new_parent = self.parent_of(to)?;
+        let old_parent = self.parent_of(from)?;
+        let pool_name = |name: &str| name.split('/').next().map(str::to_owned);
+        if to.starts_with(&format!("{from}/")) || pool_name(from) != pool_name(to) {
+            return Err(DatasetError::BadTarget(to.to_owned()));
+        }
+        if self.by_name(to).is_some() {
+            return Err(DatasetError::Exists(to.to_owned()));
+        }
+        make_mount_point(&new_parent, to)?;
+        let prefix = format!("{from}/");
+        let moved: Vec<Arc<Filesystem>> = self
+            .mounted
+            .read()
+            .values()
+            .filter(|filesystem| filesystem.name() == from || filesystem.name().starts_with(&prefix))
+            .cloned()
+            .collect();
+        self.pool.administer(|_, _| {
+            for filesystem in &moved {
+                let name = format!("{to}{}", &filesystem.name()[from.len()..]);
+                filesystem.dataset.change_line(|line| line.name = name);
+            }
+        })?;
+        self.find_children();
+        remove_mount_point(&old_parent, from);
+        self.put_in_force(&moved)
+    }
+
+    /// Sets a local property; it is in force, here and below, when this returns.
+    pub fn set_property(&self, name: &str, value: Value) -> Result<(), DatasetError> {
+        let filesystem = self.named(name)?;
+        if let Value::Quota(Some(quota)) = value {
+            let used = filesystem.dataset.root().used_bytes;
+            if quota < used {
+                return Err(DatasetError::QuotaBelowUsed { name: name.to_owned(), quota, used });
+            }
+        }
+        self.change_properties(&filesystem, |local| {
+            local.set(value);
+        })
+    }
+
+    /// Removes a local property, so that the one from above is in force again.
+    pub fn inherit_property(&self, name: &str, property: Property) -> Result<(), DatasetError> {
+        let filesystem = self.named(name)?;
+        self.change_properties(&filesystem, |local| {
+            local.clear(property);
+        })
+    }
+
+    fn change_properties(&self, filesystem: &Arc<Filesystem>, change: impl FnOnce(&mut PropertySet)) -> Result<(), DatasetError> {
+        let _one = self.command.lock();
+        filesystem.dataset.change_line(|line| change(&mut line.local));
+        let prefix = format!("{}/", filesystem.name());
+        let mut affected = vec![Arc::clone(filesystem)];
+        affected.extend(self.mounted.read().values().filter(|other| other.name().starts_with(&prefix)).cloned());
+        self.put_in_force(&affected)
+    }
+
+    /// Computes the properties in force anew. A change of `sync` between logging and not takes effect at the border of
+    /// the group that makes it durable (rules F13).
+    fn put_in_force(&self, affected: &[Arc<Filesystem>]) -> Result<(), DatasetError> {
+        self.pool.administer(|_, txg| {
+            for filesystem in affected {
+                let in_force = self.effective_of(&filesystem.dataset.line());
+                filesystem.switch_log(in_force.sync != SyncMode::Disabled, txg.next());
+                filesystem.dataset.take_effect(in_force);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Finds out which datasets stand in which root directories, and keeps their mount points from being removed.
+    pub(super) fn find_children(&self) {
+        let mounted: Vec<Arc<Filesystem>> = self.mounted.read().values().cloned().collect();
+        let mut children = self.children.write();
+        children.clear();
+        for parent in &mounted {
+            let prefix = format!("{}/", parent.name());
+            let mut points = Vec::new();
+            for child in &mounted {
+                let name = child.name();
+                let Some(component) = name.strip_prefix(&prefix).filter(|rest| !rest.contains('/')) else { continue };
+                children.insert((parent.dataset.birth.id, component.as_bytes().to_vec()), child.dataset.birth.id);
+                if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component.as_bytes()) {
+                    points.push(attr.object.id);
+                }
+            }
+            parent.set_mountpoints(points);
+        }
+    }
+}
+
+/// A pool or dataset name, as zfs has them: components of letters, digits, `-`, `_`, `.` and `:`.
+fn check_name(name: &str) -> Result<(), DatasetError> {
+    let why = |why| Err(DatasetError::Name { name: name.to_owned(), why });
+    if name.len() > DATASET_NAME_MAX {
+        return why("it is longer than 255 bytes");
+    }
+    for component in name.split('/') {
+        if component.is_empty() {
+            return why("a component is empty");
+        }
+        if component == "." || component == ".." {
+            return why("`.` and `..` are no components");
+        }
+        if !component.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c)) {
+            return why("only letters, digits, '-', '_', '.' and ':' are allowed");
+        }
+    }
+    Ok(())
+}
+
+/// The directory that a child dataset covers: made if it is not there, and empty if it is.
+fn make_mount_point(parent: &Filesystem, name: &str) -> Result<(), DatasetError> {
+    let component = name.rsplit('/').next().expect("a split has at least one part").as_bytes();
+    let failed = |why: String| DatasetError::MountPoint { name: name.to_owned(), why };
+    let cred = Cred::root();
+    let ctx = OpCtx { cred: &cred, reply: None };
+    loop {
+        let made = parent.mkdir(ctx, parent.root(), component, &SetAttr { mode: Some(0o755), ..SetAttr::default() });
+        match made.result {
+            Ok(_) => return made.wait.block().map_err(|broken| failed(broken.to_string())),
+            Err(FsError::Throttled) => made.wait.block().map_err(|broken| failed(broken.to_string()))?,
+            Err(FsError::Exists) => break,
+            Err(error) => return Err(failed(error.to_string())),
+        }
+    }
+    let (attr, _) = parent.lookup(&cred, parent.root(), component).map_err(|error| failed(error.to_string()))?;
+    if attr.kind != FileKind::Directory {
+        return Err(failed("there is something that is no directory".into()));
+    }
+    let page = parent.readdir(&cred, attr.object, 2, 1, false).map_err(|error| failed(error.to_string()))?;
+    if page.entries.is_empty() { Ok(()) } else { Err(failed("the directory is not empty".into())) }
+}
+
+/// Removes the covered directory. If that fails it stays, as an empty directory, and does no harm.
+fn remove_mount_point(parent: &Filesystem, name: &str) {
+    let component = name.rsplit('/').next().expect("a split has at least one part").as_bytes();
+    let cred = Cred::root();
+    let removed = parent.rmdir(OpCtx { cred: &cred, reply: None }, parent.root(), component);
+    if let Err(error) = removed.result {
+        tracing::warn!("the mount point of {name} was not removed: {error}");
+    }
+}
+
+impl Filesystem {
+    /// Its full name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.dataset.line().name
+    }
+
+    /// The dataset's line in lists.
+    #[must_use]
+    pub fn info(&self) -> DatasetInfo {
+        let line = self.dataset.line();
+        let root = self.dataset.root();
+        DatasetInfo {
+            id: self.dataset.birth.id,
+            name: line.name,
+            created: self.dataset.birth.created,
+            used_bytes: root.used_bytes,
+            available_bytes: self.space().available_bytes,
+            object_count: root.object_count,
+            local: line.local,
+            effective: self.dataset.effective(),
+        }
+    }
+
+    /// Makes the root directory, in the group in which the dataset itself is made.
+    fn found(&self, txg: Txg, (uid, gid): (u32, u32)) {
+        let now = self.now();
+        let inode = crate::inode::Inode::root_directory(self.dataset.birth.root_generation, (uid, gid), now);
+        let id = self.dataset.birth.root_object;
+        let mut record = crate::record::Record::default();
+        record.inodes.push(crate::ops::after(id, &inode, crate::record::SizeRule::Exact));
+        let mut locked = crate::object::Locked::lock(&self.objects, &[id]);
+        self.apply(&mut locked, txg, record, false);
+    }
+
+    /// Logs, or stops logging, from group `at` on.
+    fn switch_log(&self, after: bool, at: Txg) {
+        let before = self.log_switch.load().after;
+        if before != after {
+            self.log_switch.store(Arc::new(LogSwitch { before, at, after }));
+        }
+    }
+
+    /// Frees every block of a dataset that is no longer in the pool.
+    fn free_everything(&self, txg: Txg) {
+        let io = &self.pool.io;
+        let root = self.dataset.root();
+        root.tree.check(io, &mut |visit| match visit {
+            Visit::Block { bp, .. } => io.free(bp, txg),
+            Visit::Entry { key, value } if key.class == Class::Extent && value.len() == BLOCK_PTR_BYTES => {
+                if let Some(block) = crate::sight::decode_pointer(&bytes::Bytes::copy_from_slice(value)) {
+                    io.free(&block, txg);
+                }
+            }
+            Visit::Entry { .. } => {}
+            Visit::Damage { .. } => {}
+        });
+    }
+}

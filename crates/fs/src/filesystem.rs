@@ -1,0 +1,426 @@
+//! A mounted dataset: how an operation is admitted, takes its locks, and becomes a record in the log and a layer in
+//! memory. The operations themselves stand in [`crate::ops`], the reads in [`crate::read`].
+//!
+//! Every operation goes the same way and no other (rules F3); what breaks if two steps are swapped stands there:
+//!
+//! ```text
+//!  admit            room in the ring, for dirty bytes, in the pool: the only step that may have to wait, and
+//!                   then it has nothing and is run again later
+//!  lock             all objects it looks at, in id order
+//!  read, validate   may read the disk
+//!  hold             the open transaction group; never blocks
+//!  append           the record takes its dseq and its place in the lane
+//!  apply            the same record changes the layers
+//!  release          hold, then locks
+//!  wait             in the caller: until the log (or the group) has it
+//! ```
+//!
+//! No lock is held over the wait, so that thousands of creators in one directory share a few device writes.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use smallvec::SmallVec;
+use tally_base::codec::Reader;
+use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait};
+use tally_intent::{Lane, Reservation};
+use tally_store::dataset::{Dataset, DatasetRoot};
+use tally_store::key::{Class, Key};
+use tally_store::pool::{Pool, SpaceClass};
+use tally_store::properties::SyncMode;
+use tally_store::txg::Admission;
+
+use crate::inode::Inode;
+use crate::object::{Locked, ObjectState, ObjectTable};
+use crate::record::{RECORD_OVERHEAD_MAX, Record, RecordKind};
+use crate::vfs::{Change, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
+
+/// Dirty memory that an operation costs beside its data: layer, keys, inode.
+pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;
+
+/// From which transaction group on operations are logged, or no longer logged (rules F13).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogSwitch {
+    pub(crate) before: bool,
+    pub(crate) at: Txg,
+    pub(crate) after: bool,
+}
+
+impl LogSwitch {
+    pub(crate) fn logged(self, txg: Txg) -> bool {
+        if txg < self.at { self.before } else { self.after }
+    }
+}
+
+/// A mounted dataset.
+pub struct Filesystem {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) dataset: Arc<Dataset>,
+    pub(crate) objects: ObjectTable,
+    pub(crate) log_switch: ArcSwap<LogSwitch>,
+    pub(crate) next_object: AtomicU64,
+    pub(crate) next_dseq: AtomicU64,
+    pub(crate) replayed_dseq: AtomicU64,
+    pub(crate) verifier: AtomicU64,
+    /// Cross-directory renames of directories, one at a time: the cycle check needs a tree that stands still (rules F22).
+    pub(crate) rename_lock: Mutex<()>,
+    pub(crate) dirty: Mutex<BTreeMap<Txg, HashSet<ObjectId>>>,
+    /// Directories on which child datasets are mounted.
+    pub(crate) mountpoints: RwLock<HashSet<ObjectId>>,
+    /// Sizes on disk found by the fold of a group, for its `synced`.
+    pub(crate) folded_used: Mutex<HashMap<Txg, Vec<(ObjectId, u64)>>>,
+    /// Bytes written in groups that are not folded yet, charged in full against the quota.
+    pub(crate) pending_bytes: Mutex<BTreeMap<Txg, u64>>,
+    /// The wall-clock time at which the oldest change that is not durable was acknowledged (`sync=disabled`), or 0.
+    pub(crate) exposed_since: AtomicU64,
+}
+
+/// What an operation was admitted with.
+pub(crate) struct Admitted {
+    dirty: Admission,
+    rings: SmallVec<[Reservation; 1]>,
+    pub(crate) bytes: u64,
+}
+
+/// What an operation asks to be admitted with.
+pub(crate) struct Ask {
+    /// Bytes of data that become dirty.
+    pub(crate) data_bytes: u64,
+    /// Bodies of the records it may append, bytes each; empty for data that is not logged.
+    pub(crate) records: SmallVec<[usize; 1]>,
+    /// Which reserve of the pool it may touch.
+    pub(crate) class: SpaceClass,
+}
+
+impl Ask {
+    /// A namespace or attribute operation: one record without data.
+    pub(crate) fn metadata(class: SpaceClass) -> Self {
+        Self { data_bytes: 0, records: SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1), class }
+    }
+}
+
+impl Filesystem {
+    /// Mounts a dataset of an imported pool. `clean` tells whether it was exported: only then the write verifier stays.
+    #[must_use]
+    pub fn mount(pool: &Arc<Pool>, dataset: &Arc<Dataset>, clean: bool) -> Arc<Self> {
+        let root = dataset.root();
+        let verifier = if clean { root.verifier } else { pool.platform.rng.next_u64() };
+        let filesystem = Arc::new(Self {
+            pool: Arc::clone(pool),
+            dataset: Arc::clone(dataset),
+            objects: ObjectTable::default(),
+            log_switch: ArcSwap::from_pointee(LogSwitch { before: root.logged, at: root.log_from, after: root.logged }),
+            next_object: AtomicU64::new(root.next_object.0),
+            next_dseq: AtomicU64::new(root.replay_dseq.next().0),
+            replayed_dseq: AtomicU64::new(root.replay_dseq.0),
+            verifier: AtomicU64::new(verifier),
+            rename_lock: Mutex::new(()),
+            dirty: Mutex::default(),
+            mountpoints: RwLock::default(),
+            folded_used: Mutex::default(),
+            pending_bytes: Mutex::default(),
+            exposed_since: AtomicU64::new(0),
+        });
+        let client: Arc<dyn tally_store::dataset::DatasetClient> = Arc::clone(&filesystem) as _;
+        dataset.attach(Arc::downgrade(&client));
+        filesystem
+    }
+
+    pub(crate) fn lane(&self) -> &Arc<Lane> {
+        self.pool.lane(self.dataset.birth.lane)
+    }
+
+    pub(crate) fn root_ref(&self) -> ObjectRef {
+        ObjectRef { id: self.dataset.birth.root_object, generation: self.dataset.birth.root_generation }
+    }
+
+    /// Server time, never the same twice and never going back.
+    pub(crate) fn now(&self) -> Time {
+        self.pool.issue_time()
+    }
+
+    /// An id that was never used, for an object or a directory entry.
+    pub(crate) fn draw_id(&self) -> ObjectId {
+        ObjectId(self.next_object.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn draw_generation(&self) -> Generation {
+        Generation(self.pool.platform.rng.next_u64())
+    }
+
+    /// Whether operations that begin now are logged.
+    pub(crate) fn logs_now(&self) -> bool {
+        self.log_switch.load().after
+    }
+
+    /// Whether every write is to be treated as FILE_SYNC.
+    pub(crate) fn always_sync(&self) -> bool {
+        self.dataset.effective().sync == SyncMode::Always
+    }
+
+    /// Asks for everything an operation will need. Refusals are answered with [`Refusal::outcome`].
+    pub(crate) fn admit(&self, ask: &Ask) -> Result<Admitted, Refusal> {
+        self.pool.check_serving().map_err(|_| Refusal::now(FsError::Unavailable))?;
+        if self.dataset.effective().readonly || self.pool.read_only() {
+            return Err(Refusal::now(FsError::ReadOnly));
+        }
+        let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
+        let space = self.pool.check_space(ask.class, bytes);
+        if space.is_err() {
+            // What was freed but is not reusable yet may be enough: let a group or two pass before giving up.
+            return match self.pool.space_coming() {
+                Some(wait) => Err(Refusal { error: FsError::Throttled, wait }),
+                None => Err(Refusal::now(FsError::NoSpace)),
+            };
+        }
+        if ask.class == SpaceClass::Write {
+            self.check_quota(bytes)?;
+        }
+        let throttled = |_| Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
+        let dirty = self.pool.txgs.admit(bytes).map_err(throttled)?;
+        let mut rings = SmallVec::new();
+        if self.logs_now() {
+            for body in &ask.records {
+                match self.lane().reserve(*body) {
+                    Ok(reservation) => rings.push(reservation),
+                    Err(_) if self.lane().has_ended() => break,
+                    Err(_) => return Err(Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() }),
+                }
+            }
+            self.pool.watch_ring(self.lane());
+        }
+        Ok(Admitted { dirty, rings, bytes })
+    }
+
+    fn check_quota(&self, bytes: u64) -> Result<(), Refusal> {
+        let Some(quota) = self.dataset.effective().quota else { return Ok(()) };
+        let pending: u64 = self.pending_bytes.lock().values().sum();
+        if self.dataset.root().used_bytes + pending + bytes > quota {
+            return Err(Refusal::now(FsError::Quota));
+        }
+        Ok(())
+    }
+
+    /// Locks objects and loads their inodes. On an error the locks are released.
+    pub(crate) fn lock(&self, ids: &[ObjectId]) -> Result<Locked, FsError> {
+        let mut locked = Locked::lock(&self.objects, ids);
+        for (id, state) in locked.states_mut() {
+            self.load(id, state)?;
+        }
+        Ok(locked)
+    }
+
+    pub(crate) fn load(&self, id: ObjectId, state: &mut ObjectState) -> Result<(), FsError> {
+        if !state.loaded {
+            state.inode = self.stored_inode(&self.dataset.root(), id)?;
+            state.loaded = true;
+        }
+        Ok(())
+    }
+
+    /// The inode in the tree.
+    pub(crate) fn stored_inode(&self, root: &DatasetRoot, id: ObjectId) -> Result<Option<Inode>, FsError> {
+        let key = Key::new(Class::Inode, id.0, 0, 0);
+        let Some(value) = root.tree.get(&self.pool.io, &key).map_err(|error| self.broken(&error))? else {
+            return Ok(None);
+        };
+        let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| self.broken(&error))?;
+        // An orphan waits for the reaper and is nobody's any more.
+        Ok((inode.nlink > 0).then_some(inode))
+    }
+
+    /// Reports damage, and turns it into an error for the client.
+    pub(crate) fn broken(&self, error: &dyn std::fmt::Display) -> FsError {
+        tracing::error!(dataset = %self.dataset.birth.id, "{error}");
+        FsError::Io
+    }
+
+    /// Carries `record` out: hold, append, apply. The locks stay with the caller, who releases them before it waits.
+    pub(crate) fn carry_out(&self, admitted: Admitted, locked: &mut Locked, kind: RecordKind, record: Record) -> Wait {
+        self.carry_out_all(admitted, locked, SmallVec::from_elem((kind, record), 1))
+    }
+
+    /// Carries several records of one operation out, in one transaction group.
+    pub(crate) fn carry_out_all(&self, mut admitted: Admitted, locked: &mut Locked, records: SmallVec<[(RecordKind, Record); 1]>) -> Wait {
+        let mut rings = std::mem::take(&mut admitted.rings).into_iter();
+        self.with_hold(admitted, |txg| {
+            let switch = **self.log_switch.load();
+            let logged = switch.logged(txg);
+            let mut last = Lsn(0);
+            let mut all_logged = logged;
+            for (kind, record) in records {
+                let lsn = if logged { self.append(rings.next(), txg, kind, &record) } else { None };
+                all_logged &= lsn.is_some();
+                self.apply(locked, txg, record, lsn.is_some());
+                last = last.max(lsn.unwrap_or_default());
+            }
+            for (_, state) in locked.states_mut() {
+                state.last_lsn = state.last_lsn.max(last);
+            }
+            self.wait_of(switch, txg, last, all_logged)
+        })
+    }
+
+    /// Runs `change` under a hold on the open transaction group, which gets the admitted bytes.
+    pub(crate) fn with_hold<R>(&self, admitted: Admitted, change: impl FnOnce(Txg) -> R) -> R {
+        let hold = self.pool.txgs.hold(Some(admitted.dirty));
+        let txg = hold.txg();
+        *self.pending_bytes.lock().entry(txg).or_default() += admitted.bytes;
+        change(txg)
+    }
+
+    /// What the reply to an operation of `txg` waits for.
+    fn wait_of(&self, switch: LogSwitch, txg: Txg, last: Lsn, all_logged: bool) -> Wait {
+        // While the switch to or from `disabled` is not on disk yet, only a whole group can be relied on.
+        let unsettled = txg >= switch.at && self.pool.txgs.last_synced().next() < switch.at;
+        if unsettled {
+            return self.pool.txgs.promise(txg);
+        }
+        if !switch.logged(txg) {
+            self.expose();
+            return Wait::Ready;
+        }
+        // A lane that failed takes no records: the group is the promise then (rules F25).
+        if all_logged { self.pool.log_promise(self.lane(), last, txg) } else { self.pool.txgs.promise(txg) }
+    }
+
+    fn expose(&self) {
+        let now = self.pool.platform.clock.now().0;
+        // Only the first of a group counts; the sync sets it back to zero.
+        let _ = self.exposed_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn append(&self, ring: Option<Reservation>, txg: Txg, kind: RecordKind, record: &Record) -> Option<Lsn> {
+        let head = record.encode_head();
+        let mut parts: SmallVec<[&[u8]; 4]> = SmallVec::new();
+        parts.push(&head);
+        parts.extend(record.data_parts());
+        let id = self.dataset.birth.id;
+        let appended = self.lane().append(ring?, id, &self.next_dseq, txg, kind as u16, &parts).ok()?;
+        Some(appended.lsn)
+    }
+
+    /// Changes the layers of `txg` as `record` says: the one place where memory changes, for operations and for replay.
+    pub(crate) fn apply(&self, locked: &mut Locked, txg: Txg, record: Record, logged: bool) {
+        let mut dirty: SmallVec<[ObjectId; 4]> = SmallVec::new();
+        let mut now = Time(0);
+        for after in record.inodes {
+            let state = locked.state_mut(after.object);
+            now = now.max(after.inode.as_ref().map_or(Time(0), |inode| inode.change));
+            let layer = state.layer_mut(txg);
+            if after.inode.is_none() {
+                layer.data.discard();
+            }
+            layer.inode.clone_from(&after.inode);
+            state.inode = after.inode;
+            state.loaded = true;
+            dirty.push(after.object);
+        }
+        for (key, value) in record.keys {
+            locked.state_mut(ObjectId(key.object)).layer_mut(txg).keys.insert(key, value);
+            dirty.push(ObjectId(key.object));
+        }
+        if let Some((object, size)) = record.truncate {
+            locked.state_mut(object).layer_mut(txg).data.truncate(size);
+            dirty.push(object);
+        }
+        if let Some(data) = record.data {
+            let layer = locked.state_mut(data.object).layer_mut(txg);
+            for (offset, bytes) in data.pieces {
+                layer.data.insert(offset, crate::layer::Piece::Memory { bytes, logged });
+            }
+            dirty.push(data.object);
+        }
+        if let Some((key, reply)) = record.reply {
+            self.pool.replies.remember(self.dataset.birth.id, txg, now, key.0, encode_reply(reply));
+        }
+        self.dirty.lock().entry(txg).or_default().extend(dirty);
+    }
+
+    /// The outcome of an operation that changed nothing: it still waits for what it looked at (rules F9).
+    pub(crate) fn refused<T>(&self, locked: &Locked, changes: SmallVec<[Change; 2]>, error: FsError) -> Outcome<T> {
+        Outcome { result: Err(error), changes, wait: self.wait_for_seen(locked) }
+    }
+
+    /// The wait for everything that the locked objects rest on.
+    pub(crate) fn wait_for_seen(&self, locked: &Locked) -> Wait {
+        let last = locked.last_lsn();
+        if last == Lsn(0) { Wait::Ready } else { self.pool.log_promise(self.lane(), last, self.pool.txgs.open()) }
+    }
+
+    /// The answer that was given to a request with this key before.
+    pub(crate) fn recall(&self, key: &ReplyKey) -> Option<RememberedReply> {
+        let now = self.pool.platform.clock.now();
+        self.pool.replies.recall(self.dataset.birth.id, now, &key.0).and_then(|value| decode_reply(&value))
+    }
+
+    /// Bytes that are acknowledged but not durable, and since when, in a dataset with `sync=disabled`.
+    #[must_use]
+    pub fn exposure(&self) -> (u64, Option<Time>) {
+        match self.exposed_since.load(Ordering::Relaxed) {
+            0 => (0, None),
+            since => (self.pending_bytes.lock().values().sum(), Some(Time(since))),
+        }
+    }
+
+    /// The highest log position in the dataset's history that was replayed, or that a new record will follow.
+    pub(crate) fn resume_log_after(&self, dseq: Dseq) {
+        self.replayed_dseq.store(dseq.0, Ordering::Relaxed);
+        self.next_dseq.fetch_max(dseq.next().0, Ordering::Relaxed);
+    }
+}
+
+/// Why an operation was not admitted.
+pub(crate) struct Refusal {
+    error: FsError,
+    wait: Wait,
+}
+
+impl Refusal {
+    pub(crate) fn now(error: FsError) -> Self {
+        Self { error, wait: Wait::Ready }
+    }
+
+    pub(crate) fn outcome<T>(self) -> Outcome<T> {
+        Outcome { result: Err(self.error), changes: SmallVec::new(), wait: self.wait }
+    }
+}
+
+fn encode_reply(reply: RememberedReply) -> tally_store::replies::Value {
+    let mut value = [0; 17];
+    if let Some(object) = reply.object {
+        value[0] = 1;
+        value[1..9].copy_from_slice(&object.id.0.to_le_bytes());
+        value[9..].copy_from_slice(&object.generation.0.to_le_bytes());
+    }
+    value
+}
+
+fn decode_reply(value: &tally_store::replies::Value) -> Option<RememberedReply> {
+    let mut reader = Reader::new(value, "remembered reply");
+    let present = reader.u8().ok()? != 0;
+    let object = ObjectRef { id: ObjectId(reader.u64().ok()?), generation: Generation(reader.u64().ok()?) };
+    Some(RememberedReply { object: present.then_some(object) })
+}
+
+/// The value of a directory entry: object u64, kind u8, name.
+#[must_use]
+pub(crate) fn encode_entry(object: ObjectId, kind: crate::vfs::FileKind, name: &[u8]) -> Bytes {
+    let mut value = Vec::with_capacity(9 + name.len());
+    value.extend_from_slice(&object.0.to_le_bytes());
+    value.push(kind as u8);
+    value.extend_from_slice(name);
+    value.into()
+}
+
+/// Object and name of a directory entry's value.
+pub(crate) fn decode_entry(value: &Bytes) -> Option<(ObjectId, Bytes)> {
+    let mut reader = Reader::new(value, "directory entry");
+    let object = ObjectId(reader.u64().ok()?);
+    crate::inode::kind_of(reader.u8().ok()?)?;
+    Some((object, value.slice(9..)))
+}

@@ -1,0 +1,207 @@
+//! What one transaction group changed in one object: the overlay above the immutable tree.
+//!
+//! An object carries at most three layers: of the open, the quiescing and the syncing group. A reader looks
+//! from the newest down, and then into the tree (rules F11). Overwrites within a group collapse here.
+//!
+//! A file's dirty content is an interval map. A *piece* is either bytes in memory, or part of a block that was
+//! written to its final place ahead of the sync because the client streams (rules F5). Pieces never overlap.
+//! `cut` is the smallest size the file was truncated to in this group: below it older content shines
+//! through the gaps between pieces, from it on the gaps are zeroes. No WRITE ever reads old data: the fold does.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use bytes::Bytes;
+use tally_base::Txg;
+use tally_store::bp::BlockPtr;
+use tally_store::key::Key;
+
+use crate::inode::Inode;
+
+/// Dirty bytes of a file.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// In memory.
+    Memory {
+        /// The content.
+        bytes: Bytes,
+        /// Whether a log record carries it. Whether that record is durable is the object's `last_lsn`'s business.
+        logged: bool,
+    },
+    /// Already in the pool, in a block that only this layer names.
+    Placed {
+        /// The block.
+        block: BlockPtr,
+        /// Where in the block the piece starts, bytes.
+        skip: u64,
+        /// Bytes of the piece.
+        length: u64,
+    },
+}
+
+impl Piece {
+    /// Bytes it covers.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Memory { bytes, .. } => bytes.len() as u64,
+            Self::Placed { length, .. } => *length,
+        }
+    }
+
+    /// The part of it in `range`, which is relative to its start.
+    #[must_use]
+    pub fn part(&self, range: Range<u64>) -> Self {
+        assert!(range.start < range.end && range.end <= self.length(), "a part lies within its piece");
+        match self {
+            Self::Memory { bytes, logged } => {
+                Self::Memory { bytes: bytes.slice(range.start as usize..range.end as usize), logged: *logged }
+            }
+            Self::Placed { block, skip, .. } => {
+                Self::Placed { block: *block, skip: skip + range.start, length: range.end - range.start }
+            }
+        }
+    }
+}
+
+/// A stretch of a file as one layer sees it.
+#[derive(Debug)]
+pub enum Seen {
+    /// Dirty here.
+    Piece(Piece),
+    /// Zeroes: behind a truncation of this layer.
+    Zero,
+    /// Whatever is below.
+    Below,
+}
+
+/// Dirty content of one file in one transaction group.
+#[derive(Debug, Default)]
+pub struct DataLayer {
+    cut: Option<u64>,
+    pieces: BTreeMap<u64, Piece>,
+    placed: Vec<BlockPtr>,
+}
+
+impl DataLayer {
+    /// Whether nothing was written or cut.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cut.is_none() && self.pieces.is_empty() && self.placed.is_empty()
+    }
+
+    /// The smallest size the file was truncated to.
+    #[must_use]
+    pub fn cut(&self) -> Option<u64> {
+        self.cut
+    }
+
+    /// Every block that was placed in this layer, also those overwritten since: the fold frees what it does not use.
+    #[must_use]
+    pub fn placed(&self) -> &[BlockPtr] {
+        &self.placed
+    }
+
+    /// The pieces, by offset.
+    pub fn pieces(&self) -> impl Iterator<Item = (u64, &Piece)> {
+        self.pieces.iter().map(|(offset, piece)| (*offset, piece))
+    }
+
+    /// Puts `piece` at `offset`, over whatever was there.
+    pub fn insert(&mut self, offset: u64, piece: Piece) {
+        if piece.length() == 0 {
+            return;
+        }
+        self.carve(offset..offset + piece.length());
+        if let Piece::Placed { block, .. } = &piece {
+            self.placed.push(*block);
+        }
+        self.pieces.insert(offset, piece);
+    }
+
+    /// Cuts the file to `size`.
+    pub fn truncate(&mut self, size: u64) {
+        self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
+        self.carve(size..u64::MAX);
+    }
+
+    /// Drops everything; what was placed is still known for the fold to free.
+    pub fn discard(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Splits `range` into what this layer knows of it, in order.
+    #[must_use]
+    pub fn view(&self, range: Range<u64>) -> Vec<(Range<u64>, Seen)> {
+        let mut seen = Vec::new();
+        let mut at = range.start;
+        for (offset, piece) in self.overlapping(range.clone()) {
+            let from = offset.max(range.start);
+            let to = (offset + piece.length()).min(range.end);
+            self.gap(at..from, &mut seen);
+            seen.push((from..to, Seen::Piece(piece.part(from - offset..to - offset))));
+            at = to;
+        }
+        self.gap(at..range.end, &mut seen);
+        seen
+    }
+
+    fn gap(&self, range: Range<u64>, seen: &mut Vec<(Range<u64>, Seen)>) {
+        let cut = self.cut.unwrap_or(u64::MAX).clamp(range.start, range.end.max(range.start));
+        if range.start < cut {
+            seen.push((range.start..cut, Seen::Below));
+        }
+        if cut < range.end {
+            seen.push((cut..range.end, Seen::Zero));
+        }
+    }
+
+    fn overlapping(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &Piece)> {
+        let first = self
+            .pieces
+            .range(..=range.start)
+            .next_back()
+            .filter(|(offset, piece)| *offset + piece.length() > range.start)
+            .map_or(range.start, |(offset, _)| *offset);
+        self.pieces.range(first..range.end.max(first)).map(|(offset, piece)| (*offset, piece))
+    }
+
+    /// Removes everything in `range`; pieces that reach across its borders keep their outer parts.
+    fn carve(&mut self, range: Range<u64>) {
+        let hit: Vec<u64> = self.overlapping(range.clone()).map(|(offset, _)| offset).collect();
+        for offset in hit {
+            let piece = self.pieces.remove(&offset).expect("it was just listed");
+            let end = offset + piece.length();
+            if offset < range.start {
+                self.pieces.insert(offset, piece.part(0..range.start - offset));
+            }
+            if end > range.end {
+                self.pieces.insert(range.end, piece.part(range.end - offset..end - offset));
+            }
+        }
+    }
+}
+
+/// Everything one transaction group changed in one object.
+#[derive(Debug)]
+pub struct Layer {
+    /// The group.
+    pub txg: Txg,
+    /// The inode at its end; `None` if the object is gone.
+    pub inode: Option<Inode>,
+    /// Tree keys that belong to the object (its directory entries); `None` is gone.
+    pub keys: BTreeMap<Key, Option<Bytes>>,
+    /// Dirty content.
+    pub data: DataLayer,
+}
+
+impl Layer {
+    /// An empty layer over the current inode.
+    #[must_use]
+    pub fn new(txg: Txg, inode: Option<Inode>) -> Self {
+        Self { txg, inode, keys: BTreeMap::new(), data: DataLayer::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

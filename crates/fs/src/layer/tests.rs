@@ -1,0 +1,60 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn memory(content: &[u8]) -> Piece {
+    Piece::Memory { bytes: Bytes::copy_from_slice(content), logged: false }
+}
+
+/// What a reader sees of 0..64 over a lower content of all `b'.'`; zeroes are shown as `b'0'`.
+fn shown(layer: &DataLayer) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (range, seen) in layer.view(0..64) {
+        assert_eq!(range.start, out.len() as u64, "the view has neither gaps nor overlaps");
+        match seen {
+            Seen::Piece(Piece::Memory { bytes, .. }) => out.extend_from_slice(&bytes),
+            Seen::Piece(Piece::Placed { .. }) => unreachable!("nothing is placed here"),
+            Seen::Zero => out.resize(range.end as usize, b'0'),
+            Seen::Below => out.resize(range.end as usize, b'.'),
+        }
+    }
+    out
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64, Vec<u8>),
+    Cut(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0u64..60, prop::collection::vec(b'a'..=b'z', 1..16)).prop_map(|(at, bytes)| Step::Write(at, bytes)),
+        1 => (0u64..64).prop_map(Step::Cut),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_layer_shows_what_an_array_would(steps in prop::collection::vec(step(), 1..40)) {
+        let mut layer = DataLayer::default();
+        let mut model = vec![b'.'; 64];
+        for step in steps {
+            match step {
+                Step::Write(at, bytes) => {
+                    for (i, byte) in bytes.iter().enumerate() {
+                        if let Some(cell) = model.get_mut(at as usize + i) {
+                            *cell = *byte;
+                        }
+                    }
+                    layer.insert(at, memory(&bytes));
+                }
+                Step::Cut(size) => {
+                    model[size as usize..].fill(b'0');
+                    layer.truncate(size);
+                }
+            }
+            prop_assert_eq!(shown(&layer), model.clone());
+        }
+    }
+}

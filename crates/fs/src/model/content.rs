@@ -1,0 +1,149 @@
+//! Content of files: sparse blocks, reads and writes.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tally_base::Time;
+
+use super::state::{Body, State};
+use crate::permission::{self, EXECUTE, READ, WRITE};
+use crate::vfs::{Attr, Cred, FILE_SIZE_MAX, FsError, ObjectRef, ReadOut, Stability, Written};
+
+const BLOCK: u64 = 4096;
+
+/// Blocks that were written; the others are zeroes.
+#[derive(Default)]
+pub(super) struct Content {
+    blocks: BTreeMap<u64, Box<[u8; BLOCK as usize]>>,
+}
+
+impl Content {
+    fn read(&self, offset: u64, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            let position = offset + at as u64;
+            if let Some(block) = self.blocks.get(&(position / BLOCK)) {
+                *byte = block[(position % BLOCK) as usize];
+            }
+        }
+        bytes
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        for (at, byte) in data.iter().enumerate() {
+            let position = offset + at as u64;
+            let block = self.blocks.entry(position / BLOCK).or_insert_with(|| Box::new([0; BLOCK as usize]));
+            block[(position % BLOCK) as usize] = *byte;
+        }
+    }
+
+    /// Forgets everything from `size` on, so that a later extension shows zeroes.
+    pub(super) fn truncate(&mut self, size: u64) {
+        self.blocks.split_off(&size.div_ceil(BLOCK));
+        if let Some(block) = self.blocks.get_mut(&(size / BLOCK)) {
+            block[(size % BLOCK) as usize..].fill(0);
+        }
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.blocks.len() as u64 * BLOCK
+    }
+
+    /// Bytes that a write would newly take.
+    fn growth_bytes(&self, offset: u64, count: u64) -> u64 {
+        if count == 0 {
+            return 0;
+        }
+        let touched = offset / BLOCK..=(offset + count - 1) / BLOCK;
+        touched.filter(|block| !self.blocks.contains_key(block)).count() as u64 * BLOCK
+    }
+}
+
+impl State {
+    pub(super) fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        let inode = self.inode(object)?;
+        let content = match &inode.body {
+            Body::Content(content) => content,
+            Body::Directory(_) => return Err(FsError::IsDirectory),
+            _ => return Err(FsError::BadType),
+        };
+        let attr = &inode.attr;
+        // The owner reads whatever the mode says (it was open when the mode changed), and a program that may
+        // be executed must be read for that: the server cannot tell one READ from the other.
+        if !permission::owns(attr, cred) && permission::granted(attr, cred) & (READ | EXECUTE) == 0 {
+            return Err(FsError::Access);
+        }
+        let count = u64::from(count).min(attr.size.saturating_sub(offset));
+        let bytes = content.read(offset, usize::try_from(count).expect("at most 4 GiB"));
+        let mut data = SmallVec::new();
+        if !bytes.is_empty() {
+            data.push(Bytes::from(bytes));
+        }
+        Ok(ReadOut { data, eof: offset.saturating_add(count) >= attr.size, attr: attr.clone() })
+    }
+
+    pub(super) fn write(
+        &mut self,
+        cred: &Cred,
+        object: ObjectRef,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Result<Written, FsError> {
+        let inode = self.inode(object)?;
+        let content = match &inode.body {
+            Body::Content(content) => content,
+            Body::Directory(_) => return Err(FsError::IsDirectory),
+            _ => return Err(FsError::BadType),
+        };
+        if !permission::owns(&inode.attr, cred) && !permission::may(&inode.attr, cred, WRITE) {
+            return Err(FsError::Access);
+        }
+        let count = data.len() as u64;
+        let end = offset.checked_add(count).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FsError::TooBig)?;
+        let growth = content.growth_bytes(offset, count);
+        if self.quota_bytes.is_some_and(|quota| self.used_bytes() + growth > quota) {
+            return Err(FsError::Quota);
+        }
+        if count > 0 {
+            let now = self.issue_time();
+            self.apply_write(cred, object, offset, data, end, now);
+        }
+        Ok(Written { count: u32::try_from(count).unwrap_or(u32::MAX), stability, verifier: self.verifier })
+    }
+
+    fn apply_write(&mut self, cred: &Cred, object: ObjectRef, offset: u64, data: &[u8], end: u64, now: Time) {
+        let inode = self.named(object.id);
+        if let Body::Content(content) = &mut inode.body {
+            content.write(offset, data);
+            inode.attr.used = content.used_bytes();
+        }
+        inode.attr.size = inode.attr.size.max(end);
+        drop_set_ids_on_write(&mut inode.attr, cred);
+        self.touch_content(object.id, now);
+    }
+
+    pub(super) fn commit(&mut self, object: ObjectRef) -> Result<u64, FsError> {
+        match &self.inode(object)?.body {
+            Body::Content(_) => Ok(self.verifier),
+            Body::Directory(_) => Err(FsError::IsDirectory),
+            _ => Err(FsError::BadType),
+        }
+    }
+
+    pub(super) fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
+        let inode = self.inode(object)?;
+        match &inode.body {
+            Body::Target(target) => Ok((target.clone(), inode.attr.clone())),
+            _ => Err(FsError::BadType),
+        }
+    }
+}
+
+/// Who is not the superuser and changes a program takes its set-id bits away.
+pub(super) fn drop_set_ids_on_write(attr: &mut Attr, cred: &Cred) {
+    if cred.uid != 0 {
+        attr.mode = permission::without_set_ids(attr.mode);
+    }
+}

@@ -1,0 +1,233 @@
+//! A file system in memory: the oracle that the real one and the protocol are held against.
+//!
+//! Everything is a `BTreeMap` under one mutex, every operation runs from its checks to its end under that
+//! mutex, nothing waits, nothing is lost. It is slow and obviously right; where it and the real file system
+//! differ, one of them has a bug, and `vfs_suite` is the list of what both must do.
+//!
+//! Promises are kept at once, since there is nothing that could lose the data but the end of the process.
+
+mod content;
+mod make;
+mod names;
+mod remove;
+mod setattr;
+mod state;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+use tally_base::{Clock, DatasetId, PoolGuid, Rng, SystemClock, SystemRng, Time, Wait};
+
+use crate::vfs::{
+    Attr, Change, CreateHow, Cred, DirPage, FsError, FsStat, NodeKind, ObjectRef, OpCtx, Outcome, ReadOut,
+    RememberedReply, ReplyKey, SetAttr, Stability, Vfs, Written,
+};
+use state::State;
+
+/// What a [`Model`] is made of.
+pub struct ModelOptions {
+    /// The pool it claims to be in.
+    pub pool: PoolGuid,
+    /// The dataset it claims to be.
+    pub dataset: DatasetId,
+    /// Owner of the root directory.
+    pub root_owner: (u32, u32),
+    /// Mode of the root directory.
+    pub root_mode: u32,
+    /// Most bytes of file content.
+    pub quota_bytes: Option<u64>,
+    /// Whether every change answers [`FsError::ReadOnly`].
+    pub read_only: bool,
+    /// Where times come from.
+    pub clock: Arc<dyn Clock>,
+    /// Where generations and the verifier come from.
+    pub rng: Arc<dyn Rng>,
+}
+
+impl Default for ModelOptions {
+    fn default() -> Self {
+        Self {
+            pool: PoolGuid(1),
+            dataset: DatasetId(1),
+            root_owner: (0, 0),
+            root_mode: 0o755,
+            quota_bytes: None,
+            read_only: false,
+            clock: Arc::new(SystemClock::default()),
+            rng: Arc::new(SystemRng),
+        }
+    }
+}
+
+/// An in-memory [`Vfs`].
+pub struct Model {
+    pool: PoolGuid,
+    dataset: DatasetId,
+    root: ObjectRef,
+    state: Mutex<State>,
+    remembered: Mutex<BTreeMap<[u8; 40], RememberedReply>>,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self::new(&ModelOptions::default())
+    }
+}
+
+impl Model {
+    /// An empty file system.
+    #[must_use]
+    pub fn new(options: &ModelOptions) -> Self {
+        let (state, root) = State::new(options);
+        Self {
+            pool: options.pool,
+            dataset: options.dataset,
+            root,
+            state: Mutex::new(state),
+            remembered: Mutex::default(),
+        }
+    }
+
+    /// Takes away write access, or gives it back.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.state().read_only = read_only;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Runs `op` under the mutex and takes the attributes of `around` before and after it.
+    fn change<T>(
+        &self,
+        ctx: OpCtx<'_>,
+        around: &[ObjectRef],
+        made: impl FnOnce(&T) -> Option<ObjectRef>,
+        op: impl FnOnce(&mut State, &Cred) -> Result<T, FsError>,
+    ) -> Outcome<T> {
+        let mut state = self.state();
+        let before: SmallVec<[_; 2]> = around.iter().map(|object| state.attr(*object).ok()).collect();
+        let result = if state.read_only { Err(FsError::ReadOnly) } else { op(&mut state, ctx.cred) };
+        let changes = around
+            .iter()
+            .zip(before)
+            .map(|(object, before)| Change { before: before.as_ref().map(Into::into), after: state.attr(*object).ok() })
+            .collect();
+        if let (Ok(value), Some(key)) = (&result, ctx.reply) {
+            self.remembered.lock().insert(key.0, RememberedReply { object: made(value) });
+        }
+        Outcome { result, changes, wait: Wait::Ready }
+    }
+}
+
+impl Vfs for Model {
+    fn pool(&self) -> PoolGuid {
+        self.pool
+    }
+
+    fn dataset(&self) -> DatasetId {
+        self.dataset
+    }
+
+    fn root(&self) -> ObjectRef {
+        self.root
+    }
+
+    fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
+        self.state().attr(object)
+    }
+
+    fn lookup(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
+        self.state().lookup(cred, dir, name)
+    }
+
+    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
+        self.state().readlink(object)
+    }
+
+    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        self.state().read(cred, object, offset, count)
+    }
+
+    fn readdir(
+        &self,
+        cred: &Cred,
+        dir: ObjectRef,
+        cookie: u64,
+        entries_max: usize,
+        plus: bool,
+    ) -> Result<DirPage, FsError> {
+        self.state().readdir(cred, dir, cookie, entries_max, plus)
+    }
+
+    fn statfs(&self) -> Result<FsStat, FsError> {
+        Ok(self.state().statfs())
+    }
+
+    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
+        self.remembered.lock().get(&key.0).copied()
+    }
+
+    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
+        self.change(ctx, &[object], |()| Some(object), |state, cred| state.setattr(cred, object, set, guard))
+    }
+
+    fn write(
+        &self,
+        ctx: OpCtx<'_>,
+        object: ObjectRef,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Outcome<Written> {
+        self.change(ctx, &[object], |_| Some(object), |state, cred| state.write(cred, object, offset, &data, stability))
+    }
+
+    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, _offset: u64, _count: u32) -> Outcome<u64> {
+        self.change(ctx, &[object], |_| Some(object), |state, _| state.commit(object))
+    }
+
+    fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
+        self.change(ctx, &[dir], |attr: &Attr| Some(attr.object), |state, cred| state.create(cred, dir, name, how))
+    }
+
+    fn mkdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
+        self.change(ctx, &[dir], |attr: &Attr| Some(attr.object), |state, cred| state.mkdir(cred, dir, name, set))
+    }
+
+    fn symlink(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], target: &[u8], set: &SetAttr) -> Outcome<Attr> {
+        self.change(
+            ctx,
+            &[dir],
+            |attr: &Attr| Some(attr.object),
+            |state, cred| state.symlink(cred, dir, name, target, set),
+        )
+    }
+
+    fn mknod(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], node: NodeKind, set: &SetAttr) -> Outcome<Attr> {
+        self.change(ctx, &[dir], |attr: &Attr| Some(attr.object), |state, cred| state.mknod(cred, dir, name, node, set))
+    }
+
+    fn remove(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
+        self.change(ctx, &[dir], |()| None, |state, cred| state.remove(cred, dir, name))
+    }
+
+    fn rmdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
+        self.change(ctx, &[dir], |()| None, |state, cred| state.rmdir(cred, dir, name))
+    }
+
+    fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()> {
+        let around = [from_dir, to_dir];
+        self.change(ctx, &around, |()| None, |state, cred| state.rename(cred, from_dir, from, to_dir, to))
+    }
+
+    fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
+        self.change(ctx, &[dir], |attr: &Attr| Some(attr.object), |state, cred| state.link(cred, object, dir, name))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Removing and moving names.
+
+use tally_base::{ObjectId, Time};
+
+use super::state::{Body, State, check_name};
+use crate::permission::{self, EXECUTE, WRITE};
+use crate::vfs::{Attr, Cred, FileKind, FsError, LINK_MAX, ObjectRef};
+
+impl State {
+    pub(super) fn remove(&mut self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(), FsError> {
+        let victim = self.find_removable(cred, dir, name)?;
+        if victim.kind == FileKind::Directory {
+            return Err(FsError::IsDirectory);
+        }
+        let now = self.issue_time();
+        self.directory_mut(dir.id).take(name);
+        self.touch_content(dir.id, now);
+        self.unlink(victim.object.id, now);
+        Ok(())
+    }
+
+    pub(super) fn rmdir(&mut self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(), FsError> {
+        let victim = self.find_removable(cred, dir, name)?;
+        self.check_empty(&victim)?;
+        let now = self.issue_time();
+        self.directory_mut(dir.id).take(name);
+        self.inodes.remove(&victim.object.id);
+        self.named(dir.id).attr.nlink -= 1;
+        self.touch_content(dir.id, now);
+        Ok(())
+    }
+
+    pub(super) fn rename(
+        &mut self,
+        cred: &Cred,
+        from_dir: ObjectRef,
+        from: &[u8],
+        to_dir: ObjectRef,
+        to: &[u8],
+    ) -> Result<(), FsError> {
+        self.directory(to_dir)?;
+        check_name(to, FsError::Invalid)?;
+        let moved = self.find_removable(cred, from_dir, from)?;
+        let to_attr = self.may_change_dir(cred, to_dir)?;
+        let target = self.directory(to_dir)?.1.find(to).map(|id| self.named(id).attr.clone());
+        if let Some(target) = &target {
+            if target.object == moved.object {
+                return Ok(());
+            }
+            if permission::sticky_forbids(&to_attr, target, cred) {
+                return Err(FsError::NotOwner);
+            }
+        }
+        self.check_move(cred, &moved, from_dir, to_dir)?;
+        self.check_replace(&moved, target.as_ref())?;
+        let directory_moves = moved.kind == FileKind::Directory && from_dir != to_dir;
+        if directory_moves && target.is_none() && to_attr.nlink >= LINK_MAX {
+            return Err(FsError::TooManyLinks);
+        }
+        self.apply_rename(&moved, target, (from_dir, from), (to_dir, to));
+        Ok(())
+    }
+
+    /// A directory cannot move into itself or below, and who moves it elsewhere changes its `..`.
+    fn check_move(&self, cred: &Cred, moved: &Attr, from_dir: ObjectRef, to_dir: ObjectRef) -> Result<(), FsError> {
+        if moved.kind != FileKind::Directory {
+            return Ok(());
+        }
+        if self.is_below(to_dir.id, moved.object.id) {
+            return Err(FsError::Invalid);
+        }
+        if from_dir != to_dir && !permission::may(moved, cred, WRITE) {
+            return Err(FsError::Access);
+        }
+        Ok(())
+    }
+
+    fn check_replace(&self, moved: &Attr, target: Option<&Attr>) -> Result<(), FsError> {
+        let Some(target) = target else { return Ok(()) };
+        match (moved.kind == FileKind::Directory, target.kind == FileKind::Directory) {
+            (true, false) => Err(FsError::NotDirectory),
+            (false, true) => Err(FsError::IsDirectory),
+            (true, true) => self.check_empty(target),
+            (false, false) => Ok(()),
+        }
+    }
+
+    fn apply_rename(
+        &mut self,
+        moved: &Attr,
+        target: Option<Attr>,
+        (from_dir, from): (ObjectRef, &[u8]),
+        (to_dir, to): (ObjectRef, &[u8]),
+    ) {
+        let now = self.issue_time();
+        let entry = self.draw_id();
+        if let Some(target) = target {
+            self.directory_mut(to_dir.id).take(to);
+            if target.kind == FileKind::Directory {
+                self.inodes.remove(&target.object.id);
+                self.named(to_dir.id).attr.nlink -= 1;
+            } else {
+                self.unlink(target.object.id, now);
+            }
+        }
+        self.directory_mut(from_dir.id).take(from);
+        self.directory_mut(to_dir.id).insert(entry, to, moved.object.id);
+        if moved.kind == FileKind::Directory && from_dir != to_dir {
+            self.directory_mut(moved.object.id).parent = to_dir.id;
+            self.named(from_dir.id).attr.nlink -= 1;
+            self.named(to_dir.id).attr.nlink += 1;
+        }
+        self.touch(moved.object.id, now);
+        self.touch_content(from_dir.id, now);
+        self.touch_content(to_dir.id, now);
+    }
+
+    /// The object of a name that `cred` may take out of `dir`.
+    fn find_removable(&mut self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<Attr, FsError> {
+        let (attr, directory) = self.directory(dir)?;
+        check_name(name, FsError::Invalid)?;
+        if !permission::may(attr, cred, EXECUTE) {
+            return Err(FsError::Access);
+        }
+        let id = directory.find(name).ok_or(FsError::NotFound)?;
+        let parent = self.may_change_dir(cred, dir)?;
+        let victim = self.named(id).attr.clone();
+        if permission::sticky_forbids(&parent, &victim, cred) {
+            return Err(FsError::NotOwner);
+        }
+        Ok(victim)
+    }
+
+    fn check_empty(&self, victim: &Attr) -> Result<(), FsError> {
+        let (_, directory) = self.directory(victim.object)?;
+        if directory.entries.is_empty() { Ok(()) } else { Err(FsError::NotEmpty) }
+    }
+
+    fn unlink(&mut self, id: ObjectId, now: Time) {
+        let attr = &mut self.named(id).attr;
+        attr.nlink -= 1;
+        if attr.nlink == 0 {
+            self.inodes.remove(&id);
+        } else {
+            self.touch(id, now);
+        }
+    }
+
+    /// Whether `id` is `above` or lies below it.
+    fn is_below(&self, mut id: ObjectId, above: ObjectId) -> bool {
+        loop {
+            if id == above {
+                return true;
+            }
+            let Some(Body::Directory(directory)) = self.inodes.get(&id).map(|inode| &inode.body) else { return false };
+            if directory.parent == id {
+                return false;
+            }
+            id = directory.parent;
+        }
+    }
+}

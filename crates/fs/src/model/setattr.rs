@@ -1,0 +1,73 @@
+//! SETATTR: who may change what.
+
+use super::content::drop_set_ids_on_write;
+use super::state::{Body, State};
+use crate::permission::{self, WRITE};
+use crate::vfs::{Attr, Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, SetAttr, SetTime};
+use tally_base::Time;
+
+impl State {
+    pub(super) fn setattr(
+        &mut self,
+        cred: &Cred,
+        object: ObjectRef,
+        set: &SetAttr,
+        guard: Option<Time>,
+    ) -> Result<(), FsError> {
+        let attr = self.attr(object)?;
+        if guard.is_some_and(|ctime| ctime != attr.ctime) {
+            return Err(FsError::NotSync);
+        }
+        permission::may_set(&attr, cred, set)?;
+        check_size(&attr, cred, set)?;
+        if *set == SetAttr::default() {
+            return Ok(());
+        }
+        let now = self.issue_time();
+        let inode = self.named(object.id);
+        inode.create_verifier = None;
+        if let Some(size) = set.size {
+            resize(&mut inode.attr, &mut inode.body, size, now);
+            drop_set_ids_on_write(&mut inode.attr, cred);
+        }
+        apply(&mut inode.attr, cred, set, now);
+        self.touch(object.id, now);
+        Ok(())
+    }
+}
+
+fn check_size(attr: &Attr, cred: &Cred, set: &SetAttr) -> Result<(), FsError> {
+    let Some(size) = set.size else { return Ok(()) };
+    match attr.kind {
+        FileKind::File => {}
+        FileKind::Directory => return Err(FsError::IsDirectory),
+        _ => return Err(FsError::Invalid),
+    }
+    if !permission::owns(attr, cred) && !permission::may(attr, cred, WRITE) {
+        return Err(FsError::Access);
+    }
+    if size > FILE_SIZE_MAX { Err(FsError::TooBig) } else { Ok(()) }
+}
+
+/// Sets a file's size, now.
+fn resize(attr: &mut Attr, body: &mut Body, size: u64, now: Time) {
+    if let Body::Content(content) = body {
+        content.truncate(size);
+        attr.used = content.used_bytes();
+    }
+    attr.size = size;
+    attr.mtime = now;
+}
+
+fn apply(attr: &mut Attr, cred: &Cred, set: &SetAttr, now: Time) {
+    attr.mode = permission::mode_after(attr, cred, set);
+    attr.uid = set.uid.unwrap_or(attr.uid);
+    attr.gid = set.gid.unwrap_or(attr.gid);
+    let time = |set: Option<SetTime>, current: Time| match set {
+        None => current,
+        Some(SetTime::Server) => now,
+        Some(SetTime::Client(time)) => time,
+    };
+    attr.atime = time(set.atime, attr.atime);
+    attr.mtime = time(set.mtime, attr.mtime);
+}

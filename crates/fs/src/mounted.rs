@@ -1,0 +1,97 @@
+//! A mounted dataset behind the door that protocol servers use.
+
+use bytes::Bytes;
+use tally_base::{DatasetId, PoolGuid, Time};
+
+use crate::filesystem::Filesystem;
+use crate::ops::Removal;
+use crate::vfs::{
+    Attr, CreateHow, Cred, DirPage, FsError, FsStat, NodeKind, ObjectRef, OpCtx, Outcome, ReadOut, RememberedReply, ReplyKey,
+    SetAttr, Stability, Vfs, Written,
+};
+
+impl Vfs for Filesystem {
+    fn pool(&self) -> PoolGuid {
+        self.pool.guid()
+    }
+
+    fn dataset(&self) -> DatasetId {
+        self.dataset.birth.id
+    }
+
+    fn root(&self) -> ObjectRef {
+        self.root_ref()
+    }
+
+    fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
+        self.read_attr(object)
+    }
+
+    fn lookup(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
+        self.find_name(cred, dir, name)
+    }
+
+    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
+        self.read_link(object)
+    }
+
+    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        self.read_content(cred, object, offset, count)
+    }
+
+    fn readdir(&self, cred: &Cred, dir: ObjectRef, cookie: u64, entries_max: usize, plus: bool) -> Result<DirPage, FsError> {
+        self.list(cred, dir, cookie, entries_max, plus)
+    }
+
+    fn statfs(&self) -> Result<FsStat, FsError> {
+        Ok(self.space())
+    }
+
+    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
+        self.recall(key)
+    }
+
+    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
+        self.change_attr(ctx, object, set, guard)
+    }
+
+    fn write(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, stability: Stability) -> Outcome<Written> {
+        self.write_content(ctx, object, offset, data, stability)
+    }
+
+    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
+        self.commit_content(ctx, object, offset, count)
+    }
+
+    fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
+        self.make_file(ctx, dir, name, how)
+    }
+
+    fn mkdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
+        self.make_directory(ctx, dir, name, set)
+    }
+
+    fn symlink(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], target: &[u8], set: &SetAttr) -> Outcome<Attr> {
+        self.make_symlink(ctx, dir, name, target, set)
+    }
+
+    fn mknod(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], node: NodeKind, set: &SetAttr) -> Outcome<Attr> {
+        self.make_node(ctx, dir, name, node, set)
+    }
+
+    fn remove(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
+        self.remove_name(ctx, dir, name, Removal::Name)
+    }
+
+    fn rmdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
+        self.remove_name(ctx, dir, name, Removal::Directory)
+    }
+
+    fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()> {
+        self.move_name(ctx, from_dir, from, to_dir, to)
+    }
+
+    fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
+        self.add_link(ctx, object, dir, name)
+    }
+}

@@ -1,0 +1,164 @@
+//! Objects that are being changed: their locks, their newest inode and their layers.
+//!
+//! An object is here from the first operation that locks it for a change until its last layer is durable; the
+//! tree alone speaks for all others. There is no cache of clean inodes: the block cache has their leaves (rules P7).
+//!
+//! Lock order: objects by ascending id; no lock is held over a wait for the log or for a transaction group.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::{ArcRwLockWriteGuard, Mutex, RawRwLock, RwLock};
+use smallvec::SmallVec;
+use tally_base::{Lsn, ObjectId, Txg};
+
+use crate::inode::Inode;
+use crate::layer::Layer;
+
+/// What is behind an object's lock.
+#[derive(Debug, Default)]
+pub struct ObjectState {
+    /// Whether `inode` was read from the tree yet.
+    pub loaded: bool,
+    /// The newest inode; `None` if the object does not exist (any more).
+    pub inode: Option<Inode>,
+    /// Changes by transaction group, oldest first. All but the last are closed and may be shared with the fold.
+    pub layers: SmallVec<[Arc<Layer>; 3]>,
+    /// The newest record in the log that changed this object, in its dataset's lane (rules F9).
+    pub last_lsn: Lsn,
+}
+
+impl ObjectState {
+    /// The layer of `txg`, made if this is the group's first change.
+    pub fn layer_mut(&mut self, txg: Txg) -> &mut Layer {
+        match self.layers.last().map(|layer| layer.txg) {
+            Some(newest) if newest == txg => {}
+            newest => {
+                assert!(newest.is_none_or(|newest| newest < txg), "an object is never changed in an older group (F3)");
+                self.layers.push(Arc::new(Layer::new(txg, self.inode.clone())));
+            }
+        }
+        let layer = self.layers.last_mut().expect("it was just made");
+        Arc::get_mut(layer).expect("only closed layers are shared")
+    }
+
+    /// The layer of exactly `txg`.
+    #[must_use]
+    pub fn layer(&self, txg: Txg) -> Option<&Arc<Layer>> {
+        self.layers.iter().find(|layer| layer.txg == txg)
+    }
+}
+
+/// An object with its lock.
+pub type Object = Arc<RwLock<ObjectState>>;
+/// A locked object, free of lifetimes.
+pub type ObjectGuard = ArcRwLockWriteGuard<RawRwLock, ObjectState>;
+
+const SHARDS: usize = 64;
+
+/// All objects of a dataset that are being changed.
+pub struct ObjectTable {
+    shards: [Mutex<HashMap<ObjectId, Object>>; SHARDS],
+    /// Objects that came into the table since the last sweep.
+    arrivals: Mutex<Vec<ObjectId>>,
+}
+
+impl Default for ObjectTable {
+    fn default() -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), arrivals: Mutex::default() }
+    }
+}
+
+impl ObjectTable {
+    fn shard(&self, id: ObjectId) -> &Mutex<HashMap<ObjectId, Object>> {
+        &self.shards[(id.0 % SHARDS as u64) as usize]
+    }
+
+    /// The object, if it is being changed.
+    #[must_use]
+    pub fn find(&self, id: ObjectId) -> Option<Object> {
+        self.shard(id).lock().get(&id).cloned()
+    }
+
+    /// The object, brought in if need be (and then not loaded).
+    #[must_use]
+    pub fn enter(&self, id: ObjectId) -> Object {
+        let mut shard = self.shard(id).lock();
+        if let Some(object) = shard.get(&id) {
+            return Arc::clone(object);
+        }
+        let object = Object::default();
+        shard.insert(id, Arc::clone(&object));
+        drop(shard);
+        self.arrivals.lock().push(id);
+        object
+    }
+
+    /// Lets go of arrivals that carry no layer and that nobody uses; the others stay for the next sweep.
+    pub fn sweep(&self) {
+        let arrivals = std::mem::take(&mut *self.arrivals.lock());
+        let mut staying = Vec::new();
+        for id in arrivals {
+            let mut shard = self.shard(id).lock();
+            let Some(object) = shard.get(&id) else { continue };
+            // Under the shard's lock nobody else can come by a reference, so a count of one is final.
+            let idle = Arc::strong_count(object) == 1 && object.read().layers.is_empty();
+            if idle {
+                shard.remove(&id);
+            } else {
+                staying.push(id);
+            }
+        }
+        self.arrivals.lock().extend(staying);
+    }
+
+    /// Objects in the table.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+}
+
+/// Several objects, locked in id order.
+pub struct Locked {
+    guards: SmallVec<[(ObjectId, ObjectGuard); 4]>,
+}
+
+impl Locked {
+    /// Locks `ids` for a change, in ascending order and each once.
+    #[must_use]
+    pub fn lock(table: &ObjectTable, ids: &[ObjectId]) -> Self {
+        let mut sorted: SmallVec<[ObjectId; 4]> = SmallVec::from_slice(ids);
+        sorted.sort_unstable();
+        sorted.dedup();
+        Self { guards: sorted.into_iter().map(|id| (id, table.enter(id).write_arc())).collect() }
+    }
+
+    /// Adds an object that nobody else can know yet, so that no order is broken.
+    pub fn add_new(&mut self, table: &ObjectTable, id: ObjectId) {
+        let guard = table.enter(id).try_write_arc().expect("nobody else knows an id that was just drawn");
+        self.guards.push((id, guard));
+    }
+
+    /// A locked object's state.
+    #[must_use]
+    pub fn state(&self, id: ObjectId) -> &ObjectState {
+        self.guards.iter().find(|(locked, _)| *locked == id).map(|(_, guard)| &**guard).expect("it was locked")
+    }
+
+    /// A locked object's state, to change it.
+    pub fn state_mut(&mut self, id: ObjectId) -> &mut ObjectState {
+        self.guards.iter_mut().find(|(locked, _)| *locked == id).map(|(_, guard)| &mut **guard).expect("it was locked")
+    }
+
+    /// All of them.
+    pub fn states_mut(&mut self) -> impl Iterator<Item = (ObjectId, &mut ObjectState)> {
+        self.guards.iter_mut().map(|(id, guard)| (*id, &mut **guard))
+    }
+
+    /// The newest log record that any of them rests on (rules F9).
+    #[must_use]
+    pub fn last_lsn(&self) -> Lsn {
+        self.guards.iter().map(|(_, guard)| guard.last_lsn).max().unwrap_or_default()
+    }
+}

@@ -1,0 +1,166 @@
+//! COMMIT: what was written unstably becomes stable. The log takes the *current* content of what it does not have
+//! yet, so that no copy of older content is needed (rules F17); what is too much for the log, or was placed in the
+//! pool ahead, waits for its transaction group instead, which is as good a promise (rules F5).
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use smallvec::{SmallVec, smallvec};
+use tally_base::Wait;
+use tally_store::pool::SpaceClass;
+
+use super::{after, failed, unchanged};
+use crate::filesystem::{Ask, Filesystem};
+use crate::inode::Inode;
+use crate::layer::{Piece, Seen};
+use crate::object::{Locked, ObjectState};
+use crate::record::{Data, RECORD_OVERHEAD_MAX, RECORD_PIECES_MAX, Record, RecordKind, SizeRule};
+use crate::vfs::{FileKind, FsError, ObjectRef, OpCtx, Outcome};
+
+/// What a COMMIT finds to be done.
+#[derive(Default)]
+struct Due {
+    /// Dirty pieces in memory that no record carries, each as it is now.
+    pieces: Vec<(u64, Bytes)>,
+    /// Whether something in the range is in the pool ahead of its group.
+    placed: bool,
+}
+
+impl Due {
+    fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+}
+
+impl Filesystem {
+    pub(crate) fn commit_content(&self, _ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
+        let end = if count == 0 { u64::MAX } else { offset.saturating_add(u64::from(count)) };
+        loop {
+            // How much there is to log is known only under the lock, and room must be had before: look, ask, look again.
+            let peeked = self.see_state(object, |state| due(state, offset..end));
+            let batches = self.batches(&peeked);
+            let inline = !peeked.placed && peeked.bytes() <= self.inline_max() && self.logs_now();
+            let records = if inline { batches.iter().map(|batch| batch_bytes(batch) + RECORD_OVERHEAD_MAX).collect() } else { smallvec![] };
+            let admitted = match self.admit(&Ask { data_bytes: 0, records, class: SpaceClass::Remove }) {
+                Ok(admitted) => admitted,
+                Err(refusal) => return refusal.outcome(),
+            };
+            let mut locked = match self.lock(&[object.id]) {
+                Ok(locked) => locked,
+                Err(error) => return failed(error),
+            };
+            let inode = match self.sight(object.id, locked.state(object.id)).live(object) {
+                Ok(inode) => inode,
+                Err(error) => return self.refused(&locked, smallvec![], error),
+            };
+            if inode.kind != FileKind::File {
+                return self.refused(&locked, smallvec![unchanged(object.id, &inode)], FsError::Invalid);
+            }
+            let verifier = self.verifier.load(Ordering::Acquire);
+            let changes = smallvec![unchanged(object.id, &inode)];
+            let now_due = due(locked.state(object.id), offset..end);
+            if !inline {
+                let wait = self.wait_for_groups(&locked, object, &now_due);
+                return Outcome { result: Ok(verifier), changes, wait };
+            }
+            let batches_now = self.batches(&now_due);
+            if now_due.placed || !fits(&batches_now, &batches) {
+                continue;
+            }
+            if batches_now.is_empty() {
+                let wait = self.wait_for_seen(&locked);
+                return Outcome { result: Ok(verifier), changes, wait };
+            }
+            let records = commit_records(object, &inode, batches_now);
+            // The records' pieces enter the open layer as logged, above the unlogged ones they were taken from.
+            let wait = self.carry_out_all(admitted, &mut locked, records);
+            return Outcome { result: Ok(verifier), changes, wait };
+        }
+    }
+
+    /// The wait when a whole transaction group is the promise: up to the newest layer of the file.
+    fn wait_for_groups(&self, locked: &Locked, object: ObjectRef, due: &Due) -> Wait {
+        if !self.logs_now() {
+            return Wait::Ready;
+        }
+        match locked.state(object.id).layers.last() {
+            Some(layer) if due.placed || !due.pieces.is_empty() => self.pool.txgs.promise(layer.txg),
+            _ => self.wait_for_seen(locked),
+        }
+    }
+
+    fn see_state(&self, object: ObjectRef, look: impl FnOnce(&ObjectState) -> Due) -> Due {
+        self.objects.find(object.id).map_or_else(Due::default, |object| look(&object.read()))
+    }
+
+    /// Groups pieces into records.
+    fn batches(&self, due: &Due) -> Vec<Vec<(u64, Bytes)>> {
+        let most = self.record_data_max();
+        let mut batches: Vec<Vec<(u64, Bytes)>> = Vec::new();
+        let mut room = 0;
+        for (offset, bytes) in &due.pieces {
+            let mut at = 0;
+            while at < bytes.len() {
+                if room == 0 || batches.last().is_none_or(|batch| batch.len() >= RECORD_PIECES_MAX) {
+                    batches.push(Vec::new());
+                    room = most;
+                }
+                let part = bytes.slice(at..bytes.len().min(at + room));
+                room -= part.len();
+                at += part.len();
+                batches.last_mut().expect("one was just made").push((offset + (at - part.len()) as u64, part));
+            }
+        }
+        batches
+    }
+}
+
+fn batch_bytes(batch: &[(u64, Bytes)]) -> usize {
+    batch.iter().map(|(_, bytes)| bytes.len()).sum()
+}
+
+/// Whether what is there now needs no more room than what was asked for.
+fn fits(now: &[Vec<(u64, Bytes)>], asked: &[Vec<(u64, Bytes)>]) -> bool {
+    now.len() <= asked.len() && now.iter().zip(asked).all(|(now, asked)| batch_bytes(now) <= batch_bytes(asked))
+}
+
+/// Everything in `range` that is dirty and not logged, as a reader sees it now: older layers only where no newer one covers them.
+fn due(state: &ObjectState, range: Range<u64>) -> Due {
+    let size = state.inode.as_ref().map_or(0, |inode| inode.size);
+    let range = range.start.min(size)..range.end.min(size);
+    let mut due = Due::default();
+    due_below(&state.layers, range, &mut due);
+    due.pieces.sort_by_key(|(offset, _)| *offset);
+    due
+}
+
+fn due_below(layers: &[std::sync::Arc<crate::layer::Layer>], range: Range<u64>, due: &mut Due) {
+    let Some((newest, older)) = layers.split_last() else { return };
+    if range.is_empty() {
+        return;
+    }
+    for (part, seen) in newest.data.view(range) {
+        match seen {
+            Seen::Piece(Piece::Memory { bytes, logged: false }) => due.pieces.push((part.start, bytes)),
+            Seen::Piece(Piece::Memory { logged: true, .. }) | Seen::Zero => {}
+            Seen::Piece(Piece::Placed { .. }) => due.placed = true,
+            Seen::Below => due_below(older, part, due),
+        }
+    }
+}
+
+fn commit_records(object: ObjectRef, inode: &Inode, batches: Vec<Vec<(u64, Bytes)>>) -> SmallVec<[(RecordKind, Record); 1]> {
+    batches
+        .into_iter()
+        .map(|batch| {
+            let end = batch.iter().map(|(offset, bytes)| offset + bytes.len() as u64).max().unwrap_or(0);
+            let record = Record {
+                inodes: smallvec![after(object.id, inode, SizeRule::AtLeast(end))],
+                data: Some(Data { object: object.id, pieces: batch.into_iter().collect() }),
+                ..Record::default()
+            };
+            (RecordKind::CommitData, record)
+        })
+        .collect()
+}

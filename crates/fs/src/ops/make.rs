@@ -1,0 +1,235 @@
+//! CREATE, MKDIR, SYMLINK, MKNOD: a new name for a new object.
+
+use bytes::Bytes;
+use smallvec::smallvec;
+use tally_base::{ObjectId, Time};
+use tally_store::pool::SpaceClass;
+
+use super::setattr::{chosen_time, set_owner};
+use super::{after, change, check_name, failed, is_dots, remember, unchanged};
+use crate::filesystem::{Ask, Filesystem};
+use crate::inode::{DOT_ENTRIES, Inode, Layout};
+use crate::object::Locked;
+use crate::permission::{self, EXECUTE, WRITE};
+use crate::record::{Record, RecordKind, SizeRule};
+use crate::vfs::{Attr, CreateHow, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, OpCtx, Outcome, SYMLINK_MAX, SetAttr};
+
+/// What is to be made.
+struct Plan<'a> {
+    record_kind: RecordKind,
+    kind: FileKind,
+    set: &'a SetAttr,
+    target: &'a [u8],
+    rdev: (u32, u32),
+    verifier: Option<u64>,
+    /// Mode where the client gives none.
+    mode: u32,
+}
+
+impl<'a> Plan<'a> {
+    fn new(record_kind: RecordKind, kind: FileKind, set: &'a SetAttr) -> Self {
+        Self { record_kind, kind, set, target: &[], rdev: (0, 0), verifier: None, mode: 0 }
+    }
+}
+
+impl Filesystem {
+    pub(crate) fn make_file(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
+        let none = SetAttr::default();
+        let mut plan = match how {
+            CreateHow::Unchecked(set) | CreateHow::Guarded(set) => Plan::new(RecordKind::Create, FileKind::File, set),
+            CreateHow::Exclusive(_) => Plan::new(RecordKind::Create, FileKind::File, &none),
+        };
+        if let CreateHow::Exclusive(verifier) = how {
+            plan.verifier = Some(*verifier);
+        }
+        self.make(ctx, dir, name, &plan, Some(how))
+    }
+
+    pub(crate) fn make_directory(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
+        let plan = Plan { mode: 0o755, ..Plan::new(RecordKind::Mkdir, FileKind::Directory, set) };
+        self.make(ctx, dir, name, &plan, None)
+    }
+
+    pub(crate) fn make_symlink(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], target: &[u8], set: &SetAttr) -> Outcome<Attr> {
+        if target.len() > SYMLINK_MAX {
+            return failed(FsError::NameTooLong);
+        }
+        if target.is_empty() || target.contains(&0) {
+            return failed(FsError::Invalid);
+        }
+        let plan = Plan { target, mode: 0o777, ..Plan::new(RecordKind::Symlink, FileKind::Symlink, set) };
+        self.make(ctx, dir, name, &plan, None)
+    }
+
+    pub(crate) fn make_node(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], node: NodeKind, set: &SetAttr) -> Outcome<Attr> {
+        let (kind, rdev) = match node {
+            NodeKind::Fifo => (FileKind::Fifo, (0, 0)),
+            NodeKind::Socket => (FileKind::Socket, (0, 0)),
+            NodeKind::BlockDevice(major, minor) => (FileKind::BlockDevice, (major, minor)),
+            NodeKind::CharDevice(major, minor) => (FileKind::CharDevice, (major, minor)),
+        };
+        if matches!(kind, FileKind::BlockDevice | FileKind::CharDevice) && ctx.cred.uid != 0 {
+            return failed(FsError::NotOwner);
+        }
+        let plan = Plan { rdev, ..Plan::new(RecordKind::Mknod, kind, set) };
+        self.make(ctx, dir, name, &plan, None)
+    }
+
+    fn make(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], plan: &Plan<'_>, how: Option<&CreateHow>) -> Outcome<Attr> {
+        if let Err(error) = check_name(name) {
+            return failed(error);
+        }
+        loop {
+            let admitted = match self.admit(&Ask::metadata(SpaceClass::Write)) {
+                Ok(admitted) => admitted,
+                Err(refusal) => return refusal.outcome(),
+            };
+            let seen = match if is_dots(name) { Ok(None) } else { self.peek(dir, name) } {
+                Ok(seen) => seen,
+                Err(error) => return failed(error),
+            };
+            let existing = seen.map(|found| found.object);
+            let mut locked = match self.lock(&[dir.id, existing.unwrap_or(dir.id)]) {
+                Ok(locked) => locked,
+                Err(error) => return failed(error),
+            };
+            let parent = match self.sight(dir.id, locked.state(dir.id)).live_directory(dir) {
+                Ok(parent) => parent,
+                Err(error) => return self.refused_in(&locked, dir, None, error),
+            };
+            let granted = permission::granted(&parent.attr(dir.id), ctx.cred);
+            if granted & EXECUTE == 0 {
+                return self.refused_in(&locked, dir, Some(&parent), FsError::Access);
+            }
+            if is_dots(name) {
+                return self.refused_in(&locked, dir, Some(&parent), FsError::Exists);
+            }
+            match self.sight(dir.id, locked.state(dir.id)).find(name) {
+                Ok(found) if found == seen => {}
+                Ok(_) => continue,
+                Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
+            }
+            if let Some(existing) = existing {
+                return self.make_over(ctx, admitted, locked, (dir, &parent), existing, how);
+            }
+            if granted & WRITE == 0 {
+                return self.refused_in(&locked, dir, Some(&parent), FsError::Access);
+            }
+            if plan.kind == FileKind::Directory && parent.nlink >= LINK_MAX {
+                return self.refused_in(&locked, dir, Some(&parent), FsError::TooManyLinks);
+            }
+            let now = self.now();
+            let inode = match self.new_inode(ctx, dir, &parent, plan, now) {
+                Ok(inode) => inode,
+                Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
+            };
+            let id = self.draw_id();
+            locked.add_new(&self.objects, id);
+            let mut record = Record::default();
+            self.put_entry(&mut record, dir.id, self.draw_id(), name, id, plan.kind);
+            let mut parent_after = parent.clone();
+            parent_after.modify(now);
+            parent_after.size += 1;
+            parent_after.nlink += u32::from(plan.kind == FileKind::Directory);
+            let attr = inode.attr(id);
+            record.inodes = smallvec![after(dir.id, &parent_after, SizeRule::Exact), after(id, &inode, SizeRule::Exact)];
+            remember(&mut record, ctx, Some(attr.object));
+            let wait = self.carry_out(admitted, &mut locked, plan.record_kind, record);
+            return Outcome { result: Ok(attr), changes: smallvec![change(dir.id, &parent, &parent_after)], wait };
+        }
+    }
+
+    /// The name is taken: what that means depends on how the client asked.
+    fn make_over(
+        &self,
+        ctx: OpCtx<'_>,
+        admitted: crate::filesystem::Admitted,
+        mut locked: Locked,
+        (dir, parent): (ObjectRef, &Inode),
+        existing: ObjectId,
+        how: Option<&CreateHow>,
+    ) -> Outcome<Attr> {
+        let Some(inode) = locked.state(existing).inode.clone() else {
+            return self.refused_in(&locked, dir, Some(parent), FsError::Io);
+        };
+        let accepted = match how {
+            Some(CreateHow::Unchecked(_)) => inode.kind == FileKind::File,
+            Some(CreateHow::Exclusive(verifier)) => inode.create_verifier == Some(*verifier),
+            _ => false,
+        };
+        if !accepted {
+            return self.refused_in(&locked, dir, Some(parent), FsError::Exists);
+        }
+        let attr = inode.attr(existing);
+        let resize = match how {
+            Some(CreateHow::Unchecked(set)) => set.size.filter(|size| *size != inode.size),
+            _ => None,
+        };
+        let Some(size) = resize else {
+            let wait = self.wait_for_seen(&locked);
+            return Outcome { result: Ok(attr), changes: smallvec![unchanged(dir.id, parent)], wait };
+        };
+        if !permission::may(&attr, ctx.cred, WRITE) {
+            return self.refused_in(&locked, dir, Some(parent), FsError::Access);
+        }
+        if size > crate::vfs::FILE_SIZE_MAX {
+            return self.refused_in(&locked, dir, Some(parent), FsError::TooBig);
+        }
+        let mut resized = inode.clone();
+        resized.modify(self.now());
+        resized.size = size;
+        let mut record = Record { truncate: Some((existing, size)), ..Record::default() };
+        record.inodes.push(after(existing, &resized, SizeRule::Exact));
+        remember(&mut record, ctx, Some(attr.object));
+        let wait = self.carry_out(admitted, &mut locked, RecordKind::Truncate, record);
+        Outcome { result: Ok(resized.attr(existing)), changes: smallvec![unchanged(dir.id, parent)], wait }
+    }
+
+    fn new_inode(&self, ctx: OpCtx<'_>, dir: ObjectRef, parent: &Inode, plan: &Plan<'_>, now: Time) -> Result<Inode, FsError> {
+        let directory = plan.kind == FileKind::Directory;
+        let inherits_group = parent.mode & 0o2000 != 0;
+        let gid = if inherits_group { parent.gid } else { ctx.cred.gid };
+        let mut mode = plan.set.mode.unwrap_or(plan.mode) & 0o7777;
+        if inherits_group && directory {
+            mode |= 0o2000;
+        }
+        let size = if directory { DOT_ENTRIES } else { plan.target.len() as u64 };
+        let mut inode = Inode {
+            kind: plan.kind,
+            mode,
+            nlink: if directory { 2 } else { 1 },
+            uid: ctx.cred.uid,
+            gid,
+            size,
+            used: 0,
+            rdev: plan.rdev,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            change: now,
+            generation: self.draw_generation(),
+            parent: if directory { dir.id } else { ObjectId(0) },
+            layout: Layout::Small,
+            record_shift: self.dataset.effective().recordsize.ilog2() as u8,
+            create_verifier: plan.verifier,
+            target: Bytes::copy_from_slice(plan.target),
+        };
+        set_owner(&mut inode, plan.set, ctx.cred)?;
+        if mode & 0o2000 != 0 && !directory && ctx.cred.uid != 0 && !ctx.cred.in_group(inode.gid) {
+            inode.mode &= !0o2000;
+        }
+        if let Some(time) = plan.set.atime {
+            inode.atime = chosen_time(time, now);
+        }
+        if let Some(time) = plan.set.mtime {
+            inode.mtime = chosen_time(time, now);
+        }
+        if let Some(size) = plan.set.size.filter(|_| plan.kind == FileKind::File) {
+            if size > crate::vfs::FILE_SIZE_MAX {
+                return Err(FsError::TooBig);
+            }
+            inode.size = size;
+        }
+        Ok(inode)
+    }
+}

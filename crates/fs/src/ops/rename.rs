@@ -1,0 +1,236 @@
+//! RENAME: a name moves, atomically, over whatever stood there. One record, whatever happens on the way (rules F5).
+
+use parking_lot::MutexGuard;
+use smallvec::{SmallVec, smallvec};
+use tally_base::{ObjectId, Time};
+use tally_store::pool::SpaceClass;
+
+use super::remove::unlinked;
+use super::{after, change, check_name, failed, is_dots, remember, unchanged};
+use crate::filesystem::{Ask, Filesystem};
+use crate::inode::Inode;
+use crate::object::Locked;
+use crate::permission::{self, WRITE};
+use crate::record::{Record, RecordKind, SizeRule};
+use crate::sight::Found;
+use crate::vfs::{Change, FileKind, FsError, LINK_MAX, ObjectRef, OpCtx, Outcome};
+
+/// One end of a rename.
+#[derive(Clone, Copy)]
+struct End<'a> {
+    dir: ObjectRef,
+    name: &'a [u8],
+}
+
+/// What is known before the locks, and must still be true under them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Peeked {
+    source: Option<Found>,
+    target: Option<Found>,
+    source_is_directory: bool,
+}
+
+impl Filesystem {
+    pub(crate) fn move_name(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()> {
+        if let Err(error) = check_name(from).and_then(|()| check_name(to)) {
+            return failed(error);
+        }
+        if is_dots(from) || is_dots(to) {
+            return failed(FsError::Invalid);
+        }
+        let (from, to) = (End { dir: from_dir, name: from }, End { dir: to_dir, name: to });
+        loop {
+            let admitted = match self.admit(&Ask::metadata(SpaceClass::Write)) {
+                Ok(admitted) => admitted,
+                Err(refusal) => return refusal.outcome(),
+            };
+            let peeked = match self.peek_rename(from, to) {
+                Ok(peeked) => peeked,
+                Err(error) => return failed(error),
+            };
+            let moves_directory = peeked.source_is_directory && from_dir.id != to_dir.id;
+            let _standing_tree = match moves_directory.then(|| self.check_cycle(peeked.source, to_dir)).transpose() {
+                Ok(guard) => guard,
+                Err(error) => return failed(error),
+            };
+            let mut ids: SmallVec<[ObjectId; 4]> = smallvec![from_dir.id, to_dir.id];
+            ids.extend([peeked.source, peeked.target].into_iter().flatten().map(|found| found.object));
+            let mut locked = match self.lock(&ids) {
+                Ok(locked) => locked,
+                Err(error) => return failed(error),
+            };
+            let planned = match self.plan_rename(ctx, &locked, from, to, peeked) {
+                Ok(Some(planned)) => planned,
+                Ok(None) => continue,
+                Err(error) => return self.refused(&locked, self.seen_directories(&locked, from, to), error),
+            };
+            let changes = planned.changes(from, to);
+            let Some(record) = planned.record else {
+                return Outcome { result: Ok(()), changes, wait: self.wait_for_seen(&locked) };
+            };
+            let wait = self.carry_out(admitted, &mut locked, RecordKind::Rename, record);
+            return Outcome { result: Ok(()), changes, wait };
+        }
+    }
+
+    fn peek_rename(&self, from: End<'_>, to: End<'_>) -> Result<Peeked, FsError> {
+        let source = self.peek(from.dir, from.name)?;
+        let target = self.peek(to.dir, to.name)?;
+        let kind = source.and_then(|found| self.attr_of(found.object).ok()).map(|attr| attr.kind);
+        Ok(Peeked { source, target, source_is_directory: kind == Some(FileKind::Directory) })
+    }
+
+    /// A directory must not move below itself. While the guard lives no other directory changes its parent.
+    fn check_cycle(&self, source: Option<Found>, to_dir: ObjectRef) -> Result<MutexGuard<'_, ()>, FsError> {
+        let guard = self.rename_lock.lock();
+        let Some(source) = source else { return Ok(guard) };
+        let root = self.dataset.birth.root_object;
+        let mut at = to_dir.id;
+        while at != root {
+            if at == source.object {
+                return Err(FsError::Invalid);
+            }
+            at = self.see(at, |sight| sight.inode())?.ok_or(FsError::NotFound)?.parent;
+        }
+        Ok(guard)
+    }
+
+    fn seen_directories(&self, locked: &Locked, from: End<'_>, to: End<'_>) -> SmallVec<[Change; 2]> {
+        [from, to]
+            .into_iter()
+            .map(|end| locked.state(end.dir.id).inode.as_ref().map_or_else(Change::default, |inode| unchanged(end.dir.id, inode)))
+            .collect()
+    }
+
+    /// Works the rename out under the locks. `None`: what was peeked is no longer true.
+    fn plan_rename(&self, ctx: OpCtx<'_>, locked: &Locked, from: End<'_>, to: End<'_>, peeked: Peeked) -> Result<Option<Planned>, FsError> {
+        let from_dir = self.writable_directory(locked, from.dir, ctx.cred).map_err(|(error, _)| error)?;
+        let to_dir = self.writable_directory(locked, to.dir, ctx.cred).map_err(|(error, _)| error)?;
+        let source = self.sight(from.dir.id, locked.state(from.dir.id)).find(from.name)?;
+        let target = self.sight(to.dir.id, locked.state(to.dir.id)).find(to.name)?;
+        let source_is_directory = source == peeked.source && peeked.source_is_directory;
+        if (Peeked { source, target, source_is_directory }) != peeked {
+            return Ok(None);
+        }
+        let source = source.ok_or(FsError::NotFound)?;
+        let mut planned = Planned { from_before: from_dir.clone(), to_before: to_dir.clone(), from_after: from_dir, to_after: to_dir, record: None };
+        if target.is_some_and(|target| target.object == source.object) {
+            // Two names of one object: POSIX has nothing done.
+            return Ok(Some(planned));
+        }
+        let moved = self.movable(ctx, locked, (from, &planned.from_before), to, source.object)?;
+        let replaced = match target {
+            Some(target) => Some((target, self.replaceable(ctx, locked, (to, &planned.to_before), target.object, &moved)?)),
+            None => None,
+        };
+        self.rename_record(ctx, &mut planned, (from, source), (to, replaced), moved)?;
+        Ok(Some(planned))
+    }
+
+    fn movable(&self, ctx: OpCtx<'_>, locked: &Locked, (from, dir): (End<'_>, &Inode), to: End<'_>, id: ObjectId) -> Result<Inode, FsError> {
+        let inode = locked.state(id).inode.clone().ok_or_else(|| self.broken(&"an entry without its object"))?;
+        let attr = inode.attr(id);
+        if permission::sticky_forbids(&dir.attr(from.dir.id), &attr, ctx.cred) || self.is_mountpoint(id) {
+            return Err(FsError::Access);
+        }
+        // Its `..` changes, which is a write to the directory itself.
+        let changes_parent = inode.kind == FileKind::Directory && from.dir.id != to.dir.id;
+        if changes_parent && !permission::may(&attr, ctx.cred, WRITE) {
+            return Err(FsError::Access);
+        }
+        Ok(inode)
+    }
+
+    fn replaceable(&self, ctx: OpCtx<'_>, locked: &Locked, (to, dir): (End<'_>, &Inode), id: ObjectId, moved: &Inode) -> Result<Inode, FsError> {
+        let inode = locked.state(id).inode.clone().ok_or_else(|| self.broken(&"an entry without its object"))?;
+        if permission::sticky_forbids(&dir.attr(to.dir.id), &inode.attr(id), ctx.cred) || self.is_mountpoint(id) {
+            return Err(FsError::Access);
+        }
+        match (moved.kind == FileKind::Directory, inode.kind == FileKind::Directory) {
+            (true, false) => Err(FsError::NotDirectory),
+            (false, true) => Err(FsError::IsDirectory),
+            (false, false) => Ok(inode),
+            (true, true) => {
+                if self.sight(id, locked.state(id)).is_empty_directory()? { Ok(inode) } else { Err(FsError::NotEmpty) }
+            }
+        }
+    }
+
+    fn rename_record(
+        &self,
+        ctx: OpCtx<'_>,
+        planned: &mut Planned,
+        (from, source): (End<'_>, Found),
+        (to, replaced): (End<'_>, Option<(Found, Inode)>),
+        mut moved: Inode,
+    ) -> Result<(), FsError> {
+        let now = self.now();
+        let same_dir = from.dir.id == to.dir.id;
+        let directory = moved.kind == FileKind::Directory;
+        let mut record = Record::default();
+        self.drop_entry(&mut record, from.dir.id, source.entry, from.name);
+        planned.take(same_dir, directory, now);
+        if let Some((target, inode)) = &replaced {
+            self.drop_entry(&mut record, to.dir.id, target.entry, to.name);
+            planned.lose_target(same_dir, inode.kind == FileKind::Directory);
+            record.inodes.push(unlinked(target.object, inode, now));
+        }
+        if planned.to_after.nlink > LINK_MAX {
+            return Err(FsError::TooManyLinks);
+        }
+        self.put_entry(&mut record, to.dir.id, self.draw_id(), to.name, source.object, moved.kind);
+        moved.touch(now);
+        if directory {
+            moved.parent = to.dir.id;
+        }
+        let rule = if moved.kind == FileKind::File { SizeRule::Keep } else { SizeRule::Exact };
+        record.inodes.push(after(source.object, &moved, rule));
+        record.inodes.push(after(to.dir.id, &planned.to_after, SizeRule::Exact));
+        if !same_dir {
+            record.inodes.push(after(from.dir.id, &planned.from_after, SizeRule::Exact));
+        }
+        remember(&mut record, ctx, Some(ObjectRef { id: source.object, generation: moved.generation }));
+        planned.record = Some(record);
+        Ok(())
+    }
+}
+
+/// A rename that was worked out. In one directory both pairs are of the same inode.
+struct Planned {
+    from_before: Inode,
+    to_before: Inode,
+    from_after: Inode,
+    to_after: Inode,
+    /// `None` where nothing is to be done.
+    record: Option<Record>,
+}
+
+impl Planned {
+    /// The entry leaves one directory and enters the other.
+    fn take(&mut self, same_dir: bool, directory: bool, now: Time) {
+        self.to_after.modify(now);
+        self.from_after.modify(now);
+        if same_dir {
+            self.from_after = self.to_after.clone();
+            return;
+        }
+        let subdirectories = u32::from(directory);
+        self.from_after.size -= 1;
+        self.from_after.nlink -= subdirectories;
+        self.to_after.size += 1;
+        self.to_after.nlink += subdirectories;
+    }
+
+    /// What stood in the way goes.
+    fn lose_target(&mut self, same_dir: bool, directory: bool) {
+        self.to_after.size -= 1;
+        self.to_after.nlink -= u32::from(directory);
+        if same_dir {
+            self.from_after = self.to_after.clone();
+        }
+    }
+
+    fn changes(&self, from: End<'_>, to: End<'_>) -> SmallVec<[Change; 2]> {
+        smallvec![change(from.dir.id, &self.from_before, &self.from_after), change(to.dir.id, &self.to_before, &self.to_after)]
+    }
+}

@@ -1,0 +1,218 @@
+//! WRITE: into memory and the log, or, for streaming full blocks, ahead to their final place.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use smallvec::{SmallVec, smallvec};
+use tally_base::Txg;
+use tally_store::bp::{BlockKind, BlockPtr};
+use tally_store::pool::SpaceClass;
+use tally_store::properties::LogBias;
+
+use super::{after, change, failed, unchanged};
+use crate::filesystem::{Ask, Filesystem};
+use crate::inode::Inode;
+use crate::layer::Piece;
+use crate::permission::{self, WRITE};
+use crate::record::{Data, RECORD_OVERHEAD_MAX, Record, RecordKind, SizeRule};
+use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, Stability, Written};
+
+/// With `logbias=throughput`, more than this of one request goes to the pool and waits for its transaction group.
+const THROUGHPUT_INLINE_MAX: u64 = 32 << 10;
+
+/// The parts of a WRITE: what stays in memory, and what is in the pool already.
+#[derive(Default)]
+pub(super) struct Parts {
+    pub(super) memory: SmallVec<[(u64, Bytes); 2]>,
+    pub(super) placed: Vec<(u64, BlockPtr)>,
+}
+
+impl Filesystem {
+    /// Bytes of data that one request may put into the log (rules F5): an eighth of the ring, so that no client
+    /// fills it alone; less with `logbias=throughput`.
+    pub(crate) fn inline_max(&self) -> u64 {
+        let ring = self.lane().fill().size / 8;
+        match self.dataset.effective().logbias {
+            LogBias::Latency => ring,
+            LogBias::Throughput => ring.min(THROUGHPUT_INLINE_MAX),
+        }
+    }
+
+    /// Data bytes that fit in one record.
+    pub(crate) fn record_data_max(&self) -> usize {
+        self.lane().geometry().record_bytes_max().saturating_sub(RECORD_OVERHEAD_MAX)
+    }
+
+    pub(crate) fn write_content(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, asked: Stability) -> Outcome<Written> {
+        let length = data.len() as u64;
+        if offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX) {
+            return failed(FsError::TooBig);
+        }
+        let stable = asked > Stability::Unstable || self.always_sync();
+        let inline = stable && self.logs_now() && length <= self.inline_max();
+        let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(&data) } else { SmallVec::new() };
+        let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
+        let admitted = match self.admit(&Ask { data_bytes: length, records, class: SpaceClass::Write }) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return refusal.outcome(),
+        };
+        let parts = match if inline { Ok(Parts::default()) } else { self.place_full_blocks(object, offset, &data) } {
+            Ok(parts) => parts,
+            Err(error) => return failed(error),
+        };
+        let mut locked = match self.lock(&[object.id]) {
+            Ok(locked) => locked,
+            Err(error) => return self.give_back(&parts, failed(error)),
+        };
+        let before = match self.sight(object.id, locked.state(object.id)).live(object) {
+            Ok(inode) => inode,
+            Err(error) => return self.give_back(&parts, self.refused(&locked, smallvec![], error)),
+        };
+        if let Err(error) = may_write(&before, object, ctx) {
+            return self.give_back(&parts, self.refused(&locked, smallvec![unchanged(object.id, &before)], error));
+        }
+        let stability = if stable { Stability::FileSync } else { Stability::Unstable };
+        let written = Written { count: length as u32, stability, verifier: self.verifier.load(Ordering::Acquire) };
+        if length == 0 {
+            let wait = self.wait_for_seen(&locked);
+            return Outcome { result: Ok(written), changes: smallvec![unchanged(object.id, &before)], wait };
+        }
+        let mut inode = before.clone();
+        inode.modify(self.now());
+        inode.size = inode.size.max(offset + length);
+        strip_privileges(&mut inode, ctx);
+        let changes = smallvec![change(object.id, &before, &inode)];
+        let wait = if inline {
+            let records = write_records(object, &inode, offset, chunks);
+            self.carry_out_all(admitted, &mut locked, records)
+        } else {
+            let record = Record {
+                inodes: smallvec![after(object.id, &inode, SizeRule::Keep)],
+                data: Some(Data { object: object.id, pieces: parts.memory.into_iter().collect() }),
+                ..Record::default()
+            };
+            let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts.placed);
+            if stable && self.logs_now() { self.pool.txgs.promise(txg) } else { tally_base::Wait::Ready }
+        };
+        Outcome { result: Ok(written), changes, wait }
+    }
+
+    fn chunks(&self, data: &Bytes) -> SmallVec<[Bytes; 1]> {
+        let most = self.record_data_max();
+        let mut chunks = SmallVec::new();
+        let mut at = 0;
+        while at < data.len() {
+            let end = data.len().min(at + most);
+            chunks.push(data.slice(at..end));
+            at = end;
+        }
+        chunks
+    }
+
+    /// Writes the full blocks of a streaming WRITE to their final place, with nothing held (rules F5). The rest stays
+    /// in memory.
+    fn place_full_blocks(&self, object: ObjectRef, offset: u64, data: &Bytes) -> Result<Parts, FsError> {
+        let end = offset + data.len() as u64;
+        let whole = Parts { memory: smallvec![(offset, data.clone())], placed: Vec::new() };
+        let Ok(inode) = self.see(object.id, |sight| sight.live(object)) else { return Ok(whole) };
+        let record_size = inode.record_size();
+        let first = offset.next_multiple_of(record_size);
+        let last = end / record_size * record_size;
+        if inode.kind != FileKind::File || first >= last {
+            return Ok(whole);
+        }
+        let part = |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
+        let mut parts = Parts::default();
+        let compression = self.dataset.effective().compression.into();
+        let mut out = self.pool.io.writer(self.pool.txgs.open());
+        for start in (first..last).step_by(record_size as usize) {
+            match out.put(BlockKind::Data, &part(start, start + record_size), compression) {
+                Ok(block) => parts.placed.push((start, block)),
+                Err(error) => return self.give_back(&parts, Err(self.no_room_or_broken(&error))),
+            }
+        }
+        if let Err(error) = out.finish() {
+            return self.give_back(&parts, Err(self.no_room_or_broken(&error)));
+        }
+        for (from, to) in [(offset, first), (last, end)] {
+            if from < to {
+                parts.memory.push((from, part(from, to)));
+            }
+        }
+        Ok(parts)
+    }
+
+    pub(crate) fn no_room_or_broken(&self, error: &tally_store::block::BlockError) -> FsError {
+        match error {
+            tally_store::block::BlockError::NoSpace(_) => FsError::NoSpace,
+            other => self.broken(other),
+        }
+    }
+
+    /// Frees what was placed for a WRITE that failed.
+    fn give_back<T>(&self, parts: &Parts, result: T) -> T {
+        for (_, block) in &parts.placed {
+            self.pool.io.free(block, self.pool.txgs.open());
+        }
+        result
+    }
+
+    /// Carries an unlogged write out: to memory alone. Gives the group that will make it durable.
+    fn carry_out_unlogged(
+        &self,
+        admitted: crate::filesystem::Admitted,
+        locked: &mut crate::object::Locked,
+        object: ObjectRef,
+        record: Record,
+        placed: Vec<(u64, BlockPtr)>,
+    ) -> Txg {
+        self.with_hold(admitted, |txg| {
+            self.apply(locked, txg, record, false);
+            let layer = locked.state_mut(object.id).layer_mut(txg);
+            for (offset, mut block) in placed {
+                // Born in the group that names it, which may be younger than the one it was written in.
+                block.birth = txg;
+                layer.data.insert(offset, Piece::Placed { block, skip: 0, length: u64::from(block.lsize) });
+            }
+            txg
+        })
+    }
+}
+
+fn may_write(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsError> {
+    match inode.kind {
+        FileKind::File => {}
+        FileKind::Directory => return Err(FsError::IsDirectory),
+        _ => return Err(FsError::Invalid),
+    }
+    let attr = inode.attr(object.id);
+    // The owner may always write: an open file stays writable after a chmod.
+    if permission::may(&attr, ctx.cred, WRITE) || permission::owns(&attr, ctx.cred) { Ok(()) } else { Err(FsError::Access) }
+}
+
+/// A write by anybody but the superuser takes set-user-id, and set-group-id of an executable, away.
+fn strip_privileges(inode: &mut Inode, ctx: OpCtx<'_>) {
+    if ctx.cred.uid != 0 {
+        inode.mode &= !0o4000;
+        if inode.mode & 0o010 != 0 {
+            inode.mode &= !0o2000;
+        }
+    }
+}
+
+fn write_records(object: ObjectRef, inode: &Inode, offset: u64, chunks: SmallVec<[Bytes; 1]>) -> SmallVec<[(RecordKind, Record); 1]> {
+    let mut at = offset;
+    chunks
+        .into_iter()
+        .map(|chunk| {
+            let end = at + chunk.len() as u64;
+            let record = Record {
+                inodes: smallvec![after(object.id, inode, SizeRule::AtLeast(end))],
+                data: Some(Data { object: object.id, pieces: smallvec![(at, chunk)] }),
+                ..Record::default()
+            };
+            at = end;
+            (RecordKind::Write, record)
+        })
+        .collect()
+}

@@ -1,0 +1,134 @@
+//! The operations that change nothing. They wait for nothing either: what a read reveals may vanish in a crash if
+//! its author was never answered (rules F9).
+
+use bytes::Bytes;
+use tally_base::ObjectId;
+use tally_store::key::{Class, Key};
+
+use crate::filesystem::{Filesystem, decode_entry};
+use crate::permission::{self, EXECUTE, READ};
+use crate::vfs::{Attr, Cred, DirEntry, DirPage, FileKind, FsError, FsStat, NAME_MAX, ObjectRef, ReadOut};
+
+/// The cookies of `.` and `..`; real entries have ids from [`FIRST_ID`] on.
+const DOT: u64 = 1;
+const DOT_DOT: u64 = 2;
+/// Object and entry ids start here (rules F21).
+pub(crate) const FIRST_ID: u64 = 3;
+
+impl Filesystem {
+    pub(crate) fn read_attr(&self, object: ObjectRef) -> Result<Attr, FsError> {
+        self.see(object.id, |sight| sight.live(object).map(|inode| inode.attr(object.id)))
+    }
+
+    pub(crate) fn attr_of(&self, id: ObjectId) -> Result<Attr, FsError> {
+        self.see(id, |sight| sight.inode()?.map(|inode| inode.attr(id)).ok_or(FsError::Stale))
+    }
+
+    pub(crate) fn find_name(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
+        let (found, parent, dir_attr) = self.see(dir.id, |sight| {
+            let inode = sight.live_directory(dir)?;
+            let attr = inode.attr(dir.id);
+            if !permission::may(&attr, cred, EXECUTE) {
+                return Err(FsError::Access);
+            }
+            if name.len() > NAME_MAX {
+                return Err(FsError::NameTooLong);
+            }
+            let found = if name == b"." || name == b".." { None } else { sight.find(name)? };
+            Ok((found, inode.parent, attr))
+        })?;
+        let id = match name {
+            b"." => dir.id,
+            b".." => parent,
+            _ => found.ok_or(FsError::NotFound)?.object,
+        };
+        // Between the two looks the entry may have gone, and its object with it.
+        let attr = self.attr_of(id).map_err(|error| if error == FsError::Stale { FsError::NotFound } else { error })?;
+        Ok((attr, dir_attr))
+    }
+
+    pub(crate) fn read_link(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
+        self.see(object.id, |sight| {
+            let inode = sight.live(object)?;
+            if inode.kind != FileKind::Symlink {
+                return Err(FsError::Invalid);
+            }
+            let attr = inode.attr(object.id);
+            Ok((inode.target, attr))
+        })
+    }
+
+    pub(crate) fn read_content(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        self.see(object.id, |sight| {
+            let inode = sight.live(object)?;
+            let attr = inode.attr(object.id);
+            match inode.kind {
+                FileKind::File => {}
+                FileKind::Directory => return Err(FsError::IsDirectory),
+                _ => return Err(FsError::Invalid),
+            }
+            // The owner may always read: an open file stays readable after a chmod. Executing is reading, too.
+            let may = permission::granted(&attr, cred) & (READ | EXECUTE) != 0;
+            if !may && !permission::owns(&attr, cred) {
+                return Err(FsError::Access);
+            }
+            let end = offset.saturating_add(u64::from(count)).min(inode.size);
+            let data = if offset < end { sight.content(&inode, offset..end)? } else { Default::default() };
+            Ok(ReadOut { data, eof: end >= inode.size || offset >= inode.size, attr })
+        })
+    }
+
+    pub(crate) fn list(&self, cred: &Cred, dir: ObjectRef, cookie: u64, entries_max: usize, plus: bool) -> Result<DirPage, FsError> {
+        let (mut entries, eof, attr) = self.see(dir.id, |sight| {
+            let inode = sight.live_directory(dir)?;
+            let attr = inode.attr(dir.id);
+            if !permission::may(&attr, cred, READ) {
+                return Err(FsError::Access);
+            }
+            let mut entries = Vec::new();
+            for (dot, name, object) in [(DOT, &b"."[..], dir.id), (DOT_DOT, &b".."[..], inode.parent)] {
+                if cookie < dot && entries.len() < entries_max {
+                    entries.push(DirEntry { cookie: dot, name: Bytes::from_static(name), object, attr: None });
+                }
+            }
+            let room = entries_max - entries.len();
+            let from = Key::new(Class::DirEntry, dir.id.0, cookie.saturating_add(1).max(FIRST_ID), 0);
+            let to = Key::new(Class::DirEntry, dir.id.0, u64::MAX, 0);
+            // One more than fits tells whether this is the end.
+            let found = if from < to { sight.range(from, to, room + 1)? } else { Vec::new() };
+            let eof = found.len() <= room && cookie.max(entries.last().map_or(0, |entry| entry.cookie)) >= DOT_DOT;
+            for (key, value) in found.into_iter().take(room) {
+                let (object, name) = decode_entry(&value).ok_or_else(|| self.broken(&"damaged directory entry"))?;
+                entries.push(DirEntry { cookie: key.a, name, object, attr: None });
+            }
+            Ok((entries, eof, attr))
+        })?;
+        if plus && permission::may(&attr, cred, EXECUTE) {
+            // The directory's lock is free again: children are locked by themselves, or the lock order would break.
+            for entry in &mut entries {
+                entry.attr = self.attr_of(entry.object).ok();
+            }
+        }
+        Ok(DirPage { entries, eof, attr })
+    }
+
+    pub(crate) fn space(&self) -> FsStat {
+        let pool = self.pool.free_bytes();
+        let root = self.dataset.root();
+        let pending: u64 = self.pending_bytes.lock().values().sum();
+        let used = root.used_bytes + pending;
+        let (total, free) = match self.dataset.effective().quota {
+            Some(quota) => (quota, quota.saturating_sub(used).min(pool)),
+            None => (used + pool, pool),
+        };
+        // An object takes at least its charge, so this many could still be made.
+        let free_files = free / tally_store::dataset::OBJECT_CHARGE;
+        FsStat {
+            total_bytes: total,
+            free_bytes: free,
+            available_bytes: free,
+            total_files: root.object_count + free_files,
+            free_files,
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The record catalogue: what an operation leaves in the intent log.
+//!
+//! A record is a *result*, never a request: the inodes as they are afterwards, the tree keys that changed, the
+//! bytes that were written. Carrying an operation out and replaying its record are therefore the same code
+//! ([`crate::filesystem`] applies both), replay sets and never computes, and applying a record twice changes nothing
+//! (invariant I3). Recording requests instead (as a battery-backed filer does) would be smaller, and replay
+//! would have to come to the same ids, times and decisions a second time.
+//!
+//! Only a file's size is not simply set, because data may be in the pool without being in the log
+//! (an unstable WRITE whose transaction group was synced): see [`SizeRule`].
+//!
+//! ```text
+//!  0  flags u8: bit 0 reply, bit 1 truncate, bit 2 data          then, in this order, what is there:
+//!     reply     key 40, has object u8, object u64, generation u64
+//!     inodes    count u8, each: object u64, present u8, [size rule u8, at least u64, inode]
+//!     keys      count u8, each: key 25, present u8, [value (length u32 + bytes)]
+//!     truncate  object u64, size u64
+//!     data      object u64, count u16, each: offset u64, length u32; then the bytes of all, to the end of the record
+//! ```
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tally_base::codec::{Malformed, Put, Reader};
+use tally_base::{Generation, ObjectId};
+use tally_store::key::{KEY_BYTES, Key};
+
+use crate::inode::Inode;
+use crate::vfs::{FILE_SIZE_MAX, ObjectRef, RememberedReply, ReplyKey};
+
+/// What kind of operation left the record: for people, statistics and tests. Replay does not look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+#[allow(missing_docs)]
+pub enum RecordKind {
+    Create = 1,
+    Mkdir = 2,
+    Symlink = 3,
+    Mknod = 4,
+    Remove = 5,
+    Rmdir = 6,
+    Rename = 7,
+    Link = 8,
+    SetAttr = 9,
+    Truncate = 10,
+    Write = 11,
+    CommitData = 12,
+    CommitAttr = 13,
+}
+
+impl RecordKind {
+    /// Every kind, for tests that must cover all of them.
+    pub const ALL: [Self; 13] = [
+        Self::Create,
+        Self::Mkdir,
+        Self::Symlink,
+        Self::Mknod,
+        Self::Remove,
+        Self::Rmdir,
+        Self::Rename,
+        Self::Link,
+        Self::SetAttr,
+        Self::Truncate,
+        Self::Write,
+        Self::CommitData,
+        Self::CommitAttr,
+    ];
+
+    /// The kind with this number in the log.
+    #[must_use]
+    pub fn of(number: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u16 == number)
+    }
+}
+
+/// How replay finds an inode's size (rules F17).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeRule {
+    /// The size in the image. New objects, directories, truncation.
+    Exact,
+    /// What the file has by then: the operation did not touch it.
+    Keep,
+    /// At least this, for a WRITE that ended here.
+    AtLeast(u64),
+}
+
+/// An object after the operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InodeAfter {
+    /// Which object.
+    pub object: ObjectId,
+    /// Its inode, or `None` if its last link is gone.
+    pub inode: Option<Inode>,
+    /// How its size is to be taken at replay.
+    pub size: SizeRule,
+}
+
+/// Bytes written to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Which file.
+    pub object: ObjectId,
+    /// What, and where: offset and bytes.
+    pub pieces: SmallVec<[(u64, Bytes); 1]>,
+}
+
+/// One operation's result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The answer to remember for a retransmission (rules F12).
+    pub reply: Option<(ReplyKey, RememberedReply)>,
+    /// Objects after it.
+    pub inodes: SmallVec<[InodeAfter; 2]>,
+    /// Tree keys after it; `None` is gone.
+    pub keys: SmallVec<[(Key, Option<Bytes>); 2]>,
+    /// The file was cut to this size, before `data`.
+    pub truncate: Option<(ObjectId, u64)>,
+    /// What was written.
+    pub data: Option<Data>,
+}
+
+/// Room for everything in a record that is not data: four inodes with a long symbolic link, eight keys with names.
+pub const RECORD_OVERHEAD_MAX: usize = 16 * 1024;
+
+/// Most pieces of data in one record: their places stay below 12 KiB, within the overhead.
+pub const RECORD_PIECES_MAX: usize = 1000;
+
+impl Record {
+    /// The encoding up to, and without, the data's bytes: they follow as a second part, so that they are copied once.
+    #[must_use]
+    pub fn encode_head(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(512);
+        let flags = u8::from(self.reply.is_some())
+            | u8::from(self.truncate.is_some()) << 1
+            | u8::from(self.data.is_some()) << 2;
+        out.put_u8(flags);
+        if let Some((key, reply)) = &self.reply {
+            out.put(&key.0);
+            out.put_u8(u8::from(reply.object.is_some()));
+            let object = reply.object.unwrap_or(ObjectRef { id: ObjectId(0), generation: Generation(0) });
+            out.put_u64(object.id.0);
+            out.put_u64(object.generation.0);
+        }
+        out.put_u8(u8::try_from(self.inodes.len()).expect("an operation touches at most four objects"));
+        for after in &self.inodes {
+            encode_inode_after(after, &mut out);
+        }
+        out.put_u8(u8::try_from(self.keys.len()).expect("an operation changes at most eight keys"));
+        for (key, value) in &self.keys {
+            out.put(&key.encode());
+            out.put_u8(u8::from(value.is_some()));
+            if let Some(value) = value {
+                out.put_blob(value);
+            }
+        }
+        if let Some((object, size)) = self.truncate {
+            out.put_u64(object.0);
+            out.put_u64(size);
+        }
+        if let Some(data) = &self.data {
+            out.put_u64(data.object.0);
+            out.put_u16(u16::try_from(data.pieces.len()).expect("a record takes at most RECORD_PIECES_MAX pieces"));
+            for (offset, bytes) in &data.pieces {
+                out.put_u64(*offset);
+                out.put_u32(u32::try_from(bytes.len()).expect("a record's data is bounded by the frame"));
+            }
+        }
+        out
+    }
+
+    /// The data's bytes: the parts of the encoding that follow the head.
+    pub fn data_parts(&self) -> impl Iterator<Item = &[u8]> {
+        self.data.iter().flat_map(|data| data.pieces.iter().map(|(_, bytes)| &bytes[..]))
+    }
+
+    /// Reads a record back; `body` is kept alive by the data that is sliced out of it.
+    pub fn decode(body: &Bytes) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(body, "log record");
+        let flags = reader.u8()?;
+        if flags > 7 {
+            return Err(reader.malformed());
+        }
+        let reply = if flags & 1 != 0 { Some(decode_reply(&mut reader)?) } else { None };
+        let mut inodes = SmallVec::new();
+        for _ in 0..reader.u8()? {
+            inodes.push(decode_inode_after(&mut reader)?);
+        }
+        let mut keys = SmallVec::new();
+        for _ in 0..reader.u8()? {
+            let key = Key::decode(&reader.array::<KEY_BYTES>()?).ok_or(reader.malformed())?;
+            let value = if reader.u8()? != 0 { Some(Bytes::copy_from_slice(reader.blob()?)) } else { None };
+            keys.push((key, value));
+        }
+        let truncate = if flags & 2 != 0 { Some((ObjectId(reader.u64()?), reader.u64()?)) } else { None };
+        let data = if flags & 4 != 0 { Some(decode_data(&mut reader, body)?) } else { None };
+        reader.end()?;
+        Ok(Self { reply, inodes, keys, truncate, data })
+    }
+}
+
+fn encode_inode_after(after: &InodeAfter, out: &mut Vec<u8>) {
+    out.put_u64(after.object.0);
+    out.put_u8(u8::from(after.inode.is_some()));
+    let Some(inode) = &after.inode else { return };
+    let (rule, at_least) = match after.size {
+        SizeRule::Exact => (0, 0),
+        SizeRule::Keep => (1, 0),
+        SizeRule::AtLeast(end) => (2, end),
+    };
+    out.put_u8(rule);
+    out.put_u64(at_least);
+    inode.encode(out);
+}
+
+fn decode_inode_after(reader: &mut Reader<'_>) -> Result<InodeAfter, Malformed> {
+    let object = ObjectId(reader.u64()?);
+    if reader.u8()? == 0 {
+        return Ok(InodeAfter { object, inode: None, size: SizeRule::Exact });
+    }
+    let rule = reader.u8()?;
+    let at_least = reader.u64()?;
+    let size = match rule {
+        0 => SizeRule::Exact,
+        1 => SizeRule::Keep,
+        2 => SizeRule::AtLeast(at_least),
+        _ => return Err(reader.malformed()),
+    };
+    Ok(InodeAfter { object, inode: Some(Inode::decode(reader)?), size })
+}
+
+fn decode_reply(reader: &mut Reader<'_>) -> Result<(ReplyKey, RememberedReply), Malformed> {
+    let key = ReplyKey(reader.array()?);
+    let present = reader.u8()? != 0;
+    let object = ObjectRef { id: ObjectId(reader.u64()?), generation: Generation(reader.u64()?) };
+    Ok((key, RememberedReply { object: present.then_some(object) }))
+}
+
+fn decode_data(reader: &mut Reader<'_>, body: &Bytes) -> Result<Data, Malformed> {
+    let object = ObjectId(reader.u64()?);
+    let count = usize::from(reader.u16()?);
+    let mut places = reader.clone();
+    reader.bytes(count * 12)?;
+    let mut pieces = SmallVec::with_capacity(count);
+    for _ in 0..count {
+        let (offset, length) = (places.u64()?, places.u32()?);
+        if offset.checked_add(u64::from(length)).is_none_or(|end| end > FILE_SIZE_MAX) {
+            return Err(reader.malformed());
+        }
+        pieces.push((offset, body.slice_ref(reader.bytes(length as usize)?)));
+    }
+    Ok(Data { object, pieces })
+}
+
+#[cfg(test)]
+mod tests;

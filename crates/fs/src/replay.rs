@@ -1,0 +1,104 @@
+//! Replay: the records that no uberblock has taken in are applied once more, in the order of the dataset's history.
+//!
+//! It is the same [`Filesystem::apply`] that carried the operation out. Two things differ. A file's size follows its
+//! rule, because unlogged data may be in the tree already or be lost (rules F17). And quota, permissions and
+//! `readonly` are not asked again: the operation was acknowledged.
+//!
+//! A record for an object that is not there is damage, and ends the replay of this dataset: the order of records is
+//! total (rules F13), so what it needs must have come before it.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tally_base::codec::Malformed;
+use tally_base::{Dseq, ObjectId};
+
+use crate::filesystem::Filesystem;
+use crate::object::Locked;
+use crate::record::{Record, SizeRule};
+use crate::vfs::FsError;
+
+/// Why a record could not be replayed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// Its bytes are no record, although their checksum is right.
+    #[error("record {dseq} is malformed: {source}")]
+    Malformed {
+        /// Which record.
+        dseq: Dseq,
+        /// What is wrong.
+        source: Malformed,
+    },
+    /// It changes an object that does not exist, or another generation of it.
+    #[error("record {dseq} changes object {object}, which is not there")]
+    Missing {
+        /// Which record.
+        dseq: Dseq,
+        /// Which object.
+        object: ObjectId,
+    },
+    /// The tree below could not be read.
+    #[error("record {dseq}: {source}")]
+    Unreadable {
+        /// Which record.
+        dseq: Dseq,
+        /// Why.
+        source: FsError,
+    },
+}
+
+impl Filesystem {
+    /// Applies one record. The caller keeps the order, and syncs between records when much is dirty.
+    pub fn replay(&self, dseq: Dseq, body: &Bytes) -> Result<(), ReplayError> {
+        let mut record = Record::decode(body).map_err(|source| ReplayError::Malformed { dseq, source })?;
+        let ids = touched(&record);
+        let mut locked = self.lock(&ids).map_err(|source| ReplayError::Unreadable { dseq, source })?;
+        settle_sizes(&mut record, &locked, dseq)?;
+        self.learn_ids(&record);
+        let bytes = record.data_parts().map(|part| part.len() as u64).sum();
+        self.pool.replay_in(bytes, |txg| self.apply(&mut locked, txg, record, true));
+        self.resume_log_after(dseq);
+        Ok(())
+    }
+
+    /// Ids that the record uses are never drawn again (rules F15), and time goes on behind what it issued (F14).
+    fn learn_ids(&self, record: &Record) {
+        let objects = record.inodes.iter().map(|after| after.object.0);
+        let entries = record.keys.iter().filter(|(key, _)| key.class == tally_store::key::Class::DirEntry).map(|(key, _)| key.a);
+        let next = objects.chain(entries).max().map_or(0, |id| id + 1);
+        self.next_object.fetch_max(next, std::sync::atomic::Ordering::Relaxed);
+        if let Some(change) = record.inodes.iter().filter_map(|after| after.inode.as_ref()).map(|inode| inode.change).max() {
+            self.pool.issue_times_after(change);
+        }
+    }
+}
+
+/// All objects whose layers the record changes.
+fn touched(record: &Record) -> SmallVec<[ObjectId; 4]> {
+    let mut ids: SmallVec<[ObjectId; 4]> = record.inodes.iter().map(|after| after.object).collect();
+    ids.extend(record.keys.iter().map(|(key, _)| ObjectId(key.object)));
+    ids.extend(record.truncate.iter().map(|(object, _)| *object));
+    ids.extend(record.data.iter().map(|data| data.object));
+    ids
+}
+
+/// Turns the size rules into sizes, by what is there now.
+fn settle_sizes(record: &mut Record, locked: &Locked, dseq: Dseq) -> Result<(), ReplayError> {
+    for after in &mut record.inodes {
+        let Some(inode) = &mut after.inode else { continue };
+        let at_least = match after.size {
+            SizeRule::Exact => continue,
+            SizeRule::Keep => 0,
+            SizeRule::AtLeast(end) => end,
+        };
+        let there = locked.state(after.object).inode.as_ref().filter(|there| there.generation == inode.generation);
+        let there = there.ok_or(ReplayError::Missing { dseq, object: after.object })?;
+        inode.size = there.size.max(at_least);
+    }
+    if let Some(data) = &record.data {
+        let exists = record.inodes.iter().any(|after| after.object == data.object && after.inode.is_some());
+        if !exists {
+            return Err(ReplayError::Missing { dseq, object: data.object });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! One object as a reader sees it: the layers of the groups that are not synced, newest first, then the tree.
+//!
+//! The tree's root is fetched after the object's lock is held. A layer goes only once the root that contains it is
+//! published, so whoever finds no layer finds its content in the root (rules F11).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tally_base::{ObjectId, name_hash};
+use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use tally_store::dataset::DatasetRoot;
+use tally_store::key::{Class, Key};
+
+use crate::filesystem::{Filesystem, decode_entry};
+use crate::inode::{Inode, Layout};
+use crate::layer::{Piece, Seen};
+use crate::object::ObjectState;
+use crate::vfs::{FileKind, FsError, ObjectRef};
+
+/// An object under a lock, with the tree below it.
+pub(crate) struct Sight<'a> {
+    pub(crate) fs: &'a Filesystem,
+    pub(crate) id: ObjectId,
+    state: Option<&'a ObjectState>,
+    pub(crate) root: Arc<DatasetRoot>,
+}
+
+/// A directory entry that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) entry: ObjectId,
+    pub(crate) object: ObjectId,
+}
+
+impl Filesystem {
+    /// Looks at an object that the caller has locked.
+    pub(crate) fn sight<'a>(&'a self, id: ObjectId, state: &'a ObjectState) -> Sight<'a> {
+        Sight { fs: self, id, state: Some(state), root: self.dataset.root() }
+    }
+
+    /// Looks at an object under its shared lock.
+    pub(crate) fn see<R>(&self, id: ObjectId, look: impl FnOnce(&Sight<'_>) -> R) -> R {
+        let Some(object) = self.objects.find(id) else {
+            return look(&Sight { fs: self, id, state: None, root: self.dataset.root() });
+        };
+        let state = object.read();
+        look(&Sight { fs: self, id, state: state.loaded.then_some(&*state), root: self.dataset.root() })
+    }
+}
+
+impl Sight<'_> {
+    /// The newest inode.
+    pub(crate) fn inode(&self) -> Result<Option<Inode>, FsError> {
+        match self.state {
+            Some(state) => Ok(state.inode.clone()),
+            None => self.fs.stored_inode(&self.root, self.id),
+        }
+    }
+
+    /// The inode, if the object exists under the generation of `object`.
+    pub(crate) fn live(&self, object: ObjectRef) -> Result<Inode, FsError> {
+        self.inode()?.filter(|inode| inode.generation == object.generation).ok_or(FsError::Stale)
+    }
+
+    /// The inode of a directory.
+    pub(crate) fn live_directory(&self, object: ObjectRef) -> Result<Inode, FsError> {
+        let inode = self.live(object)?;
+        if inode.kind == FileKind::Directory { Ok(inode) } else { Err(FsError::NotDirectory) }
+    }
+
+    /// The value under one of the object's keys.
+    pub(crate) fn value(&self, key: &Key) -> Result<Option<Bytes>, FsError> {
+        let layers = self.state.map_or(&[][..], |state| &state.layers);
+        if let Some(value) = layers.iter().rev().find_map(|layer| layer.keys.get(key)) {
+            return Ok(value.clone());
+        }
+        self.root.tree.get(&self.fs.pool.io, key).map_err(|error| self.fs.broken(&error))
+    }
+
+    /// The object's keys from `from` to `to` (exclusive) with their values, in order, at most `max`.
+    pub(crate) fn range(&self, from: Key, to: Key, max: usize) -> Result<Vec<(Key, Bytes)>, FsError> {
+        let layers = self.state.map_or(&[][..], |state| &state.layers);
+        let mut overlays: SmallVec<[_; 3]> =
+            layers.iter().rev().map(|layer| layer.keys.range(from..to).peekable()).collect();
+        let mut stored = self.root.tree.range(&self.fs.pool.io, &from, &to);
+        let mut next_stored = stored.next().transpose().map_err(|error| self.fs.broken(&error))?;
+        let mut found = Vec::new();
+        while found.len() < max {
+            let in_layers = overlays.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| **key)).min();
+            let Some(key) = in_layers.into_iter().chain(next_stored.as_ref().map(|(key, _)| *key)).min() else { break };
+            let mut value = None;
+            // The newest layer that knows the key speaks; the others step over it.
+            for layer in &mut overlays {
+                if let Some((_, of_layer)) = layer.next_if(|(of_layer, _)| **of_layer == key) {
+                    value = value.or(Some(of_layer.clone()));
+                }
+            }
+            if next_stored.as_ref().is_some_and(|(of_tree, _)| *of_tree == key) {
+                let (_, of_tree) = next_stored.take().expect("it was just looked at");
+                value = value.or(Some(Some(of_tree)));
+                next_stored = stored.next().transpose().map_err(|error| self.fs.broken(&error))?;
+            }
+            if let Some(Some(value)) = value {
+                found.push((key, value));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Finds a name in this directory.
+    pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Found>, FsError> {
+        let hash = name_hash(self.fs.dataset.birth.name_key, name);
+        let from = Key::new(Class::DirHash, self.id.0, hash, 0);
+        let to = Key::new(Class::DirHash, self.id.0, hash, u64::MAX);
+        for (key, _) in self.range(from, to, usize::MAX)? {
+            let entry_key = Key::new(Class::DirEntry, self.id.0, key.b, 0);
+            let Some(value) = self.value(&entry_key)? else { continue };
+            let (object, entry_name) = decode_entry(&value).ok_or_else(|| self.fs.broken(&"damaged directory entry"))?;
+            if entry_name == name {
+                return Ok(Some(Found { entry: ObjectId(key.b), object }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the directory has no entries.
+    pub(crate) fn is_empty_directory(&self) -> Result<bool, FsError> {
+        let from = Key::new(Class::DirEntry, self.id.0, 0, 0);
+        let to = Key::new(Class::DirEntry, self.id.0, u64::MAX, 0);
+        Ok(self.range(from, to, 1)?.is_empty())
+    }
+
+    /// The content of `range`, in pieces that add up to it.
+    pub(crate) fn content(&self, inode: &Inode, range: Range<u64>) -> Result<SmallVec<[Bytes; 4]>, FsError> {
+        let mut out = SmallVec::new();
+        let layers = self.state.map_or(&[][..], |state| &state.layers);
+        self.content_below(layers, inode, range, &mut out)?;
+        Ok(out)
+    }
+
+    fn content_below(
+        &self,
+        layers: &[Arc<crate::layer::Layer>],
+        inode: &Inode,
+        range: Range<u64>,
+        out: &mut SmallVec<[Bytes; 4]>,
+    ) -> Result<(), FsError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let Some((newest, older)) = layers.split_last() else {
+            return self.stored_content(range, out);
+        };
+        for (part, seen) in newest.data.view(range) {
+            match seen {
+                Seen::Piece(Piece::Memory { bytes, .. }) => out.push(bytes),
+                Seen::Piece(Piece::Placed { block, skip, length }) => {
+                    let bytes = self.fs.pool.io.read(&block).map_err(|error| self.fs.broken(&error))?;
+                    out.push(bytes.slice(skip as usize..(skip + length) as usize));
+                }
+                Seen::Zero => push_zeroes(part.end - part.start, out),
+                Seen::Below => self.content_below(older, inode, part, out)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The content in the tree. What lies behind the stored size is zeroes.
+    fn stored_content(&self, range: Range<u64>, out: &mut SmallVec<[Bytes; 4]>) -> Result<(), FsError> {
+        let Some(inode) = self.fs.stored_inode(&self.root, self.id)? else {
+            push_zeroes(range.end - range.start, out);
+            return Ok(());
+        };
+        if inode.layout == Layout::Small {
+            let key = Key::new(Class::Small, self.id.0, 0, 0);
+            let whole = self.root.tree.get(&self.fs.pool.io, &key).map_err(|error| self.fs.broken(&error))?;
+            push_part(&whole.unwrap_or_default(), 0, range, out);
+            return Ok(());
+        }
+        let record_size = inode.record_size();
+        let first = range.start / record_size * record_size;
+        let mut starts: SmallVec<[u64; 16]> = SmallVec::new();
+        let mut start = first;
+        while start < range.end {
+            starts.push(start);
+            start += record_size;
+        }
+        let blocks = self.stored_blocks(&starts)?;
+        for (start, block) in starts.into_iter().zip(blocks) {
+            let part = range.start.max(start)..range.end.min(start + record_size);
+            match block {
+                Some(block) => {
+                    let bytes = self.fs.pool.io.read(&block).map_err(|error| self.fs.broken(&error))?;
+                    push_part(&bytes, start, part, out);
+                }
+                None => push_zeroes(part.end - part.start, out),
+            }
+        }
+        Ok(())
+    }
+
+    /// Pointers of the blocks that start at `starts`; several are read at once, so that a cold disk sees them together.
+    fn stored_blocks(&self, starts: &[u64]) -> Result<SmallVec<[Option<BlockPtr>; 16]>, FsError> {
+        let mut blocks = SmallVec::new();
+        for start in starts {
+            blocks.push(self.fs.stored_block(&self.root, self.id, *start)?);
+        }
+        if blocks.len() > 1 {
+            let present: Vec<BlockPtr> = blocks.iter().flatten().copied().collect();
+            self.fs.pool.io.prefetch(&present);
+        }
+        Ok(blocks)
+    }
+}
+
+impl Filesystem {
+    /// The pointer to the block of a file that starts at `start`.
+    pub(crate) fn stored_block(&self, root: &DatasetRoot, id: ObjectId, start: u64) -> Result<Option<BlockPtr>, FsError> {
+        let key = Key::new(Class::Extent, id.0, start, 0);
+        let value = root.tree.get(&self.pool.io, &key).map_err(|error| self.broken(&error))?;
+        value.map(|value| decode_pointer(&value).ok_or_else(|| self.broken(&"damaged extent"))).transpose()
+    }
+}
+
+/// The block pointer in an extent's value.
+pub(crate) fn decode_pointer(value: &Bytes) -> Option<BlockPtr> {
+    let bytes: &[u8; BLOCK_PTR_BYTES] = value[..].try_into().ok()?;
+    BlockPtr::decode(bytes).ok()
+}
+
+/// Zeroes to point at, instead of making them.
+static ZEROES: [u8; 128 * 1024] = [0; 128 * 1024];
+
+fn push_zeroes(mut count: u64, out: &mut SmallVec<[Bytes; 4]>) {
+    while count > 0 {
+        let part = count.min(ZEROES.len() as u64);
+        out.push(Bytes::from_static(&ZEROES[..part as usize]));
+        count -= part;
+    }
+}
+
+/// The part `range` of a block that starts at `start`; zeroes behind its end.
+fn push_part(block: &Bytes, start: u64, range: Range<u64>, out: &mut SmallVec<[Bytes; 4]>) {
+    let end = start + block.len() as u64;
+    let known = range.start.min(end)..range.end.min(end);
+    if !known.is_empty() {
+        out.push(block.slice((known.start - start) as usize..(known.end - start) as usize));
+    }
+    push_zeroes(range.end - range.end.min(end.max(range.start)), out);
+}

@@ -1,0 +1,135 @@
+//! Frames under construction. Records are copied once, straight to where the device write will take them from:
+//! behind room for the header, in a 4 KiB-aligned buffer. While one buffer is being written the next one
+//! gathers, and written ones come back, so that in the steady state nothing is allocated.
+//!
+//! Memory is bounded by the ring: nothing is gathered without a reservation.
+
+use std::collections::VecDeque;
+
+use tally_base::{Lsn, SECTOR, Txg};
+use tally_disk::AlignedBuf;
+
+use crate::frame::{HEADER_BYTES, RecordHead, encode_record_head, frame_bytes, record_bytes};
+
+/// Buffers that are kept for later: one that gathers for each frame in flight, and one more.
+const SPARE_COUNT_MAX: usize = 5;
+/// Longer buffers are given back, so that one burst does not hold memory for ever.
+const SPARE_BYTES_MAX: usize = 1 << 20;
+/// What a new buffer has room for: a frame of the usual small records.
+const FIRST_BYTES: usize = 64 << 10;
+
+static ZEROES: [u8; SECTOR] = [0; SECTOR];
+
+/// One frame that gathers records.
+pub(crate) struct Gather {
+    buf: AlignedBuf,
+    /// LSN of its first record.
+    pub(crate) first_lsn: Lsn,
+    /// Records in it.
+    pub(crate) record_count: u32,
+    /// The newest transaction group among them.
+    pub(crate) txg_max: Txg,
+    /// Ring bytes that they were charged.
+    pub(crate) charged: u64,
+    /// Bytes of their bodies.
+    pub(crate) body_bytes: u64,
+}
+
+impl Gather {
+    fn new(mut buf: AlignedBuf, first_lsn: Lsn) -> Self {
+        buf.clear();
+        buf.extend_from_slice(&ZEROES[..HEADER_BYTES]);
+        Self { buf, first_lsn, record_count: 0, txg_max: Txg(0), charged: 0, body_bytes: 0 }
+    }
+
+    fn push(&mut self, head: &RecordHead, parts: &[&[u8]], body_bytes: usize) {
+        let length = u32::try_from(body_bytes).expect("a record is shorter than a frame");
+        self.buf.extend_from_slice(&encode_record_head(head, length));
+        for part in parts {
+            self.buf.extend_from_slice(part);
+        }
+        let padded = self.buf.len().next_multiple_of(8);
+        self.pad_to(padded);
+        self.record_count += 1;
+        self.txg_max = self.txg_max.max(head.txg);
+        self.body_bytes += body_bytes as u64;
+    }
+
+    fn pad_to(&mut self, length: usize) {
+        let missing = length - self.buf.len();
+        self.buf.extend_from_slice(&ZEROES[..missing]);
+    }
+
+    /// Bytes of the records so far.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        self.buf.len() - HEADER_BYTES
+    }
+
+    /// The finished buffer, padded to whole sectors; the header is still to be written.
+    pub(crate) fn into_frame(mut self) -> AlignedBuf {
+        self.pad_to(self.buf.len().next_multiple_of(SECTOR));
+        self.buf
+    }
+}
+
+/// The frames that wait for a write slot, the last of them open, and buffers for more.
+#[derive(Default)]
+pub(crate) struct Gathering {
+    waiting: VecDeque<Gather>,
+    spare: Vec<AlignedBuf>,
+}
+
+impl Gathering {
+    /// Copies a record into the open frame, or into a new one if that is full. `next_lsn` is the record's.
+    pub(crate) fn push(
+        &mut self,
+        next_lsn: Lsn,
+        frame_bytes_max: u64,
+        head: &RecordHead,
+        parts: &[&[u8]],
+        body_bytes: usize,
+        charge: u64,
+    ) {
+        let has_room = |open: &Gather| frame_bytes(open.payload_bytes() + record_bytes(body_bytes)) <= frame_bytes_max;
+        if !self.waiting.back().is_some_and(has_room) {
+            let frame = self.empty(next_lsn);
+            self.waiting.push_back(frame);
+        }
+        let open = self.waiting.back_mut().expect("there is an open frame by now");
+        open.push(head, parts, body_bytes);
+        open.charged += charge;
+    }
+
+    /// A frame without records.
+    pub(crate) fn empty(&mut self, first_lsn: Lsn) -> Gather {
+        let buf = self.spare.pop().unwrap_or_else(|| AlignedBuf::with_capacity(FIRST_BYTES));
+        Gather::new(buf, first_lsn)
+    }
+
+    /// Takes the oldest frame; the next record opens a new one if it was the last.
+    pub(crate) fn pop(&mut self) -> Option<Gather> {
+        self.waiting.pop_front()
+    }
+
+    /// LSN of the first record that waits.
+    pub(crate) fn first_lsn(&self) -> Option<Lsn> {
+        self.waiting.front().map(|frame| frame.first_lsn)
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes a written buffer back.
+    pub(crate) fn recycle(&mut self, buf: AlignedBuf) {
+        if self.spare.len() < SPARE_COUNT_MAX && buf.capacity() <= SPARE_BYTES_MAX {
+            self.spare.push(buf);
+        }
+    }
+
+    /// Forgets all that waits: the lane has failed. Returns what its records were charged.
+    pub(crate) fn discard(&mut self) -> u64 {
+        self.waiting.drain(..).map(|frame| frame.charged).sum()
+    }
+}

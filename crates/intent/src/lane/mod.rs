@@ -1,0 +1,439 @@
+//! A lane: one ring, those who append to it, and those who wait.
+//!
+//! ```text
+//!            append                 begin                  land (contiguous)
+//!  reserved ────────▶ gathered ──────────────▶ in flight ─────────────────────▶ durable ──▶ trimmed
+//!      │                 │      (a slot is free)   │                              release, one checkpoint late
+//!      ▼ dropped         ▼ lane failed             ▼ failed on every leg, or writer interrupted
+//!   given back         broken                    broken, and everything after it
+//! ```
+//!
+//! | state | where it lives | under which lock | what a crash leaves |
+//! |---|---|---|---|
+//! | reserved | a number in the [`Budget`] | none | nothing |
+//! | gathered | the open [`Gathering`] buffer | `state` | nothing |
+//! | in flight | a [`Flight`](drive::Flight), held by whoever writes | none; its order in `state` | the frame, a torn one, or none |
+//! | durable | the ring | `state.durable_lsn`, mirrored in an atomic | the frame |
+//! | trimmed | nowhere | `state.tail_released` | an old frame that its position gives away |
+//!
+//! **Order.** LSNs, dseqs and places in the buffer are given under `state`, so log order is the order of
+//! appends. A frame gets its position and sequence number under `chain` and `state` together; `chain` stays
+//! locked until the header's checksum is known, because the next frame names it.
+//!
+//! **Slots.** At most `flights_max` frames with records are in flight: 1 unless told otherwise, because a device
+//! that does one thing at a time batches best so. The geometry's K bounds all frames for ever (recovery's
+//! window is built on it).
+//!
+//! **Leadership** is nobody's property: whoever finds a free slot and gathered records writes. What keeps the
+//! lane going is one rule: *when a slot is freed, or somebody begins to wait, while records are gathered
+//! and a slot is free, the lane thread is woken.* A waiter that finds the slot taken may therefore sleep. Records
+//! that nobody waits for may stay gathered until somebody does.
+//!
+//! **Locks**, in this order: `dropping` → `state`; `chain` → `state`. Callbacks, the leg hook and the failure
+//! hook run under neither `chain` nor `state`.
+
+mod drive;
+mod legs;
+mod waiting;
+
+#[cfg(test)]
+pub(crate) use drive::{Flight, Results};
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tally_base::{Broken, Clock, DatasetId, Dseq, LaneId, Lsn, PoolGuid, Txg, Wait};
+use tally_disk::Fanout;
+
+use crate::checkpoint::Checkpoint;
+use crate::config::{LaneConfig, Leg, LegFailed};
+use crate::failure::LaneFailed;
+use crate::frame::{FrameHeader, RecordHead};
+use crate::gather::{Gather, Gathering};
+use crate::promise::{LanePromise, Waiters};
+use crate::ring::{Budget, Fill, LaneGeometry, RingFull};
+use crate::stats::{LaneStats, Latency};
+
+/// One lane of the intent log, open for appends.
+pub struct Lane {
+    pool: PoolGuid,
+    id: LaneId,
+    epoch: u128,
+    geometry: LaneGeometry,
+    rotational: bool,
+    fanout: Arc<dyn Fanout>,
+    leg_failed: Arc<LegFailed>,
+    clock: Arc<dyn Clock>,
+    budget: Budget,
+    flights_max: AtomicU32,
+    inline: AtomicU8,
+    /// Whether the device is quick enough to be waited for in place; follows `state.latency`.
+    quick: AtomicBool,
+    /// Mirror of `state.durable_lsn`, for those who only look.
+    durable: AtomicU64,
+    /// Whether `state.standing` has left `Open`.
+    ended: AtomicBool,
+    /// Checksum of the newest frame's header. Locked while a frame is being closed.
+    chain: Mutex<u64>,
+    /// Held while a leg leaves the set, so that each leaves once.
+    dropping: Mutex<()>,
+    state: Mutex<State>,
+    /// Wakes the lane thread.
+    wake: Condvar,
+    hook: Mutex<Option<FailureHook>>,
+}
+
+type FailureHook = Box<dyn Fn(LaneFailed) + Send + Sync>;
+
+struct State {
+    standing: Standing,
+    /// Where the next frame goes, and what it is called.
+    head: u64,
+    next_seq: u64,
+    /// The next record's.
+    next_lsn: Lsn,
+    gathering: Gathering,
+    /// In order of sequence numbers; the front one is not durable.
+    in_flight: VecDeque<InFlight>,
+    durable_lsn: Lsn,
+    /// The highest watermark that a durable frame or uberblock carries.
+    witnessed_lsn: Lsn,
+    /// The watermark for which a seal was written or tried.
+    seal_tried_lsn: Lsn,
+    /// When the newest frame landed.
+    idle_since: Duration,
+    /// Whether a lane thread sleeps with a timer for the seal.
+    seal_watched: bool,
+    /// Frames that the next checkpoint may have to begin with, oldest first.
+    live: VecDeque<LiveFrame>,
+    synced_txg: Txg,
+    /// Nothing before this is needed any more.
+    tail_released: u64,
+    /// Tail of the newest released checkpoint.
+    tail_checkpointed: u64,
+    legs: Vec<Member>,
+    legset_gen: u64,
+    waiters: Waiters,
+    /// Whether somebody is calling waiters: one at a time, so that they are called in order.
+    releasing: bool,
+    stats: LaneStats,
+    latency: Latency,
+}
+
+/// A leg, and whether it counts.
+struct Member {
+    leg: Leg,
+    /// Frames from this position on are on it; it does not count yet. `None`: it belongs to the set.
+    joined_at: Option<u64>,
+}
+
+#[derive(Clone)]
+enum Standing {
+    Open,
+    Ended(LaneFailed),
+}
+
+struct InFlight {
+    seq: u64,
+    lsn_end: Lsn,
+    /// The watermark that it carries.
+    durable_lsn: Lsn,
+    is_seal: bool,
+    landed: bool,
+}
+
+/// What a checkpoint must know of a frame to begin with it.
+struct LiveFrame {
+    pos: u64,
+    seq: u64,
+    prev: u64,
+    first_lsn: Lsn,
+    txg_max: Txg,
+}
+
+/// Room for one record. Dropping it gives the room back.
+#[must_use]
+pub struct Reservation {
+    lane: Arc<Lane>,
+    bytes: u64,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.lane.budget.give(self.bytes);
+        }
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation").field("lane", &self.lane.id).field("bytes", &self.bytes).finish()
+    }
+}
+
+/// What an appended record was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Its position in the lane.
+    pub lsn: Lsn,
+    /// Its position in its dataset.
+    pub dseq: Dseq,
+}
+
+impl Lane {
+    /// An empty ring that starts at the checkpoint. Nothing is written.
+    ///
+    /// # Panics
+    /// If the geometry is invalid or there is no leg: the pool checks both when it reads its configuration.
+    #[must_use]
+    pub fn open(config: LaneConfig, checkpoint: &Checkpoint, clock: Arc<dyn Clock>) -> Arc<Self> {
+        config.geometry.validate().expect("the pool opens lanes with a valid geometry");
+        assert!(!config.legs.is_empty(), "a lane without legs cannot be opened, only reported as missing");
+        let rotational = config.legs.iter().any(|leg| leg.disk.geometry().rotational);
+        let durable_lsn = Lsn(checkpoint.next_lsn.0 - 1);
+        Arc::new(Self {
+            pool: config.pool,
+            id: config.lane,
+            epoch: checkpoint.epoch,
+            geometry: config.geometry,
+            rotational,
+            fanout: config.fanout,
+            leg_failed: config.leg_failed,
+            budget: Budget::new(&config.geometry),
+            flights_max: AtomicU32::new(1),
+            inline: AtomicU8::new(INLINE_AUTO),
+            quick: AtomicBool::new(!rotational && config.legs.len() == 1),
+            durable: AtomicU64::new(durable_lsn.0),
+            ended: AtomicBool::new(false),
+            chain: Mutex::new(checkpoint.tail_prev),
+            dropping: Mutex::new(()),
+            state: Mutex::new(State::new(&config.geometry, config.legs, config.legset_gen, checkpoint, durable_lsn)),
+            wake: Condvar::new(),
+            hook: Mutex::new(None),
+            clock,
+        })
+    }
+
+    /// Which lane this is.
+    #[must_use]
+    pub fn id(&self) -> LaneId {
+        self.id
+    }
+
+    /// Whether it takes no records any more.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Shape of its ring.
+    #[must_use]
+    pub fn geometry(&self) -> LaneGeometry {
+        self.geometry
+    }
+
+    /// Room for one record of `body_bytes`, worst padding included (rules F3). Never blocks.
+    pub fn reserve(self: &Arc<Self>, body_bytes: usize) -> Result<Reservation, RingFull> {
+        let body_bytes_max = self.geometry.record_bytes_max();
+        if body_bytes > body_bytes_max {
+            return Err(RingFull::RecordTooLong { body_bytes, body_bytes_max });
+        }
+        let bytes = self.geometry.charge(body_bytes);
+        self.budget.take(bytes)?;
+        Ok(Reservation { lane: Arc::clone(self), bytes })
+    }
+
+    /// Appends one record, `parts` one after the other, and takes its dseq from `next_dseq`, all under the lane's
+    /// lock. Never blocks on I/O and never fails for space. On an error no dseq was taken.
+    ///
+    /// # Panics
+    /// If the record is longer than what was reserved, or reserved in another lane.
+    pub fn append(
+        &self,
+        mut reservation: Reservation,
+        dataset: DatasetId,
+        next_dseq: &AtomicU64,
+        txg: Txg,
+        kind: u16,
+        parts: &[&[u8]],
+    ) -> Result<Appended, LaneFailed> {
+        let body_bytes = parts.iter().map(|part| part.len()).sum();
+        let charge = self.geometry.charge(body_bytes);
+        assert!(
+            std::ptr::eq(self, &*reservation.lane),
+            "room in lane {} is no room in {}",
+            reservation.lane.id,
+            self.id
+        );
+        assert!(charge <= reservation.bytes, "{charge} bytes of ring for a reservation of {}", reservation.bytes);
+        let appended = {
+            let mut state = self.state.lock();
+            if let Standing::Ended(failed) = &state.standing {
+                return Err(failed.clone());
+            }
+            let dseq = Dseq(next_dseq.fetch_add(1, Ordering::Relaxed));
+            let head = RecordHead { dataset, dseq, txg, kind };
+            let lsn = state.next_lsn;
+            state.next_lsn = lsn.next();
+            let frame_bytes_max = u64::from(self.geometry.frame_bytes_max);
+            state.gathering.push(lsn, frame_bytes_max, &head, parts, body_bytes, charge);
+            Appended { lsn, dseq }
+        };
+        // The charge now belongs to the gathered frame; what was reserved beyond it goes back with the drop.
+        reservation.bytes -= charge;
+        Ok(appended)
+    }
+
+    /// Every record up to here is on stable storage, on every leg of the set.
+    #[must_use]
+    pub fn durable_lsn(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// What a reply that rests on the record must wait for.
+    #[must_use]
+    pub fn promise(self: &Arc<Self>, lsn: Lsn) -> Wait {
+        if lsn <= self.durable_lsn() {
+            return Wait::Ready;
+        }
+        Wait::On(Box::new(LanePromise::new(Arc::clone(self), lsn)))
+    }
+
+    /// How the lane stands in an uberblock that carries the state of `synced`: from the first frame that holds a
+    /// newer record. The caller no longer holds that transaction group open, so no such record can still come.
+    #[must_use]
+    pub fn checkpoint(&self, synced: Txg) -> Checkpoint {
+        let chain = self.chain.lock();
+        let state = self.state.lock();
+        let (tail_pos, tail_seq, tail_prev, next_lsn) = match state.live.iter().find(|frame| frame.txg_max > synced) {
+            Some(tail) => (tail.pos, tail.seq, tail.prev, tail.first_lsn),
+            None => (state.head, state.next_seq, *chain, state.gathering.first_lsn().unwrap_or(state.next_lsn)),
+        };
+        let durable_lsn = state.durable_lsn;
+        Checkpoint { epoch: self.epoch, tail_pos, tail_seq, tail_prev, next_lsn, durable_lsn, clean: false }
+    }
+
+    /// That uberblock is durable. Room before the tail of the checkpoint released *before* this one may be
+    /// written again: one uberblock may be torn or rot without loss (rules F8).
+    pub fn release(&self, synced: Txg, checkpoint: &Checkpoint) {
+        assert_eq!(checkpoint.epoch, self.epoch, "a checkpoint of another life of lane {}", self.id);
+        let mut state = self.state.lock();
+        assert!(
+            state.tail_checkpointed <= checkpoint.tail_pos && checkpoint.tail_pos <= state.head,
+            "checkpoints of lane {} are released in order",
+            self.id
+        );
+        self.budget.give(state.tail_checkpointed - state.tail_released);
+        state.tail_released = state.tail_checkpointed;
+        state.tail_checkpointed = checkpoint.tail_pos;
+        state.synced_txg = state.synced_txg.max(synced);
+        state.witnessed_lsn = state.witnessed_lsn.max(checkpoint.durable_lsn);
+        // There may be hundreds of thousands, and requests wait for this lock.
+        let dead = state.live.partition_point(|frame| frame.pos < checkpoint.tail_pos);
+        state.live.drain(..dead);
+    }
+
+    /// How full the ring is: the pool syncs from a third and slows its clients from a half (rules F28).
+    #[must_use]
+    pub fn fill(&self) -> Fill {
+        self.budget.fill()
+    }
+
+    /// Counters and latencies.
+    #[must_use]
+    pub fn stats(&self) -> LaneStats {
+        let state = self.state.lock();
+        let mut stats = state.stats;
+        stats.in_flight = u32::try_from(state.in_flight.len()).expect("at most K");
+        state.latency.report(&mut stats);
+        stats
+    }
+
+    /// How many frames with records may be on their way at once: 1 to the geometry's K.
+    pub fn set_frames_in_flight(&self, k: u32) {
+        self.flights_max.store(k.clamp(1, self.geometry.frames_in_flight_max), Ordering::Relaxed);
+        self.nudge();
+    }
+
+    /// Overrides whether waiters may write in place (rules P1).
+    pub fn set_inline(&self, inline: bool) {
+        self.inline.store(if inline { INLINE_ALWAYS } else { INLINE_NEVER }, Ordering::Relaxed);
+    }
+
+    /// Whether a waiter may do the device write itself: by default, if there is one leg and it is quick.
+    fn is_inline(&self) -> bool {
+        match self.inline.load(Ordering::Relaxed) {
+            INLINE_AUTO => self.quick.load(Ordering::Relaxed),
+            inline => inline == INLINE_ALWAYS,
+        }
+    }
+}
+
+const INLINE_AUTO: u8 = 0;
+const INLINE_ALWAYS: u8 = 1;
+const INLINE_NEVER: u8 = 2;
+
+impl State {
+    fn new(
+        geometry: &LaneGeometry,
+        legs: Vec<Leg>,
+        legset_gen: u64,
+        checkpoint: &Checkpoint,
+        durable_lsn: Lsn,
+    ) -> Self {
+        let head = geometry.place(checkpoint.tail_pos);
+        Self {
+            standing: Standing::Open,
+            head,
+            next_seq: checkpoint.tail_seq,
+            next_lsn: checkpoint.next_lsn,
+            gathering: Gathering::default(),
+            in_flight: VecDeque::new(),
+            durable_lsn,
+            witnessed_lsn: durable_lsn,
+            seal_tried_lsn: durable_lsn,
+            idle_since: Duration::ZERO,
+            seal_watched: false,
+            live: VecDeque::new(),
+            synced_txg: Txg(0),
+            tail_released: head,
+            tail_checkpointed: head,
+            legs: legs.into_iter().map(|leg| Member { leg, joined_at: None }).collect(),
+            legset_gen,
+            waiters: Waiters::default(),
+            releasing: false,
+            stats: LaneStats::default(),
+            latency: Latency::default(),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.standing, Standing::Open)
+    }
+
+    /// What somebody who waits for `lsn` is told; `None`: it is not known yet.
+    fn outcome(&self, lsn: Lsn) -> Option<Result<(), Broken>> {
+        if lsn <= self.durable_lsn {
+            return Some(Ok(()));
+        }
+        match &self.standing {
+            Standing::Open => None,
+            Standing::Ended(failed) => Some(Err(Broken(failed.to_string()))),
+        }
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane").field("id", &self.id).field("geometry", &self.geometry).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

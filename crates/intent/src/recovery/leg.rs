@@ -1,0 +1,116 @@
+use bytes::Bytes;
+use tally_base::{SECTOR, log_checksum};
+use tally_disk::AlignedBuf;
+
+use crate::config::Leg;
+use crate::frame::{FrameHeader, HEADER_BYTES};
+use crate::ring::LaneGeometry;
+
+/// How much is read ahead: long enough that a disk streams, so that a ring of 1 GiB takes seconds.
+const CHUNK_BYTES: u64 = 4 << 20;
+
+const _: () = assert!(CHUNK_BYTES.is_multiple_of(SECTOR as u64));
+
+/// Reads one leg's copy of the ring, in long pieces, forward.
+pub(super) struct LegReader<'a> {
+    pub(super) leg: &'a Leg,
+    /// Frames of later generations are not believed; `u64::MAX` for a leg of the set.
+    pub(super) legset_gen_last: u64,
+    geometry: LaneGeometry,
+    chunk: AlignedBuf,
+    /// Offset of the chunk in the ring.
+    chunk_offset: u64,
+    /// Sectors and frames that could not be read.
+    pub(super) unreadable_count: u64,
+}
+
+/// What stands at a place of a ring.
+#[derive(Clone, Debug)]
+pub(super) enum Probe {
+    /// A whole frame, with its header's checksum and its records.
+    Sound(FrameHeader, u64, Bytes),
+    /// A sound header; the records behind it are damaged or cannot be read.
+    PayloadBad(FrameHeader, u64),
+    /// A sound header of this lane from another epoch.
+    OtherEpoch(FrameHeader),
+    /// Nothing that belongs here: never written, torn, an old lap, another lane, unreadable.
+    Absent,
+}
+
+impl<'a> LegReader<'a> {
+    pub(super) fn new(leg: &'a Leg, legset_gen_last: u64, geometry: LaneGeometry) -> Self {
+        let chunk = AlignedBuf::with_capacity(0);
+        Self { leg, legset_gen_last, geometry, chunk, chunk_offset: 0, unreadable_count: 0 }
+    }
+
+    /// `length` bytes at an offset of the ring; `None` if they cannot be read or lie beyond its end.
+    pub(super) fn bytes(&mut self, offset: u64, length: usize) -> Option<&[u8]> {
+        let end = offset.checked_add(length as u64).filter(|end| *end <= self.geometry.size)?;
+        let is_here = self.chunk_offset <= offset && end <= self.chunk_offset + self.chunk.len() as u64;
+        if !is_here && !self.load(offset, length as u64) {
+            self.unreadable_count += 1;
+            return None;
+        }
+        let start = usize::try_from(offset - self.chunk_offset).ok()?;
+        self.chunk.get(start..start.checked_add(length)?)
+    }
+
+    /// Reads a chunk that begins at `offset`; where that fails, just what was asked for.
+    fn load(&mut self, offset: u64, length: u64) -> bool {
+        let left = self.geometry.size - offset;
+        let ahead = length.max(CHUNK_BYTES).min(left);
+        self.load_exactly(offset, ahead) || (ahead > length && self.load_exactly(offset, length))
+    }
+
+    fn load_exactly(&mut self, offset: u64, length: u64) -> bool {
+        let Ok(length) = usize::try_from(length) else { return false };
+        let Some(at) = self.leg.start.checked_add(offset) else { return false };
+        self.chunk.resize(length);
+        self.chunk_offset = offset;
+        let is_read = self.leg.disk.read(at, &mut self.chunk).is_ok();
+        if !is_read {
+            self.chunk.clear();
+        }
+        is_read
+    }
+
+    /// The header at a position, if it is a sound one that may stand there.
+    pub(super) fn header(&mut self, identity: &Identity, pos: u64) -> Option<(FrameHeader, u64)> {
+        let (geometry, gen_last) = (self.geometry, self.legset_gen_last);
+        let offset = geometry.offset(pos);
+        let (header, hash) = FrameHeader::decode(self.bytes(offset, SECTOR)?)?;
+        let length = header.frame_bytes();
+        let belongs = header.pool == identity.pool
+            && header.lane == identity.lane
+            && header.pos == pos
+            && header.legset_gen <= gen_last
+            && length <= u64::from(geometry.frame_bytes_max)
+            && offset + length <= geometry.size;
+        belongs.then_some((header, hash))
+    }
+
+    /// What stands at a position.
+    pub(super) fn probe(&mut self, identity: &Identity, pos: u64) -> Probe {
+        let Some((header, hash)) = self.header(identity, pos) else { return Probe::Absent };
+        if header.epoch != identity.epoch {
+            return Probe::OtherEpoch(header);
+        }
+        let payload_bytes = header.payload_bytes as usize;
+        let payload = self
+            .bytes(self.geometry.offset(pos), HEADER_BYTES + payload_bytes)
+            .and_then(|frame| frame.get(HEADER_BYTES..))
+            .filter(|payload| log_checksum(payload) == header.payload_checksum);
+        match payload {
+            Some(payload) => Probe::Sound(header, hash, Bytes::copy_from_slice(payload)),
+            None => Probe::PayloadBad(header, hash),
+        }
+    }
+}
+
+/// What every frame of a lane's present life says of itself.
+#[derive(Clone, Copy)]
+pub(super) struct Identity {
+    pub(super) pool: tally_base::PoolGuid,
+    pub(super) lane: tally_base::LaneId,
+    pub(super) epoch: u128,
+}

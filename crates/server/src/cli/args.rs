@@ -1,0 +1,87 @@
+//! The grammar of the command line, in the words of `zpool` and `zfs`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+use tally_base::Size;
+
+use super::dataset::DatasetCommand;
+use super::pool::PoolCommand;
+
+/// A file server that keeps every promise: a copy-on-write pool, an intent log, NFSv3.
+#[derive(Debug, Parser)]
+#[command(name = "tally", version, propagate_version = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// The daemon's control socket [default: ./tally-data/tally.sock, then /run/tally/tally.sock]
+    #[arg(long, global = true, env = "TALLY_SOCKET", hide_env_values = true, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub socket: Option<PathBuf>,
+
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve pools over NFS; the first time, make a pool 'tank' in ./tally-data
+    Serve(ServeArgs),
+    /// Make, import and look after pools
+    #[command(subcommand)]
+    Pool(PoolCommand),
+    /// Make datasets and set their properties
+    #[command(subcommand)]
+    Dataset(DatasetCommand),
+    /// Print the configuration file with every key, its meaning and its default
+    Config,
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Flags of `serve`. They override the configuration file.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Configuration file; `tally config` prints one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+
+    /// Directory of the control socket, the list of pools, and the first pool [default: ./tally-data]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+
+    /// Address to listen on; may be repeated [default: 127.0.0.1 and ::1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<IpAddr>,
+
+    /// TCP port of NFS and MOUNT [default: 2049 if it is free, else 12049]
+    #[arg(long)]
+    pub port: Option<u16>,
+
+    /// Size of the first pool [default: 10G or half of the free space, whichever is smaller]
+    #[arg(long)]
+    pub size: Option<Size>,
+
+    /// Import what is found on this disk, in this file or directory, instead of the pools of the last run; may be repeated
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub pool: Vec<PathBuf>,
+}
+
+/// How tables are printed.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct TableArgs {
+    /// No header, and a single tab between fields
+    #[arg(short = 'H')]
+    pub plain: bool,
+
+    /// Exact numbers
+    #[arg(short = 'p')]
+    pub exact: bool,
+}

@@ -1,0 +1,199 @@
+//! Carries a command out: asks the daemon and prints what it says.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use clap::CommandFactory;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::args::{Cli, Command};
+use super::dataset::{self, DatasetCommand};
+use super::pool::{self, PoolCommand};
+use super::{iostat, status};
+use crate::control::client::{Client, ClientError};
+use crate::control::message::{Progress, Reply, Request};
+use crate::control::report::PoolReport;
+use crate::daemon::config;
+
+/// Where a command prints.
+pub struct Console<'a> {
+    /// Data.
+    pub out: &'a mut dyn Write,
+    /// Messages.
+    pub err: &'a mut dyn Write,
+}
+
+/// Why a command did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The words make no sense together: exit status 2.
+    #[error("{0}")]
+    Usage(String),
+    /// Exit status 1.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Whoever reads our output is gone: no reason to say anything.
+    #[error("cannot print: {0}")]
+    Print(#[from] std::io::Error),
+    /// Exit status 1.
+    #[error("the answer cannot be printed as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Exit status 1.
+    #[error("the daemon answered something else than was asked for; are command and daemon of the same version?")]
+    Mismatch,
+}
+
+impl Failure {
+    /// The process's exit status.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        if matches!(self, Self::Usage(_)) { 2 } else { 1 }
+    }
+}
+
+/// Carries out any command but `serve`.
+pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Failure> {
+    match &cli.command {
+        Command::Serve(_) => Err(Failure::Usage("serve comes with the pool".into())),
+        Command::Config => Ok(console.out.write_all(config::DOCUMENTED.as_bytes())?),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "tally", &mut script);
+            Ok(console.out.write_all(&script)?)
+        }
+        Command::Pool(PoolCommand::Iostat { words, verbose, table }) => {
+            let plan = iostat::Plan::parse(words).map_err(Failure::Usage)?;
+            let mut client = Client::connect(cli.socket.as_deref())?;
+            watch(&mut client, &plan, &mut |now, before| {
+                if cli.json {
+                    return Ok(writeln!(console.out, "{}", serde_json::to_string(now)?)?);
+                }
+                let width = iostat::name_width(now, *verbose);
+                if before.is_none() && !table.plain {
+                    console.out.write_all(iostat::header(width).as_bytes())?;
+                }
+                let text = iostat::sample(now, before, *verbose, *table, width);
+                console.out.write_all(text.as_bytes())?;
+                Ok(console.out.flush()?)
+            })
+        }
+        Command::Pool(command) => {
+            let request = command.request(here).map_err(Failure::Usage)?;
+            let reply = ask(cli, &request)?;
+            print_reply(cli.json, reply, console, &|reply| pool_text(command, reply))
+        }
+        Command::Dataset(command) => {
+            let request = command.request().map_err(Failure::Usage)?;
+            let reply = ask(cli, &request)?;
+            print_reply(cli.json, reply, console, &|reply| dataset_text(command, reply))
+        }
+    }
+}
+
+fn ask(cli: &Cli, request: &Request) -> Result<Reply, Failure> {
+    let mut client = Client::connect(cli.socket.as_deref())?;
+    let mut bar = None;
+    let reply = client.ask(request, &mut |progress| show(&mut bar, progress));
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(reply?)
+}
+
+/// Draws a progress bar on stderr, if somebody looks.
+fn show(bar: &mut Option<ProgressBar>, progress: &Progress) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let bar = bar.get_or_insert_with(|| {
+        let style = ProgressStyle::with_template("{msg} {bar:30} {percent}% {elapsed}");
+        ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    });
+    bar.set_message(progress.what.clone());
+    bar.set_length(progress.total);
+    bar.set_position(progress.done);
+}
+
+/// Prints remarks to stderr and data to stdout.
+fn print_reply(
+    json: bool,
+    reply: Reply,
+    console: &mut Console<'_>,
+    text: &dyn Fn(&Reply) -> Option<String>,
+) -> Result<(), Failure> {
+    if json {
+        return print_json(reply, console);
+    }
+    if let Reply::Done(remarks) = &reply {
+        for remark in remarks {
+            writeln!(console.err, "{remark}")?;
+        }
+        return Ok(());
+    }
+    let text = text(&reply).ok_or(Failure::Mismatch)?;
+    if text.is_empty() {
+        writeln!(console.err, "{}", nothing(&reply))?;
+    }
+    Ok(console.out.write_all(text.as_bytes())?)
+}
+
+fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
+    let text = match reply {
+        Reply::Done(remarks) => serde_json::to_string_pretty(&serde_json::json!({ "messages": remarks })),
+        Reply::Pools(pools) => serde_json::to_string_pretty(&pools),
+        Reply::Found(pools) => serde_json::to_string_pretty(&pools),
+        Reply::Datasets(datasets) => serde_json::to_string_pretty(&datasets),
+        Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
+    }?;
+    Ok(writeln!(console.out, "{text}")?)
+}
+
+/// What is said instead of an empty table.
+const fn nothing(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Pools(_) => "no pools are imported",
+        Reply::Found(_) => "no pools were found; say where to look with -d DIR",
+        _ => "nothing to show",
+    }
+}
+
+fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
+    match (command, reply) {
+        (PoolCommand::List { table, .. }, Reply::Pools(pools)) => Some(pool::list(pools, *table)),
+        (PoolCommand::Status { verbose, .. }, Reply::Pools(pools)) => Some(status::print(pools, *verbose)),
+        (PoolCommand::Import(_), Reply::Found(pools)) => Some(pool::found(pools)),
+        (PoolCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
+        _ => None,
+    }
+}
+
+fn dataset_text(command: &DatasetCommand, reply: &Reply) -> Option<String> {
+    match (command, reply) {
+        (DatasetCommand::List { table, .. }, Reply::Datasets(datasets)) => Some(dataset::list(datasets, *table)),
+        (DatasetCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
+        _ => None,
+    }
+}
+
+type Show<'a> = &'a mut dyn FnMut(&[PoolReport], Option<&[PoolReport]>) -> Result<(), Failure>;
+
+/// Asks for the state again and again on one connection.
+fn watch(client: &mut Client, plan: &iostat::Plan, show: Show<'_>) -> Result<(), Failure> {
+    let request = Request::PoolStatus { names: plan.names.clone() };
+    let mut before: Option<Vec<PoolReport>> = None;
+    let mut left = plan.count;
+    loop {
+        let Reply::Pools(now) = client.ask(&request, &mut |_| {})? else { return Err(Failure::Mismatch) };
+        show(&now, before.as_deref())?;
+        before = Some(now);
+        left = left.map(|left| left - 1);
+        if left == Some(0) {
+            return Ok(());
+        }
+        std::thread::sleep(plan.interval.unwrap_or(Duration::ZERO));
+    }
+}
+
+#[cfg(test)]
+mod tests;

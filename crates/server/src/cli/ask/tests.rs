@@ -1,0 +1,171 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Parser;
+
+use super::*;
+use crate::control::listener::{ControlSocket, Service};
+use crate::control::report::{DatasetReport, FoundPool, PropertyLine};
+
+/// Says back what it was asked for, with some data of each kind.
+struct Echo;
+
+impl Service for Echo {
+    fn handle(&self, request: Request, _: &mut dyn FnMut(Progress)) -> Result<Reply, String> {
+        Ok(match request {
+            Request::PoolStatus { names } if names.is_empty() => Reply::Pools(Vec::new()),
+            Request::PoolStatus { names } => Reply::Pools(names.into_iter().map(pool).collect()),
+            Request::PoolFind { dirs } => Reply::Found(vec![FoundPool {
+                name: "tank".into(),
+                guid: "00ab".into(),
+                state: "ONLINE".into(),
+                paths: dirs.iter().map(|dir| dir.join("t.img").display().to_string()).collect(),
+                messages: Vec::new(),
+            }]),
+            Request::DatasetList { .. } => Reply::Datasets(vec![dataset()]),
+            Request::DatasetGet { properties, .. } => Reply::Properties(vec![PropertyLine {
+                name: "tank/home".into(),
+                property: properties.join("+"),
+                value: "128K".into(),
+                exact: "131072".into(),
+                source: "inherited from tank".into(),
+            }]),
+            Request::PoolDestroy { name } => return Err(format!("there is no pool '{name}'")),
+            other => Reply::Done(vec![format!("{other:?}")]),
+        })
+    }
+}
+
+fn pool(name: String) -> PoolReport {
+    let (size, allocated) = (10 << 30, 3 << 29);
+    PoolReport { name, state: "ONLINE".into(), size, allocated, free: size - allocated, ..PoolReport::default() }
+}
+
+fn dataset() -> DatasetReport {
+    DatasetReport {
+        name: "tank/home".into(),
+        used: 1536,
+        available: 1 << 30,
+        referenced: 1024,
+        mountpoint: "/tank/home".into(),
+        ..DatasetReport::default()
+    }
+}
+
+/// Runs one command against a served [`Echo`]: exit status, stdout, stderr.
+fn tally(words: &[&str]) -> (u8, String, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = ControlSocket::bind(&dir.path().join("tally.sock")).unwrap();
+    socket.serve(Arc::new(Echo)).unwrap();
+    tally_at(socket.path().to_path_buf(), words)
+}
+
+fn tally_at(socket: PathBuf, words: &[&str]) -> (u8, String, String) {
+    let words = std::iter::once(&"tally").chain(words);
+    let mut cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => return (u8::try_from(error.exit_code()).unwrap(), String::new(), error.to_string()),
+    };
+    cli.socket = Some(socket);
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let result = run(&cli, Path::new("/here"), &mut Console { out: &mut out, err: &mut err });
+    let status = result.as_ref().map_or_else(Failure::exit_status, |()| 0);
+    let failure = result.err().map_or_else(String::new, |failure| failure.to_string());
+    (status, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap() + &failure)
+}
+
+#[test]
+fn data_goes_to_stdout() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["pool", "list", "tank"], "NAME  SIZE  ALLOC   FREE  CAP  HEALTH\ntank   10G  1.50G  8.50G  15%  ONLINE\n"),
+        (&["pool", "list", "-Hp", "tank"], "tank\t10737418240\t1610612736\t9126805504\t15\tONLINE\n"),
+        (
+            &["dataset", "list", "-r", "tank"],
+            "NAME        USED  AVAIL  REFER  MOUNTPOINT\ntank/home  1.50K     1G     1K  /tank/home\n",
+        ),
+        (
+            &["dataset", "get", "sync,recordsize", "tank/home"],
+            "NAME       PROPERTY         VALUE  SOURCE\ntank/home  sync+recordsize  128K   inherited from tank\n",
+        ),
+        (&["dataset", "get", "-H", "-p", "all"], "tank/home\t\t131072\tinherited from tank\n"),
+        (
+            &["pool", "import", "-d", "disks"],
+            "   pool: tank\n     id: 00ab\n  state: ONLINE\n action: import it with `tally pool import tank`\n \
+             config:\n\n\t/here/disks/t.img\n",
+        ),
+    ];
+    for (words, expected) in cases {
+        assert_eq!(tally(words), (0, (*expected).into(), String::new()), "{words:?}");
+    }
+}
+
+#[test]
+fn words_become_requests() {
+    let cases: &[(&[&str], &str)] = &[
+        (
+            &["pool", "create", "-f", "-O", "sync=always", "tank", "mirror", "a", "/b", "log", "c"],
+            "PoolCreate { name: \"tank\", vdevs: [\"mirror\", \"/here/a\", \"/b\", \"log\", \"/here/c\"], force: true, \
+             file_bytes: None, properties: [Assignment { property: \"sync\", value: \"always\" }] }",
+        ),
+        (
+            &["pool", "replace", "tank", "./a", "b"],
+            "PoolReplace { name: \"tank\", device: \"/here/./a\", new_device: Some(\"/here/b\"), force: false }",
+        ),
+        (&["pool", "detach", "tank", "no-such-path"], "PoolDetach { name: \"tank\", device: \"no-such-path\" }"),
+        (
+            &["pool", "import", "--accept-loss", "tank"],
+            "PoolImport { pool: \"tank\", dirs: [], force: false, read_only: false, accept_loss: true }",
+        ),
+        (
+            &["dataset", "set", "quota=1G", "sync=always", "tank/home"],
+            "DatasetSet { name: \"tank/home\", assignments: [Assignment { property: \"quota\", value: \"1G\" }, \
+             Assignment { property: \"sync\", value: \"always\" }] }",
+        ),
+        (&["dataset", "destroy", "-r", "tank/x"], "DatasetDestroy { name: \"tank/x\", recursive: true }"),
+        (&["dataset", "rename", "tank/a", "tank/b"], "DatasetRename { from: \"tank/a\", to: \"tank/b\" }"),
+    ];
+    for (words, expected) in cases {
+        assert_eq!(tally(words), (0, String::new(), format!("{expected}\n")), "{words:?}");
+    }
+}
+
+#[test]
+fn failures_have_their_status_and_leave_stdout_empty() {
+    let cases: &[(&[&str], u8, &str)] = &[
+        (&["pool", "destroy", "x"], 1, "there is no pool 'x'"),
+        (&["pool", "destroy"], 2, "Usage:"),
+        (&["pool", "fly"], 2, "unrecognized subcommand"),
+        (&["dataset", "create", "-o", "sync", "tank/a"], 2, "write property=value"),
+        (&["dataset", "set", "sync", "tank"], 2, "'sync': write property=value"),
+        (&["pool", "iostat", "tank", "0"], 2, "'0' is no interval"),
+        (&["serve", "--size", "big"], 2, "is not a size"),
+    ];
+    for (words, status, message) in cases {
+        let (got, out, err) = tally(words);
+        assert!(got == *status && out.is_empty() && err.contains(message), "{words:?}: {got} {out} {err}");
+    }
+    let (status, out, err) = tally_at("/no/such/socket".into(), &["pool", "list"]);
+    assert!(status == 1 && out.is_empty() && err.contains("tally serve"), "{err}");
+    let (status, out, err) = tally(&["pool", "list"]);
+    assert_eq!((status, out.as_str(), err.as_str()), (0, "", "no pools are imported\n"));
+}
+
+#[test]
+fn json_is_what_it_says() {
+    let (_, out, _) = tally(&["--json", "dataset", "list"]);
+    let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&value[0]["name"], &value[0]["used"]), (&"tank/home".into(), &1536.into()));
+    let (_, out, err) = tally(&["pool", "export", "tank", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(value["messages"][0].as_str().unwrap().starts_with("PoolExport") && err.is_empty());
+    let (_, out, _) = tally(&["pool", "iostat", "tank", "0.01", "3", "--json"]);
+    assert_eq!(out.lines().count(), 3);
+}
+
+#[test]
+fn completions_and_the_configuration_need_no_daemon() {
+    let (status, out, _) = tally_at("/no/such/socket".into(), &["completions", "bash"]);
+    assert!(status == 0 && out.contains("complete -F"), "{out}");
+    let (status, out, _) = tally_at("/no/such/socket".into(), &["config"]);
+    assert!(status == 0 && out.contains("data_dir"));
+}

@@ -1,0 +1,15 @@
+//! The commands: what they are called, what they ask of the daemon, and how they print the answer.
+//!
+//! Data goes to stdout and messages to stderr. Exit status: 0 done, 1 refused or failed, 2 not understood.
+
+mod args;
+mod ask;
+mod dataset;
+mod iostat;
+mod pool;
+mod status;
+mod table;
+mod words;
+
+pub use args::{Cli, Command, ServeArgs};
+pub use ask::{Console, Failure, run};

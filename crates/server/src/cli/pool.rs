@@ -1,0 +1,244 @@
+//! `tally pool`: its grammar, its requests, and its short tables.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueHint};
+use tally_base::Size;
+
+use super::args::TableArgs;
+use super::table::{Align, Table};
+use super::words;
+use crate::control::message::{Assignment, Request};
+use crate::control::report::{FoundPool, PoolReport, PropertyLine};
+
+/// The commands on pools.
+#[derive(Debug, Subcommand)]
+pub enum PoolCommand {
+    /// Make a pool: tally pool create tank mirror A B mirror C D log mirror E F
+    Create(CreateArgs),
+    /// List pools with their size and health
+    List {
+        /// Pools; all when none is named
+        names: Vec<String>,
+        #[command(flatten)]
+        table: TableArgs,
+    },
+    /// Show the health of pools and of each disk
+    Status {
+        /// Pools; all when none is named
+        names: Vec<String>,
+        /// Also the lanes of the intent log
+        #[arg(short)]
+        verbose: bool,
+    },
+    /// Show reads and writes: since import, then per interval
+    Iostat {
+        /// Pools, then optionally the seconds between samples and how many
+        #[arg(value_name = "POOL|INTERVAL [COUNT]")]
+        words: Vec<String>,
+        /// Each disk, too
+        #[arg(short)]
+        verbose: bool,
+        #[command(flatten)]
+        table: TableArgs,
+    },
+    /// Write everything out and let go of a pool
+    Export {
+        /// The pool
+        name: String,
+    },
+    /// Take over a pool and replay its log; without a name, list what could be imported
+    Import(ImportArgs),
+    /// Destroy a pool: its data is lost
+    Destroy {
+        /// The pool
+        name: String,
+    },
+    /// Print properties of pools
+    Get {
+        /// Properties, separated by commas, or 'all'
+        properties: String,
+        /// Pools; all when none is named
+        names: Vec<String>,
+        #[command(flatten)]
+        table: TableArgs,
+    },
+    /// Set properties of a pool: failmode=wait|continue
+    Set {
+        /// property=value, one or more, then the pool
+        #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... POOL")]
+        words: Vec<String>,
+    },
+    /// Make a disk a mirror, or a mirror wider
+    Attach {
+        /// Use the new disk even if it seems to be in use
+        #[arg(short)]
+        force: bool,
+        /// The pool
+        name: String,
+        /// The disk that is there
+        device: String,
+        /// The disk to add
+        new_device: String,
+    },
+    /// Take a disk out of a mirror
+    Detach {
+        /// The pool
+        name: String,
+        /// The disk
+        device: String,
+    },
+    /// Put another disk in the place of one
+    Replace {
+        /// Use the new disk even if it seems to be in use
+        #[arg(short)]
+        force: bool,
+        /// The pool
+        name: String,
+        /// The disk to replace
+        device: String,
+        /// The new one, when it has another path
+        new_device: Option<String>,
+    },
+}
+
+/// Words of `pool create`.
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// Use disks that seem to be in use
+    #[arg(short)]
+    force: bool,
+    /// Set a property of the pool's root dataset; may be repeated
+    #[arg(short = 'O', value_name = "PROPERTY=VALUE", value_parser = words::assignment)]
+    properties: Vec<Assignment>,
+    /// Make files that do not exist, with this size, all of it allocated
+    #[arg(long, value_name = "SIZE")]
+    file_size: Option<Size>,
+    /// The pool
+    name: String,
+    /// Disks and files, with the words mirror and log between them
+    #[arg(required = true, value_name = "VDEV", value_hint = ValueHint::AnyPath)]
+    vdevs: Vec<String>,
+}
+
+/// Words of `pool import`.
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// Where to look for disks and files; may be repeated [default: /dev]
+    #[arg(short, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    dir: Vec<PathBuf>,
+    /// Import although the pool seems to be in use on another machine
+    #[arg(short)]
+    force: bool,
+    /// Import without writing anything
+    #[arg(long)]
+    read_only: bool,
+    /// Import although acknowledged changes are lost; a list of them is printed
+    #[arg(long)]
+    accept_loss: bool,
+    /// Name or guid
+    pool: Option<String>,
+}
+
+impl PoolCommand {
+    /// What to ask the daemon. Relative paths are taken from `here`.
+    pub(super) fn request(&self, here: &Path) -> Result<Request, String> {
+        let absolute = |path: &PathBuf| here.join(path);
+        Ok(match self {
+            Self::Create(args) => Request::PoolCreate {
+                name: args.name.clone(),
+                vdevs: words::vdev_words(&args.vdevs, here),
+                force: args.force,
+                file_bytes: args.file_size.map(|size| size.0),
+                properties: args.properties.clone(),
+            },
+            Self::List { names, .. } | Self::Status { names, .. } => Request::PoolStatus { names: names.clone() },
+            Self::Iostat { words, .. } => Request::PoolStatus { names: super::iostat::Plan::parse(words)?.names },
+            Self::Export { name } => Request::PoolExport { name: name.clone() },
+            Self::Import(ImportArgs { pool: None, dir, .. }) => {
+                Request::PoolFind { dirs: dir.iter().map(absolute).collect() }
+            }
+            Self::Import(ImportArgs { pool: Some(pool), dir, force, read_only, accept_loss }) => Request::PoolImport {
+                pool: pool.clone(),
+                dirs: dir.iter().map(absolute).collect(),
+                force: *force,
+                read_only: *read_only,
+                accept_loss: *accept_loss,
+            },
+            Self::Destroy { name } => Request::PoolDestroy { name: name.clone() },
+            Self::Get { properties, names, .. } => {
+                Request::PoolGet { names: names.clone(), properties: words::property_list(properties) }
+            }
+            Self::Set { words } => {
+                let (name, assignments) = words::assignments_then_name(words)?;
+                Request::PoolSet { name, assignments }
+            }
+            Self::Attach { force, name, device, new_device } => Request::PoolAttach {
+                name: name.clone(),
+                device: words::existing_device(device, here),
+                new_device: words::device(new_device, here),
+                force: *force,
+            },
+            Self::Detach { name, device } => {
+                Request::PoolDetach { name: name.clone(), device: words::existing_device(device, here) }
+            }
+            Self::Replace { force, name, device, new_device } => Request::PoolReplace {
+                name: name.clone(),
+                device: words::existing_device(device, here),
+                new_device: new_device.as_ref().map(|path| words::device(path, here)),
+                force: *force,
+            },
+        })
+    }
+}
+
+/// `tally pool list`.
+pub(super) fn list(pools: &[PoolReport], style: TableArgs) -> String {
+    let right = Align::Right;
+    let mut table = Table::new(&[
+        ("NAME", Align::Left),
+        ("SIZE", right),
+        ("ALLOC", right),
+        ("FREE", right),
+        ("CAP", right),
+        ("HEALTH", Align::Left),
+    ]);
+    let size = |bytes: u64| if style.exact { bytes.to_string() } else { Size(bytes).to_string() };
+    for pool in pools {
+        let percent = u128::from(pool.allocated) * 100 / u128::from(pool.size.max(1));
+        let capacity = if style.exact { percent.to_string() } else { format!("{percent}%") };
+        let sizes = [size(pool.size), size(pool.allocated), size(pool.free)];
+        let mut row = vec![pool.name.clone()];
+        row.extend(sizes);
+        row.extend([capacity, pool.state.clone()]);
+        table.row(row);
+    }
+    table.print(style)
+}
+
+/// `tally pool import` without a name.
+pub(super) fn found(pools: &[FoundPool]) -> String {
+    let pool = |pool: &FoundPool| {
+        let mut text = format!("   pool: {}\n     id: {}\n  state: {}\n", pool.name, pool.guid, pool.state);
+        for message in &pool.messages {
+            text += &format!(" status: {message}\n");
+        }
+        text += &format!(" action: import it with `tally pool import {}`\n config:\n\n", pool.name);
+        for path in &pool.paths {
+            text += &format!("\t{path}\n");
+        }
+        text
+    };
+    pools.iter().map(pool).collect::<Vec<_>>().join("\n")
+}
+
+/// `get`, of pools and of datasets.
+pub(super) fn properties(lines: &[PropertyLine], style: TableArgs) -> String {
+    let left = Align::Left;
+    let mut table = Table::new(&[("NAME", left), ("PROPERTY", left), ("VALUE", left), ("SOURCE", left)]);
+    for line in lines {
+        let value = if style.exact { &line.exact } else { &line.value };
+        table.row(vec![line.name.clone(), line.property.clone(), value.clone(), line.source.clone()]);
+    }
+    table.print(style)
+}

@@ -1,0 +1,146 @@
+//! `tally pool status`: the state of each pool and disk, in the form that `zpool status` made familiar.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tally_base::Size;
+
+use crate::control::report::{LaneReport, PoolReport, VdevReport};
+
+/// The text for all `pools`, with a blank line between two.
+pub(super) fn print(pools: &[PoolReport], verbose: bool) -> String {
+    pools.iter().map(|pool| one(pool, verbose)).collect::<Vec<_>>().join("\n")
+}
+
+fn one(pool: &PoolReport, verbose: bool) -> String {
+    let mut text = format!("  pool: {}\n state: {}\n", pool.name, pool.state);
+    for message in notices(pool) {
+        // Later lines stand below the first.
+        text += &format!("status: {}\n", message.replace('\n', "\n        "));
+    }
+    text += "config:\n\n";
+    text += &tree(pool);
+    if verbose {
+        text += &lanes(pool);
+    }
+    text + "\nerrors: " + &errors(pool) + "\n"
+}
+
+/// What a person should know, the exposure first.
+fn notices(pool: &PoolReport) -> Vec<String> {
+    let mut notices = Vec::new();
+    if pool.exposure.possible {
+        notices.push(format!(
+            "some datasets have sync=disabled: clients are told that data is safe when it is not.\n\
+             A power cut now would lose {} that were acknowledged up to {:.1} s ago.",
+            Size(pool.exposure.bytes),
+            pool.exposure.seconds
+        ));
+    }
+    if pool.read_only {
+        notices.push("the pool is imported read-only.".into());
+    }
+    notices.extend(pool.messages.iter().cloned());
+    notices
+}
+
+/// One line of the device tree.
+struct Line<'a> {
+    name: String,
+    state: &'a str,
+    counts: Option<[u64; 3]>,
+}
+
+fn tree(pool: &PoolReport) -> String {
+    let mut lines = vec![Line { name: pool.name.clone(), state: &pool.state, counts: Some([0; 3]) }];
+    for vdev in pool.vdevs.iter().filter(|vdev| vdev.class != "log") {
+        add(&mut lines, vdev, 1);
+    }
+    let mut logs = pool.vdevs.iter().filter(|vdev| vdev.class == "log").peekable();
+    if logs.peek().is_some() {
+        lines.push(Line { name: "logs".into(), state: "", counts: None });
+    }
+    for vdev in logs {
+        add(&mut lines, vdev, 1);
+    }
+    let name_width = lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0).max("NAME".len());
+    let state_width = lines.iter().map(|line| line.state.len()).max().unwrap_or(0).max("STATE".len());
+    let mut text = format!("\t{:<name_width$}  {:<state_width$}  READ WRITE CKSUM\n", "NAME", "STATE");
+    for line in &lines {
+        let counts = line.counts.map(|counts| counts.map(count));
+        let counts = counts.map(|[read, write, checksum]| format!("  {read:>4} {write:>5} {checksum:>5}"));
+        let start = format!("\t{:<name_width$}  {:<state_width$}", line.name, line.state);
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}", format!("{start}{}", counts.unwrap_or_default()).trim_end());
+    }
+    text
+}
+
+fn add<'a>(lines: &mut Vec<Line<'a>>, vdev: &'a VdevReport, depth: usize) {
+    let counts = [vdev.errors.read, vdev.errors.write, vdev.errors.checksum];
+    let name = format!("{}{}", "  ".repeat(depth), vdev.name);
+    lines.push(Line { name, state: &vdev.state, counts: Some(counts) });
+    for child in &vdev.children {
+        add(lines, child, depth + 1);
+    }
+}
+
+/// A count in at most five characters, in thousands: `999`, `1.20K`, `123K`.
+pub(super) fn count(value: u64) -> String {
+    if value < 1000 {
+        return value.to_string();
+    }
+    #[allow(clippy::cast_precision_loss)] // Three digits are shown.
+    let mut scaled = value as f64;
+    let mut unit = "";
+    for next in ["K", "M", "G", "T", "P"] {
+        if scaled < 1e3 {
+            break;
+        }
+        (scaled, unit) = (scaled / 1e3, next);
+    }
+    let decimals = if scaled < 10.0 { 2 } else { usize::from(scaled < 100.0) };
+    format!("{scaled:.decimals$}{unit}")
+}
+
+fn lanes(pool: &PoolReport) -> String {
+    let mut text = format!("\nlog:    txg {} is on disk\n\n", pool.txg);
+    let _ = writeln!(
+        text,
+        "\t{:<4}  {:>6}  {:>4}  {:>9}  {:>9}  {:>7}  {:>7}  VDEV",
+        "LANE", "SIZE", "FILL", "FRAMES", "RECORDS", "P50", "P99"
+    );
+    for lane in &pool.lanes {
+        let _ = writeln!(text, "\t{}", lane_line(lane));
+    }
+    text
+}
+
+fn lane_line(lane: &LaneReport) -> String {
+    let fill = u128::from(lane.used) * 100 / u128::from(lane.size.max(1));
+    let [p50, p99] = [lane.write_ns_p50, lane.write_ns_p99].map(duration);
+    format!(
+        "{:<4}  {:>6}  {:>3}%  {:>9}  {:>9}  {p50:>7}  {p99:>7}  {}",
+        lane.lane,
+        Size(lane.size),
+        fill,
+        lane.frames,
+        lane.records,
+        lane.vdev
+    )
+}
+
+/// A duration with three digits: `90.1us`, `8.20ms`.
+fn duration(ns: u64) -> String {
+    if ns == 0 { "-".into() } else { format!("{:.1?}", Duration::from_nanos(ns)).replace('µ', "u") }
+}
+
+fn errors(pool: &PoolReport) -> String {
+    let vdevs = pool.vdevs.iter().chain(pool.vdevs.iter().flat_map(|vdev| &vdev.children));
+    let seen = vdevs.map(|vdev| vdev.errors.read + vdev.errors.write + vdev.errors.checksum).any(|sum| sum > 0);
+    let text = if seen { "errors of disks were met and repaired from other disks" } else { "No known data errors" };
+    text.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use super::*;
+use crate::control::report::{ErrorCounters, Exposure};
+
+fn leg(name: &str, state: &str, checksum: u64) -> VdevReport {
+    let errors = ErrorCounters { checksum, ..ErrorCounters::default() };
+    VdevReport { name: name.into(), class: "data".into(), state: state.into(), errors, ..VdevReport::default() }
+}
+
+#[test]
+fn a_degraded_mirror_with_a_log() {
+    let mirror = VdevReport {
+        children: vec![leg("/disks/a", "ONLINE", 0), leg("/disks/b", "MISSING", 1200)],
+        ..leg("mirror-0", "DEGRADED", 0)
+    };
+    let log = VdevReport { class: "log".into(), ..leg("/disks/log", "ONLINE", 0) };
+    let lane = LaneReport {
+        vdev: "/disks/log".into(),
+        size: 256 << 20,
+        used: 64 << 20,
+        frames: 1_000_000,
+        records: 2_345_678,
+        write_ns_p50: 90_100,
+        write_ns_p99: 8_200_000,
+        ..LaneReport::default()
+    };
+    let pool = PoolReport {
+        name: "tank".into(),
+        state: "DEGRADED".into(),
+        txg: 42,
+        vdevs: vec![mirror, log],
+        lanes: vec![lane],
+        exposure: Exposure { possible: true, bytes: 3 << 19, seconds: 2.25 },
+        messages: vec!["/disks/b is missing.\nReplace it with `tally pool replace`.".into()],
+        ..PoolReport::default()
+    };
+    let expected = "  pool: tank
+ state: DEGRADED
+status: some datasets have sync=disabled: clients are told that data is safe when it is not.
+        A power cut now would lose 1.50M that were acknowledged up to 2.2 s ago.
+status: /disks/b is missing.
+        Replace it with `tally pool replace`.
+config:
+
+\tNAME          STATE     READ WRITE CKSUM
+\ttank          DEGRADED     0     0     0
+\t  mirror-0    DEGRADED     0     0     0
+\t    /disks/a  ONLINE       0     0     0
+\t    /disks/b  MISSING      0     0 1.20K
+\tlogs
+\t  /disks/log  ONLINE       0     0     0
+
+log:    txg 42 is on disk
+
+\tLANE    SIZE  FILL     FRAMES    RECORDS      P50      P99  VDEV
+\t0       256M   25%    1000000    2345678   90.1us    8.2ms  /disks/log
+
+errors: errors of disks were met and repaired from other disks
+";
+    assert_eq!(print(&[pool], true), expected);
+}
+
+#[test]
+fn a_healthy_pool_is_short() {
+    let pool = PoolReport {
+        name: "tank".into(),
+        state: "ONLINE".into(),
+        vdevs: vec![leg("/t.img", "ONLINE", 0)],
+        ..PoolReport::default()
+    };
+    let expected = "  pool: tank
+ state: ONLINE
+config:
+
+\tNAME      STATE   READ WRITE CKSUM
+\ttank      ONLINE     0     0     0
+\t  /t.img  ONLINE     0     0     0
+
+errors: No known data errors
+";
+    assert_eq!(print(&[pool], false), expected);
+}
+
+#[test]
+fn counts_fit_five_characters() {
+    let cases = [(0, "0"), (999, "999"), (1000, "1.00K"), (12_345, "12.3K"), (654_321, "654K"), (u64::MAX, "18447P")];
+    for (value, expected) in cases {
+        assert_eq!(count(value), expected);
+    }
+}

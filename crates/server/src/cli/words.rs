@@ -1,0 +1,77 @@
+//! Words of the command line that mean the same in several commands.
+
+use std::path::{Path, PathBuf};
+
+use crate::control::message::Assignment;
+
+/// Reads `property=value`; for clap.
+pub(super) fn assignment(text: &str) -> Result<Assignment, String> {
+    let (property, value) = text.split_once('=').ok_or("write property=value")?;
+    if property.is_empty() {
+        return Err("write property=value".into());
+    }
+    Ok(Assignment { property: property.into(), value: value.into() })
+}
+
+/// Splits a list of properties; `all` asks for every one, which is the empty list.
+pub(super) fn property_list(text: &str) -> Vec<String> {
+    let names: Vec<String> = text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    if names.iter().any(|name| name == "all") { Vec::new() } else { names }
+}
+
+/// Words of the vdev grammar that are no paths.
+const VDEV_WORDS: [&str; 2] = ["mirror", "log"];
+
+/// Makes paths of a vdev list absolute, and leaves its grammar to the daemon.
+pub(super) fn vdev_words(words: &[String], here: &Path) -> Vec<String> {
+    let word = |word: &String| {
+        if VDEV_WORDS.contains(&word.as_str()) {
+            return word.clone();
+        }
+        device(word, here).to_string_lossy().into_owned()
+    };
+    words.iter().map(word).collect()
+}
+
+/// The absolute path of a device or file. A bare name that is nothing here is looked for in /dev, as `zpool` does.
+pub(super) fn device(word: &str, here: &Path) -> PathBuf {
+    let path = here.join(word);
+    let in_dev = Path::new("/dev").join(word);
+    if !word.contains('/') && !path.exists() && in_dev.exists() { in_dev } else { path }
+}
+
+/// How a command names a disk that a pool has: by path, or by the name that `status` shows (`mirror-0`, a guid).
+pub(super) fn existing_device(word: &str, here: &Path) -> String {
+    let path = device(word, here);
+    if word.contains('/') || path.exists() { path.to_string_lossy().into_owned() } else { word.to_owned() }
+}
+
+/// Reads `property=value... NAME`, the word order of `zfs set`.
+pub(super) fn assignments_then_name(words: &[String]) -> Result<(String, Vec<Assignment>), String> {
+    let Some((name, assignments)) = words.split_last().filter(|(_, rest)| !rest.is_empty()) else {
+        return Err("write property=value and then the name".into());
+    };
+    let read = |word: &String| assignment(word).map_err(|error| format!("'{word}': {error}"));
+    Ok((name.clone(), assignments.iter().map(read).collect::<Result<_, _>>()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vdev_paths_become_absolute_and_its_words_stay() {
+        let words = ["mirror", "a.img", "/x/b.img", "log", "null"].map(str::to_owned);
+        let here = Path::new("/somewhere");
+        assert_eq!(vdev_words(&words, here), ["mirror", "/somewhere/a.img", "/x/b.img", "log", "/dev/null"]);
+    }
+
+    #[test]
+    fn lists_and_assignments() {
+        assert_eq!(property_list("sync,quota"), ["sync", "quota"]);
+        assert!(property_list("sync,all").is_empty());
+        let sharenfs = assignment("sharenfs=10.0.0.0/8(anonuid=7)").unwrap();
+        assert_eq!((sharenfs.property.as_str(), sharenfs.value.as_str()), ("sharenfs", "10.0.0.0/8(anonuid=7)"));
+        assert!(assignment("sync").is_err() && assignment("=x").is_err());
+    }
+}

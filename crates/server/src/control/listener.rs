@@ -1,0 +1,195 @@
+//! The answering end of the control socket: a thread that accepts, and one for each connection.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use rustix::net::sockopt::socket_peercred;
+
+use super::message::{LINE_BYTES_MAX, Progress, Reply, Request, Response};
+
+/// Most connections at a time. More are closed at once: a person runs a handful of commands.
+pub const CONNECTIONS_MAX: usize = 64;
+
+/// Whoever carries requests out.
+pub trait Service: Send + Sync + 'static {
+    /// Carries one out; `progress` may be told how it goes. An error is shown to the person as it is.
+    fn handle(&self, request: Request, progress: &mut dyn FnMut(Progress)) -> Result<Reply, String>;
+}
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody answers there.
+    #[error(
+        "a daemon is already running with the control socket {}; stop it, or choose another --data-dir or --socket",
+        path.display()
+    )]
+    Taken {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Something else is in the way.
+    #[error("{} is in the way of the control socket and is no socket; move it, or choose another --socket", path.display())]
+    NotASocket {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The kernel refused.
+    #[error("cannot make the control socket {}: {source}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What the kernel says.
+        source: io::Error,
+    },
+}
+
+/// A bound control socket, not yet answered. Dropping it removes the socket file.
+pub struct ControlSocket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl ControlSocket {
+    /// Binds the socket with mode 0600, taking the place of one that a dead daemon left.
+    pub fn bind(path: &Path) -> Result<Self, ListenError> {
+        let io_error = |source| ListenError::Io { path: path.into(), source };
+        remove_stale(path)?;
+        let listener = UnixListener::bind(path).map_err(io_error)?;
+        let bound = Self { listener, path: path.into() };
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(io_error)?;
+        Ok(bound)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Starts to answer, in threads that live as long as the process.
+    pub fn serve(&self, service: Arc<dyn Service>) -> io::Result<()> {
+        let listener = self.listener.try_clone()?;
+        thread::Builder::new().name("control".into()).spawn(move || accept_all(&listener, &service))?;
+        Ok(())
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        // A socket that is gone already is what we want.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn remove_stale(path: &Path) -> Result<(), ListenError> {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
+        return Err(ListenError::NotASocket { path: path.into() });
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(|source| ListenError::Io { path: path.into(), source })
+        }
+        _ => Err(ListenError::Taken { path: path.into() }),
+    }
+}
+
+fn accept_all(listener: &UnixListener, service: &Arc<dyn Service>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            // Out of descriptors, most likely: others need the time to give some back.
+            thread::sleep(std::time::Duration::from_millis(100));
+            continue;
+        };
+        if open.load(Ordering::Relaxed) >= CONNECTIONS_MAX || !admitted(&stream) {
+            continue;
+        }
+        let (service, slot) = (Arc::clone(service), Slot::take(&open));
+        let spawned = thread::Builder::new().name("control".into()).spawn(move || {
+            let _slot = slot;
+            // The peer may hang up whenever it likes.
+            let _ = answer(&stream, &*service);
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread for a control connection");
+        }
+    }
+}
+
+/// One of the [`CONNECTIONS_MAX`] places, given back when dropped.
+struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    fn take(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether the peer is our own user or root.
+fn admitted(stream: &UnixStream) -> bool {
+    match socket_peercred(stream) {
+        Ok(peer) => {
+            let admitted = peer.uid.is_root() || peer.uid == rustix::process::geteuid();
+            if !admitted {
+                tracing::warn!(uid = peer.uid.as_raw(), "another user tried the control socket");
+            }
+            admitted
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the kernel does not tell who is at the control socket");
+            false
+        }
+    }
+}
+
+fn answer(stream: &UnixStream, service: &dyn Service) -> io::Result<()> {
+    let mut requests = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        (&mut requests).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(());
+        }
+        let response = match serde_json::from_slice::<Request>(&line) {
+            Err(error) => Response::Refused { message: format!("the request cannot be read: {error}") },
+            Ok(request) => {
+                let mut progress = |state| {
+                    // Work goes on when nobody watches any more.
+                    let _ = send(stream, &Response::Progress(state));
+                };
+                match service.handle(request, &mut progress) {
+                    Ok(reply) => Response::Done(reply),
+                    Err(message) => Response::Refused { message },
+                }
+            }
+        };
+        send(stream, &response)?;
+        if !line.ends_with(b"\n") {
+            return Ok(()); // The line was too long or cut short: what follows is no request.
+        }
+    }
+}
+
+fn send(mut stream: &UnixStream, response: &Response) -> io::Result<()> {
+    let mut line = serde_json::to_vec(response)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+use std::os::unix::fs::MetadataExt;
+
+use super::*;
+use crate::control::client::{Client, ClientError};
+use crate::control::report::PoolReport;
+
+/// Answers every request in its own way, so that each kind of answer crosses a real socket.
+struct Parrot;
+
+impl Service for Parrot {
+    fn handle(&self, request: Request, progress: &mut dyn FnMut(Progress)) -> Result<Reply, String> {
+        match request {
+            Request::PoolExport { name } => {
+                for done in 1..=3 {
+                    progress(Progress { what: "flushing".into(), done, total: 3 });
+                }
+                Ok(Reply::Done(vec![format!("exported {name}")]))
+            }
+            Request::PoolStatus { names } => {
+                let report = |name| PoolReport { name, size: u64::MAX, imported_seconds: 0.5, ..PoolReport::default() };
+                Ok(Reply::Pools(names.into_iter().map(report).collect()))
+            }
+            Request::PoolDestroy { name } => Err(format!("no pool '{name}'")),
+            other => Err(format!("{other:?}")),
+        }
+    }
+}
+
+fn served() -> (tempfile::TempDir, ControlSocket) {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = ControlSocket::bind(&dir.path().join("tally.sock")).unwrap();
+    socket.serve(Arc::new(Parrot)).unwrap();
+    (dir, socket)
+}
+
+#[test]
+fn requests_are_answered_in_turn_on_one_connection() {
+    let (_dir, socket) = served();
+    assert_eq!(fs::metadata(socket.path()).unwrap().mode() & 0o777, 0o600);
+    let mut client = Client::connect(Some(socket.path())).unwrap();
+    let mut seen = Vec::new();
+    let export = Request::PoolExport { name: "tank".into() };
+    let reply = client.ask(&export, &mut |state| seen.push(state.done)).unwrap();
+    assert_eq!((reply, seen), (Reply::Done(vec!["exported tank".into()]), vec![1, 2, 3]));
+
+    let refused = client.ask(&Request::PoolDestroy { name: "x".into() }, &mut |_| {}).unwrap_err();
+    assert_eq!(refused.to_string(), "no pool 'x'");
+
+    let Reply::Pools(pools) =
+        client.ask(&Request::PoolStatus { names: vec!["a".into(), "b".into()] }, &mut |_| {}).unwrap()
+    else {
+        panic!("pools were asked for")
+    };
+    assert_eq!((pools.len(), pools[1].name.as_str(), pools[0].size), (2, "b", u64::MAX));
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_the_next_line_still_counts() {
+    let (_dir, socket) = served();
+    let mut stream = UnixStream::connect(socket.path()).unwrap();
+    let cases = [
+        ("{}", "missing field `op`"),
+        (r#"{"op":"fly"}"#, "unknown variant `fly`"),
+        (r#"{"op":"pool-export","name":"t","speed":9}"#, "unknown field `speed`"),
+        ("\u{0}\u{0}", "expected value"),
+    ];
+    let mut answers = BufReader::new(stream.try_clone().unwrap());
+    for (line, expected) in cases {
+        stream.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        answers.read_line(&mut answer).unwrap();
+        assert!(answer.contains("refused") && answer.contains(expected), "{line}: {answer}");
+    }
+    stream.write_all(b"{\"op\":\"pool-export\",\"name\":\"tank\"}\n").unwrap();
+    assert!(answers.lines().nth(3).unwrap().unwrap().contains("exported tank"));
+}
+
+#[test]
+fn a_dead_daemons_socket_is_replaced_and_a_living_ones_is_not() {
+    let (dir, socket) = served();
+    let path = socket.path().to_path_buf();
+    assert!(matches!(ControlSocket::bind(&path), Err(ListenError::Taken { .. })));
+
+    let left = dir.path().join("left.sock");
+    drop(UnixListener::bind(&left).unwrap());
+    let looked = Client::connect(Some(&left)).err().expect("nobody listens there");
+    assert!(matches!(looked, ClientError::NoDaemon { .. }) && looked.to_string().contains("tally serve"), "{looked}");
+    drop(ControlSocket::bind(&left).unwrap());
+    assert!(!left.exists(), "a daemon that ends takes its socket along");
+
+    let file = dir.path().join("file");
+    fs::write(&file, b"precious").unwrap();
+    assert!(matches!(ControlSocket::bind(&file), Err(ListenError::NotASocket { .. })));
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+}

@@ -1,0 +1,157 @@
+//! The messages of the control socket.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::report::{DatasetReport, FoundPool, PoolReport, PropertyLine};
+
+/// Longest request or answer line, bytes. A pool of thousands of datasets fits; a runaway peer does not.
+pub const LINE_BYTES_MAX: u64 = 16 << 20;
+
+/// `property=value`, as typed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The property's name.
+    pub property: String,
+    /// Its value, unparsed.
+    pub value: String,
+}
+
+/// What may be asked. Paths are absolute: the daemon's working directory is not the asker's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
+#[allow(missing_docs)] // The fields are the words of the commands.
+pub enum Request {
+    /// State of the named pools, or of all: the source of `list`, `status` and `iostat`.
+    PoolStatus {
+        names: Vec<String>,
+    },
+    /// Makes a pool of the words after its name. With `file_bytes`, missing vdev files are made that large.
+    PoolCreate {
+        name: String,
+        vdevs: Vec<String>,
+        force: bool,
+        file_bytes: Option<u64>,
+        properties: Vec<Assignment>,
+    },
+    /// Pools that could be imported from these directories.
+    PoolFind {
+        dirs: Vec<PathBuf>,
+    },
+    /// Imports by name or guid.
+    PoolImport {
+        pool: String,
+        dirs: Vec<PathBuf>,
+        force: bool,
+        read_only: bool,
+        accept_loss: bool,
+    },
+    PoolExport {
+        name: String,
+    },
+    PoolDestroy {
+        name: String,
+    },
+    PoolGet {
+        names: Vec<String>,
+        properties: Vec<String>,
+    },
+    PoolSet {
+        name: String,
+        assignments: Vec<Assignment>,
+    },
+    /// Makes `device` a mirror, or a wider one, with `new_device`.
+    PoolAttach {
+        name: String,
+        device: String,
+        new_device: PathBuf,
+        force: bool,
+    },
+    PoolDetach {
+        name: String,
+        device: String,
+    },
+    /// `new_device` may be left out when the same path holds another disk now.
+    PoolReplace {
+        name: String,
+        device: String,
+        new_device: Option<PathBuf>,
+        force: bool,
+    },
+    /// With `parents`, missing ancestors are made, too.
+    DatasetCreate {
+        name: String,
+        parents: bool,
+        properties: Vec<Assignment>,
+    },
+    DatasetDestroy {
+        name: String,
+        recursive: bool,
+    },
+    /// The named datasets, or all; with `recursive`, also what is below them.
+    DatasetList {
+        names: Vec<String>,
+        recursive: bool,
+    },
+    /// Properties by name; none means all.
+    DatasetGet {
+        names: Vec<String>,
+        recursive: bool,
+        properties: Vec<String>,
+    },
+    DatasetSet {
+        name: String,
+        assignments: Vec<Assignment>,
+    },
+    DatasetInherit {
+        name: String,
+        property: String,
+    },
+    DatasetRename {
+        from: String,
+        to: String,
+    },
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Response {
+    /// It goes on.
+    Progress(Progress),
+    /// It is done, and this is what came of it. The last line of an answer.
+    Done(Reply),
+    /// It was not done. The last line of an answer.
+    Refused {
+        /// What happened, to what, and what to do next.
+        message: String,
+    },
+}
+
+/// How far something long has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// In words: "replaying the log".
+    pub what: String,
+    /// Units done.
+    pub done: u64,
+    /// Units in all; 0 where nobody knows.
+    pub total: u64,
+}
+
+/// What comes of a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", content = "data", rename_all = "kebab-case")]
+pub enum Reply {
+    /// Nothing to show but remarks for the person, if any.
+    Done(Vec<String>),
+    /// Pools.
+    Pools(Vec<PoolReport>),
+    /// Pools that are not imported.
+    Found(Vec<FoundPool>),
+    /// Datasets.
+    Datasets(Vec<DatasetReport>),
+    /// Properties of pools or datasets.
+    Properties(Vec<PropertyLine>),
+}

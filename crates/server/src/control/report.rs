@@ -1,0 +1,171 @@
+//! What the daemon tells about its pools. This is also what `--json` prints, so a field is never renamed.
+
+use serde::{Deserialize, Serialize};
+
+/// One imported pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PoolReport {
+    /// Its name.
+    pub name: String,
+    /// Its guid, 16 hexadecimal digits.
+    pub guid: String,
+    /// `ONLINE`, `DEGRADED`, `SUSPENDED`, ...
+    pub state: String,
+    /// Whether it was imported without permission to write.
+    pub read_only: bool,
+    /// Bytes in all.
+    pub size: u64,
+    /// Bytes taken.
+    pub allocated: u64,
+    /// Bytes free.
+    pub free: u64,
+    /// The newest transaction group on disk.
+    pub txg: u64,
+    /// Seconds since it was imported: what the counters are averaged over.
+    pub imported_seconds: f64,
+    /// Reads and writes of all its data vdevs.
+    pub io: IoCounters,
+    /// Its top-level vdevs, data and log.
+    pub vdevs: Vec<VdevReport>,
+    /// The lanes of its intent log.
+    pub lanes: Vec<LaneReport>,
+    /// Acknowledged and not yet durable: only under `sync=disabled`.
+    pub exposure: Exposure,
+    /// What a person should know, one sentence or two each.
+    pub messages: Vec<String>,
+}
+
+/// Acknowledged and not yet durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Exposure {
+    /// Whether any dataset has `sync=disabled`.
+    pub possible: bool,
+    /// Bytes that a power cut would take now.
+    pub bytes: u64,
+    /// Age of the oldest of them.
+    pub seconds: f64,
+}
+
+/// A vdev or one of its legs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VdevReport {
+    /// `mirror-0`, or a path.
+    pub name: String,
+    /// `data` or `log`.
+    pub class: String,
+    /// `ONLINE`, `DEGRADED`, `STALE`, `MISSING`, `FAULTED`.
+    pub state: String,
+    /// Bytes taken and free; only of top-level data vdevs.
+    pub space: Option<VdevSpace>,
+    /// Errors seen since import.
+    pub errors: ErrorCounters,
+    /// Reads and writes since import.
+    pub io: IoCounters,
+    /// The legs of a mirror.
+    pub children: Vec<VdevReport>,
+}
+
+/// Space of one top-level vdev.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VdevSpace {
+    /// Bytes taken.
+    pub allocated: u64,
+    /// Bytes free.
+    pub free: u64,
+}
+
+/// Errors of a vdev since import.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorCounters {
+    /// Reads that failed.
+    pub read: u64,
+    /// Writes that failed.
+    pub write: u64,
+    /// Reads that gave wrong bytes.
+    pub checksum: u64,
+}
+
+/// Reads and writes since import.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoCounters {
+    /// Reads.
+    pub read_ops: u64,
+    /// Writes.
+    pub write_ops: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+}
+
+/// One lane of the intent log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneReport {
+    /// Its number.
+    pub lane: u64,
+    /// The vdev it lives on.
+    pub vdev: String,
+    /// Bytes of its ring.
+    pub size: u64,
+    /// Bytes of it that may not be overwritten yet.
+    pub used: u64,
+    /// Frames written since import.
+    pub frames: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Median duration of a device write.
+    pub write_ns_p50: u64,
+    /// 99th percentile of it.
+    pub write_ns_p99: u64,
+}
+
+/// A pool that could be imported.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundPool {
+    /// Its name.
+    pub name: String,
+    /// Its guid, 16 hexadecimal digits.
+    pub guid: String,
+    /// `ONLINE`, `DEGRADED`, or why it cannot be imported.
+    pub state: String,
+    /// Where its vdevs were found.
+    pub paths: Vec<String>,
+    /// What a person should know.
+    pub messages: Vec<String>,
+}
+
+/// One dataset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DatasetReport {
+    /// Its name, with the pool's.
+    pub name: String,
+    /// Its number in the pool, which handles carry.
+    pub id: u64,
+    /// Bytes that it and what is below it take.
+    pub used: u64,
+    /// Bytes that could still be written.
+    pub available: u64,
+    /// Bytes that it takes itself.
+    pub referenced: u64,
+    /// The path under which it can be mounted; `-` when it is not exported.
+    pub mountpoint: String,
+    /// When it was made, seconds since 1970-01-01 UTC.
+    pub created: u64,
+}
+
+/// One property of a pool or dataset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PropertyLine {
+    /// Whose it is.
+    pub name: String,
+    /// Its name.
+    pub property: String,
+    /// Its value for people: sizes rounded.
+    pub value: String,
+    /// Its value for scripts: sizes in bytes.
+    pub exact: String,
+    /// `default`, `local`, `inherited from NAME`, or `-` for what cannot be set.
+    pub source: String,
+}

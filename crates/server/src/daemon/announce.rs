@@ -1,0 +1,70 @@
+//! What `tally serve` tells the person who started it: how to mount what is served.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// At most so many exports are spelled out.
+const EXPORTS_SHOWN: usize = 4;
+
+/// What is served, where.
+pub struct Announcement<'a> {
+    /// Exported paths: `/tank`.
+    pub paths: &'a [String],
+    /// On which addresses.
+    pub addresses: &'a [IpAddr],
+    /// On which port.
+    pub port: u16,
+    /// Whether the rules and the addresses let other machines in.
+    pub other_hosts: bool,
+    /// What other machines call this one.
+    pub host_name: &'a str,
+}
+
+impl Announcement<'_> {
+    /// The text for stdout.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let addresses = self.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" and ");
+        let mut text = format!("Serving NFSv3 on {addresses}, port {}.\n", self.port);
+        if self.paths.is_empty() {
+            text += "Nothing is exported yet: set sharenfs on a dataset with `tally dataset set`.\n";
+        }
+        for path in self.paths.iter().take(EXPORTS_SHOWN) {
+            text += &self.export(path);
+        }
+        let more = self.paths.len().saturating_sub(EXPORTS_SHOWN);
+        if more > 0 {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "\nand {more} more: `tally dataset get sharenfs`");
+        }
+        text
+    }
+
+    fn export(&self, path: &str) -> String {
+        let (port, near) = (self.port, self.near());
+        let mut text = format!("\n{path}\n");
+        let options = format!("vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock,hard");
+        let _ = writeln!(text, "  Linux   sudo mount -t nfs -o {options} {near}:{path} /mnt");
+        let _ = writeln!(text, "  libnfs  nfs-ls 'nfs://{near}{path}?nfsport={port}&mountport={port}'");
+        if self.other_hosts {
+            let options = format!("vers=3,tcp,port={port},mountport={port},nolocks,hard,resvport");
+            let _ = writeln!(text, "  macOS   sudo mount -t nfs -o {options} {}:{path} ~/mnt", self.host_name);
+        }
+        text
+    }
+
+    /// An address by which this machine reaches itself; in brackets if it is IPv6.
+    fn near(&self) -> String {
+        let usable = self.addresses.iter().find(|address| address.is_ipv4()).or(self.addresses.first());
+        match usable.copied() {
+            None => Ipv4Addr::LOCALHOST.to_string(),
+            Some(IpAddr::V4(address)) if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+            Some(IpAddr::V6(address)) if address.is_unspecified() => "[::1]".into(),
+            Some(IpAddr::V4(address)) => address.to_string(),
+            Some(IpAddr::V6(address)) => format!("[{address}]"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! The configuration file, and what the flags make of it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::{fmt, fs, io};
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tally_base::Size;
+
+use crate::cli::ServeArgs;
+use crate::control::socket::{DATA_DIR_DEFAULT, SOCKET_NAME};
+
+/// The file that `tally config` prints: every key with its meaning and its default.
+pub const DOCUMENTED: &str = include_str!("config/default.toml");
+
+/// Why there is no configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// It says something that is not understood.
+    #[error("{}, line {line}: {message}\n`tally config` prints every key with its default.", path.display())]
+    Parse {
+        /// Which file.
+        path: PathBuf,
+        /// Where in it, from 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// A running daemon's settings. Defaults stand in [`DOCUMENTED`] too; a test keeps the two equal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[allow(missing_docs)] // Their meaning is in the documented file.
+pub struct Config {
+    pub data_dir: PathBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
+    pub first_pool: bool,
+    pub listen: Vec<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    pub cache: Memory,
+    pub dirty_data_max: Memory,
+    pub txg_interval_seconds: u32,
+    pub open_files: u64,
+    pub log: LogConfig,
+    #[serde(rename = "export", skip_serializing_if = "Vec::is_empty")]
+    pub exports: Vec<ExportRule>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data_dir: DATA_DIR_DEFAULT.into(),
+            socket: None,
+            first_pool: true,
+            listen: vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)],
+            port: None,
+            cache: Memory::Percent(25),
+            dirty_data_max: Memory::Percent(10),
+            txg_interval_seconds: 5,
+            open_files: 65536,
+            log: LogConfig::default(),
+            exports: Vec::new(),
+        }
+    }
+}
+
+/// Messages on stderr.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogConfig {
+    /// Their form.
+    pub format: LogFormat,
+    /// Which of them.
+    pub level: String,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, level: "info".into() }
+    }
+}
+
+/// Form of the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines: one object a line.
+    Json,
+}
+
+/// Rules that stand above the property `sharenfs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportRule {
+    /// For this dataset and those below it.
+    pub dataset: String,
+    /// As the value of `sharenfs`.
+    pub rules: String,
+}
+
+/// An amount of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// That many bytes.
+    Bytes(u64),
+    /// A part of the machine's memory, 1..=90.
+    Percent(u8),
+}
+
+impl Memory {
+    /// Bytes of it on a machine with `total` bytes.
+    #[must_use]
+    pub const fn of(self, total: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => total / 100 * percent as u64,
+        }
+    }
+}
+
+impl FromStr for Memory {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(percent) = text.strip_suffix('%') {
+            let percent = percent.trim().parse().ok().filter(|percent| (1..=90).contains(percent));
+            return percent.map(Self::Percent).ok_or_else(|| format!("'{text}' is not a percentage from 1% to 90%"));
+        }
+        text.parse().map(|Size(bytes)| Self::Bytes(bytes)).map_err(|error: tally_base::SizeError| error.to_string())
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => Size(*bytes).fmt(f),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+impl Serialize for Memory {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Memory {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+impl Config {
+    /// Reads the file that the flags name, if any, and lets the flags override it.
+    pub fn load(args: &ServeArgs) -> Result<Self, ConfigError> {
+        let mut config = match &args.config {
+            None => Self::default(),
+            Some(path) => {
+                let read = |source| ConfigError::Read { path: path.clone(), source };
+                Self::parse(&fs::read_to_string(path).map_err(read)?, path)?
+            }
+        };
+        if let Some(data_dir) = &args.data_dir {
+            config.data_dir.clone_from(data_dir);
+        }
+        if !args.listen.is_empty() {
+            config.listen.clone_from(&args.listen);
+        }
+        config.port = args.port.or(config.port);
+        Ok(config)
+    }
+
+    /// Reads the text of the file at `path`.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error: toml::de::Error| {
+            let start = error.span().map_or(0, |span| span.start);
+            let line = 1 + text.bytes().take(start).filter(|&byte| byte == b'\n').count();
+            ConfigError::Parse { path: path.into(), line, message: error.message().trim_end().into() }
+        })
+    }
+
+    /// Where the control socket is.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(|| self.data_dir.join(SOCKET_NAME))
+    }
+}
+
+#[cfg(test)]
+mod tests;

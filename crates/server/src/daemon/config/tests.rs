@@ -1,0 +1,83 @@
+use super::*;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(text, Path::new("tally.toml")).map_err(|error| error.to_string())
+}
+
+/// The documented file with its settings (not its prose) taken out of their comments.
+fn uncommented() -> String {
+    let is_setting = |line: &str| {
+        let key = line.split('=').next().unwrap_or("").trim();
+        line.starts_with('[') || (line.contains(" = ") && key.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+    };
+    let line = |line: &str| match line.strip_prefix("# ") {
+        Some(setting) if is_setting(setting) => format!("{setting}\n"),
+        _ => String::new(),
+    };
+    DOCUMENTED.lines().map(line).collect()
+}
+
+#[test]
+fn the_documented_file_says_the_defaults_and_every_key() {
+    assert_eq!(parse(DOCUMENTED).unwrap(), Config::default());
+    let text = uncommented();
+    let spelled_out = parse(&text).unwrap();
+    let defaults = Config {
+        socket: Some("./tally-data/tally.sock".into()),
+        port: Some(2049),
+        exports: vec![ExportRule {
+            dataset: "tank/home".into(),
+            rules: "192.168.1.0/24(rw) 10.0.0.7(ro,all_squash)".into(),
+        }],
+        ..Config::default()
+    };
+    assert_eq!(spelled_out, defaults);
+    let keys = |text: &str| toml::from_str::<toml::Table>(text).unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&text), keys(&toml::to_string(&defaults).unwrap()), "a key is not documented");
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line() {
+    let cases = [
+        ("port = 2049\nprot = 1\n", 2, "unknown field `prot`"),
+        ("[log]\nformat = \"text\"\ncolour = true\n", 3, "unknown field `colour`"),
+        ("\n\nport = 70000\n", 3, "70000"),
+        ("cache = \"lots\"\n", 1, "'lots' is not a size"),
+        ("port = 1\ncache = \"95%\"\n", 2, "percentage from 1% to 90%"),
+        ("listen = [\"localhost\"]\n", 1, "invalid IP address"),
+        ("[log]\nformat = \"xml\"\n", 2, "unknown variant `xml`"),
+        ("[[export]]\ndataset = \"a\"\n", 1, "missing field `rules`"),
+        ("port = \n", 1, ""),
+    ];
+    for (text, line, expected) in cases {
+        let error = parse(text).unwrap_err();
+        assert!(error.starts_with(&format!("tally.toml, line {line}: ")) && error.contains(expected), "{text}{error}");
+    }
+}
+
+#[test]
+fn flags_override_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tally.toml");
+    fs::write(&file, "port = 1000\ndata_dir = \"/from/file\"\ntxg_interval_seconds = 1\n").unwrap();
+    let only_file = ServeArgs { config: Some(file), ..ServeArgs::default() };
+    let config = Config::load(&only_file).unwrap();
+    assert_eq!((config.port, config.socket()), (Some(1000), "/from/file/tally.sock".into()));
+    let flags = ServeArgs {
+        port: Some(7),
+        data_dir: Some("/from/flag".into()),
+        listen: vec!["0.0.0.0".parse().unwrap()],
+        ..only_file
+    };
+    let config = Config::load(&flags).unwrap();
+    assert_eq!((config.port, config.data_dir.to_str()), (Some(7), Some("/from/flag")));
+    assert_eq!((config.listen.len(), config.txg_interval_seconds), (1, 1));
+    let missing = ServeArgs { config: Some("/no/such/file".into()), ..ServeArgs::default() };
+    assert!(Config::load(&missing).unwrap_err().to_string().contains("/no/such/file"));
+}
+
+#[test]
+fn memory_is_a_size_or_a_share() {
+    assert_eq!("25%".parse::<Memory>().unwrap().of(8 << 30), (8 << 30) / 100 * 25);
+    assert_eq!("64M".parse::<Memory>().unwrap().of(1), 64 << 20);
+}

@@ -1,0 +1,43 @@
+//! Dates, in UTC: the one thing about time that a table of datasets shows.
+
+/// `2026-11-21 10:30` of seconds since 1970-01-01 UTC.
+pub(crate) fn utc(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", rest / 3600, rest / 60 % 60)
+}
+
+/// Year, month and day of a day number, by years that start in March: so the leap day is the last of a
+/// year, and month lengths follow one formula (153 days in five months).
+fn civil(days: u64) -> (u64, u64, u64) {
+    const DAYS_BEFORE_1970: u64 = 719_468; // From 0000-03-01.
+    const DAYS_IN_400_YEARS: u64 = 146_097;
+    let shifted = days + DAYS_BEFORE_1970;
+    let (era, day_of_era) = (shifted / DAYS_IN_400_YEARS, shifted % DAYS_IN_400_YEARS);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::utc;
+
+    #[test]
+    fn known_days() {
+        let cases = [
+            (0, "1970-01-01 00:00"),
+            (951_782_400, "2000-02-29 00:00"),
+            (951_868_799, "2000-02-29 23:59"),
+            (1_709_164_800, "2024-02-29 00:00"),
+            (1_735_689_599, "2024-12-31 23:59"),
+            (4_107_542_400, "2100-03-01 00:00"),
+        ];
+        for (seconds, expected) in cases {
+            assert_eq!(utc(seconds), expected);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The pool that the first start makes, so that a person has something to mount after one command.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tally_base::Size;
+use tally_disk::Opener;
+
+/// Its name.
+pub const NAME: &str = "tank";
+/// Who may mount it: this machine, with the superuser's rights where the client has them.
+pub const SHARENFS: &str = "127.0.0.1(rw,no_root_squash) ::1(rw,no_root_squash)";
+/// Its size, unless that is more than half of the free space.
+pub const SIZE_BYTES_MAX: u64 = 10 << 30;
+/// Below this it would be full before it is of use.
+pub const SIZE_BYTES_MIN: u64 = 64 << 20;
+/// Its log: a minute of small files at several thousand a second, and written out in a second or two.
+pub const LOG_BYTES: u64 = 256 << 20;
+
+const VDEV_NAME: &str = "tank.img";
+const LOG_NAME: &str = "log.img";
+/// Sizes are whole mebibytes, so that they read well.
+const STEP: u64 = 1 << 20;
+
+/// Why there is no first pool.
+#[derive(Debug, thiserror::Error)]
+pub enum FirstPoolError {
+    /// Too little room.
+    #[error(
+        "{} has {} free, too little for a first pool of at least {} and its log of {}; choose another place with \
+         --data-dir, or a size with --size",
+        dir.display(), Size(*free), Size(SIZE_BYTES_MIN), Size(LOG_BYTES)
+    )]
+    NoRoom {
+        /// Where.
+        dir: PathBuf,
+        /// Bytes free there.
+        free: u64,
+    },
+    /// The size that was asked for is out of bounds.
+    #[error("--size {} is out of bounds: {} has {} free, of which the log takes {}, and a pool needs {}",
+        Size(*size), dir.display(), Size(*free), Size(LOG_BYTES), Size(SIZE_BYTES_MIN))]
+    BadSize {
+        /// Asked for.
+        size: u64,
+        /// Where.
+        dir: PathBuf,
+        /// Bytes free there.
+        free: u64,
+    },
+    /// A file is in the way.
+    #[error(
+        "{} exists, but is no pool that can be imported: most likely the first start was interrupted. Remove it, or \
+         choose another place with --data-dir",
+        path.display()
+    )]
+    Leftover {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The kernel refused.
+    #[error("cannot make {}: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel says.
+        source: io::Error,
+    },
+}
+
+/// Files of the first pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The pool's disk.
+    pub vdev: PathBuf,
+    /// Bytes of it.
+    pub size: u64,
+    /// Its log device.
+    pub log: PathBuf,
+}
+
+impl Plan {
+    /// Decides on the size: the one that was `asked` for, else the smaller of 10 GiB and half of the `free` bytes.
+    pub fn new(dir: &Path, asked: Option<u64>, free: u64) -> Result<Self, FirstPoolError> {
+        let room = free.saturating_sub(LOG_BYTES);
+        let size = match asked {
+            Some(size) if (SIZE_BYTES_MIN..=room).contains(&size) => size,
+            Some(size) => return Err(FirstPoolError::BadSize { size, dir: dir.into(), free }),
+            None => SIZE_BYTES_MAX.min(free / 2).min(room),
+        };
+        if size < SIZE_BYTES_MIN {
+            return Err(FirstPoolError::NoRoom { dir: dir.into(), free });
+        }
+        Ok(Self { vdev: dir.join(VDEV_NAME), size: size / STEP * STEP, log: dir.join(LOG_NAME) })
+    }
+
+    /// Whether one of its files is there already.
+    #[must_use]
+    pub fn leftover(&self) -> Option<&Path> {
+        [&self.vdev, &self.log].into_iter().map(PathBuf::as_path).find(|path| path.exists())
+    }
+
+    /// Makes the files: the disk allocated, the log written out. What was made is removed again on failure.
+    pub fn make_files(
+        &self,
+        opener: &dyn Opener,
+        progress: &mut dyn FnMut(&str, u64, u64),
+    ) -> Result<(), FirstPoolError> {
+        let files = [(&self.vdev, self.size, false), (&self.log, LOG_BYTES, true)];
+        for (index, (path, size, prewrite)) in files.into_iter().enumerate() {
+            let what = format!("making {}", path.display());
+            if let Err(source) = opener.create(path, size, prewrite, &mut |done| progress(&what, done, size)) {
+                for (made, ..) in &files[..index] {
+                    // Nothing is in it yet; a file that stays is named at the next start.
+                    let _ = std::fs::remove_file(made);
+                }
+                return Err(FirstPoolError::Io { path: path.clone(), source });
+            }
+        }
+        Ok(())
+    }
+
+    /// The words of `pool create` for it.
+    #[must_use]
+    pub fn vdev_words(&self) -> Vec<String> {
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        vec![text(&self.vdev), "log".into(), text(&self.log)]
+    }
+}
+
+/// Bytes that an ordinary user may take of the file system at `dir`.
+pub fn free_bytes(dir: &Path) -> io::Result<u64> {
+    let statistics = rustix::fs::statvfs(dir)?;
+    Ok(statistics.f_bavail.saturating_mul(statistics.f_frsize))
+}
+
+#[cfg(test)]
+mod tests;

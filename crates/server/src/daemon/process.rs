@@ -1,0 +1,72 @@
+//! What the daemon learns from the machine, and asks of it for itself.
+
+use std::fs;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tally_base::name_hash;
+
+/// What is assumed where the kernel does not tell.
+const MEMORY_BYTES_UNKNOWN: u64 = 1 << 30;
+
+/// Memory that this process may count on: the machine's, or its control group's where that has less.
+#[must_use]
+pub fn memory_bytes() -> u64 {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo_total(&text));
+    let group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    machine.into_iter().chain(group).min().unwrap_or(MEMORY_BYTES_UNKNOWN)
+}
+
+fn meminfo_total(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+/// Raises RLIMIT_NOFILE to `wanted`, or as far as it may go. Gives the limit that holds.
+pub fn raise_open_files(wanted: u64) -> u64 {
+    let now = getrlimit(Resource::Nofile);
+    let current = now.current.unwrap_or(u64::MAX);
+    if current >= wanted {
+        return current;
+    }
+    let target = now.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(target), maximum: now.maximum }) {
+        Ok(()) => target,
+        Err(error) => {
+            tracing::warn!(%error, current, wanted, "cannot raise the limit of open files");
+            current
+        }
+    }
+}
+
+/// This machine's name.
+#[must_use]
+pub fn host_name() -> String {
+    first_line("/proc/sys/kernel/hostname")
+}
+
+/// A number that stays this machine's across restarts, by which a pool knows where it is in use.
+#[must_use]
+pub fn host_id() -> u64 {
+    let machine_id = first_line("/etc/machine-id");
+    // Without an id the name has to do: both are only compared with what this function gave elsewhere.
+    let identity = if machine_id.is_empty() { host_name() } else { machine_id };
+    name_hash(0, identity.as_bytes())
+}
+
+fn first_line(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().lines().next().unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_from_meminfo() {
+        assert_eq!(meminfo_total("MemTotal:       16314532 kB\nMemFree: 1 kB\n"), Some(16_314_532 * 1024));
+        assert_eq!(meminfo_total("MemFree: 1 kB\n"), None);
+        assert_eq!(meminfo_total("MemTotal: 18446744073709551615 kB\n"), None);
+        assert!(memory_bytes() > 0);
+    }
+}

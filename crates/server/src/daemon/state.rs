@@ -1,0 +1,181 @@
+//! `pools.toml` in the data directory: which pools to import at the next start.
+//!
+//! A pool is written here once it is imported, and taken out when it is exported or destroyed by command; the end
+//! of the daemon leaves it in. Its handle key is kept too: with it, a handle of a pool that could not be imported
+//! today is known to be ours, and its client is told to wait instead of being told that its files are gone. The
+//! file is as secret as the pool's own disks, and has mode 0600.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tally_base::PoolGuid;
+
+/// The file's name in the data directory.
+pub const STATE_NAME: &str = "pools.toml";
+
+const HEAD: &str = "\
+# The pools that `tally serve` imports when it starts. Written by the daemon; use `tally pool import` and
+# `tally pool export` to change it. The keys are secret: with one, anybody can make file handles.
+";
+
+/// Why the list of pools cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The file cannot be read or written.
+    #[error("the list of pools {}: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// It does not say what it should.
+    #[error(
+        "the list of pools {} cannot be understood: {message}\nMove it away, and name the disks with \
+         `tally serve --pool PATH`.",
+        path.display()
+    )]
+    Garbled {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// A pool to import.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KnownPool {
+    /// Its name, for people.
+    pub name: String,
+    /// Its guid.
+    #[serde(with = "guid_text")]
+    pub guid: PoolGuid,
+    /// Where its disks were.
+    pub paths: Vec<PathBuf>,
+    /// Whether it was imported without permission to write.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Authenticates its file handles.
+    #[serde(with = "key_text")]
+    pub handle_key: [u8; 32],
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    #[serde(default, rename = "pool")]
+    pools: Vec<KnownPool>,
+}
+
+/// The file and what it says.
+pub struct State {
+    path: PathBuf,
+    pools: Vec<KnownPool>,
+}
+
+impl State {
+    /// Reads the list in `data_dir`; a file that is not there is an empty list.
+    pub fn load(data_dir: &Path) -> Result<Self, StateError> {
+        let path = data_dir.join(STATE_NAME);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(source) => return Err(StateError::Io { path, source }),
+        };
+        match toml::from_str::<Content>(&text) {
+            Ok(Content { pools }) => Ok(Self { path, pools }),
+            Err(error) => Err(StateError::Garbled { path, message: error.message().into() }),
+        }
+    }
+
+    /// The pools.
+    #[must_use]
+    pub fn pools(&self) -> &[KnownPool] {
+        &self.pools
+    }
+
+    /// Adds a pool, or replaces what was said of it.
+    pub fn remember(&mut self, pool: KnownPool) -> Result<(), StateError> {
+        self.pools.retain(|known| known.guid != pool.guid);
+        self.pools.push(pool);
+        self.save()
+    }
+
+    /// Takes a pool out.
+    pub fn forget(&mut self, guid: PoolGuid) -> Result<(), StateError> {
+        self.pools.retain(|known| known.guid != guid);
+        self.save()
+    }
+
+    /// Writes a new file and puts it in the old one's place, so that a crash leaves one of the two.
+    fn save(&self) -> Result<(), StateError> {
+        let io_error = |source| StateError::Io { path: self.path.clone(), source };
+        let content = Content { pools: self.pools.clone() };
+        let text = toml::to_string(&content).map_err(|error| io_error(io::Error::other(error)))?;
+        replace_file(&self.path, (HEAD.to_owned() + "\n" + &text).as_bytes()).map_err(io_error)
+    }
+}
+
+fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("toml.new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    match path.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+mod guid_text {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use tally_base::PoolGuid;
+
+    pub(super) fn serialize<S: Serializer>(guid: &PoolGuid, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(guid)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PoolGuid, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u64::from_str_radix(&text, 16).map(PoolGuid).map_err(|_| D::Error::custom("a guid is 16 hexadecimal digits"))
+    }
+}
+
+mod key_text {
+    use std::fmt::Write as _;
+
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(key: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+        let text = key.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        serializer.serialize_str(&text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bad = || D::Error::custom("a handle key is 64 hexadecimal digits");
+        let mut key = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(bad());
+        }
+        for (index, byte) in key.iter_mut().enumerate() {
+            let digits = text.get(index * 2..index * 2 + 2).ok_or_else(bad)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| bad())?;
+        }
+        Ok(key)
+    }
+}
+
+#[cfg(test)]
+mod tests;

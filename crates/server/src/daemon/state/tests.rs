@@ -1,0 +1,42 @@
+use std::os::unix::fs::MetadataExt;
+
+use super::*;
+
+fn pool(name: &str, guid: u64) -> KnownPool {
+    let paths = vec!["/disks/a".into(), "/disks/b".into()];
+    KnownPool { name: name.into(), guid: PoolGuid(guid), paths, read_only: false, handle_key: [guid as u8; 32] }
+}
+
+#[test]
+fn what_is_remembered_is_there_at_the_next_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = State::load(dir.path()).unwrap();
+    assert!(state.pools().is_empty());
+    state.remember(pool("tank", 0xab)).unwrap();
+    state.remember(pool("dozer", 7)).unwrap();
+    state.remember(KnownPool { read_only: true, ..pool("tank", 0xab) }).unwrap();
+    state.forget(PoolGuid(7)).unwrap();
+
+    let again = State::load(dir.path()).unwrap();
+    assert_eq!(again.pools(), [KnownPool { read_only: true, ..pool("tank", 0xab) }]);
+    let metadata = fs::metadata(dir.path().join(STATE_NAME)).unwrap();
+    assert_eq!(metadata.mode() & 0o777, 0o600, "it holds keys");
+}
+
+#[test]
+fn a_garbled_list_is_not_taken_for_an_empty_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(STATE_NAME);
+    let good = "[[pool]]\nname = \"t\"\nguid = \"0a\"\npaths = []\n";
+    for text in [
+        "pool = 3".to_owned(),
+        good.to_owned(),
+        format!("{good}handle_key = \"0\"\n"),
+        format!("{good}handle_key = \"{}\"\n", "é".repeat(32)),
+        format!("{good}handle_key = \"{}\"\nspeed = 1\n", "0".repeat(64)),
+    ] {
+        fs::write(&path, &text).unwrap();
+        let error = State::load(dir.path()).err().unwrap_or_else(|| panic!("{text}"));
+        assert!(error.to_string().contains("--pool PATH"), "{error}");
+    }
+}

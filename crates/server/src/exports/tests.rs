@@ -1,0 +1,116 @@
+use tally_fs::model::{Model, ModelOptions};
+use tally_nfs::exports::Squash;
+
+use super::*;
+
+const TANK: PoolGuid = PoolGuid(0xa);
+const AWAY: PoolGuid = PoolGuid(0xb);
+
+/// Datasets 1, 2 and 3, where 2 is mounted on entry `home` of the root of 1.
+struct Three(Vec<Arc<dyn Vfs>>);
+
+impl Three {
+    fn new() -> Arc<Self> {
+        let model = |id| {
+            let options = ModelOptions { pool: TANK, dataset: DatasetId(id), ..ModelOptions::default() };
+            Arc::new(Model::new(&options)) as Arc<dyn Vfs>
+        };
+        Arc::new(Self((1..=3).map(model).collect()))
+    }
+}
+
+impl Mounted for Three {
+    fn vfs(&self, dataset: DatasetId) -> Option<Arc<dyn Vfs>> {
+        self.0.iter().find(|vfs| vfs.dataset() == dataset).cloned()
+    }
+
+    fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
+        (dataset == DatasetId(1) && dir == self.0[0].root() && name == b"home").then_some(DatasetId(2))
+    }
+}
+
+fn table(above: &[ExportRule]) -> ExportTable {
+    let dataset = |id, name: &str, sharenfs: &str| DatasetExport {
+        id: DatasetId(id),
+        name: name.into(),
+        sharenfs: sharenfs.into(),
+    };
+    let datasets = vec![
+        dataset(1, "tank", "127.0.0.1(rw,no_root_squash)"),
+        dataset(2, "tank/home", "10.0.0.0/8(ro) 10.1.0.0/16(rw)"),
+        dataset(3, "tank/homestead", "off"),
+    ];
+    let here = KnownExports { guid: TANK, handle_key: [1; 32], mounted: Some(Three::new()), datasets };
+    let away = KnownExports { guid: AWAY, handle_key: [2; 32], mounted: None, datasets: Vec::new() };
+    ExportTable::new(vec![here, away], above)
+}
+
+fn live(above: &[ExportRule]) -> LiveExports {
+    let live = LiveExports::default();
+    live.replace(table(above));
+    live
+}
+
+#[test]
+fn a_path_finds_the_dataset_with_the_longest_prefix() {
+    let live = live(&[]);
+    let cases = [
+        ("/tank", Some((1, ""))),
+        ("tank//", Some((1, ""))),
+        ("/tank/home/ann/mail", Some((2, "ann/mail"))),
+        ("/tank/homestead", Some((3, ""))),
+        ("/tank/homes", Some((1, "homes"))),
+        ("/tan", None),
+        ("/", None),
+        ("", None),
+    ];
+    for (path, expected) in cases {
+        let found = live.resolve(path).map(|(vfs, rest)| (vfs.dataset().0, rest));
+        assert_eq!(found, expected.map(|(id, rest)| (id, rest.to_owned())), "{path}");
+    }
+}
+
+#[test]
+fn handles_of_an_absent_pool_are_told_to_wait_and_foreign_ones_are_not() {
+    let live = live(&[]);
+    assert!(matches!(live.place(TANK, DatasetId(2)), Place::Here(vfs) if vfs.dataset() == DatasetId(2)));
+    assert!(matches!(live.place(TANK, DatasetId(9)), Place::Unknown), "destroyed");
+    assert!(matches!(live.place(AWAY, DatasetId(2)), Place::Away));
+    assert!(matches!(live.place(PoolGuid(99), DatasetId(2)), Place::Unknown));
+    let keys = [TANK, AWAY, PoolGuid(99)].map(|pool| live.handle_key(pool));
+    assert_eq!(keys, [Some([1; 32]), Some([2; 32]), None]);
+}
+
+#[test]
+fn rules_hold_for_each_dataset_and_the_configuration_stands_above_them() {
+    let rule = |live: &LiveExports, dataset, client: &str| {
+        live.rule(TANK, DatasetId(dataset), client.parse().unwrap()).map(|rule| (rule.read_only, rule.squash))
+    };
+    let plain = live(&[]);
+    assert_eq!(rule(&plain, 1, "127.0.0.1"), Some((false, Squash::None)));
+    assert_eq!(rule(&plain, 1, "10.0.0.1"), None);
+    assert_eq!(rule(&plain, 2, "10.0.0.1"), Some((true, Squash::Root)));
+    assert_eq!(rule(&plain, 2, "10.1.0.1"), Some((false, Squash::Root)));
+    assert_eq!(rule(&plain, 3, "127.0.0.1"), None);
+    assert_eq!(plain.list().into_iter().map(|(path, _)| path).collect::<Vec<_>>(), ["/tank", "/tank/home"]);
+
+    let line = |dataset: &str, rules: &str| ExportRule { dataset: dataset.into(), rules: rules.into() };
+    let overridden =
+        live(&[line("tank", "off"), line("tank/home", "192.168.0.0/16(ro)"), line("tank/homestead", "???")]);
+    assert_eq!(rule(&overridden, 1, "127.0.0.1"), None);
+    assert_eq!(rule(&overridden, 2, "192.168.3.4"), Some((true, Squash::Root)));
+    assert_eq!(rule(&overridden, 2, "10.1.0.1"), None);
+    assert_eq!(rule(&overridden, 3, "127.0.0.1"), None, "a rule that is not understood lets nobody in");
+    assert_eq!(overridden.list().len(), 1);
+}
+
+#[test]
+fn a_child_dataset_stands_in_its_parents_directory() {
+    let live = live(&[]);
+    let root = live.resolve("/tank").unwrap().0.root();
+    let child = |name: &[u8]| live.child(TANK, DatasetId(1), root, name).map(|vfs| vfs.dataset().0);
+    assert_eq!((child(b"home"), child(b"other")), (Some(2), None));
+    assert!(live.child(AWAY, DatasetId(1), root, b"home").is_none());
+    live.replace(ExportTable::default());
+    assert!(live.child(TANK, DatasetId(1), root, b"home").is_none(), "exported meanwhile");
+}

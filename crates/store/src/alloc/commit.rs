@@ -1,0 +1,201 @@
+//! Persisting the allocator: once for each txg, at the end of its fold, in one pass.
+//!
+//! The knot: writing the space maps takes space, and putting their predecessors on the deferred list lengthens
+//! it, which changes the space maps. It is untied by counting before writing (rules F20):
+//!
+//! 1. the pool root's place is taken;
+//! 2. the sectors that the touched regions, the index above them and the deferred list need are counted, and
+//!    taken one missing run at a time; taking may touch one more region, so it is counted again until the number
+//!    holds. Each round only adds regions, and a new run comes from a touched one if that has space, so the
+//!    second round is nearly always the last;
+//! 3. what is replaced goes on the deferred list, which is final now, as are the bitmaps;
+//! 4. everything is encoded bottom-up, since a pointer needs the checksum of what it points to, and written.
+
+use std::sync::Arc;
+
+use tally_base::{SECTOR, Txg};
+use tally_disk::AlignedBuf;
+
+use super::deferred::{RANGES_PER_SECTOR, encode_sector};
+use super::root::VdevRoot;
+use super::space_index::{SpaceIndex, sector_pointer};
+use super::{AllocRoot, Allocator, Persisted};
+use crate::block::{BlockError, NoSpace, sectors_of, write_sectors};
+use crate::blockdev::BlockDev;
+use crate::bp::{BlockKind, BlockPtr, Dva};
+
+/// Neighbouring sectors are written together up to this size.
+const WRITE_BYTES_MAX: usize = 1 << 20;
+
+/// What a commit leaves to its caller: the root to store, and the place to store it in.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// To be encoded into the pool's root.
+    pub root: AllocRoot,
+    /// As many sectors as were asked for, for the pool's root. Allocated in the space maps just written.
+    pub place: Dva,
+    /// Sectors written.
+    pub sector_count: u64,
+}
+
+/// What a commit is going to write.
+struct Plan {
+    /// For each vdev and level, the sectors to write.
+    index: Vec<Vec<Vec<usize>>>,
+    chain_sectors: usize,
+    sectors: usize,
+}
+
+/// Single sectors, handed out in order.
+struct Places(Vec<Dva>);
+
+impl Places {
+    fn next(&mut self) -> Dva {
+        self.0.pop().expect("the plan has counted every sector")
+    }
+}
+
+/// What is to be written: places and their bytes.
+type Output = Vec<(Dva, Vec<u8>)>;
+
+impl Allocator {
+    /// Persists the allocator as of `txg`, and reserves a place of `root_bytes` for the pool's root. Called once
+    /// for each txg, when nobody allocates or frees for it any more. After an error the state in memory is ahead
+    /// of the disk, and the pool must be imported anew.
+    pub fn commit(&self, txg: Txg, root_bytes: usize) -> Result<Committed, BlockError> {
+        let mut persisted = self.persisted.lock();
+        assert!(txg > persisted.txg, "txg {txg} is committed after {}", persisted.txg);
+        let place = self.alloc_sectors(txg, sectors_of(root_bytes), sectors_of(root_bytes))?;
+        let range_count = self.deferred.lock().prepare(txg);
+        let mut places = Vec::new();
+        let plan = loop {
+            let plan = self.plan(&persisted, txg, range_count);
+            let Some(missing) = plan.sectors.checked_sub(places.len()).filter(|missing| *missing > 0) else {
+                break plan;
+            };
+            let run = self.alloc_sectors(txg, u32::try_from(missing).unwrap_or(u32::MAX), 1)?;
+            places.extend(single_sectors(run));
+        };
+        places.reverse();
+        let mut places = Places(places);
+        self.defer_replaced(&persisted, &plan, txg);
+        let mut output = Vec::with_capacity(plan.sectors);
+        for (vdev, plan) in plan.index.iter().enumerate() {
+            self.write_index(vdev, &mut persisted.indexes[vdev], plan, txg, &mut places, &mut output);
+        }
+        self.write_chain(plan.chain_sectors, txg, &mut places, &mut output);
+        assert!(places.0.is_empty(), "{} sectors were taken for nothing", places.0.len());
+        let sector_count = output.len() as u64;
+        write_grouped(&self.devs, output)?;
+        persisted.txg = txg;
+        Ok(Committed { root: self.root(&persisted, txg), place, sector_count })
+    }
+
+    fn plan(&self, persisted: &Persisted, txg: Txg, range_count: usize) -> Plan {
+        let index: Vec<_> =
+            self.vdevs.iter().zip(&persisted.indexes).map(|(vdev, index)| index.plan(vdev.touched(txg))).collect();
+        let replaced: usize =
+            index.iter().zip(&persisted.indexes).map(|(plan, index)| index.replaced(plan).count()).sum();
+        let chain_sectors = (range_count + replaced).div_ceil(RANGES_PER_SECTOR);
+        let index_sectors: usize = index.iter().flatten().map(Vec::len).sum();
+        Plan { index, chain_sectors, sectors: index_sectors + chain_sectors }
+    }
+
+    fn defer_replaced(&self, persisted: &Persisted, plan: &Plan, txg: Txg) {
+        let mut deferred = self.deferred.lock();
+        for (plan, index) in plan.index.iter().zip(&persisted.indexes) {
+            for dva in index.replaced(plan) {
+                deferred.add(txg, dva);
+            }
+        }
+    }
+
+    fn write_index(
+        &self,
+        vdev: usize,
+        index: &mut SpaceIndex,
+        plan: &[Vec<usize>],
+        txg: Txg,
+        places: &mut Places,
+        output: &mut Output,
+    ) {
+        for (level, touched) in plan.iter().enumerate() {
+            for at in touched {
+                let (kind, bytes) = if level == 0 {
+                    let mut bytes = vec![0; SECTOR];
+                    self.vdevs[vdev].regions[*at].lock().commit(txg, &mut bytes);
+                    (BlockKind::SpaceMap, bytes)
+                } else {
+                    (BlockKind::SpaceIndex, index.encode(level, *at))
+                };
+                let pointer = sector_pointer(places.next(), kind, txg, &bytes);
+                index.levels[level][*at] = Some(pointer);
+                output.push((pointer.dva, bytes));
+            }
+        }
+    }
+
+    /// The last sector first, since each names the next.
+    fn write_chain(&self, sector_count: usize, txg: Txg, places: &mut Places, output: &mut Output) {
+        let mut deferred = self.deferred.lock();
+        let list = deferred.list_mut(txg);
+        debug_assert_eq!(list.ranges.len().div_ceil(RANGES_PER_SECTOR), sector_count, "the list is as planned");
+        let mut next: Option<BlockPtr> = None;
+        for ranges in list.ranges.chunks(RANGES_PER_SECTOR).rev() {
+            let bytes = encode_sector(next.as_ref(), ranges);
+            let pointer = sector_pointer(places.next(), BlockKind::Deferred, txg, &bytes);
+            output.push((pointer.dva, bytes));
+            list.chain.push(pointer);
+            next = Some(pointer);
+        }
+        list.chain.reverse();
+    }
+
+    fn root(&self, persisted: &Persisted, txg: Txg) -> AllocRoot {
+        let line = |(vdev, index): (&super::VdevSpace, &SpaceIndex)| VdevRoot {
+            sectors: vdev.sectors(),
+            excluded: vdev.excluded(),
+            top: index.top(),
+        };
+        AllocRoot {
+            vdevs: self.vdevs.iter().zip(&persisted.indexes).map(line).collect(),
+            deferred: self.deferred.lock().heads(txg),
+        }
+    }
+
+    /// An upper bound for the encoded size of the root that the next commit returns.
+    pub fn root_bytes_max(&self) -> usize {
+        AllocRoot::bytes(self.vdevs.len(), self.deferred.lock().list_count() + 1)
+    }
+
+    pub(super) fn alloc_sectors(&self, txg: Txg, want: u32, at_least: u32) -> Result<Dva, NoSpace> {
+        let bytes = |sectors: u32| u64::from(sectors) * SECTOR as u64;
+        self.alloc_run(txg, bytes(want), bytes(at_least))
+    }
+}
+
+fn single_sectors(run: Dva) -> impl Iterator<Item = Dva> {
+    (0..u64::from(run.sectors)).map(move |at| Dva { sectors: 1, offset: run.offset + at * SECTOR as u64, ..run })
+}
+
+/// Writes the sectors in order of their places, neighbours together.
+fn write_grouped(devs: &[Arc<dyn BlockDev>], mut output: Output) -> Result<(), BlockError> {
+    output.sort_unstable_by_key(|(dva, _)| *dva);
+    let mut buf = AlignedBuf::with_capacity(WRITE_BYTES_MAX);
+    let mut start: Option<Dva> = None;
+    for (dva, bytes) in output {
+        let end = start.map(|start| (start.vdev, start.offset + buf.len() as u64));
+        if let Some(start) = start.filter(|_| end != Some((dva.vdev, dva.offset)) || buf.len() >= WRITE_BYTES_MAX) {
+            write_sectors(devs, start.vdev, start.offset, &buf)?;
+            buf.clear();
+        }
+        if buf.is_empty() {
+            start = Some(dva);
+        }
+        buf.extend_from_slice(&bytes);
+    }
+    match start {
+        Some(start) if !buf.is_empty() => write_sectors(devs, start.vdev, start.offset, &buf),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,163 @@
+//! Freed blocks that may not be used again yet.
+//!
+//! Uberblock N no longer names what txg N freed, but uberblock N - 1 does, and it is what an import falls back
+//! to if N's own write was torn. So a block freed in txg N is reusable only once uberblock N + 1 is durable:
+//! then N and N + 1 are the two that can be chosen, and neither names it. (rules F8; R = 2)
+//!
+//! The lists of the txgs that are still waiting are persisted with the root, each as a chain of sectors that is
+//! written once, by the commit of its txg; without them an import would reuse what the rewind window names, or
+//! leak it. The chain's own sectors are freed by the first commit that no longer needs the list.
+//!
+//! ```text
+//!   0              64        80                     4096
+//!   +--------------+---------+---------+--- ... ----+
+//!   | next pointer | range 0 | range 1 |  range 251 |      a range: vdev u32, sectors u32, offset u64;
+//!   +--------------+---------+---------+--- ... ----+      zero sectors ends the list
+//! ```
+
+use std::collections::BTreeMap;
+
+use tally_base::codec::{Malformed, Put, Reader};
+use tally_base::{SECTOR, Txg};
+
+use crate::bp::{BLOCK_PTR_BYTES, BlockPtr, Dva};
+
+/// Ranges in one sector of a chain.
+pub(super) const RANGES_PER_SECTOR: usize = (SECTOR - BLOCK_PTR_BYTES) / 16;
+
+const WHAT: &str = "deferred-free list";
+
+/// What one txg freed.
+#[derive(Default)]
+pub(super) struct FreeList {
+    pub(super) ranges: Vec<Dva>,
+    /// Where the list is persisted, first sector first; empty before its txg's commit.
+    pub(super) chain: Vec<BlockPtr>,
+}
+
+/// The lists of all txgs that wait.
+#[derive(Default)]
+pub(super) struct Deferred {
+    lists: BTreeMap<Txg, FreeList>,
+    sectors: u64,
+    /// Chains of lists that were released since the last commit: to be freed by the next.
+    retired: Vec<Dva>,
+}
+
+impl Deferred {
+    pub(super) fn add(&mut self, txg: Txg, dva: Dva) {
+        self.sectors += u64::from(dva.sectors);
+        self.lists.entry(txg).or_default().ranges.push(dva);
+    }
+
+    pub(super) fn restore(&mut self, txg: Txg, list: FreeList) {
+        self.sectors += list.ranges.iter().map(|dva| u64::from(dva.sectors)).sum::<u64>();
+        self.lists.insert(txg, list);
+    }
+
+    pub(super) fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
+    /// Sectors of the chains themselves.
+    pub(super) fn chain_sectors(&self) -> u64 {
+        (self.lists.values().map(|list| list.chain.len()).sum::<usize>() + self.retired.len()) as u64
+    }
+
+    /// Lists that wait.
+    pub(super) fn list_count(&self) -> usize {
+        self.lists.len()
+    }
+
+    /// A sector of the allocator's own that the next commit has to free.
+    pub(super) fn retire(&mut self, dva: Dva) {
+        self.retired.push(dva);
+    }
+
+    /// Takes out everything freed before `durable`: it is reusable now.
+    pub(super) fn release(&mut self, durable: Txg) -> Vec<Dva> {
+        let waiting = self.lists.split_off(&durable);
+        let released = std::mem::replace(&mut self.lists, waiting);
+        let mut ranges = Vec::new();
+        for list in released.into_values() {
+            self.retired.extend(list.chain.iter().map(|sector| sector.dva));
+            ranges.extend(list.ranges);
+        }
+        self.sectors -= ranges.iter().map(|dva| u64::from(dva.sectors)).sum::<u64>();
+        ranges
+    }
+
+    /// Ranges that the commit of `txg` will have to persist: its own list, after coalescing, and the retired chains.
+    pub(super) fn prepare(&mut self, txg: Txg) -> usize {
+        for dva in std::mem::take(&mut self.retired) {
+            self.add(txg, dva);
+        }
+        let list = self.lists.entry(txg).or_default();
+        coalesce(&mut list.ranges);
+        list.ranges.len()
+    }
+
+    pub(super) fn list_mut(&mut self, txg: Txg) -> &mut FreeList {
+        self.lists.entry(txg).or_default()
+    }
+
+    /// What the root of `txg` must name: each list that is not empty, by the head of its chain.
+    pub(super) fn heads(&self, txg: Txg) -> Vec<DeferredHead> {
+        let head = |(txg, list): (&Txg, &FreeList)| {
+            Some(DeferredHead { txg: *txg, ranges: list.ranges.len() as u64, head: *list.chain.first()? })
+        };
+        self.lists.range(..=txg).filter_map(head).collect()
+    }
+}
+
+/// Names one persisted list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DeferredHead {
+    pub(super) txg: Txg,
+    pub(super) ranges: u64,
+    pub(super) head: BlockPtr,
+}
+
+/// Joins neighbours, so that a list is as long as the free space is fragmented and no longer.
+fn coalesce(ranges: &mut Vec<Dva>) {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, range| {
+        let joined = range.sectors.checked_add(next.sectors);
+        let adjacent = range.vdev == next.vdev && range.end() == next.offset;
+        match joined {
+            Some(sectors) if adjacent => {
+                range.sectors = sectors;
+                true
+            }
+            _ => false,
+        }
+    });
+}
+
+/// One sector of a chain.
+pub(super) fn encode_sector(next: Option<&BlockPtr>, ranges: &[Dva]) -> Vec<u8> {
+    assert!(ranges.len() <= RANGES_PER_SECTOR, "the caller cuts the list into sectors");
+    let mut bytes = Vec::with_capacity(SECTOR);
+    bytes.put(&BlockPtr::encode_option(next));
+    for range in ranges {
+        bytes.put_u32(range.vdev);
+        bytes.put_u32(range.sectors);
+        bytes.put_u64(range.offset);
+    }
+    bytes.resize(SECTOR, 0);
+    bytes
+}
+
+/// The mirror image of [`encode_sector`]: appends the ranges to `out`.
+pub(super) fn decode_sector(bytes: &[u8], out: &mut Vec<Dva>) -> Result<Option<BlockPtr>, Malformed> {
+    let mut reader = Reader::new(bytes, WHAT);
+    let next = BlockPtr::decode_option(&reader.array()?)?;
+    for _ in 0..RANGES_PER_SECTOR {
+        let (vdev, sectors, offset) = (reader.u32()?, reader.u32()?, reader.u64()?);
+        if sectors == 0 {
+            break;
+        }
+        out.push(Dva { vdev, offset, sectors });
+    }
+    Ok(next)
+}

@@ -1,0 +1,170 @@
+//! Reading the allocator back at import.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tally_base::codec::Malformed;
+use tally_base::{SECTOR, Txg};
+
+use super::bitmap::{Bitmap, REGION_SECTORS};
+use super::deferred::{Deferred, DeferredHead, FreeList, decode_sector};
+use super::root::VdevRoot;
+use super::space_index::SpaceIndex;
+use super::{AllocRoot, Allocator, Persisted, VdevSpace};
+use crate::block::{self, BlockError};
+use crate::blockdev::BlockDev;
+use crate::bp::{BlockKind, BlockPtr};
+
+/// Reads in flight while the space maps are loaded.
+const READ_DEPTH: usize = 16;
+
+/// Why the allocator could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A block of it could not be read.
+    #[error("the space maps cannot be loaded: {0}")]
+    Block(#[from] BlockError),
+    /// A block of it is not what it should be.
+    #[error("the space maps cannot be loaded: {0}; the pool can be imported read-only")]
+    Malformed(#[from] Malformed),
+    /// A vdev is smaller than it was.
+    #[error("vdev {vdev} has {found} sectors where the pool knows {expected}; attach the device it was created on")]
+    VdevShrunk {
+        /// Index of the vdev.
+        vdev: u32,
+        /// Sectors when the space maps were written.
+        expected: u64,
+        /// Sectors now.
+        found: u64,
+    },
+    /// A vdev is missing.
+    #[error("the pool has {expected} data vdevs and only {found} are present")]
+    VdevsMissing {
+        /// Data vdevs in the root.
+        expected: usize,
+        /// Data vdevs present.
+        found: usize,
+    },
+}
+
+impl Allocator {
+    /// The allocator of a root, as of `txg`. A vdev that has grown, or is new, brings its free space along.
+    pub fn load(devs: &[Arc<dyn BlockDev>], root: &AllocRoot, txg: Txg) -> Result<Self, LoadError> {
+        if devs.len() < root.vdevs.len() {
+            return Err(LoadError::VdevsMissing { expected: root.vdevs.len(), found: devs.len() });
+        }
+        let mut vdevs = Vec::with_capacity(devs.len());
+        let mut indexes = Vec::with_capacity(devs.len());
+        let mut deferred = Deferred::default();
+        for (at, dev) in devs.iter().enumerate() {
+            let mut vdev = VdevSpace::new(at as u32, dev.data_bytes());
+            let mut index = SpaceIndex::new(vdev.regions.len());
+            if let Some(line) = root.vdevs.get(at) {
+                load_vdev(devs, line, at as u32, &mut vdev, &mut index, |bp| deferred.retire(bp.dva))?;
+            }
+            vdevs.push(vdev);
+            indexes.push(index);
+        }
+        let allocator = Self::assemble(devs, vdevs, Persisted { txg, indexes });
+        for head in &root.deferred {
+            deferred.restore(head.txg, allocator.load_list(head)?);
+        }
+        *allocator.deferred.lock() = deferred;
+        Ok(allocator)
+    }
+
+    fn load_list(&self, head: &DeferredHead) -> Result<FreeList, LoadError> {
+        let damaged = Malformed("deferred-free list");
+        let mut list = FreeList::default();
+        let mut next = Some(head.head);
+        while let Some(bp) = next {
+            list.chain.push(bp);
+            next = decode_sector(&read_sector(&self.devs, &bp, BlockKind::Deferred)?, &mut list.ranges)?;
+            // Each sector but the last is full, so a chain that runs in a circle ends here.
+            if list.ranges.len() as u64 > head.ranges {
+                return Err(damaged.into());
+            }
+        }
+        let sound = |range| self.vdev_of(range).is_some_and(|vdev| vdev.all(range, true));
+        let complete = list.ranges.len() as u64 == head.ranges;
+        if complete && list.ranges.iter().all(sound) { Ok(list) } else { Err(damaged.into()) }
+    }
+}
+
+fn load_vdev(
+    devs: &[Arc<dyn BlockDev>],
+    line: &VdevRoot,
+    at: u32,
+    vdev: &mut VdevSpace,
+    index: &mut SpaceIndex,
+    mut retire: impl FnMut(&BlockPtr),
+) -> Result<(), LoadError> {
+    if line.sectors > vdev.sectors() {
+        return Err(LoadError::VdevShrunk { vdev: at, expected: line.sectors, found: vdev.sectors() });
+    }
+    let region_count =
+        usize::try_from(line.sectors.div_ceil(u64::from(REGION_SECTORS))).expect("fewer than the device has");
+    let mut found = SpaceIndex::new(region_count);
+    load_index(devs, line.top, &mut found)?;
+    load_maps(devs, &found.levels[0], vdev)?;
+    vdev.set_excluded(line.excluded);
+    vdev.recount();
+    if found.levels.len() == index.levels.len() && found.levels[0].len() == index.levels[0].len() {
+        *index = found;
+    } else {
+        // The vdev has grown: the index gets another shape, and is written anew by the next commit.
+        found.levels.iter().skip(1).flatten().flatten().for_each(&mut retire);
+        for (at, pointer) in found.levels[0].iter().enumerate() {
+            index.levels[0][at] = *pointer;
+            vdev.regions[at].get_mut().stale |= pointer.is_some();
+        }
+    }
+    Ok(())
+}
+
+fn load_index(devs: &[Arc<dyn BlockDev>], top: Option<BlockPtr>, index: &mut SpaceIndex) -> Result<(), LoadError> {
+    let Some(place) = index.levels.last_mut().and_then(|level| level.first_mut()) else { return Ok(()) };
+    *place = top;
+    for level in (1..index.levels.len()).rev() {
+        let pointers = present(&index.levels[level]);
+        let blocks = read_sectors(devs, &pointers, BlockKind::SpaceIndex);
+        for ((at, _), bytes) in pointers.iter().zip(blocks) {
+            index.restore(level, *at, &bytes?)?;
+        }
+    }
+    Ok(())
+}
+
+fn load_maps(devs: &[Arc<dyn BlockDev>], level: &[Option<BlockPtr>], vdev: &mut VdevSpace) -> Result<(), LoadError> {
+    let pointers = present(level);
+    let blocks = read_sectors(devs, &pointers, BlockKind::SpaceMap);
+    for ((at, _), bytes) in pointers.iter().zip(blocks) {
+        let bitmap = Bitmap::decode(&bytes?).ok_or(Malformed("space map"))?;
+        vdev.regions[*at].get_mut().restore(bitmap);
+    }
+    Ok(())
+}
+
+fn present(level: &[Option<BlockPtr>]) -> Vec<(usize, BlockPtr)> {
+    level.iter().enumerate().filter_map(|(at, pointer)| Some((at, (*pointer)?))).collect()
+}
+
+fn read_sector(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr, kind: BlockKind) -> Result<bytes::Bytes, LoadError> {
+    if bp.kind != kind || bp.lsize as usize != SECTOR || bp.copy.is_some() {
+        return Err(BlockError::Pointer { bp: *bp, what: "it is not one of the allocator's" }.into());
+    }
+    Ok(block::open(devs, bp)?)
+}
+
+/// Reads many sectors, several at a time; the results are in the order of the pointers.
+fn read_sectors(
+    devs: &[Arc<dyn BlockDev>],
+    pointers: &[(usize, BlockPtr)],
+    kind: BlockKind,
+) -> Vec<Result<bytes::Bytes, LoadError>> {
+    let results: Vec<_> = pointers.iter().map(|_| Mutex::new(None)).collect();
+    block::in_parallel(pointers.len(), READ_DEPTH, &|at| {
+        *results[at].lock() = Some(read_sector(devs, &pointers[at].1, kind));
+    });
+    results.into_iter().map(|result| result.into_inner().expect("every pointer was read")).collect()
+}

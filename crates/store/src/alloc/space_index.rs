@@ -1,0 +1,101 @@
+//! How one vdev's space maps hang together on disk: a tree of sectors with a fixed shape. Its lowest level are
+//! the regions' bitmaps, and every sector above holds 64 block pointers to the level below.
+//!
+//! ```text
+//!   top (named by the allocator's root)
+//!    └─ 64 pointers ── 64 pointers ─┬─ bitmap of region 0      128 MiB of the vdev
+//!                                   ├─ bitmap of region 1
+//!                                   └─ …                       a pointer of zeroes: all free
+//! ```
+//!
+//! A commit rewrites the touched regions' sectors and those above them, in new places, and nothing else. Every
+//! block of it is one sector, so a fragmented pool can always place it, and how many sectors a commit needs is
+//! counted before anything is written.
+
+use tally_base::codec::{Malformed, Reader};
+use tally_base::{SECTOR, Txg, block_checksum};
+
+use crate::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr, Coding, Dva};
+
+/// Pointers in one sector.
+pub(super) const FANOUT: usize = SECTOR / BLOCK_PTR_BYTES;
+
+/// Pointers to every sector of the tree; `levels[0]` are the bitmaps, the last level has one.
+pub(super) struct SpaceIndex {
+    pub(super) levels: Vec<Vec<Option<BlockPtr>>>,
+}
+
+impl SpaceIndex {
+    pub(super) fn new(region_count: usize) -> Self {
+        let mut levels = vec![vec![None; region_count]];
+        let mut count = region_count;
+        while count > 1 {
+            count = count.div_ceil(FANOUT);
+            levels.push(vec![None; count]);
+        }
+        Self { levels }
+    }
+
+    pub(super) fn top(&self) -> Option<BlockPtr> {
+        self.levels.last().and_then(|level| level.first().copied().flatten())
+    }
+
+    /// Sectors that the tree has on disk.
+    pub(super) fn sector_count(&self) -> u64 {
+        self.levels.iter().flatten().flatten().count() as u64
+    }
+
+    /// What must be written, level by level, when these regions are touched.
+    pub(super) fn plan(&self, touched: Vec<usize>) -> Vec<Vec<usize>> {
+        let mut plan = vec![touched];
+        for _ in 1..self.levels.len() {
+            let below = plan.last().expect("the plan starts with the regions");
+            let mut level: Vec<usize> = below.iter().map(|at| at / FANOUT).collect();
+            level.dedup();
+            plan.push(level);
+        }
+        plan
+    }
+
+    /// The sectors that a plan replaces.
+    pub(super) fn replaced<'a>(&'a self, plan: &'a [Vec<usize>]) -> impl Iterator<Item = Dva> + 'a {
+        let levels = self.levels.iter().zip(plan);
+        levels.flat_map(|(level, touched)| touched.iter().filter_map(|at| level[*at].map(|bp| bp.dva)))
+    }
+
+    /// The pointers that the sector `at` of `level` (1 or higher) holds.
+    pub(super) fn encode(&self, level: usize, at: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> = self.levels[level - 1]
+            .iter()
+            .skip(at * FANOUT)
+            .take(FANOUT)
+            .flat_map(|pointer| BlockPtr::encode_option(pointer.as_ref()))
+            .collect();
+        bytes.resize(SECTOR, 0);
+        bytes
+    }
+
+    /// Fills in the pointers that the sector `at` of `level` was found to hold.
+    pub(super) fn restore(&mut self, level: usize, at: usize, bytes: &[u8]) -> Result<(), Malformed> {
+        let mut reader = Reader::new(bytes, "space index");
+        for pointer in self.levels[level - 1].iter_mut().skip(at * FANOUT).take(FANOUT) {
+            *pointer = BlockPtr::decode_option(&reader.array()?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The pointer to one of the allocator's own sectors.
+pub(super) fn sector_pointer(dva: Dva, kind: BlockKind, birth: Txg, bytes: &[u8]) -> BlockPtr {
+    debug_assert!(bytes.len() == SECTOR && dva.sectors == 1, "the allocator's blocks are single sectors");
+    BlockPtr {
+        dva,
+        copy: None,
+        lsize: SECTOR as u32,
+        psize: SECTOR as u32,
+        coding: Coding::Raw,
+        kind,
+        birth,
+        checksum: block_checksum(bytes),
+    }
+}

@@ -1,0 +1,392 @@
+use proptest::prelude::*;
+use tally_base::codec::Reader;
+
+use super::*;
+use crate::blockdev::MemBlockDev;
+
+const SECTOR_BYTES: u64 = SECTOR as u64;
+const MIB: u64 = 1 << 20;
+
+fn devices(sizes: &[u64]) -> (Vec<Arc<MemBlockDev>>, Vec<Arc<dyn BlockDev>>) {
+    let mem: Vec<_> = sizes.iter().map(|size| Arc::new(MemBlockDev::new(*size))).collect();
+    let devs = mem.iter().map(|dev| dev.clone() as Arc<dyn BlockDev>).collect();
+    (mem, devs)
+}
+
+fn overlap(a: &Dva, b: &Dva) -> bool {
+    a.vdev == b.vdev && a.offset < b.end() && b.offset < a.end()
+}
+
+/// What one uberblock names: the roots, and every block that is in use.
+#[derive(Clone)]
+struct Durable {
+    txg: Txg,
+    root: AllocRoot,
+    place: Dva,
+    live: Vec<Dva>,
+}
+
+/// An allocator under random use, and what it must remember.
+struct World {
+    devs: Vec<Arc<dyn BlockDev>>,
+    alloc: Allocator,
+    /// Newest last; the two that an import can choose.
+    window: Vec<Durable>,
+    live: Vec<(Dva, Txg)>,
+    /// Never goes back, not even when an import falls back.
+    syncing: Txg,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc {
+        early: bool,
+        want: u64,
+        at_least: u64,
+        used: u64,
+    },
+    Free {
+        which: usize,
+    },
+    Abandon {
+        which: usize,
+    },
+    Commit,
+    Crash,
+    /// The newest uberblock turned out to be torn.
+    FallBack,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        12 => (any::<bool>(), 1_u64..300, 1_u64..40, 0_u64..300)
+            .prop_map(|(early, want, at_least, used)| Step::Alloc { early, want: want.max(at_least), at_least, used }),
+        8 => any::<usize>().prop_map(|which| Step::Free { which }),
+        2 => any::<usize>().prop_map(|which| Step::Abandon { which }),
+        5 => Just(Step::Commit),
+        1 => Just(Step::Crash),
+        1 => Just(Step::FallBack),
+    ];
+    prop::collection::vec(step, 1..250)
+}
+
+impl World {
+    fn new(sizes: &[u64]) -> Self {
+        let (_, devs) = devices(sizes);
+        let alloc = Allocator::create(&devs, &[(0, 2 * MIB, MIB)]);
+        Self { devs, alloc, window: Vec::new(), live: Vec::new(), syncing: Txg(1) }
+    }
+
+    /// What nobody may be given: everything in use, and everything that the two newest uberblocks name.
+    fn assert_unused(&self, dva: &Dva) {
+        for (live, birth) in &self.live {
+            assert!(!overlap(dva, live), "{dva} was handed out while {live} of txg {birth} is in use");
+        }
+        for durable in &self.window {
+            let named = durable.live.iter().chain([&durable.place]);
+            for live in named {
+                assert!(!overlap(dva, live), "{dva} was handed out, and uberblock {} names {live}", durable.txg);
+            }
+        }
+        assert!(dva.vdev != 0 || dva.offset >= 3 * MIB || dva.end() <= 2 * MIB, "{dva} is in the excluded range");
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Alloc { early, want, at_least, used } => {
+                let txg = if *early { self.syncing.next() } else { self.syncing };
+                let Ok(run) = self.alloc.alloc_run(txg, want * SECTOR_BYTES, at_least * SECTOR_BYTES) else { return };
+                assert!(run.sectors as u64 >= *at_least && run.sectors as u64 <= *want);
+                self.assert_unused(&run);
+                let used = (*used).min(u64::from(run.sectors));
+                self.alloc.shrink(run, used * SECTOR_BYTES);
+                if used > 0 {
+                    self.live.push((Dva { sectors: used as u32, ..run }, txg));
+                }
+            }
+            Step::Free { which } if !self.live.is_empty() => {
+                let (dva, birth) = self.live.swap_remove(which % self.live.len());
+                self.alloc.free(dva, birth.max(self.syncing));
+            }
+            Step::Abandon { which } if !self.live.is_empty() => {
+                let which = which % self.live.len();
+                if self.live[which].1 >= self.syncing {
+                    self.alloc.abandon(self.live.swap_remove(which).0);
+                }
+            }
+            Step::Free { .. } | Step::Abandon { .. } => {}
+            Step::Commit => self.commit(),
+            Step::Crash => self.load(),
+            Step::FallBack if self.window.len() == 2 => {
+                self.window.pop();
+                self.load();
+            }
+            Step::FallBack => {}
+        }
+        self.check_space();
+    }
+
+    fn commit(&mut self) {
+        let txg = self.syncing;
+        if let Some(durable) = self.window.last() {
+            self.alloc.free(durable.place, txg);
+        }
+        let Ok(committed) = self.alloc.commit(txg, 100) else { panic!("there is space") };
+        let place = committed.place;
+        self.assert_unused(&place);
+        let live = self.live.iter().filter(|(_, birth)| *birth <= txg).map(|(dva, _)| *dva).collect();
+        let mut bytes = Vec::new();
+        committed.root.encode(&mut bytes);
+        assert!(bytes.len() <= self.alloc.root_bytes_max());
+        let root = AllocRoot::decode(&mut Reader::new(&bytes, "test")).expect("just encoded");
+        assert_eq!(root, committed.root);
+        self.window.push(Durable { txg, root, place, live });
+        if self.window.len() > 2 {
+            self.window.remove(0);
+        }
+        self.alloc.released(txg);
+        self.syncing = txg.next();
+    }
+
+    fn load(&mut self) {
+        let Some(durable) = self.window.last() else { return };
+        self.alloc = Allocator::load(&self.devs, &durable.root, durable.txg).expect("sound space maps");
+        self.live = durable.live.iter().map(|dva| (*dva, durable.txg)).collect();
+        // The open txg may have written too; its number is not used again.
+        self.syncing = Txg(self.syncing.0 + 2);
+    }
+
+    /// Every sector is accounted for: in use, deferred, the allocator's own, or free. So nothing leaks.
+    fn check_space(&self) {
+        let space = self.alloc.space();
+        let live: u64 = self.live.iter().map(|(dva, _)| dva.bytes()).sum();
+        let place = self.window.last().map_or(0, |durable| durable.place.bytes());
+        assert_eq!(space.allocated, live + place + self.alloc.own_bytes(), "{space:?}");
+        assert_eq!(space.total, space.allocated + space.deferred + space.free);
+        assert!(self.live.iter().all(|(dva, _)| self.alloc.is_busy(dva)));
+        assert_eq!(self.alloc.bad_free_count(), 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 500, ..ProptestConfig::default() })]
+
+    /// Nothing that can still be read is handed out, nothing leaks, across crashes and torn uberblocks.
+    #[test]
+    fn nothing_is_lost_and_nothing_leaks(steps in steps(), two_devs: bool) {
+        let mut world = World::new(if two_devs { &[20 * MIB, 300 * MIB] } else { &[64 * MIB] });
+        for step in &steps {
+            world.step(step);
+        }
+        // When everything has been freed, only the root and the allocator's own sectors remain.
+        for (dva, birth) in std::mem::take(&mut world.live) {
+            world.alloc.free(dva, birth.max(world.syncing));
+        }
+        for _ in 0..4 {
+            world.commit();
+        }
+        world.load();
+        world.check_space();
+        let space = world.alloc.space();
+        prop_assert!(space.allocated + space.deferred < 40 * SECTOR_BYTES, "{:?}", space);
+    }
+
+    #[test]
+    fn any_bytes_are_a_root_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..400), flip in 0_usize..400, bit in 0_u8..8) {
+        let _ = AllocRoot::decode(&mut Reader::new(&bytes, "test"));
+        let mut world = World::new(&[64 * MIB]);
+        world.commit();
+        let mut bytes = Vec::new();
+        world.window[0].root.encode(&mut bytes);
+        if let Some(byte) = bytes.get_mut(flip) {
+            *byte ^= 1 << bit;
+        }
+        if let Ok(root) = AllocRoot::decode(&mut Reader::new(&bytes, "test")) {
+            let _ = Allocator::load(&world.devs, &root, Txg(1));
+        }
+    }
+}
+
+#[test]
+fn a_freed_block_waits_for_the_next_uberblock_also_after_an_import() {
+    let mut world = World::new(&[16 * MIB]);
+    let block = world.alloc.alloc(Txg(1), SECTOR_BYTES).expect("an empty pool");
+    world.live.push((block, Txg(1)));
+    world.commit();
+    world.step(&Step::Free { which: 0 });
+    world.commit();
+    assert!(world.alloc.is_busy(&block), "uberblock 2 is durable, but 1 names it");
+    world.load();
+    assert!(world.alloc.is_busy(&block), "the list was persisted");
+    world.commit();
+    assert!(!world.alloc.is_busy(&block), "a second uberblock without it is durable");
+}
+
+#[test]
+fn claims_become_allocations_only_when_adopted() {
+    let mut world = World::new(&[16 * MIB]);
+    world.commit();
+    let at = |offset: u64, sectors| Dva { vdev: 0, offset, sectors };
+    let (adopted, kept, dropped) = (at(8 * MIB, 32), at(9 * MIB, 1), at(10 * MIB, 2));
+    for dva in [adopted, kept, dropped] {
+        assert_eq!(world.alloc.claim(dva), Ok(()));
+        assert_eq!(world.alloc.claim(dva), Err(ClaimError::InUse(dva)), "a second record claims it");
+    }
+    let cases = [
+        (world.window[0].place, true),
+        (at(8 * MIB + SECTOR_BYTES, 1), true),
+        (at(2 * MIB, 1), true),
+        (at(16 * MIB, 1), false),
+        (at(0, 0), false),
+        (at(1, 1), false),
+        (at(u64::MAX - 4095, 1), false),
+        (Dva { vdev: 1, ..at(0, 1) }, false),
+        (Dva { vdev: u32::MAX, ..at(0, 1) }, false),
+    ];
+    for (dva, in_range) in cases {
+        let expected = if in_range { ClaimError::InUse(dva) } else { ClaimError::OutOfRange(dva) };
+        assert_eq!(world.alloc.claim(dva), Err(expected));
+    }
+    let txg = world.syncing;
+    assert!(world.alloc.adopt(adopted, txg) && !world.alloc.adopt(adopted, txg));
+    world.alloc.abandon(dropped);
+    world.live.push((adopted, txg));
+    world.commit();
+    assert!(world.alloc.is_busy(&kept) && !world.alloc.is_busy(&dropped));
+    world.load();
+    assert!(world.alloc.is_busy(&adopted) && !world.alloc.is_busy(&kept));
+    world.check_space();
+}
+
+#[test]
+fn bad_frees_are_counted_and_change_nothing() {
+    let mut world = World::new(&[16 * MIB]);
+    let block = world.alloc.alloc(Txg(1), 4 * SECTOR_BYTES).expect("an empty pool");
+    world.live.push((block, Txg(1)));
+    world.commit();
+    let space = world.alloc.space();
+    let bad = [
+        Dva { offset: 12 * MIB, ..block },
+        Dva { offset: block.offset + SECTOR_BYTES, sectors: 1 << 20, ..block },
+        Dva { vdev: 7, ..block },
+        Dva { offset: u64::MAX, ..block },
+    ];
+    for dva in bad {
+        world.alloc.free(dva, Txg(2));
+        world.alloc.abandon(dva);
+    }
+    assert_eq!(world.alloc.space(), space);
+    assert_eq!(world.alloc.bad_free_count(), 8);
+}
+
+#[test]
+fn vdevs_fill_up_together() {
+    let (_, devs) = devices(&[64 * MIB, 192 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    for _ in 0..128 {
+        alloc.alloc_run(Txg(1), MIB, SECTOR_BYTES).expect("half of the pool");
+    }
+    assert_eq!(alloc.vdev_free(), [32 * MIB, 96 * MIB]);
+    for _ in 0..128 {
+        alloc.alloc_run(Txg(1), MIB, MIB).expect("the other half, to the last byte");
+    }
+    assert_eq!(alloc.space().free, 0);
+    assert_eq!(alloc.alloc(Txg(1), 1), Err(NoSpace { bytes: SECTOR_BYTES, free: 0 }));
+}
+
+#[test]
+fn a_fragmented_pool_gives_shorter_runs() {
+    let (_, devs) = devices(&[16 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    let blocks: Vec<_> = (0..4096).map(|_| alloc.alloc(Txg(1), SECTOR_BYTES).expect("4096 sectors")).collect();
+    // Holes of 3 sectors everywhere, and one of 9.
+    for (at, block) in blocks.iter().enumerate() {
+        if at % 4 != 0 || (1000..1008).contains(&at) {
+            alloc.abandon(*block);
+        }
+    }
+    assert_eq!(alloc.alloc_run(Txg(1), MIB, SECTOR_BYTES).expect("the longest first").sectors, 11);
+    assert_eq!(alloc.alloc_run(Txg(1), MIB, SECTOR_BYTES).expect("the others").sectors, 3);
+    assert!(alloc.alloc_run(Txg(1), MIB, 4 * SECTOR_BYTES).is_err());
+}
+
+#[test]
+fn threads_are_given_different_sectors() {
+    let (_, devs) = devices(&[150 * MIB, 150 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    let work = |thread: u64| {
+        let txg = Txg(1 + thread % 2);
+        let mut mine = Vec::new();
+        for round in 0..300_u64 {
+            let Ok(run) = alloc.alloc_run(txg, (1 + round * 7 % 64) * SECTOR_BYTES, SECTOR_BYTES) else { break };
+            let used = 1 + round % u64::from(run.sectors);
+            alloc.shrink(run, used * SECTOR_BYTES);
+            mine.push(Dva { sectors: used as u32, ..run });
+            if round % 3 == 0 {
+                alloc.abandon(mine.swap_remove((round as usize * 31) % mine.len()));
+            }
+        }
+        mine
+    };
+    let mut all: Vec<Dva> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || work(thread))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    all.sort_unstable();
+    assert!(all.windows(2).all(|pair| !overlap(&pair[0], &pair[1])));
+    assert_eq!(alloc.space().allocated, all.iter().map(Dva::bytes).sum::<u64>());
+}
+
+#[test]
+fn a_vdev_that_has_grown_brings_its_space_along() {
+    let (mem, devs) = devices(&[100 * MIB]);
+    let alloc = Allocator::create(&devs, &[(0, 0, MIB)]);
+    let block = alloc.alloc(Txg(1), MIB).expect("an empty pool");
+    let first = alloc.commit(Txg(1), 1).expect("there is space");
+    // From one region, without an index above it, to three.
+    mem[0].grow(300 * MIB);
+    let alloc = Allocator::load(&devs, &first.root, Txg(1)).expect("sound space maps");
+    assert_eq!(alloc.space().total, 299 * MIB);
+    assert_eq!(alloc.space().allocated, block.bytes() + first.place.bytes() + alloc.own_bytes());
+    let second = alloc.commit(Txg(2), 1).expect("there is space");
+    let allocated = alloc.space().allocated;
+    let alloc = Allocator::load(&devs, &second.root, Txg(2)).expect("sound space maps");
+    assert_eq!(alloc.space().allocated, allocated);
+    assert!(alloc.is_busy(&block) && alloc.is_busy(&Dva { vdev: 0, offset: 0, sectors: 256 }));
+    let (_, smaller) = devices(&[50 * MIB]);
+    assert!(matches!(Allocator::load(&smaller, &first.root, Txg(1)), Err(LoadError::VdevShrunk { .. })));
+    assert!(matches!(Allocator::load(&[], &first.root, Txg(1)), Err(LoadError::VdevsMissing { .. })));
+}
+
+#[test]
+fn rot_in_the_space_maps_is_an_error() {
+    let (mem, devs) = devices(&[300 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    let blocks: Vec<_> = (0..3).map(|_| alloc.alloc(Txg(1), MIB).expect("an empty pool")).collect();
+    alloc.commit(Txg(1), 1).expect("there is space");
+    blocks.iter().for_each(|block| alloc.free(*block, Txg(2)));
+    let root = alloc.commit(Txg(2), 1).expect("there is space").root;
+    let top = root.vdevs[0].top.expect("an index");
+    let chain = root.deferred.last().expect("a list").head;
+    for bp in [top, chain] {
+        mem[0].rot(bp.dva.offset, 1);
+        assert!(matches!(Allocator::load(&devs, &root, Txg(2)), Err(LoadError::Block(_))), "{bp}");
+        mem[0].rot(bp.dva.offset, 1);
+    }
+    assert!(Allocator::load(&devs, &root, Txg(2)).is_ok());
+}
+
+/// Each touched region costs a sector, the index above it its sectors, and nothing else is written.
+#[test]
+fn a_commit_writes_what_was_touched() {
+    let (mem, devs) = devices(&[3 << 30]);
+    let alloc = Allocator::create(&devs, &[]);
+    alloc.alloc(Txg(1), MIB).expect("an empty pool");
+    alloc.commit(Txg(1), 1).expect("there is space");
+    let before = mem[0].written_bytes();
+    alloc.alloc(Txg(2), MIB).expect("a free pool");
+    let committed = alloc.commit(Txg(2), 1).expect("there is space");
+    // One region, one index sector, and a list of the two that they replace.
+    assert_eq!(committed.sector_count, 3);
+    assert_eq!(mem[0].written_bytes() - before, 3 * SECTOR_BYTES);
+}

@@ -1,0 +1,406 @@
+//! From labels to a pool: locks the legs, decides which of them may be believed, and chooses the uberblock.
+//!
+//! Nothing is written. What an import finds it keeps in memory until [`Roster::claim`], so that an import which is
+//! given up (a lane is missing, the operator has forgotten a disk) leaves every disk as it was.
+//!
+//! The newest configuration over all labels holds. Each leg that it names stands as follows, where *own* is the leg's
+//! own label, `t` the sequence with which the newest configuration dropped it, and *rank* is (open_gen, sequence):
+//!
+//! | case | dropped | own label | standing |
+//! |---|---|---|---|
+//! | a | – | none, or the disk is too small | missing |
+//! | b | – | the newest rank | online |
+//! | c | – | open_gen below that of another leg of the vdev | stale: it missed an import (rules F8) |
+//! | d | – | one change behind | online: power was cut between two labels |
+//! | e | – | further behind | stale: an older copy of the leg |
+//! | f | at t | before t | stale |
+//! | g | at t | at or after t, and says itself that it is stale | stale: its copy was not finished |
+//! | h | at t | at or after t | refuse: it went on without the others |
+//! | i | at t | t − 1, and it is the last of a log lane's set | online: the lane ended with it, it has every frame |
+//!
+//! An online leg of a mirror whose newest uberblock is two or more behind its siblings is an older copy with a
+//! lucky label, and stale too; one behind is a power cut between two legs.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tally_base::{PoolGuid, Txg, VdevGuid};
+use tally_disk::{Access, Disk};
+
+use crate::choose::{Candidate, ChooseError, Chosen, choose};
+use crate::discover::{FoundLeg, FoundPool, ImportSource, Scan, scan};
+use crate::label::{
+    self, KNOWN, Label, LegConfig, PoolConfig, PoolState, Usable, VdevClass, VdevConfig, data_bytes_of,
+};
+use crate::platform::Platform;
+use crate::roster::Roster;
+use crate::uberblock::{self, Uberblock};
+use crate::vdev::{LegState, Vdev, VdevLeg};
+
+/// Which of the pools that were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolSelect {
+    /// By name, which need not be unique.
+    Name(String),
+    /// By guid.
+    Guid(PoolGuid),
+}
+
+/// How to import.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Take it although its label says that another machine has it.
+    pub force: bool,
+    /// It will not be claimed for writing.
+    pub read_only: bool,
+    /// Take it although it was destroyed.
+    pub destroyed: bool,
+}
+
+/// A pool put together, not yet claimed.
+pub struct Assembled {
+    /// Its configuration, as the newest label has it. After a claim ask [`Roster::config`].
+    pub config: PoolConfig,
+    /// Who is in it: labels and uberblocks are written here.
+    pub roster: Arc<Roster>,
+    /// Data vdevs.
+    pub vdevs: Vec<Arc<Vdev>>,
+    /// Log vdevs.
+    pub logs: Vec<Arc<Vdev>>,
+    /// What is not as it should be, for people.
+    pub notes: Vec<String>,
+}
+
+/// Why a pool cannot be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// A named place cannot be looked at.
+    #[error("cannot look for pools: {0}")]
+    Scan(io::Error),
+    /// There is no such pool.
+    #[error("no pool {wanted} was found{}", listed(seen))]
+    NoSuchPool {
+        /// What was asked for.
+        wanted: String,
+        /// What there was instead.
+        seen: Vec<String>,
+    },
+    /// Several pools have the name.
+    #[error("several pools are called {name}; import one of them by its guid: {}", guids.join(", "))]
+    Ambiguous {
+        /// The name.
+        name: String,
+        /// Their guids.
+        guids: Vec<String>,
+    },
+    /// Another process has one of its disks.
+    #[error("{} is in use by another process: the pool is imported there, or the disk is mounted", path.display())]
+    InUse {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// Another machine has it.
+    #[error(
+        "pool {pool} was last in use by {host}, which has not exported it; export it there, or force the import if \
+         that machine is dead: two machines on one pool destroy it"
+    )]
+    OtherHost {
+        /// Name of the pool.
+        pool: String,
+        /// The machine.
+        host: String,
+    },
+    /// It was destroyed.
+    #[error("pool {pool} was destroyed; ask for destroyed pools explicitly to get it back")]
+    Destroyed {
+        /// Name of the pool.
+        pool: String,
+    },
+    /// It can only be read by this program.
+    #[error("pool {pool} uses features ({bits:#x}) that this program can only read; import it read-only")]
+    ReadOnlyFeatures {
+        /// Name of the pool.
+        pool: String,
+        /// The unknown bits.
+        bits: u64,
+    },
+    /// Two disks say that they are the same leg.
+    #[error("{} and {} are copies of one leg; take one of them away", first.display(), second.display())]
+    TwoCopies {
+        /// One.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+    /// Legs that were used apart.
+    #[error(
+        "{} went on without the other legs of pool {pool} after it had dropped out there: the pool was imported \
+         twice from different legs; take away the legs whose changes are to be given up", path.display()
+    )]
+    SplitBrain {
+        /// Name of the pool.
+        pool: String,
+        /// The leg.
+        path: PathBuf,
+    },
+    /// A data vdev has no leg that can be believed.
+    #[error("pool {pool}: vdev {vdev} has no usable leg ({}); attach its disks", legs.join("; "))]
+    VdevUnavailable {
+        /// Name of the pool.
+        pool: String,
+        /// Which vdev.
+        vdev: u32,
+        /// Path and state of each leg.
+        legs: Vec<String>,
+    },
+    /// No uberblock can be taken.
+    #[error(transparent)]
+    Choose(#[from] ChooseError),
+}
+
+fn listed(seen: &[String]) -> String {
+    if seen.is_empty() {
+        "; name the directory of its disks".to_owned()
+    } else {
+        format!("; seen: {}", seen.join(", "))
+    }
+}
+
+/// A leg whose disk is locked, with what was read under the lock.
+struct HeldLeg {
+    path: PathBuf,
+    disk: Arc<dyn Disk>,
+    label: Label,
+}
+
+/// Finds the pool, locks its legs and puts it together.
+pub fn import(
+    platform: &Platform,
+    source: &ImportSource,
+    select: &PoolSelect,
+    options: &ImportOptions,
+) -> Result<(Assembled, Chosen), ImportError> {
+    let found = scan(platform.opener.as_ref(), source).map_err(ImportError::Scan)?;
+    let pool = selected(&found, select, options)?;
+    let mut held = hold(platform, pool)?;
+    if held.is_empty() {
+        let wanted = format!("{select:?}");
+        return Err(ImportError::NoSuchPool {
+            wanted,
+            seen: vec!["its disks changed while they were read".to_owned()],
+        });
+    }
+    let config = newest(&held)?;
+    admit(platform, &config, options)?;
+    assemble(platform, config, &mut held)
+}
+
+/// Names of a pool for lists.
+fn shown(pool: &FoundPool) -> String {
+    format!("{} ({})", pool.newest().name, pool.pool)
+}
+
+fn selected<'a>(found: &'a Scan, select: &PoolSelect, options: &ImportOptions) -> Result<&'a FoundPool, ImportError> {
+    let is_wanted = |pool: &&FoundPool| match select {
+        PoolSelect::Name(name) => pool.newest().name == *name,
+        PoolSelect::Guid(guid) => pool.pool == *guid,
+    };
+    let is_destroyed = |pool: &FoundPool| pool.newest().state == PoolState::Destroyed;
+    let mut wanted: Vec<_> = found.pools.iter().filter(is_wanted).collect();
+    // A destroyed pool does not stand in the way of a living one with its name.
+    if !options.destroyed && wanted.iter().any(|pool| !is_destroyed(pool)) {
+        wanted.retain(|pool| !is_destroyed(pool));
+    }
+    match (wanted.as_slice(), select) {
+        ([pool], _) => Ok(pool),
+        ([], _) => {
+            let wanted = match select {
+                PoolSelect::Name(name) => name.clone(),
+                PoolSelect::Guid(guid) => guid.to_string(),
+            };
+            let refused = found.refused.iter().map(|(path, why)| format!("{}: {why}", path.display()));
+            Err(ImportError::NoSuchPool { wanted, seen: found.pools.iter().map(shown).chain(refused).collect() })
+        }
+        (several, _) => {
+            let name = several.first().map_or_else(String::new, |pool| pool.newest().name.clone());
+            Err(ImportError::Ambiguous { name, guids: several.iter().map(|pool| pool.pool.to_string()).collect() })
+        }
+    }
+}
+
+/// Locks every leg and reads its label again: what was read before the lock decides nothing (rules F24).
+fn hold(platform: &Platform, pool: &FoundPool) -> Result<Vec<HeldLeg>, ImportError> {
+    let mut held: Vec<HeldLeg> = Vec::new();
+    for FoundLeg { path, label: seen } in &pool.legs {
+        let disk = match platform.opener.open(path, Access::Exclusive) {
+            Ok(disk) => disk,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                // Links to one device are one device: we have it ourselves.
+                if held.iter().any(|leg| leg.label.leg == seen.leg) {
+                    continue;
+                }
+                return Err(ImportError::InUse { path: path.clone() });
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "a leg cannot be opened");
+                continue;
+            }
+        };
+        let Ok(label) = label::read(disk.as_ref()) else { continue };
+        if label.config.pool != pool.pool {
+            continue;
+        }
+        if let Some(first) = held.iter().find(|leg| leg.label.leg == label.leg) {
+            return Err(ImportError::TwoCopies { first: first.path.clone(), second: path.clone() });
+        }
+        held.push(HeldLeg { path: path.clone(), disk, label });
+    }
+    Ok(held)
+}
+
+/// The newest configuration; two different ones of equal rank cannot both be.
+fn newest(held: &[HeldLeg]) -> Result<PoolConfig, ImportError> {
+    let newest = held.iter().max_by_key(|leg| leg.label.config.rank()).expect("the caller has at least one leg");
+    let config = &newest.label.config;
+    match held.iter().find(|leg| leg.label.config.rank() == config.rank() && leg.label.config != *config) {
+        Some(other) => Err(ImportError::SplitBrain { pool: config.name.clone(), path: other.path.clone() }),
+        None => Ok(config.clone()),
+    }
+}
+
+/// Whether this machine may have the pool.
+fn admit(platform: &Platform, config: &PoolConfig, options: &ImportOptions) -> Result<(), ImportError> {
+    let pool = config.name.clone();
+    if config.state == PoolState::Destroyed && !options.destroyed {
+        return Err(ImportError::Destroyed { pool });
+    }
+    if config.state == PoolState::Active && config.host.id != platform.host.id && !options.force {
+        return Err(ImportError::OtherHost { pool, host: config.host.name.clone() });
+    }
+    match config.features.usable_by(&KNOWN) {
+        Usable::ReadOnly(bits) if !options.read_only => Err(ImportError::ReadOnlyFeatures { pool, bits }),
+        _ => Ok(()),
+    }
+}
+
+fn assemble(
+    platform: &Platform,
+    config: PoolConfig,
+    held: &mut Vec<HeldLeg>,
+) -> Result<(Assembled, Chosen), ImportError> {
+    let (mut vdevs, mut logs, mut candidates, mut notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let label_txg = held.iter().map(|leg| leg.label.config.synced_txg).max().unwrap_or(Txg(0));
+    for vdev_config in config.vdevs_present() {
+        let legs = stand(&config, vdev_config, held)?;
+        for (leg, uberblocks) in &legs {
+            if leg.state() != LegState::Online {
+                notes.push(format!("{} is {}", leg.path().display(), leg.state().word()));
+            }
+            let stale = leg.state() != LegState::Online;
+            candidates.push(Candidate { leg: leg.guid(), stale, uberblocks: uberblocks.clone() });
+        }
+        let legs: Vec<_> = legs.into_iter().map(|(leg, _)| Arc::new(leg)).collect();
+        let vdev = Arc::new(Vdev::new(vdev_config, legs));
+        if vdev.class() == VdevClass::Data && !vdev.is_usable() {
+            let state = |leg: &Arc<VdevLeg>| format!("{} is {}", leg.path().display(), leg.state().word());
+            let legs = vdev.legs().iter().map(state).collect();
+            return Err(ImportError::VdevUnavailable { pool: config.name.clone(), vdev: vdev.index(), legs });
+        }
+        if vdev.class() == VdevClass::Data { &mut vdevs } else { &mut logs }.push(vdev);
+    }
+    let chosen = choose(config.pool, &candidates, label_txg)?;
+    let all = vdevs.iter().chain(&logs).map(Arc::clone).collect();
+    let roster = Roster::new(config.clone(), all, Arc::clone(&platform.fanout));
+    Ok((Assembled { config, roster, vdevs, logs, notes }, chosen))
+}
+
+/// Decides how each leg of a vdev stands, and takes its disk out of `held`.
+fn stand(
+    config: &PoolConfig,
+    vdev: &VdevConfig,
+    held: &mut Vec<HeldLeg>,
+) -> Result<Vec<(VdevLeg, Vec<Uberblock>)>, ImportError> {
+    let best_open_gen = vdev
+        .legs
+        .iter()
+        .filter(|leg| leg.stale_since.is_none())
+        .filter_map(|leg| held.iter().find(|held| held.label.leg == leg.guid))
+        .map(|leg| leg.label.config.open_gen)
+        .max();
+    let mut legs = Vec::new();
+    for leg in &vdev.legs {
+        let held = held.iter().position(|held| held.label.leg == leg.guid).map(|at| held.swap_remove(at));
+        let Some(HeldLeg { path, disk, label }) = held else {
+            legs.push((VdevLeg::new(leg.guid, leg.path.clone(), None, LegState::Missing), Vec::new()));
+            continue;
+        };
+        let fits = data_bytes_of(disk.geometry().size).is_some_and(|bytes| bytes >= vdev.data_bytes);
+        let state = if fits {
+            standing(config, vdev, leg, &label.config, best_open_gen.unwrap_or(0), &path)?
+        } else {
+            LegState::Missing
+        };
+        let uberblocks = own_uberblocks(disk.as_ref(), config.pool);
+        let disk = (state != LegState::Missing).then_some(disk);
+        legs.push((VdevLeg::new(leg.guid, path, disk, state), uberblocks));
+    }
+    if vdev.class == VdevClass::Data {
+        distrust_older_copies(&legs);
+    }
+    Ok(legs)
+}
+
+/// The table in the head of this module, for a leg that is there.
+fn standing(
+    newest: &PoolConfig,
+    vdev: &VdevConfig,
+    leg: &LegConfig,
+    own: &PoolConfig,
+    best_open_gen: u64,
+    path: &Path,
+) -> Result<LegState, ImportError> {
+    let Some(dropped) = leg.stale_since else {
+        let is_current = own.rank() == newest.rank()
+            || own.open_gen >= best_open_gen && own.sequence.saturating_add(1) >= newest.sequence;
+        return Ok(if is_current { LegState::Online } else { LegState::Stale });
+    };
+    if own.sequence >= dropped {
+        let says_stale = own.leg(leg.guid).is_none_or(|(_, leg)| leg.stale_since.is_some());
+        if says_stale {
+            return Ok(LegState::Stale);
+        }
+        return Err(ImportError::SplitBrain { pool: newest.name.clone(), path: path.to_owned() });
+    }
+    let is_last_of_lane = vdev.class == VdevClass::Log && newest.lanes.iter().any(|line| line.legset == [leg.guid]);
+    let has_every_frame = is_last_of_lane && own.sequence.saturating_add(1) == dropped;
+    Ok(if has_every_frame { LegState::Online } else { LegState::Stale })
+}
+
+/// Two or more uberblocks behind a sibling: not a power cut.
+fn distrust_older_copies(legs: &[(VdevLeg, Vec<Uberblock>)]) {
+    let online = || legs.iter().filter(|(leg, _)| leg.state() == LegState::Online);
+    let ranks: BTreeSet<_> = online().flat_map(|(_, uberblocks)| uberblocks.iter().map(Uberblock::rank)).collect();
+    for (leg, uberblocks) in online() {
+        let newest = uberblocks.iter().map(Uberblock::rank).max();
+        if ranks.iter().filter(|rank| newest.is_none_or(|newest| **rank > newest)).count() >= 2 {
+            tracing::warn!(leg = %leg.guid(), path = %leg.path().display(), "an older copy of a leg");
+            leg.set_state(LegState::Stale);
+        }
+    }
+}
+
+fn own_uberblocks(disk: &dyn Disk, pool: PoolGuid) -> Vec<Uberblock> {
+    let found = uberblock::read_all(disk).into_iter().filter_map(|slot| slot.content.ok().flatten());
+    found.filter(|uberblock| uberblock.pool == pool).collect()
+}
+
+/// Where to look next time for a leg of this pool.
+#[must_use]
+pub fn known_paths(config: &PoolConfig) -> Vec<(VdevGuid, PathBuf)> {
+    config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| (leg.guid, leg.path.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! One block between memory and disk: compressed and hashed on the way out, verified and expanded on the way
+//! in. Below the allocator and the cache, so that the allocator can read and write its own blocks without
+//! standing on what stands on it.
+//!
+//! Compression is kept only where it saves a whole sector, since nothing smaller is ever saved.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tally_base::{SECTOR, block_checksum, round_to_sector};
+
+use crate::blockdev::{BlockDev, BlockDevError};
+use crate::bp::{BlockPtr, Coding, Compression, Dva};
+
+/// Why a block could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum BlockError {
+    /// The pointer names what this pool does not have.
+    #[error("block pointer [{bp}] is damaged: {what}; run `tally inspect` to see what refers to it")]
+    Pointer {
+        /// The pointer.
+        bp: BlockPtr,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// No copy could be read and verified.
+    #[error("block [{bp}] could not be read: {source}; restore its content from a backup or another leg")]
+    Unreadable {
+        /// The pointer.
+        bp: BlockPtr,
+        /// The last copy's error.
+        source: BlockDevError,
+    },
+    /// The checksum is right, and yet the bytes are not what the pointer's kind says.
+    #[error("block [{bp}] holds no valid {what}, although its checksum is right: it was written so, by a bug")]
+    Malformed {
+        /// The pointer.
+        bp: BlockPtr,
+        /// What it should have held.
+        what: &'static str,
+    },
+    /// A device refused a write.
+    #[error("writing {bytes} bytes at {offset:#x} of vdev {vdev} failed: {source}; see `tally pool status`")]
+    Write {
+        /// Index of the vdev.
+        vdev: u32,
+        /// Where.
+        offset: u64,
+        /// How much.
+        bytes: usize,
+        /// The vdev's error.
+        source: BlockDevError,
+    },
+    /// A device could not make its writes durable.
+    #[error("flushing vdev {vdev} failed: {source}; what was written since the last flush may be lost")]
+    Flush {
+        /// Index of the vdev.
+        vdev: u32,
+        /// The vdev's error.
+        source: BlockDevError,
+    },
+    /// The pool is full.
+    #[error(transparent)]
+    NoSpace(#[from] NoSpace),
+}
+
+/// There are not so many free bytes in one piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no {bytes} bytes in one piece are free in the pool ({free} bytes are free in all); remove files or add devices"
+)]
+pub struct NoSpace {
+    /// What was asked for.
+    pub bytes: u64,
+    /// What is free in all.
+    pub free: u64,
+}
+
+/// A block's bytes as they will stand on disk.
+pub(crate) enum Sealed<'a> {
+    /// Compression saved nothing.
+    Raw(&'a [u8]),
+    /// The compressed bytes, in the buffer that the caller lent.
+    Packed(Coding, &'a [u8]),
+}
+
+impl Sealed<'_> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Raw(bytes) | Self::Packed(_, bytes) => bytes,
+        }
+    }
+
+    pub(crate) fn coding(&self) -> Coding {
+        match self {
+            Self::Raw(_) => Coding::Raw,
+            Self::Packed(coding, _) => *coding,
+        }
+    }
+
+    /// Sectors that the bytes need.
+    pub(crate) fn sectors(&self) -> u32 {
+        sectors_of(self.bytes().len())
+    }
+}
+
+/// Sectors that `bytes` need.
+pub(crate) fn sectors_of(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(SECTOR)).expect("a block is at most 16 MiB")
+}
+
+/// Compresses `data` as asked, into `scratch`, if that saves a sector.
+pub(crate) fn seal<'a>(data: &'a [u8], compression: Compression, scratch: &'a mut Vec<u8>) -> Sealed<'a> {
+    if data.len() <= SECTOR {
+        return Sealed::Raw(data);
+    }
+    let (coding, length) = match compression {
+        Compression::Off => return Sealed::Raw(data),
+        Compression::Lz4 => {
+            scratch.resize(lz4_flex::block::get_maximum_output_size(data.len()), 0);
+            (Coding::Lz4, lz4_flex::block::compress_into(data, scratch).ok())
+        }
+        Compression::Zstd(level) => {
+            scratch.resize(zstd::zstd_safe::compress_bound(data.len()), 0);
+            (Coding::Zstd, zstd::bulk::compress_to_buffer(data, scratch.as_mut_slice(), i32::from(level)).ok())
+        }
+    };
+    // A compressor that fails costs space, not data.
+    match length.and_then(|length| scratch.get(..length)) {
+        Some(packed) if sectors_of(packed.len()) < sectors_of(data.len()) => Sealed::Packed(coding, packed),
+        _ => Sealed::Raw(data),
+    }
+}
+
+/// Reads, verifies and expands the block behind `bp`, from the first copy that is good.
+pub(crate) fn open(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, BlockError> {
+    if !bp.is_sensible() {
+        return Err(BlockError::Pointer { bp: *bp, what: "its sizes contradict each other" });
+    }
+    let mut outcome = Err(BlockError::Pointer { bp: *bp, what: "it names no place" });
+    for dva in bp.dvas() {
+        outcome = open_copy(devs, bp, dva);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+fn open_copy(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr, dva: Dva) -> Result<Bytes, BlockError> {
+    let dev = usize::try_from(dva.vdev)
+        .ok()
+        .and_then(|index| devs.get(index))
+        .ok_or(BlockError::Pointer { bp: *bp, what: "the pool has no such vdev" })?;
+    if dva.end() > dev.data_bytes() {
+        return Err(BlockError::Pointer { bp: *bp, what: "it points beyond the end of its vdev" });
+    }
+    // `is_sensible` has bounded both: psize <= lsize <= 16 MiB, and asize is psize rounded up.
+    let psize = bp.psize as usize;
+    let asize = round_to_sector(u64::from(bp.psize)) as usize;
+    let verify = |bytes: &[u8]| bytes.get(..psize).is_some_and(|bytes| block_checksum(bytes) == bp.checksum);
+    let buf = dev.read(dva.offset, asize, &verify).map_err(|source| BlockError::Unreadable { bp: *bp, source })?;
+    if buf.len() < psize {
+        return Err(BlockError::Unreadable { bp: *bp, source: BlockDevError::NoGoodCopy });
+    }
+    expand(bp, Bytes::from_owner(buf).slice(..psize))
+}
+
+fn expand(bp: &BlockPtr, stored: Bytes) -> Result<Bytes, BlockError> {
+    let lsize = bp.lsize as usize;
+    let expanded = match bp.coding {
+        Coding::Raw => return Ok(stored),
+        Coding::Lz4 => {
+            let mut expanded = vec![0; lsize];
+            let length = lz4_flex::block::decompress_into(&stored, &mut expanded);
+            length.is_ok_and(|length| length == lsize).then_some(expanded)
+        }
+        Coding::Zstd => zstd::bulk::decompress(&stored, lsize).ok().filter(|expanded| expanded.len() == lsize),
+    };
+    expanded.map(Bytes::from).ok_or(BlockError::Malformed { bp: *bp, what: "compressed data" })
+}
+
+/// Calls `work` for 0..count, up to `depth` at a time, and returns when all are done. The threads live as long
+/// as the call: what they do is wait for devices, for milliseconds each, and so they need no pool.
+pub(crate) fn in_parallel(count: usize, depth: usize, work: &(dyn Fn(usize) + Sync)) {
+    if count <= 1 || depth <= 1 {
+        return (0..count).for_each(work);
+    }
+    let next = AtomicUsize::new(0);
+    let drain = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return;
+            }
+            work(at);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..depth.min(count) {
+            scope.spawn(drain);
+        }
+        drain();
+    });
+}
+
+/// Writes whole sectors to a vdev.
+pub(crate) fn write_sectors(devs: &[Arc<dyn BlockDev>], vdev: u32, offset: u64, buf: &[u8]) -> Result<(), BlockError> {
+    let dev = devs.get(vdev as usize).expect("the allocator hands out places on vdevs that exist");
+    dev.write(offset, buf).map_err(|source| BlockError::Write { vdev, offset, bytes: buf.len(), source })
+}
+
+#[cfg(test)]
+mod tests;

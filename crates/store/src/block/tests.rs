@@ -1,0 +1,82 @@
+use super::*;
+use crate::blockdev::MemBlockDev;
+use crate::bp::BlockKind;
+use tally_base::Txg;
+
+/// Text that compresses, and bytes that do not.
+fn samples() -> Vec<Vec<u8>> {
+    let text = b"a tally stick was a log ".repeat(2000);
+    let mut state = 1_u64;
+    let noise = (0..20_000)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect();
+    vec![text, noise, vec![7; 100], vec![7; SECTOR], vec![7; SECTOR + 1]]
+}
+
+fn store(devs: &[Arc<dyn BlockDev>], data: &[u8], compression: Compression, offset: u64) -> BlockPtr {
+    let mut scratch = Vec::new();
+    let sealed = seal(data, compression, &mut scratch);
+    let mut sectors = sealed.bytes().to_vec();
+    sectors.resize(sealed.sectors() as usize * SECTOR, 0);
+    write_sectors(devs, 0, offset, &sectors).expect("memory takes it");
+    BlockPtr {
+        dva: Dva { vdev: 0, offset, sectors: sealed.sectors() },
+        copy: None,
+        lsize: data.len() as u32,
+        psize: sealed.bytes().len() as u32,
+        coding: sealed.coding(),
+        kind: BlockKind::Data,
+        birth: Txg(1),
+        checksum: block_checksum(sealed.bytes()),
+    }
+}
+
+#[test]
+fn what_is_sealed_is_opened_and_compression_saves_whole_sectors() {
+    let devs: Vec<Arc<dyn BlockDev>> = vec![Arc::new(MemBlockDev::new(1 << 20))];
+    for compression in [Compression::Off, Compression::Lz4, Compression::Zstd(3)] {
+        for data in samples() {
+            let bp = store(&devs, &data, compression, 8192);
+            assert!(bp.coding == Coding::Raw || bp.dva.sectors < sectors_of(data.len()));
+            assert!(data.len() > SECTOR || bp.coding == Coding::Raw);
+            assert_eq!(open(&devs, &bp).expect("just written"), data);
+        }
+    }
+}
+
+#[test]
+fn rot_is_found_and_the_second_copy_serves() {
+    let dev = Arc::new(MemBlockDev::new(1 << 20));
+    let devs: Vec<Arc<dyn BlockDev>> = vec![dev.clone()];
+    let data = &samples()[0];
+    let single = store(&devs, data, Compression::Lz4, 0);
+    let second = store(&devs, data, Compression::Lz4, 65536);
+    let double = BlockPtr { copy: Some(second.dva), ..single };
+    dev.rot(100, 1);
+    assert!(matches!(open(&devs, &single), Err(BlockError::Unreadable { .. })));
+    assert_eq!(open(&devs, &double).expect("the second copy is good"), data);
+}
+
+#[test]
+fn damaged_pointers_are_errors() {
+    let devs: Vec<Arc<dyn BlockDev>> = vec![Arc::new(MemBlockDev::new(1 << 20))];
+    let good = store(&devs, &samples()[0], Compression::Lz4, 0);
+    let place = |vdev, offset| BlockPtr { dva: Dva { vdev, offset, ..good.dva }, ..good };
+    let cases = [
+        ("vdev", place(1, 0)),
+        ("vdev huge", place(u32::MAX - 1, 0)),
+        ("beyond the end", place(0, 1 << 20)),
+        ("offset overflows", place(0, !4095)),
+        ("asize 0", BlockPtr { dva: Dva { sectors: 0, ..good.dva }, ..good }),
+        ("lsize huge", BlockPtr { lsize: u32::MAX, ..good }),
+        ("psize huge", BlockPtr { psize: u32::MAX, lsize: u32::MAX, ..good }),
+    ];
+    for (what, bp) in cases {
+        assert!(matches!(open(&devs, &bp), Err(BlockError::Pointer { .. })), "{what}");
+    }
+    let shorter = BlockPtr { lsize: good.lsize - 1, ..good };
+    assert!(matches!(open(&devs, &shorter), Err(BlockError::Malformed { .. })));
+}

@@ -1,0 +1,309 @@
+//! Making a pool: plan, check every device, then write. Until the first label is written nothing has changed on
+//! any device, so a mistake in the last argument costs nothing on the first.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tally_base::{LaneId, PoolGuid, SECTOR, Txg, VdevGuid};
+use tally_disk::{Access, AlignedBuf, Disk, Durability};
+use tally_intent::LaneGeometry;
+
+use crate::assemble::Assembled;
+use crate::grammar::VdevSpec;
+use crate::label::{
+    self, FORMAT_VERSION, Features, LABEL_BYTES, LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea, VdevClass,
+    VdevConfig, data_bytes_of,
+};
+use crate::platform::Platform;
+use crate::roster::Roster;
+use crate::uberblock::LANES_MAX;
+use crate::vdev::{LegState, Vdev, VdevLeg};
+
+/// The smallest data device: below it reserves and the ring leave no room worth the name.
+pub const DATA_LEG_BYTES_MIN: u64 = 16 << 20;
+/// The smallest log device: two labels and the smallest ring.
+pub const LOG_LEG_BYTES_MIN: u64 = 2 << 20;
+/// A ring in the pool takes this part of its vdev.
+const RING_PART: u64 = 64;
+/// Bounds of a ring in the pool.
+const POOL_RING_BYTES_MIN: u64 = 1 << 20;
+/// See [`POOL_RING_BYTES_MIN`].
+const POOL_RING_BYTES_MAX: u64 = 1 << 30;
+/// Longest ring on a log device: more would only be scanned, never filled between two syncs.
+const LOG_RING_BYTES_MAX: u64 = 16 << 30;
+/// Longest name of a pool, as of a dataset.
+const NAME_BYTES_MAX: usize = 200;
+/// Zeroes are written in pieces of this size.
+const ZERO_CHUNK_BYTES: u64 = 4 << 20;
+
+/// How to make a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateOptions {
+    /// Use devices that belong to another pool.
+    pub force: bool,
+    /// Bound on the ring of each log device.
+    pub log_bytes_max: u64,
+    /// Write the rings out. A durable write into blocks that a file system has allocated but never written costs many
+    /// times one into written blocks; devices and files that were written already need it not.
+    pub prewrite_rings: bool,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self { force: false, log_bytes_max: LOG_RING_BYTES_MAX, prewrite_rings: true }
+    }
+}
+
+/// Why a pool cannot be made, or a device not be taken into one.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// A bad name.
+    #[error(
+        "{name:?} cannot be a pool's name: letters, digits, _ - . : and at most {NAME_BYTES_MAX} of them, a letter first, and none of zpool's words"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// A device cannot be opened.
+    #[error("cannot use {}: {cause}", path.display())]
+    Open {
+        /// The device.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// A device belongs to a pool.
+    #[error("{} belongs to pool {pool} ({state}); force it if that pool is not needed any more", path.display())]
+    Taken {
+        /// The device.
+        path: PathBuf,
+        /// Name of the pool.
+        pool: String,
+        /// How that pool stands.
+        state: &'static str,
+    },
+    /// A device is too small.
+    #[error("{} has {size} bytes and needs at least {needed}", path.display())]
+    TooSmall {
+        /// The device.
+        path: PathBuf,
+        /// What it has.
+        size: u64,
+        /// What it needs.
+        needed: u64,
+    },
+    /// More log vdevs than an uberblock has lines for.
+    #[error("a pool takes at most {LANES_MAX} log vdevs, not {count}")]
+    TooManyLogs {
+        /// How many were asked for.
+        count: usize,
+    },
+    /// Writing failed.
+    #[error("cannot write to {}: {cause}", path.display())]
+    Write {
+        /// The device.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+/// A device that is locked and may be used.
+struct FreshLeg {
+    guid: VdevGuid,
+    path: PathBuf,
+    disk: Arc<dyn Disk>,
+}
+
+/// Makes the pool: its devices are locked, their labels erased and the rings written out. Nothing says yet that there is
+/// a pool: the caller claims it ([`Roster::claim`] writes the labels) and then writes its first uberblock.
+pub fn create(
+    platform: &Platform,
+    name: &str,
+    specs: &[VdevSpec],
+    options: &CreateOptions,
+) -> Result<Assembled, CreateError> {
+    check_name(name)?;
+    let log_count = specs.iter().filter(|spec| spec.class == VdevClass::Log).count();
+    if log_count > LANES_MAX {
+        return Err(CreateError::TooManyLogs { count: log_count });
+    }
+    let mut legs = Vec::new();
+    for spec in specs {
+        let min = if spec.class == VdevClass::Data { DATA_LEG_BYTES_MIN } else { LOG_LEG_BYTES_MIN };
+        let opened = spec.paths.iter().map(|path| open_leg(platform, path, min, options.force));
+        legs.push(opened.collect::<Result<Vec<_>, _>>()?);
+    }
+    let config = plan(platform, name, specs, &legs, options);
+    for (vdev, legs) in config.vdevs.iter().zip(&legs) {
+        for leg in legs {
+            prepare(leg, vdev.ring.filter(|_| options.prewrite_rings))?;
+        }
+    }
+    let vdevs: Vec<_> = config.vdevs.iter().zip(legs).map(|(vdev, legs)| Arc::new(vdev_of(vdev, legs))).collect();
+    let roster = Roster::new(config, vdevs.clone(), Arc::clone(&platform.fanout));
+    let (vdevs, logs) = vdevs.into_iter().partition(|vdev| vdev.class() == VdevClass::Data);
+    Ok(Assembled { config: roster.config(), roster, vdevs, logs, notes: Vec::new() })
+}
+
+/// Locks a device and readies it to join `vdev`; [`Roster::add_leg`] takes it in.
+pub fn new_leg(platform: &Platform, vdev: &VdevConfig, path: &Path, force: bool) -> Result<Arc<VdevLeg>, CreateError> {
+    let leg = open_leg(platform, path, vdev.data_bytes + 2 * LABEL_BYTES, force)?;
+    prepare(&leg, None)?;
+    Ok(Arc::new(VdevLeg::new(leg.guid, leg.path, Some(leg.disk), LegState::Stale)))
+}
+
+fn vdev_of(config: &VdevConfig, legs: Vec<FreshLeg>) -> Vdev {
+    let leg = |leg: FreshLeg| Arc::new(VdevLeg::new(leg.guid, leg.path, Some(leg.disk), LegState::Online));
+    Vdev::new(config, legs.into_iter().map(leg).collect())
+}
+
+fn check_name(name: &str) -> Result<(), CreateError> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
+    let is_good = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(is_word)
+        && name.len() <= NAME_BYTES_MAX
+        && !is_reserved_name(name);
+    if is_good { Ok(()) } else { Err(CreateError::Name { name: name.to_owned() }) }
+}
+
+/// `mirror`, `raidz2` and their like would be read as keywords; `logbook` and `mirrors` would not.
+fn is_reserved_name(name: &str) -> bool {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    ["mirror", "raidz", "draid", "spare", "log"].contains(&stem)
+}
+
+fn open_leg(platform: &Platform, path: &Path, min: u64, force: bool) -> Result<FreshLeg, CreateError> {
+    let open_error = |cause| CreateError::Open { path: path.to_owned(), cause };
+    let path = std::path::absolute(path).map_err(open_error)?;
+    let disk = platform.opener.open(&path, Access::Exclusive).map_err(open_error)?;
+    if let Ok(label) = label::read(disk.as_ref()) {
+        let state = match label.config.state {
+            PoolState::Active => Some("in use, or its machine crashed"),
+            PoolState::Exported => Some("exported"),
+            PoolState::Destroyed => None,
+        };
+        if let Some(state) = state.filter(|_| !force) {
+            return Err(CreateError::Taken { path, pool: label.config.name, state });
+        }
+    }
+    let size = disk.geometry().size;
+    if size < min {
+        return Err(CreateError::TooSmall { path, size, needed: min });
+    }
+    Ok(FreshLeg { guid: VdevGuid(platform.rng.next_u64()), path, disk })
+}
+
+fn plan(
+    platform: &Platform,
+    name: &str,
+    specs: &[VdevSpec],
+    legs: &[Vec<FreshLeg>],
+    options: &CreateOptions,
+) -> PoolConfig {
+    let mut vdevs: Vec<_> = (0..)
+        .zip(specs.iter().zip(legs))
+        .map(|(index, (spec, legs))| plan_vdev(platform, index, spec, legs, options))
+        .collect();
+    if !vdevs.iter().any(|vdev| vdev.class == VdevClass::Log)
+        && let Some(first) = vdevs.iter_mut().find(|vdev| vdev.class == VdevClass::Data)
+    {
+        first.ring = Some(ring_in_pool(first.data_bytes));
+    }
+    let with_ring = vdevs.iter().filter_map(|vdev| Some((vdev, vdev.ring?)));
+    let lanes = (0..).zip(with_ring).map(|(lane, (vdev, ring))| plan_lane(LaneId(lane), vdev, ring)).collect();
+    let mut handle_key = [0; 32];
+    platform.rng.fill(&mut handle_key);
+    PoolConfig {
+        pool: PoolGuid(platform.rng.next_u64()),
+        name: name.to_owned(),
+        version: FORMAT_VERSION,
+        features: Features::default(),
+        vdevs,
+        lanes,
+        // The claim raises both to one: a configuration that no claim has touched is on no disk.
+        sequence: 0,
+        open_gen: 0,
+        open_id: 0,
+        synced_txg: Txg(0),
+        host: platform.host.clone(),
+        state: PoolState::Active,
+        handle_key,
+        created: platform.clock.now(),
+    }
+}
+
+fn plan_vdev(
+    platform: &Platform,
+    index: u32,
+    spec: &VdevSpec,
+    legs: &[FreshLeg],
+    options: &CreateOptions,
+) -> VdevConfig {
+    let smallest = legs.iter().filter_map(|leg| data_bytes_of(leg.disk.geometry().size)).min();
+    let mut data_bytes = smallest.expect("every vdev has a leg, and every leg has its least size");
+    let mut ring = None;
+    if spec.class == VdevClass::Log {
+        // The lane's geometry wants a megabyte at least; a smaller bound of the user's is raised to that.
+        let bound = options.log_bytes_max.max(POOL_RING_BYTES_MIN) / SECTOR as u64 * SECTOR as u64;
+        data_bytes = data_bytes.min(LOG_RING_BYTES_MAX).min(bound);
+        ring = Some(RingArea { start: 0, length: data_bytes });
+    }
+    let leg = |leg: &FreshLeg| LegConfig { guid: leg.guid, path: leg.path.clone(), stale_since: None };
+    VdevConfig {
+        guid: VdevGuid(platform.rng.next_u64()),
+        index,
+        class: spec.class,
+        kind: spec.kind,
+        legs: legs.iter().map(leg).collect(),
+        data_bytes,
+        ring,
+        removed: false,
+    }
+}
+
+/// In the middle, where a seeking disk's arm is soonest from anywhere.
+fn ring_in_pool(data_bytes: u64) -> RingArea {
+    let sector = SECTOR as u64;
+    let length = (data_bytes / RING_PART).clamp(POOL_RING_BYTES_MIN, POOL_RING_BYTES_MAX) / sector * sector;
+    RingArea { start: (data_bytes - length) / 2 / sector * sector, length }
+}
+
+fn plan_lane(lane: LaneId, vdev: &VdevConfig, ring: RingArea) -> LaneConfigLine {
+    let geometry = LaneGeometry::for_size(ring.length);
+    LaneConfigLine {
+        lane,
+        vdev: vdev.index,
+        size: geometry.size,
+        frame_bytes_max: geometry.frame_bytes_max,
+        frames_in_flight_max: geometry.frames_in_flight_max,
+        legset: vdev.legs.iter().map(|leg| leg.guid).collect(),
+        legset_gen: 1,
+        left: Vec::new(),
+    }
+}
+
+/// Erases what an earlier life has left in the labels, and writes the ring out.
+fn prepare(leg: &FreshLeg, ring: Option<RingArea>) -> Result<(), CreateError> {
+    let wiped = label::wipe(leg.disk.as_ref());
+    let written = wiped.and_then(|()| ring.map_or(Ok(()), |ring| write_out(leg.disk.as_ref(), ring)));
+    written.map_err(|cause| CreateError::Write { path: leg.path.clone(), cause })
+}
+
+/// Fills a ring with zeroes, durably: no block of it is unwritten, and no frame of an earlier life stands there.
+pub(crate) fn write_out(disk: &dyn Disk, ring: RingArea) -> io::Result<()> {
+    let zeroes = AlignedBuf::zeroed(usize::try_from(ring.length.min(ZERO_CHUNK_BYTES)).expect("at most the chunk"));
+    let mut done = 0;
+    while done < ring.length {
+        let length = (ring.length - done).min(ZERO_CHUNK_BYTES);
+        let chunk = &zeroes[..usize::try_from(length).expect("at most the chunk")];
+        disk.write(LABEL_BYTES + ring.start + done, chunk, Durability::Cached)?;
+        done += length;
+    }
+    disk.flush()
+}
+
+#[cfg(test)]
+mod tests;

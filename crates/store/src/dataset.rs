@@ -1,0 +1,211 @@
+//! Datasets as the pool keeps them: a name, local properties, and a root that changes with every transaction group.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use arc_swap::ArcSwap;
+use parking_lot::RwLock;
+use tally_base::codec::{Malformed, Put, Reader};
+use tally_base::{DatasetId, Dseq, Generation, LaneId, ObjectId, Time, Txg};
+
+use crate::block::BlockError;
+use crate::properties::{Effective, PropertySet};
+use crate::run::RunWriter;
+use crate::tree::Tree;
+
+/// Longest full name of a dataset, bytes.
+pub const DATASET_NAME_MAX: usize = 255;
+
+/// What one transaction group leaves of a dataset.
+#[derive(Clone, Debug)]
+pub struct DatasetRoot {
+    /// Everything in it.
+    pub tree: Tree,
+    /// Log records of groups up to this one are in the tree (rules F1). Frozen while records are unreplayed.
+    pub log_txg: Txg,
+    /// Log records up to this one are in the tree, whatever their group. Moves during replay only.
+    pub replay_dseq: Dseq,
+    /// Whether operations are logged (`sync` is not `disabled`), and from which group on (rules F13).
+    pub logged: bool,
+    /// See `logged`.
+    pub log_from: Txg,
+    /// Object ids from here on were never used.
+    pub next_object: ObjectId,
+    /// The write verifier; survives only a clean export (rules F16).
+    pub verifier: u64,
+    /// Bytes charged to the dataset: content, and [`OBJECT_CHARGE`] per object.
+    pub used_bytes: u64,
+    /// Objects in the tree.
+    pub object_count: u64,
+    /// Removed objects whose extents are still being freed.
+    pub orphan_count: u64,
+}
+
+/// What an object costs beside its content, for quota and `used`.
+pub const OBJECT_CHARGE: u64 = 512;
+
+impl DatasetRoot {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put(&self.tree.encode());
+        out.put_u64(self.log_txg.0);
+        out.put_u64(self.replay_dseq.0);
+        out.put_u8(u8::from(self.logged));
+        out.put_u64(self.log_from.0);
+        out.put_u64(self.next_object.0);
+        out.put_u64(self.verifier);
+        out.put_u64(self.used_bytes);
+        out.put_u64(self.object_count);
+        out.put_u64(self.orphan_count);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            tree: Tree::decode(&reader.array()?)?,
+            log_txg: Txg(reader.u64()?),
+            replay_dseq: Dseq(reader.u64()?),
+            logged: reader.u8()? != 0,
+            log_from: Txg(reader.u64()?),
+            next_object: ObjectId(reader.u64()?),
+            verifier: reader.u64()?,
+            used_bytes: reader.u64()?,
+            object_count: reader.u64()?,
+            orphan_count: reader.u64()?,
+        })
+    }
+}
+
+/// The part of a dataset that only commands change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatasetLine {
+    /// Full name: pool, and one component per level.
+    pub name: String,
+    /// Local properties.
+    pub local: PropertySet,
+}
+
+/// What never changes in a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatasetBirth {
+    /// Never reused in its pool.
+    pub id: DatasetId,
+    /// When it was made.
+    pub created: Time,
+    /// The lane that takes its records.
+    pub lane: LaneId,
+    /// Keys the hash of its directory entries' names.
+    pub name_key: u64,
+    /// Its root directory.
+    pub root_object: ObjectId,
+    /// The root directory's generation.
+    pub root_generation: Generation,
+}
+
+/// A dataset of an imported pool.
+pub struct Dataset {
+    /// What never changes.
+    pub birth: DatasetBirth,
+    line: RwLock<DatasetLine>,
+    effective: ArcSwap<Effective>,
+    root: ArcSwap<DatasetRoot>,
+    client: OnceLock<Weak<dyn DatasetClient>>,
+}
+
+/// Who fills a dataset: asked once per transaction group for what it changed.
+pub trait DatasetClient: Send + Sync {
+    /// Writes the changes of `txg` as blocks, and gives the root above them. Nothing changes in `txg` any more.
+    fn fold(&self, txg: Txg, root: &DatasetRoot, out: &mut RunWriter) -> Result<DatasetRoot, BlockError>;
+
+    /// The uberblock of `txg` is durable and its root published: the layers of `txg` can go.
+    fn synced(&self, txg: Txg);
+}
+
+impl Dataset {
+    /// A dataset with its last synced root.
+    #[must_use]
+    pub fn new(birth: DatasetBirth, line: DatasetLine, effective: Effective, root: DatasetRoot) -> Self {
+        Self {
+            birth,
+            line: RwLock::new(line),
+            effective: ArcSwap::from_pointee(effective),
+            root: ArcSwap::from_pointee(root),
+            client: OnceLock::new(),
+        }
+    }
+
+    /// The newest durable root. While somebody keeps it, none of its blocks is reused.
+    #[must_use]
+    pub fn root(&self) -> Arc<DatasetRoot> {
+        self.root.load_full()
+    }
+
+    pub(crate) fn publish(&self, root: DatasetRoot) -> Arc<DatasetRoot> {
+        self.root.swap(Arc::new(root))
+    }
+
+    /// Name and local properties.
+    #[must_use]
+    pub fn line(&self) -> DatasetLine {
+        self.line.read().clone()
+    }
+
+    /// Changes name or local properties; they are durable after the next sync.
+    pub fn change_line(&self, change: impl FnOnce(&mut DatasetLine)) {
+        change(&mut self.line.write());
+    }
+
+    /// The properties in force.
+    #[must_use]
+    pub fn effective(&self) -> Arc<Effective> {
+        self.effective.load_full()
+    }
+
+    /// Puts other properties in force.
+    pub fn take_effect(&self, effective: Effective) {
+        self.effective.store(Arc::new(effective));
+    }
+
+    /// Says who fills the dataset; once.
+    pub fn attach(&self, client: Weak<dyn DatasetClient>) {
+        assert!(self.client.set(client).is_ok(), "a dataset is filled by one file system");
+    }
+
+    pub(crate) fn client(&self) -> Option<Arc<dyn DatasetClient>> {
+        self.client.get().and_then(Weak::upgrade)
+    }
+}
+
+/// A dataset as it stands in the pool root block.
+#[derive(Clone, Debug)]
+pub(crate) struct DatasetEntry {
+    pub(crate) birth: DatasetBirth,
+    pub(crate) line: DatasetLine,
+    pub(crate) root: DatasetRoot,
+}
+
+impl DatasetEntry {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let birth = &self.birth;
+        for field in
+            [birth.id.0, birth.created.0, birth.lane.0, birth.name_key, birth.root_object.0, birth.root_generation.0]
+        {
+            out.put_u64(field);
+        }
+        out.put_blob(self.line.name.as_bytes());
+        out.put_blob(&postcard::to_stdvec(&self.line.local).expect("a property set is plain data"));
+        self.root.encode(out);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let malformed = reader.malformed();
+        let birth = DatasetBirth {
+            id: DatasetId(reader.u64()?),
+            created: Time(reader.u64()?),
+            lane: LaneId(reader.u64()?),
+            name_key: reader.u64()?,
+            root_object: ObjectId(reader.u64()?),
+            root_generation: Generation(reader.u64()?),
+        };
+        let name = String::from_utf8(reader.blob()?.to_vec()).map_err(|_| malformed)?;
+        let local = postcard::from_bytes(reader.blob()?).map_err(|_| malformed)?;
+        Ok(Self { birth, line: DatasetLine { name, local }, root: DatasetRoot::decode(reader)? })
+    }
+}

@@ -1,0 +1,251 @@
+//! Block I/O: every read of a block goes through here, verified and cached, and every block that is written is
+//! put into a run (see [`crate::run`]).
+//!
+//! A block that a writer has accepted but not written yet is served from `unwritten`, which holds a reference to
+//! each of them until its run is on its device; the cache alone could not promise that, since it may evict.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use tally_base::Txg;
+use tally_base::codec::{Malformed, Reader};
+
+use crate::alloc::Allocator;
+use crate::block::{self, BlockError};
+use crate::blockdev::BlockDev;
+use crate::bp::{BlockKind, BlockPtr, Dva};
+use crate::cache::{BlockCache, CacheKey, Cached};
+use crate::run::RunWriter;
+
+/// Reads in flight while blocks are prefetched. Enough to keep an SSD or a few disks busy.
+const READ_DEPTH: usize = 16;
+
+/// Checks the structure of a block once, when it comes from a device. The caller may rely on it afterwards.
+pub type Check = fn(&[u8]) -> Result<(), Malformed>;
+
+/// Reads and writes the blocks of one pool.
+pub struct BlockIo {
+    pub(crate) devs: Vec<Arc<dyn BlockDev>>,
+    pub(crate) alloc: Arc<Allocator>,
+    cache: BlockCache,
+    unwritten: RwLock<HashMap<CacheKey, Bytes>>,
+    read_depth: AtomicUsize,
+    pub(crate) counters: Counters,
+}
+
+/// Counted for statistics only.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) read_bytes: AtomicU64,
+    pub(crate) runs_written: AtomicU64,
+    pub(crate) blocks_written: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+}
+
+/// What the pool's block I/O has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoStats {
+    /// Reads that the cache answered.
+    pub hits: u64,
+    /// Reads that went to a device.
+    pub misses: u64,
+    /// Allocated bytes of the blocks that were read.
+    pub read_bytes: u64,
+    /// Device writes of runs.
+    pub runs_written: u64,
+    /// Blocks in them.
+    pub blocks_written: u64,
+    /// Bytes in them.
+    pub written_bytes: u64,
+    /// Bytes in the cache now.
+    pub cache_bytes: u64,
+    /// Blocks in the cache now.
+    pub cache_blocks: u64,
+}
+
+impl BlockIo {
+    /// `cache_bytes` bounds the cache. Block pointers name a device by its index in `devs`.
+    #[must_use]
+    pub fn new(devs: Vec<Arc<dyn BlockDev>>, alloc: Arc<Allocator>, cache_bytes: u64) -> Arc<Self> {
+        Arc::new(Self {
+            devs,
+            alloc,
+            cache: BlockCache::new(cache_bytes),
+            unwritten: RwLock::default(),
+            read_depth: AtomicUsize::new(READ_DEPTH),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Reads in flight during a prefetch; 1 makes no threads, so that a simulation can be repeated.
+    pub fn set_read_depth(&self, depth: usize) {
+        self.read_depth.store(depth.max(1), Ordering::Relaxed);
+    }
+
+    /// The pool's allocator.
+    pub fn allocator(&self) -> &Arc<Allocator> {
+        &self.alloc
+    }
+
+    /// The block's content.
+    pub fn read(&self, bp: &BlockPtr) -> Result<Bytes, BlockError> {
+        let key = CacheKey::of(bp);
+        match self.find(&key) {
+            Some(cached) => Ok(cached.bytes),
+            None => self.read_device(bp, key, None),
+        }
+    }
+
+    /// The content of a block of `kind`, whose structure `check` has found sound.
+    #[inline]
+    pub fn read_checked(&self, bp: &BlockPtr, kind: BlockKind, check: Check) -> Result<Bytes, BlockError> {
+        if bp.kind != kind {
+            return Err(BlockError::Pointer { bp: *bp, what: "it is of another kind than its place in the pool" });
+        }
+        let key = CacheKey::of(bp);
+        match self.find(&key) {
+            Some(Cached { bytes, checked: true }) => Ok(bytes),
+            Some(Cached { bytes, checked: false }) => self.admit(bp, key, bytes, Some(check)),
+            None => self.read_device(bp, key, Some(check)),
+        }
+    }
+
+    #[inline]
+    fn find(&self, key: &CacheKey) -> Option<Cached> {
+        let found = self.cache.find(key);
+        if found.is_some() {
+            self.counters.hits.fetch_add(1, Ordering::Relaxed);
+            return found;
+        }
+        // What was put by us was sound when it was put.
+        self.unwritten.read().get(key).map(|bytes| Cached { bytes: bytes.clone(), checked: true })
+    }
+
+    #[cold]
+    fn read_device(&self, bp: &BlockPtr, key: CacheKey, check: Option<Check>) -> Result<Bytes, BlockError> {
+        let bytes = block::open(&self.devs, bp)?;
+        self.counters.misses.fetch_add(1, Ordering::Relaxed);
+        self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
+        self.admit(bp, key, bytes, check)
+    }
+
+    fn admit(&self, bp: &BlockPtr, key: CacheKey, bytes: Bytes, check: Option<Check>) -> Result<Bytes, BlockError> {
+        if let Some(check) = check {
+            check(&bytes).map_err(|malformed| BlockError::Malformed { bp: *bp, what: malformed.0 })?;
+        }
+        self.cache.insert(key, Cached { bytes: bytes.clone(), checked: check.is_some() });
+        Ok(bytes)
+    }
+
+    /// Reads many blocks, several at a time; the results are in the order of the pointers.
+    pub fn read_many(&self, bps: &[BlockPtr], kind: BlockKind, check: Check) -> Vec<Result<Bytes, BlockError>> {
+        let mut results: Vec<_> = bps.iter().map(|bp| self.cached(bp, kind)).collect();
+        let missing: Vec<usize> = (0..bps.len()).filter(|at| results[*at].is_none()).collect();
+        let read: Vec<_> = missing.iter().map(|_| parking_lot::Mutex::new(None)).collect();
+        block::in_parallel(missing.len(), self.read_depth.load(Ordering::Relaxed), &|at| {
+            *read[at].lock() = Some(self.read_checked(&bps[missing[at]], kind, check));
+        });
+        for (at, result) in missing.into_iter().zip(read) {
+            results[at] = result.into_inner();
+        }
+        results.into_iter().map(|result| result.expect("what was missing was read")).collect()
+    }
+
+    fn cached(&self, bp: &BlockPtr, kind: BlockKind) -> Option<Result<Bytes, BlockError>> {
+        let cached = self.find(&CacheKey::of(bp)).filter(|cached| cached.checked && bp.kind == kind)?;
+        Some(Ok(cached.bytes))
+    }
+
+    /// Reads blocks into the cache, several at a time. Errors are left to whoever reads the block in earnest.
+    pub fn prefetch(&self, bps: &[BlockPtr]) {
+        let missing: Vec<_> = bps.iter().filter(|bp| !self.cache.holds(&CacheKey::of(bp))).collect();
+        block::in_parallel(missing.len(), self.read_depth.load(Ordering::Relaxed), &|at| {
+            let _ = self.read(missing[at]);
+        });
+    }
+
+    /// Frees a block of an earlier txg, see [`Allocator::free`].
+    pub fn free(&self, bp: &BlockPtr, txg: Txg) {
+        bp.dvas().for_each(|dva| self.alloc.free(dva, txg));
+    }
+
+    /// Gives back a block that nothing names, see [`Allocator::abandon`].
+    pub fn abandon(&self, bp: &BlockPtr) {
+        self.cache.remove(&CacheKey::of(bp));
+        bp.dvas().for_each(|dva| self.alloc.abandon(dva));
+    }
+
+    /// Collects new blocks of `txg`.
+    #[must_use]
+    pub fn writer(self: &Arc<Self>, txg: Txg) -> RunWriter {
+        RunWriter::new(self.clone(), txg)
+    }
+
+    /// Makes everything written durable, on every device.
+    pub fn flush(&self) -> Result<(), BlockError> {
+        for (vdev, dev) in self.devs.iter().enumerate() {
+            dev.flush().map_err(|source| BlockError::Flush { vdev: vdev as u32, source })?;
+        }
+        Ok(())
+    }
+
+    /// The content of a pool root, as [`RunWriter::commit`] has stored it.
+    pub fn read_root(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, BlockError> {
+        let bytes = block::open(devs, bp)?;
+        let malformed = BlockError::Malformed { bp: *bp, what: "pool root" };
+        let mut reader = Reader::new(&bytes, "pool root");
+        match reader.blob() {
+            Ok(root) if bp.kind == BlockKind::Root => Ok(bytes.slice_ref(root)),
+            _ => Err(malformed),
+        }
+    }
+
+    /// Forgets every cached block: to measure cold, and to read again after a repair.
+    pub fn drop_cache(&self) {
+        self.cache.clear();
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> IoStats {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        IoStats {
+            hits: of(&self.counters.hits),
+            misses: of(&self.counters.misses),
+            read_bytes: of(&self.counters.read_bytes),
+            runs_written: of(&self.counters.runs_written),
+            blocks_written: of(&self.counters.blocks_written),
+            written_bytes: of(&self.counters.written_bytes),
+            cache_bytes: self.cache.bytes(),
+            cache_blocks: self.cache.count(),
+        }
+    }
+
+    /// A new block: readable from now on, although it is written later.
+    pub(crate) fn accept(&self, bp: &BlockPtr, bytes: Bytes) {
+        let key = CacheKey::of(bp);
+        self.unwritten.write().insert(key, bytes.clone());
+        self.cache.insert(key, Cached { bytes, checked: true });
+    }
+
+    /// These blocks are on their device, or never will be.
+    pub(crate) fn forget_unwritten(&self, blocks: &[BlockPtr]) {
+        let mut unwritten = self.unwritten.write();
+        for bp in blocks {
+            unwritten.remove(&CacheKey::of(bp));
+        }
+    }
+
+    pub(crate) fn write_sectors(&self, place: Dva, buf: &[u8]) -> Result<(), BlockError> {
+        self.counters.runs_written.fetch_add(1, Ordering::Relaxed);
+        self.counters.written_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        block::write_sectors(&self.devs, place.vdev, place.offset, buf)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! What the pool is made of: the part of a label that is the same on every leg.
+
+use std::path::PathBuf;
+
+use tally_base::{LaneId, PoolGuid, Time, Txg, VdevGuid};
+use tally_intent::LaneGeometry;
+
+use super::Features;
+use crate::platform::Host;
+
+/// The configuration of a pool. Numbered by `sequence`; the highest one over all labels holds.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PoolConfig {
+    /// Which pool.
+    pub pool: PoolGuid,
+    /// Its name, which is also its root dataset's.
+    pub name: String,
+    /// Format version of everything in the pool.
+    pub version: u32,
+    /// What it uses beyond that version.
+    pub features: Features,
+    /// Top-level vdevs. A vdev's index is its place here, for ever: block pointers name it.
+    pub vdevs: Vec<VdevConfig>,
+    /// The intent log's lanes; a lane's id is its own, not its place.
+    pub lanes: Vec<LaneConfigLine>,
+    /// Raised by one with every change.
+    pub sequence: u64,
+    /// Raised by one with every import that may write (rules F8).
+    pub open_gen: u64,
+    /// Drawn with every raise of `open_gen`: two machines that both raised it to the same number differ here.
+    pub open_id: u64,
+    /// Txg of the newest durable uberblock when this was written: a witness that it existed.
+    pub synced_txg: Txg,
+    /// The machine that has, or had, the pool.
+    pub host: Host,
+    /// In use, put away, or given up.
+    pub state: PoolState,
+    /// Key of the file handles' MAC.
+    pub handle_key: [u8; 32],
+    /// When the pool was made.
+    pub created: Time,
+}
+
+/// Whether a pool is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum PoolState {
+    /// In use by `host`, or that machine crashed.
+    Active,
+    /// Put away in good order: any machine may take it.
+    Exported,
+    /// Destroyed: the bytes may still be there, until somebody needs the disks.
+    Destroyed,
+}
+
+/// What a vdev holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum VdevClass {
+    /// Blocks.
+    Data,
+    /// A ring of the intent log and nothing else.
+    Log,
+}
+
+/// How a vdev is made of its legs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub enum VdevKind {
+    /// One leg.
+    Disk,
+    /// Legs that all hold the same.
+    Mirror,
+}
+
+/// One top-level vdev.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct VdevConfig {
+    /// Its name for ever.
+    pub guid: VdevGuid,
+    /// Its place in [`PoolConfig::vdevs`].
+    pub index: u32,
+    /// What it holds.
+    pub class: VdevClass,
+    /// How it is made.
+    pub kind: VdevKind,
+    /// Its legs.
+    pub legs: Vec<LegConfig>,
+    /// Size of the area between the labels that is used, on each leg; fixed when the vdev was made.
+    pub data_bytes: u64,
+    /// The part of the data area that is a ring of the intent log and not for blocks.
+    pub ring: Option<RingArea>,
+    /// It was taken out of the pool; the entry keeps the place, so that no later vdev gets its index.
+    pub removed: bool,
+}
+
+/// Where a ring lies in a vdev's data area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RingArea {
+    /// Offset in the data area.
+    pub start: u64,
+    /// Length in bytes.
+    pub length: u64,
+}
+
+/// One leg.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LegConfig {
+    /// Its name for ever.
+    pub guid: VdevGuid,
+    /// Where it was last seen: a hint, the guid in its label decides.
+    pub path: PathBuf,
+    /// Sequence of the configuration with which it dropped out: since then it has missed writes, and it may neither
+    /// vote nor be read before it has been copied again. A label of its own with this sequence or a later one means
+    /// that the leg went on without us.
+    pub stale_since: Option<u64>,
+}
+
+/// One lane of the intent log.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LaneConfigLine {
+    /// Which lane.
+    pub lane: LaneId,
+    /// Index of the vdev whose ring it is.
+    pub vdev: u32,
+    /// Size of the ring.
+    pub size: u64,
+    /// Longest frame.
+    pub frame_bytes_max: u32,
+    /// Frames in flight.
+    pub frames_in_flight_max: u32,
+    /// The legs that every acknowledged frame is on.
+    pub legset: Vec<VdevGuid>,
+    /// Raised with every change of `legset`; stands in each frame.
+    pub legset_gen: u64,
+    /// Legs that left, with the last generation they belonged to: good for repairs of older frames (rules F6).
+    pub left: Vec<(VdevGuid, u64)>,
+}
+
+impl LaneConfigLine {
+    /// The shape of the ring, as the intent log wants it. Whoever reads a label has checked it.
+    #[must_use]
+    pub fn geometry(&self) -> LaneGeometry {
+        LaneGeometry {
+            size: self.size,
+            frame_bytes_max: self.frame_bytes_max,
+            frames_in_flight_max: self.frames_in_flight_max,
+        }
+    }
+}
+
+impl PoolConfig {
+    /// Top-level vdevs in use.
+    pub fn vdevs_present(&self) -> impl Iterator<Item = &VdevConfig> {
+        self.vdevs.iter().filter(|vdev| !vdev.removed)
+    }
+
+    /// The vdev that a leg belongs to, and the leg.
+    #[must_use]
+    pub fn leg(&self, guid: VdevGuid) -> Option<(&VdevConfig, &LegConfig)> {
+        self.vdevs_present().find_map(|vdev| Some((vdev, vdev.legs.iter().find(|leg| leg.guid == guid)?)))
+    }
+
+    /// The leg, to change it.
+    pub(crate) fn leg_mut(&mut self, guid: VdevGuid) -> Option<&mut LegConfig> {
+        self.vdevs.iter_mut().filter(|vdev| !vdev.removed).flat_map(|vdev| &mut vdev.legs).find(|leg| leg.guid == guid)
+    }
+
+    /// Order among configurations of one pool: the later one holds.
+    #[must_use]
+    pub fn rank(&self) -> (u64, u64) {
+        (self.open_gen, self.sequence)
+    }
+
+    /// Whether the parts fit each other. A label whose checksum is right can still have been written by a
+    /// program with other ideas; what is checked here is what the code above relies on.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        for (place, vdev) in self.vdevs.iter().enumerate() {
+            if usize::try_from(vdev.index) != Ok(place) {
+                return Err("a vdev's index is not its place");
+            }
+            if !vdev.data_bytes.is_multiple_of(tally_base::SECTOR as u64) || vdev.data_bytes >= 1 << 62 {
+                return Err("the size of a data area");
+            }
+            let ring_fits = |ring: RingArea| {
+                ring.start.is_multiple_of(tally_base::SECTOR as u64)
+                    && ring.start.checked_add(ring.length).is_some_and(|end| end <= vdev.data_bytes)
+            };
+            if !vdev.ring.is_none_or(ring_fits) {
+                return Err("a ring that is not inside its vdev");
+            }
+            if vdev.legs.is_empty() && !vdev.removed {
+                return Err("a vdev without legs");
+            }
+        }
+        for line in &self.lanes {
+            line.geometry().validate()?;
+            let vdev = usize::try_from(line.vdev).ok().and_then(|index| self.vdevs.get(index));
+            let ring = vdev.and_then(|vdev| vdev.ring).ok_or("a lane on a vdev without a ring")?;
+            if line.size > ring.length {
+                return Err("a lane longer than its ring");
+            }
+        }
+        // Counters near the end of their range would overflow in later sums.
+        if self.sequence >= 1 << 62 || self.open_gen >= 1 << 62 {
+            return Err("a counter near its end");
+        }
+        Ok(())
+    }
+}

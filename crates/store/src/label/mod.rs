@@ -1,0 +1,297 @@
+//! Labels: what each leg says about itself and about the pool it belongs to.
+//!
+//! The problem: the configuration must be found before anything else can be read, must survive a torn write and the
+//! loss of any leg, and has to change *between* transaction groups, when a leg drops out and the next
+//! acknowledgement may not wait for a sync (rules F6).
+//!
+//! The idea: each leg has two labels, at its front and at its end, and each label two slots for the configuration.
+//! Configuration number `s` goes to slot `s mod 2`, first of the front label, then of the one at the end, each
+//! write durable before the next; so at every moment at least three of four slots are whole, and one of them is
+//! either the newest or the one before. The newest valid slot speaks for the leg.
+//!
+//! ```text
+//!  leg:     0            256 KiB                                    size − 256 KiB       size
+//!           ├────────────┼─────────────── data area ────────────────┼────────────────────┤
+//!           │  label 0   │  blocks, and where there is one the ring │      label 1       │
+//!
+//!  label:   0            64 KiB           128 KiB                   192 KiB         256 KiB
+//!           ├────────────┼────────────────┼─────────────────────────┼───────────────┤
+//!           │ config 0   │ config 1       │ uberblocks, 16 × 4 KiB  │ zero          │
+//!
+//!  config:  0 ┌────────────────────────────┐  56 ┌──────────────────────────────┐
+//!             │ magic "TALLYLBL"         8 │     │ sequence                   8 │
+//!           8 ├────────────────────────────┤  64 ├──────────────────────────────┤
+//!             │ version 4 │ payload size 4 │     │ open_gen                   8 │
+//!          16 ├────────────────────────────┤  72 ├──────────────────────────────┤
+//!             │ pool guid                8 │     │ xxh3-128 of the payload   16 │
+//!          24 ├────────────────────────────┤  88 ├──────────────────────────────┤
+//!             │ guid of this leg         8 │     │ crc-64 of bytes 0..88      8 │
+//!          32 ├────────────────────────────┤  96 ├──────────────────────────────┤
+//!             │ compat, ro_compat,         │     │ payload: PoolConfig as       │
+//!             │ incompat            3 × 8  │     │ postcard, then zeroes        │
+//!          56 └────────────────────────────┘     └──────────────────────────────┘
+//! ```
+//!
+//! Version and features stand in the fixed part, so that a program too old for the payload can say so.
+
+mod config;
+mod features;
+
+use std::io;
+
+use tally_base::codec::{Malformed, Put, Reader};
+use tally_base::{PoolGuid, SECTOR, VdevGuid, block_checksum, log_checksum};
+use tally_disk::{AlignedBuf, Disk, Durability};
+
+pub use config::{LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea, VdevClass, VdevConfig, VdevKind};
+pub use features::{Features, KNOWN, Usable};
+
+/// Size of each of a leg's two labels.
+pub const LABEL_BYTES: u64 = 256 << 10;
+/// The format that this program writes, and the newest it reads.
+pub const FORMAT_VERSION: u32 = 1;
+/// Where the uberblocks begin in a label.
+pub(crate) const UBERBLOCK_RING_OFFSET: u64 = 128 << 10;
+
+const CONFIG_SLOT_BYTES: u64 = 64 << 10;
+const CONFIG_SLOTS: u64 = 2;
+const MAGIC: [u8; 8] = *b"TALLYLBL";
+const HEADER_BYTES: usize = 96;
+const HEADER_CHECKED_BYTES: usize = 88;
+/// Two labels and one sector between them: less is not a leg.
+const LEG_BYTES_MIN: u64 = 2 * LABEL_BYTES + SECTOR as u64;
+const WHAT: &str = "label";
+
+const _: () = assert!(CONFIG_SLOTS * CONFIG_SLOT_BYTES <= UBERBLOCK_RING_OFFSET);
+
+/// What a leg's newest valid slot says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Which leg this is.
+    pub leg: VdevGuid,
+    /// The pool's configuration as far as this leg knows.
+    pub config: PoolConfig,
+}
+
+/// Why a label could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum LabelError {
+    /// The device said no.
+    #[error("a label could not be written: {0}")]
+    Io(#[from] io::Error),
+    /// Too many legs, or too long paths.
+    #[error("the pool's configuration takes {bytes} bytes and a label holds {limit}; use fewer legs or shorter paths")]
+    TooLarge {
+        /// What it takes.
+        bytes: usize,
+        /// What there is.
+        limit: usize,
+    },
+    /// A path that is not UTF-8.
+    #[error("the pool's configuration cannot be encoded ({0}); are all paths plain UTF-8?")]
+    Encode(String),
+}
+
+/// Why a leg's label cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// No slot is valid: not a leg of any pool, or every copy is damaged.
+    #[error("there is no valid label")]
+    NoLabel,
+    /// The format is newer than this program.
+    #[error("its label has format version {version}, and this program knows {FORMAT_VERSION}; use a newer program")]
+    Version {
+        /// What the label says.
+        version: u32,
+    },
+    /// A feature that this program does not know.
+    #[error("it uses the incompatible features {bits:#x}, which this program does not know; use a newer program")]
+    Features {
+        /// The unknown bits.
+        bits: u64,
+    },
+    /// Every read failed.
+    #[error("its labels cannot be read: {0}")]
+    Io(String),
+}
+
+/// Size of the data area that a leg of `size` bytes can have; `None` if it is too small to be a leg.
+#[must_use]
+pub fn data_bytes_of(size: u64) -> Option<u64> {
+    let size = size / SECTOR as u64 * SECTOR as u64;
+    (size >= LEG_BYTES_MIN).then(|| size - 2 * LABEL_BYTES)
+}
+
+/// Where the two labels begin on a disk of `size` bytes. They cannot overlap on anything that is a leg.
+pub(crate) fn label_offsets(size: u64) -> Option<[u64; 2]> {
+    let size = size / SECTOR as u64 * SECTOR as u64;
+    (size >= LEG_BYTES_MIN).then(|| [0, size - LABEL_BYTES])
+}
+
+/// The bytes of one slot: header and payload, padded to whole sectors.
+pub fn encode(leg: VdevGuid, config: &PoolConfig) -> Result<AlignedBuf, LabelError> {
+    let payload = postcard::to_stdvec(config).map_err(|error| LabelError::Encode(error.to_string()))?;
+    let limit = usize::try_from(CONFIG_SLOT_BYTES).expect("64 KiB") - HEADER_BYTES;
+    if payload.len() > limit {
+        return Err(LabelError::TooLarge { bytes: payload.len(), limit });
+    }
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
+    bytes.put(&MAGIC);
+    bytes.put_u32(config.version);
+    bytes.put_u32(u32::try_from(payload.len()).expect("at most 64 KiB"));
+    bytes.put_u64(config.pool.0);
+    bytes.put_u64(leg.0);
+    bytes.put_u64(config.features.compat);
+    bytes.put_u64(config.features.ro_compat);
+    bytes.put_u64(config.features.incompat);
+    bytes.put_u64(config.sequence);
+    bytes.put_u64(config.open_gen);
+    bytes.put_u128(block_checksum(&payload));
+    debug_assert_eq!(bytes.len(), HEADER_CHECKED_BYTES);
+    bytes.put_u64(log_checksum(&bytes));
+    bytes.put(&payload);
+    let mut slot = AlignedBuf::with_capacity(bytes.len().next_multiple_of(SECTOR));
+    slot.extend_from_slice(&bytes);
+    slot.resize(bytes.len().next_multiple_of(SECTOR));
+    Ok(slot)
+}
+
+/// Why a slot is not one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Bad {
+    Damaged(Malformed),
+    Unknown(Unreadable),
+}
+
+impl From<Malformed> for Bad {
+    fn from(malformed: Malformed) -> Self {
+        Self::Damaged(malformed)
+    }
+}
+
+/// Reads a slot; every length and number is checked before it is used.
+fn decode(slot: &[u8]) -> Result<Label, Bad> {
+    let malformed = Malformed(WHAT);
+    let mut reader = Reader::new(slot, WHAT);
+    let checked = slot.get(..HEADER_CHECKED_BYTES).ok_or(malformed)?;
+    if reader.array::<8>()? != MAGIC {
+        return Err(malformed.into());
+    }
+    let version = reader.u32()?;
+    let payload_bytes = usize::try_from(reader.u32()?).map_err(|_| malformed)?;
+    let (pool, leg) = (PoolGuid(reader.u64()?), VdevGuid(reader.u64()?));
+    let features = Features { compat: reader.u64()?, ro_compat: reader.u64()?, incompat: reader.u64()? };
+    let (sequence, open_gen) = (reader.u64()?, reader.u64()?);
+    let payload_checksum = reader.u128()?;
+    if reader.u64()? != log_checksum(checked) {
+        return Err(malformed.into());
+    }
+    if version != FORMAT_VERSION {
+        return Err(Bad::Unknown(Unreadable::Version { version }));
+    }
+    if let Usable::No(bits) = features.usable_by(&KNOWN) {
+        return Err(Bad::Unknown(Unreadable::Features { bits }));
+    }
+    let payload = reader.bytes(payload_bytes)?;
+    if block_checksum(payload) != payload_checksum {
+        return Err(malformed.into());
+    }
+    let config: PoolConfig = postcard::from_bytes(payload).map_err(|_| malformed)?;
+    config.check().map_err(Malformed)?;
+    let header = (pool, version, features, sequence, open_gen);
+    if header != (config.pool, config.version, config.features, config.sequence, config.open_gen) {
+        return Err(malformed.into());
+    }
+    Ok(Label { leg, config })
+}
+
+/// One slot as it was found, for tools that show everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotReport {
+    /// Which of the two labels.
+    pub label: usize,
+    /// Which slot in it.
+    pub slot: u64,
+    /// Byte offset on the leg.
+    pub offset: u64,
+    /// What it says, or why it says nothing.
+    pub content: Result<Label, String>,
+}
+
+/// Every slot of a leg, valid or not.
+#[must_use]
+pub fn inspect(disk: &dyn Disk) -> Vec<SlotReport> {
+    slots(disk)
+        .map(|(label, slot, offset)| {
+            let content = match read_slot(disk, offset) {
+                Ok(Ok(label)) => Ok(label),
+                Ok(Err(Bad::Damaged(malformed))) => Err(malformed.to_string()),
+                Ok(Err(Bad::Unknown(unreadable))) => Err(unreadable.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
+            SlotReport { label, slot, offset, content }
+        })
+        .collect()
+}
+
+/// What a leg says: its newest valid slot. Two valid slots of different pools or legs cannot be of one leg's life;
+/// then the one with the higher rank speaks, as [`wipe`] leaves none of an earlier life behind.
+pub fn read(disk: &dyn Disk) -> Result<Label, Unreadable> {
+    let mut newest: Option<Label> = None;
+    let mut unknown = None;
+    let (mut slot_count, mut errors) = (0, Vec::new());
+    for (_, _, offset) in slots(disk) {
+        slot_count += 1;
+        match read_slot(disk, offset) {
+            Ok(Ok(label)) => {
+                if newest.as_ref().is_none_or(|best| best.config.rank() < label.config.rank()) {
+                    newest = Some(label);
+                }
+            }
+            Ok(Err(Bad::Unknown(unreadable))) => unknown = Some(unreadable),
+            Ok(Err(Bad::Damaged(_))) => {}
+            Err(error) => errors.push(error.to_string()),
+        }
+    }
+    // A slot in a newer format means that a newer program had this pool, and what is older is history.
+    match (unknown, newest) {
+        (Some(unreadable), _) => Err(unreadable),
+        (None, Some(label)) => Ok(label),
+        (None, None) if slot_count > 0 && errors.len() == slot_count => Err(Unreadable::Io(errors.swap_remove(0))),
+        (None, None) => Err(Unreadable::NoLabel),
+    }
+}
+
+/// Writes a configuration to both labels of a leg, one after the other, each durably.
+pub fn write(disk: &dyn Disk, leg: VdevGuid, config: &PoolConfig) -> Result<(), LabelError> {
+    let bytes = encode(leg, config)?;
+    let too_small = || io::Error::new(io::ErrorKind::InvalidInput, "the disk is too small for two labels");
+    for start in label_offsets(disk.geometry().size).ok_or_else(too_small)? {
+        let offset = start + config.sequence % CONFIG_SLOTS * CONFIG_SLOT_BYTES;
+        disk.write(offset, &bytes, Durability::Durable)?;
+    }
+    Ok(())
+}
+
+/// Overwrites both labels with zeroes, durably: nothing of an earlier pool may speak beside the new one.
+pub fn wipe(disk: &dyn Disk) -> io::Result<()> {
+    let zeroes = AlignedBuf::zeroed(usize::try_from(LABEL_BYTES).expect("256 KiB"));
+    for start in label_offsets(disk.geometry().size).into_iter().flatten() {
+        disk.write(start, &zeroes, Durability::Durable)?;
+    }
+    Ok(())
+}
+
+fn slots(disk: &dyn Disk) -> impl Iterator<Item = (usize, u64, u64)> {
+    let starts = label_offsets(disk.geometry().size).into_iter().flatten().enumerate();
+    starts.flat_map(|(label, start)| (0..CONFIG_SLOTS).map(move |slot| (label, slot, start + slot * CONFIG_SLOT_BYTES)))
+}
+
+fn read_slot(disk: &dyn Disk, offset: u64) -> io::Result<Result<Label, Bad>> {
+    let mut slot = AlignedBuf::zeroed(usize::try_from(CONFIG_SLOT_BYTES).expect("64 KiB"));
+    disk.read(offset, &mut slot)?;
+    Ok(decode(&slot))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

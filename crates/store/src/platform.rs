@@ -1,0 +1,48 @@
+//! What the engine is given, because it may not fetch it for itself: time, randomness, disks, and how much memory to use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tally_base::{Clock, Rng};
+use tally_disk::{Fanout, Opener};
+
+/// The world around a pool.
+#[derive(Clone)]
+pub struct Platform {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub rng: Arc<dyn Rng>,
+    /// Disks by path.
+    pub opener: Arc<dyn Opener>,
+    /// One buffer onto several disks.
+    pub fanout: Arc<dyn Fanout>,
+    /// This machine, as pools record it.
+    pub host: Host,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Host {
+    /// Stable across reboots (from `/etc/machine-id` where there is one).
+    pub id: u64,
+    /// For people.
+    pub name: String,
+}
+
+/// How much memory and time a pool may use.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// Bytes of the block cache.
+    pub cache_bytes: u64,
+    /// Bytes of dirty data at which operations must wait.
+    pub dirty_bytes_max: u64,
+    /// How old the oldest change in the open transaction group may become.
+    pub txg_interval: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { cache_bytes: 256 << 20, dirty_bytes_max: 256 << 20, txg_interval: Duration::from_secs(5) }
+    }
+}

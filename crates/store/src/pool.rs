@@ -1,0 +1,196 @@
+//! An imported pool: everything that its datasets share.
+//!
+//! The pool owns the one commit point of the whole system. [`Pool::sync`] turns the open transaction group into
+//! blocks, and only the last of its steps makes them true:
+//!
+//! ```text
+//!  1 close the group           operations go on in the next one
+//!  2 fold every dataset        blocks that nobody names yet                      ┐
+//!  3 write the reply cache, the pool root and the space maps                     │ a crash here leaves the
+//!  4 flush every data vdev     what the uberblock will name is durable (I2)      │ previous group, and the log
+//!  5 write the uberblock       durably, to all labels  ◀── the commit point      ┘
+//!  6 trim the lanes            one uberblock behind (rules F8)
+//!  7 publish                   new roots are read, layers go, waiters are told
+//! ```
+//!
+//! | field | guarded by |
+//! |---|---|
+//! | `syncing` | its mutex: held over a whole sync, an export, a change of the configuration |
+//! | `datasets` | its lock, briefly; what hangs below has its own |
+//! | `issued` | atomic |
+//! | `fault` | set once; from then on nothing is believed (I7) |
+//!
+//! Lock order: `syncing`, then `datasets`, then what is below.
+
+mod admit;
+mod open;
+mod root;
+mod sync;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::{Mutex, RwLock};
+use tally_base::{Broken, DatasetId, LaneId, PoolGuid, Time, Txg};
+use tally_intent::{Checkpoint, Lane};
+
+use crate::bp::BlockPtr;
+use crate::dataset::{Dataset, DatasetRoot};
+use crate::io::BlockIo;
+use crate::platform::{Platform, Tuning};
+use crate::replies::{BUCKETS, ReplyCache};
+use crate::roster::Roster;
+use crate::txg::Txgs;
+use crate::uberblock::Uberblock;
+
+pub use admit::{NotServing, SpaceClass, SpaceShort};
+pub use open::{LoadOptions, LogContent, OpenError, ancestors};
+pub use sync::SyncError;
+
+/// An imported pool.
+pub struct Pool {
+    /// The world around it.
+    pub platform: Platform,
+    /// Memory and time that it may use.
+    pub tuning: Tuning,
+    /// Its disks and their configuration.
+    pub roster: Arc<Roster>,
+    /// Its blocks.
+    pub io: Arc<BlockIo>,
+    /// Its transaction groups.
+    pub txgs: Arc<Txgs>,
+    /// Answers to remember.
+    pub replies: ReplyCache,
+    guid: PoolGuid,
+    lanes: OnceLock<Vec<Arc<Lane>>>,
+    datasets: RwLock<BTreeMap<DatasetId, Arc<Dataset>>>,
+    /// Datasets that were destroyed, until the log has forgotten them (rules F18).
+    tombstones: Mutex<BTreeMap<DatasetId, Txg>>,
+    next_dataset: AtomicU64,
+    issued: AtomicU64,
+    syncing: Mutex<Syncing>,
+    fault: OnceLock<Broken>,
+    /// Exported or being exported: nothing is admitted any more.
+    closed: AtomicBool,
+    read_only: bool,
+}
+
+/// What only a sync, an import and an export touch.
+struct Syncing {
+    /// The newest durable uberblock.
+    uberblock: Uberblock,
+    /// The pool root block that it names.
+    root: Option<BlockPtr>,
+    reply_blocks: [Option<BlockPtr>; BUCKETS],
+    /// Roots that were replaced and may still be read, by the group they belong to.
+    old_roots: Vec<(Txg, Weak<DatasetRoot>)>,
+    /// While records are unreplayed: the lanes as import found them. Trees move on, the log does not (rules F1).
+    unreplayed: Option<Vec<(LaneId, Checkpoint)>>,
+}
+
+impl Pool {
+    /// Its name for ever.
+    #[must_use]
+    pub fn guid(&self) -> PoolGuid {
+        self.guid
+    }
+
+    /// Whether it was imported for reading only.
+    #[must_use]
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// A lane of its intent log.
+    ///
+    /// # Panics
+    /// Before [`Self::finish_replay`], and for a lane that the pool does not have.
+    #[must_use]
+    pub fn lane(&self, id: LaneId) -> &Arc<Lane> {
+        let lanes = self.lanes.get().expect("nothing is logged before the replay is finished");
+        lanes.iter().find(|lane| lane.id() == id).expect("a dataset's lane is one of the pool's")
+    }
+
+    /// All lanes; none before [`Self::finish_replay`].
+    #[must_use]
+    pub fn lanes(&self) -> &[Arc<Lane>] {
+        self.lanes.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Server time: at least the clock's, never the same twice, never going back, not even over a crash (rules F14).
+    #[must_use]
+    pub fn issue_time(&self) -> Time {
+        let now = self.platform.clock.now().0;
+        let issue = |last: u64| Some(now.max(last + 1));
+        let last = self.issued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, issue).expect("it always issues");
+        Time(now.max(last + 1))
+    }
+
+    /// From now on only times behind `time` are issued.
+    pub fn issue_times_after(&self, time: Time) {
+        self.issued.fetch_max(time.0, Ordering::Relaxed);
+    }
+
+    /// All datasets, by id.
+    #[must_use]
+    pub fn datasets(&self) -> Vec<Arc<Dataset>> {
+        self.datasets.read().values().cloned().collect()
+    }
+
+    /// A dataset.
+    #[must_use]
+    pub fn dataset(&self, id: DatasetId) -> Option<Arc<Dataset>> {
+        self.datasets.read().get(&id).cloned()
+    }
+
+    /// An id for a new dataset; never used before in this pool.
+    #[must_use]
+    pub fn draw_dataset_id(&self) -> DatasetId {
+        DatasetId(self.next_dataset.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Changes the pool by command: `change` runs under a hold on the open group, which is durable when this returns
+    /// (rules F18).
+    pub fn administer<R>(&self, change: impl FnOnce(&Self, Txg) -> R) -> Result<R, SyncError> {
+        let mut syncing = self.syncing.lock();
+        if let Some(fault) = self.fault.get() {
+            return Err(SyncError::Suspended(fault.clone()));
+        }
+        let hold = self.txgs.hold(None);
+        let result = change(self, hold.txg());
+        drop(hold);
+        self.sync_locked(&mut syncing, false)?;
+        Ok(result)
+    }
+
+    /// Adds a dataset, within [`Self::administer`].
+    pub fn add_dataset(&self, dataset: Arc<Dataset>) {
+        let added = self.datasets.write().insert(dataset.birth.id, dataset);
+        assert!(added.is_none(), "dataset ids are never reused");
+    }
+
+    /// Takes a dataset out, within [`Self::administer`], in group `txg`. Its blocks are the caller's to free; its records
+    /// mean nothing from that group on.
+    pub fn remove_dataset(&self, id: DatasetId, txg: Txg) -> Option<Arc<Dataset>> {
+        let removed = self.datasets.write().remove(&id)?;
+        self.tombstones.lock().insert(id, txg);
+        self.replies.purge(id);
+        Some(removed)
+    }
+
+    /// Why the pool is suspended, if it is.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Broken> {
+        self.fault.get()
+    }
+
+    /// Suspends the pool: a promise could not be kept, and nothing above believes it any more (I7).
+    pub fn suspend(&self, why: &str) {
+        let fault = Broken(why.to_owned());
+        if self.fault.set(fault.clone()).is_ok() {
+            tracing::error!(pool = %self.guid, "suspended: {why}; see `tally pool status`");
+            self.txgs.fail(fault);
+        }
+    }
+}

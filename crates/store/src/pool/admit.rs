@@ -1,0 +1,136 @@
+//! Who is let in: space, rings, and whether the pool serves at all.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tally_base::{Broken, Lsn, Promise, Txg, Wait};
+use tally_intent::Lane;
+
+use super::Pool;
+use crate::alloc::Space;
+use crate::txg::Txgs;
+
+/// How deep into its reserve the pool lets an operation go (rules F19).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpaceClass {
+    /// New data and new names: stops at the reserve.
+    Write,
+    /// What frees space, and administration: stops at half of it.
+    Remove,
+    /// Replay: stops at a quarter; what was acknowledged must fit.
+    Replay,
+}
+
+/// The pool answers nothing for now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotServing;
+
+/// Space is short for the class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceShort;
+
+/// A copy-on-write pool needs room to remove things. This share of it, and at least what a few groups write
+/// for the least change (a path of leaves in each of three groups), is kept back, but never more than a quarter.
+const RESERVE_SHARE: u64 = 32;
+const RESERVE_BYTES_MIN: u64 = 16 * (64 << 10) * 4;
+
+impl Pool {
+    /// Whether operations may begin.
+    pub fn check_serving(&self) -> Result<(), NotServing> {
+        if self.fault.get().is_some() || self.closed.load(Ordering::Acquire) { Err(NotServing) } else { Ok(()) }
+    }
+
+    fn reserve_bytes(space: &Space) -> u64 {
+        (space.total / RESERVE_SHARE).max(RESERVE_BYTES_MIN).min(space.total / 4)
+    }
+
+    /// Whether `bytes` more dirty data will fit when they are folded. What is dirty already is counted one and a half
+    /// times, for the leaves around it.
+    pub fn check_space(&self, class: SpaceClass, bytes: u64) -> Result<(), SpaceShort> {
+        let space = self.io.allocator().space();
+        let reserve = Self::reserve_bytes(&space);
+        let kept_back = match class {
+            SpaceClass::Write => reserve,
+            SpaceClass::Remove => reserve / 2,
+            SpaceClass::Replay => reserve / 4,
+        };
+        let dirty = self.txgs.dirty_bytes() + bytes;
+        if space.free >= kept_back + dirty + dirty / 2 { Ok(()) } else { Err(SpaceShort) }
+    }
+
+    /// Whether groups that are not synced yet, or frees that are not reusable yet, will bring space, and when.
+    #[must_use]
+    pub fn space_coming(&self) -> Option<Wait> {
+        let waiting = self.txgs.dirty_bytes() > 0 || self.io.allocator().space().deferred > 0;
+        let worthwhile = self.io.allocator().space().deferred > Self::reserve_bytes(&self.io.allocator().space()) / 4;
+        (waiting && worthwhile).then(|| self.txgs.next_sync())
+    }
+
+    /// Bytes that an ordinary user could still write.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        let space = self.io.allocator().space();
+        let dirty = self.txgs.dirty_bytes();
+        // What is deferred will be free in a moment, and users count on what they have removed.
+        (space.free + space.deferred).saturating_sub(Self::reserve_bytes(&space) + dirty + dirty / 2)
+    }
+
+    /// Starts a sync when a ring is a third full: a group needs time, and the ring must not fill meanwhile (rules F28).
+    pub fn watch_ring(&self, lane: &Lane) {
+        let fill = lane.fill();
+        if fill.used > fill.size / 3 {
+            let _asked_for = self.txgs.promise(self.txgs.open());
+        }
+    }
+
+    /// What a reply that rests on record `lsn` of `lane` waits for. Should the lane fail, the promise goes over to
+    /// transaction group `txg`, which contains the record's change (rules F25).
+    #[must_use]
+    pub fn log_promise(&self, lane: &Arc<Lane>, lsn: Lsn, txg: Txg) -> Wait {
+        match lane.promise(lsn) {
+            Wait::Ready => Wait::Ready,
+            Wait::On(log) => Wait::On(Box::new(LogPromise { log, txgs: Arc::clone(&self.txgs), txg })),
+        }
+    }
+
+    /// Runs one step of the replay under a hold.
+    pub fn replay_in(&self, dirty_bytes: u64, step: impl FnOnce(Txg)) {
+        // The replay is alone and syncs by itself, so admission cannot fail for long; it is only counted.
+        let hold = self.txgs.hold(self.txgs.admit(dirty_bytes + 1024).ok());
+        step(hold.txg());
+    }
+}
+
+/// A record in the log, or else its transaction group.
+struct LogPromise {
+    log: Box<dyn Promise>,
+    txgs: Arc<Txgs>,
+    txg: Txg,
+}
+
+impl Promise for LogPromise {
+    fn poll(&self) -> Option<Result<(), Broken>> {
+        if self.txgs.last_synced() >= self.txg {
+            return Some(Ok(()));
+        }
+        // A broken log is not the last word: `then` goes on with the group.
+        self.log.poll().filter(Result::is_ok)
+    }
+
+    fn drive(&self) -> Option<Result<(), Broken>> {
+        self.log.drive().filter(Result::is_ok)
+    }
+
+    fn then(self: Box<Self>, then: Box<dyn FnOnce(Result<(), Broken>) + Send>) {
+        let Self { log, txgs, txg } = *self;
+        log.then(Box::new(move |outcome| {
+            if outcome.is_ok() {
+                return then(outcome);
+            }
+            match txgs.promise(txg) {
+                Wait::Ready => then(Ok(())),
+                Wait::On(group) => group.then(then),
+            }
+        }));
+    }
+}

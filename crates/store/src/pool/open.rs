@@ -1,0 +1,350 @@
+//! How a pool comes into memory: made new, or imported with what its log holds.
+//!
+//! An import goes: choose the uberblock (done by [`crate::assemble`]), read the root below it, scan all lanes, and only
+//! then number the first group: above every group that any uberblock or frame has seen (rules F1). The file system
+//! replays; [`Pool::finish_replay`] opens the lanes under new epochs, and the sync that follows is the one commit
+//! point of the whole recovery. Until then a crash finds the same disks and decides the same.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, RwLock};
+use tally_base::codec::Malformed;
+use tally_base::{DatasetId, LaneId, Time, Txg};
+use tally_intent::recovery::{self, Cursor, DatasetReplay, DatasetVerdict, LaneScan, MergeError, ScanError, Verdict};
+use tally_intent::{Checkpoint, Lane};
+
+use super::root::PoolRoot;
+use super::sync::SyncError;
+use super::{Pool, Syncing};
+use crate::alloc::{Allocator, LoadError};
+use crate::block::BlockError;
+use crate::blockdev::BlockDev;
+use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use crate::choose::{ChooseError, Chosen};
+use crate::dataset::{Dataset, DatasetEntry};
+use crate::io::BlockIo;
+use crate::label::VdevClass;
+use crate::platform::{Platform, Tuning};
+use crate::properties::effective;
+use crate::replies::{BUCKETS, ReplyCache};
+use crate::roster::{Roster, RosterError};
+use crate::txg::Txgs;
+use crate::uberblock::Uberblock;
+
+/// Why a pool could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A block at the top could not be read.
+    #[error("{0}")]
+    Block(#[from] BlockError),
+    /// The pool root is not what its checksum says.
+    #[error("the pool's root block is damaged ({0}); see `tally inspect`")]
+    Root(#[from] Malformed),
+    /// The space maps could not be loaded.
+    #[error("{0}")]
+    Space(#[from] LoadError),
+    /// The log contradicts itself.
+    #[error("{0}")]
+    Scan(#[from] ScanError),
+    /// Two lanes contradict each other.
+    #[error("{0}")]
+    Merge(#[from] MergeError),
+    /// The log has seen a newer uberblock than the disks have.
+    #[error("{0}")]
+    Choose(#[from] ChooseError),
+    /// The labels could not be written.
+    #[error("{0}")]
+    Roster(#[from] RosterError),
+    /// The first group could not be synced.
+    #[error("{0}")]
+    Sync(#[from] SyncError),
+    /// Acknowledged records are gone.
+    #[error(
+        "the intent log has lost acknowledged changes:\n{report}import it with --readonly to look at what is there, \
+         attach the missing log device, or give the changes up with --accept-loss"
+    )]
+    LogLost {
+        /// Which, one line each.
+        report: String,
+    },
+}
+
+/// What the log holds at import.
+#[derive(Debug, Default)]
+pub struct LogContent {
+    /// Each dataset's records, in order.
+    pub datasets: BTreeMap<DatasetId, DatasetReplay>,
+    /// Frames and their bytes.
+    pub frames: u64,
+    /// See `frames`.
+    pub bytes: u64,
+    /// What else was noticed, for the import's report.
+    pub remarks: Vec<String>,
+    /// Acknowledged changes that are gone, one line each.
+    pub losses: Vec<String>,
+}
+
+impl Pool {
+    /// A new pool on disks that were just labelled and claimed ([`crate::create`]). Its lanes are open; it has no dataset
+    /// yet, and can be imported only after its first sync.
+    pub fn create(platform: &Platform, tuning: &Tuning, roster: &Arc<Roster>) -> Result<Arc<Self>, OpenError> {
+        let open_gen = roster.config().open_gen;
+        let devs = data_vdevs(roster);
+        let alloc = Arc::new(Allocator::create(&devs, &rings_in_pool(roster)));
+        let uberblock = Uberblock {
+            pool: roster.config().pool,
+            open_gen,
+            txg: Txg(0),
+            previous: 0,
+            time: Time(0),
+            time_lease: Time(0),
+            root: Vec::new(),
+            lanes: Vec::new(),
+            clean: false,
+            config_sequence: 0,
+        };
+        let root = PoolRoot {
+            next_dataset: 1,
+            datasets: Vec::new(),
+            reply_blocks: [None; BUCKETS],
+            tombstones: BTreeMap::new(),
+        };
+        let pool = Self::assemble(platform, tuning, roster, (devs, alloc), (uberblock, None, root), Txg(1), false);
+        pool.open_lanes()?;
+        Ok(pool)
+    }
+
+    /// A pool from its chosen uberblock, and what is to be replayed. With `accept_loss` what the log has lost is given
+    /// up; otherwise a loss is an error, unless the pool is only read.
+    pub fn load(
+        platform: &Platform,
+        tuning: &Tuning,
+        roster: &Arc<Roster>,
+        chosen: &Chosen,
+        options: LoadOptions,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(Arc<Self>, LogContent), OpenError> {
+        let devs = data_vdevs(roster);
+        let uberblock = chosen.uberblock.clone();
+        let pointer: &[u8; BLOCK_PTR_BYTES] = uberblock.root[..].try_into().map_err(|_| Malformed("uberblock root"))?;
+        let pointer = BlockPtr::decode(pointer)?;
+        let (root, alloc_root) = PoolRoot::decode(&BlockIo::read_root(&devs, &pointer)?)?;
+        let (content, seen) = read_log(roster, &uberblock, chosen, &root, progress)?;
+        if !content.losses.is_empty() && !options.read_only && !options.accept_loss {
+            return Err(OpenError::LogLost { report: content.losses.join("\n") + "\n" });
+        }
+        let alloc = Arc::new(Allocator::load(&devs, &alloc_root, uberblock.txg)?);
+        let mut uberblock = uberblock;
+        if !options.read_only {
+            uberblock.open_gen = roster.claim(&platform.host, platform.rng.as_ref())?;
+        }
+        let open = seen.max(chosen.txg_max).max(uberblock.txg).next();
+        let top = (uberblock, Some(pointer), root);
+        let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, open, options.read_only);
+        pool.load_replies()?;
+        Ok((pool, content))
+    }
+
+    fn assemble(
+        platform: &Platform,
+        tuning: &Tuning,
+        roster: &Arc<Roster>,
+        (devs, alloc): (Vec<Arc<dyn BlockDev>>, Arc<Allocator>),
+        (uberblock, root_block, root): (Uberblock, Option<BlockPtr>, PoolRoot),
+        open: Txg,
+        read_only: bool,
+    ) -> Arc<Self> {
+        let unreplayed = root_block.is_some().then(|| uberblock.lanes.clone());
+        Arc::new(Self {
+            platform: platform.clone(),
+            tuning: tuning.clone(),
+            roster: Arc::clone(roster),
+            io: BlockIo::new(devs, alloc, tuning.cache_bytes),
+            txgs: Txgs::new(open, tuning.dirty_bytes_max),
+            replies: ReplyCache::default(),
+            guid: uberblock.pool,
+            lanes: OnceLock::new(),
+            datasets: RwLock::new(datasets_of(&root)),
+            tombstones: Mutex::new(root.tombstones),
+            next_dataset: AtomicU64::new(root.next_dataset),
+            issued: AtomicU64::new(uberblock.time_lease.0),
+            syncing: Mutex::new(Syncing {
+                uberblock,
+                root: root_block,
+                reply_blocks: root.reply_blocks,
+                old_roots: Vec::new(),
+                unreplayed,
+            }),
+            fault: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            read_only,
+        })
+    }
+
+    fn load_replies(&self) -> Result<(), OpenError> {
+        for block in self.syncing.lock().reply_blocks.iter().flatten() {
+            self.replies.load(&self.io.read(block)?)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the chosen uberblock was the last of a clean export.
+    #[must_use]
+    pub fn was_exported_cleanly(&self) -> bool {
+        self.syncing.lock().uberblock.clean
+    }
+
+    /// Everything is replayed: makes that durable, and opens the lanes under new epochs. The pool serves from here on.
+    pub fn finish_replay(&self) -> Result<(), OpenError> {
+        self.roster.rejoin_lanes()?;
+        self.open_lanes()?;
+        let mut syncing = self.syncing.lock();
+        syncing.unreplayed = None;
+        self.sync_locked(&mut syncing, false)?;
+        Ok(())
+    }
+
+    fn open_lanes(&self) -> Result<(), OpenError> {
+        let mut lanes = Vec::new();
+        for line in &self.roster.config().lanes {
+            let config = self.roster.lane_config(line);
+            if config.legs.is_empty() {
+                let report = format!("lane {}: no log device is present\n", line.lane);
+                return Err(OpenError::LogLost { report });
+            }
+            let checkpoint = Checkpoint::fresh(self.platform.rng.as_ref());
+            let lane = Lane::open(config, &checkpoint, Arc::clone(&self.platform.clock));
+            let txgs = Arc::downgrade(&self.txgs);
+            lane.on_failure(Box::new(move |failure| {
+                tracing::error!("{failure}; changes wait for transaction groups until it is replaced");
+                // What was acknowledged is in memory only from here on: get it to the pool at once (rules F6).
+                if let Some(txgs) = txgs.upgrade() {
+                    let _asked_for = txgs.promise(txgs.open());
+                }
+            }));
+            lanes.push(lane);
+        }
+        assert!(self.lanes.set(lanes).is_ok(), "lanes are opened once");
+        Ok(())
+    }
+}
+
+/// How a pool is to be loaded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadOptions {
+    /// Nothing is written, not even what is replayed.
+    pub read_only: bool,
+    /// Go on without acknowledged changes that the log has lost.
+    pub accept_loss: bool,
+}
+
+fn data_vdevs(roster: &Roster) -> Vec<Arc<dyn BlockDev>> {
+    let data = roster.vdevs().iter().filter(|vdev| vdev.class() == VdevClass::Data);
+    data.map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect()
+}
+
+/// The rings that lie on data vdevs, by the vdev's place among them: not the allocator's to give.
+fn rings_in_pool(roster: &Roster) -> Vec<(u32, u64, u64)> {
+    let config = roster.config();
+    let data = config.vdevs.iter().filter(|vdev| vdev.class == VdevClass::Data);
+    data.zip(0..).filter_map(|(vdev, place)| vdev.ring.map(|ring| (place, ring.start, ring.length))).collect()
+}
+
+fn datasets_of(root: &PoolRoot) -> BTreeMap<DatasetId, Arc<Dataset>> {
+    let make = |entry: &DatasetEntry| {
+        let chain: Vec<_> = ancestors(&entry.line.name)
+            .filter_map(|name| root.datasets.iter().find(|other| other.line.name == name))
+            .map(|other| &other.line.local)
+            .collect();
+        Arc::new(Dataset::new(entry.birth, entry.line.clone(), effective(&chain), entry.root.clone()))
+    };
+    root.datasets.iter().map(|entry| (entry.birth.id, make(entry))).collect()
+}
+
+/// The names above a dataset, the topmost first, and its own.
+pub fn ancestors(name: &str) -> impl Iterator<Item = &str> {
+    let slashes = name.match_indices('/').map(|(at, _)| &name[..at]);
+    slashes.chain(std::iter::once(name))
+}
+
+/// Scans and merges all lanes. Also gives the newest group that any frame belongs to or has seen.
+fn read_log(
+    roster: &Roster,
+    uberblock: &Uberblock,
+    chosen: &Chosen,
+    root: &PoolRoot,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(LogContent, Txg), OpenError> {
+    let mut content = LogContent::default();
+    let mut seen = Txg(0);
+    let mut scans: Vec<LaneScan> = Vec::new();
+    for line in &roster.config().lanes {
+        let Some((_, checkpoint)) = uberblock.lanes.iter().find(|(lane, _)| *lane == line.lane) else { continue };
+        let before = content.bytes;
+        let scan = recovery::scan(&roster.lane_config(line), checkpoint, &mut |bytes| progress(before + bytes))?;
+        chosen.witness(scan.max_synced_txg, &format!("lane {} of the intent log", line.lane))?;
+        seen = seen.max(scan.max_txg).max(scan.max_synced_txg);
+        content.frames += scan.frames;
+        content.bytes += scan.bytes;
+        note_lane(&mut content, line.lane, &scan);
+        scans.push(scan);
+    }
+    let merged = recovery::merge(scans, &|id| cursor_of(root, id))?;
+    for (id, replay) in &merged.datasets {
+        note_dataset(&mut content, root, *id, &replay.verdict);
+    }
+    content.datasets = merged.datasets;
+    Ok((content, seen))
+}
+
+/// Which of a dataset's records are still to be replayed (rules F1, F13, F18).
+fn cursor_of(root: &PoolRoot, id: DatasetId) -> Option<Cursor> {
+    let all_skipped = Cursor { log_txg: Txg(u64::MAX), replay_dseq: tally_base::Dseq(0), next_dseq: None };
+    if root.tombstones.contains_key(&id) {
+        return Some(all_skipped);
+    }
+    let found = &root.datasets.iter().find(|entry| entry.birth.id == id)?.root;
+    if !found.logged {
+        return Some(all_skipped);
+    }
+    let before_log = Txg(found.log_from.0.saturating_sub(1));
+    Some(Cursor { log_txg: found.log_txg.max(before_log), replay_dseq: found.replay_dseq, next_dseq: None })
+}
+
+fn note_lane(content: &mut LogContent, lane: LaneId, scan: &LaneScan) {
+    content.remarks.extend(scan.anomalies.iter().map(|remark| format!("lane {lane}: {remark}")));
+    for fault in &scan.leg_faults {
+        content.remarks.push(format!(
+            "lane {lane}: {} frames were repaired from another leg than {}",
+            fault.frame_count, fault.leg
+        ));
+    }
+    match &scan.verdict {
+        Verdict::Empty | Verdict::Cut { .. } => {}
+        Verdict::Lost { ranges } => {
+            let ranges: Vec<_> = ranges.iter().map(|(first, last)| format!("{first}-{last}")).collect();
+            content.losses.push(format!("lane {lane}: records {} are gone", ranges.join(", ")));
+        }
+        Verdict::Missing => content.losses.push(format!("lane {lane}: no leg of its log device is present")),
+    }
+}
+
+fn note_dataset(content: &mut LogContent, root: &PoolRoot, id: DatasetId, verdict: &DatasetVerdict) {
+    let name = root.datasets.iter().find(|entry| entry.birth.id == id).map_or("(unknown)", |entry| &entry.line.name);
+    match verdict {
+        DatasetVerdict::Whole | DatasetVerdict::Suspect { .. } => {}
+        DatasetVerdict::Cut { after, dropped } => {
+            content.remarks.push(format!("{name}: {dropped} unacknowledged records behind {after} were dropped"));
+        }
+        DatasetVerdict::Lost { first, last, withheld } => {
+            content
+                .losses
+                .push(format!("{name}: changes {first}-{last} are gone, {withheld} behind them are withheld"));
+        }
+        DatasetVerdict::Unknown { withheld } => {
+            content.losses.push(format!("dataset {id}: {withheld} records of a dataset that the pool does not know"));
+        }
+    }
+}

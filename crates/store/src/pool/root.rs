@@ -1,0 +1,75 @@
+//! The pool root: one block, named by the uberblock, from which everything hangs.
+//!
+//! ```text
+//!  0  version u32 = 1      4  next dataset id u64     12  dataset count u32, each an entry (crate::dataset)
+//!     reply cache: 64 block pointers (64 bytes each, empty: zeroes)
+//!     tombstone count u32, each: dataset u64, txg u64
+//!     allocator root (crate::alloc)
+//! ```
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use tally_base::codec::{Malformed, Put, Reader};
+use tally_base::{DatasetId, Txg};
+
+use crate::alloc::AllocRoot;
+use crate::bp::BlockPtr;
+use crate::dataset::DatasetEntry;
+use crate::replies::BUCKETS;
+
+const VERSION: u32 = 1;
+
+/// The content of the pool root block.
+#[derive(Debug)]
+pub(super) struct PoolRoot {
+    pub(super) next_dataset: u64,
+    pub(super) datasets: Vec<DatasetEntry>,
+    pub(super) reply_blocks: [Option<BlockPtr>; BUCKETS],
+    pub(super) tombstones: BTreeMap<DatasetId, Txg>,
+}
+
+impl PoolRoot {
+    /// The encoding without the allocator's part, which follows.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(8192);
+        out.put_u32(VERSION);
+        out.put_u64(self.next_dataset);
+        out.put_u32(self.datasets.len() as u32);
+        for entry in &self.datasets {
+            entry.encode(&mut out);
+        }
+        for block in &self.reply_blocks {
+            out.put(&BlockPtr::encode_option(block.as_ref()));
+        }
+        out.put_u32(self.tombstones.len() as u32);
+        for (dataset, txg) in &self.tombstones {
+            out.put_u64(dataset.0);
+            out.put_u64(txg.0);
+        }
+        out
+    }
+
+    pub(super) fn decode(bytes: &Bytes) -> Result<(Self, AllocRoot), Malformed> {
+        let mut reader = Reader::new(bytes, "pool root");
+        if reader.u32()? != VERSION {
+            return Err(reader.malformed());
+        }
+        let next_dataset = reader.u64()?;
+        let mut datasets = Vec::new();
+        for _ in 0..reader.u32()? {
+            datasets.push(DatasetEntry::decode(&mut reader)?);
+        }
+        let mut reply_blocks = [None; BUCKETS];
+        for block in &mut reply_blocks {
+            *block = BlockPtr::decode_option(&reader.array()?)?;
+        }
+        let mut tombstones = BTreeMap::new();
+        for _ in 0..reader.u32()? {
+            tombstones.insert(DatasetId(reader.u64()?), Txg(reader.u64()?));
+        }
+        let alloc = AllocRoot::decode(&mut reader)?;
+        reader.end()?;
+        Ok((Self { next_dataset, datasets, reply_blocks, tombstones }, alloc))
+    }
+}

@@ -1,0 +1,206 @@
+//! One transaction group to disk; the steps stand in the head of [`super`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tally_base::{Broken, LaneId, Txg};
+use tally_intent::Checkpoint;
+
+use super::root::PoolRoot;
+use super::{Pool, Syncing};
+use crate::block::BlockError;
+use crate::bp::{BlockKind, BlockPtr, Compression};
+use crate::dataset::{Dataset, DatasetEntry, DatasetRoot};
+use crate::roster::RosterError;
+use crate::run::RunWriter;
+use crate::txg::Next;
+use crate::uberblock::Uberblock;
+
+/// How far server time may run ahead of an uberblock: after a crash only times beyond are issued (rules F14).
+const TIME_LEASE: Duration = Duration::from_secs(10);
+
+/// Why a transaction group was not synced. The pool is suspended then.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// It was suspended before.
+    #[error("{0}")]
+    Suspended(Broken),
+    /// It is imported for reading only.
+    #[error("the pool is imported read-only")]
+    ReadOnly,
+    /// A block could not be read or written.
+    #[error("{0}")]
+    Block(#[from] BlockError),
+    /// The uberblock or a label could not be written.
+    #[error("{0}")]
+    Roster(#[from] RosterError),
+}
+
+/// A dataset with the root that the group gives it.
+type Folded = (Arc<Dataset>, DatasetRoot);
+
+impl Pool {
+    /// Closes the open group and makes it durable. Gives its number.
+    pub fn sync(&self) -> Result<Txg, SyncError> {
+        let mut syncing = self.syncing.lock();
+        self.sync_locked(&mut syncing, false)
+    }
+
+    /// The body of the thread that syncs: until [`Pool::export`] or a fault.
+    pub fn run(&self) {
+        while self.txgs.wait_for_work(self.tuning.txg_interval) == Next::Sync {
+            if self.sync().is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Syncs everything, says in the labels that the pool was put away, and takes nothing any more.
+    pub fn export(&self) -> Result<(), SyncError> {
+        self.put_away(false)
+    }
+
+    /// Gives the pool up: like an export, but it is not offered for import again.
+    pub fn destroy(&self) -> Result<(), SyncError> {
+        self.put_away(true)
+    }
+
+    fn put_away(&self, destroy: bool) -> Result<(), SyncError> {
+        self.closed.store(true, Ordering::Release);
+        self.txgs.stop();
+        let mut syncing = self.syncing.lock();
+        if !self.read_only {
+            // Operations that were admitted before may still be on their way to a hold.
+            while self.txgs.dirty_bytes() > 0 {
+                self.sync_locked(&mut syncing, false)?;
+            }
+            let txg = self.sync_locked(&mut syncing, true)?;
+            if destroy { self.roster.destroy(txg)? } else { self.roster.export(txg)? }
+        }
+        for lane in self.lanes() {
+            lane.close();
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync_locked(&self, syncing: &mut Syncing, clean: bool) -> Result<Txg, SyncError> {
+        if self.read_only {
+            return Err(SyncError::ReadOnly);
+        }
+        if let Some(fault) = self.fault.get() {
+            return Err(SyncError::Suspended(fault.clone()));
+        }
+        let txg = self.txgs.close();
+        match self.write_group(syncing, txg, clean) {
+            Ok(folded) => {
+                self.publish(syncing, txg, folded);
+                Ok(txg)
+            }
+            Err(error) => {
+                self.suspend(&error.to_string());
+                Err(error)
+            }
+        }
+    }
+
+    fn write_group(&self, syncing: &mut Syncing, txg: Txg, clean: bool) -> Result<Vec<Folded>, SyncError> {
+        let mut out = self.io.writer(txg);
+        let folded = self.fold_datasets(syncing, txg, &mut out)?;
+        self.fold_replies(syncing, txg, &mut out)?;
+        if let Some(old) = syncing.root.take() {
+            self.io.free(&old, txg);
+        }
+        // A tombstone is needed while the log may hold records of its dataset: as long as the oldest importable
+        // uberblock's lanes do, which is the previous one's.
+        self.tombstones.lock().retain(|_, destroyed| txg.0 <= destroyed.0 + 2);
+        let head = self.root_of(syncing, &folded).encode();
+        let (root, _) = out.commit(head.len(), |alloc| {
+            let mut bytes = head.clone();
+            alloc.encode(&mut bytes);
+            bytes
+        })?;
+        self.io.flush()?;
+        let uberblock = self.uberblock_of(syncing, txg, &root, clean);
+        self.roster.write_uberblock(&uberblock)?;
+        if syncing.unreplayed.is_none() {
+            for (lane, (_, checkpoint)) in self.lanes().iter().zip(&uberblock.lanes) {
+                lane.release(txg, checkpoint);
+            }
+        }
+        syncing.root = Some(root);
+        syncing.uberblock = uberblock;
+        Ok(folded)
+    }
+
+    fn fold_datasets(&self, syncing: &Syncing, txg: Txg, out: &mut RunWriter) -> Result<Vec<Folded>, SyncError> {
+        let mut folded = Vec::new();
+        for dataset in self.datasets() {
+            let old = dataset.root();
+            let mut root = match dataset.client() {
+                Some(client) => client.fold(txg, &old, out)?,
+                None => (*old).clone(),
+            };
+            if syncing.unreplayed.is_none() {
+                root.log_txg = txg;
+            }
+            folded.push((dataset, root));
+        }
+        Ok(folded)
+    }
+
+    fn fold_replies(&self, syncing: &mut Syncing, txg: Txg, out: &mut RunWriter) -> Result<(), SyncError> {
+        for (bucket, content) in self.replies.fold(txg) {
+            let block = out.put_bytes(BlockKind::Replies, content.into(), Compression::Lz4)?;
+            if let Some(old) = syncing.reply_blocks[bucket].replace(block) {
+                self.io.free(&old, txg);
+            }
+        }
+        Ok(())
+    }
+
+    fn root_of(&self, syncing: &Syncing, folded: &[Folded]) -> PoolRoot {
+        let entry =
+            |(dataset, root): &Folded| DatasetEntry { birth: dataset.birth, line: dataset.line(), root: root.clone() };
+        PoolRoot {
+            next_dataset: self.next_dataset.load(Ordering::Relaxed),
+            datasets: folded.iter().map(entry).collect(),
+            reply_blocks: syncing.reply_blocks,
+            tombstones: self.tombstones.lock().clone(),
+        }
+    }
+
+    fn uberblock_of(&self, syncing: &Syncing, txg: Txg, root: &BlockPtr, clean: bool) -> Uberblock {
+        let lanes: Vec<(LaneId, Checkpoint)> = match &syncing.unreplayed {
+            Some(found) => found.clone(),
+            None => self.lanes().iter().map(|lane| (lane.id(), Checkpoint { clean, ..lane.checkpoint(txg) })).collect(),
+        };
+        let now = self.issue_time();
+        Uberblock {
+            txg,
+            previous: syncing.uberblock.hash(),
+            time: now,
+            time_lease: tally_base::Time(now.0 + TIME_LEASE.as_nanos() as u64),
+            root: root.encode().to_vec(),
+            lanes,
+            clean,
+            config_sequence: self.roster.config().sequence,
+            ..syncing.uberblock.clone()
+        }
+    }
+
+    fn publish(&self, syncing: &mut Syncing, txg: Txg, folded: Vec<Folded>) {
+        for (dataset, root) in folded {
+            let old = dataset.publish(root);
+            syncing.old_roots.push((Txg(txg.0 - 1), Arc::downgrade(&old)));
+            if let Some(client) = dataset.client() {
+                client.synced(txg);
+            }
+        }
+        // Whoever still reads an old root must not find its blocks reused: hold back what was freed after it.
+        syncing.old_roots.retain(|(_, root)| root.strong_count() > 0);
+        let oldest_read = syncing.old_roots.iter().map(|(of, _)| of.next()).min();
+        self.io.allocator().released(oldest_read.map_or(txg, |oldest| oldest.min(txg)));
+        self.txgs.synced(txg);
+    }
+}

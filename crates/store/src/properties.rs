@@ -1,0 +1,183 @@
+//! Properties of datasets: what may be set, what it means when it is not, and how it comes down the tree.
+//!
+//! A dataset stores only what was set on it ([`PropertySet`]). What holds for it is worked out from the sets
+//! of its ancestors and its own, root first: the nearest one that has a property wins, and the default stands
+//! in where none has. The alternative, copying inherited values into each child, makes `inherit` impossible
+//! to undo and every `set` a walk over all descendants.
+//!
+//! `quota` is not inherited: it bounds the dataset on which it was set, together with its descendants.
+
+mod effective;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+pub use effective::{Effective, Source, Sourced, effective, sources};
+pub use value::{Compression, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS_BYTES_MAX, SyncMode, Value, parse};
+
+/// What can be set on a dataset. The order is that of `tally dataset get`; it is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Property {
+    /// What a reply promises: `standard`, `always` or `disabled`.
+    Sync,
+    /// Whether large synchronous writes go through the log (`latency`) or around it (`throughput`).
+    LogBias,
+    /// Largest block of a file.
+    RecordSize,
+    /// Most bytes that the dataset and its descendants may take.
+    Quota,
+    /// Whether changes are refused.
+    ReadOnly,
+    /// Whether reading a file changes its access time.
+    Atime,
+    /// How blocks are compressed.
+    Compression,
+    /// To whom the dataset is exported, and how.
+    ShareNfs,
+}
+
+impl Property {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 8] = [
+        Self::Sync,
+        Self::LogBias,
+        Self::RecordSize,
+        Self::Quota,
+        Self::ReadOnly,
+        Self::Atime,
+        Self::Compression,
+        Self::ShareNfs,
+    ];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::LogBias => "logbias",
+            Self::RecordSize => "recordsize",
+            Self::Quota => "quota",
+            Self::ReadOnly => "readonly",
+            Self::Atime => "atime",
+            Self::Compression => "compression",
+            Self::ShareNfs => "sharenfs",
+        }
+    }
+
+    /// Whether a child dataset takes its parent's value.
+    #[must_use]
+    pub const fn inheritable(self) -> bool {
+        !matches!(self, Self::Quota)
+    }
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Property {
+    type Err = PropertyError;
+
+    fn from_str(name: &str) -> Result<Self, PropertyError> {
+        let found = Self::ALL.into_iter().find(|property| property.name() == name);
+        found.ok_or_else(|| PropertyError::UnknownProperty { name: name.into() })
+    }
+}
+
+/// Why a property cannot be set so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PropertyError {
+    /// No property of that name.
+    #[error(
+        "there is no property '{name}'; datasets have sync, logbias, recordsize, quota, readonly, atime, \
+         compression and sharenfs"
+    )]
+    UnknownProperty {
+        /// As given.
+        name: String,
+    },
+    /// The value is none of the property's.
+    #[error("'{value}' is no value of {property}: {expected}")]
+    BadValue {
+        /// Of which property.
+        property: Property,
+        /// As given.
+        value: String,
+        /// What would be accepted.
+        expected: String,
+    },
+    /// A sharenfs option that would break promises.
+    #[error(
+        "sharenfs does not take 'async': a server that answers before the data is safe is asked for with \
+         sync=disabled on the dataset, where `tally pool status` shows what is at risk"
+    )]
+    AsyncShare,
+}
+
+/// The values that were set on one dataset itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<Value>", into = "Vec<Value>")]
+pub struct PropertySet(BTreeMap<Property, Value>);
+
+impl PropertySet {
+    /// Nothing set.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Sets a value; it knows its property. Gives the one it replaces.
+    pub fn set(&mut self, value: Value) -> Option<Value> {
+        self.0.insert(value.property(), value)
+    }
+
+    /// Forgets the value, so that the inherited or default one holds again.
+    pub fn clear(&mut self, property: Property) -> Option<Value> {
+        self.0.remove(&property)
+    }
+
+    /// The value set here.
+    #[must_use]
+    pub fn value(&self, property: Property) -> Option<&Value> {
+        self.0.get(&property)
+    }
+
+    /// All values set here, in the order of [`Property::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = &Value> {
+        self.0.values()
+    }
+
+    /// Whether nothing is set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<Vec<Value>> for PropertySet {
+    fn from(values: Vec<Value>) -> Self {
+        values.into_iter().collect()
+    }
+}
+
+impl From<PropertySet> for Vec<Value> {
+    fn from(set: PropertySet) -> Self {
+        set.0.into_values().collect()
+    }
+}
+
+impl FromIterator<Value> for PropertySet {
+    fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
+        Self(values.into_iter().map(|value| (value.property(), value)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use super::*;
+
+fn set(pairs: &[(&str, &str)]) -> PropertySet {
+    let value = |&(name, text): &(&str, &str)| parse(name.parse().unwrap(), text).unwrap();
+    pairs.iter().map(value).collect()
+}
+
+#[test]
+fn values_print_as_zfs_spells_them() {
+    let cases = [
+        ("sync", "standard", "standard", "standard"),
+        ("sync", "always", "always", "always"),
+        ("sync", "disabled", "disabled", "disabled"),
+        ("logbias", "latency", "latency", "latency"),
+        ("logbias", "throughput", "throughput", "throughput"),
+        ("recordsize", "131072", "128K", "131072"),
+        ("recordsize", "4k", "4K", "4096"),
+        ("recordsize", "1M", "1M", "1048576"),
+        ("quota", "1.5G", "1.50G", "1610612736"),
+        ("quota", "none", "none", "0"),
+        ("quota", "0", "none", "0"),
+        ("readonly", "on", "on", "on"),
+        ("atime", "off", "off", "off"),
+        ("compression", "on", "lz4", "lz4"),
+        ("compression", "zstd", "zstd", "zstd"),
+        ("sharenfs", "off", "off", "off"),
+        ("sharenfs", " 10.0.0.0/8(ro) ", "10.0.0.0/8(ro)", "10.0.0.0/8(ro)"),
+    ];
+    for (name, typed, shown, exact) in cases {
+        let property: Property = name.parse().unwrap();
+        let value = parse(property, typed).unwrap_or_else(|error| panic!("{name}={typed}: {error}"));
+        assert_eq!((value.to_string().as_str(), value.exact().as_str()), (shown, exact), "{name}={typed}");
+        assert_eq!(value.property(), property);
+        assert_eq!(parse(property, &value.exact()), Ok(value), "what {name}={typed} prints can be read again");
+    }
+}
+
+#[test]
+fn wrong_values_say_what_would_be_right() {
+    let cases = [
+        ("sync", "off", "'off' is no value of sync: it is standard, always or disabled"),
+        ("recordsize", "100K", "power of two from 4K to 1M"),
+        ("recordsize", "2M", "power of two from 4K to 1M"),
+        ("recordsize", "2048", "power of two from 4K to 1M"),
+        ("quota", "lots", "none, or a size"),
+        ("readonly", "yes", "on or off"),
+        ("compression", "gzip", "off, lz4 or zstd"),
+        ("logbias", "", "latency or throughput"),
+        ("sharenfs", "", "off, on, or a list of networks"),
+        ("sharenfs", "a\nb", "off, on, or a list of networks"),
+        ("sharenfs", "10.0.0.0/8(rw,async)", "sync=disabled"),
+    ];
+    for (name, typed, expected) in cases {
+        let error = parse(name.parse().unwrap(), typed).expect_err(typed).to_string();
+        assert!(error.contains(expected), "{name}={typed}: {error}");
+    }
+    let unknown = "dedup".parse::<Property>().unwrap_err().to_string();
+    assert!(unknown.contains("no property 'dedup'") && unknown.contains("recordsize"), "{unknown}");
+    assert!(parse(Property::ShareNfs, &"x".repeat(SHARENFS_BYTES_MAX + 1)).is_err());
+}
+
+#[test]
+fn the_nearest_set_wins_and_quota_stays_where_it_is() {
+    let root = set(&[("sync", "always"), ("quota", "1G"), ("compression", "off"), ("sharenfs", "on")]);
+    let home = set(&[("compression", "zstd"), ("readonly", "on"), ("recordsize", "16K")]);
+    let ann = set(&[("readonly", "off"), ("atime", "on"), ("logbias", "throughput")]);
+    let found = effective(&[&root, &home, &ann]);
+    let expected = Effective {
+        sync: SyncMode::Always,
+        logbias: LogBias::Throughput,
+        recordsize: 16 << 10,
+        quota: None,
+        readonly: false,
+        atime: true,
+        compression: Compression::Zstd,
+        sharenfs: "on".into(),
+    };
+    assert_eq!(found, expected);
+    assert_eq!(effective(&[&root]).quota, Some(1 << 30));
+    let defaults = effective(&[]);
+    assert_eq!((defaults.recordsize, defaults.sharenfs.as_str()), (128 << 10, "off"));
+    assert_eq!((defaults.sync, defaults.compression), (SyncMode::Standard, Compression::Lz4));
+}
+
+#[test]
+fn sources_name_the_ancestor() {
+    let root = set(&[("sync", "always"), ("quota", "1G")]);
+    let home = set(&[]);
+    let ann = set(&[("atime", "on")]);
+    let lines: Vec<String> = sources(&[("tank", &root), ("tank/home", &home), ("tank/home/ann", &ann)])
+        .iter()
+        .map(|line| format!("{} {} {}", line.value.property(), line.value, line.source))
+        .collect();
+    let expected = [
+        "sync always inherited from tank",
+        "logbias latency default",
+        "recordsize 128K default",
+        "quota none default",
+        "readonly off default",
+        "atime on local",
+        "compression lz4 default",
+        "sharenfs off default",
+    ];
+    assert_eq!(lines, expected);
+}
+
+/// A set stands in the dataset's root block; its bytes are part of the format.
+#[test]
+fn the_encoding_of_a_set_stays_as_it_is() {
+    let full = set(&[
+        ("sync", "disabled"),
+        ("logbias", "throughput"),
+        ("recordsize", "4K"),
+        ("quota", "300"),
+        ("readonly", "on"),
+        ("atime", "off"),
+        ("compression", "zstd"),
+        ("sharenfs", "on"),
+    ]);
+    let bytes = postcard::to_stdvec(&full).unwrap();
+    let expected = [8, 0, 2, 1, 1, 2, 128, 32, 3, 1, 172, 2, 4, 1, 5, 0, 6, 2, 7, 2, b'o', b'n'];
+    assert_eq!(bytes, expected);
+    assert_eq!(postcard::from_bytes::<PropertySet>(&bytes).unwrap(), full);
+    let mut cleared = full;
+    assert_eq!(cleared.clear(Property::Atime), Some(Value::Atime(false)));
+    assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 7));
+}

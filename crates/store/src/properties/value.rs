@@ -1,0 +1,213 @@
+//! Values of properties: typed inside, and in `zfs`'s spelling at the edge.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use tally_base::Size;
+
+use super::{Property, PropertyError};
+
+/// Smallest record size: one sector.
+pub const RECORD_SIZE_MIN: u32 = 4096;
+/// Largest record size: a WRITE and a run of the pool are at most that long.
+pub const RECORD_SIZE_MAX: u32 = 1 << 20;
+/// Longest sharenfs value, bytes: it stands in the dataset's root, which is one block.
+pub const SHARENFS_BYTES_MAX: usize = 4096;
+
+/// What a reply promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum SyncMode {
+    /// As the protocol says.
+    #[default]
+    Standard,
+    /// Unstable writes are made stable before their reply, too.
+    Always,
+    /// Nothing: a crash loses the last seconds.
+    Disabled,
+}
+
+/// What the log is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum LogBias {
+    /// Synchronous writes go into the log.
+    #[default]
+    Latency,
+    /// Large ones go to their final place, and only pointers into the log.
+    Throughput,
+}
+
+/// How new blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Compression {
+    /// Not at all.
+    Off,
+    /// Quickly.
+    #[default]
+    Lz4,
+    /// Better, and slower.
+    Zstd,
+}
+
+/// A value that knows its property, so that no set can hold a wrong pair. Encoded in dataset roots: the
+/// order of the variants here and in the enums above is part of the format, and new ones go to the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // They are the properties.
+pub enum Value {
+    Sync(SyncMode),
+    LogBias(LogBias),
+    RecordSize(u32),
+    Quota(Option<u64>),
+    ReadOnly(bool),
+    Atime(bool),
+    Compression(Compression),
+    ShareNfs(String),
+}
+
+impl Value {
+    /// What holds where nothing was set.
+    #[must_use]
+    pub fn default_of(property: Property) -> Self {
+        match property {
+            Property::Sync => Self::Sync(SyncMode::default()),
+            Property::LogBias => Self::LogBias(LogBias::default()),
+            Property::RecordSize => Self::RecordSize(128 << 10),
+            Property::Quota => Self::Quota(None),
+            Property::ReadOnly => Self::ReadOnly(false),
+            Property::Atime => Self::Atime(false),
+            Property::Compression => Self::Compression(Compression::default()),
+            Property::ShareNfs => Self::ShareNfs("off".into()),
+        }
+    }
+
+    /// Whose value it is.
+    #[must_use]
+    pub const fn property(&self) -> Property {
+        match self {
+            Self::Sync(_) => Property::Sync,
+            Self::LogBias(_) => Property::LogBias,
+            Self::RecordSize(_) => Property::RecordSize,
+            Self::Quota(_) => Property::Quota,
+            Self::ReadOnly(_) => Property::ReadOnly,
+            Self::Atime(_) => Property::Atime,
+            Self::Compression(_) => Property::Compression,
+            Self::ShareNfs(_) => Property::ShareNfs,
+        }
+    }
+
+    /// As [`fmt::Display`], with sizes in bytes: what `-p` prints. `quota=none` is 0 there, as in `zfs`.
+    #[must_use]
+    pub fn exact(&self) -> String {
+        match self {
+            Self::RecordSize(bytes) => bytes.to_string(),
+            Self::Quota(bytes) => bytes.unwrap_or(0).to_string(),
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RecordSize(bytes) => return Size(u64::from(*bytes)).fmt(f),
+            Self::Quota(Some(bytes)) => return Size(*bytes).fmt(f),
+            Self::ShareNfs(rules) => return f.pad(rules),
+            _ => {}
+        }
+        f.pad(match self {
+            Self::Sync(SyncMode::Standard) => "standard",
+            Self::Sync(SyncMode::Always) => "always",
+            Self::Sync(SyncMode::Disabled) => "disabled",
+            Self::LogBias(LogBias::Latency) => "latency",
+            Self::LogBias(LogBias::Throughput) => "throughput",
+            Self::Compression(Compression::Off) | Self::ReadOnly(false) | Self::Atime(false) => "off",
+            Self::Compression(Compression::Lz4) => "lz4",
+            Self::Compression(Compression::Zstd) => "zstd",
+            Self::ReadOnly(true) | Self::Atime(true) => "on",
+            Self::Quota(None) => "none",
+            Self::RecordSize(_) | Self::Quota(Some(_)) | Self::ShareNfs(_) => unreachable!("printed above"),
+        })
+    }
+}
+
+/// Reads a value as typed. Whether a quota is below what is used already, and whether a sharenfs rule makes
+/// sense, only the caller can tell: the one needs the pool, the other the protocol server.
+pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
+    let bad = |expected: &str| PropertyError::BadValue { property, value: text.into(), expected: expected.into() };
+    let switch = |wrap: fn(bool) -> Value| match text {
+        "on" => Ok(wrap(true)),
+        "off" => Ok(wrap(false)),
+        _ => Err(bad("it is on or off")),
+    };
+    match property {
+        Property::Sync => sync_mode(text).map(Value::Sync).ok_or_else(|| bad("it is standard, always or disabled")),
+        Property::LogBias => match text {
+            "latency" => Ok(Value::LogBias(LogBias::Latency)),
+            "throughput" => Ok(Value::LogBias(LogBias::Throughput)),
+            _ => Err(bad("it is latency or throughput")),
+        },
+        Property::RecordSize => {
+            record_size(text).map(Value::RecordSize).ok_or_else(|| bad("it is a power of two from 4K to 1M"))
+        }
+        Property::Quota => quota(text).map(Value::Quota).ok_or_else(|| bad("it is none, or a size like 500M or 1.5T")),
+        Property::ReadOnly => switch(Value::ReadOnly),
+        Property::Atime => switch(Value::Atime),
+        Property::Compression => match text {
+            "off" => Ok(Value::Compression(Compression::Off)),
+            "on" | "lz4" => Ok(Value::Compression(Compression::Lz4)),
+            "zstd" => Ok(Value::Compression(Compression::Zstd)),
+            _ => Err(bad("it is off, lz4 or zstd")),
+        },
+        Property::ShareNfs => share(text).map_err(|wrong| wrong.unwrap_or_else(|| bad(SHARE_EXPECTED))),
+    }
+}
+
+const SHARE_EXPECTED: &str = "it is off, on, or a list of networks with options on one line of at most 4096 \
+     bytes, like '192.168.1.0/24(rw,no_root_squash) 10.0.0.7(ro)'";
+
+fn sync_mode(text: &str) -> Option<SyncMode> {
+    match text {
+        "standard" => Some(SyncMode::Standard),
+        "always" => Some(SyncMode::Always),
+        "disabled" => Some(SyncMode::Disabled),
+        _ => None,
+    }
+}
+
+fn record_size(text: &str) -> Option<u32> {
+    let bytes = u32::try_from(text.parse::<Size>().ok()?.0).ok()?;
+    (bytes.is_power_of_two() && (RECORD_SIZE_MIN..=RECORD_SIZE_MAX).contains(&bytes)).then_some(bytes)
+}
+
+/// `Some(None)` is no quota; 0 means the same, as in `zfs`.
+fn quota(text: &str) -> Option<Option<u64>> {
+    if text == "none" {
+        return Some(None);
+    }
+    let bytes = text.parse::<Size>().ok()?.0;
+    Some((bytes > 0).then_some(bytes))
+}
+
+fn share(text: &str) -> Result<Value, Option<PropertyError>> {
+    let trimmed = text.trim();
+    if trimmed.is_empty() || trimmed.len() > SHARENFS_BYTES_MAX || trimmed.chars().any(char::is_control) {
+        return Err(None);
+    }
+    let mut words = trimmed.split(|c: char| c.is_whitespace() || "(),".contains(c));
+    if words.any(|word| word == "async") {
+        return Err(Some(PropertyError::AsyncShare));
+    }
+    Ok(Value::ShareNfs(trimmed.into()))
+}
+
+impl From<Compression> for crate::bp::Compression {
+    fn from(chosen: Compression) -> Self {
+        match chosen {
+            Compression::Off => Self::Off,
+            Compression::Lz4 => Self::Lz4,
+            Compression::Zstd => Self::Zstd(ZSTD_LEVEL),
+        }
+    }
+}
+
+/// What `compression=zstd` means: the level that zfs has as its default.
+const ZSTD_LEVEL: i8 = 3;

@@ -1,0 +1,186 @@
+//! The reply cache: which requests were carried out lately, so that a retransmission gets its first answer even
+//! after a crash and after the log was trimmed (rules F12).
+//!
+//! It is state of the pool, not of a dataset's tree: a snapshot or a rollback must not bring old answers back.
+//! Entries come with log records and are written with their transaction group into one of [`BUCKETS`] blocks, by
+//! client; a group rewrites only the blocks of clients that sent something. An entry of a group that is still
+//! open never reaches the block of an older one: the operation may be lost, and its answer must be lost with it.
+//!
+//! ```text
+//! block:  count u32, each entry 81 bytes: dataset u64, txg u64, time u64, key 40, value 17
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tally_base::codec::{Malformed, Put, Reader};
+use tally_base::{DatasetId, Time, Txg};
+
+/// Blocks that the cache is spread over.
+pub const BUCKETS: usize = 64;
+/// Most entries of one client (one address).
+pub const ENTRIES_PER_CLIENT_MAX: usize = 256;
+/// Most entries of one bucket: 64 KiB of each block, 4 MiB of all.
+pub const ENTRIES_PER_BUCKET_MAX: usize = (64 << 10) / ENTRY_BYTES;
+/// How long an answer is remembered, in server time.
+pub const AGE_MAX: Duration = Duration::from_secs(120);
+
+const ENTRY_BYTES: usize = 81;
+const CLIENT_BYTES: usize = 16;
+
+/// What identifies a request; its first 16 bytes are the client.
+pub type Key = [u8; 40];
+/// What is remembered of the answer.
+pub type Value = [u8; 17];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    dataset: DatasetId,
+    txg: Txg,
+    time: Time,
+    key: Key,
+    value: Value,
+}
+
+#[derive(Default)]
+struct Bucket {
+    /// Oldest first.
+    entries: VecDeque<Entry>,
+    index: HashMap<(DatasetId, Key), Value>,
+    /// Whether something came or went since the last fold.
+    changed: bool,
+}
+
+/// The reply cache of a pool.
+pub struct ReplyCache {
+    buckets: [Mutex<Bucket>; BUCKETS],
+}
+
+impl Default for ReplyCache {
+    fn default() -> Self {
+        Self { buckets: std::array::from_fn(|_| Mutex::default()) }
+    }
+}
+
+impl ReplyCache {
+    fn bucket(&self, key: &Key) -> &Mutex<Bucket> {
+        let hash = tally_base::name_hash(0, &key[..CLIENT_BYTES]);
+        &self.buckets[(hash % BUCKETS as u64) as usize]
+    }
+
+    /// Remembers an answer that was given in `txg` at server time `now`.
+    pub fn remember(&self, dataset: DatasetId, txg: Txg, now: Time, key: Key, value: Value) {
+        let mut bucket = self.bucket(&key).lock();
+        bucket.expire(now);
+        if bucket.index.insert((dataset, key), value).is_some() {
+            bucket.entries.retain(|entry| entry.key != key || entry.dataset != dataset);
+        }
+        bucket.make_room(&key);
+        bucket.entries.push_back(Entry { dataset, txg, time: now, key, value });
+        bucket.changed = true;
+    }
+
+    /// The answer to `key`, if it is not older than [`AGE_MAX`] at `now`.
+    #[must_use]
+    pub fn recall(&self, dataset: DatasetId, now: Time, key: &Key) -> Option<Value> {
+        let mut bucket = self.bucket(key).lock();
+        bucket.expire(now);
+        bucket.index.get(&(dataset, *key)).copied()
+    }
+
+    /// Forgets everything about a dataset that was destroyed or rolled back.
+    pub fn purge(&self, dataset: DatasetId) {
+        for bucket in &self.buckets {
+            let mut bucket = bucket.lock();
+            bucket.entries.retain(|entry| entry.dataset != dataset);
+            bucket.index.retain(|(of, _), _| *of != dataset);
+            bucket.changed = true;
+        }
+    }
+
+    /// The content of every bucket that changed, with only the entries of groups up to `txg`.
+    #[must_use]
+    pub fn fold(&self, txg: Txg) -> Vec<(usize, Vec<u8>)> {
+        let mut changed = Vec::new();
+        for (number, bucket) in self.buckets.iter().enumerate() {
+            let mut bucket = bucket.lock();
+            if bucket.changed {
+                changed.push((number, bucket.encode(txg)));
+                // Entries of younger groups are still to be written.
+                bucket.changed = bucket.entries.iter().any(|entry| entry.txg > txg);
+            }
+        }
+        changed
+    }
+
+    /// Takes in a bucket's block at import.
+    pub fn load(&self, block: &[u8]) -> Result<(), Malformed> {
+        let mut reader = Reader::new(block, "reply cache block");
+        let count = reader.u32()? as usize;
+        if count > ENTRIES_PER_BUCKET_MAX {
+            return Err(reader.malformed());
+        }
+        for _ in 0..count {
+            let (dataset, txg, time) = (DatasetId(reader.u64()?), Txg(reader.u64()?), Time(reader.u64()?));
+            let (key, value) = (reader.array()?, reader.array()?);
+            let mut bucket = self.bucket(&key).lock();
+            bucket.index.insert((dataset, key), value);
+            bucket.entries.push_back(Entry { dataset, txg, time, key, value });
+        }
+        Ok(())
+    }
+
+    /// Entries in all.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.buckets.iter().map(|bucket| bucket.lock().entries.len()).sum()
+    }
+}
+
+impl Bucket {
+    fn expire(&mut self, now: Time) {
+        let oldest = now.0.saturating_sub(AGE_MAX.as_nanos() as u64);
+        while self.entries.front().is_some_and(|entry| entry.time.0 < oldest) {
+            self.drop_at(0);
+        }
+    }
+
+    fn make_room(&mut self, key: &Key) {
+        let client = &key[..CLIENT_BYTES];
+        let of_client = |entry: &Entry| entry.key[..CLIENT_BYTES] == *client;
+        if self.entries.len() >= ENTRIES_PER_CLIENT_MAX
+            && self.entries.iter().filter(|entry| of_client(entry)).count() >= ENTRIES_PER_CLIENT_MAX
+        {
+            let oldest = self.entries.iter().position(of_client).expect("there are many");
+            self.drop_at(oldest);
+        }
+        if self.entries.len() >= ENTRIES_PER_BUCKET_MAX {
+            self.drop_at(0);
+        }
+    }
+
+    fn drop_at(&mut self, position: usize) {
+        if let Some(entry) = self.entries.remove(position) {
+            self.index.remove(&(entry.dataset, entry.key));
+            self.changed = true;
+        }
+    }
+
+    fn encode(&self, txg: Txg) -> Vec<u8> {
+        let entries: Vec<&Entry> = self.entries.iter().filter(|entry| entry.txg <= txg).collect();
+        let mut out = Vec::with_capacity(4 + entries.len() * ENTRY_BYTES);
+        out.put_u32(entries.len() as u32);
+        for entry in entries {
+            out.put_u64(entry.dataset.0);
+            out.put_u64(entry.txg.0);
+            out.put_u64(entry.time.0);
+            out.put(&entry.key);
+            out.put(&entry.value);
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+use super::*;
+
+const HOME: DatasetId = DatasetId(1);
+
+fn key(client: u8, xid: u32) -> Key {
+    let mut key = [0; 40];
+    key[0] = client;
+    key[16..20].copy_from_slice(&xid.to_le_bytes());
+    key
+}
+
+fn seconds(count: u64) -> Time {
+    Time::new(count, 0)
+}
+
+#[test]
+fn an_answer_is_recalled_until_it_is_too_old() {
+    let cache = ReplyCache::default();
+    cache.remember(HOME, Txg(1), seconds(1000), key(1, 7), [9; 17]);
+    assert_eq!(cache.recall(HOME, seconds(1100), &key(1, 7)), Some([9; 17]));
+    assert_eq!(cache.recall(DatasetId(2), seconds(1100), &key(1, 7)), None, "of another dataset");
+    assert_eq!(cache.recall(HOME, seconds(1100), &key(1, 8)), None, "of another request");
+    assert_eq!(cache.recall(HOME, seconds(1121), &key(1, 7)), None, "after two minutes");
+}
+
+#[test]
+fn an_answer_is_not_written_with_a_group_older_than_its_own() {
+    let cache = ReplyCache::default();
+    cache.remember(HOME, Txg(4), seconds(1), key(1, 1), [1; 17]);
+    cache.remember(HOME, Txg(5), seconds(1), key(1, 2), [2; 17]);
+    let after_crash = ReplyCache::default();
+    for (_, block) in cache.fold(Txg(4)) {
+        after_crash.load(&block).unwrap();
+    }
+    assert_eq!(after_crash.recall(HOME, seconds(2), &key(1, 1)), Some([1; 17]));
+    assert_eq!(after_crash.recall(HOME, seconds(2), &key(1, 2)), None, "its group was lost, and so is the answer");
+    assert_eq!(cache.fold(Txg(5)).len(), 1, "the younger entry still has to be written");
+    assert!(cache.fold(Txg(6)).is_empty(), "nothing is left to write");
+}
+
+#[test]
+fn one_client_cannot_push_out_another() {
+    let cache = ReplyCache::default();
+    // Both clients must share a bucket for this to mean anything.
+    let other =
+        (2..=255).find(|client| std::ptr::eq(cache.bucket(&key(*client, 0)), cache.bucket(&key(1, 0)))).unwrap();
+    cache.remember(HOME, Txg(1), seconds(1), key(other, 0), [5; 17]);
+    for xid in 0..10 * ENTRIES_PER_CLIENT_MAX as u32 {
+        cache.remember(HOME, Txg(1), seconds(1), key(1, xid), [6; 17]);
+    }
+    assert_eq!(cache.recall(HOME, seconds(2), &key(other, 0)), Some([5; 17]));
+    assert_eq!(cache.count(), ENTRIES_PER_CLIENT_MAX + 1);
+}
+
+#[test]
+fn damaged_blocks_are_malformed() {
+    let cache = ReplyCache::default();
+    cache.remember(HOME, Txg(1), seconds(1), key(1, 1), [1; 17]);
+    let (_, block) = cache.fold(Txg(1)).remove(0);
+    assert!(ReplyCache::default().load(&block[..block.len() - 1]).is_err());
+    assert!(ReplyCache::default().load(&[255; 100]).is_err());
+}

@@ -1,0 +1,513 @@
+//! The roster: which legs belong to the pool, and the one place from which labels and uberblocks are written.
+//!
+//! The problem (rules F6): when a leg drops out, the legs that stay go on without it, and an import that finds
+//! only the dropped one must be able to tell. So the smaller set has to be durable on the survivors before
+//! anything rests on it, and that cannot wait for a transaction group.
+//!
+//! The idea: one configuration with a sequence number, kept here under one lock and written to every leg that
+//! answers. A change counts once it stands on at least one leg of a majority of the data vdevs. A leg that refuses
+//! its label while another change is written drops out itself, with a further change, until all that are left agree.
+//! A change that cannot be made durable closes the roster: from then on nothing is written and nobody believes
+//! the pool until it is opened again (I7), because the disks may hold either state.
+//!
+//! **Claim.** An assembled pool has written nothing. [`Roster::claim`] raises the open generation on all present
+//! legs and marks those that are absent; before it no uberblock is taken.
+//!
+//! **Locks.** `uberblocks`, then `state`, which is held while labels are written; under it the vdevs' leg lists are read,
+//! and no vdev's I/O lock is taken.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use tally_base::{LaneId, Rng, SECTOR, Txg, VdevGuid};
+use tally_disk::{Disk, Durability, Fanout};
+use tally_intent::{LaneConfig, LaneFailed, Leg, StaleLeg};
+
+use crate::create::write_out;
+use crate::label::{self, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, PoolConfig, PoolState, VdevClass};
+use crate::platform::Host;
+use crate::uberblock::{self, Uberblock, slot_offsets};
+use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
+
+/// Why the roster could not be changed, or an uberblock not be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RosterError {
+    /// Too few legs took the new configuration.
+    #[error(
+        "only {written} of {total} data vdevs took the pool's new configuration; the pool is suspended until it is \
+         imported again with its disks"
+    )]
+    NoMajority {
+        /// Data vdevs with a leg that took it.
+        written: usize,
+        /// Data vdevs.
+        total: usize,
+    },
+    /// The configuration cannot be written at all.
+    #[error("{0}")]
+    Label(String),
+    /// An earlier change could not be made durable.
+    #[error("the pool is suspended: an earlier change of its configuration could not be made durable ({0})")]
+    Closed(String),
+    /// Nothing may be written before [`Roster::claim`].
+    #[error("the pool has not been claimed for writing")]
+    NotClaimed,
+    /// A vdev has no leg left with the newest uberblock.
+    #[error("vdev {0} has no leg left to write an uberblock to; the pool is suspended until it is imported again")]
+    VdevLost(VdevGuid),
+    /// A leg that the operation names is unknown, or is needed.
+    #[error("leg {leg} {why}")]
+    Leg {
+        /// Which leg.
+        leg: VdevGuid,
+        /// What is the matter.
+        why: &'static str,
+    },
+}
+
+/// Which legs belong to the pool.
+pub struct Roster {
+    vdevs: Vec<Arc<Vdev>>,
+    fanout: Arc<dyn Fanout>,
+    state: Mutex<State>,
+    /// Claimed and not closed: what the vdevs ask before they write.
+    writable: AtomicBool,
+    /// Held while an uberblock is written, and while a leg joins: it gets every uberblock from a certain one on.
+    uberblocks: Mutex<()>,
+    me: Weak<Self>,
+}
+
+struct State {
+    config: PoolConfig,
+    claimed: bool,
+    /// Why nothing is written any more.
+    closed: Option<String>,
+}
+
+impl Roster {
+    /// The roster of an assembled pool; `vdevs` holds those of both classes, in the order of the configuration.
+    #[must_use]
+    pub fn new(config: PoolConfig, vdevs: Vec<Arc<Vdev>>, fanout: Arc<dyn Fanout>) -> Arc<Self> {
+        let roster = Arc::new_cyclic(|me: &Weak<Self>| Self {
+            vdevs,
+            fanout,
+            state: Mutex::new(State { config, claimed: false, closed: None }),
+            writable: AtomicBool::new(false),
+            uberblocks: Mutex::new(()),
+            me: me.clone(),
+        });
+        for vdev in &roster.vdevs {
+            vdev.set_membership(Arc::downgrade(&roster) as Weak<dyn Membership>);
+        }
+        roster
+    }
+
+    /// All vdevs, data and log.
+    #[must_use]
+    pub fn vdevs(&self) -> &[Arc<Vdev>] {
+        &self.vdevs
+    }
+
+    /// The configuration as it stands in the labels.
+    #[must_use]
+    pub fn config(&self) -> PoolConfig {
+        self.state.lock().config.clone()
+    }
+
+    /// Why the roster takes no more changes, if it does not.
+    #[must_use]
+    pub fn closed(&self) -> Option<String> {
+        self.state.lock().closed.clone()
+    }
+
+    /// Takes the pool for writing: open generation, host and state are durable on all present legs when this returns, and
+    /// legs that are missing or stale are marked so (rules F8). Returns the new open generation.
+    pub fn claim(&self, host: &Host, rng: &dyn Rng) -> Result<u64, RosterError> {
+        let mut state = self.state.lock();
+        state.claimed = true;
+        self.writable.store(true, Ordering::Release);
+        let legs: Vec<_> = self.legs().map(|leg| (leg.guid(), leg.state())).collect();
+        self.change(&mut state, |config| {
+            config.open_gen += 1;
+            config.open_id = rng.next_u64();
+            config.host = host.clone();
+            config.state = PoolState::Active;
+            let sequence = config.sequence;
+            for (guid, found) in legs {
+                match found {
+                    LegState::Online => config.leg_mut(guid).into_iter().for_each(|leg| leg.stale_since = None),
+                    _ => mark_stale(config, guid, sequence),
+                }
+            }
+        })?;
+        Ok(state.config.open_gen)
+    }
+
+    /// Changes the configuration and makes the change durable. The sequence number is raised here.
+    pub fn update(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
+        let mut state = self.state.lock();
+        if !state.claimed {
+            return Err(RosterError::NotClaimed);
+        }
+        self.change(&mut state, change)?;
+        Ok(state.config.clone())
+    }
+
+    /// Says in the labels that the pool was put away; nothing can be written afterwards.
+    pub fn export(&self, synced: Txg) -> Result<(), RosterError> {
+        self.retire(PoolState::Exported, synced)
+    }
+
+    /// Says in the labels that the pool was given up; nothing can be written afterwards.
+    pub fn destroy(&self, synced: Txg) -> Result<(), RosterError> {
+        self.retire(PoolState::Destroyed, synced)
+    }
+
+    fn retire(&self, retired: PoolState, synced: Txg) -> Result<(), RosterError> {
+        self.update(|config| {
+            config.state = retired;
+            config.synced_txg = config.synced_txg.max(synced);
+        })?;
+        self.close(&mut self.state.lock(), "it was exported or destroyed".to_owned());
+        Ok(())
+    }
+
+    fn close(&self, state: &mut State, why: String) {
+        self.writable.store(false, Ordering::Release);
+        state.closed = Some(why);
+    }
+
+    fn legs(&self) -> impl Iterator<Item = Arc<VdevLeg>> {
+        self.vdevs.iter().flat_map(|vdev| vdev.legs())
+    }
+
+    /// One change, and as many more as legs drop out while it is written.
+    fn change(&self, state: &mut State, change: impl FnOnce(&mut PoolConfig)) -> Result<(), RosterError> {
+        if let Some(why) = &state.closed {
+            return Err(RosterError::Closed(why.clone()));
+        }
+        let mut next = state.config.clone();
+        next.sequence += 1;
+        change(&mut next);
+        loop {
+            let refused = self.write_labels(&next).map_err(|error| RosterError::Label(error.to_string()))?;
+            if refused.is_empty() {
+                break;
+            }
+            // Each round takes at least one leg out, so this ends.
+            next.sequence += 1;
+            let sequence = next.sequence;
+            for leg in &refused {
+                leg.set_state(LegState::Failing);
+                mark_stale(&mut next, leg.guid(), sequence);
+            }
+        }
+        let outcome = self.majority();
+        if let Err(error) = &outcome {
+            self.close(state, error.to_string());
+            return outcome;
+        }
+        for leg in self.legs().filter(|leg| leg.state() == LegState::Failing) {
+            let is_marked = next.leg(leg.guid()).is_none_or(|(_, config)| config.stale_since.is_some());
+            if is_marked {
+                leg.set_state(LegState::Faulted);
+            }
+        }
+        state.config = next;
+        Ok(())
+    }
+
+    /// Writes every leg that takes writes; returns those that refused.
+    fn write_labels(&self, config: &PoolConfig) -> Result<Vec<Arc<VdevLeg>>, LabelError> {
+        let mut refused = Vec::new();
+        for leg in self.legs().filter(|leg| leg.takes_writes()) {
+            let Some(disk) = leg.disk() else { continue };
+            match leg.note_write(label::write(disk.as_ref(), leg.guid(), config)) {
+                Ok(()) => {}
+                Err(LabelError::Io(error)) => {
+                    tracing::warn!(leg = %leg.guid(), path = %leg.path().display(), %error, "a label was refused");
+                    refused.push(leg);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Every leg that still takes writes has the new configuration. Are they enough?
+    fn majority(&self) -> Result<(), RosterError> {
+        let data = || self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Data);
+        let total = data().count();
+        let written = data().filter(|vdev| vdev.is_usable()).count();
+        if 2 * written > total { Ok(()) } else { Err(RosterError::NoMajority { written, total }) }
+    }
+
+    /// Makes a transaction group the newest: durable in both labels of every leg in use when this returns. All of its
+    /// blocks must have been flushed (I2). A leg that refuses drops out first; a data vdev without a leg is an error.
+    pub fn write_uberblock(&self, uberblock: &Uberblock) -> Result<(), RosterError> {
+        {
+            let state = self.state.lock();
+            if let Some(why) = &state.closed {
+                return Err(RosterError::Closed(why.clone()));
+            }
+            if !state.claimed || state.config.open_gen != uberblock.open_gen {
+                return Err(RosterError::NotClaimed);
+            }
+        }
+        let _in_turn = self.uberblocks.lock();
+        let sector = uberblock.encode();
+        for copy in 0..2 {
+            self.write_copies(uberblock.txg, &sector, copy)?;
+        }
+        let lost = self.vdevs.iter().find(|vdev| vdev.class() == VdevClass::Data && !vdev.is_usable());
+        lost.map_or(Ok(()), |vdev| Err(RosterError::VdevLost(vdev.guid())))
+    }
+
+    /// One of the two copies, on all legs at once.
+    fn write_copies(&self, txg: Txg, sector: &[u8], copy: usize) -> Result<(), RosterError> {
+        debug_assert_eq!(sector.len(), SECTOR);
+        let legs: Vec<_> = self.legs().filter(|leg| leg.takes_writes()).collect();
+        let mut written = Vec::new();
+        let mut targets: Vec<(Arc<dyn Disk>, u64)> = Vec::new();
+        for leg in legs {
+            let Some(disk) = leg.disk() else { continue };
+            let Some(offsets) = slot_offsets(disk.geometry().size, txg) else { continue };
+            targets.push((Arc::clone(disk) as Arc<dyn Disk>, offsets[copy]));
+            written.push(leg);
+        }
+        let outcomes = self.fanout.write_durable(&targets, sector);
+        for (leg, outcome) in written.iter().zip(outcomes) {
+            if let Err(error) = leg.note_write(outcome) {
+                self.drop_leg(leg.guid(), &error)?;
+            }
+        }
+        // A leg that is failing in another thread must be struck off before this txg may count.
+        for leg in self.legs().filter(|leg| leg.state() == LegState::Failing) {
+            self.drop_leg(leg.guid(), &io::Error::other("it failed in another request"))?;
+        }
+        Ok(())
+    }
+
+    /// Strikes a leg off; durable when this returns.
+    pub fn drop_leg(&self, guid: VdevGuid, cause: &io::Error) -> Result<(), RosterError> {
+        let mut state = self.state.lock();
+        if let Some(why) = &state.closed {
+            return Err(RosterError::Closed(why.clone()));
+        }
+        let (_, leg) = state.config.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in the pool" })?;
+        let is_struck_off = leg.stale_since.is_some();
+        let object = self.legs().find(|leg| leg.guid() == guid);
+        // A leg that is being copied is marked stale already, but what it is now must not be taken for a copy.
+        let is_copied = object.as_ref().is_some_and(|leg| leg.state() == LegState::Resilvering);
+        if let Some(object) = &object {
+            object.set_state(LegState::Failing);
+        }
+        if is_struck_off && !is_copied {
+            if let Some(object) = object {
+                object.set_state(LegState::Faulted);
+            }
+            return Ok(());
+        }
+        if !state.claimed {
+            return Err(RosterError::NotClaimed);
+        }
+        tracing::warn!(leg = %guid, %cause, "a leg is struck off");
+        self.change(&mut state, |config| {
+            let sequence = config.sequence;
+            mark_stale(config, guid, sequence);
+        })
+    }
+
+    /// Strikes a leg out of a lane and returns the new generation of its leg set: what a lane calls when a frame's
+    /// write failed on a leg.
+    pub fn drop_lane_leg(&self, lane: LaneId, guid: VdevGuid, cause: &io::Error) -> Result<u64, RosterError> {
+        self.drop_leg(guid, cause)?;
+        let state = self.state.lock();
+        let line = state.config.lanes.iter().find(|line| line.lane == lane);
+        Ok(line.ok_or(RosterError::Leg { leg: guid, why: "is in no such lane" })?.legset_gen)
+    }
+
+    /// A leg that joined a lane has every live frame: takes it into the lane's leg set and returns the new generation.
+    pub fn admit_lane_leg(&self, lane: LaneId, guid: VdevGuid) -> Result<u64, RosterError> {
+        let config = self.update(|config| {
+            for line in config.lanes.iter_mut().filter(|line| line.lane == lane && !line.legset.contains(&guid)) {
+                line.legset.push(guid);
+                line.left.retain(|(left, _)| *left != guid);
+                line.legset_gen += 1;
+            }
+        })?;
+        let line = config.lanes.iter().find(|line| line.lane == lane && line.legset.contains(&guid));
+        Ok(line.ok_or(RosterError::Leg { leg: guid, why: "could not be taken into the lane" })?.legset_gen)
+    }
+
+    /// After a replay, with all rings empty: each lane's leg set becomes all legs that have everything. A stale log leg
+    /// has everything then, too. Call it before the uberblock that opens the lanes anew.
+    pub fn rejoin_lanes(&self) -> Result<PoolConfig, RosterError> {
+        for vdev in self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Log) {
+            for leg in vdev.legs().iter().filter(|leg| leg.state() == LegState::Stale) {
+                leg.set_state(LegState::Online);
+            }
+        }
+        let online: Vec<_> = self.legs().filter(|leg| leg.state() == LegState::Online).map(|leg| leg.guid()).collect();
+        self.update(|config| {
+            for guid in &online {
+                config.leg_mut(*guid).into_iter().for_each(|leg| leg.stale_since = None);
+            }
+            let vdevs = config.vdevs.clone();
+            for line in &mut config.lanes {
+                let vdev = usize::try_from(line.vdev).ok().and_then(|index| vdevs.get(index));
+                let legs = vdev.into_iter().flat_map(|vdev| &vdev.legs).map(|leg| leg.guid);
+                let legset: Vec<_> = legs.filter(|guid| online.contains(guid)).collect();
+                if legset != line.legset {
+                    line.legset = legset;
+                    line.legset_gen += 1;
+                }
+                line.left.clear();
+            }
+        })
+    }
+
+    /// What the intent log needs to open or scan a lane.
+    #[must_use]
+    pub fn lane_config(&self, line: &LaneConfigLine) -> LaneConfig {
+        let config = self.config();
+        let ring = config.vdevs.get(line.vdev as usize).and_then(|vdev| vdev.ring);
+        let start = LABEL_BYTES + ring.map_or(0, |ring| ring.start);
+        let leg_of = |guid: VdevGuid| {
+            let leg = self.legs().find(|leg| leg.guid() == guid)?;
+            Some((leg.state(), Leg { guid, disk: Arc::clone(leg.disk()?) as Arc<dyn Disk>, start }))
+        };
+        let in_set = |guid: &VdevGuid| leg_of(*guid).filter(|(state, _)| *state == LegState::Online);
+        let stale = |(guid, last): &(VdevGuid, u64)| Some(StaleLeg { leg: leg_of(*guid)?.1, legset_gen_last: *last });
+        let (me, lane) = (self.me.clone(), line.lane);
+        LaneConfig {
+            pool: config.pool,
+            lane,
+            geometry: line.geometry(),
+            legset_gen: line.legset_gen,
+            legs: line.legset.iter().filter_map(in_set).map(|(_, leg)| leg).collect(),
+            stale_legs: line.left.iter().filter_map(stale).collect(),
+            fanout: Arc::clone(&self.fanout),
+            leg_failed: Arc::new(move |guid, error| {
+                let roster = me.upgrade().ok_or(LaneFailed::Closed { lane })?;
+                let dropped = roster.drop_lane_leg(lane, guid, error);
+                dropped.map_err(|error| LaneFailed::LegSet { lane, cause: error.to_string() })
+            }),
+        }
+    }
+
+    /// Takes up a new leg, or a stale one again. It gets every write from now on; the caller copies the rest
+    /// ([`Vdev::resilver`]) and then calls [`Roster::finish_resilver`].
+    pub fn add_leg(&self, vdev: &Vdev, leg: Arc<VdevLeg>) -> Result<(), RosterError> {
+        let (guid, path) = (leg.guid(), leg.path().to_owned());
+        let label_error = |error: io::Error| RosterError::Label(error.to_string());
+        let ring = self.config().vdevs.get(vdev.index() as usize).and_then(|vdev| vdev.ring);
+        if let (Some(ring), Some(disk)) = (ring, leg.disk()) {
+            write_out(disk.as_ref(), ring).map_err(label_error)?;
+        }
+        let _in_turn = self.uberblocks.lock();
+        self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
+        leg.set_state(LegState::Resilvering);
+        vdev.put_leg(leg);
+        let (index, kind) = (vdev.index() as usize, vdev.kind());
+        self.update(|config| {
+            let sequence = config.sequence;
+            let Some(vdev) = config.vdevs.get_mut(index) else { return };
+            vdev.kind = kind;
+            match vdev.legs.iter_mut().find(|leg| leg.guid == guid) {
+                Some(known) => known.path = path,
+                None => vdev.legs.push(LegConfig { guid, path, stale_since: Some(sequence) }),
+            }
+        })?;
+        Ok(())
+    }
+
+    /// A joining leg begins with the uberblocks of a good one, so that it could stand alone once it is copied.
+    fn copy_uberblocks(&self, vdev: &Vdev, target: &VdevLeg) -> io::Result<()> {
+        let online = vdev.legs().into_iter().find(|leg| leg.state() == LegState::Online);
+        let (Some(source), Some(target)) = (online.as_ref().and_then(|leg| leg.disk()), target.disk()) else {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "there is no leg to copy from, or none to copy to"));
+        };
+        for uberblock in uberblock::read_all(source.as_ref()).into_iter().filter_map(|slot| slot.content.ok()?) {
+            for offset in slot_offsets(target.geometry().size, uberblock.txg).into_iter().flatten() {
+                target.write(offset, &uberblock.encode(), Durability::Durable)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A leg has been copied: from now on it is as good as the others.
+    pub fn finish_resilver(&self, vdev: &Vdev, guid: VdevGuid) -> Result<(), RosterError> {
+        let why = "is not being copied";
+        let leg = vdev.leg(guid).filter(|leg| leg.state() == LegState::Resilvering);
+        let leg = leg.ok_or(RosterError::Leg { leg: guid, why })?;
+        self.update(|config| {
+            if let Some(leg) = config.leg_mut(guid) {
+                leg.stale_since = None;
+            }
+        })?;
+        // It may have refused the very label that praised it, and be struck off again.
+        if leg.state() != LegState::Resilvering {
+            return Err(RosterError::Leg { leg: guid, why: "failed at the end of its copy" });
+        }
+        leg.set_state(LegState::Online);
+        Ok(())
+    }
+
+    /// Takes a leg out of its mirror for good. The last one that has everything stays.
+    pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<(), RosterError> {
+        let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
+        let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
+        if !has_other {
+            return Err(RosterError::Leg { leg: guid, why: "is the last one of its vdev that has everything" });
+        }
+        vdev.take_leg(guid);
+        let (index, kind) = (vdev.index() as usize, vdev.kind());
+        self.update(|config| {
+            let sequence = config.sequence;
+            mark_stale(config, guid, sequence);
+            if let Some(vdev) = config.vdevs.get_mut(index) {
+                vdev.legs.retain(|leg| leg.guid != guid);
+                vdev.kind = kind;
+            }
+        })?;
+        if let Some(disk) = leg.disk()
+            && let Err(error) = label::wipe(disk.as_ref())
+        {
+            tracing::warn!(leg = %guid, %error, "the label of a detached leg could not be erased");
+        }
+        Ok(())
+    }
+}
+
+impl Membership for Roster {
+    fn may_write(&self) -> bool {
+        self.writable.load(Ordering::Acquire)
+    }
+
+    fn leg_failed(&self, leg: VdevGuid, cause: &io::Error) -> Result<(), String> {
+        self.drop_leg(leg, cause).map_err(|error| error.to_string())
+    }
+}
+
+/// Marks a leg as left behind, and takes it out of every lane's leg set.
+///
+/// The last leg of a lane stays in its set: it has every acknowledged frame, and as the lane ends with it there
+/// will be none on a smaller set. If the disk comes back, its frames can still be replayed.
+fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, sequence: u64) {
+    if let Some(leg) = config.leg_mut(guid) {
+        leg.stale_since.get_or_insert(sequence);
+    }
+    for line in &mut config.lanes {
+        if line.legset.contains(&guid) && line.legset.len() > 1 {
+            line.legset.retain(|member| *member != guid);
+            line.left.push((guid, line.legset_gen));
+            line.legset_gen += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! Runs: thousands of small blocks reach the disk as a few long writes.
+//!
+//! A writer reserves a contiguous run of up to 1 MiB, places each block behind the one before, and writes the run
+//! when it is full. A block's pointer is known at once, since its place and checksum are; so a parent can be built
+//! while its children are still in memory. All kinds of blocks share a run: what is written together in a txg lies
+//! together. What a run did not need goes back to the allocator, whose cursor goes back with it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use tally_base::codec::Put;
+use tally_base::{SECTOR, Txg, block_checksum};
+use tally_disk::AlignedBuf;
+
+use crate::alloc::{AllocRoot, Allocator};
+use crate::block::{BlockError, NoSpace, seal, sectors_of};
+use crate::bp::{BLOCK_BYTES_MAX, BlockKind, BlockPtr, Coding, Compression, Dva};
+use crate::io::BlockIo;
+
+/// Length of a run: long enough that a disk spends its time writing and not seeking, short enough that a log on
+/// the same disk does not wait long.
+const RUN_BYTES: u64 = 1 << 20;
+
+/// What a writer has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteStats {
+    /// Blocks put.
+    pub block_count: u64,
+    /// Their bytes before compression.
+    pub logical_bytes: u64,
+    /// Bytes that they take on disk.
+    pub allocated_bytes: u64,
+    /// Device writes.
+    pub write_count: u64,
+}
+
+/// Writes blocks of one txg. Not shared between threads: each makes its own. Blocks reach their device when a run
+/// is full, and at the latest in [`Self::finish`]; a writer that is dropped has written only part of them.
+pub struct RunWriter {
+    io: Arc<BlockIo>,
+    txg: Txg,
+    run: Option<Run>,
+    scratch: Vec<u8>,
+    stats: WriteStats,
+}
+
+struct Run {
+    place: Dva,
+    buf: AlignedBuf,
+    blocks: Vec<BlockPtr>,
+}
+
+impl Run {
+    fn used_bytes(&self) -> u64 {
+        self.buf.len() as u64
+    }
+
+    fn has_room(&self, bytes: u64) -> bool {
+        self.place.bytes() - self.used_bytes() >= bytes
+    }
+
+    /// Appends whole sectors and returns their place.
+    fn append(&mut self, bytes: &[u8], sectors: u32) -> Dva {
+        let offset = self.place.offset + self.used_bytes();
+        let end = self.buf.len() + sectors as usize * SECTOR;
+        self.buf.extend_from_slice(bytes);
+        self.buf.resize(end);
+        Dva { offset, sectors, ..self.place }
+    }
+}
+
+impl RunWriter {
+    pub(crate) fn new(io: Arc<BlockIo>, txg: Txg) -> Self {
+        Self { io, txg, run: None, scratch: Vec::new(), stats: WriteStats::default() }
+    }
+
+    /// The txg whose blocks these are.
+    #[must_use]
+    pub fn txg(&self) -> Txg {
+        self.txg
+    }
+
+    /// The pool that is written to.
+    #[must_use]
+    pub fn io(&self) -> &Arc<BlockIo> {
+        &self.io
+    }
+
+    /// What was put so far.
+    #[must_use]
+    pub fn stats(&self) -> WriteStats {
+        self.stats
+    }
+
+    /// Adds a block of 1 byte to 16 MiB. It can be read at once.
+    pub fn put(&mut self, kind: BlockKind, data: &[u8], compression: Compression) -> Result<BlockPtr, BlockError> {
+        self.put_bytes(kind, Bytes::copy_from_slice(data), compression)
+    }
+
+    /// [`Self::put`] without a copy: `data` itself goes into the cache.
+    pub fn put_bytes(
+        &mut self,
+        kind: BlockKind,
+        data: Bytes,
+        compression: Compression,
+    ) -> Result<BlockPtr, BlockError> {
+        assert!(!data.is_empty() && data.len() <= BLOCK_BYTES_MAX as usize, "a block of {} bytes", data.len());
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let sealed = seal(&data, compression, &mut scratch);
+        let sectors = sealed.sectors();
+        self.make_room(u64::from(sectors) * SECTOR as u64)?;
+        let run = self.run.as_mut().expect("room was made in it");
+        let pointer = BlockPtr {
+            dva: run.append(sealed.bytes(), sectors),
+            copy: None,
+            lsize: data.len() as u32,
+            psize: sealed.bytes().len() as u32,
+            coding: sealed.coding(),
+            kind,
+            birth: self.txg,
+            checksum: block_checksum(sealed.bytes()),
+        };
+        run.blocks.push(pointer);
+        self.scratch = scratch;
+        self.stats.block_count += 1;
+        self.stats.logical_bytes += data.len() as u64;
+        self.stats.allocated_bytes += pointer.asize();
+        self.io.accept(&pointer, data);
+        Ok(pointer)
+    }
+
+    fn make_room(&mut self, bytes: u64) -> Result<(), BlockError> {
+        if self.run.as_ref().is_some_and(|run| run.has_room(bytes)) {
+            return Ok(());
+        }
+        self.close_run()?;
+        let place = self.io.alloc.alloc_run(self.txg, RUN_BYTES.max(bytes), bytes)?;
+        let buf = AlignedBuf::with_capacity(place.bytes() as usize);
+        self.run = Some(Run { place, buf, blocks: Vec::new() });
+        Ok(())
+    }
+
+    /// Writes what there is of the run, and gives the rest back.
+    fn close_run(&mut self) -> Result<(), BlockError> {
+        let Some(run) = self.run.take() else { return Ok(()) };
+        self.io.alloc.shrink(run.place, run.used_bytes());
+        let written = if run.buf.is_empty() { Ok(()) } else { self.io.write_sectors(run.place, &run.buf) };
+        self.io.counters.blocks_written.fetch_add(run.blocks.len() as u64, Ordering::Relaxed);
+        self.stats.write_count += 1;
+        self.io.forget_unwritten(&run.blocks);
+        written
+    }
+
+    /// Writes what is not written yet. Durable after [`BlockIo::flush`].
+    pub fn finish(mut self) -> Result<WriteStats, BlockError> {
+        self.close_run()?;
+        Ok(self.stats)
+    }
+
+    /// Ends the txg's fold: writes what is left, persists the allocator, and writes the pool's root, which
+    /// `encode` makes from the allocator's. `root_bytes_max` bounds its size without the allocator's part. The
+    /// pointer goes into the uberblock, after a [`BlockIo::flush`]; the previous root must have been freed before.
+    pub fn commit(
+        mut self,
+        root_bytes_max: usize,
+        encode: impl FnOnce(&AllocRoot) -> Vec<u8>,
+    ) -> Result<(BlockPtr, WriteStats), BlockError> {
+        self.close_run()?;
+        let alloc: &Allocator = &self.io.alloc;
+        let committed = alloc.commit(self.txg, root_bytes_max + alloc.root_bytes_max() + size_of::<u32>())?;
+        let root = encode(&committed.root);
+        let place = committed.place;
+        let mut bytes = Vec::with_capacity(place.bytes() as usize);
+        bytes.put_blob(&root);
+        if bytes.len() as u64 > place.bytes() {
+            return Err(NoSpace { bytes: bytes.len() as u64, free: place.bytes() }.into());
+        }
+        bytes.resize(place.bytes() as usize, 0);
+        self.io.write_sectors(place, &bytes)?;
+        let size = u32::try_from(bytes.len()).expect("a root is far below 16 MiB");
+        debug_assert_eq!(sectors_of(bytes.len()), place.sectors, "the root fills its place");
+        let pointer = BlockPtr {
+            dva: place,
+            copy: None,
+            lsize: size,
+            psize: size,
+            coding: Coding::Raw,
+            kind: BlockKind::Root,
+            birth: self.txg,
+            checksum: block_checksum(&bytes),
+        };
+        self.stats.block_count += 1 + committed.sector_count;
+        self.stats.allocated_bytes += (1 + committed.sector_count) * SECTOR as u64;
+        Ok((pointer, self.stats))
+    }
+}
+
+impl Drop for RunWriter {
+    /// A writer that is dropped with an open run has failed: its blocks will not be read.
+    fn drop(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.io.alloc.shrink(run.place, run.used_bytes());
+            self.io.forget_unwritten(&run.blocks);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+use bytes::Bytes;
+
+use super::{Tree, malformed_block, read_inner, read_leaf, view_inner, view_leaf};
+use crate::block::BlockError;
+use crate::bp::BlockPtr;
+use crate::io::BlockIo;
+use crate::key::Key;
+
+/// Leaves that are read ahead once a scan has gone on to a second one; doubled each time, up to the maximum.
+const AHEAD_MIN: usize = 8;
+const AHEAD_MAX: usize = 64;
+
+/// The entries of a range, in order. See [`Tree::range`].
+pub struct RangeIter<'io> {
+    io: &'io BlockIo,
+    from: Key,
+    to: Key,
+    /// Where to begin; taken by the first call.
+    root: Option<(BlockPtr, u8)>,
+    /// The nodes above the current leaf, the root first.
+    path: Vec<Step>,
+    leaf: Option<LeafStep>,
+    /// How many children are read ahead the next time.
+    ahead_count: usize,
+}
+
+struct Step {
+    bp: BlockPtr,
+    bytes: Bytes,
+    height: u8,
+    /// The next child to go to.
+    next: usize,
+    /// Children below this one have been read ahead.
+    ahead: usize,
+}
+
+struct LeafStep {
+    bp: BlockPtr,
+    bytes: Bytes,
+    next: usize,
+    end: usize,
+}
+
+impl<'io> RangeIter<'io> {
+    pub(super) fn new(io: &'io BlockIo, tree: &Tree, from: Key, to: Key) -> Self {
+        let root = tree.root.filter(|_| from < to).map(|root| (root, tree.height));
+        Self { io, from, to, root, path: Vec::new(), leaf: None, ahead_count: AHEAD_MIN }
+    }
+
+    fn stop(&mut self) {
+        self.root = None;
+        self.path.clear();
+        self.leaf = None;
+    }
+
+    fn entry(&mut self) -> Option<Result<(Key, Bytes), BlockError>> {
+        let step = self.leaf.as_mut().filter(|step| step.next < step.end)?;
+        let leaf = match view_leaf(&step.bp, &step.bytes) {
+            Ok(leaf) => leaf,
+            Err(error) => return Some(Err(error)),
+        };
+        let at = step.next;
+        step.next += 1;
+        Some(Ok((leaf.key(at)?, step.bytes.slice(leaf.value(at)))))
+    }
+
+    /// Goes to the next leaf that may hold entries of the range. False if there is none.
+    fn advance(&mut self) -> Result<bool, BlockError> {
+        self.leaf = None;
+        if let Some((root, height)) = self.root.take() {
+            self.descend(root, height, true)?;
+            return Ok(true);
+        }
+        while let Some(step) = self.path.last_mut() {
+            let bytes = step.bytes.clone();
+            let node = view_inner(&step.bp, &bytes)?;
+            match node.key(step.next) {
+                Some(key) if key < self.to => {
+                    read_ahead(self.io, &self.to, step, &mut self.ahead_count);
+                    let child = node.pointer(step.next).map_err(|malformed| malformed_block(&step.bp, malformed))?;
+                    let height = step.height - 1;
+                    step.next += 1;
+                    self.descend(child, height, false)?;
+                    return Ok(true);
+                }
+                _ => self.path.pop(),
+            };
+        }
+        Ok(false)
+    }
+
+    /// Down to a leaf: along `from` at the very first, along the first children later.
+    fn descend(&mut self, mut bp: BlockPtr, height: u8, along_from: bool) -> Result<(), BlockError> {
+        for height in (1..=height).rev() {
+            let bytes = read_inner(self.io, &bp, height)?;
+            let node = view_inner(&bp, &bytes)?;
+            let at = if along_from { node.position(&self.from) } else { 0 };
+            let child = node.pointer(at).map_err(|malformed| malformed_block(&bp, malformed))?;
+            self.path.push(Step { bp, bytes, height, next: at + 1, ahead: at + 1 });
+            bp = child;
+        }
+        let bytes = read_leaf(self.io, &bp)?;
+        let leaf = view_leaf(&bp, &bytes)?;
+        let next = if along_from { leaf.lower_bound(&self.from) } else { 0 };
+        let end = leaf.lower_bound(&self.to);
+        self.leaf = Some(LeafStep { bp, bytes, next, end });
+        Ok(())
+    }
+}
+
+/// Reads the next children together, as far as they belong to the range.
+fn read_ahead(io: &BlockIo, to: &Key, step: &mut Step, count: &mut usize) {
+    if step.next < step.ahead {
+        return;
+    }
+    let Ok(node) = view_inner(&step.bp, &step.bytes) else { return };
+    let wanted =
+        (step.next..node.count().min(step.next + *count)).take_while(|at| node.key(*at).is_some_and(|key| key < *to));
+    let pointers: Vec<_> = wanted.filter_map(|at| node.pointer(at).ok()).collect();
+    step.ahead = step.next + pointers.len().max(1);
+    if pointers.len() > 1 {
+        *count = (*count * 2).min(AHEAD_MAX);
+        io.prefetch(&pointers);
+    }
+}
+
+impl Iterator for RangeIter<'_> {
+    type Item = Result<(Key, Bytes), BlockError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(entry) = self.entry() {
+                return Some(entry);
+            }
+            match self.advance() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => {
+                    self.stop();
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}

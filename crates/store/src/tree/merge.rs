@@ -1,0 +1,319 @@
+//! The merge of a txg's changes into a tree, in two passes.
+//!
+//! The first goes down level by level along the changes, reading each level's touched nodes together, and ends
+//! with the touched leaves in key order. The second goes through the tree recursively and rebuilds what is
+//! touched, from the leaves upwards, with the leaves being read ahead in windows. So on a cold tree hundreds of
+//! leaves are asked for at a time, where a plain recursion would wait for one after the other.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::balance::{InnerDraft, LeafDraft, Slot, settle};
+use super::inner::{self, Child};
+use super::leaf::{self, Entry};
+use super::{Change, Tree, VALUE_BYTES_MAX, malformed_block, read_inner, view_inner, view_leaf};
+use crate::block::BlockError;
+use crate::bp::{BlockKind, BlockPtr, Compression};
+use crate::io::BlockIo;
+use crate::key::Key;
+use crate::run::RunWriter;
+
+/// Leaves that are read ahead: at most 4 MiB of them.
+const WINDOW: usize = 64;
+
+/// So many new neighbours are taken for a sequence that will go on growing where they stand.
+const SEQUENCE_MIN: usize = 8;
+
+type Changes = [(Key, Change)];
+
+pub(super) fn apply(tree: &Tree, io: &BlockIo, out: &mut RunWriter, changes: &Changes) -> Result<Tree, BlockError> {
+    debug_assert!(changes.is_sorted_by(|a, b| a.0 < b.0), "changes come in ascending order, without duplicates");
+    if changes.is_empty() {
+        return Ok(tree.clone());
+    }
+    let feed = LeafFeed::plan(tree, io, changes)?;
+    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count };
+    merger.apply(tree, changes)
+}
+
+/// The second pass.
+pub(super) struct Merger<'a> {
+    pub(super) io: &'a BlockIo,
+    out: &'a mut RunWriter,
+    feed: LeafFeed,
+    entry_count: u64,
+}
+
+impl Merger<'_> {
+    fn apply(&mut self, tree: &Tree, changes: &Changes) -> Result<Tree, BlockError> {
+        let children = match tree.root {
+            None => {
+                let drafts = self.merge_entries(Vec::new(), changes).map(into_drafts).unwrap_or_default();
+                Some(settle(drafts, self)?)
+            }
+            Some(root) if tree.height == 0 => match self.rebuild_leaf(&root, changes)? {
+                Some(drafts) => Some(settle(drafts, self)?),
+                None => None,
+            },
+            Some(root) => self.rebuild_inner(&root, tree.height, changes)?.map(|draft| draft.children),
+        };
+        match children {
+            Some(children) => self.root_of(children, tree.height.saturating_sub(1)),
+            None => Ok(tree.clone()),
+        }
+    }
+
+    /// Builds levels above `children`, which are nodes of `height`, until one is left.
+    fn root_of(&mut self, mut children: Vec<Child>, mut height: u8) -> Result<Tree, BlockError> {
+        while children.len() > 1 {
+            height += 1;
+            let draft = InnerDraft { height, children, grows_at_end: true };
+            children = settle(vec![Slot::Fresh(draft)], self)?;
+        }
+        let Some(mut root) = children.first().map(|child| child.bp) else { return Ok(Tree::empty()) };
+        // A root with one child is no root.
+        while height > 0 {
+            let bytes = read_inner(self.io, &root, height)?;
+            let node = view_inner(&root, &bytes)?;
+            if node.count() > 1 {
+                break;
+            }
+            let child = node.pointer(0).map_err(|malformed| malformed_block(&root, malformed))?;
+            self.free(&root);
+            root = child;
+            height -= 1;
+        }
+        Ok(Tree { root: Some(root), height, entry_count: self.entry_count })
+    }
+
+    /// The new children of a node that has changes below it; none if they change nothing.
+    fn rebuild_inner(
+        &mut self,
+        bp: &BlockPtr,
+        height: u8,
+        changes: &Changes,
+    ) -> Result<Option<InnerDraft>, BlockError> {
+        let bytes = read_inner(self.io, bp, height)?;
+        let node = view_inner(bp, &bytes)?;
+        let mut touched = Vec::new();
+        for (at, share) in node.shares(changes, |change| &change.0) {
+            let child = node.child(at).map_err(|malformed| malformed_block(bp, malformed))?;
+            touched.push((child, share));
+        }
+        let (children, first_touched) = if height == 1 {
+            self.rebuild_children(touched, |merger, child, share| merger.rebuild_leaf(&child.bp, share))?
+        } else {
+            self.rebuild_children(touched, |merger, child, share| {
+                let draft = merger.rebuild_inner(&child.bp, height - 1, share)?;
+                Ok(draft.map(|draft| if draft.children.is_empty() { Vec::new() } else { vec![Slot::Fresh(draft)] }))
+            })?
+        };
+        let Some(children) = children else { return Ok(None) };
+        self.free(bp);
+        Ok(Some(InnerDraft { height, children, grows_at_end: first_touched + 1 >= node.count() }))
+    }
+
+    /// Rebuilds the children that have changes, and settles them all: the new children, and which of the old
+    /// ones was the first to change.
+    fn rebuild_children<D: super::balance::Draft>(
+        &mut self,
+        children: Vec<(Child, &Changes)>,
+        rebuild: impl Fn(&mut Self, &Child, &Changes) -> Result<Option<Vec<Slot<D>>>, BlockError>,
+    ) -> Result<(Option<Vec<Child>>, usize), BlockError> {
+        let mut slots = Vec::with_capacity(children.len() + 1);
+        let mut first_touched = None;
+        for (at, (child, share)) in children.into_iter().enumerate() {
+            let rebuilt = if share.is_empty() { None } else { rebuild(self, &child, share)? };
+            match rebuilt {
+                None => slots.push(Slot::Kept(child)),
+                Some(drafts) => {
+                    first_touched.get_or_insert(at);
+                    slots.extend(drafts);
+                }
+            }
+        }
+        match first_touched {
+            Some(first_touched) => Ok((Some(settle(slots, self)?), first_touched)),
+            None => Ok((None, 0)),
+        }
+    }
+
+    /// What a leaf becomes: a draft for each class, none at all if it is emptied; `None` if nothing changes.
+    fn rebuild_leaf(&mut self, bp: &BlockPtr, changes: &Changes) -> Result<Option<Vec<Slot<LeafDraft>>>, BlockError> {
+        let bytes = self.feed.next(self.io, bp)?;
+        let old = entries_of(bp, &bytes)?;
+        let Some(drafts) = self.merge_entries(old, changes) else { return Ok(None) };
+        self.free(bp);
+        Ok(Some(into_drafts(drafts)))
+    }
+
+    /// Merges sorted entries and changes. `None` if nothing changes.
+    fn merge_entries(&mut self, old: Vec<Entry>, changes: &Changes) -> Option<Vec<LeafDraft>> {
+        let mut merged = Merged::with_capacity(old.len() + changes.len());
+        let mut old = old.into_iter().peekable();
+        for (key, change) in changes {
+            while let Some(entry) = old.next_if(|entry| entry.key < *key) {
+                merged.keep(entry);
+            }
+            let replaced = old.next_if(|entry| entry.key == *key);
+            match (change, replaced) {
+                (Change::Put(value), Some(entry)) if entry.value == *value => merged.keep(entry),
+                (Change::Put(value), Some(_)) => merged.replace(*key, value),
+                (Change::Put(value), None) => {
+                    self.entry_count += 1;
+                    merged.insert(*key, value);
+                }
+                (Change::Delete, Some(_)) => {
+                    // The count is what a damaged root claims, so it may be anything.
+                    self.entry_count = self.entry_count.saturating_sub(1);
+                    merged.changed = true;
+                }
+                (Change::Delete, None) => {}
+            }
+        }
+        old.for_each(|entry| merged.keep(entry));
+        merged.changed.then(|| merged.into_drafts())
+    }
+
+    /// Entries of a leaf that no change touches.
+    pub(super) fn read_entries(&mut self, bp: &BlockPtr) -> Result<Vec<Entry>, BlockError> {
+        let bytes = super::read_leaf(self.io, bp)?;
+        entries_of(bp, &bytes)
+    }
+
+    pub(super) fn free(&mut self, bp: &BlockPtr) {
+        self.io.free(bp, self.out.txg());
+    }
+
+    pub(super) fn put(&mut self, kind: BlockKind, bytes: Bytes) -> Result<BlockPtr, BlockError> {
+        self.out.put_bytes(kind, bytes, Compression::Lz4)
+    }
+}
+
+fn into_drafts(drafts: Vec<LeafDraft>) -> Vec<Slot<LeafDraft>> {
+    drafts.into_iter().map(Slot::Fresh).collect()
+}
+
+fn entries_of(bp: &BlockPtr, bytes: &Bytes) -> Result<Vec<Entry>, BlockError> {
+    let leaf = view_leaf(bp, bytes)?;
+    let entry = |at| Some(Entry { key: leaf.key(at)?, value: bytes.slice(leaf.value(at)) });
+    Ok((0..leaf.count()).filter_map(entry).collect())
+}
+
+/// The outcome of a merge while it grows.
+struct Merged {
+    entries: Vec<Entry>,
+    changed: bool,
+    /// Where new keys stand: the first one's position, and the end of the last one.
+    inserted: Option<(usize, usize)>,
+    inserted_count: usize,
+}
+
+impl Merged {
+    fn with_capacity(count: usize) -> Self {
+        Self { entries: Vec::with_capacity(count), changed: false, inserted: None, inserted_count: 0 }
+    }
+
+    fn keep(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    fn replace(&mut self, key: Key, value: &Bytes) {
+        assert!(value.len() <= VALUE_BYTES_MAX, "a value of {} bytes for {key:?}", value.len());
+        self.entries.push(Entry { key, value: value.clone() });
+        self.changed = true;
+    }
+
+    fn insert(&mut self, key: Key, value: &Bytes) {
+        let first = self.inserted.map_or(self.entries.len(), |(first, _)| first);
+        self.replace(key, value);
+        self.inserted = Some((first, self.entries.len()));
+        self.inserted_count += 1;
+    }
+
+    /// Where a sequence grows: new keys stand together, and they are many or stand at the end.
+    fn grows_at(&self) -> Option<usize> {
+        let (first, end) = self.inserted?;
+        let together = end - first == self.inserted_count;
+        (together && (self.inserted_count >= SEQUENCE_MIN || end == self.entries.len())).then_some(end)
+    }
+
+    /// A draft for each class.
+    fn into_drafts(self) -> Vec<LeafDraft> {
+        let grows_at = self.grows_at();
+        let single =
+            self.entries.first().map(|entry| entry.key.class) == self.entries.last().map(|entry| entry.key.class);
+        if single {
+            let drafts = (!self.entries.is_empty()).then(|| LeafDraft::new(self.entries, grows_at));
+            return drafts.into_iter().collect();
+        }
+        let mut drafts = Vec::new();
+        let mut start = 0;
+        for entries in self.entries.chunk_by(|a, b| a.key.class == b.key.class) {
+            let end = start + entries.len();
+            // A class that came with this txg, or grows at its end, is a sequence too; the others are cut evenly.
+            let grows_at = match self.inserted {
+                Some((first, last)) if first <= start && last >= end => Some(entries.len()),
+                _ => grows_at.filter(|at| (start + 1..=end).contains(at)).map(|at| at - start),
+            };
+            drafts.push(LeafDraft::new(entries.to_vec(), grows_at));
+            start = end;
+        }
+        drafts
+    }
+}
+
+/// The first pass, and the touched leaves in key order as the second one needs them.
+struct LeafFeed {
+    leaves: Vec<BlockPtr>,
+    /// Leaves before this one have been read.
+    next: usize,
+    ready: VecDeque<Result<Bytes, BlockError>>,
+}
+
+impl LeafFeed {
+    fn plan(tree: &Tree, io: &BlockIo, changes: &Changes) -> Result<Self, BlockError> {
+        let mut level: Vec<(BlockPtr, &Changes)> = tree.root.iter().map(|root| (*root, changes)).collect();
+        for _ in 0..tree.height {
+            let mut below = Vec::with_capacity(level.len() * 2);
+            for window in level.chunks(WINDOW) {
+                let pointers: Vec<_> = window.iter().map(|(bp, _)| *bp).collect();
+                let nodes = io.read_many(&pointers, BlockKind::TreeNode, inner::check);
+                for ((bp, changes), bytes) in window.iter().zip(nodes) {
+                    touched_children(bp, &bytes?, changes, &mut below)?;
+                }
+            }
+            level = below;
+        }
+        let leaves = level.into_iter().map(|(bp, _)| bp).collect();
+        Ok(Self { leaves, next: 0, ready: VecDeque::new() })
+    }
+
+    /// The bytes of the next touched leaf, which is `bp`.
+    fn next(&mut self, io: &BlockIo, bp: &BlockPtr) -> Result<Bytes, BlockError> {
+        if self.ready.is_empty() {
+            let end = (self.next + WINDOW).min(self.leaves.len());
+            self.ready.extend(io.read_many(&self.leaves[self.next..end], BlockKind::Leaf, leaf::check));
+        }
+        let bytes = self.ready.pop_front().expect("both passes find the same leaves");
+        assert_eq!(self.leaves[self.next], *bp, "both passes find the same leaves, in the same order");
+        self.next += 1;
+        bytes
+    }
+}
+
+fn touched_children<'c>(
+    bp: &BlockPtr,
+    bytes: &Bytes,
+    changes: &'c Changes,
+    below: &mut Vec<(BlockPtr, &'c Changes)>,
+) -> Result<(), BlockError> {
+    let node = view_inner(bp, bytes)?;
+    for (at, share) in node.shares(changes, |change| &change.0) {
+        if !share.is_empty() {
+            below.push((node.pointer(at).map_err(|malformed| malformed_block(bp, malformed))?, share));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! An immutable copy-on-write B+tree from [`Key`]s to byte strings: what a dataset is made of.
+//!
+//! **The problem.** Every few seconds a txg brings tens of thousands of changes, in all parts of the key space;
+//! readers must not wait for them; and what a crash leaves must be either the old tree or the new one.
+//!
+//! **The idea.** A tree is a root pointer. It is changed by one call for each txg, [`Tree::apply`], which merges a
+//! sorted list of changes in one pass: the touched leaves are read ahead in key order, rebuilt together with the
+//! nodes above them in new places, and a new root pointer is returned. Readers of the old one are not disturbed.
+//! There are no locks, no latches, no parent or sibling pointers, and no block is written twice in a txg.
+//!
+//! **Why not otherwise.** Inserting key by key into dirty nodes costs a descent for each key and keeps a second,
+//! mutable form of every node. An LSM tree writes less, but reads and space are worse, and its compaction is a
+//! second background writer that competes with the log.
+//!
+//! **What it costs.** Changing one entry rewrites its leaf (16 KiB, or 64 KiB for small files' content) and the
+//! path above; changes to neighbours share that. See [`leaf`] and [`inner`] for the layouts.
+
+mod balance;
+mod cursor;
+mod inner;
+mod leaf;
+mod merge;
+mod walk;
+
+use bytes::Bytes;
+use tally_base::codec::{Malformed, Put, Reader};
+
+pub use cursor::RangeIter;
+pub use walk::{Visit, WalkSummary};
+
+use crate::block::BlockError;
+use crate::bp::{BlockKind, BlockPtr};
+use crate::io::BlockIo;
+use crate::key::Key;
+use crate::run::RunWriter;
+use inner::Inner;
+use leaf::Leaf;
+
+/// Encoded size of a [`Tree`].
+pub const TREE_BYTES: usize = 80;
+
+/// The longest value that a tree takes.
+pub const VALUE_BYTES_MAX: usize = 32 << 10;
+
+/// What becomes of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It has this value from now on.
+    Put(Bytes),
+    /// It is gone; deleting what is not there is no error.
+    Delete,
+}
+
+/// One version of a tree. Cheap to clone; the blocks behind it must not have been freed and reused.
+///
+/// ```text
+///   0      1        2          8         16             80
+///   +------+--------+----------+---------+--------------+
+///   | zero | height | zero     | entries | root pointer |   no root: 64 zeroes, height and entries 0
+///   +------+--------+----------+---------+--------------+
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    root: Option<BlockPtr>,
+    height: u8,
+    entry_count: u64,
+}
+
+impl Tree {
+    /// A tree without entries.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Number of entries.
+    #[must_use]
+    pub fn entry_count(&self) -> u64 {
+        self.entry_count
+    }
+
+    /// The root's pointer; none if there are no entries.
+    #[must_use]
+    pub fn root(&self) -> Option<&BlockPtr> {
+        self.root.as_ref()
+    }
+
+    /// Levels above the leaves.
+    #[must_use]
+    pub fn height(&self) -> u8 {
+        self.height
+    }
+
+    /// The bytes of the drawing above.
+    #[must_use]
+    pub fn encode(&self) -> [u8; TREE_BYTES] {
+        let mut bytes = Vec::with_capacity(TREE_BYTES);
+        bytes.put_u8(0);
+        bytes.put_u8(self.height);
+        bytes.put(&[0; 6]);
+        bytes.put_u64(self.entry_count);
+        bytes.put(&BlockPtr::encode_option(self.root.as_ref()));
+        bytes.try_into().expect("1 + 1 + 6 + 8 + 64 bytes")
+    }
+
+    /// The tree of an encoding.
+    pub fn decode(bytes: &[u8; TREE_BYTES]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes, "tree root");
+        let (zero, height) = (reader.u8()?, reader.u8()?);
+        let zeroes = reader.array::<6>()?;
+        let entry_count = reader.u64()?;
+        let root = BlockPtr::decode_option(&reader.array()?)?;
+        let kind = if height == 0 { BlockKind::Leaf } else { BlockKind::TreeNode };
+        let sound = zero == 0
+            && zeroes == [0; 6]
+            && height <= inner::HEIGHT_MAX
+            && match &root {
+                Some(root) => root.kind == kind && entry_count > 0,
+                None => height == 0 && entry_count == 0,
+            };
+        if sound { Ok(Self { root, height, entry_count }) } else { Err(reader.malformed()) }
+    }
+
+    /// The value of `key`: a slice of its cached leaf, which it keeps in memory while it lives.
+    pub fn get(&self, io: &BlockIo, key: &Key) -> Result<Option<Bytes>, BlockError> {
+        let Some(mut bp) = self.root else { return Ok(None) };
+        for height in (1..=self.height).rev() {
+            let bytes = read_inner(io, &bp, height)?;
+            let node = view_inner(&bp, &bytes)?;
+            bp = node.pointer(node.position(key)).map_err(|malformed| malformed_block(&bp, malformed))?;
+        }
+        let bytes = read_leaf(io, &bp)?;
+        let leaf = view_leaf(&bp, &bytes)?;
+        Ok(leaf.find(key).map(|at| bytes.slice(leaf.value(at))))
+    }
+
+    /// The entries from `from` up to, not including, `to`, in order. Leaves are read as the iterator gets there.
+    /// After an error it ends.
+    #[must_use]
+    pub fn range<'io>(&self, io: &'io BlockIo, from: &Key, to: &Key) -> RangeIter<'io> {
+        RangeIter::new(io, self, *from, *to)
+    }
+
+    /// The tree after `changes`, which must be in ascending order without duplicates. Replaced blocks are freed
+    /// with the writer's txg. After an error blocks have been written and freed for nothing: the txg is lost.
+    pub fn apply(&self, io: &BlockIo, out: &mut RunWriter, changes: &[(Key, Change)]) -> Result<Self, BlockError> {
+        merge::apply(self, io, out, changes)
+    }
+
+    /// Visits every block and entry in key order, goes on after damage, and counts. For checks and inspection.
+    pub fn check(&self, io: &BlockIo, visit: &mut dyn FnMut(Visit<'_>)) -> WalkSummary {
+        walk::walk(self, io, visit)
+    }
+}
+
+fn malformed_block(bp: &BlockPtr, malformed: Malformed) -> BlockError {
+    BlockError::Malformed { bp: *bp, what: malformed.0 }
+}
+
+/// The bytes of an inner node of this height.
+#[inline]
+fn read_inner(io: &BlockIo, bp: &BlockPtr, height: u8) -> Result<Bytes, BlockError> {
+    let bytes = io.read_checked(bp, BlockKind::TreeNode, inner::check)?;
+    if view_inner(bp, &bytes)?.height() == height {
+        Ok(bytes)
+    } else {
+        Err(BlockError::Malformed { bp: *bp, what: "tree node of this height" })
+    }
+}
+
+#[inline]
+fn view_inner<'a>(bp: &BlockPtr, bytes: &'a [u8]) -> Result<Inner<'a>, BlockError> {
+    Inner::view(bytes).map_err(|malformed| malformed_block(bp, malformed))
+}
+
+/// The bytes of a leaf.
+#[inline]
+fn read_leaf(io: &BlockIo, bp: &BlockPtr) -> Result<Bytes, BlockError> {
+    io.read_checked(bp, BlockKind::Leaf, leaf::check)
+}
+
+#[inline]
+fn view_leaf<'a>(bp: &BlockPtr, bytes: &'a [u8]) -> Result<Leaf<'a>, BlockError> {
+    Leaf::view(bytes).map_err(|malformed| malformed_block(bp, malformed))
+}
+
+#[cfg(test)]
+mod tests;

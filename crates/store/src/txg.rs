@@ -1,0 +1,314 @@
+//! Transaction groups: how a stream of operations becomes a row of consistent states.
+//!
+//! Every operation that changes something takes a *hold* on the open group, makes its change there, and lets
+//! go. A group goes through four states:
+//!
+//! ```text
+//!            close()                    last hold released             synced()
+//!   open ───────────────▶ quiescing ────────────────────▶ syncing ────────────────▶ synced
+//!   takes holds           takes none; the next            nothing changes it:       its uberblock is
+//!                         group is open already           the fold reads it         durable
+//! ```
+//!
+//! | state | who is in it | what a crash leaves |
+//! |---|---|---|
+//! | open | holders, for microseconds: a hold is taken after all locks and all I/O (rules F3), so it never blocks | nothing; the log has what was promised |
+//! | quiescing | holders that were faster than `close` | the same |
+//! | syncing | one thread, in [`crate::pool::Pool::sync`] | blocks that no uberblock names |
+//! | synced | nobody | all of it |
+//!
+//! Admission is apart from holding, and comes first: it bounds dirty memory, and it is the only step at which an
+//! operation may have to wait, with nothing held.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tally_base::{Broken, Promise, Txg, Wait};
+
+type Waiter = (Txg, Box<dyn FnOnce(Result<(), Broken>) + Send>);
+
+/// The pool's transaction groups.
+pub struct Txgs {
+    state: Mutex<State>,
+    /// Rung when a hold is released in a closed group, when a sync is wanted, and at the stop.
+    changed: Condvar,
+    dirty_bytes_max: u64,
+    dirty_bytes_sync: u64,
+}
+
+struct State {
+    open: Txg,
+    synced: Txg,
+    /// Holds by group, oldest first; the open group is the last.
+    holds: VecDeque<(Txg, usize)>,
+    /// Dirty bytes by group.
+    dirty_bytes: BTreeMap<Txg, u64>,
+    /// Bytes admitted to operations that do not hold a group yet.
+    admitted_bytes: u64,
+    /// The newest group that somebody wants synced.
+    wanted: Txg,
+    waiters: Vec<Waiter>,
+    failure: Option<Broken>,
+    stopped: bool,
+}
+
+/// What the sync loop is to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Sync the open group.
+    Sync,
+    /// End.
+    Stop,
+}
+
+/// The dirty limit is reached: wait for the next group to be synced and ask again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirtyLimit;
+
+impl Txgs {
+    /// Groups from `open` on, with `open − 1` as the last synced one. An operation is admitted while less than
+    /// `dirty_bytes_max` are dirty, and a sync starts by itself at a quarter of that, at most 96 MiB: beyond, a longer
+    /// group merges hardly more overwrites, and only costs memory (rules P6).
+    #[must_use]
+    pub fn new(open: Txg, dirty_bytes_max: u64) -> Arc<Self> {
+        let synced = Txg(open.0.checked_sub(1).expect("the first group is number 1"));
+        Arc::new(Self {
+            state: Mutex::new(State {
+                open,
+                synced,
+                holds: VecDeque::from([(open, 0)]),
+                dirty_bytes: BTreeMap::new(),
+                admitted_bytes: 0,
+                wanted: synced,
+                waiters: Vec::new(),
+                failure: None,
+                stopped: false,
+            }),
+            changed: Condvar::new(),
+            dirty_bytes_max,
+            dirty_bytes_sync: (dirty_bytes_max / 4).min(96 << 20),
+        })
+    }
+
+    /// Admits an operation that will dirty `bytes`. Never blocks.
+    pub fn admit(self: &Arc<Self>, bytes: u64) -> Result<Admission, DirtyLimit> {
+        let mut state = self.state.lock();
+        let dirty = state.dirty_in_all();
+        // A single operation larger than the limit is let in alone, or it would wait for ever.
+        if dirty + bytes > self.dirty_bytes_max && dirty > 0 {
+            state.wanted = state.open;
+            self.changed.notify_all();
+            return Err(DirtyLimit);
+        }
+        state.admitted_bytes += bytes;
+        Ok(Admission { txgs: Arc::clone(self), bytes })
+    }
+
+    /// Takes a hold on the open group, and turns the admission into its dirty bytes. Never blocks.
+    #[must_use]
+    pub fn hold(self: &Arc<Self>, admission: Option<Admission>) -> Hold {
+        let mut state = self.state.lock();
+        let (open, count) = state.holds.back_mut().expect("there is always an open group");
+        *count += 1;
+        let txg = *open;
+        let bytes = admission.as_ref().map_or(0, |admission| admission.bytes);
+        let dirty = state.dirty_bytes.entry(txg).or_default();
+        *dirty += bytes;
+        if *dirty >= self.dirty_bytes_sync && state.wanted < txg {
+            state.wanted = txg;
+            self.changed.notify_all();
+        }
+        drop(state);
+        // Its drop takes the bytes off the admitted ones.
+        drop(admission);
+        Hold { txgs: Arc::clone(self), txg }
+    }
+
+    /// Closes the open group, opens the next and waits until nobody holds the closed one, which it returns.
+    pub fn close(&self) -> Txg {
+        let mut state = self.state.lock();
+        let txg = state.open;
+        state.open = txg.next();
+        let next = (state.open, 0);
+        state.holds.push_back(next);
+        while state.holds.front().is_some_and(|(held, count)| *held == txg && *count > 0) {
+            self.changed.wait(&mut state);
+        }
+        let closed = state.holds.pop_front();
+        assert_eq!(closed, Some((txg, 0)), "one group is closed at a time, and it was the oldest");
+        txg
+    }
+
+    /// The uberblock of `txg` is durable.
+    pub fn synced(&self, txg: Txg) {
+        let mut state = self.state.lock();
+        assert!(txg > state.synced && txg < state.open, "groups are synced in order, once each");
+        state.synced = txg;
+        state.dirty_bytes.retain(|dirty, _| *dirty > txg);
+        let waiters = std::mem::take(&mut state.waiters);
+        let (due, later) = waiters.into_iter().partition(|(waiting, _)| *waiting <= txg);
+        state.waiters = later;
+        drop(state);
+        answer(due, &Ok(()));
+    }
+
+    /// No group will be synced any more: everybody who waits is told, now and from now on.
+    pub fn fail(&self, why: Broken) {
+        let mut state = self.state.lock();
+        let waiters = std::mem::take(&mut state.waiters);
+        state.failure = Some(why.clone());
+        drop(state);
+        answer(waiters, &Err(why));
+    }
+
+    /// Kept when `txg` is synced; asks for that at once.
+    #[must_use]
+    pub fn promise(self: &Arc<Self>, txg: Txg) -> Wait {
+        let mut state = self.state.lock();
+        if state.synced >= txg {
+            return Wait::Ready;
+        }
+        if state.wanted < txg {
+            state.wanted = txg;
+            self.changed.notify_all();
+        }
+        drop(state);
+        Wait::On(Box::new(TxgPromise { txgs: Arc::clone(self), txg }))
+    }
+
+    /// Kept when the next group is synced: for those who were refused admission.
+    #[must_use]
+    pub fn next_sync(self: &Arc<Self>) -> Wait {
+        let next = {
+            let state = self.state.lock();
+            state.synced.next()
+        };
+        self.promise(next)
+    }
+
+    /// Waits until there is a reason to sync: somebody wants it, or `interval` is over and something is dirty.
+    pub fn wait_for_work(&self, interval: Duration) -> Next {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return Next::Stop;
+            }
+            if state.wanted > state.synced {
+                return Next::Sync;
+            }
+            let timed_out = self.changed.wait_for(&mut state, interval).timed_out();
+            if timed_out && !state.stopped && state.dirty_in_all() > 0 {
+                return Next::Sync;
+            }
+        }
+    }
+
+    /// Ends [`Self::wait_for_work`].
+    pub fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// The open group.
+    #[must_use]
+    pub fn open(&self) -> Txg {
+        self.state.lock().open
+    }
+
+    /// The newest group whose uberblock is durable.
+    #[must_use]
+    pub fn last_synced(&self) -> Txg {
+        self.state.lock().synced
+    }
+
+    /// Bytes that are dirty or admitted.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        self.state.lock().dirty_in_all()
+    }
+}
+
+impl State {
+    fn dirty_in_all(&self) -> u64 {
+        self.admitted_bytes + self.dirty_bytes.values().sum::<u64>()
+    }
+}
+
+fn answer(waiters: Vec<Waiter>, outcome: &Result<(), Broken>) {
+    for (_, then) in waiters {
+        then(outcome.clone());
+    }
+}
+
+/// Room for an operation's dirty bytes; given back when dropped.
+pub struct Admission {
+    txgs: Arc<Txgs>,
+    bytes: u64,
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.txgs.state.lock().admitted_bytes -= self.bytes;
+    }
+}
+
+/// A hold on a group: while it lives, the group cannot be synced.
+pub struct Hold {
+    txgs: Arc<Txgs>,
+    txg: Txg,
+}
+
+impl Hold {
+    /// The group.
+    #[must_use]
+    pub fn txg(&self) -> Txg {
+        self.txg
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut state = self.txgs.state.lock();
+        let open = state.open;
+        let (_, count) =
+            state.holds.iter_mut().find(|(txg, _)| *txg == self.txg).expect("a held group is not forgotten");
+        *count -= 1;
+        if *count == 0 && self.txg < open {
+            self.txgs.changed.notify_all();
+        }
+    }
+}
+
+struct TxgPromise {
+    txgs: Arc<Txgs>,
+    txg: Txg,
+}
+
+impl Promise for TxgPromise {
+    fn poll(&self) -> Option<Result<(), Broken>> {
+        let state = self.txgs.state.lock();
+        if state.synced >= self.txg { Some(Ok(())) } else { state.failure.clone().map(Err) }
+    }
+
+    fn drive(&self) -> Option<Result<(), Broken>> {
+        // A transaction group is never synced by the thread of one request.
+        self.poll()
+    }
+
+    fn then(self: Box<Self>, then: Box<dyn FnOnce(Result<(), Broken>) + Send>) {
+        let mut state = self.txgs.state.lock();
+        let outcome = if state.synced >= self.txg { Some(Ok(())) } else { state.failure.clone().map(Err) };
+        match outcome {
+            Some(outcome) => {
+                drop(state);
+                then(outcome);
+            }
+            None => state.waiters.push((self.txg, then)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

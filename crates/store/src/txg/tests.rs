@@ -1,0 +1,74 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+#[test]
+fn a_closed_group_waits_for_its_holders_and_the_next_takes_new_ones() {
+    let txgs = Txgs::new(Txg(5), 1 << 20);
+    let early = txgs.hold(None);
+    let closing = {
+        let txgs = Arc::clone(&txgs);
+        std::thread::spawn(move || txgs.close())
+    };
+    while txgs.open() == Txg(5) {
+        std::thread::yield_now();
+    }
+    let late = txgs.hold(None);
+    assert_eq!((early.txg(), late.txg()), (Txg(5), Txg(6)));
+    assert!(!closing.is_finished(), "somebody still holds the closing group");
+    drop(early);
+    assert_eq!(closing.join().unwrap(), Txg(5));
+}
+
+#[test]
+fn waiters_hear_of_their_group_and_of_no_earlier_one() {
+    let txgs = Txgs::new(Txg(1), 1 << 20);
+    let heard = Arc::new(AtomicUsize::new(0));
+    let Wait::On(promise) = txgs.promise(Txg(2)) else { panic!("group 2 is not synced yet") };
+    let counter = Arc::clone(&heard);
+    promise.then(Box::new(move |outcome| {
+        assert_eq!(outcome, Ok(()));
+        counter.fetch_add(1, Ordering::SeqCst);
+    }));
+    let first = txgs.close();
+    txgs.synced(first);
+    assert_eq!(heard.load(Ordering::SeqCst), 0);
+    let second = txgs.close();
+    txgs.synced(second);
+    assert_eq!(heard.load(Ordering::SeqCst), 1);
+    assert!(matches!(txgs.promise(Txg(2)), Wait::Ready));
+}
+
+#[test]
+fn admission_stops_at_the_limit_and_goes_on_after_the_sync() {
+    let txgs = Txgs::new(Txg(1), 1000);
+    let hold = txgs.hold(Some(txgs.admit(900).unwrap()));
+    assert!(matches!(txgs.admit(200), Err(DirtyLimit)));
+    drop(hold);
+    assert_eq!(txgs.wait_for_work(Duration::from_secs(60)), Next::Sync);
+    let closed = txgs.close();
+    txgs.synced(closed);
+    assert!(txgs.admit(200).is_ok());
+}
+
+#[test]
+fn an_operation_larger_than_the_limit_is_let_in_alone() {
+    let txgs = Txgs::new(Txg(1), 1000);
+    let alone = txgs.admit(5000).unwrap();
+    assert!(txgs.admit(1).is_err());
+    drop(alone);
+    assert_eq!(txgs.dirty_bytes(), 0);
+}
+
+#[test]
+fn a_failure_reaches_those_who_wait_and_those_who_come_later() {
+    let txgs = Txgs::new(Txg(1), 1000);
+    let early = txgs.promise(Txg(1));
+    let waiting = std::thread::spawn(move || early.block());
+    while txgs.state.lock().waiters.is_empty() {
+        std::thread::yield_now();
+    }
+    txgs.fail(Broken("the disk is gone".into()));
+    assert_eq!(waiting.join().unwrap(), Err(Broken("the disk is gone".into())));
+    assert!(txgs.promise(Txg(1)).block().is_err());
+}

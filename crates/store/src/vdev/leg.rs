@@ -1,0 +1,140 @@
+//! One leg: a disk with a place in the pool, and what has gone wrong with it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use tally_base::VdevGuid;
+use tally_disk::{CountingDisk, Disk, IoCounts};
+
+/// How a leg stands.
+///
+/// ```text
+///            copied                 failed            left out in the labels
+///  Resilvering ────► Online ────────────────► Failing ───────────────────► Faulted
+///       └────────────────────────────────────────┘
+///  Stale, Missing: found so at import; a copy (or the disk) makes a new leg of it
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum LegState {
+    /// Has everything.
+    Online = 0,
+    /// Gets every new write and is being given the old ones; not read from.
+    Resilvering = 1,
+    /// There, but it has missed writes: neither read nor written.
+    Stale = 2,
+    /// Not there, or its label is damaged beyond reading.
+    Missing = 3,
+    /// It failed, and the labels of the others do not say so yet: whoever meets this state waits for that.
+    Failing = 4,
+    /// It failed, and the labels of the others say so.
+    Faulted = 5,
+}
+
+impl LegState {
+    const ALL: [Self; 6] = [Self::Online, Self::Resilvering, Self::Stale, Self::Missing, Self::Failing, Self::Faulted];
+
+    /// The word that `status` prints.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Online => "ONLINE",
+            Self::Resilvering => "RESILVERING",
+            Self::Stale => "STALE",
+            Self::Missing => "MISSING",
+            Self::Failing | Self::Faulted => "FAULTED",
+        }
+    }
+}
+
+/// Errors of a leg since the pool was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LegErrors {
+    /// Reads that the device refused.
+    pub read: u64,
+    /// Writes and flushes that it refused.
+    pub write: u64,
+    /// Reads that returned something else than had been written.
+    pub checksum: u64,
+}
+
+/// A disk with a place in a vdev.
+pub struct VdevLeg {
+    guid: VdevGuid,
+    path: PathBuf,
+    disk: Option<Arc<CountingDisk>>,
+    state: AtomicU8,
+    /// Written to since the last flush.
+    pub(super) dirty: AtomicBool,
+    pub(super) read_errors: AtomicU64,
+    pub(super) write_errors: AtomicU64,
+    pub(super) checksum_errors: AtomicU64,
+}
+
+impl VdevLeg {
+    /// A leg in this state; one without a disk is always missing.
+    #[must_use]
+    pub fn new(guid: VdevGuid, path: PathBuf, disk: Option<Arc<dyn Disk>>, state: LegState) -> Self {
+        let state = if disk.is_none() { LegState::Missing } else { state };
+        Self {
+            guid,
+            path,
+            disk: disk.map(|disk| Arc::new(CountingDisk::new(disk))),
+            state: AtomicU8::new(state as u8),
+            dirty: AtomicBool::new(false),
+            read_errors: AtomicU64::new(0),
+            write_errors: AtomicU64::new(0),
+            checksum_errors: AtomicU64::new(0),
+        }
+    }
+
+    /// Its name for ever.
+    #[must_use]
+    pub fn guid(&self) -> VdevGuid {
+        self.guid
+    }
+
+    /// Where it was found, or last seen.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The disk, if it is there.
+    #[must_use]
+    pub fn disk(&self) -> Option<&Arc<CountingDisk>> {
+        self.disk.as_ref()
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn state(&self) -> LegState {
+        LegState::ALL[usize::from(self.state.load(Ordering::Acquire)).min(LegState::ALL.len() - 1)]
+    }
+
+    pub(crate) fn set_state(&self, state: LegState) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    /// What went wrong so far.
+    #[must_use]
+    pub fn errors(&self) -> LegErrors {
+        LegErrors {
+            read: self.read_errors.load(Ordering::Relaxed),
+            write: self.write_errors.load(Ordering::Relaxed),
+            checksum: self.checksum_errors.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What the disk was asked to do so far; zeroes for a missing one.
+    #[must_use]
+    pub fn counts(&self) -> IoCounts {
+        self.disk.as_ref().map(|disk| disk.counts()).unwrap_or_default()
+    }
+
+    /// Whether writes must reach it.
+    pub(crate) fn takes_writes(&self) -> bool {
+        matches!(self.state(), LegState::Online | LegState::Resilvering)
+    }
+}

@@ -1,0 +1,406 @@
+//! A top-level vdev: one leg, or several that all hold the same.
+//!
+//! The problem: a mirror is worth having only if one bad leg never shows. So a read has to know which leg is
+//! right, and a write that one leg refused must never be believed on the strength of the others before it is
+//! certain that the refusing leg will not be believed either.
+//!
+//! The idea for reads: the caller brings the check along (only the block pointer knows the checksum), and legs
+//! are tried until one passes; then those that did not are written again from it. The repair takes the vdev's
+//! *repair lock* and looks a second time under it, so that it cannot undo a write that came between.
+//!
+//! The idea for writes: a leg that fails is struck off in the labels of the others before the write (or the
+//! flush) returns success: [`Membership::leg_failed`] does that, is idempotent, and blocks until it is durable.
+//! A leg between failure and strike is `Failing`; whoever meets one calls the same door and so waits for the
+//! same strike. Without it an import that finds only the failed leg would take its old content for the newest.
+//!
+//! Data offsets count from the start of the data area, behind the first label.
+//!
+//! **Locks.** `legs` is held for copying the list only. `repair` is shared by writes and taken alone by repairs and by
+//! each step of a resilver; the membership's own lock comes after it.
+
+mod leg;
+mod resilver;
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::RwLock;
+use tally_base::{SECTOR, VdevGuid};
+use tally_disk::{AlignedBuf, Disk, Durability};
+
+pub use leg::{LegErrors, LegState, VdevLeg};
+pub use resilver::ResilverReport;
+
+use crate::blockdev::{BlockDev, BlockDevError};
+use crate::label::{LABEL_BYTES, RingArea, VdevClass, VdevConfig, VdevKind};
+
+/// Neighbouring reads within this many bytes go to the same leg, so that a sequential reader keeps one disk streaming
+/// and not all of them seeking.
+const READ_STRIPE_BYTES: u64 = 1 << 20;
+
+/// From this size on the legs of a mirror are written at the same time: below it a thread costs more than it saves.
+const PARALLEL_WRITE_BYTES_MIN: usize = 128 << 10;
+
+/// Who decides which legs belong to the pool, and makes it durable.
+pub trait Membership: Send + Sync {
+    /// Strikes a leg off in the labels of the others; returns when that is durable, or says why it cannot be. Calling it
+    /// again for the same leg does nothing and returns the same.
+    fn leg_failed(&self, leg: VdevGuid, cause: &io::Error) -> Result<(), String>;
+
+    /// Whether the pool may be written: it was claimed, and nothing has suspended it since (I7).
+    fn may_write(&self) -> bool;
+}
+
+/// Why a vdev could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum VdevError {
+    /// No leg is left that may be used.
+    #[error("vdev {vdev} has no usable leg left: {}", last.as_deref().unwrap_or("all are missing or stale"))]
+    NoLeg {
+        /// Which vdev.
+        vdev: VdevGuid,
+        /// What the last one said.
+        last: Option<String>,
+    },
+    /// A leg failed and could not be struck off, so nothing may rest on the others.
+    #[error("vdev {vdev}: leg {leg} failed, and that could not be recorded in the other labels ({cause})")]
+    NotStruckOff {
+        /// Which vdev.
+        vdev: VdevGuid,
+        /// Which leg.
+        leg: VdevGuid,
+        /// Why not.
+        cause: String,
+    },
+    /// The pool is open for reading only, or suspended.
+    #[error("vdev {vdev} may not be written: the pool is open for reading only, exported or suspended")]
+    NotWritable {
+        /// Which vdev.
+        vdev: VdevGuid,
+    },
+    /// A leg that is not there, or not in the state for this.
+    #[error("vdev {vdev} has no leg {leg} that {wanted}")]
+    NoSuchLeg {
+        /// Which vdev.
+        vdev: VdevGuid,
+        /// Which leg.
+        leg: VdevGuid,
+        /// What it should be.
+        wanted: &'static str,
+    },
+}
+
+impl From<VdevError> for BlockDevError {
+    fn from(error: VdevError) -> Self {
+        Self::Other(Box::new(error))
+    }
+}
+
+/// One top-level vdev.
+pub struct Vdev {
+    guid: VdevGuid,
+    index: u32,
+    class: VdevClass,
+    data_bytes: u64,
+    ring: Option<RingArea>,
+    legs: RwLock<Vec<Arc<VdevLeg>>>,
+    repair: RwLock<()>,
+    membership: OnceLock<std::sync::Weak<dyn Membership>>,
+}
+
+impl Vdev {
+    /// A vdev of these legs.
+    #[must_use]
+    pub fn new(config: &VdevConfig, legs: Vec<Arc<VdevLeg>>) -> Self {
+        Self {
+            guid: config.guid,
+            index: config.index,
+            class: config.class,
+            data_bytes: config.data_bytes,
+            ring: config.ring,
+            legs: RwLock::new(legs),
+            repair: RwLock::new(()),
+            membership: OnceLock::new(),
+        }
+    }
+
+    /// Says who strikes off legs. Once; before that, and after the membership is gone, nothing can be written.
+    pub fn set_membership(&self, membership: std::sync::Weak<dyn Membership>) {
+        // A second call would be a bug of the assembly, and the first answer stays.
+        let _ = self.membership.set(membership);
+    }
+
+    /// Its place in the pool's configuration: what block pointers say.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Its name for ever.
+    #[must_use]
+    pub fn guid(&self) -> VdevGuid {
+        self.guid
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn class(&self) -> VdevClass {
+        self.class
+    }
+
+    /// How it is made, now.
+    #[must_use]
+    pub fn kind(&self) -> VdevKind {
+        if self.legs.read().len() > 1 { VdevKind::Mirror } else { VdevKind::Disk }
+    }
+
+    /// Its legs, in the order of the configuration.
+    #[must_use]
+    pub fn legs(&self) -> Vec<Arc<VdevLeg>> {
+        self.legs.read().clone()
+    }
+
+    /// One of its legs.
+    #[must_use]
+    pub fn leg(&self, guid: VdevGuid) -> Option<Arc<VdevLeg>> {
+        self.legs.read().iter().find(|leg| leg.guid() == guid).cloned()
+    }
+
+    /// Whether any leg has everything.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        self.legs.read().iter().any(|leg| leg.state() == LegState::Online)
+    }
+
+    /// Whether a leg is not what it should be.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.legs.read().iter().any(|leg| leg.state() != LegState::Online)
+    }
+
+    /// Takes up a leg, or another object for the same one (its disk came back).
+    pub(crate) fn put_leg(&self, leg: Arc<VdevLeg>) {
+        let mut legs = self.legs.write();
+        match legs.iter_mut().find(|known| known.guid() == leg.guid()) {
+            Some(known) => *known = leg,
+            None => legs.push(leg),
+        }
+    }
+
+    /// Forgets a leg.
+    pub(crate) fn take_leg(&self, guid: VdevGuid) {
+        self.legs.write().retain(|leg| leg.guid() != guid);
+    }
+
+    fn check(&self, offset: u64, length: u64) -> Result<(), BlockDevError> {
+        assert!(offset.is_multiple_of(SECTOR as u64), "offset {offset} inside a sector");
+        assert!(length.is_multiple_of(SECTOR as u64), "{length} bytes are no whole sectors");
+        let inside = offset.checked_add(length).is_some_and(|end| end <= self.data_bytes);
+        if inside { Ok(()) } else { Err(BlockDevError::OutOfRange { data_bytes: self.data_bytes }) }
+    }
+
+    fn membership(&self) -> Option<Arc<dyn Membership>> {
+        self.membership.get().and_then(std::sync::Weak::upgrade)
+    }
+
+    fn may_write(&self) -> Result<(), VdevError> {
+        let may = self.membership().is_some_and(|membership| membership.may_write());
+        if may { Ok(()) } else { Err(VdevError::NotWritable { vdev: self.guid }) }
+    }
+
+    /// Online legs, the one whose turn it is at `offset` first.
+    fn readable(&self, offset: u64) -> Vec<Arc<VdevLeg>> {
+        let mut legs = self.legs();
+        legs.retain(|leg| leg.state() == LegState::Online);
+        if !legs.is_empty() {
+            let turn = offset / READ_STRIPE_BYTES % legs.len() as u64;
+            legs.rotate_left(usize::try_from(turn).expect("below the number of legs"));
+        }
+        legs
+    }
+
+    /// Writes what `good` has to the legs that did not have it, after a second look at all of them with writers kept out.
+    fn repair(&self, offset: u64, good: &VdevLeg, bad: &[Arc<VdevLeg>], verify: &dyn Fn(&[u8]) -> bool, length: usize) {
+        if self.may_write().is_err() {
+            return;
+        }
+        let _alone = self.repair.write();
+        let mut content = AlignedBuf::zeroed(length);
+        if good.read_data(offset, &mut content).is_err() || !verify(&content) {
+            // The block was freed and its place written anew since: there is nothing to repair any more.
+            return;
+        }
+        for leg in bad.iter().filter(|leg| leg.state() == LegState::Online) {
+            match leg.write_data(offset, &content) {
+                Ok(()) => {
+                    tracing::info!(vdev = %self.guid, leg = %leg.guid(), offset, length, "repaired from a mirror leg")
+                }
+                Err(error) => {
+                    // The caller has its data. That the leg is not struck off concerns the next write, which asks again.
+                    if let Err(error) = self.strike_off(leg, &error) {
+                        tracing::error!(vdev = %self.guid, leg = %leg.guid(), %error, "a leg cannot be repaired");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes a failed leg out, and returns only when the labels of the others say so.
+    pub(crate) fn strike_off(&self, leg: &VdevLeg, cause: &io::Error) -> Result<(), VdevError> {
+        leg.set_state(LegState::Failing);
+        let not_struck_off = |cause| VdevError::NotStruckOff { vdev: self.guid, leg: leg.guid(), cause };
+        let membership = self.membership().ok_or_else(|| not_struck_off("the pool is closed".to_owned()))?;
+        tracing::warn!(vdev = %self.guid, leg = %leg.guid(), %cause, "a leg failed");
+        membership.leg_failed(leg.guid(), cause).map_err(not_struck_off)?;
+        leg.set_state(LegState::Faulted);
+        Ok(())
+    }
+
+    /// Settles the outcome of something that was asked of several legs: some leg must have done it, and those that
+    /// failed, now or a moment ago in another thread, must be struck off.
+    fn settle(&self, outcomes: Vec<(Arc<VdevLeg>, io::Result<()>)>) -> Result<(), BlockDevError> {
+        if !outcomes.iter().any(|(leg, outcome)| outcome.is_ok() && leg.state() == LegState::Online) {
+            let last = outcomes.into_iter().filter_map(|(_, outcome)| outcome.err()).next_back();
+            return Err(VdevError::NoLeg { vdev: self.guid, last: last.map(|error| error.to_string()) }.into());
+        }
+        for (leg, outcome) in &outcomes {
+            if let Err(error) = outcome {
+                self.strike_off(leg, error)?;
+            }
+        }
+        for leg in self.legs().iter().filter(|leg| leg.state() == LegState::Failing) {
+            self.strike_off(leg, &io::Error::other("it failed in another request"))?;
+        }
+        Ok(())
+    }
+}
+
+impl BlockDev for Vdev {
+    fn data_bytes(&self) -> u64 {
+        self.data_bytes
+    }
+
+    fn read(&self, offset: u64, length: usize, verify: &dyn Fn(&[u8]) -> bool) -> Result<AlignedBuf, BlockDevError> {
+        self.check(offset, length as u64)?;
+        let (mut bad, mut last) = (Vec::new(), None);
+        let mut buf = AlignedBuf::zeroed(length);
+        for leg in self.readable(offset) {
+            match leg.read_data(offset, &mut buf) {
+                Ok(()) if verify(&buf) => {
+                    if !bad.is_empty() {
+                        self.repair(offset, &leg, &bad, verify, length);
+                    }
+                    return Ok(buf);
+                }
+                Ok(()) => {
+                    leg.checksum_errors.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(vdev = %self.guid, leg = %leg.guid(), offset, length, "a block is damaged");
+                }
+                Err(error) => last = Some(error),
+            }
+            bad.push(leg);
+        }
+        match (bad.is_empty(), last) {
+            (true, _) => Err(VdevError::NoLeg { vdev: self.guid, last: None }.into()),
+            (false, Some(error)) => Err(error.into()),
+            (false, None) => Err(BlockDevError::NoGoodCopy),
+        }
+    }
+
+    fn write(&self, offset: u64, buf: &[u8]) -> Result<(), BlockDevError> {
+        self.check(offset, buf.len() as u64)?;
+        self.may_write()?;
+        let outcomes = {
+            let _shared = self.repair.read();
+            let mut legs = self.legs();
+            legs.retain(|leg| leg.takes_writes());
+            write_legs(&legs, offset, buf)
+        };
+        self.settle(outcomes)
+    }
+
+    fn flush(&self) -> Result<(), BlockDevError> {
+        self.may_write()?;
+        let mut legs = self.legs();
+        legs.retain(|leg| leg.takes_writes());
+        let outcomes = legs.into_iter().map(|leg| {
+            let outcome = leg.flush();
+            (leg, outcome)
+        });
+        self.settle(outcomes.collect())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<(), BlockDevError> {
+        self.check(offset, length)?;
+        self.may_write()?;
+        for leg in self.legs().iter().filter(|leg| leg.takes_writes()) {
+            if let Some(disk) = leg.disk()
+                && let Err(error) = disk.discard(LABEL_BYTES + offset, length)
+            {
+                // Only a hint was lost.
+                tracing::debug!(leg = %leg.guid(), %error, "a discard was refused");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the legs of a mirror, at the same time if that is worth a thread each.
+fn write_legs(legs: &[Arc<VdevLeg>], offset: u64, buf: &[u8]) -> Vec<(Arc<VdevLeg>, io::Result<()>)> {
+    let Some((first, others)) = legs.split_first() else { return Vec::new() };
+    if others.is_empty() || buf.len() < PARALLEL_WRITE_BYTES_MIN {
+        return legs.iter().map(|leg| (Arc::clone(leg), leg.write_data(offset, buf))).collect();
+    }
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = others.iter().map(|leg| scope.spawn(move || leg.write_data(offset, buf))).collect();
+        let mut outcomes = vec![(Arc::clone(first), first.write_data(offset, buf))];
+        for (leg, helper) in others.iter().zip(helpers) {
+            let outcome = helper.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread died")));
+            outcomes.push((Arc::clone(leg), outcome));
+        }
+        outcomes
+    })
+}
+
+impl VdevLeg {
+    fn read_data(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let outcome = self.disk().ok_or_else(gone).and_then(|disk| disk.read(LABEL_BYTES + offset, buf));
+        if outcome.is_err() {
+            self.read_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    fn write_data(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        let disk = self.disk().ok_or_else(gone)?;
+        let outcome = disk.write(LABEL_BYTES + offset, buf, Durability::Cached);
+        self.note_write(outcome)?;
+        // After the write: a flush that looked before it has not covered it.
+        self.dirty.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if !self.dirty.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let outcome = self.disk().ok_or_else(gone).and_then(|disk| disk.flush());
+        self.note_write(outcome)
+    }
+
+    /// Counts a failed write.
+    pub(crate) fn note_write<T, E>(&self, outcome: Result<T, E>) -> Result<T, E> {
+        if outcome.is_err() {
+            self.write_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the disk is gone")
+}
+
+#[cfg(test)]
+mod tests;
