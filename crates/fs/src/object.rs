@@ -17,20 +17,20 @@ use crate::layer::Layer;
 
 /// What is behind an object's lock.
 #[derive(Debug, Default)]
-pub struct ObjectState {
+pub(crate) struct ObjectState {
     /// Whether `inode` was read from the tree yet.
-    pub loaded: bool,
+    pub(crate) loaded: bool,
     /// The newest inode; `None` if the object does not exist (any more).
-    pub inode: Option<Inode>,
+    pub(crate) inode: Option<Inode>,
     /// Changes by transaction group, oldest first. All but the last are closed and may be shared with the fold.
-    pub layers: SmallVec<[Arc<Layer>; 3]>,
+    pub(crate) layers: SmallVec<[Arc<Layer>; 3]>,
     /// The newest record in the log that changed this object, in its dataset's lane (rules F9).
-    pub last_lsn: Lsn,
+    pub(crate) last_lsn: Lsn,
 }
 
 impl ObjectState {
     /// The layer of `txg`, made if this is the group's first change.
-    pub fn layer_mut(&mut self, txg: Txg) -> &mut Layer {
+    pub(crate) fn layer_mut(&mut self, txg: Txg) -> &mut Layer {
         match self.layers.last().map(|layer| layer.txg) {
             Some(newest) if newest == txg => {}
             newest => {
@@ -44,20 +44,20 @@ impl ObjectState {
 
     /// The layer of exactly `txg`.
     #[must_use]
-    pub fn layer(&self, txg: Txg) -> Option<&Arc<Layer>> {
+    pub(crate) fn layer(&self, txg: Txg) -> Option<&Arc<Layer>> {
         self.layers.iter().find(|layer| layer.txg == txg)
     }
 }
 
 /// An object with its lock.
-pub type Object = Arc<RwLock<ObjectState>>;
+pub(crate) type Object = Arc<RwLock<ObjectState>>;
 /// A locked object, free of lifetimes.
-pub type ObjectGuard = ArcRwLockWriteGuard<RawRwLock, ObjectState>;
+pub(crate) type ObjectGuard = ArcRwLockWriteGuard<RawRwLock, ObjectState>;
 
 const SHARDS: usize = 64;
 
 /// All objects of a dataset that are being changed.
-pub struct ObjectTable {
+pub(crate) struct ObjectTable {
     shards: [Mutex<HashMap<ObjectId, Object>>; SHARDS],
     /// Objects that came into the table since the last sweep.
     arrivals: Mutex<Vec<ObjectId>>,
@@ -76,13 +76,13 @@ impl ObjectTable {
 
     /// The object, if it is being changed.
     #[must_use]
-    pub fn find(&self, id: ObjectId) -> Option<Object> {
+    pub(crate) fn find(&self, id: ObjectId) -> Option<Object> {
         self.shard(id).lock().get(&id).cloned()
     }
 
     /// The object, brought in if need be (and then not loaded).
     #[must_use]
-    pub fn enter(&self, id: ObjectId) -> Object {
+    pub(crate) fn enter(&self, id: ObjectId) -> Object {
         let mut shard = self.shard(id).lock();
         if let Some(object) = shard.get(&id) {
             return Arc::clone(object);
@@ -95,7 +95,7 @@ impl ObjectTable {
     }
 
     /// Lets go of arrivals that carry no layer and that nobody uses; the others stay for the next sweep.
-    pub fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         let arrivals = std::mem::take(&mut *self.arrivals.lock());
         let mut staying = Vec::new();
         for id in arrivals {
@@ -111,23 +111,17 @@ impl ObjectTable {
         }
         self.arrivals.lock().extend(staying);
     }
-
-    /// Objects in the table.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
-    }
 }
 
 /// Several objects, locked in id order.
-pub struct Locked {
+pub(crate) struct Locked {
     guards: SmallVec<[(ObjectId, ObjectGuard); 4]>,
 }
 
 impl Locked {
     /// Locks `ids` for a change, in ascending order and each once.
     #[must_use]
-    pub fn lock(table: &ObjectTable, ids: &[ObjectId]) -> Self {
+    pub(crate) fn lock(table: &ObjectTable, ids: &[ObjectId]) -> Self {
         let mut sorted: SmallVec<[ObjectId; 4]> = SmallVec::from_slice(ids);
         sorted.sort_unstable();
         sorted.dedup();
@@ -135,30 +129,30 @@ impl Locked {
     }
 
     /// Adds an object that nobody else can know yet, so that no order is broken.
-    pub fn add_new(&mut self, table: &ObjectTable, id: ObjectId) {
+    pub(crate) fn add_new(&mut self, table: &ObjectTable, id: ObjectId) {
         let guard = table.enter(id).try_write_arc().expect("nobody else knows an id that was just drawn");
         self.guards.push((id, guard));
     }
 
     /// A locked object's state.
     #[must_use]
-    pub fn state(&self, id: ObjectId) -> &ObjectState {
+    pub(crate) fn state(&self, id: ObjectId) -> &ObjectState {
         self.guards.iter().find(|(locked, _)| *locked == id).map(|(_, guard)| &**guard).expect("it was locked")
     }
 
     /// A locked object's state, to change it.
-    pub fn state_mut(&mut self, id: ObjectId) -> &mut ObjectState {
+    pub(crate) fn state_mut(&mut self, id: ObjectId) -> &mut ObjectState {
         self.guards.iter_mut().find(|(locked, _)| *locked == id).map(|(_, guard)| &mut **guard).expect("it was locked")
     }
 
     /// All of them.
-    pub fn states_mut(&mut self) -> impl Iterator<Item = (ObjectId, &mut ObjectState)> {
+    pub(crate) fn states_mut(&mut self) -> impl Iterator<Item = (ObjectId, &mut ObjectState)> {
         self.guards.iter_mut().map(|(id, guard)| (*id, &mut **guard))
     }
 
     /// The newest log record that any of them rests on (rules F9).
     #[must_use]
-    pub fn last_lsn(&self) -> Lsn {
+    pub(crate) fn last_lsn(&self) -> Lsn {
         self.guards.iter().map(|(_, guard)| guard.last_lsn).max().unwrap_or_default()
     }
 }

@@ -1,3 +1,23 @@
 //! ONC RPC, MOUNT and NFSv3 over any [`tally_fs::vfs::Vfs`].
+//!
+//! ```text
+//!  serve/    sockets, workers, waiting, sending          (the only module that knows a socket)
+//!  service   one request: which program, remembered or not, run, answered
+//!  rpc/      records, call and reply headers             mount/   the MOUNT protocol
+//!  xdr/      words and opaque data                       v3/      the 22 procedures of NFSv3
+//!  handle    what a client holds for an object           replies  answers to retransmissions
+//!  exports/  who may see what                            cred     whose ids count
+//! ```
 
+pub mod cred;
 pub mod exports;
+pub mod handle;
+pub mod mount;
+pub mod replies;
+pub mod rpc;
+pub mod rpcbind;
+pub mod serve;
+pub mod service;
+pub mod stats;
+pub mod v3;
+pub mod xdr;

@@ -140,9 +140,6 @@ impl State {
         self.inodes.get(&object.id).filter(|inode| inode.attr.object == object).ok_or(FsError::Stale)
     }
 
-    pub(super) fn inode_mut(&mut self, object: ObjectRef) -> Result<&mut Inode, FsError> {
-        self.inodes.get_mut(&object.id).filter(|inode| inode.attr.object == object).ok_or(FsError::Stale)
-    }
 
     /// An object that an entry names: there, as long as the model is consistent.
     pub(super) fn named(&mut self, id: ObjectId) -> &mut Inode {

@@ -1,4 +1,4 @@
-//! Which dataset a client may see, and how: the seam between the protocol and whoever owns the pools.
+//! The seam between the protocol and whoever owns the pools: who sees which dataset, and how.
 
 use std::net::IpAddr;
 use std::sync::Arc;

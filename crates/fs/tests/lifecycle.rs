@@ -1,0 +1,309 @@
+//! A pool from its creation over work, power cuts and imports, through the door that the protocol server uses.
+
+mod world;
+
+use bytes::Bytes;
+use tally_base::Time;
+use tally_fs::filer::CreateOptions;
+use tally_fs::vfs::{Cred, CreateHow, FsError, OpCtx, ReplyKey, SetAttr, Stability};
+use tally_store::properties::{Property, PropertySet, parse};
+use world::{World, content, ctx, done, mode, vfs};
+
+const MIB: u64 = 1 << 20;
+
+fn pattern(length: usize, seed: u8) -> Bytes {
+    (0..length).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed).wrapping_add((i >> 8) as u8)).collect::<Vec<u8>>().into()
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_power_cut_without_any_sync() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let dir = done(fs.mkdir(ctx(&cred), fs.root(), b"dir", &mode(0o755))).unwrap();
+    let mut files = Vec::new();
+    for number in 0..50u8 {
+        let name = format!("file{number}");
+        let file = done(fs.create(ctx(&cred), dir.object, name.as_bytes(), &CreateHow::Exclusive(u64::from(number)))).unwrap();
+        done(fs.setattr(ctx(&cred), file.object, &mode(0o640), None)).unwrap();
+        let data = pattern(4096, number);
+        done(fs.write(ctx(&cred), file.object, 0, data.clone(), Stability::FileSync)).unwrap();
+        files.push((name, file.object, data));
+    }
+    done(fs.symlink(ctx(&cred), dir.object, b"link", b"file1", &SetAttr::default())).unwrap();
+    done(fs.link(ctx(&cred), files[2].1, fs.root(), b"second")).unwrap();
+    done(fs.rename(ctx(&cred), dir.object, b"file3", fs.root(), b"moved")).unwrap();
+    done(fs.remove(ctx(&cred), dir.object, b"file4")).unwrap();
+    // Until here only the uberblock of the creation is on disk: all of this must come out of the log.
+    let (after, report) = world.cut().import();
+    assert_eq!(report.losses, Vec::<String>::new());
+    assert!(report.records_replayed >= 154, "{report:?}");
+    let again = vfs(&after);
+    for (number, (name, object, data)) in files.iter().enumerate() {
+        match number {
+            4 => {
+                assert_eq!(again.lookup(&cred, dir.object, name.as_bytes()).unwrap_err(), FsError::NotFound);
+                assert_eq!(again.getattr(*object).unwrap_err(), FsError::Stale);
+            }
+            _ => {
+                let (attr, _) = match number {
+                    3 => again.lookup(&cred, again.root(), b"moved").unwrap(),
+                    _ => again.lookup(&cred, dir.object, name.as_bytes()).unwrap(),
+                };
+                assert_eq!(attr.object, *object, "handles survive");
+                assert_eq!((attr.mode, attr.nlink), (0o640, if number == 2 { 2 } else { 1 }));
+                assert_eq!(content(&*again, *object), &data[..]);
+            }
+        }
+    }
+    let (link, _) = again.lookup(&cred, dir.object, b"link").unwrap();
+    assert_eq!(&again.readlink(link.object).unwrap().0[..], b"file1");
+    assert_eq!(again.getattr(dir.object).unwrap().size, 2 + 50 + 1 - 2);
+}
+
+#[test]
+fn a_replay_that_is_itself_cut_short_is_done_again() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    done(fs.write(ctx(&cred), file.object, 0, pattern(100_000, 1), Stability::FileSync)).unwrap();
+    let cut = world.cut();
+    for _ in 0..3 {
+        let (after, _) = cut.import();
+        assert_eq!(content(&*vfs(&after), file.object), &pattern(100_000, 1)[..]);
+        drop(after);
+    }
+}
+
+#[test]
+fn everything_is_there_after_a_clean_export_and_nothing_is_replayed() {
+    let world = World::without_log(64 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let file = done(fs.create(ctx(&cred), fs.root(), b"big", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    let data = pattern(5 * MIB as usize + 12345, 7);
+    let first = done(fs.write(ctx(&cred), file.object, 0, data.clone(), Stability::Unstable)).unwrap();
+    let verifier = done(fs.commit(ctx(&cred), file.object, 0, 0)).unwrap();
+    assert_eq!(first.verifier, verifier);
+    filer.export().unwrap();
+    let (again, report) = world.import();
+    assert!(report.was_clean);
+    assert_eq!(report.records_replayed, 0);
+    let fs = vfs(&again);
+    assert_eq!(content(&*fs, file.object), &data[..]);
+    assert_eq!(done(fs.commit(ctx(&cred), file.object, 0, 0)).unwrap(), verifier, "nothing was lost, so the verifier stays");
+}
+
+#[test]
+fn unstable_data_is_lost_or_kept_and_the_verifier_tells() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    let written = done(fs.write(ctx(&cred), file.object, 0, pattern(9000, 1), Stability::Unstable)).unwrap();
+    assert_eq!(written.stability, Stability::Unstable);
+    let (after, _) = world.cut().import();
+    let again = vfs(&after);
+    assert_eq!(again.getattr(file.object).unwrap().size, 0, "its size was no more promised than its data");
+    let now = done(again.write(ctx(&cred), file.object, 0, pattern(10, 2), Stability::Unstable)).unwrap();
+    assert_ne!(now.verifier, written.verifier);
+}
+
+#[test]
+fn a_commit_makes_just_what_was_unstable_durable() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    let mut expected = vec![0; 50_000];
+    for (offset, length, seed) in [(0u64, 10_000usize, 1u8), (30_000, 20_000, 2), (5_000, 3_000, 3)] {
+        done(fs.write(ctx(&cred), file.object, offset, pattern(length, seed), Stability::Unstable)).unwrap();
+        expected[offset as usize..offset as usize + length].copy_from_slice(&pattern(length, seed));
+    }
+    done(fs.commit(ctx(&cred), file.object, 0, 0)).unwrap();
+    done(fs.write(ctx(&cred), file.object, 0, pattern(1000, 9), Stability::Unstable)).unwrap();
+    let (after, _) = world.cut().import();
+    assert_eq!(content(&*vfs(&after), file.object), expected, "committed content, without the write that came later");
+}
+
+#[test]
+fn a_truncation_and_a_late_commit_do_not_bring_old_bytes_back() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    done(fs.write(ctx(&cred), file.object, 0, pattern(200_000, 1), Stability::Unstable)).unwrap();
+    filer.sync().unwrap();
+    let size = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+    done(fs.setattr(ctx(&cred), file.object, &size(1000), None)).unwrap();
+    done(fs.setattr(ctx(&cred), file.object, &size(300_000), None)).unwrap();
+    done(fs.write(ctx(&cred), file.object, 250_000, pattern(100, 2), Stability::Unstable)).unwrap();
+    done(fs.commit(ctx(&cred), file.object, 0, 0)).unwrap();
+    let mut expected = vec![0; 300_000];
+    expected[..1000].copy_from_slice(&pattern(200_000, 1)[..1000]);
+    expected[250_000..250_100].copy_from_slice(&pattern(100, 2));
+    assert_eq!(content(&*fs, file.object), expected);
+    let (after, _) = world.cut().import();
+    assert_eq!(content(&*vfs(&after), file.object), expected, "from the log");
+    filer.sync().unwrap();
+    assert_eq!(content(&*fs, file.object), expected, "from the pool");
+    let (after, _) = world.cut().import();
+    assert_eq!(content(&*vfs(&after), file.object), expected, "from the pool, after a cut");
+}
+
+#[test]
+fn a_retransmission_gets_its_first_answer_after_a_crash_also_when_the_log_was_trimmed() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let asked = OpCtx { cred: &cred, reply: Some(ReplyKey([7; 40])) };
+    let made = done(fs.create(asked, fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    let from_log = world.cut();
+    for _ in 0..3 {
+        filer.sync().unwrap();
+    }
+    for disks in [from_log, world.cut()] {
+        let (after, _) = disks.import();
+        let remembered = vfs(&after).remembered(&ReplyKey([7; 40])).expect("it is remembered");
+        assert_eq!(remembered.object, Some(made.object));
+        assert_eq!(vfs(&after).remembered(&ReplyKey([8; 40])), None);
+    }
+}
+
+#[test]
+fn a_failure_waits_for_what_it_saw() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let first = fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)));
+    let second = fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)));
+    assert_eq!(second.result.as_ref().unwrap_err(), &FsError::Exists);
+    assert!(!world::is_ready(&second.wait), "EXIST must not be told before the CREATE is durable");
+    second.wait.block().unwrap();
+    let (after, _) = world.cut().import();
+    assert!(vfs(&after).lookup(&cred, fs.root(), b"file").is_ok());
+    done(first).unwrap();
+}
+
+#[test]
+fn under_sync_disabled_nothing_is_logged_and_the_switch_back_keeps_everything() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let mut properties = PropertySet::new();
+    properties.set(parse(Property::Sync, "disabled").unwrap());
+    let filer = world.create_with(CreateOptions { properties, ..CreateOptions::default() });
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let lost = fs.mkdir(ctx(&cred), fs.root(), b"dir", &mode(0o755));
+    assert!(world::is_ready(&lost.wait), "nobody waits here");
+    let dir = done(lost).unwrap();
+    assert!(filer.exposure().0 > 0);
+    let (after, report) = world.cut().import();
+    assert_eq!(report.records_replayed, 0);
+    assert_eq!(vfs(&after).getattr(dir.object).unwrap_err(), FsError::Stale);
+    filer.set_property("tank", parse(Property::Sync, "standard").unwrap()).unwrap();
+    done(fs.create(ctx(&cred), dir.object, b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    let (after, _) = world.cut().import();
+    assert!(vfs(&after).lookup(&cred, dir.object, b"file").is_ok(), "the directory came with the switch");
+    filer.set_property("tank", parse(Property::Sync, "disabled").unwrap()).unwrap();
+    let (after, _) = world.cut().import();
+    assert!(vfs(&after).lookup(&cred, dir.object, b"file").is_ok());
+}
+
+#[test]
+fn datasets_come_and_go_with_their_mount_points_and_properties() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let home = filer.create_dataset("tank/home", PropertySet::new(), (0, 0)).unwrap();
+    filer.set_property("tank", parse(Property::RecordSize, "16K").unwrap()).unwrap();
+    assert_eq!(filer.datasets()[1].effective.recordsize, 16 << 10);
+    let cred = Cred::root();
+    let root = vfs(&filer);
+    let (point, _) = root.lookup(&cred, root.root(), b"home").unwrap();
+    assert!(filer.child(root.dataset(), root.root(), b"home").is_some());
+    assert_eq!(done(root.rmdir(ctx(&cred), root.root(), b"home")).unwrap_err(), FsError::Access, "it is mounted on");
+    use tally_fs::vfs::Vfs;
+    let file = done(home.create(ctx(&cred), home.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    done(home.write(ctx(&cred), file.object, 0, pattern(3 * MIB as usize, 5), Stability::FileSync)).unwrap();
+    filer.rename_dataset("tank/home", "tank/away").unwrap();
+    let (after, _) = world.cut().import();
+    let away = after.by_name("tank/away").expect("renamed");
+    assert_eq!(content(&*away, file.object), &pattern(3 * MIB as usize, 5)[..]);
+    assert_eq!(vfs(&after).getattr(point.object).unwrap_err(), FsError::Stale);
+    let before = after.pool().io.allocator().space();
+    drop(away);
+    after.destroy_dataset("tank/away", false).unwrap();
+    for _ in 0..3 {
+        after.sync().unwrap();
+    }
+    let space = after.pool().io.allocator().space();
+    assert!(space.free > before.free + 2 * MIB, "its blocks are free again: {before:?} {space:?}");
+    assert!(vfs(&after).lookup(&cred, root.root(), b"away").is_err());
+}
+
+#[test]
+fn a_full_pool_refuses_to_write_and_still_lets_remove() {
+    let world = World::new(16 * MIB, 4 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let mut files = Vec::new();
+    let refused = 'full: loop {
+        let name = format!("f{}", files.len());
+        let file = loop {
+            let outcome = fs.create(ctx(&cred), fs.root(), name.as_bytes(), &CreateHow::Guarded(mode(0o600)));
+            match done(outcome) {
+                Err(FsError::Throttled) => {}
+                Err(error) => break 'full error,
+                Ok(attr) => break attr,
+            }
+        };
+        files.push(name);
+        let data: Vec<u8> = (0..256 * 1024).map(|i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8).collect();
+        loop {
+            match done(fs.write(ctx(&cred), file.object, 0, data.clone().into(), Stability::FileSync)) {
+                Err(FsError::Throttled) => {}
+                Err(error) => break 'full error,
+                Ok(_) => break,
+            }
+        }
+        assert!(files.len() < 1000, "a pool of 16 MiB is full some day");
+    };
+    assert_eq!(refused, FsError::NoSpace);
+    filer.sync().unwrap();
+    for name in &files {
+        while done(fs.remove(ctx(&cred), fs.root(), name.as_bytes())) == Err(FsError::Throttled) {}
+    }
+    for _ in 0..4 {
+        filer.sync().unwrap();
+    }
+    done(fs.create(ctx(&cred), fs.root(), b"room", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    let (after, _) = world.cut().import();
+    assert!(vfs(&after).lookup(&cred, fs.root(), b"room").is_ok());
+}
+
+#[test]
+fn times_never_go_back_and_never_repeat() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let mut last = Time(0);
+    for number in 0..100 {
+        let made = done(fs.mkdir(ctx(&cred), fs.root(), format!("d{number}").as_bytes(), &mode(0o755))).unwrap();
+        assert!(made.change > last);
+        last = made.change;
+    }
+    let (after, _) = world.cut().import();
+    let later = vfs(&after);
+    let made = done(later.mkdir(ctx(&cred), later.root(), b"later", &mode(0o755))).unwrap();
+    assert!(made.change > last);
+}

@@ -1,0 +1,123 @@
+//! A pool on memory disks that can lose its power: what the tests of this crate stand on.
+
+#![allow(dead_code)] // Each test binary uses its part.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tally_base::{SystemClock, SystemRng, Wait};
+use tally_disk::{MemDisk, MemOpener, SerialFanout};
+use tally_fs::filer::{CreateOptions, Filer, ImportOptions, ImportReport};
+use tally_fs::vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
+use tally_store::assemble::PoolSelect;
+use tally_store::discover::ImportSource;
+use tally_store::grammar::parse_vdev_args;
+use tally_store::platform::{Host, Platform, Tuning};
+
+/// A pool's disks, by path.
+pub struct World {
+    disks: Vec<(String, Arc<MemDisk>)>,
+    vdevs: Vec<String>,
+}
+
+impl World {
+    /// One data disk and one log disk of these sizes.
+    pub fn new(data_bytes: u64, log_bytes: u64) -> Self {
+        let disks = vec![("data".to_owned(), Arc::new(MemDisk::new(data_bytes))), ("slog".to_owned(), Arc::new(MemDisk::new(log_bytes)))];
+        Self { disks, vdevs: ["data", "log", "slog"].map(str::to_owned).to_vec() }
+    }
+
+    /// Without a log disk: the log lies in the pool.
+    pub fn without_log(data_bytes: u64) -> Self {
+        Self { disks: vec![("data".to_owned(), Arc::new(MemDisk::new(data_bytes)))], vdevs: vec!["data".to_owned()] }
+    }
+
+    fn platform(&self) -> Platform {
+        let opener = MemOpener::default();
+        for (path, disk) in &self.disks {
+            opener.put(path, Arc::clone(disk) as _);
+        }
+        Platform {
+            clock: Arc::new(SystemClock::default()),
+            rng: Arc::new(SystemRng),
+            opener: Arc::new(opener),
+            fanout: Arc::new(SerialFanout),
+            host: Host { id: 1, name: "test".into() },
+        }
+    }
+
+    pub fn create(&self) -> Arc<Filer> {
+        self.create_with(CreateOptions::default())
+    }
+
+    pub fn create_with(&self, options: CreateOptions) -> Arc<Filer> {
+        let specs = parse_vdev_args(&self.vdevs).unwrap();
+        let filer = Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, &options).unwrap();
+        drive(&filer);
+        filer
+    }
+
+    pub fn import(&self) -> (Arc<Filer>, ImportReport) {
+        self.try_import(&ImportOptions::default()).unwrap()
+    }
+
+    pub fn try_import(&self, options: &ImportOptions) -> Result<(Arc<Filer>, ImportReport), tally_fs::filer::FilerError> {
+        let source = ImportSource { paths: self.disks.iter().map(|(path, _)| Path::new(path).into()).collect(), dirs: vec![] };
+        let select = PoolSelect::Name("tank".into());
+        let (filer, report) = Filer::import(&self.platform(), &Tuning::default(), &source, &select, options, &mut |_| {})?;
+        drive(&filer);
+        Ok((filer, report))
+    }
+
+    /// The disks as they are now, as another world: what a power cut at this moment leaves if every completed write stays.
+    pub fn cut(&self) -> Self {
+        let disks = self.disks.iter().map(|(path, disk)| (path.clone(), Arc::new(MemDisk::from_bytes(&disk.content())))).collect();
+        Self { disks, vdevs: self.vdevs.clone() }
+    }
+}
+
+/// Starts the filer's threads; they end with its export, or with the test.
+fn drive(filer: &Arc<Filer>) {
+    for (_, body) in filer.background() {
+        std::thread::spawn(body);
+    }
+}
+
+pub fn vfs(filer: &Filer) -> Arc<dyn Vfs> {
+    filer.by_name("tank").unwrap()
+}
+
+pub fn root_cred() -> Cred {
+    Cred::root()
+}
+
+/// Waits for the outcome, and gives the result: what an acknowledged operation returns.
+pub fn done<T>(outcome: Outcome<T>) -> Result<T, FsError> {
+    outcome.wait.block().expect("the log works");
+    outcome.result
+}
+
+pub fn ctx(cred: &Cred) -> OpCtx<'_> {
+    OpCtx { cred, reply: None }
+}
+
+pub fn mode(mode: u32) -> SetAttr {
+    SetAttr { mode: Some(mode), ..SetAttr::default() }
+}
+
+/// The whole content of a file.
+pub fn content(vfs: &dyn Vfs, object: ObjectRef) -> Vec<u8> {
+    let size = vfs.getattr(object).unwrap().size;
+    let mut content = Vec::new();
+    while (content.len() as u64) < size {
+        let part = vfs.read(&Cred::root(), object, content.len() as u64, 1 << 20).unwrap();
+        let bytes: usize = part.data.iter().map(|piece| piece.len()).sum();
+        assert!(bytes > 0, "a read within the file gives something");
+        part.data.iter().for_each(|piece| content.extend_from_slice(piece));
+    }
+    content
+}
+
+pub fn is_ready(wait: &Wait) -> bool {
+    matches!(wait, Wait::Ready)
+}

@@ -1,0 +1,55 @@
+//! From the ids that a client claims to those that the file system is asked with.
+
+use smallvec::SmallVec;
+use tally_fs::vfs::Cred;
+
+use crate::exports::{Rule, Squash};
+use crate::rpc::Identity;
+
+/// Who asks, after the export rule has had its say. AUTH_NONE is always anonymous.
+#[must_use]
+pub fn squash(identity: &Identity, rule: &Rule) -> Cred {
+    let Identity::Unix(claimed) = identity else { return anonymous(rule) };
+    match rule.squash {
+        Squash::None => claimed.clone(),
+        Squash::All => anonymous(rule),
+        Squash::Root => Cred {
+            uid: if claimed.uid == 0 { rule.anon_uid } else { claimed.uid },
+            gid: squash_group(claimed.gid, rule),
+            groups: claimed.groups.iter().map(|gid| squash_group(*gid, rule)).collect(),
+        },
+    }
+}
+
+fn squash_group(gid: u32, rule: &Rule) -> u32 {
+    if gid == 0 { rule.anon_gid } else { gid }
+}
+
+fn anonymous(rule: &Rule) -> Cred {
+    Cred { uid: rule.anon_uid, gid: rule.anon_gid, groups: SmallVec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cred(uid: u32, gid: u32, groups: &[u32]) -> Cred {
+        Cred { uid, gid, groups: SmallVec::from_slice(groups) }
+    }
+
+    #[test]
+    fn every_rule_and_every_claim() {
+        let cases = [
+            (Squash::None, cred(0, 0, &[0, 5]), cred(0, 0, &[0, 5])),
+            (Squash::Root, cred(0, 0, &[0, 5]), cred(1, 2, &[2, 5])),
+            (Squash::Root, cred(7, 0, &[5]), cred(7, 2, &[5])),
+            (Squash::Root, cred(7, 8, &[0]), cred(7, 8, &[2])),
+            (Squash::All, cred(7, 8, &[9]), cred(1, 2, &[])),
+        ];
+        for (squash_rule, claimed, expected) in cases {
+            let rule = Rule { read_only: false, squash: squash_rule, anon_uid: 1, anon_gid: 2, secure: false };
+            assert_eq!(squash(&Identity::Unix(claimed.clone()), &rule), expected, "{squash_rule:?} {claimed:?}");
+            assert_eq!(squash(&Identity::Nobody, &rule), cred(1, 2, &[]), "AUTH_NONE under {squash_rule:?}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! Which client may see which dataset: the seam to whoever owns the pools, and the grammar of `sharenfs`.
+
+mod seam;
+mod sharenfs;
+
+pub use seam::{Exports, Place, Rule, Squash};
+pub use sharenfs::{ShareError, ShareRules, parse_sharenfs};

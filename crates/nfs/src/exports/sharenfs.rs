@@ -1,0 +1,260 @@
+//! The grammar of the `sharenfs` property: `off`, `on`, or a list of networks with options as in exports(5).
+//!
+//! ```text
+//! off                                  nobody
+//! on                                   everybody, rw and root_squash
+//! rw,no_root_squash                    everybody, with these options
+//! 10.0.0.0/8(rw) 10.1.2.3(ro) *(ro)    by network; the longest prefix wins, whatever the order
+//! ```
+//!
+//! Two networks of equal length cannot overlap without being equal, and an equal one given twice is refused,
+//! so the longest prefix is always one rule.
+
+use std::net::IpAddr;
+
+use super::seam::{Rule, Squash};
+
+/// The ids of `nobody` where no `anonuid=` or `anongid=` says otherwise, as everywhere on Linux.
+const NOBODY: u32 = 65_534;
+
+/// Most networks in one property: a list longer than this is a mistake, and each request walks it.
+const RULES_MAX: usize = 256;
+
+/// Why a `sharenfs` value was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShareError {
+    /// Neither an address nor a network.
+    #[error("sharenfs: `{0}` is not an address or network; write 192.0.2.0/24, 2001:db8::/32, a single address or `*`")]
+    Network(String),
+    /// Not an option we know.
+    #[error(
+        "sharenfs: unknown option `{0}`; known are ro, rw, root_squash, no_root_squash, all_squash, \
+         anonuid=N, anongid=N, secure, insecure"
+    )]
+    Option(String),
+    /// `async` would make the server promise what it does not do.
+    #[error(
+        "sharenfs: `async` is refused: a server that replies before data is stable loses files in a power cut. \
+         If that is wanted, set sync=disabled on the dataset; its exposure is then shown by `tally status`"
+    )]
+    Async,
+    /// `anonuid=` or `anongid=` without a number.
+    #[error("sharenfs: `{0}` needs a number between 0 and 4294967295")]
+    Id(String),
+    /// A bracket is missing.
+    #[error("sharenfs: `{0}` has no closing bracket; write NETWORK(option,option)")]
+    Bracket(String),
+    /// The same network twice.
+    #[error("sharenfs: `{0}` stands twice; keep one of them")]
+    Twice(String),
+    /// Too many networks.
+    #[error("sharenfs: more than 256 networks; use fewer and wider ones")]
+    TooMany,
+    /// Nothing there.
+    #[error("sharenfs is empty; write `off` or `on`")]
+    Empty,
+}
+
+/// A parsed `sharenfs` property.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShareRules {
+    /// Longest prefix first.
+    rules: Vec<(Network, Rule)>,
+}
+
+impl ShareRules {
+    /// The rule for `client`; `None` where it has no access.
+    #[must_use]
+    pub fn rule(&self, client: IpAddr) -> Option<Rule> {
+        let client = client.to_canonical();
+        self.rules.iter().find(|(network, _)| network.contains(client)).map(|(_, rule)| rule.clone())
+    }
+
+    /// Whether nobody has access.
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// The networks in words, for MOUNT's EXPORT.
+    #[must_use]
+    pub fn networks(&self) -> Vec<String> {
+        self.rules.iter().map(|(network, _)| network.to_string()).collect()
+    }
+
+    /// Whether a host other than this one has access.
+    #[must_use]
+    pub fn reaches_other_hosts(&self) -> bool {
+        self.rules.iter().any(|(network, _)| !network.is_loopback())
+    }
+}
+
+/// Parses a `sharenfs` value.
+pub fn parse_sharenfs(value: &str) -> Result<ShareRules, ShareError> {
+    let mut parts = value.split_whitespace().peekable();
+    match (parts.peek().copied(), value.split_whitespace().count()) {
+        (None, _) => return Err(ShareError::Empty),
+        (Some("off"), 1) => return Ok(ShareRules::default()),
+        (Some("on"), 1) => return Ok(ShareRules { rules: vec![(Network::All, default_rule())] }),
+        (Some(options), 1) if !options.contains('(') && is_options(options) => {
+            return Ok(ShareRules { rules: vec![(Network::All, parse_options(options)?)] });
+        }
+        _ => {}
+    }
+    let mut rules: Vec<(Network, Rule)> = Vec::new();
+    for part in parts {
+        let (network, rule) = parse_part(part)?;
+        if rules.iter().any(|(known, _)| *known == network) {
+            return Err(ShareError::Twice(network.to_string()));
+        }
+        if rules.len() == RULES_MAX {
+            return Err(ShareError::TooMany);
+        }
+        rules.push((network, rule));
+    }
+    rules.sort_by_key(|(network, _)| std::cmp::Reverse(network.prefix()));
+    Ok(ShareRules { rules })
+}
+
+/// Whether a lone word is a list of options rather than a network.
+fn is_options(word: &str) -> bool {
+    parse_network(word).is_err()
+}
+
+fn parse_part(part: &str) -> Result<(Network, Rule), ShareError> {
+    match part.split_once('(') {
+        None => Ok((parse_network(part)?, default_rule())),
+        Some((network, rest)) => {
+            let options = rest.strip_suffix(')').ok_or_else(|| ShareError::Bracket(part.into()))?;
+            Ok((parse_network(network)?, parse_options(options)?))
+        }
+    }
+}
+
+fn default_rule() -> Rule {
+    Rule { read_only: false, squash: Squash::Root, anon_uid: NOBODY, anon_gid: NOBODY, secure: false }
+}
+
+fn parse_options(options: &str) -> Result<Rule, ShareError> {
+    let mut rule = default_rule();
+    for option in options.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("anonuid", id)) => rule.anon_uid = parse_id(option, id)?,
+            Some(("anongid", id)) => rule.anon_gid = parse_id(option, id)?,
+            Some(_) => return Err(ShareError::Option(option.into())),
+            None => apply_word(&mut rule, option)?,
+        }
+    }
+    Ok(rule)
+}
+
+fn apply_word(rule: &mut Rule, word: &str) -> Result<(), ShareError> {
+    match word {
+        "ro" => rule.read_only = true,
+        "rw" => rule.read_only = false,
+        "root_squash" => rule.squash = Squash::Root,
+        "no_root_squash" => rule.squash = Squash::None,
+        "all_squash" => rule.squash = Squash::All,
+        "secure" => rule.secure = true,
+        "insecure" => rule.secure = false,
+        // What we do anyway, so that lines may be carried over from exports(5).
+        "sync" | "no_subtree_check" | "wdelay" | "no_wdelay" => {}
+        "async" => return Err(ShareError::Async),
+        _ => return Err(ShareError::Option(word.into())),
+    }
+    Ok(())
+}
+
+fn parse_id(option: &str, id: &str) -> Result<u32, ShareError> {
+    id.parse().map_err(|_| ShareError::Id(option.into()))
+}
+
+/// A set of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Network {
+    All,
+    V4 { bits: u32, prefix: u8 },
+    V6 { bits: u128, prefix: u8 },
+}
+
+impl Network {
+    /// Comparable lengths: an IPv4 network is one of the mapped IPv6 networks, 96 bits longer.
+    fn prefix(self) -> u8 {
+        match self {
+            Self::All => 0,
+            Self::V4 { prefix, .. } => prefix.saturating_add(97),
+            Self::V6 { prefix, .. } => prefix.saturating_add(1),
+        }
+    }
+
+    fn contains(self, client: IpAddr) -> bool {
+        match (self, client) {
+            (Self::All, _) => true,
+            (Self::V4 { bits, prefix }, IpAddr::V4(client)) => client.to_bits() & mask_v4(prefix) == bits,
+            (Self::V6 { bits, prefix }, IpAddr::V6(client)) => client.to_bits() & mask_v6(prefix) == bits,
+            _ => false,
+        }
+    }
+
+    fn is_loopback(self) -> bool {
+        match self {
+            Self::All => false,
+            Self::V4 { bits, prefix } => prefix >= 8 && bits >> 24 == 127,
+            Self::V6 { bits, prefix } => prefix == 128 && bits == 1,
+        }
+    }
+}
+
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::All => f.write_str("*"),
+            Self::V4 { bits, prefix } => write!(f, "{}/{prefix}", std::net::Ipv4Addr::from_bits(*bits)),
+            Self::V6 { bits, prefix } => write!(f, "{}/{prefix}", std::net::Ipv6Addr::from_bits(*bits)),
+        }
+    }
+}
+
+fn parse_network(text: &str) -> Result<Network, ShareError> {
+    let bad = || ShareError::Network(text.into());
+    if text == "*" {
+        return Ok(Network::All);
+    }
+    let text = text.strip_prefix('@').unwrap_or(text);
+    let (address, length) = match text.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None if text == "localhost" => ("127.0.0.1", None),
+        None => (text, None),
+    };
+    match address.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().map_err(|_| bad())? {
+        IpAddr::V4(address) => {
+            let prefix = length.map_or(Ok(32), |length| parse_length(length, 32)).map_err(|()| bad())?;
+            Ok(Network::V4 { bits: address.to_bits() & mask_v4(prefix), prefix })
+        }
+        IpAddr::V6(address) => {
+            let prefix = length.map_or(Ok(128), |length| parse_length(length, 128)).map_err(|()| bad())?;
+            Ok(Network::V6 { bits: address.to_bits() & mask_v6(prefix), prefix })
+        }
+    }
+}
+
+/// A prefix length, or an IPv4 netmask that is one in disguise.
+fn parse_length(text: &str, most: u8) -> Result<u8, ()> {
+    if let Ok(length) = text.parse::<u8>() {
+        return if length <= most { Ok(length) } else { Err(()) };
+    }
+    let mask = text.parse::<std::net::Ipv4Addr>().map_err(|_| ())?.to_bits();
+    let length = mask.leading_ones();
+    if most == 32 && mask.count_ones() == length { u8::try_from(length).map_err(|_| ()) } else { Err(()) }
+}
+
+fn mask_v4(prefix: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0)
+}
+
+fn mask_v6(prefix: u8) -> u128 {
+    u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

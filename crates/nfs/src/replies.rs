@@ -1,0 +1,206 @@
+//! Answers to retransmissions, as far as memory goes: a request that comes twice is carried out once.
+//!
+//! A client that misses a reply sends the request again under the same xid, and a second REMOVE answers
+//! NOENT. So the answers of modifying procedures are kept for a while. Three rules decide who gets one
+//! (rules F12):
+//!
+//! - An entry fits only if client address, xid, procedure, arguments and ids are all equal ([`ReplyKey`]).
+//!   User-space clients start at fixed xids, and their second process must not get the first one's answers.
+//! - An entry made on a connection that is still open answers only that connection, for the same reason:
+//!   two live connections of one client are two senders, and a client retransmits elsewhere only after its
+//!   connection broke.
+//! - A request whose first transmission is still being worked on is attached to it: both get its answer.
+//!
+//! What outlives a crash is kept by the file system (`Vfs::remembered`); this cache spares it the question
+//! and covers WRITE and failures as well.
+//!
+//! Entries are spread over shards by their key, so that no lock is on the path of every request. The bounds
+//! are those of the rules, each shard having its part: 256 entries and 120 seconds a client, 4 MiB in all.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tally_fs::vfs::ReplyKey;
+
+use crate::rpc::Reply;
+use crate::service::Link;
+
+const SHARD_COUNT: usize = 16;
+/// Entries of one client in all.
+pub const CLIENT_ENTRIES_MAX: usize = 256;
+/// Bytes in all, with what each entry costs beside its reply.
+pub const TOTAL_BYTES_MAX: usize = 4 << 20;
+/// How long an answer is kept.
+pub const AGE_MAX: Duration = Duration::from_secs(120);
+/// Connections that may wait for one answer beside the first.
+const ATTACHED_MAX: usize = 4;
+/// Maps, keys and queue places of an entry, roughly.
+const ENTRY_BYTES: usize = 300;
+
+/// What becomes of a request that may be a retransmission.
+#[derive(Debug)]
+pub enum Begin {
+    /// It is new: carry it out, then [`Replies::finish`] it.
+    New,
+    /// It looks like another live connection's request: carry it out, and remember nothing.
+    Apart,
+    /// It was carried out, and this was the answer.
+    Again(Reply),
+    /// It is being carried out; its answer will go to this connection too.
+    Attached,
+    /// Too many wait for this one already.
+    Crowded,
+}
+
+/// The cache.
+pub struct Replies {
+    shards: Box<[Mutex<Shard>]>,
+}
+
+#[derive(Default)]
+struct Shard {
+    entries: HashMap<ReplyKey, Entry>,
+    /// Finished entries, oldest first; an entry that was replaced has a newer number than its place here.
+    order: VecDeque<(u64, ReplyKey)>,
+    per_client: HashMap<[u8; 16], usize>,
+    bytes: usize,
+    next_number: u64,
+}
+
+struct Entry {
+    /// The connection it was made on.
+    link: Arc<Link>,
+    state: EntryState,
+}
+
+enum EntryState {
+    Running { attached: Vec<Arc<Link>> },
+    Finished { number: u64, reply: Reply, at: Duration },
+}
+
+impl Default for Replies {
+    fn default() -> Self {
+        Self { shards: (0..SHARD_COUNT).map(|_| Mutex::default()).collect() }
+    }
+}
+
+impl Replies {
+    /// A request arrives, `now` on a clock that never goes back.
+    pub fn begin(&self, key: &ReplyKey, link: &Arc<Link>, now: Duration) -> Begin {
+        let mut shard = self.shard(key).lock();
+        shard.forget_old(now);
+        if let Some(entry) = shard.entries.get_mut(key) {
+            let ours = entry.link.id() == link.id();
+            if !ours && entry.link.is_open() {
+                return Begin::Apart;
+            }
+            return match &mut entry.state {
+                EntryState::Finished { reply, .. } => Begin::Again(reply.clone()),
+                EntryState::Running { attached } if attached.len() < ATTACHED_MAX => {
+                    attached.push(link.clone());
+                    Begin::Attached
+                }
+                EntryState::Running { .. } => Begin::Crowded,
+            };
+        }
+        let state = EntryState::Running { attached: Vec::new() };
+        shard.entries.insert(*key, Entry { link: link.clone(), state });
+        Begin::New
+    }
+
+    /// A request that [`Replies::begin`] called new has its answer. With `keep` it is remembered. Gives the
+    /// connections that wait for it beside the one that it came on.
+    pub fn finish(&self, key: &ReplyKey, reply: &Reply, keep: bool, now: Duration) -> Vec<Arc<Link>> {
+        let mut shard = self.shard(key).lock();
+        let Some(Entry { link, state: EntryState::Running { attached } }) = shard.entries.remove(key) else {
+            return Vec::new();
+        };
+        if keep && reply.is_plain() {
+            shard.keep(*key, link, reply.clone(), now);
+        }
+        attached
+    }
+
+    /// Entries that are kept now.
+    #[must_use]
+    pub fn entry_count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
+    }
+
+    /// Bytes that they take.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().bytes).sum()
+    }
+
+    /// Successive xids go to successive shards, so that a client's part is spread evenly.
+    fn shard(&self, key: &ReplyKey) -> &Mutex<Shard> {
+        let [.., a, b] = key.0.first_chunk::<20>().copied().unwrap_or_default();
+        &self.shards[usize::from(a ^ b ^ (b >> 4)) % SHARD_COUNT]
+    }
+}
+
+impl Shard {
+    fn keep(&mut self, key: ReplyKey, link: Arc<Link>, reply: Reply, now: Duration) {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.bytes += ENTRY_BYTES + reply.wire_bytes();
+        self.order.push_back((number, key));
+        *self.per_client.entry(key.client()).or_default() += 1;
+        self.entries.insert(key, Entry { link, state: EntryState::Finished { number, reply, at: now } });
+        if self.per_client.get(&key.client()).is_some_and(|count| *count > CLIENT_ENTRIES_MAX / SHARD_COUNT) {
+            self.forget_oldest_of(key.client());
+        }
+        while self.bytes > TOTAL_BYTES_MAX / SHARD_COUNT {
+            self.forget_first();
+        }
+    }
+
+    fn forget_old(&mut self, now: Duration) {
+        while let Some((_, key)) = self.order.front() {
+            let young = self.entries.get(key).is_some_and(|entry| match &entry.state {
+                EntryState::Finished { at, .. } => now.saturating_sub(*at) <= AGE_MAX,
+                EntryState::Running { .. } => false,
+            });
+            if young {
+                return;
+            }
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some((number, key)) = self.order.pop_front() {
+            self.forget(number, &key);
+        }
+    }
+
+    fn forget_oldest_of(&mut self, client: [u8; 16]) {
+        let Some(at) = self.order.iter().position(|(_, key)| key.client() == client) else { return };
+        if let Some((number, key)) = self.order.remove(at) {
+            self.forget(number, &key);
+        }
+    }
+
+    /// Drops what a place in the order stands for.
+    fn forget(&mut self, number: u64, key: &ReplyKey) {
+        if let Some(count) = self.per_client.get_mut(&key.client()) {
+            *count -= 1;
+            if *count == 0 {
+                self.per_client.remove(&key.client());
+            }
+        }
+        let current = matches!(
+            self.entries.get(key),
+            Some(Entry { state: EntryState::Finished { number: held, .. }, .. }) if *held == number
+        );
+        if current && let Some(Entry { state: EntryState::Finished { reply, .. }, .. }) = self.entries.remove(key) {
+            self.bytes -= ENTRY_BYTES + reply.wire_bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+use super::*;
+use crate::xdr::Encoder;
+
+fn key(client: u8, xid: u32) -> ReplyKey {
+    let mut bytes = [0; 40];
+    bytes[0] = client;
+    bytes[16..20].copy_from_slice(&xid.to_be_bytes());
+    ReplyKey(bytes)
+}
+
+fn link(id: u64) -> Arc<Link> {
+    Arc::new(Link::new(id, "127.0.0.1:700".parse().unwrap()))
+}
+
+fn answer(value: u32) -> Reply {
+    let mut words = Encoder::new();
+    words.u32(value);
+    Reply::success(value, words.into())
+}
+
+const NOW: Duration = Duration::from_secs(1000);
+
+#[test]
+fn a_retransmission_gets_the_first_answer() {
+    let (replies, ours) = (Replies::default(), link(1));
+    assert!(matches!(replies.begin(&key(1, 7), &ours, NOW), Begin::New));
+    assert!(replies.finish(&key(1, 7), &answer(5), true, NOW).is_empty());
+    assert!(matches!(replies.begin(&key(1, 7), &ours, NOW), Begin::Again(reply) if reply == answer(5)));
+    assert!(matches!(replies.begin(&key(1, 8), &ours, NOW), Begin::New));
+    assert!(matches!(replies.begin(&key(2, 7), &ours, NOW), Begin::New));
+}
+
+#[test]
+fn an_open_connection_keeps_its_answers_to_itself() {
+    let (replies, first, second) = (Replies::default(), link(1), link(2));
+    assert!(matches!(replies.begin(&key(1, 7), &first, NOW), Begin::New));
+    assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Apart));
+    replies.finish(&key(1, 7), &answer(5), true, NOW);
+    assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Apart));
+    first.close();
+    assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Again(_)));
+}
+
+#[test]
+fn a_request_in_progress_is_attached_to() {
+    let (replies, first, second) = (Replies::default(), link(1), link(2));
+    assert!(matches!(replies.begin(&key(1, 7), &first, NOW), Begin::New));
+    assert!(matches!(replies.begin(&key(1, 7), &first, NOW), Begin::Attached));
+    first.close();
+    for _ in 1..ATTACHED_MAX {
+        assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Attached));
+    }
+    assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Crowded));
+    let waiting: Vec<u64> = replies.finish(&key(1, 7), &answer(5), true, NOW).iter().map(|link| link.id()).collect();
+    assert_eq!(waiting, [1, 2, 2, 2]);
+}
+
+#[test]
+fn what_is_not_kept_is_carried_out_again() {
+    let (replies, ours) = (Replies::default(), link(1));
+    assert!(matches!(replies.begin(&key(1, 7), &ours, NOW), Begin::New));
+    replies.finish(&key(1, 7), &answer(5), false, NOW);
+    assert!(matches!(replies.begin(&key(1, 7), &ours, NOW), Begin::New));
+}
+
+#[test]
+fn age_ends_an_answer() {
+    let (replies, ours) = (Replies::default(), link(1));
+    let _ = replies.begin(&key(1, 7), &ours, NOW);
+    replies.finish(&key(1, 7), &answer(5), true, NOW);
+    assert!(matches!(replies.begin(&key(1, 7), &ours, NOW + AGE_MAX), Begin::Again(_)));
+    assert!(matches!(replies.begin(&key(1, 7), &ours, NOW + AGE_MAX + Duration::from_nanos(1)), Begin::New));
+}
+
+#[test]
+fn bounds_hold_for_one_client_and_for_all() {
+    let (replies, ours) = (Replies::default(), link(1));
+    let run = |client, xid| {
+        if matches!(replies.begin(&key(client, xid), &ours, NOW), Begin::New) {
+            replies.finish(&key(client, xid), &answer(xid), true, NOW);
+        }
+    };
+    for xid in 0..10_000 {
+        run(1, xid);
+        assert!(replies.entry_count() <= CLIENT_ENTRIES_MAX);
+    }
+    assert_eq!(replies.entry_count(), CLIENT_ENTRIES_MAX, "successive xids use every place");
+    for client in 0..200 {
+        for xid in 0..400 {
+            run(client, xid);
+        }
+    }
+    assert!(replies.held_bytes() <= TOTAL_BYTES_MAX, "{}", replies.held_bytes());
+    assert!(replies.held_bytes() > TOTAL_BYTES_MAX / 2, "{}", replies.held_bytes());
+}

@@ -1,0 +1,10 @@
+//! ONC RPC version 2 (RFC 5531) over TCP's record marking: finding requests in a stream of bytes, reading
+//! their headers, writing the headers of replies.
+
+mod call;
+mod record;
+mod reply;
+
+pub use call::{Call, Identity, Refusal};
+pub use record::{Assembler, RECORD_BYTES_MAX, RecordError};
+pub use reply::{AcceptError, AuthProblem, Reply};

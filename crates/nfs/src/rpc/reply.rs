@@ -1,0 +1,149 @@
+//! A reply, ready for the socket: record mark, header, results.
+//!
+//! ```text
+//!  byte 0      4     8       12          16                24       28
+//!  ┌──────┬─────┬───────┬──────────┬─────────────────┬────────┬─────────
+//!  │ mark │ xid │ REPLY │ ACCEPTED │ verifier: 0, 0  │ status │ results      accepted
+//!  ├──────┼─────┼───────┼──────────┼────────┬────────┴────────┴─────────
+//!  │ mark │ xid │ REPLY │ DENIED   │ reason │ details                      denied
+//!  └──────┴─────┴───────┴──────────┴────────┴───────────────────────────
+//! ```
+
+use std::io::IoSlice;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::xdr::{Body, Encoder};
+
+const REPLY: u32 = 1;
+const ACCEPTED: u32 = 0;
+const DENIED: u32 = 1;
+const LAST_FRAGMENT: u32 = 1 << 31;
+static ZEROES: [u8; 3] = [0; 3];
+
+/// Why an accepted call was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptError {
+    /// We do not have this program.
+    ProgramUnavailable,
+    /// We have it in these versions.
+    ProgramMismatch {
+        /// Lowest version.
+        low: u32,
+        /// Highest version.
+        high: u32,
+    },
+    /// The program has no such procedure.
+    ProcedureUnavailable,
+    /// The arguments cannot be decoded.
+    GarbageArguments,
+    /// Something of ours broke.
+    SystemError,
+}
+
+/// Why a credential was not accepted (RFC 5531 §9, `auth_stat`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuthProblem {
+    /// It cannot be decoded.
+    BadCredential = 1,
+    /// A flavor we do not speak.
+    RejectedCredential = 2,
+    /// The verifier cannot be decoded.
+    BadVerifier = 3,
+}
+
+/// Bytes for the socket. Cloning shares them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    head: Bytes,
+    data: SmallVec<[Bytes; 4]>,
+    pad_count: usize,
+}
+
+impl Reply {
+    /// The results of a procedure that was carried out, whatever its own status says.
+    #[must_use]
+    pub fn success(xid: u32, body: Body) -> Self {
+        let data_bytes: usize = body.data.iter().map(Bytes::len).sum();
+        let pad_count = data_bytes.next_multiple_of(4) - data_bytes;
+        let words = body.words.into_vec();
+        let mut head = Encoder::new();
+        head.u32(mark(24 + words.len() + data_bytes + pad_count));
+        head.u32(xid).u32(REPLY).u32(ACCEPTED).u64(0).u32(0).raw(&words);
+        Self { head: head.into_vec().into(), data: body.data, pad_count }
+    }
+
+    /// A call that was understood and not carried out.
+    #[must_use]
+    pub fn accept_error(xid: u32, error: AcceptError) -> Self {
+        Self::from_words(xid, |words| {
+            words.u32(ACCEPTED).u64(0);
+            match error {
+                AcceptError::ProgramUnavailable => words.u32(1),
+                AcceptError::ProgramMismatch { low, high } => words.u32(2).u32(low).u32(high),
+                AcceptError::ProcedureUnavailable => words.u32(3),
+                AcceptError::GarbageArguments => words.u32(4),
+                AcceptError::SystemError => words.u32(5),
+            };
+        })
+    }
+
+    /// Another version of RPC itself: we speak 2.
+    #[must_use]
+    pub fn rpc_mismatch(xid: u32) -> Self {
+        Self::from_words(xid, |words| {
+            words.u32(DENIED).u32(0).u32(2).u32(2);
+        })
+    }
+
+    /// A credential that is not accepted.
+    #[must_use]
+    pub fn auth_error(xid: u32, problem: AuthProblem) -> Self {
+        Self::from_words(xid, |words| {
+            words.u32(DENIED).u32(1).u32(problem as u32);
+        })
+    }
+
+    fn from_words(xid: u32, fill: impl FnOnce(&mut Encoder)) -> Self {
+        let mut words = Encoder::new();
+        words.u32(xid).u32(REPLY);
+        fill(&mut words);
+        let mut head = Encoder::new();
+        head.u32(mark(words.len())).raw(&words.into_vec());
+        Self { head: head.into_vec().into(), data: SmallVec::new(), pad_count: 0 }
+    }
+
+    /// Bytes on the wire, the mark included.
+    #[must_use]
+    pub fn wire_bytes(&self) -> usize {
+        self.head.len() + self.data.iter().map(Bytes::len).sum::<usize>() + self.pad_count
+    }
+
+    /// Whether nothing but a head is there: such replies are small and may be remembered.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// The pieces from byte `skip` on, for a gathered write.
+    pub fn slices<'a>(&'a self, mut skip: usize, into: &mut Vec<IoSlice<'a>>) {
+        let pad = ZEROES.get(..self.pad_count).unwrap_or_default();
+        for piece in std::iter::once(&self.head[..]).chain(self.data.iter().map(|data| &data[..])).chain([pad]) {
+            let rest = piece.get(skip..).unwrap_or_default();
+            skip = skip.saturating_sub(piece.len());
+            if !rest.is_empty() {
+                into.push(IoSlice::new(rest));
+            }
+        }
+    }
+}
+
+/// A record's mark: one fragment. Replies are bounded by what READ and READDIR may ask for.
+fn mark(bytes: usize) -> u32 {
+    u32::try_from(bytes).ok().filter(|bytes| *bytes < LAST_FRAGMENT).expect("replies stay far below 2 GiB")
+        | LAST_FRAGMENT
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Sockets, workers, waiting and sending: plain threads over one epoll.
+//!
+//! The problem is one client that sends a request, waits for the reply, and sends the next: every handover
+//! from one thread to another costs as much as all our other work on a SETATTR. So whoever reads a request
+//! also runs it, writes the log for it ([`tally_base::Promise::drive`]) and sends the reply, in one thread
+//! and without a hop. A pool of workers shares one epoll of all connections; each connection is armed for
+//! one event at a time, and a worker arms it again *before* it runs what it read, so that another worker
+//! takes the next request of the same connection meanwhile. An async runtime was the obvious other way: its
+//! workers must never block, so the device write would need another thread, and that is the hop.
+//!
+//! ```text
+//!          epoll: all connections, listeners, and a wake
+//!            │ one event each
+//!   worker ──┴─ read ─ records ─ all but the last ──▶ run queue ──▶ any worker
+//!            └─ arm again ─ run the last ─┬─ nothing to wait for ──────────────▶ send
+//!                                         ├─ lone, others idle: drive() here ──▶ send
+//!                                         └─ then(): settled queue ──▶ any worker: send, many at once
+//! ```
+//!
+//! A cold READ blocks its worker and nothing else, as others watch; workers are started when the last idle
+//! one goes to work, up to a bound. The cost: threads, and a mutex for the queues, which the lone client's
+//! path touches once, finding them empty.
+//!
+//! Bounds (I6): connections; requests of one connection in the house; bytes of records in the house; bytes of
+//! partial records; bytes of replies that a socket does not take. At each bound reading stops, and TCP tells
+//! the client.
+
+mod accept;
+mod connection;
+mod hub;
+mod input;
+mod output;
+mod poller;
+mod queue;
+mod worker;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::service::Service;
+use crate::stats::Stats;
+use hub::Hub;
+
+/// How much the server takes on at once.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// Most threads. A cold READ and a device write each hold one.
+    pub workers_max: usize,
+    /// Most connections.
+    pub connections_max: usize,
+    /// Most requests of one connection that are in the house.
+    pub requests_per_connection_max: usize,
+    /// Bytes of complete records in the house, all connections together.
+    pub record_bytes_max: usize,
+    /// Bytes of records that have not arrived in full, all connections together.
+    pub partial_bytes_max: usize,
+    /// Bytes of replies that wait for one connection's socket before its requests wait too.
+    pub output_bytes_max: usize,
+    /// How long [`Server::stop`] waits for requests in the house.
+    pub stop_patience: Duration,
+    /// Whether a worker may write the log for its own request. Off only to measure what it gains.
+    pub drive_in_place: bool,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        Self {
+            workers_max: 32,
+            connections_max: 4096,
+            requests_per_connection_max: 256,
+            record_bytes_max: 256 << 20,
+            partial_bytes_max: 256 << 20,
+            output_bytes_max: 4 << 20,
+            stop_patience: Duration::from_secs(10),
+            drive_in_place: true,
+        }
+    }
+}
+
+/// Why the server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// An address cannot be had.
+    #[error("cannot listen on {address}: {source}; is another NFS server running? Choose another port with --port")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system refuses something every server needs.
+    #[error("cannot set up the server: {0}; check the limits on open files and threads")]
+    System(#[from] io::Error),
+}
+
+/// A running server. Dropping it without [`Server::stop`] leaves it running until the process ends.
+pub struct Server {
+    hub: Arc<Hub>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Server {
+    /// Listens on all of `listen` and serves.
+    pub fn start(service: Arc<Service>, listen: &[SocketAddr], options: &ServeOptions) -> Result<Self, ServeError> {
+        let listeners = listen.iter().map(|address| accept::listen(*address)).collect::<Result<Vec<_>, _>>()?;
+        let addresses = listeners.iter().map(|listener| listener.local_addr()).collect::<Result<_, _>>()?;
+        let hub = Hub::start(service, listeners, options.clone())?;
+        Ok(Self { hub, addresses })
+    }
+
+    /// Where it listens; ports that were asked for as 0 are filled in.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn stats(&self) -> &Arc<Stats> {
+        self.hub.service.stats()
+    }
+
+    /// Takes no more requests, finishes those in the house within bounds, and ends all threads. Gives the
+    /// number of requests that were not finished in time.
+    #[must_use = "unfinished requests mean that replies were lost"]
+    pub fn stop(self) -> usize {
+        self.hub.stop()
+    }
+}

@@ -1,0 +1,74 @@
+//! Work that waits for a worker.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tally_base::Broken;
+
+use super::connection::Connection;
+use super::hub::Charge;
+use crate::service::Job;
+
+/// A request with the connection it came on. Dropping it gives back what it was charged.
+pub(super) struct Work {
+    pub(super) job: Job,
+    pub(super) connection: Arc<Connection>,
+    pub(super) _charge: Charge,
+}
+
+/// Something to do.
+pub(super) enum Task {
+    /// Carry a request out.
+    Run(Box<Work>),
+    /// The wait of these is over: send their replies.
+    Settle(Vec<(Box<Work>, Result<(), Broken>)>),
+}
+
+/// Replies that are settled at a time by one worker, so that those of one connection leave together.
+const SETTLE_BATCH: usize = 64;
+
+/// What waits. Bounded by the requests in the house: each is here at most once.
+#[derive(Default)]
+pub(super) struct Queue {
+    lists: Mutex<Lists>,
+}
+
+#[derive(Default)]
+struct Lists {
+    run: VecDeque<Box<Work>>,
+    settled: VecDeque<(Box<Work>, Result<(), Broken>)>,
+}
+
+impl Queue {
+    pub(super) fn push_run(&self, work: Box<Work>) {
+        self.lists.lock().run.push_back(work);
+    }
+
+    pub(super) fn push_settled(&self, work: Box<Work>, outcome: Result<(), Broken>) {
+        self.lists.lock().settled.push_back((work, outcome));
+    }
+
+    /// The next task, and whether more is waiting. Replies first: clients wait for them.
+    pub(super) fn pop(&self) -> Option<(Task, bool)> {
+        let mut lists = self.lists.lock();
+        let task = if lists.settled.is_empty() {
+            Task::Run(lists.run.pop_front()?)
+        } else {
+            let count = lists.settled.len().min(SETTLE_BATCH);
+            Task::Settle(lists.settled.drain(..count).collect())
+        };
+        Some((task, !lists.run.is_empty() || !lists.settled.is_empty()))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let lists = self.lists.lock();
+        lists.run.is_empty() && lists.settled.is_empty()
+    }
+
+    /// Drops everything.
+    pub(super) fn clear(&self) {
+        let lists = std::mem::take(&mut *self.lists.lock());
+        drop(lists);
+    }
+}

@@ -1,0 +1,269 @@
+//! A worker: waits for an event, receives, runs, waits or hands over, sends.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Instant;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tally_base::{Broken, Promise};
+
+use super::accept::accept;
+use super::connection::Connection;
+use super::hub::Hub;
+use super::input::{End, SCRATCH_BYTES};
+use super::poller::{Ready, WAKE};
+use super::queue::{Task, Work};
+use crate::rpc::{Refusal, Reply};
+use crate::service::Step;
+
+/// Tasks of the queue that a worker does before it looks at the epoll again, so that neither starves.
+const TASKS_PER_LOOK: usize = 16;
+
+/// The life of a worker.
+pub(super) fn work(hub: &Arc<Hub>) {
+    let mut scratch = vec![0; SCRATCH_BYTES];
+    while !hub.ended.load(SeqCst) {
+        let busy = do_tasks(hub);
+        match next_event(hub, !busy) {
+            Some(ready) if ready.token == WAKE => hub.wake_pending.store(false, SeqCst),
+            Some(ready) => handle(hub, ready, &mut scratch),
+            None => {}
+        }
+    }
+    // The next one may be asleep.
+    hub.poller.wake();
+}
+
+/// Does what waits in the queue, within bounds; true if something is left.
+fn do_tasks(hub: &Arc<Hub>) -> bool {
+    for _ in 0..TASKS_PER_LOOK {
+        let Some((task, more)) = hub.queue.pop() else { return false };
+        if more {
+            hub.wake_one();
+        }
+        match task {
+            Task::Run(work) => run(hub, work, false),
+            Task::Settle(batch) => settle_all(hub, batch),
+        }
+    }
+    true
+}
+
+/// Waits in epoll, counted as idle; a task that came just before that is not slept over.
+fn next_event(hub: &Hub, block: bool) -> Option<Ready> {
+    if !block {
+        return poll(hub, false);
+    }
+    hub.idle_count.fetch_add(1, SeqCst);
+    let ready = poll(hub, hub.queue.is_empty() && !hub.ended.load(SeqCst));
+    hub.idle_count.fetch_sub(1, SeqCst);
+    ready
+}
+
+fn poll(hub: &Hub, block: bool) -> Option<Ready> {
+    hub.poller.wait(block).unwrap_or_else(|error| {
+        tracing::error!(%error, "waiting for connections failed");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        None
+    })
+}
+
+fn handle(hub: &Arc<Hub>, ready: Ready, scratch: &mut [u8]) {
+    if usize::try_from(ready.token).is_ok_and(|token| token <= hub.listeners.len()) {
+        hub.keep_watch();
+        return accept(hub, ready.token);
+    }
+    let Some(connection) = hub.connection(ready.token) else { return };
+    if ready.writable {
+        connection.output.room_again();
+        flush(hub, &connection);
+    }
+    if ready.readable && !hub.stopping.load(SeqCst) {
+        return receive(hub, &connection, scratch);
+    }
+    if ready.broken {
+        return hub.close(&connection);
+    }
+    hub.arm(&connection);
+}
+
+/// Receives what is there, gives all requests but the last to others, arms the connection, runs the last.
+fn receive(hub: &Arc<Hub>, connection: &Arc<Connection>, scratch: &mut [u8]) {
+    let mut found = Vec::new();
+    let (received, held_bytes) = {
+        let mut input = connection.input.lock();
+        let received = input.receive(&connection.stream, scratch, &mut found);
+        (received, input.held_bytes())
+    };
+    let read_at = Instant::now();
+    let fits =
+        (held_bytes == 0 && connection.partial_bytes.load(Relaxed) == 0) || hub.count_partial(connection, held_bytes);
+    let alone = found.len() == 1;
+    let last = open_all(hub, connection, found, read_at);
+    match received {
+        Ok(()) if fits => hub.arm(connection),
+        Ok(()) => {
+            tracing::warn!(peer = %connection.link.peer(), "connection closed: incomplete records hold too much memory");
+            hub.close(connection);
+        }
+        Err(end) => {
+            report(connection, &end);
+            hub.close(connection);
+        }
+    }
+    if let Some(work) = last {
+        run(hub, work, alone);
+    }
+}
+
+fn report(connection: &Connection, end: &End) {
+    let peer = connection.link.peer();
+    match end {
+        End::Closed => tracing::debug!(%peer, "connection closed by the client"),
+        End::Record(error) => tracing::warn!(%peer, %error, "connection closed"),
+        End::Io(error) => tracing::debug!(%peer, %error, "connection broken"),
+    }
+}
+
+/// Opens the records; all requests but the last go to the queue.
+fn open_all(hub: &Arc<Hub>, connection: &Arc<Connection>, found: Vec<Bytes>, read_at: Instant) -> Option<Box<Work>> {
+    let mut last: Option<Box<Work>> = None;
+    for record in found {
+        match hub.service.open(record, &connection.link, read_at) {
+            Ok(job) => {
+                let charge = hub.charge(connection, job.record_bytes());
+                let work = Box::new(Work { job, connection: connection.clone(), _charge: charge });
+                if let Some(before) = last.replace(work) {
+                    hub.push_run(before);
+                }
+            }
+            Err(Refusal::Answer(reply)) => {
+                connection.output.push(*reply);
+                flush(hub, connection);
+            }
+            Err(Refusal::NotACall) => {
+                tracing::warn!(peer = %connection.link.peer(), "connection closed: it sent something that is no RPC call");
+                hub.close(connection);
+            }
+        }
+    }
+    last
+}
+
+/// Carries a request out. `alone`: it was the only one that its connection had.
+fn run(hub: &Arc<Hub>, mut work: Box<Work>, alone: bool) {
+    if work.connection.output.held_bytes() > hub.options.output_bytes_max {
+        return stall(hub, work);
+    }
+    hub.keep_watch();
+    match hub.service.run(&mut work.job) {
+        Step::Reply(reply) => {
+            answer(hub, &mut work, reply);
+            sent(hub, &[work]);
+        }
+        Step::Attached => {}
+        Step::Again(promise) => {
+            let hub = hub.clone();
+            promise.then(Box::new(move |_| hub.push_run(work)));
+        }
+        Step::Wait(promise) => wait(hub, work, promise, alone),
+    }
+}
+
+/// The client does not take its replies: this request waits until it has.
+fn stall(hub: &Arc<Hub>, work: Box<Work>) {
+    let connection = work.connection.clone();
+    connection.stalled.lock().push_back(work);
+    // The last reply may have left between the two.
+    resume_stalled(hub, &connection);
+}
+
+fn resume_stalled(hub: &Hub, connection: &Connection) {
+    if connection.output.held_bytes() > hub.options.output_bytes_max && connection.link.is_open() {
+        return;
+    }
+    let stalled = std::mem::take(&mut *connection.stalled.lock());
+    stalled.into_iter().for_each(|work| hub.push_run(work));
+}
+
+/// Writes the log here if this request is alone in the house as far as this worker can see and others watch
+/// the connections; otherwise leaves word where the reply goes.
+fn wait(hub: &Arc<Hub>, mut work: Box<Work>, promise: Box<dyn Promise>, alone: bool) {
+    if alone && hub.options.drive_in_place && hub.idle_count.load(SeqCst) > 0 && hub.queue.is_empty() {
+        let start = Instant::now();
+        if let Some(outcome) = promise.drive() {
+            work.job.times.driven = start.elapsed();
+            hub.service.stats().driven.fetch_add(1, Relaxed);
+            return settle_all(hub, vec![(work, outcome)]);
+        }
+    }
+    hub.service.stats().handed_over.fetch_add(1, Relaxed);
+    let hub = hub.clone();
+    promise.then(Box::new(move |outcome| hub.push_settled(work, outcome)));
+}
+
+/// Sends the replies of requests whose wait is over; those of one connection together.
+fn settle_all(hub: &Arc<Hub>, batch: Vec<(Box<Work>, Result<(), Broken>)>) {
+    let mut works = SmallVec::<[Box<Work>; 4]>::new();
+    for (mut work, outcome) in batch {
+        let reply = hub.service.settle(&mut work.job, outcome);
+        answer(hub, &mut work, reply);
+        works.push(work);
+    }
+    sent(hub, &works);
+}
+
+/// Puts a reply where it goes, and where else it is waited for.
+fn answer(hub: &Arc<Hub>, work: &mut Work, reply: Reply) {
+    for link in hub.service.finish(&mut work.job, &reply) {
+        if let Some(other) = hub.connection(link.id()) {
+            other.output.push(reply.clone());
+            if !Arc::ptr_eq(&other, &work.connection) {
+                flush(hub, &other);
+            }
+        }
+    }
+    if work.connection.link.is_open() {
+        work.connection.output.push(reply);
+    }
+}
+
+/// Sends, and notes how long everything took.
+fn sent(hub: &Arc<Hub>, works: &[Box<Work>]) {
+    let ready_at = Instant::now();
+    let mut flushed = SmallVec::<[u64; 8]>::new();
+    for work in works {
+        let id = work.connection.link.id();
+        if !flushed.contains(&id) {
+            flushed.push(id);
+            flush(hub, &work.connection);
+        }
+    }
+    let now = Instant::now();
+    let stats = hub.service.stats();
+    for work in works {
+        let Some(procedure) = work.job.procedure() else { continue };
+        stats.procedure(procedure).send.record(now - ready_at);
+        if procedure.modifies() {
+            let times = &work.job.times;
+            let whole = now.saturating_duration_since(times.read_at);
+            stats.whole.record(whole);
+            stats.own.record(whole.saturating_sub(times.driven));
+        }
+    }
+}
+
+fn flush(hub: &Arc<Hub>, connection: &Arc<Connection>) {
+    let was_full = connection.output.is_full();
+    if let Err(error) = connection.output.flush(&connection.stream) {
+        tracing::debug!(%error, peer = %connection.link.peer(), "a reply could not be sent");
+        return hub.close(connection);
+    }
+    if !was_full && connection.output.is_full() {
+        hub.arm(connection);
+    }
+    if !connection.stalled.lock().is_empty() {
+        resume_stalled(hub, connection);
+    }
+}

@@ -1,0 +1,263 @@
+//! One request, without its socket: which program it is for, whether it was answered before, running it, and
+//! what then has to happen until its reply may leave.
+//!
+//! ```text
+//!  record ──open──▶ Job ──run──▶ Step::Reply ───────────────────────────────▶ finish ──▶ reply
+//!                    ▲           Step::Wait ── promise kept ── settle ───────▶ finish ──▶ reply
+//!                    └────────── Step::Again (admission refused, after a wait)
+//!                                Step::Attached: the first transmission's answer will do
+//! ```
+
+mod job;
+mod link;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tally_base::{Broken, Promise, Wait};
+use tally_fs::vfs::ReplyKey;
+
+use crate::exports::Exports;
+use crate::mount::{self, MountTable};
+use crate::replies::{Begin, Replies};
+use crate::rpc::{AcceptError, Call, Refusal, Reply};
+use crate::stats::{Stats, count};
+use crate::v3::{self, Answer, Done, Procedure, Request, Status};
+pub use job::{Job, Times};
+use job::{Memory, Pending};
+pub use link::Link;
+
+/// What has to happen next with a job.
+pub enum Step {
+    /// Send this.
+    Reply(Reply),
+    /// Wait for this promise, then [`Service::settle`] and send.
+    Wait(Box<dyn Promise>),
+    /// Wait for this promise, then run the job again.
+    Again(Box<dyn Promise>),
+    /// Nothing: its first transmission is being worked on.
+    Attached,
+}
+
+/// Everything a request needs that outlives it.
+pub struct Service {
+    exports: Arc<dyn Exports>,
+    mounts: MountTable,
+    replies: Replies,
+    stats: Arc<Stats>,
+    start: Instant,
+}
+
+impl Service {
+    /// A service for these exports.
+    #[must_use]
+    pub fn new(exports: Arc<dyn Exports>) -> Self {
+        Self {
+            exports,
+            mounts: MountTable::default(),
+            replies: Replies::default(),
+            stats: Arc::default(),
+            start: Instant::now(),
+        }
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
+    /// Its mounts.
+    #[must_use]
+    pub fn mounts(&self) -> &MountTable {
+        &self.mounts
+    }
+
+    /// Reads a record's header. `read_at` is when its last byte was read.
+    pub fn open(&self, record: Bytes, link: &Arc<Link>, read_at: Instant) -> Result<Job, Refusal> {
+        let call = Call::parse(record).inspect_err(|_| count(&self.stats.refused))?;
+        Ok(Job::new(call, link.clone(), read_at))
+    }
+
+    /// Carries a job out. A panic in an operation costs that request alone.
+    pub fn run(&self, job: &mut Job) -> Step {
+        job.times.started = Instant::now();
+        let step = catch_unwind(AssertUnwindSafe(|| self.dispatch(job))).unwrap_or_else(|_| {
+            count(&self.stats.panics);
+            tracing::error!(
+                program = job.call.program, procedure = job.call.procedure, peer = %job.link.peer(),
+                "an operation panicked; its client got SERVERFAULT, the server goes on. Please report this with the log"
+            );
+            Step::Reply(self.fault(job))
+        });
+        job.times.executed = Instant::now();
+        step
+    }
+
+    /// The wait of a job is over: this is its reply.
+    pub fn settle(&self, job: &mut Job, outcome: Result<(), Broken>) -> Reply {
+        let pending = job.pending.take();
+        let procedure = job.procedure;
+        match (outcome, pending, procedure) {
+            (Ok(()), Some(Pending { reply, .. }), _) => reply,
+            (Err(broken), _, Some(procedure)) => {
+                tracing::error!(procedure = procedure.name(), %broken, "a reply was replaced by an I/O error");
+                job.forget();
+                job.status = Some(Status::Io);
+                Reply::success(job.call.xid, v3::failure_body(procedure, Status::Io))
+            }
+            _ => Reply::accept_error(job.call.xid, AcceptError::SystemError),
+        }
+    }
+
+    /// The reply of a job is on its way: remembers it, and names the connections that wait for it besides.
+    pub fn finish(&self, job: &mut Job, reply: &Reply) -> Vec<Arc<Link>> {
+        self.count_answer(job);
+        match std::mem::replace(&mut job.memory, Memory::None) {
+            Memory::Begun(key) => {
+                let keep = job.keep && !matches!(job.status, None | Some(Status::JukeBox | Status::ServerFault));
+                self.replies.finish(&key, reply, keep, self.now())
+            }
+            Memory::None | Memory::Apart(_) => Vec::new(),
+        }
+    }
+
+    fn count_answer(&self, job: &Job) {
+        let Some(procedure) = job.procedure else { return };
+        let stats = self.stats.procedure(procedure);
+        count(&stats.calls);
+        if job.status != Some(Status::Ok) {
+            count(&stats.errors);
+        }
+        stats.execute.record(job.times.executed.saturating_duration_since(job.times.started));
+        stats.wait.record(job.times.executed.elapsed());
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn dispatch(&self, job: &mut Job) -> Step {
+        let xid = job.call.xid;
+        let error = |error| Step::Reply(Reply::accept_error(xid, error));
+        let mismatch = |version| error(AcceptError::ProgramMismatch { low: version, high: version });
+        let step = match (job.call.program, job.call.version) {
+            (v3::PROGRAM, v3::VERSION) => return self.nfs(job),
+            (mount::PROGRAM, mount::VERSION) => return self.mount(job),
+            (v3::PROGRAM, _) => mismatch(v3::VERSION),
+            (mount::PROGRAM, _) => mismatch(mount::VERSION),
+            _ => error(AcceptError::ProgramUnavailable),
+        };
+        count(&self.stats.refused);
+        step
+    }
+
+    fn mount(&self, job: &Job) -> Step {
+        let call = &job.call;
+        let words = &mut call.arguments();
+        let done = mount::run(call.procedure, words, job.link.peer(), &*self.exports, &self.mounts);
+        count(&self.stats.mount.calls);
+        Step::Reply(match done {
+            Ok(body) => Reply::success(call.xid, body.into()),
+            Err(error) => {
+                count(&self.stats.mount.errors);
+                Reply::accept_error(call.xid, error)
+            }
+        })
+    }
+
+    fn nfs(&self, job: &mut Job) -> Step {
+        let xid = job.call.xid;
+        let Some(procedure) = Procedure::from_number(job.call.procedure) else {
+            count(&self.stats.refused);
+            return Step::Reply(Reply::accept_error(xid, AcceptError::ProcedureUnavailable));
+        };
+        job.procedure = Some(procedure);
+        if procedure.is_remembered() && matches!(job.memory, Memory::None) {
+            let key = reply_key(job);
+            match self.replies.begin(&key, &job.link, self.now()) {
+                Begin::New => job.memory = Memory::Begun(key),
+                Begin::Apart => job.memory = Memory::Apart(key),
+                Begin::Again(reply) => {
+                    count(&self.stats.retransmissions);
+                    job.procedure = None;
+                    return Step::Reply(reply);
+                }
+                Begin::Attached => {
+                    count(&self.stats.retransmissions);
+                    return Step::Attached;
+                }
+                Begin::Crowded => return Step::Reply(self.failure(job, procedure, Status::JukeBox)),
+            }
+        }
+        self.execute(job, procedure)
+    }
+
+    fn execute(&self, job: &mut Job, procedure: Procedure) -> Step {
+        let (reply_key, recall) = match job.memory {
+            Memory::Begun(key) => (Some(key), true),
+            Memory::Apart(key) => (Some(key), false),
+            Memory::None => (None, false),
+        };
+        let request = Request {
+            call: &job.call,
+            peer: job.link.peer(),
+            exports: &*self.exports,
+            reply_key: reply_key.filter(|_| procedure.outlives_crashes()),
+            recall,
+        };
+        match v3::run(procedure, &request) {
+            Err(crate::xdr::Garbage) => {
+                count(&self.stats.refused);
+                Step::Reply(Reply::accept_error(job.call.xid, AcceptError::GarbageArguments))
+            }
+            Ok(Done::Again(Wait::On(promise))) => {
+                count(&self.stats.throttled);
+                Step::Again(promise)
+            }
+            // Admission is refused and nobody says until when: the client asks again.
+            Ok(Done::Again(Wait::Ready)) => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
+            Ok(Done::Answer(Answer { status, body, wait })) => {
+                job.status = Some(status);
+                let reply = Reply::success(job.call.xid, body);
+                match wait {
+                    Wait::Ready => Step::Reply(reply),
+                    Wait::On(promise) => {
+                        job.pending = Some(Pending { reply });
+                        Step::Wait(promise)
+                    }
+                }
+            }
+        }
+    }
+
+    fn failure(&self, job: &mut Job, procedure: Procedure, status: Status) -> Reply {
+        job.status = Some(status);
+        Reply::success(job.call.xid, v3::failure_body(procedure, status))
+    }
+
+    fn fault(&self, job: &mut Job) -> Reply {
+        job.forget();
+        match job.procedure {
+            // GETATTR-like and modifying procedures can say so; NULL has no status.
+            Some(procedure) if procedure != Procedure::Null => self.failure(job, procedure, Status::ServerFault),
+            _ => Reply::accept_error(job.call.xid, AcceptError::SystemError),
+        }
+    }
+}
+
+/// Address without port 16, xid 4, procedure 4, fingerprint of ids and arguments 16.
+fn reply_key(job: &Job) -> ReplyKey {
+    let mut bytes = [0; 40];
+    let address = match job.link.peer().ip() {
+        std::net::IpAddr::V4(address) => address.to_ipv6_mapped(),
+        std::net::IpAddr::V6(address) => address,
+    };
+    bytes[..16].copy_from_slice(&address.octets());
+    bytes[16..20].copy_from_slice(&job.call.xid.to_be_bytes());
+    bytes[20..24].copy_from_slice(&job.call.procedure.to_be_bytes());
+    bytes[24..].copy_from_slice(&job.call.fingerprint().to_be_bytes());
+    ReplyKey(bytes)
+}

@@ -1,0 +1,204 @@
+//! One request on its way: from a handle to a dataset under the client's rule, and from the file system's
+//! outcome to an answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tally_base::{DatasetId, PoolGuid, Wait};
+use tally_fs::vfs::{Change, Cred, FileKind, FsError, ObjectRef, OpCtx, Outcome, RememberedReply, ReplyKey, Vfs};
+
+use super::procedure::Procedure;
+use super::status::Status;
+use super::wire::Put;
+use crate::cred::squash;
+use crate::exports::{Exports, Place, Rule};
+use crate::handle::{Handle, HandleBytes};
+use crate::rpc::Call;
+use crate::xdr::{Body, Encoder};
+
+/// Source ports below this one need privilege on the client: what the `secure` option asks for.
+const PRIVILEGED_PORT_MAX: u16 = 1023;
+
+/// A call to NFSv3, and what it needs.
+pub struct Request<'a> {
+    /// The call.
+    pub call: &'a Call,
+    /// Where it came from.
+    pub peer: SocketAddr,
+    /// Who may see what.
+    pub exports: &'a dyn Exports,
+    /// Under which key the file system remembers the answer.
+    pub reply_key: Option<ReplyKey>,
+    /// Whether a remembered answer counts: not while the connection that it was made on is still open.
+    pub recall: bool,
+}
+
+/// What became of a request.
+pub enum Done {
+    /// It has an answer.
+    Answer(Answer),
+    /// Admission was refused for now: run it again once this is over.
+    Again(Wait),
+}
+
+/// An answer, and what it waits for.
+pub struct Answer {
+    /// Its status, for the statistics.
+    pub status: Status,
+    /// The results, status included.
+    pub body: Body,
+    /// Only after this may it leave.
+    pub wait: Wait,
+}
+
+/// An object of a dataset that the client may see.
+pub(super) struct Target {
+    pub(super) vfs: Arc<dyn Vfs>,
+    pub(super) object: ObjectRef,
+    pub(super) cred: Cred,
+    pub(super) rule: Rule,
+    pub(super) fsid: u64,
+    key: [u8; 32],
+}
+
+impl Request<'_> {
+    /// The object of a handle, if the handle is ours and the client may see the dataset.
+    pub(super) fn target(&self, handle: &[u8]) -> Result<Target, Status> {
+        let unchecked = Handle::parse(handle).ok_or(Status::BadHandle)?;
+        let (pool, dataset) = (unchecked.pool(), unchecked.dataset());
+        let key = self.exports.handle_key(pool);
+        let handle = match &key {
+            Some(key) => Some(unchecked.verify(key).ok_or(Status::BadHandle)?),
+            None => None,
+        };
+        match (self.exports.place(pool, dataset), handle, key) {
+            (Place::Here(vfs), Some(handle), Some(key)) => self.enter(vfs, handle.object, key),
+            (Place::Unknown, ..) => Err(Status::Stale),
+            // A known pool whose key is not at hand yet cannot judge the handle: later it can.
+            (Place::Away | Place::Here(_), ..) => Err(Status::JukeBox),
+        }
+    }
+
+    /// The same for a request that changes something.
+    pub(super) fn target_to_change(&self, handle: &[u8]) -> Result<Target, Status> {
+        let target = self.target(handle)?;
+        if target.rule.read_only { Err(Status::RoFs) } else { Ok(target) }
+    }
+
+    fn enter(&self, vfs: Arc<dyn Vfs>, object: ObjectRef, key: [u8; 32]) -> Result<Target, Status> {
+        let (pool, dataset) = (vfs.pool(), vfs.dataset());
+        let rule = self.rule(pool, dataset)?;
+        let cred = squash(&self.call.identity, &rule);
+        Ok(Target { fsid: fsid(pool, dataset), vfs, object, cred, rule, key })
+    }
+
+    fn rule(&self, pool: PoolGuid, dataset: DatasetId) -> Result<Rule, Status> {
+        let rule = self.exports.rule(pool, dataset, self.peer.ip()).ok_or(Status::Acces)?;
+        if rule.secure && self.peer.port() > PRIVILEGED_PORT_MAX { Err(Status::Acces) } else { Ok(rule) }
+    }
+
+    /// The root of the dataset that is mounted on `name` in the directory `target`, if there is one.
+    pub(super) fn child(&self, target: &Target, name: &[u8]) -> Option<Result<Target, Status>> {
+        let child = self.child_vfs(target, name)?;
+        let Some(key) = self.exports.handle_key(child.pool()) else { return Some(Err(Status::JukeBox)) };
+        let root = child.root();
+        Some(self.enter(child, root, key))
+    }
+
+    /// Whether a dataset is mounted on `name`. They stand in root directories only, so most requests ask nobody.
+    pub(super) fn child_vfs(&self, target: &Target, name: &[u8]) -> Option<Arc<dyn Vfs>> {
+        if target.object != target.vfs.root() {
+            return None;
+        }
+        self.exports.child(target.vfs.pool(), target.vfs.dataset(), target.object, name)
+    }
+
+    /// The first answer to this very request, given before a crash or a broken connection.
+    pub(super) fn remembered(&self, target: &Target) -> Option<RememberedReply> {
+        let key = self.reply_key.filter(|_| self.recall)?;
+        target.vfs.remembered(&key)
+    }
+}
+
+impl Target {
+    pub(super) fn ctx(&self, request: &Request<'_>) -> OpCtx<'_> {
+        OpCtx { cred: &self.cred, reply: request.reply_key }
+    }
+
+    /// A handle of another object of the same dataset.
+    pub(super) fn seal(&self, object: ObjectRef) -> HandleBytes {
+        Handle { pool: self.vfs.pool(), dataset: self.vfs.dataset(), object }.seal(&self.key)
+    }
+
+    /// The change of a remembered answer: current attributes, and nothing from before (rules F12).
+    pub(super) fn unchanged(&self, object: ObjectRef) -> Change {
+        Change { before: None, after: self.vfs.getattr(object).ok() }
+    }
+
+    /// Whether both are of one dataset.
+    pub(super) fn shares_dataset(&self, other: &Self) -> bool {
+        self.vfs.pool() == other.vfs.pool() && self.vfs.dataset() == other.vfs.dataset()
+    }
+}
+
+impl Done {
+    /// A reply that waits for nothing.
+    pub(super) fn now(status: Status, body: impl Into<Body>) -> Self {
+        Self::Answer(Answer { status, body: body.into(), wait: Wait::Ready })
+    }
+
+    /// The reply of NULL.
+    pub(super) fn null() -> Self {
+        Self::now(Status::Ok, Encoder::default())
+    }
+
+    /// A failure of which nothing but the status is known.
+    pub(crate) fn failure(procedure: Procedure, status: Status) -> Self {
+        Self::now(status, failure_body(procedure, status))
+    }
+
+    /// The answer to a modifying operation: `fill` encodes what follows the status.
+    pub(super) fn modified<T>(outcome: Outcome<T>, fill: impl FnOnce(&mut Encoder, Option<T>, &[Change])) -> Self {
+        let Outcome { result, changes, wait } = outcome;
+        let (status, value) = match result {
+            Err(FsError::Throttled) if matches!(wait, Wait::On(_)) => return Self::Again(wait),
+            Err(error) => (Status::from(error), None),
+            Ok(value) => (Status::Ok, Some(value)),
+        };
+        let mut words = Encoder::new();
+        words.status(status);
+        fill(&mut words, value, &changes);
+        Self::Answer(Answer { status, body: words.into(), wait })
+    }
+}
+
+/// The results of a procedure that failed before it reached anything.
+pub(crate) fn failure_body(procedure: Procedure, status: Status) -> Body {
+    let mut words = Encoder::new();
+    words.status(status);
+    for _ in 0..procedure.absent_words() {
+        words.bool(false);
+    }
+    words.into()
+}
+
+/// Checks a name before the file system sees it.
+pub(super) fn check_name(name: &[u8]) -> Result<(), Status> {
+    if name.len() > tally_fs::vfs::NAME_MAX {
+        return Err(Status::NameTooLong);
+    }
+    if name.is_empty() || name.contains(&b'/') || name.contains(&0) { Err(Status::Inval) } else { Ok(()) }
+}
+
+/// Whether an entry may be a dataset's mount point at all.
+pub(super) fn may_be_child(kind: FileKind) -> bool {
+    kind == FileKind::Directory
+}
+
+/// The file system id that clients see: the same for ever, another one for each dataset. Pool guids are
+/// random, so mixing is enough to keep datasets of several pools apart.
+fn fsid(pool: PoolGuid, dataset: DatasetId) -> u64 {
+    let mixed = pool.0 ^ dataset.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    mixed ^ (mixed >> 32)
+}
