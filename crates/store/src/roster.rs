@@ -510,4 +510,4 @@ fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, sequence: u64) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
