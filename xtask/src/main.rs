@@ -8,6 +8,8 @@ mod packages;
 mod tally;
 mod test;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -33,8 +35,18 @@ enum Task {
     Bench(bench::Bench),
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().task {
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
         Task::Ci => ci::run(),
         Task::Test => test::run(),
         Task::Lab(options) => lab::run(&options)?.into_result(),

@@ -5,14 +5,17 @@ mod world;
 use bytes::Bytes;
 use tally_base::Time;
 use tally_fs::filer::CreateOptions;
-use tally_fs::vfs::{Cred, CreateHow, FsError, OpCtx, ReplyKey, SetAttr, Stability};
+use tally_fs::vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, SetAttr, Stability};
 use tally_store::properties::{Property, PropertySet, parse};
 use world::{World, content, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;
 
 fn pattern(length: usize, seed: u8) -> Bytes {
-    (0..length).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed).wrapping_add((i >> 8) as u8)).collect::<Vec<u8>>().into()
+    (0..length)
+        .map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed).wrapping_add((i >> 8) as u8))
+        .collect::<Vec<u8>>()
+        .into()
 }
 
 #[test]
@@ -25,7 +28,8 @@ fn what_was_acknowledged_survives_a_power_cut_without_any_sync() {
     let mut files = Vec::new();
     for number in 0..50u8 {
         let name = format!("file{number}");
-        let file = done(fs.create(ctx(&cred), dir.object, name.as_bytes(), &CreateHow::Exclusive(u64::from(number)))).unwrap();
+        let file =
+            done(fs.create(ctx(&cred), dir.object, name.as_bytes(), &CreateHow::Exclusive(u64::from(number)))).unwrap();
         done(fs.setattr(ctx(&cred), file.object, &mode(0o640), None)).unwrap();
         let data = pattern(4096, number);
         done(fs.write(ctx(&cred), file.object, 0, data.clone(), Stability::FileSync)).unwrap();
@@ -95,7 +99,11 @@ fn everything_is_there_after_a_clean_export_and_nothing_is_replayed() {
     assert_eq!(report.records_replayed, 0);
     let fs = vfs(&again);
     assert_eq!(content(&*fs, file.object), &data[..]);
-    assert_eq!(done(fs.commit(ctx(&cred), file.object, 0, 0)).unwrap(), verifier, "nothing was lost, so the verifier stays");
+    assert_eq!(
+        done(fs.commit(ctx(&cred), file.object, 0, 0)).unwrap(),
+        verifier,
+        "nothing was lost, so the verifier stays"
+    );
 }
 
 #[test]
@@ -245,7 +253,7 @@ fn datasets_come_and_go_with_their_mount_points_and_properties() {
         after.sync().unwrap();
     }
     let space = after.pool().io.allocator().space();
-    assert!(space.free > before.free + 2 * MIB, "its blocks are free again: {before:?} {space:?}");
+    assert!(space.allocated < before.allocated / 2, "its blocks are free again: {before:?} {space:?}");
     assert!(vfs(&after).lookup(&cred, root.root(), b"away").is_err());
 }
 

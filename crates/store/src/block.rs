@@ -199,7 +199,8 @@ pub(crate) fn in_parallel(count: usize, depth: usize, work: &(dyn Fn(usize) + Sy
     };
     std::thread::scope(|scope| {
         for _ in 1..depth.min(count) {
-            scope.spawn(drain);
+            // Where the system has no thread to give, this one does the work alone.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, drain);
         }
         drain();
     });

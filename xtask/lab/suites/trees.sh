@@ -13,14 +13,14 @@ check "rsync -a" rsync -aH /tmp/tree/ "$MNT/rsync/"
 check "rsync -a: same" same_tree /tmp/tree "$MNT/rsync"
 check "rsync again has nothing to do" sh -c "[ -z \"\$(rsync -aHi /tmp/tree/ $MNT/rsync/)\" ]"
 
-work_with_git() {
+work_with_git() (
     export GIT_AUTHOR_NAME=lab GIT_AUTHOR_EMAIL=lab@localhost GIT_COMMITTER_NAME=lab GIT_COMMITTER_EMAIL=lab@localhost
     git init -q "$MNT/repo" && cd "$MNT/repo" && cp -a /tmp/tree/perl5 . || return
     git add . && git commit -qm one || return
     local i
     for i in 1 2 3; do echo "$i" > "file$i"; git add . && git commit -qm "change $i" || return; done
     git gc -q --prune=now && git status --porcelain | cmp - /dev/null
-}
+)
 fsck() { git -C "$MNT/repo" fsck --full --strict && [ "$(git -C "$MNT/repo" rev-list --count HEAD)" = 4 ]; }
 check "git init, add, commit, gc" work_with_git
 check "git fsck" fsck

@@ -17,6 +17,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// A child process that serves NFSv3.
 pub(crate) struct Server {
     child: Child,
+    /// Ganesha does not start without a port mapper; where none runs, one on loopback goes with it.
+    port_mapper: Option<Child>,
     folder: TempDir,
     target: Target,
 }
@@ -42,7 +44,10 @@ impl Server {
         let mut command = Command::new("ganesha.nfsd");
         command.arg("-F").arg("-f").arg(configuration);
         command.arg("-p").arg(folder.path().join("pid")).args(["-L", "/dev/stderr", "-N", "NIV_EVENT"]);
-        Self::spawn(command, folder, (nfs, mount), "/served")
+        let port_mapper = port_mapper()?;
+        let mut server = Self::spawn(command, folder, (nfs, mount), "/served")?;
+        server.port_mapper = port_mapper;
+        Ok(server)
     }
 
     fn spawn(mut command: Command, folder: TempDir, ports: (u16, u16), export: &str) -> Result<Self> {
@@ -52,7 +57,7 @@ impl Server {
         let child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let target = Target { nfs: address(ports.0), mount: address(ports.1), export: export.to_owned() };
-        let mut server = Self { child, folder, target };
+        let mut server = Self { child, port_mapper: None, folder, target };
         server.wait_until_it_answers(&log_path)?;
         Ok(server)
     }
@@ -86,9 +91,32 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // The folder is about to be removed, so the server need not end cleanly.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        for child in std::iter::once(&mut self.child).chain(&mut self.port_mapper) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
+}
+
+fn port_mapper() -> Result<Option<Child>> {
+    let address = SocketAddr::from(([127, 0, 0, 1], 111));
+    if TcpStream::connect(address).is_ok() {
+        return Ok(None);
+    }
+    let mut command = Command::new("rpcbind");
+    // It binds 127.0.0.1 of its own accord, and gives up when that is asked for besides.
+    let child = command
+        .args(["-f", "-w", "-h", "127.0.0.2"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot start rpcbind")?;
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(5) && TcpStream::connect(address).is_err() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(Some(child))
 }
 
 fn free_port() -> Result<u16> {

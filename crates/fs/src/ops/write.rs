@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use tally_base::Txg;
+use tally_store::alloc::UNBORN;
 use tally_store::bp::{BlockKind, BlockPtr};
 use tally_store::pool::SpaceClass;
 use tally_store::properties::LogBias;
@@ -131,7 +132,7 @@ impl Filesystem {
         let part = |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
         let mut parts = Parts::default();
         let compression = self.dataset.effective().compression.into();
-        let mut out = self.pool.io.writer(self.pool.txgs.open());
+        let mut out = self.pool.io.writer(UNBORN);
         for start in (first..last).step_by(record_size as usize) {
             match out.put(BlockKind::Data, &part(start, start + record_size), compression) {
                 Ok(block) => parts.placed.push((start, block)),
@@ -159,7 +160,7 @@ impl Filesystem {
     /// Frees what was placed for a WRITE that failed.
     fn give_back<T>(&self, parts: &Parts, result: T) -> T {
         for (_, block) in &parts.placed {
-            self.pool.io.free(block, self.pool.txgs.open());
+            self.pool.io.abandon(block);
         }
         result
     }
@@ -177,7 +178,8 @@ impl Filesystem {
             self.apply(locked, txg, record, false);
             let layer = locked.state_mut(object.id).layer_mut(txg);
             for (offset, mut block) in placed {
-                // Born in the group that names it, which may be younger than the one it was written in.
+                let settled = self.pool.io.allocator().settle(block.dva, txg);
+                assert!(settled, "it was allocated for this write, and for nothing else");
                 block.birth = txg;
                 layer.data.insert(offset, Piece::Placed { block, skip: 0, length: u64::from(block.lsize) });
             }

@@ -23,13 +23,19 @@ pub struct World {
 impl World {
     /// One data disk and one log disk of these sizes.
     pub fn new(data_bytes: u64, log_bytes: u64) -> Self {
-        let disks = vec![("data".to_owned(), Arc::new(MemDisk::new(data_bytes))), ("slog".to_owned(), Arc::new(MemDisk::new(log_bytes)))];
-        Self { disks, vdevs: ["data", "log", "slog"].map(str::to_owned).to_vec() }
+        let disks = vec![
+            ("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes))),
+            ("/disks/slog".to_owned(), Arc::new(MemDisk::new(log_bytes))),
+        ];
+        Self { disks, vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec() }
     }
 
     /// Without a log disk: the log lies in the pool.
     pub fn without_log(data_bytes: u64) -> Self {
-        Self { disks: vec![("data".to_owned(), Arc::new(MemDisk::new(data_bytes)))], vdevs: vec!["data".to_owned()] }
+        Self {
+            disks: vec![("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes)))],
+            vdevs: vec!["/disks/data".to_owned()],
+        }
     }
 
     fn platform(&self) -> Platform {
@@ -61,17 +67,26 @@ impl World {
         self.try_import(&ImportOptions::default()).unwrap()
     }
 
-    pub fn try_import(&self, options: &ImportOptions) -> Result<(Arc<Filer>, ImportReport), tally_fs::filer::FilerError> {
-        let source = ImportSource { paths: self.disks.iter().map(|(path, _)| Path::new(path).into()).collect(), dirs: vec![] };
+    pub fn try_import(
+        &self,
+        options: &ImportOptions,
+    ) -> Result<(Arc<Filer>, ImportReport), tally_fs::filer::FilerError> {
+        let source =
+            ImportSource { paths: self.disks.iter().map(|(path, _)| Path::new(path).into()).collect(), dirs: vec![] };
         let select = PoolSelect::Name("tank".into());
-        let (filer, report) = Filer::import(&self.platform(), &Tuning::default(), &source, &select, options, &mut |_| {})?;
+        let (filer, report) =
+            Filer::import(&self.platform(), &Tuning::default(), &source, &select, options, &mut |_| {})?;
         drive(&filer);
         Ok((filer, report))
     }
 
     /// The disks as they are now, as another world: what a power cut at this moment leaves if every completed write stays.
     pub fn cut(&self) -> Self {
-        let disks = self.disks.iter().map(|(path, disk)| (path.clone(), Arc::new(MemDisk::from_bytes(&disk.content())))).collect();
+        let disks = self
+            .disks
+            .iter()
+            .map(|(path, disk)| (path.clone(), Arc::new(MemDisk::from_bytes(&disk.content()))))
+            .collect();
         Self { disks, vdevs: self.vdevs.clone() }
     }
 }

@@ -90,10 +90,9 @@ impl Hub {
 
     /// Starts one more worker if nobody watches the epoll and there may be more.
     pub(super) fn keep_watch(self: &Arc<Self>) {
-        if self.idle_count.load(SeqCst) == 0 && self.worker_count.load(SeqCst) < self.options.workers_max {
-            if let Err(error) = self.spawn_worker() {
-                tracing::warn!(%error, "cannot start another worker thread; requests wait for each other meanwhile");
-            }
+        let unwatched = self.idle_count.load(SeqCst) == 0 && self.worker_count.load(SeqCst) < self.options.workers_max;
+        if unwatched && let Err(error) = self.spawn_worker() {
+            tracing::warn!(%error, "cannot start another worker thread; requests wait for each other meanwhile");
         }
     }
 

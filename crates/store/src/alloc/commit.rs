@@ -66,7 +66,8 @@ impl Allocator {
         let mut persisted = self.persisted.lock();
         assert!(txg > persisted.txg, "txg {txg} is committed after {}", persisted.txg);
         let place = self.alloc_sectors(txg, sectors_of(root_bytes), sectors_of(root_bytes))?;
-        let range_count = self.deferred.lock().prepare(txg);
+        let (range_count, freed_twice) = self.deferred.lock().prepare(txg);
+        self.count_freed_twice(freed_twice);
         let mut places = Vec::new();
         let plan = loop {
             let plan = self.plan(&persisted, txg, range_count);

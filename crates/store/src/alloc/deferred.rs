@@ -87,14 +87,18 @@ impl Deferred {
         ranges
     }
 
-    /// Ranges that the commit of `txg` will have to persist: its own list, after coalescing, and the retired chains.
-    pub(super) fn prepare(&mut self, txg: Txg) -> usize {
+    /// Readies the list of `txg` for its commit: joins neighbours, adds the retired chains, and drops what was
+    /// freed twice. Returns the number of ranges, and of those that were dropped.
+    pub(super) fn prepare(&mut self, txg: Txg) -> (usize, usize) {
         for dva in std::mem::take(&mut self.retired) {
             self.add(txg, dva);
         }
         let list = self.lists.entry(txg).or_default();
-        coalesce(&mut list.ranges);
-        list.ranges.len()
+        let count_sectors = |ranges: &[Dva]| ranges.iter().map(|dva| u64::from(dva.sectors)).sum::<u64>();
+        let before = count_sectors(&list.ranges);
+        let dropped = coalesce(&mut list.ranges);
+        self.sectors -= before - count_sectors(&list.ranges);
+        (list.ranges.len(), dropped)
     }
 
     pub(super) fn list_mut(&mut self, txg: Txg) -> &mut FreeList {
@@ -118,20 +122,25 @@ pub(super) struct DeferredHead {
     pub(super) head: BlockPtr,
 }
 
-/// Joins neighbours, so that a list is as long as the free space is fragmented and no longer.
-fn coalesce(ranges: &mut Vec<Dva>) {
+/// Joins neighbours, so that a list is as long as the free space is fragmented and no longer. A range that
+/// overlaps the one before was freed twice; it is dropped, and the number of those is returned. (What it has
+/// beyond the overlap is leaked, which is better than to free what may be somebody else's.)
+fn coalesce(ranges: &mut Vec<Dva>) -> usize {
+    let mut dropped = 0;
     ranges.sort_unstable();
     ranges.dedup_by(|next, range| {
-        let joined = range.sectors.checked_add(next.sectors);
-        let adjacent = range.vdev == next.vdev && range.end() == next.offset;
-        match joined {
-            Some(sectors) if adjacent => {
-                range.sectors = sectors;
-                true
-            }
-            _ => false,
+        if range.vdev != next.vdev || range.end() < next.offset {
+            return false;
         }
+        if range.end() > next.offset {
+            dropped += 1;
+            return true;
+        }
+        let joined = range.sectors.checked_add(next.sectors);
+        range.sectors = joined.unwrap_or(range.sectors);
+        joined.is_some()
     });
+    dropped
 }
 
 /// One sector of a chain.

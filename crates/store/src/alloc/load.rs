@@ -149,7 +149,11 @@ fn present(level: &[Option<BlockPtr>]) -> Vec<(usize, BlockPtr)> {
     level.iter().enumerate().filter_map(|(at, pointer)| Some((at, (*pointer)?))).collect()
 }
 
-fn read_sector(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr, kind: BlockKind) -> Result<bytes::Bytes, LoadError> {
+pub(super) fn read_sector(
+    devs: &[Arc<dyn BlockDev>],
+    bp: &BlockPtr,
+    kind: BlockKind,
+) -> Result<bytes::Bytes, LoadError> {
     if bp.kind != kind || bp.lsize as usize != SECTOR || bp.copy.is_some() {
         return Err(BlockError::Pointer { bp: *bp, what: "it is not one of the allocator's" }.into());
     }

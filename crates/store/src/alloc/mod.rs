@@ -23,6 +23,7 @@
 mod bitmap;
 mod commit;
 mod deferred;
+mod inspect;
 mod load;
 mod region;
 mod root;
@@ -37,6 +38,7 @@ use parking_lot::Mutex;
 use tally_base::{SECTOR, Txg};
 
 pub use commit::Committed;
+pub use inspect::SpaceVisit;
 pub use load::LoadError;
 pub use root::AllocRoot;
 
@@ -47,6 +49,10 @@ use vdev_space::VdevSpace;
 use crate::block::NoSpace;
 use crate::blockdev::BlockDev;
 use crate::bp::Dva;
+
+/// The group of blocks that are written ahead of any group that will name them. No space map contains them until they
+/// are settled ([`Allocator::settle`]), so that a crash leaks none; and they may be written while groups come and go.
+pub const UNBORN: Txg = Txg(u64::MAX);
 
 /// See the module's head.
 pub struct Allocator {
@@ -196,6 +202,12 @@ impl Allocator {
         }
     }
 
+    /// A block that was allocated under [`UNBORN`] becomes an allocation of the group that names it now. False if it was
+    /// not.
+    pub fn settle(&self, dva: Dva, txg: Txg) -> bool {
+        self.vdev_of(&dva).is_some_and(|vdev| vdev.settle(&dva, txg))
+    }
+
     /// The uberblock of `durable` is on disk: what txgs before it freed may be used again.
     pub fn released(&self, durable: Txg) {
         let ranges = self.deferred.lock().release(durable);
@@ -261,6 +273,13 @@ impl Allocator {
     fn vdev_of(&self, dva: &Dva) -> Option<&VdevSpace> {
         let vdev = usize::try_from(dva.vdev).ok().and_then(|at| self.vdevs.get(at))?;
         vdev.contains(dva).then_some(vdev)
+    }
+
+    fn count_freed_twice(&self, count: usize) {
+        self.bad_frees.fetch_add(count as u64, Ordering::Relaxed);
+        if count > 0 {
+            tracing::error!(count, "ranges were freed twice in one txg");
+        }
     }
 
     fn count_bad_free(&self, dva: &Dva) {

@@ -156,6 +156,23 @@ impl Region {
 
     /// Takes back an allocation that no txg has committed. False if there is none.
     pub(super) fn abandon(&mut self, run: Run) -> bool {
+        let untaken = self.untake(run);
+        if untaken {
+            self.vacate(run);
+        }
+        untaken
+    }
+
+    /// Moves an allocation that no txg has committed to `txg`. False if there is none.
+    pub(super) fn settle(&mut self, run: Run, txg: Txg) -> bool {
+        let untaken = self.untake(run);
+        if untaken {
+            self.pending(txg).takes.push(run);
+        }
+        untaken
+    }
+
+    fn untake(&mut self, run: Run) -> bool {
         let (start, end) = (run.0, run.0 + run.1);
         let holds = |take: &Run| take.0 <= start && end <= take.0 + take.1;
         for pending in self.pending.iter_mut().rev() {
@@ -163,7 +180,6 @@ impl Region {
             let take = pending.takes.swap_remove(at);
             let pieces = [(take.0, start - take.0), (end, take.0 + take.1 - end)];
             pending.takes.extend(pieces.into_iter().filter(|piece| piece.1 > 0));
-            self.vacate(run);
             return true;
         }
         false

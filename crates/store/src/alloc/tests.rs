@@ -277,6 +277,53 @@ fn bad_frees_are_counted_and_change_nothing() {
     }
     assert_eq!(world.alloc.space(), space);
     assert_eq!(world.alloc.bad_free_count(), 8);
+    world.alloc.free(block, Txg(2));
+    world.alloc.free(Dva { sectors: 1, ..block }, Txg(2));
+    world.live.clear();
+    let place = world.window[0].place;
+    world.alloc.free(place, Txg(2));
+    world.alloc.commit(Txg(2), 100).expect("there is space");
+    assert_eq!(world.alloc.bad_free_count(), 9, "the second free of the first sector");
+    world.alloc.released(Txg(3));
+    assert_eq!(world.alloc.bad_free_count(), 9);
+    assert!(!world.alloc.is_busy(&block));
+}
+
+/// Inspection names every sector of the allocator, and goes on behind damage.
+#[test]
+fn inspection_goes_on_after_damage() {
+    let (mem, devs) = devices(&[300 * MIB, 16 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    let blocks: Vec<_> = (0..8).map(|_| alloc.alloc(Txg(1), MIB).expect("an empty pool")).collect();
+    alloc.commit(Txg(1), 1).expect("there is space");
+    blocks.iter().step_by(2).for_each(|block| alloc.free(*block, Txg(2)));
+    let root = alloc.commit(Txg(2), 1).expect("there is space").root;
+    let look = || {
+        let (mut sound, mut damaged, mut used, mut deferred) = (Vec::new(), Vec::new(), 0, 0);
+        root.inspect(&devs, &mut |visit| match visit {
+            SpaceVisit::Map { bp, used_sectors, .. } => {
+                sound.push(*bp);
+                used += u64::from(used_sectors);
+            }
+            SpaceVisit::Index { bp, .. } => sound.push(*bp),
+            SpaceVisit::Deferred { bp, ranges, .. } => {
+                sound.push(*bp);
+                deferred += ranges.iter().map(Dva::bytes).sum::<u64>();
+            }
+            SpaceVisit::Damage { bp, .. } => damaged.push(*bp),
+            SpaceVisit::Vdev { .. } => {}
+        });
+        (sound, damaged, used, deferred)
+    };
+    let (sound, damaged, used, deferred) = look();
+    let space = alloc.space();
+    assert_eq!((sound.len() as u64 * SECTOR_BYTES, damaged.len()), (alloc.own_bytes(), 0));
+    assert_eq!((used * SECTOR_BYTES, deferred), (space.allocated + space.deferred, space.deferred));
+    for bp in &sound {
+        mem[bp.dva.vdev as usize].rot(bp.dva.offset, 1);
+        assert_eq!(look().1, [*bp]);
+        mem[bp.dva.vdev as usize].rot(bp.dva.offset, 1);
+    }
 }
 
 #[test]

@@ -148,6 +148,11 @@ impl VdevSpace {
         });
     }
 
+    /// See [`Region::settle`].
+    pub(super) fn settle(&self, dva: &Dva, txg: Txg) -> bool {
+        self.each(dva, |region, run| region.settle(run, txg))
+    }
+
     pub(super) fn unclaim(&self, dva: &Dva) {
         self.each(dva, |region, run| {
             region.unclaim(run);

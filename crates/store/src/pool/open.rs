@@ -87,10 +87,10 @@ pub struct LogContent {
 }
 
 impl Pool {
-    /// A new pool on disks that were just labelled and claimed ([`crate::create`]). Its lanes are open; it has no dataset
+    /// A new pool on disks that were just put together ([`crate::create`]). Its lanes are open; it has no dataset
     /// yet, and can be imported only after its first sync.
     pub fn create(platform: &Platform, tuning: &Tuning, roster: &Arc<Roster>) -> Result<Arc<Self>, OpenError> {
-        let open_gen = roster.config().open_gen;
+        let open_gen = roster.claim(&platform.host, platform.rng.as_ref())?;
         let devs = data_vdevs(roster);
         let alloc = Arc::new(Allocator::create(&devs, &rings_in_pool(roster)));
         let uberblock = Uberblock {

@@ -6,8 +6,9 @@ fn rule(value: &str, client: &str) -> Option<Rule> {
 
 #[test]
 fn who_gets_what() {
-    // Property, client, and then: has access, read-only, squash, secure.
-    let cases: &[(&str, &str, Option<(bool, Squash, bool)>)] = &[
+    /// Read-only, squash, secure.
+    type Access = (bool, Squash, bool);
+    let cases: &[(&str, &str, Option<Access>)] = &[
         ("off", "127.0.0.1", None),
         ("on", "192.0.2.7", Some((false, Squash::Root, false))),
         ("on", "127.0.0.1", Some((false, Squash::Root, false))),

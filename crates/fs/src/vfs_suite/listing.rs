@@ -1,0 +1,118 @@
+//! Finding and listing: dots, cookies, pages, what a listing shows while names come and go.
+
+use super::Case;
+use super::world::World;
+use crate::vfs::{Cred, DirEntry, FsError};
+
+pub(super) const CASES: &[Case] = &[
+    ("lookup: names, dots, errors", lookup),
+    ("a listing in pages of every size", pages),
+    ("cookies stay valid while names come and go", cookies),
+    ("cookies far out", far_cookies),
+    ("attributes in listings", plus),
+    ("an empty directory", empty),
+];
+
+fn lookup(world: &World) {
+    let dir = world.dir(world.root, "d");
+    let file = world.file(dir, "f");
+    let below = world.dir(dir, "below");
+    let cases = [
+        (world.root, ".", Ok(world.root)),
+        (world.root, "..", Ok(world.root)),
+        (dir, ".", Ok(dir)),
+        (dir, "..", Ok(world.root)),
+        (below, "..", Ok(dir)),
+        (dir, "f", Ok(file)),
+        (dir, "F", Err(FsError::NotFound)),
+        (dir, "", Err(FsError::Invalid)),
+        (file, "x", Err(FsError::NotDirectory)),
+        (file, ".", Err(FsError::NotDirectory)),
+    ];
+    for (at, name, expected) in cases {
+        assert_eq!(world.find(at, name), expected, "{name:?} in {at:?}");
+    }
+    assert_eq!(world.find(dir, &"n".repeat(256)), Err(FsError::NameTooLong));
+    let (attr, parent) = world.vfs.lookup(&Cred::root(), dir, b"f").unwrap();
+    assert_eq!((attr, parent), (world.attr(file), world.attr(dir)));
+}
+
+fn list(world: &World, page_size: usize) -> Vec<DirEntry> {
+    let mut entries: Vec<DirEntry> = Vec::new();
+    for _ in 0..1000 {
+        let cookie = entries.last().map_or(0, |entry| entry.cookie);
+        let page = world.vfs.readdir(&Cred::root(), world.root, cookie, page_size, false).unwrap();
+        assert!(page.entries.len() <= page_size);
+        assert!(page.eof || !page.entries.is_empty(), "a page without entries and without end");
+        entries.extend(page.entries);
+        if page.eof {
+            return entries;
+        }
+    }
+    panic!("the listing has no end");
+}
+
+fn pages(world: &World) {
+    for number in 0..50 {
+        world.file(world.root, &format!("file {number}"));
+    }
+    let whole = list(world, 1000);
+    assert_eq!(whole.len(), 52);
+    assert_eq!((whole[0].cookie, &whole[0].name[..], whole[0].object), (1, &b"."[..], world.root.id));
+    assert_eq!((whole[1].cookie, &whole[1].name[..], whole[1].object), (2, &b".."[..], world.root.id));
+    assert!(whole.windows(2).all(|pair| pair[0].cookie < pair[1].cookie), "cookies rise");
+    assert!(whole[2..].iter().all(|entry| entry.cookie >= 3 && entry.cookie < 1 << 63));
+    for (number, entry) in whole[2..].iter().enumerate() {
+        assert_eq!(entry.name, format!("file {number}").as_bytes(), "creation order");
+    }
+    for page_size in [1, 2, 3, 7, 51, 52, 53] {
+        assert_eq!(list(world, page_size), whole, "pages of {page_size}");
+    }
+}
+
+fn cookies(world: &World) {
+    let root = Cred::root();
+    for name in ["a", "b", "c", "d"] {
+        world.file(world.root, name);
+    }
+    let whole = list(world, 100);
+    let behind_b = whole[3].cookie;
+    world.remove_as(&root, world.root, "b").unwrap();
+    world.remove_as(&root, world.root, "c").unwrap();
+    world.file(world.root, "b");
+    let page = world.vfs.readdir(&root, world.root, behind_b, 100, false).unwrap();
+    let names: Vec<&[u8]> = page.entries.iter().map(|entry| &entry.name[..]).collect();
+    assert_eq!(names, [&b"d"[..], b"b"], "behind a removed entry, the rest; new names come last");
+    assert!(page.entries.iter().all(|entry| entry.cookie > behind_b));
+    assert!(page.entries[1].cookie > whole[5].cookie, "a name made again has a new cookie");
+}
+
+fn far_cookies(world: &World) {
+    world.file(world.root, "f");
+    for cookie in [1 << 31, 1 << 32, 1 << 63, u64::MAX - 1, u64::MAX] {
+        let page = world.vfs.readdir(&Cred::root(), world.root, cookie, 100, true).unwrap();
+        assert!(page.entries.is_empty() && page.eof, "behind {cookie}");
+    }
+}
+
+fn plus(world: &World) {
+    let file = world.file(world.root, "f");
+    let dir = world.dir(world.root, "d");
+    let page = world.vfs.readdir(&Cred::root(), world.root, 0, 100, true).unwrap();
+    assert_eq!(page.attr, world.attr(world.root));
+    for (name, object) in [(&b"f"[..], file), (b"d", dir)] {
+        let entry = page.entries.iter().find(|entry| entry.name == name).unwrap();
+        assert_eq!((entry.object, &entry.attr), (object.id, &Some(world.attr(object))));
+    }
+}
+
+fn empty(world: &World) {
+    let dir = world.dir(world.root, "d");
+    let page = world.vfs.readdir(&Cred::root(), dir, 0, 100, false).unwrap();
+    assert_eq!((page.entries.len(), page.eof), (2, true));
+    assert_eq!(page.entries[1].object, world.root.id);
+    let page = world.vfs.readdir(&Cred::root(), dir, 2, 100, false).unwrap();
+    assert_eq!((page.entries.len(), page.eof), (0, true));
+    let file = world.file(dir, "f");
+    assert_eq!(world.vfs.readdir(&Cred::root(), file, 0, 9, false).map(|_| ()), Err(FsError::NotDirectory));
+}

@@ -1,0 +1,324 @@
+//! Waiting, repeating, crowding: what happens between a request and its reply.
+
+mod support;
+
+use std::io::Write;
+use std::sync::atomic::Ordering::SeqCst;
+
+use support::House;
+use support::client::{NFS, dir_name, mode, size, words, write_arguments};
+use support::gated::Promises;
+use tally_nfs::serve::ServeOptions;
+use tally_nfs::v3::Procedure;
+
+#[test]
+fn a_slow_read_does_not_hold_up_its_connection() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let file = client.file(&root, b"f");
+    house.exports.tank.reads.shut();
+    let (slow, fast) = (client.xid(), client.xid());
+    let read = words(|words| {
+        words.opaque(&file).u64(0).u32(10);
+    });
+    client.send(slow, NFS, Procedure::Read.number(), read);
+    let getattr = || {
+        words(|words| {
+            words.opaque(&file);
+        })
+    };
+    client.send(fast, NFS, Procedure::GetAttr.number(), getattr());
+    assert_eq!(client.receive_answer().0, fast);
+    // The same in one segment: the READ first in the buffer, and first at a worker.
+    let (slower, faster) = (client.xid(), client.xid());
+    let read = words(|words| {
+        words.opaque(&file).u64(0).u32(10);
+    });
+    let records = [
+        client.record(slower, NFS, Procedure::Read.number(), read),
+        client.record(faster, NFS, Procedure::GetAttr.number(), getattr()),
+    ];
+    let stream: Vec<u8> = records
+        .iter()
+        .flat_map(|record| [&(u32::try_from(record.len()).unwrap() | 1 << 31).to_be_bytes(), &record[..]].concat())
+        .collect();
+    client.stream.write_all(&stream).unwrap();
+    assert_eq!(client.receive_answer().0, faster);
+    house.exports.tank.reads.open();
+    let mut last = [client.receive_answer().0, client.receive_answer().0];
+    last.sort_unstable();
+    assert_eq!(last, [slow, slower]);
+    assert_eq!(house.server.stop(), 0);
+}
+
+#[test]
+fn a_reply_waits_for_its_promise_and_others_pass() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let tank = &house.exports.tank;
+    *tank.promises.lock() = Promises::ByHand;
+    let xids: Vec<u32> = (0..5).map(|_| client.xid()).collect();
+    for xid in &xids {
+        let mut arguments = dir_name(&root, xid.to_string().as_bytes());
+        arguments.raw(&mode(0o755).into_vec());
+        client.send(*xid, NFS, Procedure::MkDir.number(), arguments);
+    }
+    tank.until_held(5);
+    assert_eq!(client.getattr(&root).0, 0, "reads pass");
+    let mut answered: Vec<u32> = (0..5)
+        .map(|_| {
+            tank.keep_one();
+            let (xid, answer) = client.receive_answer();
+            assert_eq!(answer.status, 0);
+            xid
+        })
+        .collect();
+    answered.sort_unstable();
+    let mut expected = xids;
+    expected.sort_unstable();
+    assert_eq!(answered, expected);
+    *tank.promises.lock() = Promises::Driven;
+    assert_eq!(client.mkdir(&root, b"driven").0, 0);
+    assert!(house.server.stats().driven.load(SeqCst) >= 1, "the lone client's request was driven in place");
+    assert!(house.server.stats().own.count() >= 6);
+}
+
+#[test]
+fn a_broken_promise_is_never_a_success() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let file = client.file(&root, b"f");
+    *house.exports.tank.promises.lock() = Promises::Broken;
+    assert_eq!(client.mkdir(&root, b"d").0, 5);
+    assert_eq!(client.write(&file, 0, b"x", 2), (5, None));
+    let mut answer = client.call(
+        Procedure::Rename,
+        words(|words| {
+            words.opaque(&root).opaque(b"f").opaque(&root).opaque(b"g");
+        }),
+    );
+    assert_eq!((answer.status, answer.wcc(), answer.wcc()), (5, (false, None), (false, None)));
+    answer.end();
+}
+
+#[test]
+fn a_refused_admission_is_asked_again() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    house.exports.tank.throttle.store(3, SeqCst);
+    assert_eq!(client.mkdir(&root, b"d").0, 0);
+    assert_eq!(house.server.stats().throttled.load(SeqCst), 3);
+}
+
+#[test]
+fn a_panic_costs_one_request() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    house.exports.tank.panic_at_getattr.store(true, SeqCst);
+    assert_eq!(client.getattr(&root).0, 10006, "SERVERFAULT");
+    house.exports.tank.panic_at_getattr.store(false, SeqCst);
+    assert_eq!(client.getattr(&root).0, 0);
+    assert_eq!(house.server.stats().panics.load(SeqCst), 1);
+}
+
+#[test]
+fn a_retransmission_is_not_carried_out_twice() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    client.file(&root, b"f");
+    let tank = &house.exports.tank;
+    let before = tank.changes.load(SeqCst);
+    let xid = client.xid();
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        client.send(xid, NFS, Procedure::Remove.number(), dir_name(&root, b"f"));
+        let (answered, answer) = client.receive_answer();
+        statuses.push((answered == xid, answer.status));
+    }
+    assert_eq!(statuses, [(true, 0); 3]);
+    assert_eq!(tank.changes.load(SeqCst) - before, 1);
+    client.send(xid, NFS, Procedure::Remove.number(), dir_name(&root, b"other"));
+    assert_eq!(client.receive_answer().1.status, 2, "other arguments under the same xid are another request");
+    client.uid = 7;
+    client.send(xid, NFS, Procedure::Remove.number(), dir_name(&root, b"f"));
+    assert_eq!(client.receive_answer().1.status, 2, "and so is another user");
+}
+
+#[test]
+fn a_retransmission_in_progress_is_attached() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let tank = &house.exports.tank;
+    *tank.promises.lock() = Promises::ByHand;
+    let (xid, before) = (client.xid(), tank.changes.load(SeqCst));
+    let arguments = || {
+        let mut arguments = dir_name(&root, b"d");
+        arguments.raw(&mode(0o755).into_vec());
+        arguments
+    };
+    client.send(xid, NFS, Procedure::MkDir.number(), arguments());
+    tank.until_held(1);
+    client.send(xid, NFS, Procedure::MkDir.number(), arguments());
+    while house.server.stats().retransmissions.load(SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    tank.keep_one();
+    for _ in 0..2 {
+        let (answered, answer) = client.receive_answer();
+        assert_eq!((answered, answer.status), (xid, 0));
+    }
+    assert_eq!(tank.changes.load(SeqCst) - before, 1);
+}
+
+/// The first connection breaks, the client comes back on another one, with the same xid. Even a server that
+/// was started anew in between gives the first answer, because the file system remembers it.
+#[test]
+fn a_retransmission_over_another_connection_and_another_server() {
+    let house = House::new();
+    let mut first = house.client();
+    let root = first.mount("/tank");
+    let xid = first.xid();
+    let arguments = || {
+        let mut arguments = dir_name(&root, b"d");
+        arguments.raw(&mode(0o755).into_vec());
+        arguments
+    };
+    first.send(xid, NFS, Procedure::MkDir.number(), arguments());
+    let made = first.receive_answer().1.post_handle().unwrap();
+    let mut second = house.client();
+    second.send(xid, NFS, Procedure::MkDir.number(), arguments());
+    assert_eq!(second.receive_answer().1.status, 17, "the first connection is open: this is somebody else");
+    let old_server = house.server;
+    drop(first);
+    drop(second);
+    assert_eq!(old_server.stop(), 0);
+    let server = house.exports.start();
+    let mut third = support::client::Client::connect(server.addresses()[0]);
+    third.send(xid, NFS, Procedure::MkDir.number(), arguments());
+    let (answered, mut answer) = third.receive_answer();
+    assert_eq!((answered, answer.status, answer.post_handle()), (xid, 0, Some(made)));
+    assert_eq!(answer.post_attr().map(|attr| attr.kind), Some(2));
+    assert!(!answer.wcc().0, "nothing from before is known");
+    answer.end();
+}
+
+/// A late copy of a truncation may not kill newer data.
+#[test]
+fn setattr_is_remembered_too() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let file = client.file(&root, b"f");
+    let truncate = || {
+        words(|words| {
+            words.opaque(&file).raw(&size(0).into_vec()).bool(false);
+        })
+    };
+    let xid = client.xid();
+    client.send(xid, NFS, Procedure::SetAttr.number(), truncate());
+    assert_eq!(client.receive_answer().1.status, 0);
+    assert_eq!(client.write(&file, 0, b"newer", 2).0, 0);
+    client.send(xid, NFS, Procedure::SetAttr.number(), truncate());
+    assert_eq!(client.receive_answer().1.status, 0);
+    assert_eq!(client.read(&file, 0, 99).1, Some((b"newer".to_vec(), true)));
+}
+
+/// A client that asks and never reads holds a bounded amount of replies, and gets all of them when it does.
+#[test]
+fn a_slow_reader_is_bounded_and_gets_everything() {
+    const REQUESTS: usize = 400;
+    const BYTES: usize = 256 << 10;
+    let options = ServeOptions { output_bytes_max: 1 << 20, workers_max: 4, ..ServeOptions::default() };
+    let house = House::with(&options);
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let file = client.file(&root, b"f");
+    assert_eq!(client.write(&file, 0, &vec![7; BYTES], 2).0, 0);
+    let before = resident_bytes();
+    let mut writer = house.client();
+    std::mem::swap(&mut writer, &mut client);
+    let mut reader = writer.twin();
+    let xids: Vec<u32> = (0..REQUESTS).map(|_| writer.xid()).collect();
+    let expected = xids.clone();
+    let file = file.clone();
+    let sender = std::thread::spawn(move || {
+        for xid in xids {
+            let read = words(|words| {
+                words.opaque(&file).u64(0).u32(u32::try_from(BYTES).unwrap());
+            });
+            writer.send(xid, NFS, Procedure::Read.number(), read);
+        }
+    });
+    // Until the server stalls: everything it takes on for now is done, another client is still served.
+    for _ in 0..200 {
+        assert_eq!(client.getattr(&root).0, 0);
+    }
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 48 << 20, "{grown} bytes for a client that reads nothing; 100 MiB were asked for");
+    let mut answered: Vec<u32> = (0..REQUESTS)
+        .map(|_| {
+            let (xid, answer) = reader.receive_answer();
+            assert_eq!(answer.status, 0);
+            xid
+        })
+        .collect();
+    sender.join().unwrap();
+    answered.sort_unstable();
+    let mut expected = expected;
+    expected.sort_unstable();
+    assert!(answered == expected, "each request has one reply");
+}
+
+#[test]
+fn more_requests_than_the_bound_are_all_answered() {
+    let options =
+        ServeOptions { requests_per_connection_max: 4, record_bytes_max: 64 << 10, ..ServeOptions::default() };
+    let house = House::with(&options);
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let file = client.file(&root, b"f");
+    *house.exports.tank.promises.lock() = Promises::Driven;
+    let xids: Vec<u32> = (0..300).map(|_| client.xid()).collect();
+    let mut sender = client.twin();
+    let sent = xids.clone();
+    let sending = std::thread::spawn(move || {
+        for (number, xid) in (0_u64..).zip(sent) {
+            sender.send(xid, NFS, Procedure::Write.number(), write_arguments(&file, number * 9000, &[1; 9000], 2));
+        }
+    });
+    let mut answered: Vec<u32> = xids.iter().map(|_| client.receive_answer().0).collect();
+    sending.join().unwrap();
+    answered.sort_unstable();
+    assert_eq!(answered, xids);
+}
+
+#[test]
+fn stopping_finishes_what_is_in_the_house() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let exports = house.exports.clone();
+    *exports.tank.promises.lock() = Promises::ByHand;
+    let xid = client.xid();
+    let mut arguments = dir_name(&root, b"d");
+    arguments.raw(&mode(0o755).into_vec());
+    client.send(xid, NFS, Procedure::MkDir.number(), arguments);
+    exports.tank.until_held(1);
+    let stopping = std::thread::spawn(move || house.server.stop());
+    exports.tank.keep_one();
+    assert_eq!(client.receive_answer().1.status, 0);
+    assert_eq!(stopping.join().unwrap(), 0);
+    assert!(client.receive().is_none(), "and then it is closed");
+}
+
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}

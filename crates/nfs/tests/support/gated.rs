@@ -1,0 +1,201 @@
+//! A file system that can be held: reads behind a gate, promises kept by hand, admission refused.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use tally_base::{Broken, DatasetId, PoolGuid, Promise, Time, Wait};
+use tally_fs::model::Model;
+use tally_fs::vfs::*;
+
+type Then = Box<dyn FnOnce(Result<(), Broken>) + Send>;
+
+#[derive(Default)]
+pub struct Gate {
+    shut: Mutex<bool>,
+    changed: Condvar,
+    pub waiting: AtomicUsize,
+}
+
+impl Gate {
+    pub fn shut(&self) {
+        *self.shut.lock() = true;
+    }
+
+    pub fn open(&self) {
+        *self.shut.lock() = false;
+        self.changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut shut = self.shut.lock();
+        self.waiting.fetch_add(1, SeqCst);
+        while *shut {
+            self.changed.wait(&mut shut);
+        }
+        self.waiting.fetch_sub(1, SeqCst);
+    }
+}
+
+/// What happens to the promises that modifying operations give.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Promises {
+    /// None is given: everything is ready.
+    Ready,
+    /// Kept by whoever drives them.
+    Driven,
+    /// Kept when the test says so.
+    ByHand,
+    /// Broken.
+    Broken,
+}
+
+pub struct Gated {
+    model: Arc<Model>,
+    pub reads: Gate,
+    pub promises: Mutex<Promises>,
+    pub held: Arc<Mutex<VecDeque<Then>>>,
+    /// Operations that were carried out.
+    pub changes: AtomicUsize,
+    /// Refuse admission this many times.
+    pub throttle: AtomicUsize,
+    pub panic_at_getattr: AtomicBool,
+}
+
+struct Held {
+    kind: Promises,
+    held: Arc<Mutex<VecDeque<Then>>>,
+}
+
+impl Promise for Held {
+    fn poll(&self) -> Option<Result<(), Broken>> {
+        None
+    }
+
+    fn drive(&self) -> Option<Result<(), Broken>> {
+        match self.kind {
+            Promises::Driven => Some(Ok(())),
+            Promises::Broken => Some(Err(Broken("the test says so".into()))),
+            _ => None,
+        }
+    }
+
+    fn then(self: Box<Self>, then: Then) {
+        match self.drive() {
+            Some(outcome) => then(outcome),
+            None => self.held.lock().push_back(then),
+        }
+    }
+}
+
+impl Gated {
+    pub fn new(model: Arc<Model>) -> Self {
+        Self {
+            model,
+            reads: Gate::default(),
+            promises: Mutex::new(Promises::Ready),
+            held: Arc::default(),
+            changes: AtomicUsize::new(0),
+            throttle: AtomicUsize::new(0),
+            panic_at_getattr: AtomicBool::new(false),
+        }
+    }
+
+    /// Keeps the oldest promise that is held by hand.
+    pub fn keep_one(&self) {
+        let then = self.held.lock().pop_front().expect("a promise is held");
+        then(Ok(()));
+    }
+
+    /// Waits, without a clock, until so many promises are held.
+    pub fn until_held(&self, count: usize) {
+        while self.held.lock().len() < count {
+            std::thread::yield_now();
+        }
+    }
+
+    fn change<T>(&self, op: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+        if self.throttle.load(SeqCst) > 0 {
+            self.throttle.fetch_sub(1, SeqCst);
+            let wait = Wait::On(Box::new(Held { kind: Promises::Driven, held: self.held.clone() }));
+            return Outcome { result: Err(FsError::Throttled), changes: smallvec::SmallVec::new(), wait };
+        }
+        self.changes.fetch_add(1, SeqCst);
+        let mut outcome = op();
+        let kind = *self.promises.lock();
+        if kind != Promises::Ready {
+            outcome.wait = Wait::On(Box::new(Held { kind, held: self.held.clone() }));
+        }
+        outcome
+    }
+}
+
+impl Vfs for Gated {
+    fn pool(&self) -> PoolGuid {
+        self.model.pool()
+    }
+    fn dataset(&self) -> DatasetId {
+        self.model.dataset()
+    }
+    fn root(&self) -> ObjectRef {
+        self.model.root()
+    }
+    fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError> {
+        assert!(!self.panic_at_getattr.load(SeqCst), "a bug, planted by the test");
+        self.model.getattr(object)
+    }
+    fn lookup(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
+        self.model.lookup(cred, dir, name)
+    }
+    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
+        self.model.readlink(object)
+    }
+    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+        self.reads.pass();
+        self.model.read(cred, object, offset, count)
+    }
+    fn readdir(&self, cred: &Cred, dir: ObjectRef, cookie: u64, most: usize, plus: bool) -> Result<DirPage, FsError> {
+        self.model.readdir(cred, dir, cookie, most, plus)
+    }
+    fn statfs(&self) -> Result<FsStat, FsError> {
+        self.model.statfs()
+    }
+    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply> {
+        self.model.remembered(key)
+    }
+    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
+        self.change(|| self.model.setattr(ctx, object, set, guard))
+    }
+    fn write(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, how: Stability) -> Outcome<Written> {
+        self.change(|| self.model.write(ctx, object, offset, data, how))
+    }
+    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
+        self.change(|| self.model.commit(ctx, object, offset, count))
+    }
+    fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {
+        self.change(|| self.model.create(ctx, dir, name, how))
+    }
+    fn mkdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
+        self.change(|| self.model.mkdir(ctx, dir, name, set))
+    }
+    fn symlink(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], target: &[u8], set: &SetAttr) -> Outcome<Attr> {
+        self.change(|| self.model.symlink(ctx, dir, name, target, set))
+    }
+    fn mknod(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], node: NodeKind, set: &SetAttr) -> Outcome<Attr> {
+        self.change(|| self.model.mknod(ctx, dir, name, node, set))
+    }
+    fn remove(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
+        self.change(|| self.model.remove(ctx, dir, name))
+    }
+    fn rmdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()> {
+        self.change(|| self.model.rmdir(ctx, dir, name))
+    }
+    fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()> {
+        self.change(|| self.model.rename(ctx, from_dir, from, to_dir, to))
+    }
+    fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {
+        self.change(|| self.model.link(ctx, object, dir, name))
+    }
+}

@@ -1,0 +1,129 @@
+//! A server over models in memory, and a client that sends whatever it is told to.
+
+#![allow(dead_code, unreachable_pub, missing_docs)] // Each test file uses its part.
+
+pub mod client;
+pub mod gated;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tally_base::{DatasetId, PoolGuid};
+use tally_fs::model::{Model, ModelOptions};
+use tally_fs::vfs::{Cred, ObjectRef, OpCtx, SetAttr, Vfs};
+use tally_nfs::exports::{Exports, Place, Rule, parse_sharenfs};
+use tally_nfs::serve::{ServeOptions, Server};
+use tally_nfs::service::Service;
+
+use client::Client;
+use gated::Gated;
+
+pub const POOL: PoolGuid = PoolGuid(0xabcd);
+pub const AWAY_POOL: PoolGuid = PoolGuid(0xef01);
+pub const KEY: [u8; 32] = [9; 32];
+
+/// `/tank`, a dataset, and `/tank/child`, another one mounted in its root.
+pub struct TestExports {
+    pub tank: Arc<Gated>,
+    pub child: Arc<Gated>,
+    pub tank_rule: Mutex<String>,
+    pub child_rule: Mutex<String>,
+    pub away: Mutex<bool>,
+}
+
+fn dataset(number: u64) -> Arc<Gated> {
+    let options = ModelOptions { pool: POOL, dataset: DatasetId(number), root_mode: 0o777, ..ModelOptions::default() };
+    Arc::new(Gated::new(Arc::new(Model::new(&options))))
+}
+
+impl TestExports {
+    pub fn new() -> Arc<Self> {
+        let exports = Self {
+            tank: dataset(1),
+            child: dataset(2),
+            tank_rule: Mutex::new("*(rw,no_root_squash)".into()),
+            child_rule: Mutex::new("*(rw,no_root_squash)".into()),
+            away: Mutex::new(false),
+        };
+        let (root, set) = (Cred::root(), SetAttr { mode: Some(0o755), ..SetAttr::default() });
+        let ctx = OpCtx { cred: &root, reply: None };
+        exports.tank.mkdir(ctx, exports.tank.root(), b"child", &set).result.unwrap();
+        Arc::new(exports)
+    }
+
+    pub fn start(self: &Arc<Self>) -> Server {
+        self.start_with(&ServeOptions::default())
+    }
+
+    pub fn start_with(self: &Arc<Self>, options: &ServeOptions) -> Server {
+        let service = Arc::new(Service::new(self.clone()));
+        Server::start(service, &["127.0.0.1:0".parse().unwrap()], options).unwrap()
+    }
+}
+
+impl Exports for TestExports {
+    fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)> {
+        let found = |vfs: &Arc<Gated>, below: &str| {
+            let vfs: Arc<dyn Vfs> = vfs.clone();
+            (vfs, below.trim_start_matches('/').to_owned())
+        };
+        let below = path.strip_prefix("/tank").filter(|below| below.is_empty() || below.starts_with('/'))?;
+        match below.strip_prefix("/child") {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(found(&self.child, rest)),
+            _ => Some(found(&self.tank, below)),
+        }
+    }
+
+    fn place(&self, pool: PoolGuid, dataset: DatasetId) -> Place {
+        match (pool, dataset.0) {
+            (AWAY_POOL, _) => Place::Away,
+            (POOL, 1 | 2) if *self.away.lock() => Place::Away,
+            (POOL, 1) => Place::Here(self.tank.clone()),
+            (POOL, 2) => Place::Here(self.child.clone()),
+            _ => Place::Unknown,
+        }
+    }
+
+    fn rule(&self, _: PoolGuid, dataset: DatasetId, client: IpAddr) -> Option<Rule> {
+        let text = if dataset.0 == 1 { &self.tank_rule } else { &self.child_rule };
+        parse_sharenfs(&text.lock()).unwrap().rule(client)
+    }
+
+    fn child(&self, pool: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>> {
+        let here = (pool, dataset.0, dir) == (POOL, 1, self.tank.root()) && name == b"child";
+        here.then(|| -> Arc<dyn Vfs> { self.child.clone() })
+    }
+
+    fn list(&self) -> Vec<(String, Vec<String>)> {
+        vec![("/tank".into(), vec!["*".into()]), ("/tank/child".into(), vec!["*".into()])]
+    }
+
+    fn handle_key(&self, pool: PoolGuid) -> Option<[u8; 32]> {
+        (pool == POOL).then_some(KEY)
+    }
+}
+
+/// A server, and where it is.
+pub struct House {
+    pub exports: Arc<TestExports>,
+    pub server: Server,
+    pub address: SocketAddr,
+}
+
+impl House {
+    pub fn new() -> Self {
+        Self::with(&ServeOptions::default())
+    }
+
+    pub fn with(options: &ServeOptions) -> Self {
+        let exports = TestExports::new();
+        let server = exports.start_with(options);
+        let address = server.addresses()[0];
+        Self { exports, server, address }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+}
