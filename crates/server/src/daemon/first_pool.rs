@@ -107,17 +107,23 @@ impl Plan {
         progress: &mut dyn FnMut(&str, u64, u64),
     ) -> Result<(), FirstPoolError> {
         let files = [(&self.vdev, self.size, false), (&self.log, LOG_BYTES, true)];
-        for (index, (path, size, prewrite)) in files.into_iter().enumerate() {
+        for (path, size, prewrite) in files {
             let what = format!("making {}", path.display());
             if let Err(source) = opener.create(path, size, prewrite, &mut |done| progress(&what, done, size)) {
-                for (made, ..) in &files[..index] {
-                    // Nothing is in it yet; a file that stays is named at the next start.
-                    let _ = std::fs::remove_file(made);
-                }
+                self.remove_files();
                 return Err(FirstPoolError::Io { path: path.clone(), source });
             }
         }
         Ok(())
+    }
+
+    /// Takes the files back after a failure: there was nothing before [`Self::leftover`] was asked, and there is no
+    /// pool in them yet.
+    pub fn remove_files(&self) {
+        for path in [&self.vdev, &self.log] {
+            // A file that stays is named at the next start.
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     /// The words of `pool create` for it.

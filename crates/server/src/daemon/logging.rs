@@ -1,5 +1,7 @@
 //! Messages to stderr.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 use super::config::{LogConfig, LogFormat};
@@ -20,7 +22,7 @@ pub fn start(config: &LogConfig) -> Result<(), LevelError> {
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Only the first daemon of a process can install its log; the others write to the same place.
     let _ = match config.format {
-        LogFormat::Text => builder.with_target(false).try_init(),
+        LogFormat::Text => builder.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     Ok(())

@@ -283,7 +283,11 @@ fn first_pool(desk: &Desk, args: &ServeArgs, say: &mut dyn FnMut(&str)) -> Resul
     // The log file is written out already.
     let disks = create::CreateOptions { prewrite_rings: false, ..create::CreateOptions::default() };
     let options = CreateOptions { disks, root_owner: process::owner(), properties };
-    desk.pools.create(first_pool::NAME, &plan.vdev_words(), &options, None, &mut |_| {})?;
+    let made = desk.pools.create(first_pool::NAME, &plan.vdev_words(), &options, None, &mut |_| {});
+    if made.is_err() {
+        plan.remove_files();
+    }
+    made?;
     Ok(())
 }
 
