@@ -146,7 +146,11 @@ impl Filer {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Arc<Self>, ImportReport), FilerError> {
         let started = platform.clock.monotonic();
-        let disks = assemble::ImportOptions { force: options.force, read_only: options.read_only, destroyed: options.destroyed };
+        let disks = assemble::ImportOptions {
+            force: options.force,
+            read_only: options.read_only,
+            destroyed: options.destroyed,
+        };
         let (assembled, chosen) = assemble::import(platform, source, select, &disks)?;
         let load = LoadOptions { read_only: options.read_only, accept_loss: options.accept_loss };
         let scanned = &mut |bytes| progress(Progress::Scanned(bytes));
@@ -224,7 +228,8 @@ impl Filer {
     #[must_use]
     pub fn background(self: &Arc<Self>) -> Vec<(String, Box<dyn FnOnce() + Send>)> {
         let filer = Arc::clone(self);
-        let mut bodies: Vec<(String, Box<dyn FnOnce() + Send>)> = vec![("txg".into(), Box::new(move || filer.run_txgs()))];
+        let mut bodies: Vec<(String, Box<dyn FnOnce() + Send>)> =
+            vec![("txg".into(), Box::new(move || filer.run_txgs()))];
         for lane in self.pool.lanes() {
             let lane = Arc::clone(lane);
             bodies.push((format!("lane {}", lane.id()), Box::new(move || lane.run())));

@@ -245,7 +245,12 @@ impl Filesystem {
     }
 
     /// Carries several records of one operation out, in one transaction group.
-    pub(crate) fn carry_out_all(&self, mut admitted: Admitted, locked: &mut Locked, records: SmallVec<[(RecordKind, Record); 1]>) -> Wait {
+    pub(crate) fn carry_out_all(
+        &self,
+        mut admitted: Admitted,
+        locked: &mut Locked,
+        records: SmallVec<[(RecordKind, Record); 1]>,
+    ) -> Wait {
         let mut rings = std::mem::take(&mut admitted.rings).into_iter();
         self.with_hold(admitted, |txg| {
             let switch = **self.log_switch.load();

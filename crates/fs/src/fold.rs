@@ -222,7 +222,13 @@ impl Fold<'_> {
         }
     }
 
-    fn content(&mut self, id: ObjectId, inode: &mut Inode, old: Option<&Inode>, layer: &Layer) -> Result<(), BlockError> {
+    fn content(
+        &mut self,
+        id: ObjectId,
+        inode: &mut Inode,
+        old: Option<&Inode>,
+        layer: &Layer,
+    ) -> Result<(), BlockError> {
         let resized = old.map_or(0, |old| old.size) != inode.size;
         if layer.data.is_empty() && !resized {
             return Ok(());
@@ -234,7 +240,13 @@ impl Fold<'_> {
     }
 
     /// The whole content under one key. Zeroes at the end are not stored.
-    fn small_content(&mut self, id: ObjectId, inode: &mut Inode, old: Option<&Inode>, layer: &Layer) -> Result<(), BlockError> {
+    fn small_content(
+        &mut self,
+        id: ObjectId,
+        inode: &mut Inode,
+        old: Option<&Inode>,
+        layer: &Layer,
+    ) -> Result<(), BlockError> {
         let stored = if old.is_some() { self.stored_small(id)? } else { Bytes::new() };
         let mut content = self.block_content(0, inode.size, layer, &|into| copy_prefix(&stored, into))?;
         let length = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
@@ -251,7 +263,13 @@ impl Fold<'_> {
     }
 
     /// The content in blocks: those that were touched are written anew, those behind a cut go.
-    fn extents(&mut self, id: ObjectId, inode: &mut Inode, old: Option<&Inode>, layer: &Layer) -> Result<(), BlockError> {
+    fn extents(
+        &mut self,
+        id: ObjectId,
+        inode: &mut Inode,
+        old: Option<&Inode>,
+        layer: &Layer,
+    ) -> Result<(), BlockError> {
         let record_size = inode.record_size();
         let old_size = old.map_or(0, |old| old.size);
         let outgrown = old.is_some_and(|old| old.layout == Layout::Small);
@@ -302,7 +320,14 @@ impl Fold<'_> {
         value.map(|value| decode_extent(self.old, &value)).transpose()
     }
 
-    fn replace_extent(&mut self, id: ObjectId, inode: &mut Inode, start: u64, old: Option<&BlockPtr>, new: Option<&BlockPtr>) {
+    fn replace_extent(
+        &mut self,
+        id: ObjectId,
+        inode: &mut Inode,
+        start: u64,
+        old: Option<&BlockPtr>,
+        new: Option<&BlockPtr>,
+    ) {
         if let Some(old) = old {
             self.free(old);
             inode.used = inode.used.saturating_sub(old.asize());

@@ -6,8 +6,8 @@ use tally_base::{DatasetId, PoolGuid, Time};
 use crate::filesystem::Filesystem;
 use crate::ops::Removal;
 use crate::vfs::{
-    Attr, CreateHow, Cred, DirPage, FsError, FsStat, NodeKind, ObjectRef, OpCtx, Outcome, ReadOut, RememberedReply, ReplyKey,
-    SetAttr, Stability, Vfs, Written,
+    Attr, CreateHow, Cred, DirPage, FsError, FsStat, NodeKind, ObjectRef, OpCtx, Outcome, ReadOut, RememberedReply,
+    ReplyKey, SetAttr, Stability, Vfs, Written,
 };
 
 impl Vfs for Filesystem {
@@ -39,7 +39,14 @@ impl Vfs for Filesystem {
         self.read_content(cred, object, offset, count)
     }
 
-    fn readdir(&self, cred: &Cred, dir: ObjectRef, cookie: u64, entries_max: usize, plus: bool) -> Result<DirPage, FsError> {
+    fn readdir(
+        &self,
+        cred: &Cred,
+        dir: ObjectRef,
+        cookie: u64,
+        entries_max: usize,
+        plus: bool,
+    ) -> Result<DirPage, FsError> {
         self.list(cred, dir, cookie, entries_max, plus)
     }
 
@@ -55,7 +62,14 @@ impl Vfs for Filesystem {
         self.change_attr(ctx, object, set, guard)
     }
 
-    fn write(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, stability: Stability) -> Outcome<Written> {
+    fn write(
+        &self,
+        ctx: OpCtx<'_>,
+        object: ObjectRef,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Outcome<Written> {
         self.write_content(ctx, object, offset, data, stability)
     }
 

@@ -66,10 +66,20 @@ pub(crate) fn remember(record: &mut Record, ctx: OpCtx<'_>, object: Option<Objec
 
 impl Filesystem {
     /// The keys of a new directory entry.
-    pub(crate) fn put_entry(&self, record: &mut Record, dir: ObjectId, entry: ObjectId, name: &[u8], object: ObjectId, kind: FileKind) {
+    pub(crate) fn put_entry(
+        &self,
+        record: &mut Record,
+        dir: ObjectId,
+        entry: ObjectId,
+        name: &[u8],
+        object: ObjectId,
+        kind: FileKind,
+    ) {
         let hash = name_hash(self.dataset.birth.name_key, name);
         record.keys.push((Key::new(Class::DirEntry, dir.0, entry.0, 0), Some(encode_entry(object, kind, name))));
-        record.keys.push((Key::new(Class::DirHash, dir.0, hash, entry.0), Some(object.0.to_le_bytes().to_vec().into())));
+        record
+            .keys
+            .push((Key::new(Class::DirHash, dir.0, hash, entry.0), Some(object.0.to_le_bytes().to_vec().into())));
     }
 
     /// The keys of a directory entry that goes.
@@ -88,7 +98,12 @@ impl Filesystem {
     }
 
     /// A locked directory in which `cred` may make and remove entries.
-    pub(crate) fn writable_directory(&self, locked: &Locked, dir: ObjectRef, cred: &Cred) -> Result<Inode, (FsError, Option<Inode>)> {
+    pub(crate) fn writable_directory(
+        &self,
+        locked: &Locked,
+        dir: ObjectRef,
+        cred: &Cred,
+    ) -> Result<Inode, (FsError, Option<Inode>)> {
         let inode = self.sight(dir.id, locked.state(dir.id)).live_directory(dir).map_err(|error| (error, None))?;
         if permission::may(&inode.attr(dir.id), cred, WRITE | EXECUTE) {
             Ok(inode)
@@ -98,7 +113,13 @@ impl Filesystem {
     }
 
     /// The failure of an operation on a locked directory.
-    pub(crate) fn refused_in<T>(&self, locked: &Locked, dir: ObjectRef, inode: Option<&Inode>, error: FsError) -> Outcome<T> {
+    pub(crate) fn refused_in<T>(
+        &self,
+        locked: &Locked,
+        dir: ObjectRef,
+        inode: Option<&Inode>,
+        error: FsError,
+    ) -> Outcome<T> {
         let changes = smallvec![inode.map_or_else(Change::default, |inode| unchanged(dir.id, inode))];
         self.refused(locked, changes, error)
     }

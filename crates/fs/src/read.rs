@@ -58,7 +58,13 @@ impl Filesystem {
         })
     }
 
-    pub(crate) fn read_content(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError> {
+    pub(crate) fn read_content(
+        &self,
+        cred: &Cred,
+        object: ObjectRef,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadOut, FsError> {
         self.see(object.id, |sight| {
             let inode = sight.live(object)?;
             let attr = inode.attr(object.id);
@@ -78,7 +84,14 @@ impl Filesystem {
         })
     }
 
-    pub(crate) fn list(&self, cred: &Cred, dir: ObjectRef, cookie: u64, entries_max: usize, plus: bool) -> Result<DirPage, FsError> {
+    pub(crate) fn list(
+        &self,
+        cred: &Cred,
+        dir: ObjectRef,
+        cookie: u64,
+        entries_max: usize,
+        plus: bool,
+    ) -> Result<DirPage, FsError> {
         let (mut entries, eof, attr) = self.see(dir.id, |sight| {
             let inode = sight.live_directory(dir)?;
             let attr = inode.attr(dir.id);

@@ -63,10 +63,13 @@ impl Filesystem {
     /// Ids that the record uses are never drawn again (rules F15), and time goes on behind what it issued (F14).
     fn learn_ids(&self, record: &Record) {
         let objects = record.inodes.iter().map(|after| after.object.0);
-        let entries = record.keys.iter().filter(|(key, _)| key.class == tally_store::key::Class::DirEntry).map(|(key, _)| key.a);
+        let entries =
+            record.keys.iter().filter(|(key, _)| key.class == tally_store::key::Class::DirEntry).map(|(key, _)| key.a);
         let next = objects.chain(entries).max().map_or(0, |id| id + 1);
         self.next_object.fetch_max(next, std::sync::atomic::Ordering::Relaxed);
-        if let Some(change) = record.inodes.iter().filter_map(|after| after.inode.as_ref()).map(|inode| inode.change).max() {
+        if let Some(change) =
+            record.inodes.iter().filter_map(|after| after.inode.as_ref()).map(|inode| inode.change).max()
+        {
             self.pool.issue_times_after(change);
         }
     }

@@ -117,7 +117,8 @@ impl Sight<'_> {
         for (key, _) in self.range(from, to, usize::MAX)? {
             let entry_key = Key::new(Class::DirEntry, self.id.0, key.b, 0);
             let Some(value) = self.value(&entry_key)? else { continue };
-            let (object, entry_name) = decode_entry(&value).ok_or_else(|| self.fs.broken(&"damaged directory entry"))?;
+            let (object, entry_name) =
+                decode_entry(&value).ok_or_else(|| self.fs.broken(&"damaged directory entry"))?;
             if entry_name == name {
                 return Ok(Some(Found { entry: ObjectId(key.b), object }));
             }
@@ -217,7 +218,12 @@ impl Sight<'_> {
 
 impl Filesystem {
     /// The pointer to the block of a file that starts at `start`.
-    pub(crate) fn stored_block(&self, root: &DatasetRoot, id: ObjectId, start: u64) -> Result<Option<BlockPtr>, FsError> {
+    pub(crate) fn stored_block(
+        &self,
+        root: &DatasetRoot,
+        id: ObjectId,
+        start: u64,
+    ) -> Result<Option<BlockPtr>, FsError> {
         let key = Key::new(Class::Extent, id.0, start, 0);
         let value = root.tree.get(&self.pool.io, &key).map_err(|error| self.broken(&error))?;
         value.map(|value| decode_pointer(&value).ok_or_else(|| self.broken(&"damaged extent"))).transpose()

@@ -1,19 +1,54 @@
 //! The `tally` binary.
 
-use std::io::{stderr, stdout};
+use std::io::{Write, stderr, stdout};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
-use tally_server::cli::{self, Cli, Console};
+use tally_disk::SystemOpener;
+use tally_server::cli::{self, Cli, Command, Console, ServeArgs};
+use tally_server::daemon::{Daemon, Launch};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    match &cli.command {
+        Command::Serve(args) => serve(args.clone()),
+        _ => ask(&cli),
+    }
+}
+
+fn ask(cli: &Cli) -> ExitCode {
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    match cli::run(&cli, &here, &mut Console { out: &mut stdout(), err: &mut stderr() }) {
+    match cli::run(cli, &here, &mut Console { out: &mut stdout(), err: &mut stderr() }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("tally: {failure}");
+            if !failure.is_broken_pipe() {
+                eprintln!("tally: {failure}");
+            }
             ExitCode::from(failure.exit_status())
         }
     }
+}
+
+fn serve(args: ServeArgs) -> ExitCode {
+    let launch = Launch { args, opener: Arc::new(SystemOpener), signals: true };
+    let daemon = match Daemon::start(launch, &mut say) {
+        Ok(daemon) => daemon,
+        Err(error) => {
+            eprintln!("tally: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    say(&format!("\n{}\nStop with Ctrl-C.", daemon.announcement()));
+    let failures = daemon.run();
+    for failure in &failures {
+        eprintln!("tally: {failure}");
+    }
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Tells the person who started the daemon. Nobody may be reading, and that is no reason not to serve.
+fn say(line: &str) {
+    let _ = writeln!(stdout(), "{line}");
+    let _ = stdout().flush();
 }

@@ -87,7 +87,12 @@ impl Filer {
     }
 
     /// Makes a dataset, mounted on a directory of its name in its parent's root. The directory belongs to `owner`.
-    pub fn create_dataset(&self, name: &str, local: PropertySet, owner: (u32, u32)) -> Result<Arc<Filesystem>, DatasetError> {
+    pub fn create_dataset(
+        &self,
+        name: &str,
+        local: PropertySet,
+        owner: (u32, u32),
+    ) -> Result<Arc<Filesystem>, DatasetError> {
         let _one = self.command.lock();
         let parent = self.parent_of(name)?;
         if self.by_name(name).is_some() {
@@ -249,7 +254,11 @@ impl Filer {
         })
     }
 
-    fn change_properties(&self, filesystem: &Arc<Filesystem>, change: impl FnOnce(&mut PropertySet)) -> Result<(), DatasetError> {
+    fn change_properties(
+        &self,
+        filesystem: &Arc<Filesystem>,
+        change: impl FnOnce(&mut PropertySet),
+    ) -> Result<(), DatasetError> {
         let _one = self.command.lock();
         filesystem.dataset.change_line(|line| change(&mut line.local));
         let prefix = format!("{}/", filesystem.name());

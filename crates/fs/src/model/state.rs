@@ -140,7 +140,6 @@ impl State {
         self.inodes.get(&object.id).filter(|inode| inode.attr.object == object).ok_or(FsError::Stale)
     }
 
-
     /// An object that an entry names: there, as long as the model is consistent.
     pub(super) fn named(&mut self, id: ObjectId) -> &mut Inode {
         self.inodes.get_mut(&id).expect("an entry names an inode")

@@ -41,7 +41,11 @@ impl Filesystem {
             let peeked = self.see_state(object, |state| due(state, offset..end));
             let batches = self.batches(&peeked);
             let inline = !peeked.placed && peeked.bytes() <= self.inline_max() && self.logs_now();
-            let records = if inline { batches.iter().map(|batch| batch_bytes(batch) + RECORD_OVERHEAD_MAX).collect() } else { smallvec![] };
+            let records = if inline {
+                batches.iter().map(|batch| batch_bytes(batch) + RECORD_OVERHEAD_MAX).collect()
+            } else {
+                smallvec![]
+            };
             let admitted = match self.admit(&Ask { data_bytes: 0, records, class: SpaceClass::Remove }) {
                 Ok(admitted) => admitted,
                 Err(refusal) => return refusal.outcome(),
@@ -150,7 +154,11 @@ fn due_below(layers: &[std::sync::Arc<crate::layer::Layer>], range: Range<u64>, 
     }
 }
 
-fn commit_records(object: ObjectRef, inode: &Inode, batches: Vec<Vec<(u64, Bytes)>>) -> SmallVec<[(RecordKind, Record); 1]> {
+fn commit_records(
+    object: ObjectRef,
+    inode: &Inode,
+    batches: Vec<Vec<(u64, Bytes)>>,
+) -> SmallVec<[(RecordKind, Record); 1]> {
     batches
         .into_iter()
         .map(|batch| {

@@ -12,7 +12,9 @@ use crate::inode::{DOT_ENTRIES, Inode, Layout};
 use crate::object::Locked;
 use crate::permission::{self, EXECUTE, WRITE};
 use crate::record::{Record, RecordKind, SizeRule};
-use crate::vfs::{Attr, CreateHow, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, OpCtx, Outcome, SYMLINK_MAX, SetAttr};
+use crate::vfs::{
+    Attr, CreateHow, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, OpCtx, Outcome, SYMLINK_MAX, SetAttr,
+};
 
 /// What is to be made.
 struct Plan<'a> {
@@ -50,7 +52,14 @@ impl Filesystem {
         self.make(ctx, dir, name, &plan, None)
     }
 
-    pub(crate) fn make_symlink(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], target: &[u8], set: &SetAttr) -> Outcome<Attr> {
+    pub(crate) fn make_symlink(
+        &self,
+        ctx: OpCtx<'_>,
+        dir: ObjectRef,
+        name: &[u8],
+        target: &[u8],
+        set: &SetAttr,
+    ) -> Outcome<Attr> {
         if target.len() > SYMLINK_MAX {
             return failed(FsError::NameTooLong);
         }
@@ -61,7 +70,14 @@ impl Filesystem {
         self.make(ctx, dir, name, &plan, None)
     }
 
-    pub(crate) fn make_node(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], node: NodeKind, set: &SetAttr) -> Outcome<Attr> {
+    pub(crate) fn make_node(
+        &self,
+        ctx: OpCtx<'_>,
+        dir: ObjectRef,
+        name: &[u8],
+        node: NodeKind,
+        set: &SetAttr,
+    ) -> Outcome<Attr> {
         let (kind, rdev) = match node {
             NodeKind::Fifo => (FileKind::Fifo, (0, 0)),
             NodeKind::Socket => (FileKind::Socket, (0, 0)),
@@ -75,7 +91,14 @@ impl Filesystem {
         self.make(ctx, dir, name, &plan, None)
     }
 
-    fn make(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], plan: &Plan<'_>, how: Option<&CreateHow>) -> Outcome<Attr> {
+    fn make(
+        &self,
+        ctx: OpCtx<'_>,
+        dir: ObjectRef,
+        name: &[u8],
+        plan: &Plan<'_>,
+        how: Option<&CreateHow>,
+    ) -> Outcome<Attr> {
         if let Err(error) = check_name(name) {
             return failed(error);
         }
@@ -132,7 +155,8 @@ impl Filesystem {
             parent_after.size += 1;
             parent_after.nlink += u32::from(plan.kind == FileKind::Directory);
             let attr = inode.attr(id);
-            record.inodes = smallvec![after(dir.id, &parent_after, SizeRule::Exact), after(id, &inode, SizeRule::Exact)];
+            record.inodes =
+                smallvec![after(dir.id, &parent_after, SizeRule::Exact), after(id, &inode, SizeRule::Exact)];
             remember(&mut record, ctx, Some(attr.object));
             let wait = self.carry_out(admitted, &mut locked, plan.record_kind, record);
             return Outcome { result: Ok(attr), changes: smallvec![change(dir.id, &parent, &parent_after)], wait };
@@ -185,7 +209,14 @@ impl Filesystem {
         Outcome { result: Ok(resized.attr(existing)), changes: smallvec![unchanged(dir.id, parent)], wait }
     }
 
-    fn new_inode(&self, ctx: OpCtx<'_>, dir: ObjectRef, parent: &Inode, plan: &Plan<'_>, now: Time) -> Result<Inode, FsError> {
+    fn new_inode(
+        &self,
+        ctx: OpCtx<'_>,
+        dir: ObjectRef,
+        parent: &Inode,
+        plan: &Plan<'_>,
+        now: Time,
+    ) -> Result<Inode, FsError> {
         let directory = plan.kind == FileKind::Directory;
         let inherits_group = parent.mode & 0o2000 != 0;
         let gid = if inherits_group { parent.gid } else { ctx.cred.gid };

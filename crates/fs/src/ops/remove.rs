@@ -75,7 +75,8 @@ impl Filesystem {
             parent_after.nlink -= u32::from(removal == Removal::Directory);
             let mut record = Record::default();
             self.drop_entry(&mut record, dir.id, found.entry, name);
-            record.inodes = smallvec![after(dir.id, &parent_after, SizeRule::Exact), unlinked(found.object, &inode, now)];
+            record.inodes =
+                smallvec![after(dir.id, &parent_after, SizeRule::Exact), unlinked(found.object, &inode, now)];
             remember(&mut record, ctx, None);
             let kind = if removal == Removal::Directory { RecordKind::Rmdir } else { RecordKind::Remove };
             let wait = self.carry_out(admitted, &mut locked, kind, record);
@@ -83,7 +84,14 @@ impl Filesystem {
         }
     }
 
-    fn removable(&self, ctx: OpCtx<'_>, locked: &Locked, (dir, parent): (ObjectRef, &Inode), id: ObjectId, removal: Removal) -> Result<Inode, FsError> {
+    fn removable(
+        &self,
+        ctx: OpCtx<'_>,
+        locked: &Locked,
+        (dir, parent): (ObjectRef, &Inode),
+        id: ObjectId,
+        removal: Removal,
+    ) -> Result<Inode, FsError> {
         let inode = locked.state(id).inode.clone().ok_or_else(|| self.broken(&"an entry without its object"))?;
         if permission::sticky_forbids(&parent.attr(dir.id), &inode.attr(id), ctx.cred) {
             return Err(FsError::Access);
@@ -93,7 +101,11 @@ impl Filesystem {
             (Removal::Name, _) => Ok(inode),
             (Removal::Directory, FileKind::Directory) if self.is_mountpoint(id) => Err(FsError::Access),
             (Removal::Directory, FileKind::Directory) => {
-                if self.sight(id, locked.state(id)).is_empty_directory()? { Ok(inode) } else { Err(FsError::NotEmpty) }
+                if self.sight(id, locked.state(id)).is_empty_directory()? {
+                    Ok(inode)
+                } else {
+                    Err(FsError::NotEmpty)
+                }
             }
             (Removal::Directory, _) => Err(FsError::NotDirectory),
         }

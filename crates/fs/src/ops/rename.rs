@@ -31,7 +31,14 @@ struct Peeked {
 }
 
 impl Filesystem {
-    pub(crate) fn move_name(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()> {
+    pub(crate) fn move_name(
+        &self,
+        ctx: OpCtx<'_>,
+        from_dir: ObjectRef,
+        from: &[u8],
+        to_dir: ObjectRef,
+        to: &[u8],
+    ) -> Outcome<()> {
         if let Err(error) = check_name(from).and_then(|()| check_name(to)) {
             return failed(error);
         }
@@ -98,12 +105,25 @@ impl Filesystem {
     fn seen_directories(&self, locked: &Locked, from: End<'_>, to: End<'_>) -> SmallVec<[Change; 2]> {
         [from, to]
             .into_iter()
-            .map(|end| locked.state(end.dir.id).inode.as_ref().map_or_else(Change::default, |inode| unchanged(end.dir.id, inode)))
+            .map(|end| {
+                locked
+                    .state(end.dir.id)
+                    .inode
+                    .as_ref()
+                    .map_or_else(Change::default, |inode| unchanged(end.dir.id, inode))
+            })
             .collect()
     }
 
     /// Works the rename out under the locks. `None`: what was peeked is no longer true.
-    fn plan_rename(&self, ctx: OpCtx<'_>, locked: &Locked, from: End<'_>, to: End<'_>, peeked: Peeked) -> Result<Option<Planned>, FsError> {
+    fn plan_rename(
+        &self,
+        ctx: OpCtx<'_>,
+        locked: &Locked,
+        from: End<'_>,
+        to: End<'_>,
+        peeked: Peeked,
+    ) -> Result<Option<Planned>, FsError> {
         let from_dir = self.writable_directory(locked, from.dir, ctx.cred).map_err(|(error, _)| error)?;
         let to_dir = self.writable_directory(locked, to.dir, ctx.cred).map_err(|(error, _)| error)?;
         let source = self.sight(from.dir.id, locked.state(from.dir.id)).find(from.name)?;
@@ -113,21 +133,36 @@ impl Filesystem {
             return Ok(None);
         }
         let source = source.ok_or(FsError::NotFound)?;
-        let mut planned = Planned { from_before: from_dir.clone(), to_before: to_dir.clone(), from_after: from_dir, to_after: to_dir, record: None };
+        let mut planned = Planned {
+            from_before: from_dir.clone(),
+            to_before: to_dir.clone(),
+            from_after: from_dir,
+            to_after: to_dir,
+            record: None,
+        };
         if target.is_some_and(|target| target.object == source.object) {
             // Two names of one object: POSIX has nothing done.
             return Ok(Some(planned));
         }
         let moved = self.movable(ctx, locked, (from, &planned.from_before), to, source.object)?;
         let replaced = match target {
-            Some(target) => Some((target, self.replaceable(ctx, locked, (to, &planned.to_before), target.object, &moved)?)),
+            Some(target) => {
+                Some((target, self.replaceable(ctx, locked, (to, &planned.to_before), target.object, &moved)?))
+            }
             None => None,
         };
         self.rename_record(ctx, &mut planned, (from, source), (to, replaced), moved)?;
         Ok(Some(planned))
     }
 
-    fn movable(&self, ctx: OpCtx<'_>, locked: &Locked, (from, dir): (End<'_>, &Inode), to: End<'_>, id: ObjectId) -> Result<Inode, FsError> {
+    fn movable(
+        &self,
+        ctx: OpCtx<'_>,
+        locked: &Locked,
+        (from, dir): (End<'_>, &Inode),
+        to: End<'_>,
+        id: ObjectId,
+    ) -> Result<Inode, FsError> {
         let inode = locked.state(id).inode.clone().ok_or_else(|| self.broken(&"an entry without its object"))?;
         let attr = inode.attr(id);
         if permission::sticky_forbids(&dir.attr(from.dir.id), &attr, ctx.cred) || self.is_mountpoint(id) {
@@ -141,7 +176,14 @@ impl Filesystem {
         Ok(inode)
     }
 
-    fn replaceable(&self, ctx: OpCtx<'_>, locked: &Locked, (to, dir): (End<'_>, &Inode), id: ObjectId, moved: &Inode) -> Result<Inode, FsError> {
+    fn replaceable(
+        &self,
+        ctx: OpCtx<'_>,
+        locked: &Locked,
+        (to, dir): (End<'_>, &Inode),
+        id: ObjectId,
+        moved: &Inode,
+    ) -> Result<Inode, FsError> {
         let inode = locked.state(id).inode.clone().ok_or_else(|| self.broken(&"an entry without its object"))?;
         if permission::sticky_forbids(&dir.attr(to.dir.id), &inode.attr(id), ctx.cred) || self.is_mountpoint(id) {
             return Err(FsError::Access);
@@ -151,7 +193,11 @@ impl Filesystem {
             (false, true) => Err(FsError::IsDirectory),
             (false, false) => Ok(inode),
             (true, true) => {
-                if self.sight(id, locked.state(id)).is_empty_directory()? { Ok(inode) } else { Err(FsError::NotEmpty) }
+                if self.sight(id, locked.state(id)).is_empty_directory()? {
+                    Ok(inode)
+                } else {
+                    Err(FsError::NotEmpty)
+                }
             }
         }
     }
@@ -231,6 +277,9 @@ impl Planned {
     }
 
     fn changes(&self, from: End<'_>, to: End<'_>) -> SmallVec<[Change; 2]> {
-        smallvec![change(from.dir.id, &self.from_before, &self.from_after), change(to.dir.id, &self.to_before, &self.to_after)]
+        smallvec![
+            change(from.dir.id, &self.from_before, &self.from_after),
+            change(to.dir.id, &self.to_before, &self.to_after)
+        ]
     }
 }

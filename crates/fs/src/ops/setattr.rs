@@ -38,7 +38,13 @@ pub(super) fn set_owner(inode: &mut Inode, set: &SetAttr, cred: &Cred) -> Result
 }
 
 impl Filesystem {
-    pub(crate) fn change_attr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()> {
+    pub(crate) fn change_attr(
+        &self,
+        ctx: OpCtx<'_>,
+        object: ObjectRef,
+        set: &SetAttr,
+        guard: Option<Time>,
+    ) -> Outcome<()> {
         // Cutting a file frees space, so it draws on the reserve that removing does.
         let admitted = match self.admit(&Ask::metadata(SpaceClass::Remove)) {
             Ok(admitted) => admitted,

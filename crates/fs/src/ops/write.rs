@@ -43,7 +43,14 @@ impl Filesystem {
         self.lane().geometry().record_bytes_max().saturating_sub(RECORD_OVERHEAD_MAX)
     }
 
-    pub(crate) fn write_content(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, data: Bytes, asked: Stability) -> Outcome<Written> {
+    pub(crate) fn write_content(
+        &self,
+        ctx: OpCtx<'_>,
+        object: ObjectRef,
+        offset: u64,
+        data: Bytes,
+        asked: Stability,
+    ) -> Outcome<Written> {
         let length = data.len() as u64;
         if offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX) {
             return failed(FsError::TooBig);
@@ -187,7 +194,11 @@ fn may_write(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsE
     }
     let attr = inode.attr(object.id);
     // The owner may always write: an open file stays writable after a chmod.
-    if permission::may(&attr, ctx.cred, WRITE) || permission::owns(&attr, ctx.cred) { Ok(()) } else { Err(FsError::Access) }
+    if permission::may(&attr, ctx.cred, WRITE) || permission::owns(&attr, ctx.cred) {
+        Ok(())
+    } else {
+        Err(FsError::Access)
+    }
 }
 
 /// A write by anybody but the superuser takes set-user-id, and set-group-id of an executable, away.
@@ -200,7 +211,12 @@ fn strip_privileges(inode: &mut Inode, ctx: OpCtx<'_>) {
     }
 }
 
-fn write_records(object: ObjectRef, inode: &Inode, offset: u64, chunks: SmallVec<[Bytes; 1]>) -> SmallVec<[(RecordKind, Record); 1]> {
+fn write_records(
+    object: ObjectRef,
+    inode: &Inode,
+    offset: u64,
+    chunks: SmallVec<[Bytes; 1]>,
+) -> SmallVec<[(RecordKind, Record); 1]> {
     let mut at = offset;
     chunks
         .into_iter()

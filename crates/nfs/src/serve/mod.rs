@@ -35,7 +35,7 @@ mod queue;
 mod worker;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,6 +105,17 @@ impl Server {
     /// Listens on all of `listen` and serves.
     pub fn start(service: Arc<Service>, listen: &[SocketAddr], options: &ServeOptions) -> Result<Self, ServeError> {
         let listeners = listen.iter().map(|address| accept::listen(*address)).collect::<Result<Vec<_>, _>>()?;
+        Self::start_on(service, listeners, options)
+    }
+
+    /// Serves on sockets that listen already: who starts a server may want to know that it has its port before
+    /// it does anything else.
+    pub fn start_on(
+        service: Arc<Service>,
+        listeners: Vec<TcpListener>,
+        options: &ServeOptions,
+    ) -> Result<Self, ServeError> {
+        listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
         let addresses = listeners.iter().map(|listener| listener.local_addr()).collect::<Result<_, _>>()?;
         let hub = Hub::start(service, listeners, options.clone())?;
         Ok(Self { hub, addresses })

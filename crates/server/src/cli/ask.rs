@@ -45,6 +45,12 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether nobody reads our output any more: nothing to complain about.
+    #[must_use]
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Print(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+
     /// The process's exit status.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
@@ -55,7 +61,7 @@ impl Failure {
 /// Carries out any command but `serve`.
 pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Failure> {
     match &cli.command {
-        Command::Serve(_) => Err(Failure::Usage("serve comes with the pool".into())),
+        Command::Serve(_) => unreachable!("the binary serves by itself"),
         Command::Config => Ok(console.out.write_all(config::DOCUMENTED.as_bytes())?),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,14 +1,31 @@
 //! The process that owns the pools and serves them.
+//!
+//! ```text
+//!   configure, log, limits ─▶ control socket ─▶ NFS listeners ─▶ import or make pools ─▶ serve ─▶ READY
+//!                                                                                         │
+//!            export every pool ◀─ stop serving ◀─ STOPPING ◀─ first SIGINT or SIGTERM ◀───┘
+//! ```
+//!
+//! Whatever can fail for reasons of the surroundings (a second daemon, a port that is taken) comes before the
+//! first pool is touched. The control socket answers while logs are replayed; NFS begins afterwards.
 
 pub mod announce;
 pub mod config;
+mod datasets;
 mod dates;
+mod disks;
 pub mod first_pool;
 pub mod listen;
 pub mod logging;
+mod pool_report;
+pub mod pools;
 pub mod process;
+mod run;
+mod service;
 mod signals;
 pub mod state;
+
+pub use run::{Daemon, Launch, ServeError};
 
 /// What the daemon's own thread waits for.
 enum Event {
@@ -16,4 +33,6 @@ enum Event {
     Stop,
     /// Read the exports of the configuration file again.
     Reload,
+    /// Carry out a command.
+    Work(service::Work),
 }

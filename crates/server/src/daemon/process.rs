@@ -39,6 +39,12 @@ pub fn raise_open_files(wanted: u64) -> u64 {
     }
 }
 
+/// User and group of this process: whoever starts the daemon owns the root directories it makes.
+#[must_use]
+pub fn owner() -> (u32, u32) {
+    (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
+}
+
 /// This machine's name.
 #[must_use]
 pub fn host_name() -> String {

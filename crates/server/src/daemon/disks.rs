@@ -1,0 +1,194 @@
+//! Disks of an imported pool: attach, detach and replace.
+//!
+//! A disk that joins gets every write from the first moment on, while all that is older is copied to it; only then
+//! do the labels say that it counts. In a vdev with a ring of the intent log it joins the lane as well: it
+//! counts there once every live frame is on it, which two transaction groups see to.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tally_base::VdevGuid;
+use tally_intent::Lane;
+use tally_store::create::{CreateError, new_leg};
+use tally_store::label::{PoolConfig, VdevClass, VdevConfig};
+use tally_store::pool::{Pool, SyncError};
+use tally_store::roster::RosterError;
+use tally_store::vdev::Vdev;
+
+use super::pool_report::vdev_name;
+use super::pools::{OnProgress, Pools, PoolsError};
+use crate::control::message::Progress;
+
+/// Syncs after which every live frame must be on a leg that joined: two trim what is older, one is open meanwhile.
+const JOIN_SYNCS_MAX: u32 = 8;
+
+/// Why a disk could not join or leave.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// No such disk in the pool.
+    #[error("pool '{pool}' has no disk '{device}'; `tally pool status` shows their names")]
+    NoDevice {
+        /// Which pool.
+        pool: String,
+        /// As asked for.
+        device: String,
+    },
+    /// The new disk cannot be used.
+    #[error(transparent)]
+    New(#[from] CreateError),
+    /// The labels could not be changed.
+    #[error(transparent)]
+    Labels(#[from] RosterError),
+    /// The copy failed.
+    #[error("the copy to {} failed: {cause}; the disk was taken out again", path.display())]
+    Copy {
+        /// The new disk.
+        path: PathBuf,
+        /// What went wrong.
+        cause: String,
+    },
+    /// A transaction group failed.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
+    /// The lane goes on without the new leg.
+    #[error("{} does not take part in the log: it failed while it joined", path.display())]
+    Join {
+        /// The new disk.
+        path: PathBuf,
+    },
+}
+
+/// A disk of a pool: its vdev, in memory and in the configuration, and itself.
+struct Place {
+    vdev: Arc<Vdev>,
+    config: VdevConfig,
+    leg: VdevGuid,
+}
+
+fn find(pool: &Pool, device: &str) -> Result<Place, DiskError> {
+    let config = pool.roster.config();
+    let missing = || DiskError::NoDevice { pool: config.name.clone(), device: device.into() };
+    let names = |guid: VdevGuid, path: &Path| path == Path::new(device) || guid.to_string() == device;
+    let (vdev, leg) = config
+        .vdevs_present()
+        .find_map(|vdev| Some((vdev, vdev.legs.iter().find(|leg| names(leg.guid, &leg.path))?)))
+        .or_else(|| {
+            // A whole mirror is as good a name where something is added to it.
+            let vdev = config.vdevs_present().find(|vdev| vdev_name(vdev) == device)?;
+            Some((vdev, vdev.legs.first()?))
+        })
+        .ok_or_else(missing)?;
+    let found = pool.roster.vdevs().iter().find(|found| found.guid() == vdev.guid).ok_or_else(missing)?;
+    Ok(Place { vdev: Arc::clone(found), config: vdev.clone(), leg: leg.guid })
+}
+
+impl Pools {
+    /// Makes the vdev of `device` a mirror, or a wider one, with the disk at `path`.
+    pub fn attach(
+        &self,
+        name: &str,
+        device: &str,
+        path: &Path,
+        force: bool,
+        progress: OnProgress<'_>,
+    ) -> Result<(), PoolsError> {
+        let served = self.pool(name)?;
+        let place = find(served.filer.pool(), device)?;
+        self.join(served.filer.pool(), &place, path, force, progress)?;
+        self.remember(&served)
+    }
+
+    /// Takes a disk out of its mirror.
+    pub fn detach(&self, name: &str, device: &str) -> Result<(), PoolsError> {
+        let served = self.pool(name)?;
+        let place = find(served.filer.pool(), device)?;
+        leave(served.filer.pool(), &place)?;
+        self.remember(&served)
+    }
+
+    /// Attaches the new disk (by default what is at the same path now), and takes the old one out.
+    pub fn replace(
+        &self,
+        name: &str,
+        device: &str,
+        path: Option<&Path>,
+        force: bool,
+        progress: OnProgress<'_>,
+    ) -> Result<(), PoolsError> {
+        let served = self.pool(name)?;
+        let place = find(served.filer.pool(), device)?;
+        let path = path.unwrap_or(Path::new(device));
+        self.join(served.filer.pool(), &place, path, force, progress)?;
+        leave(served.filer.pool(), &place)?;
+        self.remember(&served)
+    }
+
+    fn join(
+        &self,
+        pool: &Arc<Pool>,
+        place: &Place,
+        path: &Path,
+        force: bool,
+        progress: OnProgress<'_>,
+    ) -> Result<(), DiskError> {
+        let roster = &pool.roster;
+        let leg = new_leg(&self.platform, &place.config, path, force)?;
+        let guid = leg.guid();
+        roster.add_leg(&place.vdev, leg)?;
+        let what = format!("copying to {}", path.display());
+        let total = place.config.data_bytes;
+        // A ring is not copied but brought along by its lane.
+        if place.config.class == VdevClass::Data {
+            let copied = place.vdev.resilver(guid, &mut |done| {
+                progress(Progress { what: what.clone(), done, total });
+                true
+            });
+            if let Err(cause) = copied {
+                // It never counted; if this fails too, status shows it.
+                let _ = roster.detach(&place.vdev, guid);
+                return Err(DiskError::Copy { path: path.into(), cause: cause.to_string() });
+            }
+        }
+        roster.finish_resilver(&place.vdev, guid)?;
+        for lane in lanes_of(pool, &roster.config(), &place.config) {
+            join_lane(pool, &lane, guid, path)?;
+        }
+        Ok(())
+    }
+}
+
+/// The lanes whose ring lies on a vdev.
+fn lanes_of(pool: &Pool, config: &PoolConfig, vdev: &VdevConfig) -> Vec<Arc<Lane>> {
+    let lines = config.lanes.iter().filter(|line| line.vdev == vdev.index);
+    lines.filter_map(|line| pool.lanes().iter().find(|lane| lane.id() == line.lane).cloned()).collect()
+}
+
+fn join_lane(pool: &Arc<Pool>, lane: &Arc<Lane>, guid: VdevGuid, path: &Path) -> Result<(), DiskError> {
+    let roster = &pool.roster;
+    let config = roster.config();
+    let failed = || DiskError::Join { path: path.into() };
+    let line = config.lanes.iter().find(|line| line.lane == lane.id()).ok_or_else(failed)?;
+    let mut wider = line.clone();
+    wider.legset.push(guid);
+    let leg = roster.lane_config(&wider).legs.into_iter().find(|leg| leg.guid == guid).ok_or_else(failed)?;
+    lane.join_leg(leg);
+    for _ in 0..JOIN_SYNCS_MAX {
+        pool.sync()?;
+        if lane.admit_leg(guid) {
+            lane.set_legset_gen(roster.admit_lane_leg(lane.id(), guid)?);
+            return Ok(());
+        }
+    }
+    Err(failed())
+}
+
+fn leave(pool: &Pool, place: &Place) -> Result<(), DiskError> {
+    pool.roster.detach(&place.vdev, place.leg)?;
+    let config = pool.roster.config();
+    for lane in lanes_of(pool, &config, &place.config) {
+        let line = config.lanes.iter().find(|line| line.lane == lane.id());
+        // The set without it stands in the labels already.
+        line.into_iter().for_each(|line| lane.remove_leg(place.leg, line.legset_gen));
+    }
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! What the pools tell about themselves, as the control socket passes it on.
+
+use tally_base::Size;
+use tally_disk::IoCounts;
+use tally_store::label::{LaneConfigLine, PoolConfig, VdevClass, VdevConfig, VdevKind};
+use tally_store::properties::SyncMode;
+use tally_store::vdev::{LegState, Vdev, VdevLeg};
+
+use super::pools::ServedPool;
+use crate::control::report::{
+    ErrorCounters, Exposure, IoCounters, LaneReport, PoolReport, PropertyLine, VdevReport, VdevSpace,
+};
+
+/// Everything about one pool.
+pub(super) fn report(served: &ServedPool) -> PoolReport {
+    let pool = served.filer.pool();
+    let config = pool.roster.config();
+    let space = pool.io.allocator().space();
+    let free = space.free + space.deferred;
+    let vdevs = vdev_reports(served, &config);
+    let io = vdevs.iter().filter(|vdev| vdev.class == DATA).map(|vdev| vdev.io).fold(IoCounters::default(), sum);
+    let degraded = vdevs.iter().any(|vdev| vdev.state != ONLINE);
+    PoolReport {
+        name: config.name.clone(),
+        guid: config.pool.to_string(),
+        state: if pool.fault().is_some() {
+            "SUSPENDED"
+        } else if degraded {
+            "DEGRADED"
+        } else {
+            ONLINE
+        }
+        .into(),
+        read_only: pool.read_only(),
+        size: space.total,
+        allocated: space.total.saturating_sub(free),
+        free,
+        txg: pool.txgs.last_synced().0,
+        imported_seconds: served.since.elapsed().as_secs_f64(),
+        io,
+        lanes: lane_reports(served, &config),
+        exposure: exposure(served),
+        messages: messages(served, &vdevs),
+        vdevs,
+    }
+}
+
+const ONLINE: &str = LegState::Online.word();
+const DATA: &str = "data";
+const LOG: &str = "log";
+
+fn exposure(served: &ServedPool) -> Exposure {
+    let (bytes, age) = served.filer.exposure();
+    let possible = served.filer.datasets().iter().any(|dataset| dataset.effective.sync == SyncMode::Disabled);
+    Exposure { possible, bytes, seconds: age.as_secs_f64() }
+}
+
+fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
+    let mut messages = Vec::new();
+    if let Some(fault) = served.filer.pool().fault() {
+        messages.push(format!(
+            "the pool is suspended: {}.\nNothing was acknowledged that is not on disk. Repair the disks, and start the daemon again.",
+            fault.0
+        ));
+    }
+    let legs = vdevs
+        .iter()
+        .flat_map(|vdev| if vdev.children.is_empty() { std::slice::from_ref(vdev) } else { &vdev.children });
+    for leg in legs.filter(|leg| leg.state != ONLINE) {
+        let what = match leg.state.as_str() {
+            "MISSING" => "is missing or has lost its label",
+            "STALE" => "has missed changes",
+            "RESILVERING" => "is being copied",
+            _ => "has failed",
+        };
+        let action =
+            if leg.state == "RESILVERING" { "" } else { "\nGive the pool another disk with `tally pool replace`." };
+        messages.push(format!("{} {what}.{action}", leg.name));
+    }
+    messages.extend(served.remarks.iter().cloned());
+    messages
+}
+
+fn vdev_reports(served: &ServedPool, config: &PoolConfig) -> Vec<VdevReport> {
+    let pool = served.filer.pool();
+    let free = pool.io.allocator().vdev_free();
+    let mut data_index = 0;
+    let report = |vdev: &VdevConfig| {
+        let found = pool.roster.vdevs().iter().find(|found| found.guid() == vdev.guid)?;
+        let mut report = vdev_report(found, vdev);
+        if vdev.class == VdevClass::Data {
+            let ring = vdev.ring.map_or(0, |ring| ring.length);
+            let free = free.get(data_index).copied().unwrap_or(0);
+            data_index += 1;
+            let allocated = vdev.data_bytes.saturating_sub(ring).saturating_sub(free);
+            report.space = Some(VdevSpace { allocated, free });
+        }
+        Some(report)
+    };
+    config.vdevs_present().filter_map(report).collect()
+}
+
+/// The name under which a vdev stands in `status`, and by which commands find it.
+pub(super) fn vdev_name(vdev: &VdevConfig) -> String {
+    match vdev.legs.as_slice() {
+        [leg] if vdev.kind == VdevKind::Disk => leg.path.display().to_string(),
+        _ => format!("mirror-{}", vdev.index),
+    }
+}
+
+fn vdev_report(vdev: &Vdev, config: &VdevConfig) -> VdevReport {
+    let class = if config.class == VdevClass::Log { LOG } else { DATA };
+    let legs: Vec<VdevReport> = vdev.legs().iter().map(|leg| leg_report(leg, class)).collect();
+    match <[VdevReport; 1]>::try_from(legs) {
+        Ok([leg]) => leg,
+        Err(legs) => {
+            let online = legs.iter().filter(|leg| leg.state == ONLINE).count();
+            let state = if online == legs.len() {
+                ONLINE
+            } else if online > 0 {
+                "DEGRADED"
+            } else {
+                "FAULTED"
+            };
+            VdevReport {
+                name: vdev_name(config),
+                class: class.into(),
+                state: state.into(),
+                // A mirror reads from one leg and writes to all: what was asked of it, not of its disks together.
+                io: legs.iter().map(|leg| leg.io).fold(IoCounters::default(), widest),
+                children: legs,
+                ..VdevReport::default()
+            }
+        }
+    }
+}
+
+fn leg_report(leg: &VdevLeg, class: &str) -> VdevReport {
+    let (errors, counts) = (leg.errors(), leg.counts());
+    VdevReport {
+        name: leg.path().display().to_string(),
+        class: class.into(),
+        state: leg.state().word().into(),
+        errors: ErrorCounters { read: errors.read, write: errors.write, checksum: errors.checksum },
+        io: io(&counts),
+        ..VdevReport::default()
+    }
+}
+
+const fn io(counts: &IoCounts) -> IoCounters {
+    IoCounters {
+        read_ops: counts.reads,
+        write_ops: counts.writes,
+        read_bytes: counts.read_bytes,
+        write_bytes: counts.write_bytes,
+    }
+}
+
+const fn sum(a: IoCounters, b: IoCounters) -> IoCounters {
+    IoCounters {
+        read_ops: a.read_ops + b.read_ops,
+        write_ops: a.write_ops + b.write_ops,
+        read_bytes: a.read_bytes + b.read_bytes,
+        write_bytes: a.write_bytes + b.write_bytes,
+    }
+}
+
+/// Reads of all legs together, and the writes of the leg that took most.
+fn widest(a: IoCounters, b: IoCounters) -> IoCounters {
+    IoCounters {
+        read_ops: a.read_ops + b.read_ops,
+        write_ops: a.write_ops.max(b.write_ops),
+        read_bytes: a.read_bytes + b.read_bytes,
+        write_bytes: a.write_bytes.max(b.write_bytes),
+    }
+}
+
+fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
+    let report = |line: &LaneConfigLine| {
+        let lane = served.filer.pool().lanes().iter().find(|lane| lane.id() == line.lane)?;
+        let (fill, stats) = (lane.fill(), lane.stats());
+        let vdev = config.vdevs.iter().find(|vdev| vdev.index == line.vdev);
+        Some(LaneReport {
+            lane: line.lane.0,
+            vdev: vdev.map(vdev_name).unwrap_or_default(),
+            size: fill.size,
+            used: fill.used,
+            frames: stats.frame_count,
+            records: stats.record_count,
+            bytes: stats.frame_bytes,
+            write_ns_p50: stats.write_ns_p50,
+            write_ns_p99: stats.write_ns_p99,
+        })
+    };
+    config.lanes.iter().filter_map(report).collect()
+}
+
+/// Names of what `tally pool get` shows.
+pub(super) const PROPERTIES: [&str; 8] =
+    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode"];
+
+/// The properties of one pool, in the order of [`PROPERTIES`].
+pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
+    let size = |bytes: u64| (Size(bytes).to_string(), bytes.to_string());
+    let same = |text: &str| (text.to_owned(), text.to_owned());
+    let percent = u128::from(pool.allocated) * 100 / u128::from(pool.size.max(1));
+    let values = [
+        (size(pool.size), "-"),
+        (size(pool.allocated), "-"),
+        (size(pool.free), "-"),
+        ((format!("{percent}%"), percent.to_string()), "-"),
+        (same(&pool.state), "-"),
+        (same(&pool.guid), "-"),
+        (same(if pool.read_only { "on" } else { "off" }), "-"),
+        (same("wait"), "default"),
+    ];
+    let line = |(property, ((value, exact), source)): (&str, ((String, String), &str))| PropertyLine {
+        name: pool.name.clone(),
+        property: property.into(),
+        value,
+        exact,
+        source: source.into(),
+    };
+    PROPERTIES.into_iter().zip(values).map(line).collect()
+}

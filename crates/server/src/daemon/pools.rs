@@ -1,0 +1,463 @@
+//! The pools of this process: which are imported, and every change of that.
+//!
+//! Pools are created, imported and exported by one thread, the daemon's own. That takes as long as disks take,
+//! and no request may wait for it: readers see the registry through one short lock that is never held over
+//! a call into a pool, and the protocol server sees the export table, which is replaced when all is done.
+//!
+//! ```text
+//!   unknown ──create, import──▶ imported ──export──▶ away ──import──▶ imported
+//!                                  │                  ▲
+//!                                  └──destroy──▶ unknown       a start that could not import ──▶ away
+//! ```
+//!
+//! *Away* pools are those whose clients should wait: we know their handle key. After a restart only those pools
+//! are away that `pools.toml` still lists, that is, that nobody exported.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use parking_lot::{Mutex, RwLock};
+use tally_base::{DatasetId, PoolGuid, Size};
+use tally_fs::filer::{CreateOptions, DatasetError, Filer, FilerError, ImportOptions, ImportReport};
+use tally_fs::vfs::{ObjectRef, Vfs};
+use tally_store::assemble::PoolSelect;
+use tally_store::discover::{self, ImportSource};
+use tally_store::grammar::{GrammarError, VdevSpec, parse_vdev_args};
+use tally_store::label::PoolState;
+use tally_store::platform::{Platform, Tuning};
+use tally_store::properties::PropertyError;
+
+use super::config::ExportRule;
+use super::disks::DiskError;
+use super::state::{KnownPool, State, StateError};
+use crate::control::message::{Assignment, Progress};
+use crate::control::report::FoundPool;
+use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports, Mounted};
+
+/// Why a command on pools or datasets was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolsError {
+    /// The pool itself refused.
+    #[error(transparent)]
+    Filer(#[from] FilerError),
+    /// A command on a dataset was refused.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// A command on a disk was refused.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The words behind a pool's name make no sense.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
+    /// A property was not understood.
+    #[error(transparent)]
+    Property(#[from] PropertyError),
+    /// A rule of sharenfs was not understood.
+    #[error(transparent)]
+    Share(#[from] tally_nfs::exports::ShareError),
+    /// The list of pools could not be written.
+    #[error("{0}\nThe pool itself is well; it is only not imported by itself at the next start.")]
+    State(#[from] StateError),
+    /// No such pool.
+    #[error("no pool '{name}' is imported; `tally pool list` shows those that are")]
+    NoPool {
+        /// As asked for.
+        name: String,
+    },
+    /// No such dataset.
+    #[error("there is no dataset '{name}'; `tally dataset list` shows those that are")]
+    NoDataset {
+        /// As asked for.
+        name: String,
+    },
+    /// A name is in use.
+    #[error("a pool '{name}' is imported already; export it first, or choose another name")]
+    Imported {
+        /// Whose.
+        name: String,
+    },
+    /// A file for a vdev could not be made.
+    #[error("cannot make {}: {source}", path.display())]
+    MakeFile {
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel says.
+        source: std::io::Error,
+    },
+    /// Not a property of pools.
+    #[error("pools have no property '{name}'; `tally pool get all` shows those that they have")]
+    NoPoolProperty {
+        /// As asked for.
+        name: String,
+    },
+    /// A property of pools that cannot be set so.
+    #[error("'{name}={value}' cannot be set: a pool has failmode=wait, and nothing else that can be changed yet")]
+    BadPoolProperty {
+        /// Which property.
+        name: String,
+        /// As asked for.
+        value: String,
+    },
+    /// Directories to look in cannot be read.
+    #[error("cannot look for pools: {0}")]
+    Look(#[source] std::io::Error),
+    /// A thread could not be started.
+    #[error("cannot start a thread of the pool: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+/// An imported pool with its threads.
+pub struct ServedPool {
+    /// The pool.
+    pub filer: Arc<Filer>,
+    /// When it was imported.
+    pub since: Instant,
+    /// What the import found, for `status`.
+    pub remarks: Vec<String>,
+    read_only: bool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl ServedPool {
+    fn start(filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<Self>, PoolsError> {
+        let mut threads = Vec::new();
+        for (name, body) in filer.background() {
+            threads.push(thread::Builder::new().name(name).spawn(body).map_err(PoolsError::Thread)?);
+        }
+        Ok(Arc::new(Self { filer, since: Instant::now(), remarks, read_only, threads: Mutex::new(threads) }))
+    }
+
+    /// Its guid.
+    #[must_use]
+    pub fn guid(&self) -> PoolGuid {
+        self.filer.pool().guid()
+    }
+
+    fn handle_key(&self) -> [u8; 32] {
+        self.filer.pool().roster.config().handle_key
+    }
+
+    /// What to remember for the next start.
+    fn known(&self) -> KnownPool {
+        let config = self.filer.pool().roster.config();
+        let paths = config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| leg.path.clone()).collect();
+        let (name, guid, handle_key) = (config.name.clone(), config.pool, config.handle_key);
+        KnownPool { name, guid, paths, read_only: self.read_only, handle_key }
+    }
+
+    /// Waits for the threads, which an export or a destruction has told to end.
+    fn join(&self) {
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the pool had panicked");
+            }
+        }
+    }
+}
+
+impl Mounted for ServedPool {
+    fn vfs(&self, dataset: DatasetId) -> Option<Arc<dyn Vfs>> {
+        Some(self.filer.filesystem(dataset)?)
+    }
+
+    fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
+        self.filer.child(dataset, dir, name)
+    }
+}
+
+/// How to import.
+#[derive(Clone, Debug, Default)]
+pub struct ImportOrder {
+    /// Name or guid.
+    pub pool: String,
+    /// Files and disks to look at.
+    pub paths: Vec<PathBuf>,
+    /// Directories to look in.
+    pub dirs: Vec<PathBuf>,
+    /// Although it seems to be in use elsewhere.
+    pub force: bool,
+    /// Without writing.
+    pub read_only: bool,
+    /// Although acknowledged changes are lost.
+    pub accept_loss: bool,
+}
+
+/// Hears how far something is.
+pub type OnProgress<'a> = &'a mut dyn FnMut(Progress);
+
+/// All pools of the process.
+pub struct Pools {
+    /// The world around them.
+    pub platform: Platform,
+    tuning: Tuning,
+    live: Arc<LiveExports>,
+    served: RwLock<Vec<Arc<ServedPool>>>,
+    away: Mutex<HashMap<PoolGuid, [u8; 32]>>,
+    state: Mutex<State>,
+    above: Mutex<Vec<ExportRule>>,
+}
+
+impl Pools {
+    /// None is imported; those of the list are away.
+    #[must_use]
+    pub fn new(platform: Platform, tuning: Tuning, state: State, above: Vec<ExportRule>) -> Self {
+        let away = state.pools().iter().map(|pool| (pool.guid, pool.handle_key)).collect();
+        let pools = Self {
+            platform,
+            tuning,
+            live: Arc::default(),
+            served: RwLock::default(),
+            away: Mutex::new(away),
+            state: Mutex::new(state),
+            above: Mutex::new(above),
+        };
+        pools.refresh_exports();
+        pools
+    }
+
+    /// What the protocol server sees.
+    #[must_use]
+    pub fn exports(&self) -> Arc<LiveExports> {
+        Arc::clone(&self.live)
+    }
+
+    /// The pools of the list, to import at the start.
+    #[must_use]
+    pub fn listed(&self) -> Vec<KnownPool> {
+        self.state.lock().pools().to_vec()
+    }
+
+    /// All imported pools, by name.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<ServedPool>> {
+        let mut pools = self.served.read().clone();
+        pools.sort_by_key(|pool| pool.filer.name());
+        pools
+    }
+
+    /// An imported pool.
+    pub fn pool(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
+        let found = self.served.read().iter().find(|pool| pool.filer.name() == name).cloned();
+        found.ok_or_else(|| PoolsError::NoPool { name: name.into() })
+    }
+
+    /// Makes a pool of the words behind its name. With `file_bytes`, files that are not there are made that large.
+    pub fn create(
+        &self,
+        name: &str,
+        words: &[String],
+        options: &CreateOptions,
+        file_bytes: Option<u64>,
+        progress: OnProgress<'_>,
+    ) -> Result<Arc<ServedPool>, PoolsError> {
+        let specs = parse_vdev_args(words)?;
+        if self.pool(name).is_ok() {
+            return Err(PoolsError::Imported { name: name.into() });
+        }
+        if let Some(bytes) = file_bytes {
+            self.make_files(&specs, bytes, progress)?;
+        }
+        let filer = Filer::create(&self.platform, &self.tuning, name, &specs, options)?;
+        self.take_up(filer, Vec::new(), false)
+    }
+
+    fn make_files(&self, specs: &[VdevSpec], bytes: u64, progress: OnProgress<'_>) -> Result<(), PoolsError> {
+        let bytes = tally_base::round_to_sector(bytes);
+        for path in specs.iter().flat_map(|spec| &spec.paths).filter(|path| !path.exists()) {
+            // All of it is written out: whether it will hold a log is not known before the pool is made.
+            let what = format!("making {}", path.display());
+            let mut tell = |done| progress(Progress { what: what.clone(), done, total: bytes });
+            let made = self.platform.opener.create(path, bytes, true, &mut tell);
+            made.map_err(|source| PoolsError::MakeFile { path: path.clone(), source })?;
+        }
+        Ok(())
+    }
+
+    /// Imports a pool and replays its log.
+    pub fn import(
+        &self,
+        order: &ImportOrder,
+        progress: OnProgress<'_>,
+    ) -> Result<(Arc<ServedPool>, ImportReport), PoolsError> {
+        if self.pool(&order.pool).is_ok() {
+            return Err(PoolsError::Imported { name: order.pool.clone() });
+        }
+        let source = ImportSource { paths: order.paths.clone(), dirs: order.dirs.clone() };
+        let options = ImportOptions {
+            force: order.force,
+            read_only: order.read_only,
+            accept_loss: order.accept_loss,
+            destroyed: false,
+        };
+        let mut tell = |state: tally_fs::filer::Progress| progress(words(state));
+        let (filer, report) =
+            Filer::import(&self.platform, &self.tuning, &source, &select(&order.pool), &options, &mut tell)?;
+        let remarks = report.remarks.iter().chain(&report.losses).cloned().collect();
+        let pool = self.take_up(filer, remarks, order.read_only)?;
+        Ok((pool, report))
+    }
+
+    /// Pools that could be imported from a place.
+    pub fn find(&self, source: &ImportSource) -> Result<Vec<FoundPool>, PoolsError> {
+        let scan = discover::scan(&*self.platform.opener, source).map_err(PoolsError::Look)?;
+        let imported: Vec<PoolGuid> = self.all().iter().map(|pool| pool.guid()).collect();
+        Ok(scan.pools.iter().filter(|pool| !imported.contains(&pool.pool)).map(|pool| self.found(pool)).collect())
+    }
+
+    fn found(&self, pool: &discover::FoundPool) -> FoundPool {
+        let config = pool.newest();
+        let legs = config.vdevs_present().map(|vdev| vdev.legs.len()).sum::<usize>();
+        let mut messages = Vec::new();
+        if pool.legs.len() < legs {
+            messages.push(format!("{} of its {legs} disks were found.", pool.legs.len()));
+        }
+        let elsewhere = config.state == PoolState::Active && config.host != self.platform.host;
+        if elsewhere {
+            messages.push(format!("It was last in use on {}; import it with -f if it is no more.", config.host.name));
+        }
+        let state = match config.state {
+            PoolState::Destroyed => "DESTROYED",
+            _ if pool.legs.len() < legs => "DEGRADED",
+            _ => "ONLINE",
+        };
+        FoundPool {
+            name: config.name.clone(),
+            guid: pool.pool.to_string(),
+            state: state.into(),
+            paths: pool.legs.iter().map(|leg| leg.path.display().to_string()).collect(),
+            messages,
+        }
+    }
+
+    /// Starts a pool's threads, serves it, and writes it down for the next start.
+    fn take_up(&self, filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<ServedPool>, PoolsError> {
+        let pool = ServedPool::start(filer, remarks, read_only)?;
+        self.served.write().push(Arc::clone(&pool));
+        self.away.lock().remove(&pool.guid());
+        self.refresh_exports();
+        self.remember(&pool)?;
+        Ok(pool)
+    }
+
+    /// Writes a pool down as it is now, for the next start.
+    pub(super) fn remember(&self, pool: &ServedPool) -> Result<(), PoolsError> {
+        Ok(self.state.lock().remember(pool.known())?)
+    }
+
+    /// Sets properties of a pool.
+    pub fn set_pool_properties(&self, name: &str, assignments: &[Assignment]) -> Result<(), PoolsError> {
+        self.pool(name)?;
+        let refused =
+            assignments.iter().find(|set| (set.property.as_str(), set.value.as_str()) != ("failmode", "wait"));
+        match refused.cloned() {
+            None => Ok(()),
+            Some(Assignment { property, value }) => Err(PoolsError::BadPoolProperty { name: property, value }),
+        }
+    }
+
+    /// What a start after the sudden end of this process will have to do.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        let lanes = |pool: &Arc<ServedPool>| pool.filer.pool().lanes().iter().map(|lane| lane.fill().used).sum::<u64>();
+        let line = |pool: &Arc<ServedPool>| {
+            format!(
+                "Pool '{}' was not exported: the next start replays up to {} of its log.",
+                pool.filer.name(),
+                Size(lanes(pool))
+            )
+        };
+        self.all().iter().map(line).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Writes a pool out and lets go of it. Its clients wait until it is imported again.
+    pub fn export(&self, name: &str) -> Result<(), PoolsError> {
+        let pool = self.pool(name)?;
+        self.away.lock().insert(pool.guid(), pool.handle_key());
+        self.let_go(&pool);
+        let exported = pool.filer.export();
+        pool.join();
+        exported?;
+        Ok(self.state.lock().forget(pool.guid())?)
+    }
+
+    /// Destroys a pool.
+    pub fn destroy(&self, name: &str) -> Result<(), PoolsError> {
+        let pool = self.pool(name)?;
+        self.let_go(&pool);
+        let destroyed = pool.filer.destroy();
+        pool.join();
+        destroyed?;
+        Ok(self.state.lock().forget(pool.guid())?)
+    }
+
+    /// No new request reaches the pool from here on; those that run keep it alive.
+    fn let_go(&self, pool: &Arc<ServedPool>) {
+        self.served.write().retain(|served| !Arc::ptr_eq(served, pool));
+        self.refresh_exports();
+    }
+
+    /// Exports every pool at the end of the process, and keeps the list for the next start. Gives what went wrong.
+    pub fn export_all(&self) -> Vec<(String, FilerError)> {
+        let mut failures = Vec::new();
+        for pool in self.all() {
+            self.let_go(&pool);
+            if let Err(error) = pool.filer.export() {
+                failures.push((pool.filer.name(), error));
+            }
+            pool.join();
+        }
+        failures
+    }
+
+    /// Puts other rules of the configuration file in force.
+    pub fn set_rules_above(&self, above: Vec<ExportRule>) {
+        *self.above.lock() = above;
+        self.refresh_exports();
+    }
+
+    /// Works the export table out anew: after every change of a pool, a dataset or a rule.
+    pub fn refresh_exports(&self) {
+        let absent = self.away.lock().clone();
+        let absent = absent.into_iter().map(|(guid, handle_key)| KnownExports {
+            guid,
+            handle_key,
+            mounted: None,
+            datasets: Vec::new(),
+        });
+        let present = self.all().into_iter().map(|pool| KnownExports {
+            guid: pool.guid(),
+            handle_key: pool.handle_key(),
+            datasets: dataset_exports(&pool.filer),
+            mounted: Some(pool),
+        });
+        let table = ExportTable::new(present.chain(absent).collect(), &self.above.lock());
+        self.live.replace(table);
+    }
+}
+
+fn dataset_exports(filer: &Filer) -> Vec<DatasetExport> {
+    let datasets = filer.datasets().into_iter();
+    let export = |dataset: tally_fs::filer::DatasetInfo| DatasetExport {
+        id: dataset.id,
+        name: dataset.name,
+        sharenfs: dataset.effective.sharenfs.clone(),
+    };
+    datasets.map(export).collect()
+}
+
+/// A word that has the form of a guid is one: names of pools do not begin with a digit, and 16 letters from a to f
+/// are no name that anybody has chosen.
+fn select(word: &str) -> PoolSelect {
+    let guid = (word.len() == 16).then(|| u64::from_str_radix(word, 16).ok()).flatten();
+    guid.map_or_else(|| PoolSelect::Name(word.into()), |guid| PoolSelect::Guid(PoolGuid(guid)))
+}
+
+fn words(state: tally_fs::filer::Progress) -> Progress {
+    match state {
+        tally_fs::filer::Progress::Scanned(done) => Progress { what: "reading the log".into(), done, total: 0 },
+        tally_fs::filer::Progress::Replayed(done, total) => Progress { what: "replaying".into(), done, total },
+    }
+}

@@ -1,0 +1,307 @@
+//! From the first line of the configuration to the last byte of an export.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sd_notify::NotifyState;
+use tally_base::{Size, SystemClock, SystemRng};
+use tally_disk::{Opener, ThreadFanout};
+use tally_fs::filer::CreateOptions;
+use tally_nfs::serve::{self, ServeOptions, Server};
+use tally_nfs::service::Service;
+use tally_store::create;
+use tally_store::discover::ImportSource;
+use tally_store::platform::{Host, Platform, Tuning};
+use tally_store::properties::{Property, PropertySet, parse};
+
+use super::announce::Announcement;
+use super::config::{Config, ConfigError};
+use super::first_pool::{self, FirstPoolError, Plan};
+use super::listen::ListenError;
+use super::logging::LevelError;
+use super::pools::{ImportOrder, Pools, PoolsError};
+use super::service::{Answer, Counter, Desk, Work, import_remark};
+use super::state::{State, StateError};
+use super::{Event, listen, logging, process, signals};
+use crate::cli::ServeArgs;
+use crate::control::listener::{self, ControlSocket};
+
+/// Why the daemon did not start.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // Their messages say it.
+pub enum ServeError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Level(#[from] LevelError),
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    #[error(transparent)]
+    Control(#[from] listener::ListenError),
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    FirstPool(#[from] FirstPoolError),
+    #[error(transparent)]
+    Pools(#[from] PoolsError),
+    #[error("the data directory {}: {source}", path.display())]
+    DataDir { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Serve(#[from] serve::ServeError),
+    #[error("cannot start: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What a daemon is started with.
+pub struct Launch {
+    /// Flags; they name the configuration file.
+    pub args: ServeArgs,
+    /// Disks by path: the system's own, or a test's.
+    pub opener: Arc<dyn Opener>,
+    /// Whether signals of the process are the daemon's: not in a test with several daemons.
+    pub signals: bool,
+}
+
+/// A running daemon.
+pub struct Daemon {
+    config: Config,
+    args: ServeArgs,
+    desk: Arc<Desk>,
+    control: ControlSocket,
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+    server: Server,
+    port: u16,
+}
+
+impl Daemon {
+    /// Does everything up to serving; `say` hears lines for the person who waits.
+    pub fn start(launch: Launch, say: &mut dyn FnMut(&str)) -> Result<Self, ServeError> {
+        let config = Config::load(&launch.args)?;
+        logging::start(&config.log)?;
+        process::raise_open_files(config.open_files);
+        let data_dir_error = |source| ServeError::DataDir { path: config.data_dir.clone(), source };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.data_dir).map_err(data_dir_error)?;
+        let data_dir = fs::canonicalize(&config.data_dir).map_err(data_dir_error)?;
+
+        let control = ControlSocket::bind(&config.socket())?;
+        let listeners = listen::listen(&config.listen, config.port)?;
+        let addresses: Vec<IpAddr> =
+            listeners.iter().filter_map(|listener| Some(listener.local_addr().ok()?.ip())).collect();
+        let port =
+            listeners.first().and_then(|listener| listener.local_addr().ok()).map_or(0, |address| address.port());
+
+        let state = State::load(&data_dir)?;
+        let pools = Arc::new(Pools::new(platform(launch.opener), tuning(&config), state, config.exports.clone()));
+        let desk = Arc::new(Desk { pools, addresses, dirs: vec![data_dir] });
+        let (sender, events) = channel();
+        if launch.signals {
+            let pools = Arc::clone(&desk.pools);
+            signals::watch(sender.clone(), move || pools.last_words())?;
+        }
+        control.serve(Arc::new(Counter { desk: Arc::clone(&desk), events: Mutex::new(sender.clone()) }))?;
+
+        open_pools(&desk, &config, &launch.args, say)?;
+        let exports = desk.pools.exports();
+        let service = Arc::new(Service::new(exports));
+        let server = Server::start_on(service, listeners, &ServeOptions::default())?;
+        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        Ok(Self { config, args: launch.args, desk, control, events, sender, server, port })
+    }
+
+    /// The port of NFS and MOUNT.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The control socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        self.control.path()
+    }
+
+    /// Makes [`Self::run`] return, from another thread.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.sender.clone())
+    }
+
+    /// How to mount what is served.
+    #[must_use]
+    pub fn announcement(&self) -> String {
+        let table = self.desk.pools.exports().table();
+        let paths: Vec<String> = table.exported().map(|(path, _)| path.to_owned()).collect();
+        let reaching = table.exported().any(|(_, rules)| rules.reaches_other_hosts());
+        let addresses = &self.desk.addresses;
+        Announcement {
+            paths: &paths,
+            addresses,
+            port: self.port,
+            other_hosts: reaching && !addresses.iter().all(IpAddr::is_loopback),
+            host_name: &process::host_name(),
+        }
+        .text()
+    }
+
+    /// Carries out commands until it is told to stop, then exports all pools. Gives what went wrong there.
+    #[must_use = "a pool that could not be exported has to be told"]
+    pub fn run(self) -> Vec<String> {
+        while let Ok(event) = self.events.recv() {
+            match event {
+                Event::Stop => break,
+                Event::Reload => self.reload(),
+                Event::Work(work) => self.carry_out(work),
+            }
+        }
+        self.stop()
+    }
+
+    fn carry_out(&self, Work { request, answer }: Work) {
+        // The asker may have hung up; the work is done all the same.
+        let mut progress = |state| drop(answer.send(Answer::Progress(state)));
+        let result = self.desk.carry_out(request, &mut progress);
+        if let Err(error) = &result {
+            tracing::info!(%error, "a command was refused");
+        }
+        let _ = answer.send(Answer::End(result.map_err(|error| error.to_string())));
+    }
+
+    /// Reads the exports of the configuration file again. A file with a mistake changes nothing.
+    fn reload(&self) {
+        match Config::load(&self.args) {
+            Ok(config) => {
+                tracing::info!(rules = config.exports.len(), "exports read again");
+                self.desk.pools.set_rules_above(config.exports);
+            }
+            Err(error) => tracing::error!(%error, "the exports stay as they were"),
+        }
+    }
+
+    fn stop(self) -> Vec<String> {
+        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        let cut_off = self.server.stop();
+        if cut_off > 0 {
+            tracing::warn!(requests = cut_off, "these requests were still running when the server stopped");
+        }
+        let failures = self.desk.pools.export_all();
+        failures.into_iter().map(|(name, error)| format!("pool '{name}' was not exported: {error}")).collect()
+    }
+}
+
+/// Makes a daemon stop, from any thread.
+#[derive(Clone)]
+pub struct Stopper(Sender<Event>);
+
+impl Stopper {
+    /// As SIGTERM does.
+    pub fn stop(&self) {
+        // A daemon that is gone has stopped.
+        let _ = self.0.send(Event::Stop);
+    }
+}
+
+/// Imports the pools that were named, or else those of the list; makes the first one where there is none.
+fn open_pools(desk: &Desk, config: &Config, args: &ServeArgs, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+    if !args.pool.is_empty() {
+        return import_named(desk, &args.pool, say);
+    }
+    let listed = desk.pools.listed();
+    for pool in &listed {
+        let order = ImportOrder {
+            pool: pool.guid.to_string(),
+            paths: pool.paths.clone(),
+            dirs: desk.dirs.clone(),
+            read_only: pool.read_only,
+            ..ImportOrder::default()
+        };
+        // One pool that is gone must not keep the others from their clients. Its own are told to wait.
+        if let Err(error) = import(desk, &order, say) {
+            tracing::error!(pool = pool.name, %error, "not imported");
+            say(&format!("pool '{}' was not imported: {error}", pool.name));
+        }
+    }
+    if listed.is_empty() && config.first_pool {
+        first_pool(desk, args, say)?;
+    }
+    Ok(())
+}
+
+fn import_named(desk: &Desk, named: &[PathBuf], say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+    let absolute = named.iter().map(fs::canonicalize).collect::<Result<Vec<_>, _>>()?;
+    let (dirs, paths): (Vec<_>, Vec<_>) = absolute.into_iter().partition(|path| path.is_dir());
+    let source = ImportSource { paths, dirs };
+    for pool in desk.pools.find(&source)? {
+        let order = ImportOrder {
+            pool: pool.guid,
+            paths: source.paths.clone(),
+            dirs: source.dirs.clone(),
+            ..ImportOrder::default()
+        };
+        import(desk, &order, say)?;
+    }
+    Ok(())
+}
+
+fn import(desk: &Desk, order: &ImportOrder, say: &mut dyn FnMut(&str)) -> Result<(), PoolsError> {
+    let (pool, report) = desk.pools.import(order, &mut |progress| {
+        let _ = sd_notify::notify(&[NotifyState::Status(&progress.what)]);
+    })?;
+    say(&import_remark(&pool.filer.name(), &report));
+    Ok(())
+}
+
+/// Makes the first pool, or takes up the one that an earlier start has made.
+fn first_pool(desk: &Desk, args: &ServeArgs, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+    let dir = desk.dirs.first().ok_or_else(|| io::Error::other("there is no data directory"))?;
+    let free = first_pool::free_bytes(dir)?;
+    let plan = Plan::new(dir, args.size.map(|size| size.0), free)?;
+    if let Some(leftover) = plan.leftover() {
+        let source = ImportSource { paths: Vec::new(), dirs: vec![dir.clone()] };
+        if desk.pools.find(&source)?.is_empty() {
+            return Err(FirstPoolError::Leftover { path: leftover.into() }.into());
+        }
+        return import_named(desk, &[dir.clone()], say);
+    }
+    say(&format!(
+        "Making pool '{}' in {}: {} for files and {} for the intent log ...",
+        first_pool::NAME,
+        dir.display(),
+        Size(plan.size),
+        Size(first_pool::LOG_BYTES)
+    ));
+    plan.make_files(&*desk.pools.platform.opener, &mut |_, _, _| {})?;
+    let sharenfs = parse(Property::ShareNfs, first_pool::SHARENFS).map_err(PoolsError::Property)?;
+    let properties = PropertySet::from_iter([sharenfs]);
+    // The log file is written out already.
+    let disks = create::CreateOptions { prewrite_rings: false, ..create::CreateOptions::default() };
+    let options = CreateOptions { disks, root_owner: process::owner(), properties };
+    desk.pools.create(first_pool::NAME, &plan.vdev_words(), &options, None, &mut |_| {})?;
+    Ok(())
+}
+
+fn platform(opener: Arc<dyn Opener>) -> Platform {
+    Platform {
+        clock: Arc::new(SystemClock::default()),
+        rng: Arc::new(SystemRng),
+        opener,
+        fanout: Arc::new(ThreadFanout::default()),
+        host: Host { id: process::host_id(), name: process::host_name() },
+    }
+}
+
+fn tuning(config: &Config) -> Tuning {
+    let memory = process::memory_bytes();
+    Tuning {
+        cache_bytes: config.cache.of(memory),
+        dirty_bytes_max: config.dirty_data_max.of(memory),
+        txg_interval: Duration::from_secs(config.txg_interval_seconds.into()),
+    }
+}

@@ -1,0 +1,203 @@
+//! The requests of the control socket, carried out.
+//!
+//! Questions are answered in the thread of their connection. What changes pools or datasets goes to the daemon's
+//! own thread, one after the other: no two commands can get into each other's way, and none of them needs a
+//! lock that a request of a client needs.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+use parking_lot::Mutex;
+use tally_fs::filer::{CreateOptions, ImportReport};
+use tally_nfs::exports::parse_sharenfs;
+
+use tally_store::create;
+use tally_store::discover::ImportSource;
+
+use super::pools::{ImportOrder, OnProgress, Pools, PoolsError};
+use super::{Event, datasets, pool_report, process};
+use crate::control::listener::Service;
+use crate::control::message::{Assignment, Progress, Reply, Request};
+
+/// What the daemon's own thread does for a connection.
+pub(super) struct Work {
+    /// What to do.
+    pub(super) request: Request,
+    /// Where to say how it goes and what came of it. Nobody may be there any more.
+    pub(super) answer: Sender<Answer>,
+}
+
+/// From the daemon's thread to the connection's.
+pub(super) enum Answer {
+    /// It goes on.
+    Progress(Progress),
+    /// The end.
+    End(Result<Reply, String>),
+}
+
+/// What commands need to know of the daemon.
+pub(super) struct Desk {
+    pub(super) pools: Arc<Pools>,
+    /// Addresses that are listened on.
+    pub(super) addresses: Vec<IpAddr>,
+    /// Where pools are looked for when nobody says.
+    pub(super) dirs: Vec<PathBuf>,
+}
+
+/// Answers questions, and passes work on.
+pub(super) struct Counter {
+    pub(super) desk: Arc<Desk>,
+    pub(super) events: Mutex<Sender<Event>>,
+}
+
+const SHUTTING_DOWN: &str = "the daemon is shutting down";
+
+impl Service for Counter {
+    fn handle(&self, request: Request, progress: &mut dyn FnMut(Progress)) -> Result<Reply, String> {
+        if let Some(reply) = self.desk.question(&request) {
+            return reply.map_err(|error| error.to_string());
+        }
+        let (answer, answers) = channel();
+        self.events.lock().send(Event::Work(Work { request, answer })).map_err(|_| SHUTTING_DOWN)?;
+        for answer in answers {
+            match answer {
+                Answer::Progress(state) => progress(state),
+                Answer::End(result) => return result,
+            }
+        }
+        Err(SHUTTING_DOWN.into())
+    }
+}
+
+impl Desk {
+    /// The answer to a request that changes nothing; `None` for the others.
+    fn question(&self, request: &Request) -> Option<Result<Reply, PoolsError>> {
+        Some(match request {
+            Request::PoolStatus { names } => self.status(names),
+            Request::PoolFind { dirs } => self.find(dirs),
+            Request::PoolGet { names, properties } => self.pool_properties(names, properties),
+            Request::DatasetList { names, recursive } => {
+                self.pools.list_datasets(names, *recursive).map(Reply::Datasets)
+            }
+            Request::DatasetGet { names, recursive, properties } => {
+                self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)
+            }
+            _ => return None,
+        })
+    }
+
+    fn status(&self, names: &[String]) -> Result<Reply, PoolsError> {
+        let pools = if names.is_empty() {
+            self.pools.all()
+        } else {
+            names.iter().map(|name| self.pools.pool(name)).collect::<Result<_, _>>()?
+        };
+        Ok(Reply::Pools(pools.iter().map(|pool| pool_report::report(pool)).collect()))
+    }
+
+    fn find(&self, dirs: &[PathBuf]) -> Result<Reply, PoolsError> {
+        let dirs = if dirs.is_empty() { &self.dirs } else { dirs };
+        Ok(Reply::Found(self.pools.find(&ImportSource { paths: Vec::new(), dirs: dirs.to_vec() })?))
+    }
+
+    fn pool_properties(&self, names: &[String], properties: &[String]) -> Result<Reply, PoolsError> {
+        let Reply::Pools(pools) = self.status(names)? else { return Ok(Reply::Properties(Vec::new())) };
+        let wanted = |name: &str| properties.is_empty() || properties.iter().any(|wanted| wanted == name);
+        if let Some(unknown) = properties.iter().find(|name| !pool_report::PROPERTIES.contains(&name.as_str())) {
+            return Err(PoolsError::NoPoolProperty { name: unknown.clone() });
+        }
+        let lines = pools.iter().flat_map(pool_report::properties).filter(|line| wanted(&line.property));
+        Ok(Reply::Properties(lines.collect()))
+    }
+
+    /// Carries out a request that changes something.
+    pub(super) fn carry_out(&self, request: Request, progress: OnProgress<'_>) -> Result<Reply, PoolsError> {
+        let remark = match request {
+            Request::PoolCreate { name, vdevs, force, file_bytes, properties } => {
+                let properties = datasets::property_set(&properties)?;
+                let disks = create::CreateOptions { force, ..create::CreateOptions::default() };
+                let options = CreateOptions { disks, root_owner: process::owner(), properties };
+                self.pools.create(&name, &vdevs, &options, file_bytes, progress)?;
+                format!("created pool '{name}'; its files are at /{name}")
+            }
+            Request::PoolImport { pool, dirs, force, read_only, accept_loss } => {
+                let dirs = if dirs.is_empty() { self.dirs.clone() } else { dirs };
+                let order = ImportOrder { pool, paths: Vec::new(), dirs, force, read_only, accept_loss };
+                let (pool, report) = self.pools.import(&order, progress)?;
+                import_remark(&pool.filer.name(), &report)
+            }
+            Request::PoolExport { name } => {
+                self.pools.export(&name)?;
+                format!("exported pool '{name}'")
+            }
+            Request::PoolDestroy { name } => {
+                self.pools.destroy(&name)?;
+                format!("destroyed pool '{name}'")
+            }
+            Request::PoolSet { name, assignments } => {
+                self.pools.set_pool_properties(&name, &assignments)?;
+                return Ok(Reply::Done(Vec::new()));
+            }
+            Request::PoolAttach { name, device, new_device, force } => {
+                self.pools.attach(&name, &device, &new_device, force, progress)?;
+                format!("{} is now a mirror of {device}", new_device.display())
+            }
+            Request::PoolDetach { name, device } => {
+                self.pools.detach(&name, &device)?;
+                format!("{device} is no longer part of '{name}'")
+            }
+            Request::PoolReplace { name, device, new_device, force } => {
+                self.pools.replace(&name, &device, new_device.as_deref(), force, progress)?;
+                format!("{device} was replaced")
+            }
+            other => return self.carry_out_on_datasets(other),
+        };
+        Ok(Reply::Done(vec![remark]))
+    }
+
+    fn carry_out_on_datasets(&self, request: Request) -> Result<Reply, PoolsError> {
+        let mut remarks = Vec::new();
+        match request {
+            Request::DatasetCreate { name, parents, properties } => {
+                self.pools.create_dataset(&name, parents, &properties)?;
+                remarks = self.reach(&properties);
+            }
+            Request::DatasetDestroy { name, recursive } => self.pools.destroy_dataset(&name, recursive)?,
+            Request::DatasetSet { name, assignments } => {
+                self.pools.set_properties(&name, &assignments)?;
+                remarks = self.reach(&assignments);
+            }
+            Request::DatasetInherit { name, property } => self.pools.inherit_property(&name, &property)?,
+            Request::DatasetRename { from, to } => self.pools.rename_dataset(&from, &to)?,
+            other => unreachable!("{other:?} is a question, or was carried out before"),
+        }
+        Ok(Reply::Done(remarks))
+    }
+
+    /// Says so where a rule lets other machines in and the listeners do not.
+    fn reach(&self, assignments: &[Assignment]) -> Vec<String> {
+        let rules = assignments.iter().filter(|assignment| assignment.property == "sharenfs");
+        let far = rules.filter_map(|rule| parse_sharenfs(&rule.value).ok()).any(|rules| rules.reaches_other_hosts());
+        if far && self.addresses.iter().all(IpAddr::is_loopback) {
+            let remark = "note: the daemon listens on this machine's own addresses only; for other machines, start \
+                 it with --listen 0.0.0.0 (and --listen ::)";
+            return vec![remark.into()];
+        }
+        Vec::new()
+    }
+}
+
+/// What an import has to say, in one line.
+pub(super) fn import_remark(name: &str, report: &ImportReport) -> String {
+    if report.records_replayed == 0 {
+        return format!("imported pool '{name}'; there was nothing to replay");
+    }
+    format!(
+        "imported pool '{name}': replayed {} acknowledged changes ({}) from the intent log in {:.2} s",
+        report.records_replayed,
+        tally_base::Size(report.bytes),
+        report.duration.as_secs_f64()
+    )
+}
