@@ -26,12 +26,12 @@ pub struct Claims(Arc<Mutex<BTreeMap<String, Option<Vec<u8>>>>>);
 
 impl Claims {
     /// Takes an answer down. Two winners of one name are a violation.
-    fn answered(&self, name: &str, status: u32, handle: Option<Vec<u8>>) -> Result<(), Trouble> {
+    fn answered(&self, name: &str, status: u32, handle: Option<&Vec<u8>>) -> Result<(), Trouble> {
         const EXIST: u32 = 17;
         let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match status {
-            0 => match claims.insert(name.to_owned(), handle.clone()) {
-                Some(Some(before)) if Some(&before) != handle.as_ref() => {
+            0 => match claims.insert(name.to_owned(), handle.cloned()) {
+                Some(Some(before)) if Some(&before) != handle => {
                     Err(Trouble::Violation(format!("two clients were told that they made {name}")))
                 }
                 _ => Ok(()),
@@ -165,7 +165,7 @@ impl Client {
 
     fn take(&mut self, session: &Session, operation: &Operation, done: crate::load::Done) -> Result<(), Trouble> {
         if let Operation::Claim { name } = operation {
-            return self.claims.answered(name, done.status, done.handle);
+            return self.claims.answered(name, done.status, done.handle.as_ref());
         }
         if done.status != 0 {
             return Err(Trouble::Violation(format!("answered with status {}", done.status)));
@@ -233,7 +233,7 @@ impl Client {
     fn finish(&mut self, operation: &Operation, request: &[u8]) -> Result<(), Trouble> {
         let answer = self.ask_again(operation, request)?;
         if let Operation::Claim { name } = operation {
-            return self.claims.answered(name, answer.status, answer.handle);
+            return self.claims.answered(name, answer.status, answer.handle.as_ref());
         }
         if answer.status != 0 {
             let said = format!("sent again after the crash, it is answered with status {}", answer.status);

@@ -111,47 +111,47 @@ impl Session {
                 } else {
                     createhow3::GUARDED(with_mode(0o644))
                 };
-                drop(nfs.create(&CREATE3args { where_: at(model, *dir, name), how }).await?);
+                let _ = nfs.create(&CREATE3args { where_: at(model, *dir, name), how }).await?;
             }
             Operation::Claim { name } => {
                 let how = createhow3::GUARDED(with_mode(0o600));
-                drop(nfs.create(&CREATE3args { where_: at(model, SHARED, name), how }).await?);
+                let _ = nfs.create(&CREATE3args { where_: at(model, SHARED, name), how }).await?;
             }
             Operation::MakeDirectory { dir, name, .. } => {
                 let attributes = with_mode(0o755);
-                drop(nfs.mkdir(&MKDIR3args { where_: at(model, *dir, name), attributes }).await?);
+                let _ = nfs.mkdir(&MKDIR3args { where_: at(model, *dir, name), attributes }).await?;
             }
             Operation::Symlink { dir, name, target, .. } => {
                 let symlink = symlinkdata3 {
                     symlink_attributes: sattr3::default(),
                     symlink_data: nfspath3(Opaque::owned(target.as_bytes().to_vec())),
                 };
-                drop(nfs.symlink(&SYMLINK3args { where_: at(model, *dir, name), symlink }).await?);
+                let _ = nfs.symlink(&SYMLINK3args { where_: at(model, *dir, name), symlink }).await?;
             }
             Operation::Link { node, dir, name } => {
-                drop(nfs.link(&LINK3args { file: of(model, *node), link: at(model, *dir, name) }).await?);
+                let _ = nfs.link(&LINK3args { file: of(model, *node), link: at(model, *dir, name) }).await?;
             }
             Operation::Remove { dir, name } => {
-                drop(nfs.remove(&REMOVE3args { object: at(model, *dir, name) }).await?);
+                let _ = nfs.remove(&REMOVE3args { object: at(model, *dir, name) }).await?;
             }
             Operation::RemoveDirectory { dir, name } => {
-                drop(nfs.rmdir(&RMDIR3args { object: at(model, *dir, name) }).await?);
+                let _ = nfs.rmdir(&RMDIR3args { object: at(model, *dir, name) }).await?;
             }
             Operation::Rename { dir, name, to_dir, to_name } => {
                 let (from, to) = (at(model, *dir, name), at(model, *to_dir, to_name));
-                drop(nfs.rename(&RENAME3args { from, to }).await?);
+                let _ = nfs.rename(&RENAME3args { from, to }).await?;
             }
             Operation::Mode { node, mode } => {
-                drop(nfs.setattr(&set(model, *node, with_mode(*mode))).await?);
+                let _ = nfs.setattr(&set(model, *node, with_mode(*mode))).await?;
             }
             Operation::Truncate { node, size } => {
                 let size = sattr3 { size: Nfs3Option::Some(*size), ..sattr3::default() };
-                drop(nfs.setattr(&set(model, *node, size)).await?);
+                let _ = nfs.setattr(&set(model, *node, size)).await?;
             }
             Operation::ModificationTime { node, time } => {
                 let time = nfstime3 { seconds: time.0, nseconds: time.1 };
                 let mtime = sattr3 { mtime: set_mtime::SET_TO_CLIENT_TIME(time), ..sattr3::default() };
-                drop(nfs.setattr(&set(model, *node, mtime)).await?);
+                let _ = nfs.setattr(&set(model, *node, mtime)).await?;
             }
             Operation::Write { node, offset, data, stable } => {
                 let wanted = if *stable { stable_how::FILE_SYNC } else { stable_how::UNSTABLE };
