@@ -953,7 +953,7 @@ impl State {
 
     /// The power goes, if it has not; what survives is imported, and must be a state that the oracle knows.
     fn reimport(&mut self, exported: bool) -> Checked<()> {
-        let mut exported = exported;
+        let (mut exported, was_exported) = (exported, exported);
         self.held.clear();
         self.stop();
         let seed = self.plan.seed;
@@ -993,8 +993,12 @@ impl State {
             }
             self.start(filer);
             self.adopt()?;
-            if !exported {
-                self.old_verifiers.extend(self.verifier.take());
+            // After an export nothing was lost. A cut in the import that follows may change the verifier, and need not.
+            let verifier = self.verifier.take();
+            if exported {
+                self.verifier = verifier;
+            } else if !was_exported {
+                self.old_verifiers.extend(verifier);
             }
             return sound(self.filer()).map_err(|what| format!("after the import: {what}"));
         }
