@@ -77,7 +77,8 @@ tally_create() { "$TALLY" pool create tank /dev/ubda log /dev/ubdb; }
 # tally_start [ARGUMENT…] starts the daemon and waits until it answers on its port.
 tally_start() {
     mkdir -p /tmp/state; cd /tmp/state || return
-    "$TALLY" serve --port "$PORT" "$@" >> /tmp/tally.log 2>&1 &
+    echo 'first_pool = false' > config.toml
+    "$TALLY" serve --config config.toml --port "$PORT" "$@" >> /tmp/tally.log 2>&1 &
     TALLY_PID=$!
     cd /tmp || return
     local tries
@@ -89,7 +90,7 @@ tally_start() {
     EXPORT=/tank MOUNT_EXTRA=,port=$PORT,mountport=$PORT,mountproto=tcp
 }
 tally_first_start() {
-    tally_start
+    tally_start || return
     (cd /tmp/state && tally_create) && (cd /tmp/state && "$TALLY" dataset set "sharenfs=127.0.0.1(rw,no_root_squash)" tank)
 }
 tally_stop() { kill -TERM "$TALLY_PID"; wait "$TALLY_PID"; }

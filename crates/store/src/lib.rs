@@ -10,6 +10,8 @@ pub mod choose;
 pub mod create;
 pub mod dataset;
 pub mod discover;
+#[cfg(test)]
+pub(crate) mod faulty;
 pub mod grammar;
 pub mod io;
 pub mod key;

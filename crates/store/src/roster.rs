@@ -126,8 +126,6 @@ impl Roster {
     /// legs that are missing or stale are marked so (rules F8). Returns the new open generation.
     pub fn claim(&self, host: &Host, rng: &dyn Rng) -> Result<u64, RosterError> {
         let mut state = self.state.lock();
-        state.claimed = true;
-        self.writable.store(true, Ordering::Release);
         let legs: Vec<_> = self.legs().map(|leg| (leg.guid(), leg.state())).collect();
         self.change(&mut state, |config| {
             config.open_gen += 1;
@@ -142,6 +140,8 @@ impl Roster {
                 }
             }
         })?;
+        state.claimed = true;
+        self.writable.store(true, Ordering::Release);
         Ok(state.config.open_gen)
     }
 
@@ -510,4 +510,4 @@ fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, sequence: u64) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -122,7 +122,7 @@ impl Client {
         Self { stream, next_xid: self.next_xid, uid: self.uid, gids: self.gids.clone() }
     }
 
-    pub fn as_user(mut self, uid: u32, gids: &[u32]) -> Self {
+    pub fn acting_as(mut self, uid: u32, gids: &[u32]) -> Self {
         self.uid = uid;
         self.gids = gids.to_vec();
         self

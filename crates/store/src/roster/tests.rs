@@ -1,1 +1,268 @@
+//! What stands in the labels, and when: rules F6 and F8 from the writer's side.
+
 use super::*;
+use crate::assemble::{Assembled, ImportError, ImportOptions, PoolSelect, import};
+use crate::blockdev::BlockDev;
+use crate::choose::Chosen;
+use crate::create::{CreateOptions, create, new_leg};
+use crate::discover::ImportSource;
+use crate::faulty::{FaultyDisk, World};
+use crate::grammar::parse_vdev_args;
+use crate::uberblock::tests::sample;
+
+pub(crate) const LEG_BYTES: u64 = 16 << 20;
+
+/// A claimed pool `tank`, with uberblock 1.
+pub(crate) fn pool(world: &World, words: &str) -> Assembled {
+    let words: Vec<_> = words.split_whitespace().map(str::to_owned).collect();
+    let specs = parse_vdev_args(&words).unwrap();
+    let mut pool = create(&world.platform(), "tank", &specs, &CreateOptions::default()).unwrap();
+    claim(world, &pool.roster);
+    pool.config = pool.roster.config();
+    commit(&pool.roster, 1).unwrap();
+    pool
+}
+
+pub(crate) fn claim(world: &World, roster: &Roster) {
+    let platform = world.platform();
+    roster.claim(&platform.host, platform.rng.as_ref()).unwrap();
+}
+
+/// An empty transaction group.
+pub(crate) fn commit(roster: &Roster, txg: u64) -> Result<(), RosterError> {
+    let config = roster.config();
+    let uberblock = Uberblock { pool: config.pool, lanes: Vec::new(), ..sample(config.open_gen, txg) };
+    roster.write_uberblock(&uberblock)
+}
+
+pub(crate) fn reopen(world: &World) -> Result<(Assembled, Chosen), ImportError> {
+    let source = ImportSource { paths: Vec::new(), dirs: vec!["/d".into()] };
+    import(&world.platform(), &source, &PoolSelect::Name("tank".into()), &ImportOptions::default())
+}
+
+fn leg(roster: &Roster, name: &str) -> Arc<VdevLeg> {
+    roster.legs().find(|leg| leg.path().ends_with(name)).expect("a leg of the pool")
+}
+
+/// The sequence that a disk's label has, and whether it says that `other` was dropped.
+fn label_says(world: &World, disk: &str, other: VdevGuid) -> (u64, bool) {
+    let label = label::read(world.disk(disk)).unwrap();
+    (label.config.sequence, label.config.leg(other).unwrap().1.stale_since.is_some())
+}
+
+#[test]
+fn nothing_is_written_before_the_claim() {
+    let world = World::new(&[("a", LEG_BYTES)]);
+    drop(pool(&world, "/d/a"));
+    let writes = world.journal.lock().len();
+    let (assembled, _) = reopen(&world).unwrap();
+    assert_eq!(commit(&assembled.roster, 2), Err(RosterError::NotClaimed));
+    assert!(assembled.roster.update(|_| {}).is_err());
+    assert!(assembled.vdevs[0].write(0, &[0; 4096]).is_err());
+    assert_eq!(world.journal.lock().len(), writes);
+    let open_gen = assembled.config.open_gen;
+    claim(&world, &assembled.roster);
+    assert_eq!(assembled.roster.config().open_gen, open_gen + 1);
+    assert_eq!(label::read(world.disk("a")).unwrap().config, assembled.roster.config());
+    commit(&assembled.roster, 2).unwrap();
+}
+
+#[test]
+fn an_uberblock_of_another_generation_is_not_written() {
+    let world = World::new(&[("a", LEG_BYTES)]);
+    let pool = pool(&world, "/d/a");
+    let old = Uberblock { pool: pool.config.pool, lanes: Vec::new(), ..sample(pool.config.open_gen - 1, 9) };
+    assert_eq!(pool.roster.write_uberblock(&old), Err(RosterError::NotClaimed));
+}
+
+/// F6: the survivors say that the leg has gone before the write, the flush or the uberblock returns.
+#[test]
+fn survivors_know_before_success_is_returned() {
+    for what in ["write", "flush", "uberblock"] {
+        let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES), ("c", LEG_BYTES)]);
+        let pool = pool(&world, "mirror /d/a /d/b /d/c");
+        let (bad, before) = (leg(&pool.roster, "b").guid(), pool.roster.config().sequence);
+        let switch = if what == "flush" { &world.disk("b").flushes_fail } else { &world.disk("b").writes_fail };
+        FaultyDisk::set(switch, true);
+        match what {
+            "uberblock" => commit(&pool.roster, 2).unwrap(),
+            _ => pool.vdevs[0].write(0, &[1; 4096]).and_then(|()| pool.vdevs[0].flush()).unwrap(),
+        }
+        for survivor in ["a", "c"] {
+            assert_eq!(label_says(&world, survivor, bad), (before + 1, true), "{what}, {survivor}");
+        }
+        assert_eq!(label_says(&world, "b", bad), (before, false), "{what}: the bad leg is not touched again");
+        assert_eq!(leg(&pool.roster, "b").state(), LegState::Faulted);
+        let line = &pool.roster.config().lanes[0];
+        assert_eq!((line.legset.contains(&bad), line.legset_gen), (false, 2), "its lane goes on without it");
+        assert_eq!(line.left, [(bad, 1)]);
+    }
+}
+
+#[test]
+fn a_leg_that_refuses_its_label_drops_out_with_the_next_change() {
+    let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES), ("c", LEG_BYTES)]);
+    let pool = pool(&world, "mirror /d/a /d/b /d/c");
+    let (b, c) = (leg(&pool.roster, "b").guid(), leg(&pool.roster, "c").guid());
+    FaultyDisk::set(&world.disk("b").writes_fail, true);
+    FaultyDisk::set(&world.disk("c").writes_fail, true);
+    pool.roster.drop_leg(b, &io::Error::other("gone")).unwrap();
+    let label = label::read(world.disk("a")).unwrap().config;
+    assert!([b, c].iter().all(|guid| label.leg(*guid).unwrap().1.stale_since.is_some()));
+    assert_eq!(leg(&pool.roster, "c").state(), LegState::Faulted);
+}
+
+#[test]
+fn without_a_majority_of_vdevs_the_pool_is_suspended() {
+    let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES), ("c", LEG_BYTES)]);
+    let pool = pool(&world, "/d/a /d/b /d/c");
+    FaultyDisk::set(&world.disk("b").writes_fail, true);
+    FaultyDisk::set(&world.disk("c").writes_fail, true);
+    let error = pool.roster.update(|config| config.synced_txg = Txg(1)).unwrap_err();
+    assert_eq!(error, RosterError::NoMajority { written: 1, total: 3 });
+    FaultyDisk::set(&world.disk("b").writes_fail, false);
+    FaultyDisk::set(&world.disk("c").writes_fail, false);
+    assert!(matches!(pool.roster.update(|_| {}), Err(RosterError::Closed(_))), "nobody believes it again");
+    assert!(matches!(commit(&pool.roster, 2), Err(RosterError::Closed(_))));
+    assert!(pool.vdevs[0].write(0, &[1; 4096]).is_err(), "and nothing more is written");
+}
+
+#[test]
+fn an_uberblock_needs_every_data_vdev() {
+    let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES), ("c", LEG_BYTES)]);
+    let pool = pool(&world, "/d/a /d/b /d/c");
+    FaultyDisk::set(&world.disk("c").writes_fail, true);
+    assert_eq!(commit(&pool.roster, 2), Err(RosterError::VdevLost(pool.vdevs[2].guid())));
+}
+
+/// A failed strike is not followed by success in another thread: here the second writer finds the leg failing.
+#[test]
+fn nobody_succeeds_beside_a_leg_that_could_not_be_struck_off() {
+    let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES)]);
+    let pool = pool(&world, "mirror /d/a /d/b");
+    FaultyDisk::set(&world.disk("b").writes_fail, true);
+    // The survivor takes the block and refuses the label.
+    world.disk("a").writes_left.store(1, Ordering::SeqCst);
+    assert!(pool.vdevs[0].write(0, &[1; 4096]).is_err());
+    world.disk("a").writes_left.store(u64::MAX, Ordering::SeqCst);
+    assert!(pool.vdevs[0].write(4096, &[1; 4096]).is_err());
+    assert!(commit(&pool.roster, 2).is_err());
+}
+
+#[test]
+fn the_last_leg_of_a_lane_stays_in_its_set() {
+    let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES)]);
+    let pool = pool(&world, "/d/a log /d/l");
+    let log = leg(&pool.roster, "l").guid();
+    FaultyDisk::set(&world.disk("l").writes_fail, true);
+    commit(&pool.roster, 2).expect("the data vdev has it");
+    let line = pool.roster.config().lanes[0].clone();
+    assert_eq!((line.legset.as_slice(), line.legset_gen), (&[log][..], 1));
+    drop(pool);
+    FaultyDisk::set(&world.disk("l").writes_fail, false);
+    let (again, _) = reopen(&world).unwrap();
+    assert_eq!(leg(&again.roster, "l").state(), LegState::Online, "it has every frame that was acknowledged");
+    assert_eq!(again.roster.lane_config(&line).legs.len(), 1);
+    claim(&world, &again.roster);
+    assert_eq!(again.roster.config().leg(log).unwrap().1.stale_since, None);
+}
+
+#[test]
+fn a_lane_calls_for_the_smaller_set_and_gets_its_generation() {
+    let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES), ("m", LEG_BYTES)]);
+    let pool = pool(&world, "/d/a log mirror /d/l /d/m");
+    let line = pool.roster.config().lanes[0].clone();
+    let lane = pool.roster.lane_config(&line);
+    assert_eq!(lane.legs.len(), 2);
+    let bad = leg(&pool.roster, "m").guid();
+    assert_eq!((lane.leg_failed)(bad, &io::Error::other("gone")), Ok(2));
+    assert_eq!((lane.leg_failed)(bad, &io::Error::other("gone")), Ok(2), "the same answer again");
+    assert!(label_says(&world, "a", bad).1 && label_says(&world, "l", bad).1);
+    let line = pool.roster.config().lanes[0].clone();
+    let after = pool.roster.lane_config(&line);
+    assert_eq!((after.legs.len(), after.stale_legs.len(), after.stale_legs[0].legset_gen_last), (1, 1, 1));
+}
+
+#[test]
+fn a_stale_log_leg_rejoins_when_the_rings_are_empty() {
+    let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES), ("m", LEG_BYTES)]);
+    let first = pool(&world, "/d/a log mirror /d/l /d/m");
+    first.roster.drop_leg(leg(&first.roster, "m").guid(), &io::Error::other("gone")).unwrap();
+    drop(first);
+    let (again, _) = reopen(&world).unwrap();
+    assert_eq!(leg(&again.roster, "m").state(), LegState::Stale);
+    claim(&world, &again.roster);
+    let config = again.roster.rejoin_lanes().unwrap();
+    assert_eq!((config.lanes[0].legset.len(), config.lanes[0].legset_gen), (2, 3));
+    drop(again);
+    let (third, _) = reopen(&world).unwrap();
+    assert_eq!(leg(&third.roster, "m").state(), LegState::Online);
+}
+
+/// attach, copy, finish; then the new leg alone carries the pool.
+#[test]
+fn a_new_leg_can_stand_alone_once_it_is_copied() {
+    let world = World::new(&[("a", LEG_BYTES), ("n", LEG_BYTES)]);
+    let first = pool(&world, "/d/a");
+    let vdev = &first.vdevs[0];
+    vdev.write(0, &[7; 4096]).unwrap();
+    vdev.flush().unwrap();
+    commit(&first.roster, 2).unwrap();
+    let config = first.roster.config();
+    let joining = new_leg(&world.platform(), &config.vdevs[0], "/d/n".as_ref(), false).unwrap();
+    let guid = joining.guid();
+    first.roster.add_leg(vdev, joining).unwrap();
+    assert_eq!(leg(&first.roster, "n").state(), LegState::Resilvering);
+    let report = vdev.resilver(guid, &mut |_| true).unwrap();
+    let ring = config.vdevs[0].ring.unwrap();
+    assert_eq!(report.copied_bytes, vdev.data_bytes() - ring.length, "the ring is the lane's");
+    first.roster.finish_resilver(vdev, guid).unwrap();
+    let lane = config.lanes[0].lane;
+    assert_eq!(first.roster.admit_lane_leg(lane, guid), Ok(2));
+    let old = leg(&first.roster, "a").guid();
+    first.roster.detach(vdev, old).unwrap();
+    drop(first);
+    world.present(&["n"]);
+    let (again, chosen) = reopen(&world).unwrap();
+    assert_eq!(chosen.uberblock.txg, Txg(2), "it brought the uberblocks of before along");
+    assert_eq!(*again.vdevs[0].read(0, 4096, &|_| true).unwrap(), [7; 4096]);
+    assert_eq!(again.config.lanes[0].legset, [guid]);
+    world.present(&["a"]);
+    assert!(matches!(reopen(&world), Err(ImportError::NoSuchPool { .. })), "a detached leg is no pool");
+}
+
+#[test]
+fn an_unfinished_copy_is_stale_after_a_crash() {
+    let world = World::new(&[("a", LEG_BYTES), ("n", LEG_BYTES)]);
+    let first = pool(&world, "/d/a");
+    let joining = new_leg(&world.platform(), &first.config.vdevs[0], "/d/n".as_ref(), false).unwrap();
+    first.roster.add_leg(&first.vdevs[0], joining).unwrap();
+    drop(first);
+    let (again, _) = reopen(&world).unwrap();
+    assert_eq!(leg(&again.roster, "n").state(), LegState::Stale);
+    assert_eq!(leg(&again.roster, "a").state(), LegState::Online);
+    drop(again);
+    world.present(&["n"]);
+    assert!(matches!(reopen(&world), Err(ImportError::VdevUnavailable { .. })));
+}
+
+#[test]
+fn the_last_good_leg_cannot_be_detached() {
+    let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES)]);
+    let pool = pool(&world, "mirror /d/a /d/b");
+    let (a, b) = (leg(&pool.roster, "a").guid(), leg(&pool.roster, "b").guid());
+    pool.roster.drop_leg(b, &io::Error::other("gone")).unwrap();
+    assert!(matches!(pool.roster.detach(&pool.vdevs[0], a), Err(RosterError::Leg { .. })));
+    pool.roster.detach(&pool.vdevs[0], b).unwrap();
+    assert_eq!(pool.roster.config().vdevs[0].legs.len(), 1);
+}
+
+#[test]
+fn an_exported_pool_is_written_no_more() {
+    let world = World::new(&[("a", LEG_BYTES)]);
+    let pool = pool(&world, "/d/a");
+    pool.roster.export(Txg(1)).unwrap();
+    assert!(commit(&pool.roster, 2).is_err());
+    let label = label::read(world.disk("a")).unwrap().config;
+    assert_eq!((label.state, label.synced_txg), (PoolState::Exported, Txg(1)));
+}

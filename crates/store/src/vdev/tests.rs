@@ -1,1 +1,257 @@
+//! Mirrors over disks that rot and fail, with a membership that records when a leg is struck off.
+
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+
 use super::*;
+use crate::faulty::{FaultyDisk, Journal};
+use crate::label::tests::sample;
+
+const LEG_BYTES: u64 = 4 << 20;
+
+/// Strikes off whoever it is told to, if it can.
+#[derive(Default)]
+struct Members {
+    struck_off: Mutex<Vec<VdevGuid>>,
+    cannot: AtomicBool,
+    read_only: AtomicBool,
+}
+
+impl Membership for Members {
+    fn leg_failed(&self, leg: VdevGuid, _: &io::Error) -> Result<(), String> {
+        if self.cannot.load(Ordering::SeqCst) {
+            return Err("no label took it".into());
+        }
+        let mut struck_off = self.struck_off.lock();
+        if !struck_off.contains(&leg) {
+            struck_off.push(leg);
+        }
+        Ok(())
+    }
+
+    fn may_write(&self) -> bool {
+        !self.read_only.load(Ordering::SeqCst)
+    }
+}
+
+struct Mirror {
+    vdev: Vdev,
+    disks: Vec<Arc<FaultyDisk>>,
+    members: Arc<Members>,
+}
+
+fn mirror(leg_count: usize) -> Mirror {
+    let journal = Journal::default();
+    let names = ["a", "b", "c"];
+    let disks: Vec<_> = names.iter().take(leg_count).map(|name| FaultyDisk::new(name, LEG_BYTES, &journal)).collect();
+    let leg = |(index, disk): (usize, &Arc<FaultyDisk>)| {
+        let disk = Arc::clone(disk) as Arc<dyn Disk>;
+        Arc::new(VdevLeg::new(VdevGuid(index as u64), names[index].into(), Some(disk), LegState::Online))
+    };
+    let config = VdevConfig { data_bytes: LEG_BYTES - 2 * LABEL_BYTES, ..sample().vdevs[0].clone() };
+    let vdev = Vdev::new(&config, disks.iter().enumerate().map(leg).collect());
+    let members = Arc::new(Members::default());
+    vdev.set_membership(Arc::downgrade(&members) as std::sync::Weak<dyn Membership>);
+    Mirror { vdev, disks, members }
+}
+
+/// A block that knows itself.
+fn block(seed: u8) -> Vec<u8> {
+    vec![seed; 8192]
+}
+
+fn is_block(seed: u8) -> impl Fn(&[u8]) -> bool {
+    move |bytes| bytes == block(seed)
+}
+
+#[test]
+fn what_is_written_is_on_every_leg_behind_the_label() {
+    let mirror = mirror(3);
+    let large = vec![5; 256 << 10];
+    mirror.vdev.write(0, &block(1)).unwrap();
+    mirror.vdev.write(1 << 20, &large).unwrap();
+    mirror.vdev.flush().unwrap();
+    for disk in &mirror.disks {
+        assert_eq!(disk.bytes(LABEL_BYTES, 8192), block(1));
+        assert_eq!(disk.bytes(LABEL_BYTES + (1 << 20), large.len()), large);
+    }
+    assert_eq!(*mirror.vdev.read(0, 8192, &is_block(1)).unwrap(), block(1));
+}
+
+#[test]
+fn ranges_outside_the_data_area_are_refused() {
+    let mirror = mirror(2);
+    let end = mirror.vdev.data_bytes();
+    for offset in [end, end - 4096, u64::MAX / 4096 * 4096] {
+        let out_of_range = |outcome| matches!(outcome, Err(BlockDevError::OutOfRange { .. }));
+        assert!(out_of_range(mirror.vdev.write(offset, &block(1))), "{offset}");
+        assert!(out_of_range(mirror.vdev.read(offset, 8192, &|_| true).map(|_| ())), "{offset}");
+        assert!(out_of_range(mirror.vdev.discard(offset, 8192)), "{offset}");
+    }
+}
+
+/// Which legs hold rot or cannot be read at a block; then every offset's turn must give the right bytes.
+#[test]
+fn reads_find_the_good_leg_and_repair_the_others() {
+    let turns = [0, READ_STRIPE_BYTES, 2 * READ_STRIPE_BYTES];
+    for offset in turns {
+        for rotten in [&[0][..], &[1], &[2], &[0, 1], &[0, 2], &[1, 2]] {
+            let mirror = mirror(3);
+            mirror.vdev.write(offset, &block(7)).unwrap();
+            for index in rotten {
+                mirror.disks[*index].rot(LABEL_BYTES + offset + 4096);
+            }
+            // Whose turn it is decides how many bad legs a read meets; reading all turns of the stripe meets all.
+            let read = mirror.vdev.read(offset, 8192, &is_block(7)).unwrap();
+            assert_eq!(*read, block(7), "{rotten:?} at {offset}");
+            let found: u64 = mirror.vdev.legs().iter().map(|leg| leg.errors().checksum).sum();
+            for (index, leg) in mirror.vdev.legs().iter().enumerate() {
+                if leg.errors().checksum > 0 {
+                    assert_eq!(mirror.disks[index].bytes(LABEL_BYTES + offset, 8192), block(7), "repaired");
+                    assert!(rotten.contains(&index));
+                }
+            }
+            assert!(found <= rotten.len() as u64);
+            assert!(mirror.members.struck_off.lock().is_empty(), "rot alone costs no leg its place");
+        }
+    }
+}
+
+#[test]
+fn a_leg_whose_turn_it_is_and_that_is_bad_is_repaired() {
+    let mirror = mirror(2);
+    mirror.vdev.write(0, &block(7)).unwrap();
+    mirror.disks[0].rot(LABEL_BYTES);
+    mirror.vdev.read(0, 8192, &is_block(7)).unwrap();
+    assert_eq!(mirror.disks[0].bytes(LABEL_BYTES, 8192), block(7));
+    assert_eq!(mirror.vdev.legs()[0].errors(), LegErrors { checksum: 1, ..LegErrors::default() });
+}
+
+#[test]
+fn a_leg_that_cannot_be_read_is_written_again() {
+    let mirror = mirror(2);
+    mirror.vdev.write(0, &block(7)).unwrap();
+    FaultyDisk::set(&mirror.disks[0].reads_fail, true);
+    mirror.disks[0].rot(LABEL_BYTES);
+    assert_eq!(*mirror.vdev.read(0, 8192, &is_block(7)).unwrap(), block(7));
+    assert_eq!(mirror.vdev.legs()[0].errors(), LegErrors { read: 1, ..LegErrors::default() });
+    assert_eq!(mirror.disks[0].bytes(LABEL_BYTES, 8192), block(7), "a drive maps a bad sector elsewhere on a write");
+}
+
+#[test]
+fn without_a_good_leg_a_read_says_so() {
+    let mirror = mirror(2);
+    mirror.vdev.write(0, &block(7)).unwrap();
+    mirror.disks[0].rot(LABEL_BYTES);
+    mirror.disks[1].rot(LABEL_BYTES + 4096);
+    assert!(matches!(mirror.vdev.read(0, 8192, &is_block(7)), Err(BlockDevError::NoGoodCopy)));
+    FaultyDisk::set(&mirror.disks[1].reads_fail, true);
+    assert!(matches!(mirror.vdev.read(0, 8192, &is_block(7)), Err(BlockDevError::Io(_))));
+    for leg in mirror.vdev.legs() {
+        leg.set_state(LegState::Stale);
+    }
+    let error = mirror.vdev.read(0, 8192, &is_block(7)).map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("no usable leg"), "{error}");
+}
+
+#[test]
+fn a_pool_that_may_not_be_written_is_not_repaired_either() {
+    let mirror = mirror(2);
+    mirror.vdev.write(0, &block(7)).unwrap();
+    mirror.disks[0].rot(LABEL_BYTES);
+    FaultyDisk::set(&mirror.members.read_only, true);
+    assert_eq!(*mirror.vdev.read(0, 8192, &is_block(7)).unwrap(), block(7));
+    assert_ne!(mirror.disks[0].bytes(LABEL_BYTES, 8192), block(7));
+    assert!(mirror.vdev.write(0, &block(8)).is_err());
+    assert!(mirror.vdev.flush().is_err());
+}
+
+/// A write or flush that one leg refuses: success only once that leg is struck off, else an error.
+#[test]
+fn a_failing_leg_is_struck_off_before_success() {
+    for (what, large) in [("write", false), ("write", true), ("flush", false)] {
+        for can_strike_off in [true, false] {
+            let mirror = mirror(2);
+            let content = vec![1; if large { 256 << 10 } else { 4096 }];
+            let switch = if what == "write" { &mirror.disks[1].writes_fail } else { &mirror.disks[1].flushes_fail };
+            FaultyDisk::set(switch, true);
+            FaultyDisk::set(&mirror.members.cannot, !can_strike_off);
+            let outcome = mirror.vdev.write(0, &content).and_then(|()| mirror.vdev.flush());
+            assert_eq!(outcome.is_ok(), can_strike_off, "{what}: {outcome:?}");
+            let state = mirror.vdev.legs()[1].state();
+            assert_eq!(state, if can_strike_off { LegState::Faulted } else { LegState::Failing }, "{what}");
+            assert_eq!(mirror.vdev.legs()[1].errors().write, 1);
+            // And so it stays: the next write waits for the strike, too.
+            assert_eq!(mirror.vdev.write(0, &content).is_ok(), can_strike_off, "{what}, the next write");
+            assert_eq!(mirror.members.struck_off.lock().len(), usize::from(can_strike_off));
+        }
+    }
+}
+
+#[test]
+fn the_last_leg_is_not_struck_off() {
+    let mirror = mirror(2);
+    FaultyDisk::set(&mirror.disks[0].writes_fail, true);
+    FaultyDisk::set(&mirror.disks[1].writes_fail, true);
+    let error = mirror.vdev.write(0, &block(1)).unwrap_err();
+    assert!(error.to_string().contains("fails on request"), "{error}");
+    assert!(mirror.members.struck_off.lock().is_empty());
+}
+
+#[test]
+fn flushes_go_only_to_legs_that_were_written() {
+    let mirror = mirror(2);
+    let flushes = || mirror.vdev.legs().iter().map(|leg| leg.counts().flushes).collect::<Vec<_>>();
+    mirror.vdev.flush().unwrap();
+    assert_eq!(flushes(), [0, 0]);
+    mirror.vdev.write(0, &block(1)).unwrap();
+    mirror.vdev.flush().unwrap();
+    mirror.vdev.flush().unwrap();
+    assert_eq!(flushes(), [1, 1]);
+}
+
+#[test]
+fn neighbouring_reads_share_a_leg_and_distant_ones_do_not() {
+    let mirror = mirror(2);
+    for offset in [0, 4096, READ_STRIPE_BYTES - 4096, READ_STRIPE_BYTES, READ_STRIPE_BYTES + 4096] {
+        mirror.vdev.read(offset, 4096, &|_| true).unwrap();
+    }
+    let reads: Vec<_> = mirror.vdev.legs().iter().map(|leg| leg.counts().reads).collect();
+    assert_eq!(reads, [3, 2]);
+}
+
+#[test]
+fn a_copied_leg_has_everything_and_writes_of_meanwhile() {
+    let mirror = mirror(3);
+    let data_bytes = mirror.vdev.data_bytes();
+    mirror.vdev.legs()[2].set_state(LegState::Stale);
+    for at in (0..data_bytes).step_by(1 << 19) {
+        mirror.vdev.write(at, &block((at >> 19) as u8 + 1)).unwrap();
+    }
+    mirror.vdev.legs()[2].set_state(LegState::Resilvering);
+    let report = mirror.vdev.resilver(VdevGuid(2), &mut |done| {
+        // Behind the copy and in front of it.
+        mirror.vdev.write(0, &block(200)).unwrap();
+        if done < data_bytes {
+            mirror.vdev.write(data_bytes - 8192, &block(201)).unwrap();
+        }
+        true
+    });
+    assert_eq!(report.unwrap(), ResilverReport { copied_bytes: data_bytes, unreadable_bytes: 0 });
+    let area = |disk: &FaultyDisk| disk.bytes(LABEL_BYTES, data_bytes as usize);
+    assert_eq!(area(&mirror.disks[2]), area(&mirror.disks[0]));
+    assert_eq!(mirror.disks[2].bytes(LABEL_BYTES, 8192), block(200));
+    assert_eq!(mirror.vdev.legs()[2].state(), LegState::Resilvering, "the roster says when it counts");
+}
+
+#[test]
+fn a_leg_that_fails_while_it_is_copied_is_struck_off() {
+    let mirror = mirror(2);
+    mirror.vdev.legs()[1].set_state(LegState::Resilvering);
+    FaultyDisk::set(&mirror.disks[1].writes_fail, true);
+    assert!(mirror.vdev.resilver(VdevGuid(1), &mut |_| true).is_err());
+    assert_eq!(*mirror.members.struck_off.lock(), [VdevGuid(1)]);
+    assert!(mirror.vdev.resilver(VdevGuid(1), &mut |_| true).is_err(), "it is no longer being copied");
+    assert!(mirror.vdev.resilver(VdevGuid(9), &mut |_| true).is_err(), "an unknown leg");
+}

@@ -1,0 +1,103 @@
+//! The kill ledger as a program. Ends with one line: `N passed, N failed, N skipped`, where each kill that the
+//! promises survived is one that passed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail, ensure};
+use tally_interop::child::Program;
+use tally_interop::ledger::{self, Plan, Verdict};
+
+struct Arguments {
+    plan: Plan,
+    folder: Option<PathBuf>,
+    expect_failure: bool,
+}
+
+const USAGE: &str = "ledger --server BINARY [--server-argument ARGUMENT]… [--kills N] [--seed N] [--size SIZE]
+       [--folder FOLDER] [--no-remembering] [--expect-failure]";
+
+fn main() -> ExitCode {
+    match parse(std::env::args_os().skip(1)).and_then(|arguments| run(&arguments)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("ledger: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(words: impl Iterator<Item = OsString>) -> Result<Arguments> {
+    let mut words = words;
+    let program = Program { path: PathBuf::new(), arguments: Vec::new(), pool_size: "1G".into() };
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.subsec_nanos().into();
+    let plan = Plan { program, kills: 100, seed, remembers: true };
+    let mut arguments = Arguments { plan, folder: None, expect_failure: false };
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| anyhow::anyhow!("{word:?} needs a value\n{USAGE}"));
+        let plan = &mut arguments.plan;
+        match word.to_str() {
+            Some("--server") => plan.program.path = std::path::absolute(PathBuf::from(value()?))?,
+            Some("--server-argument") => plan.program.arguments.push(value()?),
+            Some("--kills") => plan.kills = value()?.to_string_lossy().parse()?,
+            Some("--seed") => plan.seed = value()?.to_string_lossy().parse()?,
+            Some("--size") => plan.program.pool_size = value()?.to_string_lossy().into_owned(),
+            Some("--folder") => arguments.folder = Some(value()?.into()),
+            Some("--no-remembering") => plan.remembers = false,
+            Some("--expect-failure") => arguments.expect_failure = true,
+            _ => bail!("{word:?} is not understood\n{USAGE}"),
+        }
+    }
+    ensure!(!arguments.plan.program.path.as_os_str().is_empty(), "no --server\n{USAGE}");
+    Ok(arguments)
+}
+
+fn run(arguments: &Arguments) -> Result<bool> {
+    println!("seed {}", arguments.plan.seed);
+    let (folder, kept) = match &arguments.folder {
+        Some(folder) => {
+            std::fs::create_dir_all(folder)?;
+            (folder.clone(), None)
+        }
+        None => {
+            let folder = tempfile::Builder::new().prefix("ledger-").tempdir()?;
+            (folder.path().to_owned(), Some(folder))
+        }
+    };
+    let verdict = ledger::run(&arguments.plan, &folder)?;
+    let good = report(arguments, &verdict);
+    if !good && let Some(folder) = kept {
+        println!("the pool and the server's messages are kept in {}", folder.keep().display());
+    }
+    let failed = u32::from(!good);
+    println!(
+        "{} passed, {failed} failed, 0 skipped",
+        if arguments.expect_failure { 1 - failed } else { verdict.kills }
+    );
+    Ok(good)
+}
+
+fn report(arguments: &Arguments, verdict: &Verdict) -> bool {
+    let counts = verdict.counts;
+    println!(
+        "{} kills survived: {} operations answered, {} requests repeated across crashes ({} of them more than 10 s later), {} names compared",
+        verdict.kills, counts.answered, counts.repeated, counts.repeated_late, counts.compared
+    );
+    match (&verdict.violation, arguments.expect_failure) {
+        (None, false) => true,
+        (None, true) => {
+            println!("FAIL the disks kept nothing that was not flushed, and the ledger noticed nothing");
+            false
+        }
+        (Some(violation), true) => {
+            println!("as it must, the ledger noticed: {violation}");
+            true
+        }
+        (Some(violation), false) => {
+            println!("FAIL {violation}");
+            false
+        }
+    }
+}

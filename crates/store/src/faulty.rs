@@ -1,0 +1,192 @@
+//! For tests: a disk in memory that fails, rots and keeps a journal, and a world with fixed numbers around it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tally_base::{Clock, Rng, Time};
+use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
+
+use crate::platform::{Host, Platform};
+
+/// What a disk was asked to do, in order over all disks that share the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) disk: &'static str,
+    pub(crate) offset: u64,
+    pub(crate) durability: Durability,
+}
+
+pub(crate) type Journal = Arc<Mutex<Vec<Entry>>>;
+
+/// A disk with bad habits, all off at first.
+pub(crate) struct FaultyDisk {
+    name: &'static str,
+    inner: MemDisk,
+    journal: Journal,
+    pub(crate) reads_fail: AtomicBool,
+    pub(crate) writes_fail: AtomicBool,
+    pub(crate) flushes_fail: AtomicBool,
+    /// After this many further writes all of them fail; `u64::MAX` is never.
+    pub(crate) writes_left: AtomicU64,
+}
+
+impl FaultyDisk {
+    pub(crate) fn new(name: &'static str, size: u64, journal: &Journal) -> Arc<Self> {
+        Self::over(name, MemDisk::new(size), journal)
+    }
+
+    /// The same content in another disk: what a copy made at this moment would be.
+    pub(crate) fn copy(&self) -> Arc<Self> {
+        Self::over(self.name, MemDisk::from_bytes(&self.inner.content()), &self.journal)
+    }
+
+    fn over(name: &'static str, inner: MemDisk, journal: &Journal) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            inner,
+            journal: Arc::clone(journal),
+            reads_fail: AtomicBool::new(false),
+            writes_fail: AtomicBool::new(false),
+            flushes_fail: AtomicBool::new(false),
+            writes_left: AtomicU64::new(u64::MAX),
+        })
+    }
+
+    pub(crate) fn set(switch: &AtomicBool, on: bool) {
+        switch.store(on, Ordering::SeqCst);
+    }
+
+    /// Inverts every byte of a sector.
+    pub(crate) fn rot(&self, offset: u64) {
+        let mut sector = [0; 4096];
+        self.inner.read(offset, &mut sector).unwrap();
+        self.inner.write(offset, &sector.map(|byte| !byte), Durability::Cached).unwrap();
+    }
+
+    pub(crate) fn bytes(&self, offset: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.inner.read(offset, &mut bytes).unwrap();
+        bytes
+    }
+}
+
+impl Disk for FaultyDisk {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if self.reads_fail.load(Ordering::SeqCst) {
+            return Err(io::Error::other("a read that fails on request"));
+        }
+        self.inner.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        let left = self.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| match left {
+            u64::MAX => Some(left),
+            _ => left.checked_sub(1),
+        });
+        if self.writes_fail.load(Ordering::SeqCst) || left.is_err() {
+            return Err(io::Error::other("a write that fails on request"));
+        }
+        self.journal.lock().push(Entry { disk: self.name, offset, durability });
+        self.inner.write(offset, buf, durability)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if self.flushes_fail.load(Ordering::SeqCst) {
+            return Err(io::Error::other("a flush that fails on request"));
+        }
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.inner.discard(offset, length)
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+}
+
+/// Time that stands still.
+pub(crate) struct StillClock;
+
+impl Clock for StillClock {
+    fn now(&self) -> Time {
+        Time::new(1_700_000_000, 0)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Numbers that count up: guids are all different and every run is the same.
+#[derive(Default)]
+pub(crate) struct CountingRng(AtomicU64);
+
+impl Rng for CountingRng {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let number = self.0.fetch_add(1, Ordering::SeqCst) + 0x1000;
+            chunk.copy_from_slice(&number.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+/// Some faulty disks under paths `/d/NAME`, and a machine to use them on.
+pub(crate) struct World {
+    pub(crate) opener: Arc<MemOpener>,
+    pub(crate) journal: Journal,
+    pub(crate) disks: Vec<(&'static str, Arc<FaultyDisk>)>,
+    rng: Arc<CountingRng>,
+}
+
+impl World {
+    pub(crate) fn new(disks: &[(&'static str, u64)]) -> Self {
+        let (opener, journal) = (Arc::new(MemOpener::default()), Journal::default());
+        let disks: Vec<_> = disks.iter().map(|(name, size)| (*name, FaultyDisk::new(name, *size, &journal))).collect();
+        for (name, disk) in &disks {
+            opener.put(Path::new("/d").join(name), Arc::clone(disk) as Arc<dyn Disk>);
+        }
+        Self { opener, journal, disks, rng: Arc::default() }
+    }
+
+    pub(crate) fn disk(&self, name: &str) -> &FaultyDisk {
+        &self.disks.iter().find(|(known, _)| *known == name).expect("a disk of this world").1
+    }
+
+    /// Replaces the disk at a path.
+    pub(crate) fn swap(&mut self, name: &str, disk: &Arc<FaultyDisk>) {
+        self.opener.put(Path::new("/d").join(name), Arc::clone(disk) as Arc<dyn Disk>);
+        for (known, place) in &mut self.disks {
+            if *known == name {
+                *place = Arc::clone(disk);
+            }
+        }
+    }
+
+    /// Only these disks can be opened from now on; their state otherwise stays.
+    pub(crate) fn present(&self, names: &[&str]) {
+        for (name, disk) in &self.disks {
+            let path = Path::new("/d").join(name);
+            if names.contains(name) {
+                self.opener.put(path, Arc::clone(disk) as Arc<dyn Disk>);
+            } else {
+                self.opener.remove(&path);
+            }
+        }
+    }
+
+    pub(crate) fn platform(&self) -> Platform {
+        Platform {
+            clock: Arc::new(StillClock),
+            rng: Arc::clone(&self.rng) as Arc<dyn Rng>,
+            opener: Arc::clone(&self.opener) as Arc<dyn tally_disk::Opener>,
+            fanout: Arc::new(SerialFanout),
+            host: Host { id: 7, name: "here".into() },
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Dependencies point down only: between crates, and between the modules of `store`. The orders stand here as
+//! data; who wants another one changes it here, with a reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What each crate may see of the others. What is not in a row is a wall.
+const CRATES: [(&str, &[&str]); 9] = [
+    ("tally-base", &[]),
+    ("tally-disk", &["tally-base"]),
+    ("tally-intent", &["tally-base", "tally-disk"]),
+    ("tally-store", &["tally-base", "tally-disk", "tally-intent"]),
+    ("tally-fs", &["tally-base", "tally-disk", "tally-intent", "tally-store"]),
+    // Only `nfs` knows the protocol; only `fs` and below know a transaction group.
+    ("tally-nfs", &["tally-base", "tally-fs"]),
+    ("tally-server", &["tally-base", "tally-disk", "tally-intent", "tally-store", "tally-fs", "tally-nfs"]),
+    // Tests and tools see what they need, and nothing sees them.
+    ("tally-interop", &["tally-base", "tally-disk", "tally-server"]),
+    ("xtask", &["tally-base", "tally-disk"]),
+];
+
+/// Crates that only tests may depend on, besides those above: none so far.
+const FOR_TESTS: [(&str, &[&str]); 0] = [];
+
+/// Floors of `store`, the highest first. A module may use what stands on a lower floor or on its own. Every module
+/// has a place.
+const STORE: [&[&str]; 8] = [
+    &["pool"],
+    &["dataset", "replies"],
+    &["tree"],
+    &["txg"],
+    &["io", "run", "cache"],
+    &["alloc"],
+    &["vdev", "label", "uberblock", "roster", "create", "assemble", "choose", "discover", "grammar", "faulty"],
+    // Words that all of them use.
+    &["block", "blockdev", "bp", "key", "platform", "properties"],
+];
+
+#[test]
+fn crates_see_only_what_lies_below() {
+    let found = crate_dependencies();
+    let expected: BTreeSet<_> = CRATES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), expected, "a crate that has no place in the order");
+    for (name, allowed) in CRATES {
+        for (dependency, kind) in &found[name] {
+            let for_tests = FOR_TESTS.iter().any(|(n, more)| *n == name && more.contains(&dependency.as_str()));
+            assert!(
+                allowed.contains(&dependency.as_str()) || (kind == "dev" && for_tests),
+                "{name} depends on {dependency} ({kind}), which does not lie below it"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_order_of_the_crates_has_no_circle() {
+    for (position, (name, allowed)) in CRATES.iter().enumerate() {
+        for below in *allowed {
+            let place = CRATES.iter().position(|(other, _)| other == below);
+            assert!(place.is_some_and(|place| place < position), "{name} may see {below}, which stands behind it");
+        }
+    }
+}
+
+#[test]
+fn modules_of_the_store_see_only_what_lies_below() {
+    let source = workspace().join("crates/store/src");
+    let mut wrong = Vec::new();
+    for path in rust_files(&source) {
+        let module = top_module(&source, &path);
+        if module == "lib" {
+            continue;
+        }
+        let Some(floor) = floor_of(&module) else {
+            wrong.push(format!("{}: {module} has no floor; give it one", path.display()));
+            continue;
+        };
+        let text = std::fs::read_to_string(&path).expect("a file of the tree can be read");
+        for used in used_modules(&text) {
+            if floor_of(&used).is_some_and(|other| other < floor) {
+                wrong.push(format!("{}: {module} uses {used}, which lies above it", path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_scan_of_uses_understands_what_people_write() {
+    let text = "use crate::pool::Pool;\nuse crate::{alloc, tree::{Tree, Leaf}};\n  pub(crate) use crate::txg;\nlet x = crate::io::read();\n// use crate::dataset;\n";
+    let used: BTreeSet<_> = used_modules(text).into_iter().collect();
+    let expected: BTreeSet<_> = ["pool", "alloc", "tree", "txg", "io"].map(String::from).into();
+    assert_eq!(used, expected);
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the checkout").to_owned()
+}
+
+/// Each workspace crate with the workspace crates it depends on, and how.
+fn crate_dependencies() -> BTreeMap<String, Vec<(String, String)>> {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(workspace())
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let of = |package: &serde_json::Value| {
+        let all = package["dependencies"].as_array().expect("dependencies").iter();
+        // Only dependencies within the checkout have a path.
+        all.filter(|dependency| dependency["path"].is_string())
+            .map(|dependency| (text(&dependency["name"]), text(&dependency["kind"])))
+            .collect()
+    };
+    packages.iter().map(|package| (text(&package["name"]), of(package))).collect()
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the folder is there").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !is_test(&path) {
+            files.push(path);
+        }
+    }
+    files
+}
+
+fn is_test(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
+}
+
+fn top_module(source: &Path, path: &Path) -> String {
+    let inside = path.strip_prefix(source).expect("files lie in the source folder");
+    let first = inside.components().next().expect("a file has a name").as_os_str().to_string_lossy().into_owned();
+    first.trim_end_matches(".rs").to_owned()
+}
+
+fn floor_of(module: &str) -> Option<usize> {
+    STORE.iter().position(|floor| floor.contains(&module))
+}
+
+/// First path elements behind `crate::`, in `use` lines and elsewhere, with `{…}` one level deep.
+fn used_modules(text: &str) -> Vec<String> {
+    let mut used = Vec::new();
+    for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+        for rest in line.split("crate::").skip(1) {
+            match rest.strip_prefix('{') {
+                Some(group) => used.extend(group_heads(group)),
+                None => used.extend(identifier(rest)),
+            }
+        }
+    }
+    used
+}
+
+fn group_heads(group: &str) -> Vec<String> {
+    let mut depth = 0;
+    let mut heads = vec![String::new()];
+    for letter in group.chars() {
+        match letter {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => heads.push(String::new()),
+            _ if depth == 0 => heads.last_mut().expect("it starts with one").push(letter),
+            _ => {}
+        }
+    }
+    heads.iter().filter_map(|head| identifier(head.trim())).collect()
+}
+
+fn identifier(text: &str) -> Option<String> {
+    let name: String = text.chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect();
+    (!name.is_empty()).then_some(name)
+}
