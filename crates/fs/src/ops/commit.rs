@@ -59,7 +59,8 @@ impl Filesystem {
                 Err(error) => return self.refused(&locked, smallvec![], error),
             };
             if inode.kind != FileKind::File {
-                return self.refused(&locked, smallvec![unchanged(object.id, &inode)], FsError::Invalid);
+                let error = if inode.kind == FileKind::Directory { FsError::IsDirectory } else { FsError::BadType };
+                return self.refused(&locked, smallvec![unchanged(object.id, &inode)], error);
             }
             let verifier = self.verifier.load(Ordering::Acquire);
             let changes = smallvec![unchanged(object.id, &inode)];

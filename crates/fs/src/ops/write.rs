@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
-use tally_base::Txg;
+use tally_base::{Txg, round_to_sector};
 use tally_store::alloc::UNBORN;
 use tally_store::bp::{BlockKind, BlockPtr};
 use tally_store::pool::SpaceClass;
 use tally_store::properties::LogBias;
 
+use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
 use crate::filesystem::{Ask, Filesystem};
 use crate::inode::Inode;
@@ -88,7 +89,9 @@ impl Filesystem {
         let mut inode = before.clone();
         inode.modify(self.now());
         inode.size = inode.size.max(offset + length);
-        strip_privileges(&mut inode, ctx);
+        strip_privileges(&mut inode, ctx.cred);
+        // Dirty bytes count in full until the fold knows better.
+        inode.used = (inode.used + length).min(round_to_sector(inode.size));
         let changes = smallvec![change(object.id, &before, &inode)];
         let wait = if inline {
             let records = write_records(object, &inode, offset, chunks);
@@ -192,7 +195,7 @@ fn may_write(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsE
     match inode.kind {
         FileKind::File => {}
         FileKind::Directory => return Err(FsError::IsDirectory),
-        _ => return Err(FsError::Invalid),
+        _ => return Err(FsError::BadType),
     }
     let attr = inode.attr(object.id);
     // The owner may always write: an open file stays writable after a chmod.
@@ -200,16 +203,6 @@ fn may_write(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsE
         Ok(())
     } else {
         Err(FsError::Access)
-    }
-}
-
-/// A write by anybody but the superuser takes set-user-id, and set-group-id of an executable, away.
-fn strip_privileges(inode: &mut Inode, ctx: OpCtx<'_>) {
-    if ctx.cred.uid != 0 {
-        inode.mode &= !0o4000;
-        if inode.mode & 0o010 != 0 {
-            inode.mode &= !0o2000;
-        }
     }
 }
 

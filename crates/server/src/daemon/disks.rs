@@ -65,21 +65,25 @@ struct Place {
     leg: VdevGuid,
 }
 
+/// A disk by its path or guid.
 fn find(pool: &Pool, device: &str) -> Result<Place, DiskError> {
+    let names = |guid: VdevGuid, path: &Path| path == Path::new(device) || guid.to_string() == device;
+    let leg_of = |vdev: &VdevConfig| vdev.legs.iter().find(|leg| names(leg.guid, &leg.path)).map(|leg| leg.guid);
+    find_by(pool, device, leg_of)
+}
+
+/// A disk, or any of the mirror that is named: where something is added, a mirror is as good a name.
+fn find_or_mirror(pool: &Pool, device: &str) -> Result<Place, DiskError> {
+    let any_leg = |vdev: &VdevConfig| vdev.legs.first().filter(|_| vdev_name(vdev) == device).map(|leg| leg.guid);
+    find(pool, device).or_else(|_| find_by(pool, device, any_leg))
+}
+
+fn find_by(pool: &Pool, device: &str, leg_of: impl Fn(&VdevConfig) -> Option<VdevGuid>) -> Result<Place, DiskError> {
     let config = pool.roster.config();
     let missing = || DiskError::NoDevice { pool: config.name.clone(), device: device.into() };
-    let names = |guid: VdevGuid, path: &Path| path == Path::new(device) || guid.to_string() == device;
-    let (vdev, leg) = config
-        .vdevs_present()
-        .find_map(|vdev| Some((vdev, vdev.legs.iter().find(|leg| names(leg.guid, &leg.path))?)))
-        .or_else(|| {
-            // A whole mirror is as good a name where something is added to it.
-            let vdev = config.vdevs_present().find(|vdev| vdev_name(vdev) == device)?;
-            Some((vdev, vdev.legs.first()?))
-        })
-        .ok_or_else(missing)?;
+    let (vdev, leg) = config.vdevs_present().find_map(|vdev| Some((vdev, leg_of(vdev)?))).ok_or_else(missing)?;
     let found = pool.roster.vdevs().iter().find(|found| found.guid() == vdev.guid).ok_or_else(missing)?;
-    Ok(Place { vdev: Arc::clone(found), config: vdev.clone(), leg: leg.guid })
+    Ok(Place { vdev: Arc::clone(found), config: vdev.clone(), leg })
 }
 
 impl Pools {
@@ -93,7 +97,7 @@ impl Pools {
         progress: OnProgress<'_>,
     ) -> Result<(), PoolsError> {
         let served = self.pool(name)?;
-        let place = find(served.filer.pool(), device)?;
+        let place = find_or_mirror(served.filer.pool(), device)?;
         self.join(served.filer.pool(), &place, path, force, progress)?;
         self.remember(&served)
     }

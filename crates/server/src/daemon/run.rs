@@ -71,7 +71,6 @@ pub struct Launch {
 
 /// A running daemon.
 pub struct Daemon {
-    config: Config,
     args: ServeArgs,
     desk: Arc<Desk>,
     control: ControlSocket,
@@ -92,15 +91,16 @@ impl Daemon {
         let data_dir = fs::canonicalize(&config.data_dir).map_err(data_dir_error)?;
 
         let control = ControlSocket::bind(&config.socket())?;
-        let listeners = listen::listen(&config.listen, config.port)?;
+        let mut state = State::load(&data_dir)?;
+        let listeners = listen::listen(&config.listen, config.port, state.port())?;
         let addresses: Vec<IpAddr> =
             listeners.iter().filter_map(|listener| Some(listener.local_addr().ok()?.ip())).collect();
         let port =
             listeners.first().and_then(|listener| listener.local_addr().ok()).map_or(0, |address| address.port());
 
-        let state = State::load(&data_dir)?;
+        state.remember_port(port)?;
         let pools = Arc::new(Pools::new(platform(launch.opener), tuning(&config), state, config.exports.clone()));
-        let desk = Arc::new(Desk { pools, addresses, dirs: vec![data_dir] });
+        let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir) });
         let (sender, events) = channel();
         if launch.signals {
             let pools = Arc::clone(&desk.pools);
@@ -113,7 +113,7 @@ impl Daemon {
         let service = Arc::new(Service::new(exports));
         let server = Server::start_on(service, listeners, &ServeOptions::default())?;
         let _ = sd_notify::notify(&[NotifyState::Ready]);
-        Ok(Self { config, args: launch.args, desk, control, events, sender, server, port })
+        Ok(Self { args: launch.args, desk, control, events, sender, server, port })
     }
 
     /// The port of NFS and MOUNT.
@@ -224,8 +224,7 @@ fn open_pools(desk: &Desk, config: &Config, args: &ServeArgs, say: &mut dyn FnMu
         };
         // One pool that is gone must not keep the others from their clients. Its own are told to wait.
         if let Err(error) = import(desk, &order, say) {
-            tracing::error!(pool = pool.name, %error, "not imported");
-            say(&format!("pool '{}' was not imported: {error}", pool.name));
+            tracing::error!("pool '{}' was not imported: {error}", pool.name);
         }
     }
     if listed.is_empty() && config.first_pool {
@@ -289,6 +288,12 @@ fn first_pool(desk: &Desk, args: &ServeArgs, say: &mut dyn FnMut(&str)) -> Resul
     }
     made?;
     Ok(())
+}
+
+/// Where pools are looked for when nobody says: what an ordinary user has in /dev is of no use to anybody.
+fn places(data_dir: PathBuf) -> Vec<PathBuf> {
+    let devices = rustix::process::geteuid().is_root().then(|| PathBuf::from("/dev"));
+    std::iter::once(data_dir).chain(devices).collect()
 }
 
 fn platform(opener: Arc<dyn Opener>) -> Platform {
