@@ -132,6 +132,14 @@ impl Pool {
         self.issued.fetch_max(time.0, Ordering::Relaxed);
     }
 
+    /// Bytes on disk of what is neither a dataset's nor the allocator's own: the pool root and the reply cache, as of
+    /// the newest durable group. For checks that account for every allocated sector.
+    #[must_use]
+    pub fn top_bytes(&self) -> u64 {
+        let syncing = self.syncing.lock();
+        syncing.root.iter().chain(syncing.reply_blocks.iter().flatten()).map(BlockPtr::asize).sum()
+    }
+
     /// All datasets, by id.
     #[must_use]
     pub fn datasets(&self) -> Vec<Arc<Dataset>> {
