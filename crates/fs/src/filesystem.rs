@@ -164,8 +164,8 @@ impl Filesystem {
 
     /// Asks for everything an operation will need. Refusals are answered with [`Refusal::outcome`].
     pub(crate) fn admit(&self, ask: &Ask) -> Result<Admitted, Refusal> {
-        self.pool.check_serving().map_err(|_| Refusal::now(FsError::Unavailable))?;
-        if self.dataset.effective().readonly || self.pool.read_only() {
+        self.check_lanes()?;
+        if self.dataset.effective().readonly {
             return Err(Refusal::now(FsError::ReadOnly));
         }
         let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
@@ -194,6 +194,13 @@ impl Filesystem {
             self.pool.watch_ring(self.lane());
         }
         Ok(Admitted { dirty, rings, bytes })
+    }
+
+    /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
+    /// has none.
+    pub(crate) fn check_lanes(&self) -> Result<(), Refusal> {
+        self.pool.check_serving().map_err(|_| Refusal::now(FsError::Unavailable))?;
+        if self.pool.read_only() { Err(Refusal::now(FsError::ReadOnly)) } else { Ok(()) }
     }
 
     fn check_quota(&self, bytes: u64) -> Result<(), Refusal> {

@@ -35,6 +35,9 @@ impl Due {
 
 impl Filesystem {
     pub(crate) fn commit_content(&self, _ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
+        if let Err(refusal) = self.check_lanes() {
+            return refusal.outcome();
+        }
         let end = if count == 0 { u64::MAX } else { offset.saturating_add(u64::from(count)) };
         loop {
             // How much there is to log is known only under the lock, and room must be had before: look, ask, look again.

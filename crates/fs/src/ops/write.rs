@@ -57,6 +57,9 @@ impl Filesystem {
         if offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX) {
             return failed(FsError::TooBig);
         }
+        if let Err(refusal) = self.check_lanes() {
+            return refusal.outcome();
+        }
         let stable = asked > Stability::Unstable || self.always_sync();
         let inline = stable && self.logs_now() && length <= self.inline_max();
         let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(&data) } else { SmallVec::new() };

@@ -1,0 +1,79 @@
+//! What happens at the borders: read-only imports, exports under load, commands that are cut short, full pools.
+
+mod world;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_fs::filer::{CreateOptions, ImportOptions};
+use tally_fs::vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, Stability, Vfs};
+use tally_store::properties::{Property, PropertySet, parse};
+use world::{World, content, ctx, done, mode, vfs};
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes that do not compress, and differ by seed.
+fn noise(length: usize, seed: u64) -> Bytes {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect::<Vec<u8>>().into()
+}
+
+#[test]
+fn a_pool_that_is_only_read_refuses_every_change_and_survives_it() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let cred = Cred::root();
+    let file = {
+        let fs = vfs(&filer);
+        done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap()
+    };
+    let options = ImportOptions { read_only: true, ..ImportOptions::default() };
+    let (looked_at, _) = world.cut().try_import(&options).unwrap();
+    let fs = vfs(&looked_at);
+    for stability in [Stability::Unstable, Stability::DataSync, Stability::FileSync] {
+        let written = fs.write(ctx(&cred), file.object, 0, noise(300_000, 1), stability);
+        assert_eq!(done(written).unwrap_err(), FsError::ReadOnly);
+    }
+    assert_eq!(done(fs.commit(ctx(&cred), file.object, 0, 0)).unwrap_err(), FsError::ReadOnly);
+    assert_eq!(done(fs.remove(ctx(&cred), fs.root(), b"file")).unwrap_err(), FsError::ReadOnly);
+    assert!(looked_at.set_property("tank", parse(Property::Sync, "disabled").unwrap()).is_err());
+    assert!(looked_at.datasets()[0].local.is_empty(), "a command that failed changed nothing");
+    assert_eq!(fs.getattr(file.object).unwrap().size, 0);
+}
+
+#[test]
+fn nothing_is_synced_after_an_export() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let cred = Cred::root();
+    let fs = vfs(&filer);
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    let written = done(fs.write(ctx(&cred), file.object, 0, noise(9000, 1), Stability::Unstable)).unwrap();
+    filer.export().unwrap();
+    // The txg thread may have been on its way to a sync while the export had the lock; and a command may come late.
+    assert!(filer.sync().is_err(), "the pool may be somebody else's by now");
+    assert!(filer.create_dataset("tank/late", PropertySet::new(), (0, 0)).is_err());
+    assert!(filer.set_property("tank", parse(Property::Sync, "always").unwrap()).is_err());
+    let (again, report) = world.cut().import();
+    assert!(report.was_clean, "{report:?}");
+    let verifier = done(vfs(&again).commit(ctx(&cred), file.object, 0, 0)).unwrap();
+    assert_eq!(verifier, written.verifier, "nothing was lost, so the verifier stays");
+}
+
+#[test]
+fn who_waits_while_the_pool_is_exported_is_answered() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let next = filer.pool().txgs.next_sync();
+    filer.export().unwrap();
+    let after = filer.pool().txgs.promise(filer.pool().txgs.open());
+    // Whatever the answers are, they must come.
+    let _ = next.block();
+    assert!(after.block().is_err());
+}
