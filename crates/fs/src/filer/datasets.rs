@@ -186,6 +186,7 @@ impl Filer {
     }
 
     fn remove_dataset(&self, filesystem: &Arc<Filesystem>) -> Result<(), DatasetError> {
+        self.pool.check_administrable()?;
         let name = filesystem.name();
         self.mounted.write().remove(&filesystem.dataset.birth.id);
         self.find_children();
@@ -229,7 +230,7 @@ impl Filer {
         })?;
         self.find_children();
         remove_mount_point(&old_parent, from);
-        self.put_in_force(&moved)
+        self.put_in_force(&moved, || {})
     }
 
     /// Sets a local property; it is in force, here and below, when this returns.
@@ -260,17 +261,19 @@ impl Filer {
         change: impl FnOnce(&mut PropertySet),
     ) -> Result<(), DatasetError> {
         let _one = self.command.lock();
-        filesystem.dataset.change_line(|line| change(&mut line.local));
         let prefix = format!("{}/", filesystem.name());
         let mut affected = vec![Arc::clone(filesystem)];
         affected.extend(self.mounted.read().values().filter(|other| other.name().starts_with(&prefix)).cloned());
-        self.put_in_force(&affected)
+        // The line changes in the group that puts it in force, or a crash between the two would leave a dataset that
+        // says `standard` and does not log.
+        self.put_in_force(&affected, || filesystem.dataset.change_line(|line| change(&mut line.local)))
     }
 
     /// Computes the properties in force anew. A change of `sync` between logging and not takes effect at the border of
     /// the group that makes it durable (rules F13).
-    fn put_in_force(&self, affected: &[Arc<Filesystem>]) -> Result<(), DatasetError> {
+    fn put_in_force(&self, affected: &[Arc<Filesystem>], change: impl FnOnce()) -> Result<(), DatasetError> {
         self.pool.administer(|_, txg| {
+            change();
             for filesystem in affected {
                 let in_force = self.effective_of(&filesystem.dataset.line());
                 filesystem.switch_log(in_force.sync != SyncMode::Disabled, txg.next());
