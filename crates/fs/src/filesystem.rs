@@ -19,7 +19,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -38,6 +38,9 @@ use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable};
 use crate::record::{RECORD_OVERHEAD_MAX, Record, RecordKind};
 use crate::vfs::{Change, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
+
+/// More ids than any transaction group draws: so many are passed over after a crash.
+const LOST_IDS_MAX: u64 = 1 << 32;
 
 /// Dirty memory that an operation costs beside its data: layer, keys, inode.
 pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;
@@ -77,6 +80,9 @@ pub struct Filesystem {
     pub(crate) pending_bytes: Mutex<BTreeMap<Txg, u64>>,
     /// The wall-clock time at which the oldest change that is not durable was acknowledged (`sync=disabled`), or 0.
     pub(crate) exposed_since: AtomicU64,
+    /// Set in the group in which the dataset is destroyed: from then on nothing is logged for it, since its tombstone
+    /// covers the log up to that group only.
+    pub(crate) gone: AtomicBool,
 }
 
 /// What an operation was admitted with.
@@ -109,12 +115,14 @@ impl Filesystem {
     pub fn mount(pool: &Arc<Pool>, dataset: &Arc<Dataset>, clean: bool) -> Arc<Self> {
         let root = dataset.root();
         let verifier = if clean { root.verifier } else { pool.platform.rng.next_u64() };
+        // Ids that were drawn and lost in a crash may be known to clients, as handles and as cookies (rules F15).
+        let next_object = if clean { root.next_object.0 } else { root.next_object.0.saturating_add(LOST_IDS_MAX) };
         let filesystem = Arc::new(Self {
             pool: Arc::clone(pool),
             dataset: Arc::clone(dataset),
             objects: ObjectTable::default(),
             log_switch: ArcSwap::from_pointee(LogSwitch { before: root.logged, at: root.log_from, after: root.logged }),
-            next_object: AtomicU64::new(root.next_object.0),
+            next_object: AtomicU64::new(next_object),
             next_dseq: AtomicU64::new(root.replay_dseq.next().0),
             replayed_dseq: AtomicU64::new(root.replay_dseq.0),
             verifier: AtomicU64::new(verifier),
@@ -124,6 +132,7 @@ impl Filesystem {
             folded_used: Mutex::default(),
             pending_bytes: Mutex::default(),
             exposed_since: AtomicU64::new(0),
+            gone: AtomicBool::new(false),
         });
         let client: Arc<dyn tally_store::dataset::DatasetClient> = Arc::clone(&filesystem) as _;
         dataset.attach(Arc::downgrade(&client));
@@ -307,6 +316,9 @@ impl Filesystem {
     }
 
     fn append(&self, ring: Option<Reservation>, txg: Txg, kind: RecordKind, record: &Record) -> Option<Lsn> {
+        if self.gone.load(Ordering::Acquire) {
+            return None;
+        }
         let head = record.encode_head();
         let mut parts: SmallVec<[&[u8]; 4]> = SmallVec::new();
         parts.push(&head);
@@ -366,6 +378,8 @@ impl Filesystem {
 
     /// The answer that was given to a request with this key before.
     pub(crate) fn recall(&self, key: &ReplyKey) -> Option<RememberedReply> {
+        // What a suspended pool remembers may never have become durable: its client was told so.
+        self.pool.check_serving().ok()?;
         let now = self.pool.platform.clock.now();
         self.pool.replies.recall(self.dataset.birth.id, now, &key.0).and_then(|value| decode_reply(&value))
     }

@@ -2,11 +2,9 @@
 
 mod world;
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use tally_fs::filer::{CreateOptions, ImportOptions};
-use tally_fs::vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, Stability, Vfs};
+use tally_fs::vfs::{CreateHow, Cred, FsError, Stability, Vfs};
 use tally_store::properties::{Property, PropertySet, parse};
 use world::{World, content, ctx, done, mode, vfs};
 
@@ -76,4 +74,71 @@ fn who_waits_while_the_pool_is_exported_is_answered() {
     // Whatever the answers are, they must come.
     let _ = next.block();
     assert!(after.block().is_err());
+}
+
+#[test]
+fn a_dataset_that_says_standard_logs_even_if_its_root_says_otherwise() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let mut properties = PropertySet::new();
+    properties.set(parse(Property::Sync, "disabled").unwrap());
+    let filer = world.create_with(CreateOptions { properties, ..CreateOptions::default() });
+    // A rename below another parent changes what is inherited, and the pool may stop before that is put in force.
+    let dataset = filer.pool().dataset(vfs(&filer).dataset()).unwrap();
+    dataset.change_line(|line| {
+        line.local.set(parse(Property::Sync, "standard").unwrap());
+    });
+    filer.sync().unwrap();
+    let (standard, _) = world.cut().import();
+    drop(standard);
+    let cut = world.cut();
+    let (standard, _) = cut.import();
+    let cred = Cred::root();
+    let fs = vfs(&standard);
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    done(fs.write(ctx(&cred), file.object, 0, noise(5000, 1), Stability::FileSync)).unwrap();
+    let (after, _) = cut.cut().import();
+    assert_eq!(content(&*vfs(&after), file.object), &noise(5000, 1)[..], "it was acknowledged as stable");
+}
+
+#[test]
+fn a_destroyed_dataset_leaves_no_block_behind() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let allocated = |filer: &tally_fs::Filer| {
+        for _ in 0..4 {
+            filer.sync().unwrap();
+        }
+        filer.pool().io.allocator().space().allocated
+    };
+    let before = allocated(&filer);
+    let doomed = filer.create_dataset("tank/doomed", PropertySet::new(), (0, 0)).unwrap();
+    let cred = Cred::root();
+    let file = done(doomed.create(ctx(&cred), doomed.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    done(doomed.write(ctx(&cred), file.object, 0, noise(4 * MIB as usize, 1), Stability::Unstable)).unwrap();
+    filer.destroy_dataset("tank/doomed", false).unwrap();
+    // Somebody was on the way in all the time.
+    let _ = doomed.write(ctx(&cred), file.object, 0, noise(4 * MIB as usize, 2), Stability::Unstable);
+    let _ = done(doomed.setattr(ctx(&cred), file.object, &mode(0o644), None));
+    let after = allocated(&filer);
+    assert!(after < before + MIB, "{} bytes are leaked", after - before);
+    assert_eq!(filer.pool().io.allocator().bad_free_count(), 0);
+    let _ = done(doomed.setattr(ctx(&cred), file.object, &mode(0o600), None));
+    let (_, report) = world.cut().import();
+    assert_eq!(report.losses, Vec::<String>::new(), "nobody misses records of a dataset that was destroyed");
+}
+
+#[test]
+fn ids_that_were_lost_in_a_crash_are_not_drawn_again() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let mut properties = PropertySet::new();
+    properties.set(parse(Property::Sync, "disabled").unwrap());
+    let filer = world.create_with(CreateOptions { properties, ..CreateOptions::default() });
+    let cut = world.cut();
+    let cred = Cred::root();
+    let fs = vfs(&filer);
+    let lost = done(fs.create(ctx(&cred), fs.root(), b"lost", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    let (after, _) = cut.import();
+    let fs = vfs(&after);
+    let made = done(fs.create(ctx(&cred), fs.root(), b"made", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    assert!(made.object.id > lost.object.id, "{made:?} after {lost:?}");
 }

@@ -1,6 +1,7 @@
 //! Commands on datasets: create, destroy, rename, properties.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tally_base::{DatasetId, Dseq, LaneId, ObjectId, Time, Txg};
 use tally_store::bp::BLOCK_PTR_BYTES;
@@ -393,16 +394,25 @@ impl Filesystem {
     }
 
     /// Logs, or stops logging, from group `at` on.
-    fn switch_log(&self, after: bool, at: Txg) {
+    pub(super) fn switch_log(&self, after: bool, at: Txg) {
         let before = self.log_switch.load().after;
         if before != after {
             self.log_switch.store(Arc::new(LogSwitch { before, at, after }));
         }
     }
 
-    /// Frees every block of a dataset that is no longer in the pool.
+    /// Frees every block of a dataset that is no longer in the pool: those of its tree, and those that were placed ahead
+    /// for a group that nobody will fold any more.
     fn free_everything(&self, txg: Txg) {
         let io = &self.pool.io;
+        // Operations that are still under way see this under their hold, and leave nothing behind.
+        self.gone.store(true, Ordering::Release);
+        for object in self.objects.all() {
+            // Whoever had the lock before the mark has settled its blocks when it lets go.
+            for layer in &object.write().layers {
+                layer.data.placed().iter().for_each(|block| io.free(block, txg));
+            }
+        }
         let root = self.dataset.root();
         root.tree.check(io, &mut |visit| match visit {
             Visit::Block { bp, .. } => io.free(bp, txg),

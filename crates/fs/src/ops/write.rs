@@ -184,6 +184,11 @@ impl Filesystem {
             self.apply(locked, txg, record, false);
             let layer = locked.state_mut(object.id).layer_mut(txg);
             for (offset, mut block) in placed {
+                if self.gone.load(Ordering::Acquire) {
+                    // The dataset is destroyed: nobody will fold this layer.
+                    self.pool.io.abandon(&block);
+                    continue;
+                }
                 let settled = self.pool.io.allocator().settle(block.dva, txg);
                 assert!(settled, "it was allocated for this write, and for nothing else");
                 block.birth = txg;
