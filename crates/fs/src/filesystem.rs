@@ -271,16 +271,21 @@ impl Filesystem {
         self.with_hold(admitted, |txg| {
             let switch = **self.log_switch.load();
             let logged = switch.logged(txg);
+            // A record above a change that the log does not have could not be replayed.
+            let sound = logged && locked.unlogged() <= self.pool.txgs.last_synced();
             let mut last = Lsn(0);
             let mut all_logged = logged;
             for (kind, record) in records {
-                let lsn = if logged { self.append(rings.next(), txg, kind, &record) } else { None };
+                let lsn = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
                 all_logged &= lsn.is_some();
                 self.apply(locked, txg, record, lsn.is_some());
                 last = last.max(lsn.unwrap_or_default());
             }
             for (_, state) in locked.states_mut() {
                 state.last_lsn = state.last_lsn.max(last);
+                if logged && !all_logged {
+                    state.unlogged = txg;
+                }
             }
             self.wait_of(switch, txg, last, all_logged)
         })
@@ -294,11 +299,19 @@ impl Filesystem {
         change(txg)
     }
 
+    /// Whether the switch to or from `disabled` is not on disk yet: only a whole group can be relied on then.
+    fn is_unsettled(&self, switch: LogSwitch, txg: Txg) -> bool {
+        txg >= switch.at && self.pool.txgs.last_synced().next() < switch.at
+    }
+
+    /// What the reply to stable changes waits for that only group `txg` makes durable.
+    pub(crate) fn wait_for_group(&self, txg: Txg) -> Wait {
+        self.wait_of(**self.log_switch.load(), txg, Lsn(0), false)
+    }
+
     /// What the reply to an operation of `txg` waits for.
     fn wait_of(&self, switch: LogSwitch, txg: Txg, last: Lsn, all_logged: bool) -> Wait {
-        // While the switch to or from `disabled` is not on disk yet, only a whole group can be relied on.
-        let unsettled = txg >= switch.at && self.pool.txgs.last_synced().next() < switch.at;
-        if unsettled {
+        if self.is_unsettled(switch, txg) {
             return self.pool.txgs.promise(txg);
         }
         if !switch.logged(txg) {
@@ -372,8 +385,12 @@ impl Filesystem {
 
     /// The wait for everything that the locked objects rest on.
     pub(crate) fn wait_for_seen(&self, locked: &Locked) -> Wait {
+        let open = self.pool.txgs.open();
+        if locked.unlogged() > self.pool.txgs.last_synced() || self.is_unsettled(**self.log_switch.load(), open) {
+            return self.pool.txgs.promise(open);
+        }
         let last = locked.last_lsn();
-        if last == Lsn(0) { Wait::Ready } else { self.pool.log_promise(self.lane(), last, self.pool.txgs.open()) }
+        if last == Lsn(0) { Wait::Ready } else { self.pool.log_promise(self.lane(), last, open) }
     }
 
     /// The answer that was given to a request with this key before.

@@ -27,6 +27,9 @@ pub(crate) struct ObjectState {
     pub(crate) layers: SmallVec<[Arc<Layer>; 3]>,
     /// The newest record in the log that changed this object, in its dataset's lane (rules F9).
     pub(crate) last_lsn: Lsn,
+    /// The newest group with a change that should be in the log and is not, because the lane took no records: until it
+    /// is synced nothing that builds on it is logged either, and whoever saw it waits for the group.
+    pub(crate) unlogged: Txg,
 }
 
 impl ObjectState {
@@ -175,6 +178,12 @@ impl Locked {
     /// All of them.
     pub(crate) fn states_mut(&mut self) -> impl Iterator<Item = (ObjectId, &mut ObjectState)> {
         self.guards.iter_mut().map(|(id, guard)| (*id, &mut **guard))
+    }
+
+    /// The newest group with a change to any of them that the log should have and has not.
+    #[must_use]
+    pub(crate) fn unlogged(&self) -> Txg {
+        self.guards.iter().map(|(_, guard)| guard.unlogged).max().unwrap_or_default()
     }
 
     /// The newest log record that any of them rests on (rules F9).

@@ -142,3 +142,41 @@ fn ids_that_were_lost_in_a_crash_are_not_drawn_again() {
     let made = done(fs.create(ctx(&cred), fs.root(), b"made", &CreateHow::Guarded(mode(0o600)))).unwrap();
     assert!(made.object.id > lost.object.id, "{made:?} after {lost:?}");
 }
+
+#[test]
+fn a_failure_on_an_object_that_has_just_gone_waits_for_its_removal() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let dir = done(fs.mkdir(ctx(&cred), fs.root(), b"dir", &mode(0o755))).unwrap().object;
+    let going = fs.rmdir(ctx(&cred), fs.root(), b"dir");
+    let create = fs.create(ctx(&cred), dir, b"file", &CreateHow::Guarded(mode(0o600)));
+    let remove = fs.remove(ctx(&cred), dir, b"file");
+    let rename = fs.rename(ctx(&cred), fs.root(), b"x", dir, b"y");
+    assert_eq!((create.result.unwrap_err(), remove.result), (FsError::Stale, Err(FsError::Stale)));
+    assert!(rename.result.is_err());
+    for wait in [create.wait, remove.wait, rename.wait] {
+        assert!(!world::is_ready(&wait), "STALE must not be told before the RMDIR is durable");
+    }
+    done(going).unwrap();
+}
+
+#[test]
+fn what_is_stable_only_under_disabled_counts_as_exposed() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    filer.set_property("tank", parse(Property::Sync, "disabled").unwrap()).unwrap();
+    assert_eq!(filer.exposure().0, 0);
+    done(fs.write(ctx(&cred), file.object, 0, noise(5000, 1), Stability::FileSync)).unwrap();
+    assert!(filer.exposure().0 >= 5000, "the client was told FILE_SYNC");
+    filer.sync().unwrap();
+    assert_eq!(filer.exposure().0, 0);
+    done(fs.write(ctx(&cred), file.object, 0, noise(5000, 2), Stability::Unstable)).unwrap();
+    assert_eq!(filer.exposure().0, 0, "nothing was promised");
+    done(fs.commit(ctx(&cred), file.object, 0, 0)).unwrap();
+    assert!(filer.exposure().0 >= 5000, "now it was");
+}

@@ -89,11 +89,8 @@ impl Filesystem {
 
     /// The wait when a whole transaction group is the promise: up to the newest layer of the file.
     fn wait_for_groups(&self, locked: &Locked, object: ObjectRef, due: &Due) -> Wait {
-        if !self.logs_now() {
-            return Wait::Ready;
-        }
         match locked.state(object.id).layers.last() {
-            Some(layer) if due.placed || !due.pieces.is_empty() => self.pool.txgs.promise(layer.txg),
+            Some(layer) if due.placed || !due.pieces.is_empty() => self.wait_for_group(layer.txg),
             _ => self.wait_for_seen(locked),
         }
     }

@@ -106,7 +106,7 @@ impl Filesystem {
                 ..Record::default()
             };
             let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts.placed);
-            if stable && self.logs_now() { self.pool.txgs.promise(txg) } else { tally_base::Wait::Ready }
+            if stable { self.wait_for_group(txg) } else { tally_base::Wait::Ready }
         };
         Outcome { result: Ok(written), changes, wait }
     }
