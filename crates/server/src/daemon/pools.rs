@@ -42,13 +42,13 @@ use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports, Moun
 pub enum PoolsError {
     /// The pool itself refused.
     #[error(transparent)]
-    Filer(#[from] FilerError),
+    Filer(Box<FilerError>),
     /// A command on a dataset was refused.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
     /// A command on a disk was refused.
     #[error(transparent)]
-    Disk(#[from] DiskError),
+    Disk(Box<DiskError>),
     /// The words behind a pool's name make no sense.
     #[error(transparent)]
     Grammar(#[from] GrammarError),
@@ -107,6 +107,19 @@ pub enum PoolsError {
     /// A thread could not be started.
     #[error("cannot start a thread of the pool: {0}")]
     Thread(#[source] std::io::Error),
+}
+
+// Boxed, as they are large and rare.
+impl From<FilerError> for PoolsError {
+    fn from(error: FilerError) -> Self {
+        Self::Filer(Box::new(error))
+    }
+}
+
+impl From<DiskError> for PoolsError {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(Box::new(error))
+    }
 }
 
 /// An imported pool with its threads.

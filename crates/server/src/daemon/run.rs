@@ -267,7 +267,7 @@ fn first_pool(desk: &Desk, args: &ServeArgs, say: &mut dyn FnMut(&str)) -> Resul
         if desk.pools.find(&source)?.is_empty() {
             return Err(FirstPoolError::Leftover { path: leftover.into() }.into());
         }
-        return import_named(desk, &[dir.clone()], say);
+        return import_named(desk, std::slice::from_ref(dir), say);
     }
     say(&format!(
         "Making pool '{}' in {}: {} for files and {} for the intent log ...",
