@@ -109,7 +109,7 @@ impl Filesystem {
             };
             let seen = match if is_dots(name) { Ok(None) } else { self.peek(dir, name) } {
                 Ok(seen) => seen,
-                Err(error) => return failed(error),
+                Err(error) => return self.failed_after_look(&[dir.id], error),
             };
             let existing = seen.map(|found| found.object);
             let mut locked = match self.lock(&[dir.id, existing.unwrap_or(dir.id)]) {

@@ -57,6 +57,9 @@ impl Filesystem {
         if offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX) {
             return failed(FsError::TooBig);
         }
+        if let Err(refusal) = self.check_lanes() {
+            return refusal.outcome();
+        }
         let stable = asked > Stability::Unstable || self.always_sync();
         let inline = stable && self.logs_now() && length <= self.inline_max();
         let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(&data) } else { SmallVec::new() };
@@ -103,7 +106,7 @@ impl Filesystem {
                 ..Record::default()
             };
             let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts.placed);
-            if stable && self.logs_now() { self.pool.txgs.promise(txg) } else { tally_base::Wait::Ready }
+            if stable { self.wait_for_group(txg) } else { tally_base::Wait::Ready }
         };
         Outcome { result: Ok(written), changes, wait }
     }
@@ -181,6 +184,11 @@ impl Filesystem {
             self.apply(locked, txg, record, false);
             let layer = locked.state_mut(object.id).layer_mut(txg);
             for (offset, mut block) in placed {
+                if self.gone.load(Ordering::Acquire) {
+                    // The dataset is destroyed: nobody will fold this layer.
+                    self.pool.io.abandon(&block);
+                    continue;
+                }
                 let settled = self.pool.io.allocator().settle(block.dva, txg);
                 assert!(settled, "it was allocated for this write, and for nothing else");
                 block.birth = txg;

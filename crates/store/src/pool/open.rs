@@ -176,6 +176,7 @@ impl Pool {
                 reply_blocks: root.reply_blocks,
                 old_roots: Vec::new(),
                 unreplayed,
+                put_away: false,
             }),
             fault: OnceLock::new(),
             closed: AtomicBool::new(false),
