@@ -45,7 +45,9 @@ use crate::txg::Txgs;
 use crate::uberblock::Uberblock;
 
 pub use admit::{NotServing, SpaceClass, SpaceShort};
+pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
+pub(crate) use root::PoolRoot;
 pub use sync::SyncError;
 
 /// An imported pool.
