@@ -23,15 +23,19 @@ const CRATES: [(&str, &[&str]); 9] = [
 /// Crates that only tests may depend on, besides those above: none so far.
 const FOR_TESTS: [(&str, &[&str]); 0] = [];
 
-/// Floors of `store`, the highest first. A module may use what stands on a lower floor or on its own.
-const STORE: [&[&str]; 7] = [
-    &["create", "import", "inspect", "pool", "status"],
-    &["dataset", "properties", "snapshot"],
+/// Floors of `store`, the highest first. A module may use what stands on a lower floor or on its own. Every module
+/// has a place.
+const STORE: [&[&str]; 9] = [
+    &["inspect"],
+    &["pool"],
+    &["dataset", "replies"],
     &["tree"],
-    &["txg", "replies"],
-    &["io", "cache"],
-    &["alloc", "space"],
-    &["vdev", "label", "uberblock", "discover", "roster"],
+    &["txg"],
+    &["io", "run", "cache"],
+    &["alloc"],
+    &["vdev", "label", "uberblock", "roster", "create", "assemble", "choose", "discover", "grammar", "faulty"],
+    // Words that all of them use.
+    &["block", "blockdev", "bp", "key", "platform", "properties"],
 ];
 
 #[test]
@@ -66,7 +70,13 @@ fn modules_of_the_store_see_only_what_lies_below() {
     let mut wrong = Vec::new();
     for path in rust_files(&source) {
         let module = top_module(&source, &path);
-        let Some(floor) = floor_of(&module) else { continue };
+        if module == "lib" {
+            continue;
+        }
+        let Some(floor) = floor_of(&module) else {
+            wrong.push(format!("{}: {module} has no floor; give it one", path.display()));
+            continue;
+        };
         let text = std::fs::read_to_string(&path).expect("a file of the tree can be read");
         for used in used_modules(&text) {
             if floor_of(&used).is_some_and(|other| other < floor) {

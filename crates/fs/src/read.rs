@@ -6,8 +6,9 @@ use tally_base::ObjectId;
 use tally_store::key::{Class, Key};
 
 use crate::filesystem::{Filesystem, decode_entry};
+use crate::ops::check_name;
 use crate::permission::{self, EXECUTE, READ};
-use crate::vfs::{Attr, Cred, DirEntry, DirPage, FileKind, FsError, FsStat, NAME_MAX, ObjectRef, ReadOut};
+use crate::vfs::{Attr, Cred, DirEntry, DirPage, FileKind, FsError, FsStat, ObjectRef, ReadOut};
 
 /// The cookies of `.` and `..`; real entries have ids from [`FIRST_ID`] on.
 const DOT: u64 = 1;
@@ -31,9 +32,7 @@ impl Filesystem {
             if !permission::may(&attr, cred, EXECUTE) {
                 return Err(FsError::Access);
             }
-            if name.len() > NAME_MAX {
-                return Err(FsError::NameTooLong);
-            }
+            check_name(name)?;
             let found = if name == b"." || name == b".." { None } else { sight.find(name)? };
             Ok((found, inode.parent, attr))
         })?;
@@ -51,7 +50,7 @@ impl Filesystem {
         self.see(object.id, |sight| {
             let inode = sight.live(object)?;
             if inode.kind != FileKind::Symlink {
-                return Err(FsError::Invalid);
+                return Err(FsError::BadType);
             }
             let attr = inode.attr(object.id);
             Ok((inode.target, attr))
@@ -71,7 +70,7 @@ impl Filesystem {
             match inode.kind {
                 FileKind::File => {}
                 FileKind::Directory => return Err(FsError::IsDirectory),
-                _ => return Err(FsError::Invalid),
+                _ => return Err(FsError::BadType),
             }
             // The owner may always read: an open file stays readable after a chmod. Executing is reading, too.
             let may = permission::granted(&attr, cred) & (READ | EXECUTE) != 0;

@@ -210,7 +210,7 @@ impl Client {
         let mut doubtful = None;
         if let Some((operation, request)) = self.under_way.take() {
             if self.remembers && !is_idempotent(&operation) && self.random.chance(60) {
-                self.finish(&operation, &request).map_err(|trouble| self.explain(trouble, &operation))?;
+                self.finish(&operation, &request).await.map_err(|trouble| self.explain(trouble, &operation))?;
                 counts.repeated += 1;
             } else if let Operation::Write { node, offset, data, .. } = operation {
                 self.model.perhaps_written(node, offset, data);
@@ -219,7 +219,7 @@ impl Client {
             }
         }
         if self.remembers {
-            self.repeat(&mut counts)?;
+            self.repeat(&mut counts).await?;
         }
         let session = Session::open(self.address, self.server).await;
         let mut session = session.map_err(|error| format!("no connection after the restart: {error}"))?;
@@ -230,8 +230,8 @@ impl Client {
     }
 
     /// Sends the request that was under way again, until it is answered: it must have happened exactly once.
-    fn finish(&mut self, operation: &Operation, request: &[u8]) -> Result<(), Trouble> {
-        let answer = self.ask_again(operation, request)?;
+    async fn finish(&mut self, operation: &Operation, request: &[u8]) -> Result<(), Trouble> {
+        let answer = self.ask_again(operation, request).await?;
         if let Operation::Claim { name } = operation {
             return self.claims.answered(name, answer.status, answer.handle.as_ref());
         }
@@ -244,10 +244,10 @@ impl Client {
         Ok(())
     }
 
-    fn repeat(&mut self, counts: &mut Counts) -> Result<(), String> {
+    async fn repeat(&mut self, counts: &mut Counts) -> Result<(), String> {
         self.answered.retain(|answered| answered.at.elapsed() < REMEMBERED_FOR);
         for answered in &self.answered {
-            let again = self.ask_again(&answered.operation, &answered.request);
+            let again = self.ask_again(&answered.operation, &answered.request).await;
             let again = again.map_err(|trouble| self.explain(trouble, &answered.operation))?;
             let same_handle = again.handle.is_none() || again.handle == answered.answer.handle;
             if again.status != answered.answer.status || !same_handle {
@@ -264,8 +264,8 @@ impl Client {
         Ok(())
     }
 
-    fn ask_again(&self, operation: &Operation, request: &[u8]) -> Result<Answer, Trouble> {
-        let reply = retransmit(self.address, self.server, request);
+    async fn ask_again(&self, operation: &Operation, request: &[u8]) -> Result<Answer, Trouble> {
+        let reply = retransmit(self.address, self.server, request).await;
         let answer = reply.and_then(|reply| Answer::parse(procedure(operation), &reply));
         answer.map_err(|error| Trouble::Violation(format!("sent again after the crash: {error:#}")))
     }

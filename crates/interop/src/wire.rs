@@ -2,8 +2,8 @@
 //! another connection, as a kernel does after a crash; the client crate draws a new transaction id for every
 //! call, so the transport keeps the last record that went out and the last that came in.
 
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -138,32 +138,18 @@ impl<'a> Numbers<'a> {
 }
 
 /// Sends a recorded request again on a new connection, with its old transaction id, and gives the reply.
-pub fn retransmit(from: IpAddr, to: SocketAddr, request: &[u8]) -> Result<Vec<u8>> {
-    let socket = std_socket(from, to)?;
-    let mut stream = &socket;
-    stream.write_all(&(u32::try_from(request.len())? | 1 << 31).to_be_bytes())?;
-    stream.write_all(request)?;
-    let mut mark = [0; 4];
-    stream.read_exact(&mut mark).context("no answer to a retransmission")?;
-    let mark = u32::from_be_bytes(mark);
-    let length = (mark & 0x7fff_ffff) as usize;
-    ensure!(mark >> 31 == 1 && length <= REPLY_BYTES_MAX, "reply in fragments or of {length} bytes");
-    let mut reply = vec![0; length];
-    stream.read_exact(&mut reply)?;
-    ensure!(reply.get(..4) == request.get(..4), "the reply has another transaction id");
-    Ok(reply)
-}
-
-/// A blocking connection from an address of choice, which the standard library alone cannot make.
-fn std_socket(from: IpAddr, to: SocketAddr) -> Result<TcpStream> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let stream = runtime.block_on(async {
-        let socket = TcpSocket::new_v4()?;
-        socket.bind(SocketAddr::new(from, 0))?;
-        socket.connect(to).await?.into_std()
-    })?;
-    stream.set_nonblocking(false)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    Ok(stream)
+pub async fn retransmit(from: IpAddr, to: SocketAddr, request: &[u8]) -> Result<Vec<u8>> {
+    let exchange = async {
+        let mut stream = Wire::connect(from, to, Record::default()).await?.stream;
+        stream.write_all(&(u32::try_from(request.len())? | 1 << 31).to_be_bytes()).await?;
+        stream.write_all(request).await?;
+        let mark = stream.read_u32().await.context("no answer")?;
+        let length = (mark & 0x7fff_ffff) as usize;
+        ensure!(mark >> 31 == 1 && length <= REPLY_BYTES_MAX, "reply in fragments or of {length} bytes");
+        let mut reply = vec![0; length];
+        stream.read_exact(&mut reply).await?;
+        ensure!(reply.get(..4) == request.get(..4), "the reply has another transaction id");
+        Ok(reply)
+    };
+    tokio::time::timeout(ANSWER_TIMEOUT, exchange).await.context("no answer in time")?
 }

@@ -96,8 +96,9 @@ impl Txgs {
     pub fn admit(self: &Arc<Self>, bytes: u64) -> Result<Admission, DirtyLimit> {
         let mut state = self.state.lock();
         let dirty = state.dirty_in_all();
-        // A single operation larger than the limit is let in alone, or it would wait for ever.
-        if dirty + bytes > self.dirty_bytes_max && dirty > 0 {
+        // A single operation larger than the limit is let in alone, or it would wait for ever. After the stop nobody
+        // is: the last group may be synced already.
+        if state.stopped || dirty + bytes > self.dirty_bytes_max && dirty > 0 {
             state.wanted = state.open;
             self.changed.notify_all();
             return Err(DirtyLimit);
@@ -205,7 +206,7 @@ impl Txgs {
         }
     }
 
-    /// Ends [`Self::wait_for_work`].
+    /// Ends [`Self::wait_for_work`], and all admission.
     pub fn stop(&self) {
         self.state.lock().stopped = true;
         self.changed.notify_all();

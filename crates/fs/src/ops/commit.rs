@@ -35,6 +35,9 @@ impl Due {
 
 impl Filesystem {
     pub(crate) fn commit_content(&self, _ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
+        if let Err(refusal) = self.check_lanes() {
+            return refusal.outcome();
+        }
         let end = if count == 0 { u64::MAX } else { offset.saturating_add(u64::from(count)) };
         loop {
             // How much there is to log is known only under the lock, and room must be had before: look, ask, look again.
@@ -59,7 +62,7 @@ impl Filesystem {
                 Err(error) => return self.refused(&locked, smallvec![], error),
             };
             if inode.kind != FileKind::File {
-                let error = if inode.kind == FileKind::Directory { FsError::IsDirectory } else { FsError::Invalid };
+                let error = if inode.kind == FileKind::Directory { FsError::IsDirectory } else { FsError::BadType };
                 return self.refused(&locked, smallvec![unchanged(object.id, &inode)], error);
             }
             let verifier = self.verifier.load(Ordering::Acquire);
@@ -86,11 +89,8 @@ impl Filesystem {
 
     /// The wait when a whole transaction group is the promise: up to the newest layer of the file.
     fn wait_for_groups(&self, locked: &Locked, object: ObjectRef, due: &Due) -> Wait {
-        if !self.logs_now() {
-            return Wait::Ready;
-        }
         match locked.state(object.id).layers.last() {
-            Some(layer) if due.placed || !due.pieces.is_empty() => self.pool.txgs.promise(layer.txg),
+            Some(layer) if due.placed || !due.pieces.is_empty() => self.wait_for_group(layer.txg),
             _ => self.wait_for_seen(locked),
         }
     }

@@ -5,7 +5,7 @@ use smallvec::smallvec;
 use tally_base::{ObjectId, Time};
 use tally_store::pool::SpaceClass;
 
-use super::setattr::{chosen_time, set_owner};
+use super::setattr::apply_times;
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
 use crate::filesystem::{Ask, Filesystem};
 use crate::inode::{DOT_ENTRIES, Inode, Layout};
@@ -24,7 +24,7 @@ struct Plan<'a> {
     target: &'a [u8],
     rdev: (u32, u32),
     verifier: Option<u64>,
-    /// Mode where the client gives none.
+    /// Mode where the client gives none: nobody's, but for links, which have no use for one.
     mode: u32,
 }
 
@@ -48,7 +48,7 @@ impl Filesystem {
     }
 
     pub(crate) fn make_directory(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
-        let plan = Plan { mode: 0o755, ..Plan::new(RecordKind::Mkdir, FileKind::Directory, set) };
+        let plan = Plan::new(RecordKind::Mkdir, FileKind::Directory, set);
         self.make(ctx, dir, name, &plan, None)
     }
 
@@ -109,7 +109,7 @@ impl Filesystem {
             };
             let seen = match if is_dots(name) { Ok(None) } else { self.peek(dir, name) } {
                 Ok(seen) => seen,
-                Err(error) => return failed(error),
+                Err(error) => return self.failed_after_look(&[dir.id], error),
             };
             let existing = seen.map(|found| found.object);
             let mut locked = match self.lock(&[dir.id, existing.unwrap_or(dir.id)]) {
@@ -218,20 +218,16 @@ impl Filesystem {
         now: Time,
     ) -> Result<Inode, FsError> {
         let directory = plan.kind == FileKind::Directory;
-        let inherits_group = parent.mode & 0o2000 != 0;
-        let gid = if inherits_group { parent.gid } else { ctx.cred.gid };
-        let mut mode = plan.set.mode.unwrap_or(plan.mode) & 0o7777;
-        if inherits_group && directory {
-            mode |= 0o2000;
-        }
-        let size = if directory { DOT_ENTRIES } else { plan.target.len() as u64 };
+        let asked = plan.set.mode.filter(|_| plan.kind != FileKind::Symlink);
+        let mode = asked.unwrap_or(plan.mode);
+        let (gid, mode) = permission::inherit(&parent.attr(dir.id), ctx.cred, plan.kind, mode);
         let mut inode = Inode {
             kind: plan.kind,
             mode,
             nlink: if directory { 2 } else { 1 },
             uid: ctx.cred.uid,
             gid,
-            size,
+            size: if directory { DOT_ENTRIES } else { plan.target.len() as u64 },
             used: 0,
             rdev: plan.rdev,
             atime: now,
@@ -245,16 +241,11 @@ impl Filesystem {
             create_verifier: plan.verifier,
             target: Bytes::copy_from_slice(plan.target),
         };
-        set_owner(&mut inode, plan.set, ctx.cred)?;
-        if mode & 0o2000 != 0 && !directory && ctx.cred.uid != 0 && !ctx.cred.in_group(inode.gid) {
-            inode.mode &= !0o2000;
-        }
-        if let Some(time) = plan.set.atime {
-            inode.atime = chosen_time(time, now);
-        }
-        if let Some(time) = plan.set.mtime {
-            inode.mtime = chosen_time(time, now);
-        }
+        // Who makes an object may say that it is theirs, and choose among their groups; not more.
+        permission::may_set(&inode.attr(dir.id), ctx.cred, &SetAttr { mode: None, size: None, ..plan.set.clone() })?;
+        inode.uid = plan.set.uid.unwrap_or(inode.uid);
+        inode.gid = plan.set.gid.unwrap_or(inode.gid);
+        apply_times(&mut inode, plan.set, now);
         if let Some(size) = plan.set.size.filter(|_| plan.kind == FileKind::File) {
             if size > crate::vfs::FILE_SIZE_MAX {
                 return Err(FsError::TooBig);

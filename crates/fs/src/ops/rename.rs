@@ -53,12 +53,12 @@ impl Filesystem {
             };
             let peeked = match self.peek_rename(from, to) {
                 Ok(peeked) => peeked,
-                Err(error) => return failed(error),
+                Err(error) => return self.failed_after_look(&[from_dir.id, to_dir.id], error),
             };
             let moves_directory = peeked.source_is_directory && from_dir.id != to_dir.id;
             let _standing_tree = match moves_directory.then(|| self.check_cycle(peeked.source, to_dir)).transpose() {
                 Ok(guard) => guard,
-                Err(error) => return failed(error),
+                Err(error) => return self.failed_after_look(&[from_dir.id, to_dir.id], error),
             };
             let mut ids: SmallVec<[ObjectId; 4]> = smallvec![from_dir.id, to_dir.id];
             ids.extend([peeked.source, peeked.target].into_iter().flatten().map(|found| found.object));

@@ -1,7 +1,7 @@
 //! SETATTR: mode, owner, times, and size.
 
 use smallvec::smallvec;
-use tally_base::Time;
+use tally_base::{ObjectId, Time, round_to_sector};
 use tally_store::pool::SpaceClass;
 
 use super::{after, change, failed, remember, unchanged};
@@ -10,32 +10,6 @@ use crate::inode::Inode;
 use crate::permission::{self, WRITE};
 use crate::record::{Record, RecordKind, SizeRule};
 use crate::vfs::{Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, SetAttr, SetTime};
-
-/// The time a SETATTR asks for.
-pub(super) fn chosen_time(time: SetTime, now: Time) -> Time {
-    match time {
-        SetTime::Server => now,
-        SetTime::Client(time) => time,
-    }
-}
-
-/// Gives the object to another user or group, as far as `cred` may: the superuser anything, an owner one of its groups.
-pub(super) fn set_owner(inode: &mut Inode, set: &SetAttr, cred: &Cred) -> Result<(), FsError> {
-    if let Some(uid) = set.uid {
-        if cred.uid != 0 && (uid != inode.uid || cred.uid != inode.uid) {
-            return Err(FsError::NotOwner);
-        }
-        inode.uid = uid;
-    }
-    if let Some(gid) = set.gid {
-        let owner_may = cred.uid == inode.uid && (gid == inode.gid || cred.in_group(gid));
-        if cred.uid != 0 && !owner_may {
-            return Err(FsError::NotOwner);
-        }
-        inode.gid = gid;
-    }
-    Ok(())
-}
 
 impl Filesystem {
     pub(crate) fn change_attr(
@@ -90,45 +64,47 @@ impl Filesystem {
 
 /// The inode after a SETATTR, if `cred` may do all of it.
 fn attr_after(before: &Inode, object: ObjectRef, set: &SetAttr, cred: &Cred, now: Time) -> Result<Inode, FsError> {
-    let mut inode = before.clone();
     let attr = before.attr(object.id);
-    let owns = permission::owns(&attr, cred);
-    let may_write = permission::may(&attr, cred, WRITE);
-    if let Some(mode) = set.mode {
-        if !owns {
-            return Err(FsError::NotOwner);
-        }
-        inode.mode = mode & 0o7777;
-        if cred.uid != 0 && inode.kind != FileKind::Directory && !cred.in_group(before.gid) {
-            inode.mode &= !0o2000;
-        }
-    }
-    if set.uid.is_some() || set.gid.is_some() {
-        set_owner(&mut inode, set, cred)?;
-        if inode.kind != FileKind::Directory {
-            // A program must not keep its owner's rights under another owner.
-            inode.mode &= !0o6000;
-        }
-    }
-    for (time, field) in [(set.atime, &mut inode.atime), (set.mtime, &mut inode.mtime)] {
-        let Some(time) = time else { continue };
-        match time {
-            SetTime::Server if owns || may_write => {}
-            SetTime::Server => return Err(FsError::Access),
-            SetTime::Client(_) if owns => {}
-            SetTime::Client(_) => return Err(FsError::NotOwner),
-        }
-        *field = chosen_time(time, now);
-    }
+    permission::may_set(&attr, cred, set)?;
+    let mut inode = before.clone();
     if let Some(size) = set.size {
-        resize(&mut inode, size, owns || may_write, set.mtime.is_none(), now)?;
+        let may = permission::owns(&attr, cred) || permission::may(&attr, cred, WRITE);
+        resize(&mut inode, size, may, now)?;
+        strip_privileges(&mut inode, cred);
     }
+    apply_set(&mut inode, object.id, set, cred, now);
     inode.create_verifier = None;
     inode.touch(now);
     Ok(inode)
 }
 
-fn resize(inode: &mut Inode, size: u64, may: bool, touches_mtime: bool, now: Time) -> Result<(), FsError> {
+/// Mode, owner, group and times as asked for; whether they may be is the caller's question.
+fn apply_set(inode: &mut Inode, id: ObjectId, set: &SetAttr, cred: &Cred, now: Time) {
+    inode.mode = permission::mode_after(&inode.attr(id), cred, set);
+    inode.uid = set.uid.unwrap_or(inode.uid);
+    inode.gid = set.gid.unwrap_or(inode.gid);
+    apply_times(inode, set, now);
+}
+
+/// Times as asked for.
+pub(super) fn apply_times(inode: &mut Inode, set: &SetAttr, now: Time) {
+    for (time, field) in [(set.atime, &mut inode.atime), (set.mtime, &mut inode.mtime)] {
+        match time {
+            Some(SetTime::Server) => *field = now,
+            Some(SetTime::Client(time)) => *field = time,
+            None => {}
+        }
+    }
+}
+
+/// A change of content by anybody but the superuser takes set-id bits away.
+pub(super) fn strip_privileges(inode: &mut Inode, cred: &Cred) {
+    if cred.uid != 0 {
+        inode.mode = permission::without_set_ids(inode.mode);
+    }
+}
+
+fn resize(inode: &mut Inode, size: u64, may: bool, now: Time) -> Result<(), FsError> {
     match inode.kind {
         FileKind::File => {}
         FileKind::Directory => return Err(FsError::IsDirectory),
@@ -141,8 +117,7 @@ fn resize(inode: &mut Inode, size: u64, may: bool, touches_mtime: bool, now: Tim
         return Err(FsError::TooBig);
     }
     inode.size = size;
-    if touches_mtime {
-        inode.mtime = now;
-    }
+    inode.used = inode.used.min(round_to_sector(size));
+    inode.mtime = now;
     Ok(())
 }

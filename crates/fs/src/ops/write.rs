@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
-use tally_base::Txg;
+use tally_base::{Txg, round_to_sector};
 use tally_store::alloc::UNBORN;
 use tally_store::bp::{BlockKind, BlockPtr};
 use tally_store::pool::SpaceClass;
 use tally_store::properties::LogBias;
 
+use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
 use crate::filesystem::{Ask, Filesystem};
 use crate::inode::Inode;
@@ -56,6 +57,9 @@ impl Filesystem {
         if offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX) {
             return failed(FsError::TooBig);
         }
+        if let Err(refusal) = self.check_lanes() {
+            return refusal.outcome();
+        }
         let stable = asked > Stability::Unstable || self.always_sync();
         let inline = stable && self.logs_now() && length <= self.inline_max();
         let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(&data) } else { SmallVec::new() };
@@ -88,7 +92,9 @@ impl Filesystem {
         let mut inode = before.clone();
         inode.modify(self.now());
         inode.size = inode.size.max(offset + length);
-        strip_privileges(&mut inode, ctx);
+        strip_privileges(&mut inode, ctx.cred);
+        // Dirty bytes count in full until the fold knows better.
+        inode.used = (inode.used + length).min(round_to_sector(inode.size));
         let changes = smallvec![change(object.id, &before, &inode)];
         let wait = if inline {
             let records = write_records(object, &inode, offset, chunks);
@@ -100,7 +106,7 @@ impl Filesystem {
                 ..Record::default()
             };
             let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts.placed);
-            if stable && self.logs_now() { self.pool.txgs.promise(txg) } else { tally_base::Wait::Ready }
+            if stable { self.wait_for_group(txg) } else { tally_base::Wait::Ready }
         };
         Outcome { result: Ok(written), changes, wait }
     }
@@ -178,6 +184,11 @@ impl Filesystem {
             self.apply(locked, txg, record, false);
             let layer = locked.state_mut(object.id).layer_mut(txg);
             for (offset, mut block) in placed {
+                if self.gone.load(Ordering::Acquire) {
+                    // The dataset is destroyed: nobody will fold this layer.
+                    self.pool.io.abandon(&block);
+                    continue;
+                }
                 let settled = self.pool.io.allocator().settle(block.dva, txg);
                 assert!(settled, "it was allocated for this write, and for nothing else");
                 block.birth = txg;
@@ -192,7 +203,7 @@ fn may_write(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsE
     match inode.kind {
         FileKind::File => {}
         FileKind::Directory => return Err(FsError::IsDirectory),
-        _ => return Err(FsError::Invalid),
+        _ => return Err(FsError::BadType),
     }
     let attr = inode.attr(object.id);
     // The owner may always write: an open file stays writable after a chmod.
@@ -200,16 +211,6 @@ fn may_write(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsE
         Ok(())
     } else {
         Err(FsError::Access)
-    }
-}
-
-/// A write by anybody but the superuser takes set-user-id, and set-group-id of an executable, away.
-fn strip_privileges(inode: &mut Inode, ctx: OpCtx<'_>) {
-    if ctx.cred.uid != 0 {
-        inode.mode &= !0o4000;
-        if inode.mode & 0o010 != 0 {
-            inode.mode &= !0o2000;
-        }
     }
 }
 

@@ -29,6 +29,9 @@ pub enum SyncError {
     /// It is imported for reading only.
     #[error("the pool is imported read-only")]
     ReadOnly,
+    /// It was exported or destroyed, and may be somebody else's by now.
+    #[error("the pool was put away; import it again")]
+    PutAway,
     /// A block could not be read or written.
     #[error("{0}")]
     Block(#[from] BlockError),
@@ -78,6 +81,9 @@ impl Pool {
             let txg = self.sync_locked(&mut syncing, true)?;
             if destroy { self.roster.destroy(txg)? } else { self.roster.export(txg)? }
         }
+        // Whoever waits for the lock, or comes later, must find that there is nothing left to sync.
+        syncing.put_away = true;
+        self.txgs.fail(Broken("the pool was put away".into()));
         for lane in self.lanes() {
             lane.close();
         }
@@ -85,12 +91,7 @@ impl Pool {
     }
 
     pub(super) fn sync_locked(&self, syncing: &mut Syncing, clean: bool) -> Result<Txg, SyncError> {
-        if self.read_only {
-            return Err(SyncError::ReadOnly);
-        }
-        if let Some(fault) = self.fault.get() {
-            return Err(SyncError::Suspended(fault.clone()));
-        }
+        self.check_syncing(syncing)?;
         let txg = self.txgs.close();
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
@@ -102,6 +103,17 @@ impl Pool {
                 Err(error)
             }
         }
+    }
+
+    /// Whether another group can be synced at all.
+    pub(super) fn check_syncing(&self, syncing: &Syncing) -> Result<(), SyncError> {
+        if self.read_only {
+            return Err(SyncError::ReadOnly);
+        }
+        if syncing.put_away {
+            return Err(SyncError::PutAway);
+        }
+        self.fault.get().map_or(Ok(()), |fault| Err(SyncError::Suspended(fault.clone())))
     }
 
     fn write_group(&self, syncing: &mut Syncing, txg: Txg, clean: bool) -> Result<Vec<Folded>, SyncError> {
