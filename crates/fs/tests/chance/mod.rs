@@ -1,6 +1,7 @@
 //! Random histories on the real file system and on the model, with power cuts: what `random.rs` is made of.
 
 pub mod check;
+pub mod disks;
 pub mod history;
 pub mod oracle;
 pub mod power;
