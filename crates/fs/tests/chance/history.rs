@@ -496,7 +496,7 @@ impl Machine {
         if state.power.is_off() {
             return Ok(false);
         }
-        state.note("export".into());
+        state.note("export");
         state.begin_sync();
         let outcome = filer.export();
         if state.power.is_off() {
@@ -523,7 +523,7 @@ impl State {
         self.fs.as_ref().expect("it is alive")
     }
 
-    fn note(&self, line: String) {
+    fn note(&self, line: impl std::fmt::Display) {
         self.trace.lock().push(format!("{:4} {line}", self.step));
     }
 
@@ -905,7 +905,7 @@ impl State {
         if let (Ok(Answer::Made(real)), Ok(Answer::Made(model)), true) = (real, model, makes)
             && self.handles.iter().all(|handle| handle.model != model.object)
         {
-            let record_size = u64::from(self.filer().datasets()[0].effective.recordsize as u32);
+            let record_size = u64::from(self.filer().datasets()[0].effective.recordsize);
             self.handles.push(Handle { real: real.object, model: model.object, kind: real.kind, record_size });
             if self.handles.len() > 60 {
                 let live = &self.live;
@@ -1005,7 +1005,7 @@ impl State {
     // ---- groups ----
 
     fn begin_sync(&mut self) {
-        self.note("sync".into());
+        self.note("sync");
         self.totals.syncs += 1;
         let line = Line::new(&self.live, self.op);
         self.lines.push(line);
@@ -1015,7 +1015,7 @@ impl State {
     fn end_sync(&mut self, outcome: Result<(), String>) -> Checked<()> {
         match outcome {
             Ok(()) => {
-                self.note("synced".into());
+                self.note("synced");
                 self.lines.remove(0);
                 self.synced_op = self.closed_op;
                 Ok(())

@@ -181,7 +181,7 @@ impl DiskState {
 
 impl Disk for PowerDisk {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        assert!(offset % 4096 == 0 && buf.len() % 4096 == 0, "whole sectors");
+        assert!(offset.is_multiple_of(4096) && buf.len().is_multiple_of(4096), "whole sectors");
         if self.power.is_off() {
             return Err(gone());
         }
@@ -193,7 +193,7 @@ impl Disk for PowerDisk {
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
-        assert!(offset % 4096 == 0 && buf.len() % 4096 == 0, "whole sectors");
+        assert!(offset.is_multiple_of(4096) && buf.len().is_multiple_of(4096), "whole sectors");
         if offset + buf.len() as u64 > self.size {
             return Err(io::ErrorKind::InvalidInput.into());
         }
