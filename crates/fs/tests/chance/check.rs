@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use tally_base::codec::Reader;
 use tally_base::ObjectId;
+use tally_base::codec::Reader;
 use tally_fs::filer::Filer;
 use tally_fs::inode::Inode;
 use tally_fs::model::Model;
@@ -51,8 +51,9 @@ fn same_directory(
         }
         same_attr(&attr, &wanted).map_err(|what| format!("{path}: {what}"))?;
         match attr.kind {
-            FileKind::File => same_content(real, attr.object, model, wanted.object)
-                .map_err(|what| format!("{path}: {what}"))?,
+            FileKind::File => {
+                same_content(real, attr.object, model, wanted.object).map_err(|what| format!("{path}: {what}"))?
+            }
             FileKind::Directory if name != b"." && name != b".." => {
                 same_directory(real, attr.object, model, wanted.object, &path, known)?;
             }

@@ -296,12 +296,8 @@ impl Machine {
         let filer = Filer::create(&state.platform(), &state.tuning, "tank", &specs, &options)
             .map_err(|error| format!("create: {error}"))?;
         state.start(filer);
-        let root = Handle {
-            real: state.fs().root(),
-            model: state.live.root(),
-            kind: FileKind::Directory,
-            record_size: 0,
-        };
+        let root =
+            Handle { real: state.fs().root(), model: state.live.root(), kind: FileKind::Directory, record_size: 0 };
         state.handles.push(root);
         Ok(Self { state: Arc::new(Mutex::new(state)) })
     }
@@ -371,9 +367,9 @@ impl Machine {
             Act::Settle => self.settle(),
             Act::Look => {
                 let state = self.state.lock();
-                same(&**state.fs(), &state.live).map_err(|what| format!("while alive: {what}")).or_else(|what| {
-                    if state.power.is_off() { Ok(()) } else { Err(what) }
-                })
+                same(&**state.fs(), &state.live)
+                    .map_err(|what| format!("while alive: {what}"))
+                    .or_else(|what| if state.power.is_off() { Ok(()) } else { Err(what) })
             }
             Act::Op(op) => {
                 for _ in 0..20 {
@@ -523,7 +519,11 @@ impl State {
             return chance.below(self.handles.len() as u64) as usize;
         }
         // A few files get most of it, so that their changes meet.
-        if chance.one_in(2) { fit[fit.len() - 1 - chance.below(fit.len().min(3) as u64) as usize] } else { chance.pick(&fit) }
+        if chance.one_in(2) {
+            fit[fit.len() - 1 - chance.below(fit.len().min(3) as u64) as usize]
+        } else {
+            chance.pick(&fit)
+        }
     }
 
     fn choose(&self) -> Act {
@@ -716,7 +716,9 @@ impl State {
             Op::Remove { dir, name } => answer(vfs.remove(ctx, at(*dir), name.as_bytes()), |()| Answer::Nothing),
             Op::Rmdir { dir, name } => answer(vfs.rmdir(ctx, at(*dir), name.as_bytes()), |()| Answer::Nothing),
             Op::Rename { from_dir, from, to_dir, to } => {
-                answer(vfs.rename(ctx, at(*from_dir), from.as_bytes(), at(*to_dir), to.as_bytes()), |()| Answer::Nothing)
+                answer(vfs.rename(ctx, at(*from_dir), from.as_bytes(), at(*to_dir), to.as_bytes()), |()| {
+                    Answer::Nothing
+                })
             }
             Op::Link { object, dir, name } => {
                 answer(vfs.link(ctx, at(*object), at(*dir), name.as_bytes()), Answer::Made)
@@ -819,7 +821,9 @@ impl State {
                 Ok(Answer::Written { count, stability, .. }),
                 Ok(Answer::Written { count: expected, stability: asked, .. }),
             ) if count == expected && stability >= asked => Ok(true),
-            (Ok(Answer::Nothing), Ok(Answer::Nothing)) | (Ok(Answer::Committed(_)), Ok(Answer::Committed(_))) => Ok(true),
+            (Ok(Answer::Nothing), Ok(Answer::Nothing)) | (Ok(Answer::Committed(_)), Ok(Answer::Committed(_))) => {
+                Ok(true)
+            }
             _ => Err(format!("answered {real:?} instead of {model:?}")),
         }
     }

@@ -118,12 +118,8 @@ impl VdevView {
 
     /// A vdev of one device of which no label tells.
     pub(super) fn assumed(device: &Device) -> Self {
-        let leg = LegView {
-            guid: VdevGuid(0),
-            path: device.path.clone(),
-            disk: Arc::clone(&device.disk),
-            is_stale: false,
-        };
+        let leg =
+            LegView { guid: VdevGuid(0), path: device.path.clone(), disk: Arc::clone(&device.disk), is_stale: false };
         let data_bytes = data_bytes_of(device.disk.geometry().size).unwrap_or(0);
         Self { legs: vec![leg], data_bytes, seen: Mutex::default() }
     }
