@@ -180,3 +180,73 @@ fn what_is_stable_only_under_disabled_counts_as_exposed() {
     done(fs.commit(ctx(&cred), file.object, 0, 0)).unwrap();
     assert!(filer.exposure().0 >= 5000, "now it was");
 }
+
+/// What an operation comes to when its client is patient.
+fn patient<T>(mut attempt: impl FnMut() -> tally_fs::vfs::Outcome<T>) -> Result<T, FsError> {
+    loop {
+        match done(attempt()) {
+            Err(FsError::Throttled) => {}
+            result => return result,
+        }
+    }
+}
+
+#[test]
+fn small_changes_all_over_a_nearly_full_pool_never_suspend_it() {
+    let world = World::new(128 * MIB, 64 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let record = 128 << 10;
+    let file = done(fs.create(ctx(&cred), fs.root(), b"image", &CreateHow::Guarded(mode(0o600)))).unwrap().object;
+    let mut records = 0u64;
+    while patient(|| fs.write(ctx(&cred), file, records * record, noise(record as usize, records), Stability::FileSync))
+        .is_ok()
+    {
+        records += 1;
+    }
+    assert!(records > 500, "{records}");
+    // Make a little room, so that there is something to be let in.
+    let size = tally_fs::vfs::SetAttr { size: Some((records - 150) * record), ..Default::default() };
+    done(fs.setattr(ctx(&cred), file, &size, None)).unwrap();
+    for _ in 0..4 {
+        filer.sync().unwrap();
+    }
+    let mut written = 0;
+    for at in 0..records - 150 {
+        let result = patient(|| fs.write(ctx(&cred), file, at * record + 5000, noise(100, at), Stability::FileSync));
+        match result {
+            Ok(_) => written += 1,
+            Err(error) => assert_eq!(error, FsError::NoSpace),
+        }
+    }
+    filer.sync().expect("what was acknowledged can be folded");
+    assert!(written > 0);
+    let (after, _) = world.cut().import();
+    assert_eq!(vfs(&after).getattr(file).unwrap().size, (records - 150) * record);
+}
+
+#[test]
+fn a_commit_on_a_nearly_full_pool_is_kept() {
+    let world = World::new(64 * MIB, 32 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    for number in 0..200u32 {
+        let name = format!("f{number}");
+        let made = patient(|| fs.create(ctx(&cred), fs.root(), name.as_bytes(), &CreateHow::Guarded(mode(0o600))));
+        let Ok(file) = made else { break };
+        // No whole record: it stays in memory until it is committed.
+        let data = noise(600_000, u64::from(number));
+        let mut at = 0;
+        while at < data.len() {
+            let part = data.slice(at..data.len().min(at + 100_000));
+            if patient(|| fs.write(ctx(&cred), file.object, at as u64, part.clone(), Stability::Unstable)).is_err() {
+                break;
+            }
+            at += part.len();
+        }
+        let _ = patient(|| fs.commit(ctx(&cred), file.object, 0, 0));
+    }
+    filer.sync().expect("what was acknowledged can be folded");
+}

@@ -42,20 +42,20 @@ fn waiters_hear_of_their_group_and_of_no_earlier_one() {
 #[test]
 fn admission_stops_at_the_limit_and_goes_on_after_the_sync() {
     let txgs = Txgs::new(Txg(1), 1000);
-    let hold = txgs.hold(Some(txgs.admit(900).unwrap()));
-    assert!(matches!(txgs.admit(200), Err(DirtyLimit)));
+    let hold = txgs.hold(Some(txgs.admit(900, 900).unwrap()));
+    assert!(matches!(txgs.admit(200, 200), Err(DirtyLimit)));
     drop(hold);
     assert_eq!(txgs.wait_for_work(Duration::from_secs(60)), Next::Sync);
     let closed = txgs.close();
     txgs.synced(closed);
-    assert!(txgs.admit(200).is_ok());
+    assert!(txgs.admit(200, 200).is_ok());
 }
 
 #[test]
 fn an_operation_larger_than_the_limit_is_let_in_alone() {
     let txgs = Txgs::new(Txg(1), 1000);
-    let alone = txgs.admit(5000).unwrap();
-    assert!(txgs.admit(1).is_err());
+    let alone = txgs.admit(5000, 5000).unwrap();
+    assert!(txgs.admit(1, 1).is_err());
     drop(alone);
     assert_eq!(txgs.dirty_bytes(), 0);
 }
