@@ -2,10 +2,16 @@
 
 mod world;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use tally_base::Txg;
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_fs::vfs::{CreateHow, Cred, FsError, Stability, Vfs};
+use tally_store::block::BlockError;
+use tally_store::dataset::{Dataset, DatasetClient, DatasetRoot};
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::run::RunWriter;
 use world::{World, content, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;
@@ -249,4 +255,62 @@ fn a_commit_on_a_nearly_full_pool_is_kept() {
         let _ = patient(|| fs.commit(ctx(&cred), file.object, 0, 0));
     }
     filer.sync().expect("what was acknowledged can be folded");
+}
+
+#[test]
+fn a_record_of_a_destroyed_dataset_that_was_written_late_is_no_loss() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let doomed = filer.create_dataset("tank/doomed", PropertySet::new(), (0, 0)).unwrap();
+    // Nobody waits for it, so the lane gathers it until somebody waits for a later one.
+    let _nobody_waits = doomed.mkdir(ctx(&cred), doomed.root(), b"dir", &mode(0o755));
+    filer.destroy_dataset("tank/doomed", false).unwrap();
+    for _ in 0..4 {
+        filer.sync().unwrap();
+    }
+    done(fs.mkdir(ctx(&cred), fs.root(), b"kept", &mode(0o755))).unwrap();
+    let (after, report) = world.cut().import();
+    assert_eq!(report.losses, Vec::<String>::new());
+    assert!(vfs(&after).lookup(&cred, fs.root(), b"kept").is_ok());
+}
+
+/// A dataset's client with a bug.
+struct Panics(std::sync::atomic::AtomicBool);
+
+impl DatasetClient for Panics {
+    fn fold(&self, _: Txg, root: &DatasetRoot, _: &mut RunWriter) -> Result<DatasetRoot, BlockError> {
+        assert!(!self.0.load(std::sync::atomic::Ordering::SeqCst), "a bug, for this test");
+        Ok(root.clone())
+    }
+
+    fn synced(&self, _: Txg) {}
+}
+
+#[test]
+fn nothing_becomes_durable_above_a_group_whose_sync_panicked() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let pool = filer.pool();
+    let tank = pool.dataset(fs.dataset()).unwrap();
+    let birth = tally_store::dataset::DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
+    let mut root = (*tank.root()).clone();
+    root.tree = tally_store::tree::Tree::empty();
+    let line = tally_store::dataset::DatasetLine { name: "tank/buggy".into(), local: PropertySet::new() };
+    let buggy = Arc::new(Dataset::new(birth, line, (*tank.effective()).clone(), root));
+    let client = Arc::new(Panics(false.into()));
+    let weak: std::sync::Weak<Panics> = Arc::downgrade(&client);
+    buggy.attach(weak);
+    pool.administer(|pool, _| pool.add_dataset(buggy)).unwrap();
+    done(fs.mkdir(ctx(&cred), fs.root(), b"acknowledged", &mode(0o755))).unwrap();
+    client.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    let sync = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| filer.sync().map(drop)));
+    assert!(!matches!(sync, Ok(Ok(()))), "it panicked, or the timer's sync did before");
+    client.0.store(false, std::sync::atomic::Ordering::SeqCst);
+    assert!(filer.sync().is_err(), "the group that was lost from memory is still in the log, and must stay there");
+    let (after, _) = world.cut().import();
+    assert!(vfs(&after).lookup(&cred, fs.root(), b"acknowledged").is_ok());
 }
