@@ -21,6 +21,7 @@
 //! operation may have to wait, with nothing held.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -258,7 +259,11 @@ impl State {
 
 fn answer(waiters: Vec<Waiter>, outcome: &Result<(), Broken>) {
     for (_, then) in waiters {
-        then(outcome.clone());
+        // A waiter that panics is somebody else's bug. It must not take with it those who are told after it, nor the
+        // thread that syncs.
+        if catch_unwind(AssertUnwindSafe(|| then(outcome.clone()))).is_err() {
+            tracing::error!("somebody who waited for a transaction group panicked when called");
+        }
     }
 }
 

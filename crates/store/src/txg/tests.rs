@@ -72,3 +72,37 @@ fn a_failure_reaches_those_who_wait_and_those_who_come_later() {
     assert_eq!(waiting.join().unwrap(), Err(Broken("the disk is gone".into())));
     assert!(txgs.promise(Txg(1)).block().is_err());
 }
+
+#[test]
+fn a_waiter_that_panics_takes_nobody_with_it() {
+    let txgs = Txgs::new(Txg(1), 1000);
+    let told = Arc::new(AtomicUsize::new(0));
+    let wait = |panics: bool| {
+        let told = Arc::clone(&told);
+        let Wait::On(promise) = txgs.promise(Txg(1)) else { panic!("the group is open") };
+        promise.then(Box::new(move |_| {
+            told.fetch_add(1, Ordering::SeqCst);
+            assert!(!panics, "a bug, for this test");
+        }));
+    };
+    [false, true, false].map(wait);
+    let closed = txgs.close();
+    txgs.synced(closed);
+    assert_eq!(told.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn what_a_fold_may_take_is_set_aside_until_its_group_is_synced() {
+    let txgs = Txgs::new(Txg(1), 1000);
+    let dropped = txgs.admit(10, 100).unwrap();
+    let hold = txgs.hold(Some(txgs.admit(10, 500).unwrap()));
+    assert_eq!(txgs.fold_bytes(), 600);
+    drop((dropped, hold));
+    assert_eq!(txgs.fold_bytes(), 500);
+    let closed = txgs.close();
+    drop(txgs.hold(Some(txgs.admit(10, 7).unwrap())));
+    txgs.synced(closed);
+    assert_eq!(txgs.fold_bytes(), 7);
+    txgs.stop();
+    assert!(txgs.admit(1, 1).is_err(), "after the stop nobody is admitted");
+}
