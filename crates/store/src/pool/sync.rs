@@ -43,6 +43,17 @@ pub enum SyncError {
     Roster(#[from] RosterError),
 }
 
+/// A group that was closed and whose sync panicked is lost from memory, and no later one may become durable above it.
+struct SuspendsOnPanic<'a>(&'a Pool);
+
+impl Drop for SuspendsOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.suspend("a transaction group could not be synced because of a bug; please report it with the log");
+        }
+    }
+}
+
 /// A dataset with the root that the group gives it.
 type Folded = (Arc<Dataset>, DatasetRoot);
 
@@ -96,6 +107,7 @@ impl Pool {
     pub(super) fn sync_locked(&self, syncing: &mut Syncing, clean: bool) -> Result<Txg, SyncError> {
         self.check_syncing(syncing)?;
         let txg = self.txgs.close();
+        let _all_or_nothing = SuspendsOnPanic(self);
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
                 self.publish(syncing, txg, folded);
