@@ -80,7 +80,7 @@ impl Filesystem {
         ctx: OpCtx<'_>,
         object: ObjectRef,
         offset: u64,
-        data: Bytes,
+        data: &Bytes,
         asked: Stability,
     ) -> Outcome<Written> {
         let length = data.len() as u64;
@@ -92,14 +92,14 @@ impl Filesystem {
         }
         let stable = asked > Stability::Unstable || self.always_sync();
         let inline = stable && self.logs_now() && length <= self.inline_max();
-        let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(&data) } else { SmallVec::new() };
+        let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(data) } else { SmallVec::new() };
         let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
-        let fold_bytes = self.fold_bytes_of(object, [offset..offset + length]);
+        let fold_bytes = self.fold_bytes_of(object, std::iter::once(offset..offset + length));
         let admitted = match self.admit(&Ask { data_bytes: length, records, fold_bytes, class: SpaceClass::Write }) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
         };
-        let parts = match if inline { Ok(Parts::default()) } else { self.place_full_blocks(object, offset, &data) } {
+        let parts = match if inline { Ok(Parts::default()) } else { self.place_full_blocks(object, offset, data) } {
             Ok(parts) => parts,
             Err(error) => return failed(error),
         };

@@ -29,7 +29,7 @@ use super::power::{Power, PowerDisk};
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub seed: u64,
     /// Operations in all, over all lives.
     pub steps: usize,
@@ -41,7 +41,7 @@ pub struct Plan {
 
 /// What a run has come through.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Totals {
+pub(crate) struct Totals {
     pub operations: u64,
     pub lives: u64,
     pub cuts: u64,
@@ -63,13 +63,13 @@ impl std::ops::AddAssign for Totals {
 
 /// How a run ended badly.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     pub message: String,
     pub trace: Vec<String>,
 }
 
 /// Runs a plan to its end.
-pub fn run(plan: &Plan) -> Result<Totals, Failure> {
+pub(crate) fn run(plan: &Plan) -> Result<Totals, Failure> {
     let trace = Arc::<Mutex<Vec<String>>>::default();
     let outcome = catch_unwind(AssertUnwindSafe(|| Machine::new(plan, &trace).and_then(|machine| machine.live_on())));
     let message = match outcome {
@@ -86,7 +86,7 @@ pub fn run(plan: &Plan) -> Result<Totals, Failure> {
 }
 
 /// Looks for a shorter history that fails, too, within so many runs.
-pub fn shrink(plan: &Plan, failure: Failure, mut runs: usize) -> (Plan, Failure) {
+pub(crate) fn shrink(plan: &Plan, failure: Failure, mut runs: usize) -> (Plan, Failure) {
     let (mut plan, mut failure) = (plan.clone(), failure);
     let mut attempt = |candidate: Plan, best: &mut (Plan, Failure)| -> bool {
         if runs == 0 {
@@ -834,7 +834,7 @@ impl State {
         if let (Ok(Answer::Made(real)), Ok(Answer::Made(model)), true) = (real, model, makes)
             && self.handles.iter().all(|handle| handle.model != model.object)
         {
-            let record_size = u64::from(self.filer().datasets()[0].effective.recordsize as u32);
+            let record_size = u64::from(self.filer().datasets()[0].effective.recordsize);
             self.handles.push(Handle { real: real.object, model: model.object, kind: real.kind, record_size });
             if self.handles.len() > 60 {
                 let live = &self.live;

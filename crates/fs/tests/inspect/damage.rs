@@ -59,26 +59,41 @@ const CASES: [Case; 11] = [
         says: "DAMAGE pool root txg=",
         // The one before it is shown, whose maps and trees are others.
         may_change: &[
-            "pool root", "lane", "frame", "record", "record reply", "record inode", "record key", "record data",
-            "record truncate", "seal", "ring", "lane content", "dataset's log", "dataset", "property", "node", "leaf",
-            "inode", "entry", "hash", "extent", "data block", "small", "tree", "space map", "deferred frees", "freed",
-            "vdev space", "reply cache",
+            "pool root",
+            "lane",
+            "frame",
+            "record",
+            "record reply",
+            "record inode",
+            "record key",
+            "record data",
+            "record truncate",
+            "seal",
+            "ring",
+            "lane content",
+            "dataset's log",
+            "dataset",
+            "property",
+            "node",
+            "leaf",
+            "inode",
+            "entry",
+            "hash",
+            "extent",
+            "data block",
+            "small",
+            "tree",
+            "space map",
+            "deferred frees",
+            "freed",
+            "vdev space",
+            "reply cache",
         ],
     },
     Case { target: ("node", 0), at: 40, says: "DAMAGE node lsize=", may_change: TREE },
     Case { target: ("leaf", 1), at: 40, says: "DAMAGE leaf lsize=", may_change: TREE },
-    Case {
-        target: ("data block", 1),
-        at: 4100,
-        says: "DAMAGE data block lsize=131072",
-        may_change: &["data block"],
-    },
-    Case {
-        target: ("space map", 0),
-        at: 7,
-        says: "DAMAGE space lsize=4096",
-        may_change: &["space map", "vdev space"],
-    },
+    Case { target: ("data block", 1), at: 4100, says: "DAMAGE data block lsize=131072", may_change: &["data block"] },
+    Case { target: ("space map", 0), at: 7, says: "DAMAGE space lsize=4096", may_change: &["space map", "vdev space"] },
     Case {
         target: ("deferred frees", 0),
         at: 64,
@@ -125,7 +140,9 @@ fn the_replies_are_part_of_the_summary() {
     damaged.rot(place.device.to_str().unwrap(), place.offset, 1);
     let (facts, outcome) = damaged.inspect(&lines);
     assert_eq!(outcome.damage_count, 1);
-    assert!(facts.iter().any(|fact| fact.is_damage() && fact.what == "reply cache" && fact.source == Some(place.clone())));
+    assert!(
+        facts.iter().any(|fact| fact.is_damage() && fact.what == "reply cache" && fact.source == Some(place.clone()))
+    );
 }
 
 #[test]

@@ -15,14 +15,14 @@ use tally_store::grammar::parse_vdev_args;
 use tally_store::platform::{Host, Platform, Tuning};
 
 /// A pool's disks, by path.
-pub struct World {
+pub(crate) struct World {
     disks: Vec<(String, Arc<MemDisk>)>,
     vdevs: Vec<String>,
 }
 
 impl World {
     /// One data disk and one log disk of these sizes.
-    pub fn new(data_bytes: u64, log_bytes: u64) -> Self {
+    pub(crate) fn new(data_bytes: u64, log_bytes: u64) -> Self {
         let disks = vec![
             ("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes))),
             ("/disks/slog".to_owned(), Arc::new(MemDisk::new(log_bytes))),
@@ -31,7 +31,7 @@ impl World {
     }
 
     /// Without a log disk: the log lies in the pool.
-    pub fn without_log(data_bytes: u64) -> Self {
+    pub(crate) fn without_log(data_bytes: u64) -> Self {
         Self {
             disks: vec![("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes)))],
             vdevs: vec!["/disks/data".to_owned()],
@@ -52,22 +52,22 @@ impl World {
         }
     }
 
-    pub fn create(&self) -> Arc<Filer> {
-        self.create_with(CreateOptions::default())
+    pub(crate) fn create(&self) -> Arc<Filer> {
+        self.create_with(&CreateOptions::default())
     }
 
-    pub fn create_with(&self, options: CreateOptions) -> Arc<Filer> {
+    pub(crate) fn create_with(&self, options: &CreateOptions) -> Arc<Filer> {
         let specs = parse_vdev_args(&self.vdevs).unwrap();
-        let filer = Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, &options).unwrap();
+        let filer = Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, options).unwrap();
         drive(&filer);
         filer
     }
 
-    pub fn import(&self) -> (Arc<Filer>, ImportReport) {
+    pub(crate) fn import(&self) -> (Arc<Filer>, ImportReport) {
         self.try_import(&ImportOptions::default()).unwrap()
     }
 
-    pub fn try_import(
+    pub(crate) fn try_import(
         &self,
         options: &ImportOptions,
     ) -> Result<(Arc<Filer>, ImportReport), tally_fs::filer::FilerError> {
@@ -81,7 +81,7 @@ impl World {
     }
 
     /// The disks as they are now, as another world: what a power cut at this moment leaves if every completed write stays.
-    pub fn cut(&self) -> Self {
+    pub(crate) fn cut(&self) -> Self {
         let disks = self
             .disks
             .iter()
@@ -98,30 +98,30 @@ fn drive(filer: &Arc<Filer>) {
     }
 }
 
-pub fn vfs(filer: &Filer) -> Arc<dyn Vfs> {
+pub(crate) fn vfs(filer: &Filer) -> Arc<dyn Vfs> {
     filer.by_name("tank").unwrap()
 }
 
-pub fn root_cred() -> Cred {
+pub(crate) fn root_cred() -> Cred {
     Cred::root()
 }
 
 /// Waits for the outcome, and gives the result: what an acknowledged operation returns.
-pub fn done<T>(outcome: Outcome<T>) -> Result<T, FsError> {
+pub(crate) fn done<T>(outcome: Outcome<T>) -> Result<T, FsError> {
     outcome.wait.block().expect("the log works");
     outcome.result
 }
 
-pub fn ctx(cred: &Cred) -> OpCtx<'_> {
+pub(crate) fn ctx(cred: &Cred) -> OpCtx<'_> {
     OpCtx { cred, reply: None }
 }
 
-pub fn mode(mode: u32) -> SetAttr {
+pub(crate) fn mode(mode: u32) -> SetAttr {
     SetAttr { mode: Some(mode), ..SetAttr::default() }
 }
 
 /// The whole content of a file.
-pub fn content(vfs: &dyn Vfs, object: ObjectRef) -> Vec<u8> {
+pub(crate) fn content(vfs: &dyn Vfs, object: ObjectRef) -> Vec<u8> {
     let size = vfs.getattr(object).unwrap().size;
     let mut content = Vec::new();
     while (content.len() as u64) < size {
@@ -133,6 +133,6 @@ pub fn content(vfs: &dyn Vfs, object: ObjectRef) -> Vec<u8> {
     content
 }
 
-pub fn is_ready(wait: &Wait) -> bool {
+pub(crate) fn is_ready(wait: &Wait) -> bool {
     matches!(wait, Wait::Ready)
 }

@@ -60,11 +60,11 @@ impl Device {
     }
 }
 
-/// Opens every path, for reading. Also gives those that could not be opened, and why.
-pub(super) fn open_all(
-    opener: &dyn Opener,
-    source: &ImportSource,
-) -> io::Result<(Vec<Device>, Vec<(PathBuf, io::Error)>)> {
+/// Paths that could not be opened, and why.
+pub(super) type Refused = Vec<(PathBuf, io::Error)>;
+
+/// Opens every path, for reading. Also gives those that could not be opened.
+pub(super) fn open_all(opener: &dyn Opener, source: &ImportSource) -> io::Result<(Vec<Device>, Refused)> {
     let mut paths: BTreeMap<PathBuf, bool> = source.paths.iter().map(|path| (path.clone(), true)).collect();
     for dir in &source.dirs {
         let listed = opener.list(dir);
