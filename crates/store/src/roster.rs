@@ -126,6 +126,7 @@ impl Roster {
     /// legs that are missing or stale are marked so (rules F8). Returns the new open generation.
     pub fn claim(&self, host: &Host, rng: &dyn Rng) -> Result<u64, RosterError> {
         let mut state = self.state.lock();
+        self.catch_up(&state.config);
         let legs: Vec<_> = self.legs().map(|leg| (leg.guid(), leg.state())).collect();
         self.change(&mut state, |config| {
             config.open_gen += 1;
@@ -143,6 +144,19 @@ impl Roster {
         state.claimed = true;
         self.writable.store(true, Ordering::Release);
         Ok(state.config.open_gen)
+    }
+
+    /// Gives the newest configuration to legs that are one change behind, because power was cut between two labels. Without
+    /// this a second cut at the same place would leave them two behind, and the next import would take them for
+    /// older copies. A leg that refuses will refuse the next change as well, and is struck off then.
+    fn catch_up(&self, newest: &PoolConfig) {
+        for leg in self.legs().filter(|leg| leg.takes_writes()) {
+            let Some(disk) = leg.disk() else { continue };
+            let is_current = label::read(disk.as_ref()).is_ok_and(|own| own.config.rank() == newest.rank());
+            if !is_current && let Err(error) = leg.note_write(label::write(disk.as_ref(), leg.guid(), newest)) {
+                tracing::warn!(leg = %leg.guid(), %error, "a label was refused");
+            }
+        }
     }
 
     /// Changes the configuration and makes the change durable. The sequence number is raised here.

@@ -121,11 +121,11 @@ impl State {
         let attr = self.attr(object)?;
         let (_, directory) = self.directory(dir)?;
         check_name(name, FsError::Exists)?;
-        if attr.kind == FileKind::Directory {
-            return Err(FsError::IsDirectory);
-        }
         if directory.find(name).is_some() {
             return Err(FsError::Exists);
+        }
+        if attr.kind == FileKind::Directory {
+            return Err(FsError::IsDirectory);
         }
         self.may_change_dir(cred, dir)?;
         if attr.nlink >= LINK_MAX {

@@ -957,7 +957,7 @@ impl State {
 
     /// The power goes, if it has not; what survives is imported, and must be a state that the oracle knows.
     fn reimport(&mut self, exported: bool) -> Checked<()> {
-        let mut exported = exported;
+        let (mut exported, was_exported) = (exported, exported);
         self.held.clear();
         self.stop();
         let seed = self.plan.seed;
@@ -996,9 +996,14 @@ impl State {
                 return Err(format!("not clean after an export: {report:?}"));
             }
             self.start(filer);
-            self.adopt()?;
-            if !exported {
-                self.old_verifiers.extend(self.verifier.take());
+            self.adopt(report.was_clean)?;
+            // After a clean export nothing is lost, also when the power went before the labels said so. A cut in the import
+            // that follows may change the verifier, and need not.
+            let verifier = self.verifier.take();
+            if report.was_clean {
+                self.verifier = verifier;
+            } else if !was_exported {
+                self.old_verifiers.extend(verifier);
             }
             return sound(self.filer()).map_err(|what| format!("after the import: {what}"));
         }
@@ -1006,7 +1011,7 @@ impl State {
     }
 
     /// Finds the state that the import has, and goes on from there.
-    fn adopt(&mut self) -> Checked<()> {
+    fn adopt(&mut self, was_clean: bool) -> Checked<()> {
         let fs = Arc::clone(self.fs());
         let mut differences = Vec::new();
         let mut found = None;
@@ -1028,6 +1033,9 @@ impl State {
             return Err(format!("the import has a state that never was:\n{}", differences.join("\n")));
         };
         self.note(format!("the state after #{op} of #{}", self.op));
+        if was_clean && same(&*fs, &self.live).is_err() {
+            return Err("the pool says that it was exported, and something is missing".into());
+        }
         for handle in std::mem::take(&mut self.handles) {
             match (fs.getattr(handle.real), model.getattr(handle.model)) {
                 (Ok(real), Ok(expected)) => {
