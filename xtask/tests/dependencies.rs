@@ -25,7 +25,8 @@ const FOR_TESTS: [(&str, &[&str]); 0] = [];
 
 /// Floors of `store`, the highest first. A module may use what stands on a lower floor or on its own. Every module
 /// has a place.
-const STORE: [&[&str]; 8] = [
+const STORE: [&[&str]; 9] = [
+    &["inspect"],
     &["pool"],
     &["dataset", "replies"],
     &["tree"],

@@ -4,6 +4,7 @@ pub mod filer;
 mod filesystem;
 mod fold;
 pub mod inode;
+pub mod inspect;
 pub mod layer;
 pub mod model;
 mod mounted;

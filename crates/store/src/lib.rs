@@ -13,6 +13,7 @@ pub mod discover;
 #[cfg(test)]
 pub(crate) mod faulty;
 pub mod grammar;
+pub mod inspect;
 pub mod io;
 pub mod key;
 pub mod label;

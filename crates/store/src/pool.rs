@@ -45,7 +45,9 @@ use crate::txg::Txgs;
 use crate::uberblock::Uberblock;
 
 pub use admit::{NotServing, SpaceClass, SpaceShort};
+pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
+pub(crate) use root::PoolRoot;
 pub use sync::SyncError;
 
 /// An imported pool.
@@ -132,6 +134,14 @@ impl Pool {
     /// From now on only times behind `time` are issued.
     pub fn issue_times_after(&self, time: Time) {
         self.issued.fetch_max(time.0, Ordering::Relaxed);
+    }
+
+    /// Bytes on disk of what is neither a dataset's nor the allocator's own: the pool root and the reply cache, as of
+    /// the newest durable group. For checks that account for every allocated sector.
+    #[must_use]
+    pub fn top_bytes(&self) -> u64 {
+        let syncing = self.syncing.lock();
+        syncing.root.iter().chain(syncing.reply_blocks.iter().flatten()).map(BlockPtr::asize).sum()
     }
 
     /// All datasets, by id.

@@ -13,7 +13,7 @@ mod list;
 mod merge;
 mod scan;
 
-pub use list::{FrameInfo, RecordInfo, list_frames};
+pub use list::{FrameInfo, RecordInfo, RingVisit, list_frames, visit_ring};
 pub use merge::{Cursor, DatasetReplay, DatasetVerdict, MergeError, Merged, merge};
 pub use scan::{LaneScan, LegFault, RecoveredRecord, ScanError, Verdict, scan};
 

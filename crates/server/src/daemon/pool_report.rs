@@ -78,9 +78,8 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             if leg.state == "RESILVERING" { "" } else { "\nGive the pool another disk with `tally pool replace`." };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
-    // What the import said of a disk may be out of date; how it stands now was said above.
-    let of_disk = |remark: &&String| legs.iter().any(|leg| remark.starts_with(&leg.name));
-    messages.extend(served.remarks.iter().filter(|remark| !of_disk(remark)).cloned());
+    // What the import said of a disk may be out of date; how each stands now was said above.
+    messages.extend(served.remarks.iter().filter(|remark| !remark.starts_with('/')).cloned());
     messages
 }
 

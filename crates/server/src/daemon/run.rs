@@ -112,7 +112,7 @@ impl Daemon {
         let exports = desk.pools.exports();
         let service = Arc::new(Service::new(exports));
         let server = Server::start_on(service, listeners, &ServeOptions::default())?;
-        let _ = sd_notify::notify(&[NotifyState::Ready]);
+        let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
         Ok(Self { args: launch.args, desk, control, events, sender, server, port })
     }
 
@@ -138,7 +138,13 @@ impl Daemon {
     #[must_use]
     pub fn announcement(&self) -> String {
         let table = self.desk.pools.exports().table();
-        let paths: Vec<String> = table.exported().map(|(path, _)| path.to_owned()).collect();
+        let mut paths: Vec<String> = Vec::new();
+        for (path, _) in table.exported() {
+            // In order of path: what is below an exported one comes with it.
+            if !paths.iter().any(|above| path.strip_prefix(above.as_str()).is_some_and(|rest| rest.starts_with('/'))) {
+                paths.push(path.to_owned());
+            }
+        }
         let reaching = table.exported().any(|(_, rules)| rules.reaches_other_hosts());
         let addresses = &self.desk.addresses;
         Announcement {

@@ -214,8 +214,8 @@ pub struct SlotReport {
     pub slot: u64,
     /// Byte offset on the leg.
     pub offset: u64,
-    /// What it says, or why it says nothing.
-    pub content: Result<Label, String>,
+    /// What it says, or why it says nothing; `Ok(None)` if it was never written.
+    pub content: Result<Option<Label>, String>,
 }
 
 /// Every slot of a leg, valid or not.
@@ -223,10 +223,12 @@ pub struct SlotReport {
 pub fn inspect(disk: &dyn Disk) -> Vec<SlotReport> {
     slots(disk)
         .map(|(label, slot, offset)| {
-            let content = match read_slot(disk, offset) {
-                Ok(Ok(label)) => Ok(label),
-                Ok(Err(Bad::Damaged(malformed))) => Err(malformed.to_string()),
-                Ok(Err(Bad::Unknown(unreadable))) => Err(unreadable.to_string()),
+            let content = match read_slot_bytes(disk, offset) {
+                Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => Ok(None),
+                Ok(bytes) => decode(&bytes).map(Some).map_err(|bad| match bad {
+                    Bad::Damaged(malformed) => malformed.to_string(),
+                    Bad::Unknown(unreadable) => unreadable.to_string(),
+                }),
                 Err(error) => Err(error.to_string()),
             };
             SlotReport { label, slot, offset, content }
@@ -288,9 +290,13 @@ fn slots(disk: &dyn Disk) -> impl Iterator<Item = (usize, u64, u64)> {
 }
 
 fn read_slot(disk: &dyn Disk, offset: u64) -> io::Result<Result<Label, Bad>> {
+    Ok(decode(&read_slot_bytes(disk, offset)?))
+}
+
+fn read_slot_bytes(disk: &dyn Disk, offset: u64) -> io::Result<AlignedBuf> {
     let mut slot = AlignedBuf::zeroed(usize::try_from(CONFIG_SLOT_BYTES).expect("64 KiB"));
     disk.read(offset, &mut slot)?;
-    Ok(decode(&slot))
+    Ok(slot)
 }
 
 #[cfg(test)]

@@ -308,7 +308,7 @@ fn is_known(root: &PoolRoot, id: DatasetId) -> bool {
 }
 
 /// Which of a dataset's records are still to be replayed (rules F1, F13, F18).
-fn cursor_of(root: &PoolRoot, id: DatasetId) -> Option<Cursor> {
+pub(crate) fn cursor_of(root: &PoolRoot, id: DatasetId) -> Option<Cursor> {
     let all_skipped = Cursor { log_txg: Txg(u64::MAX), replay_dseq: tally_base::Dseq(0), next_dseq: None };
     if root.tombstones.contains_key(&id) {
         return Some(all_skipped);

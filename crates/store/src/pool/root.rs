@@ -22,16 +22,16 @@ const VERSION: u32 = 1;
 
 /// The content of the pool root block.
 #[derive(Debug)]
-pub(super) struct PoolRoot {
-    pub(super) next_dataset: u64,
-    pub(super) datasets: Vec<DatasetEntry>,
-    pub(super) reply_blocks: [Option<BlockPtr>; BUCKETS],
-    pub(super) tombstones: BTreeMap<DatasetId, Txg>,
+pub(crate) struct PoolRoot {
+    pub(crate) next_dataset: u64,
+    pub(crate) datasets: Vec<DatasetEntry>,
+    pub(crate) reply_blocks: [Option<BlockPtr>; BUCKETS],
+    pub(crate) tombstones: BTreeMap<DatasetId, Txg>,
 }
 
 impl PoolRoot {
     /// The encoding without the allocator's part, which follows.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(8192);
         out.put_u32(VERSION);
         out.put_u64(self.next_dataset);
@@ -50,7 +50,7 @@ impl PoolRoot {
         out
     }
 
-    pub(super) fn decode(bytes: &Bytes) -> Result<(Self, AllocRoot), Malformed> {
+    pub(crate) fn decode(bytes: &Bytes) -> Result<(Self, AllocRoot), Malformed> {
         let mut reader = Reader::new(bytes, "pool root");
         if reader.u32()? != VERSION {
             return Err(reader.malformed());

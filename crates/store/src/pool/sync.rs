@@ -19,6 +19,9 @@ use crate::uberblock::Uberblock;
 
 /// How far server time may run ahead of an uberblock: after a crash only times beyond are issued (rules F14).
 const TIME_LEASE: Duration = Duration::from_secs(10);
+/// The lease where issued times are ahead of the clock: each then goes up by a nanosecond, so that this is enough
+/// for a hundred million changes in one transaction group.
+const TIME_LEASE_AHEAD: Duration = Duration::from_millis(100);
 
 /// Why a transaction group was not synced. The pool is suspended then.
 #[derive(Debug, thiserror::Error)]
@@ -204,13 +207,21 @@ impl Pool {
             txg,
             previous: syncing.uberblock.hash(),
             time: now,
-            time_lease: tally_base::Time(now.0 + TIME_LEASE.as_nanos() as u64),
+            time_lease: self.time_lease(now),
             root: root.encode().to_vec(),
             lanes,
             clean,
             config_sequence: self.roster.config().sequence,
             ..syncing.uberblock.clone()
         }
+    }
+
+    /// No time beyond this is issued before the next uberblock. It counts from the clock: counted from the issued
+    /// time, which starts at the last lease after a crash, a row of quick crashes would drive server time ahead of
+    /// the clock by a lease each, and remembered replies would expire before their time.
+    fn time_lease(&self, issued: tally_base::Time) -> tally_base::Time {
+        let clock = self.platform.clock.now().0 + TIME_LEASE.as_nanos() as u64;
+        tally_base::Time(clock.max(issued.0 + TIME_LEASE_AHEAD.as_nanos() as u64))
     }
 
     fn publish(&self, syncing: &mut Syncing, txg: Txg, folded: Vec<Folded>) {

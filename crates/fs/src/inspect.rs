@@ -1,0 +1,209 @@
+//! What log records and tree entries mean: the file system's part of `tally inspect`.
+//!
+//! The store walks (see [`tally_store::inspect`]) and asks here for words. Nothing is looked up: an entry is explained
+//! from its own bytes, because what it refers to may be what is damaged.
+
+use bytes::Bytes;
+use tally_base::ObjectId;
+use tally_base::codec::{Malformed, Reader};
+use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use tally_store::inspect::{Fields, RecordWords, Value, Words, text_of};
+use tally_store::key::{Class, Key};
+
+use crate::filesystem::decode_entry;
+use crate::inode::{Inode, Layout, kind_of};
+use crate::record::{InodeAfter, Record, RecordKind, SizeRule};
+use crate::vfs::FileKind;
+
+/// Bytes of a small file that are shown.
+const SMALL_SHOWN_BYTES: usize = 24;
+
+/// Explains what a file system keeps in the store.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FsWords;
+
+impl Words for FsWords {
+    fn record(&self, kind: u16, body: &Bytes) -> Result<RecordWords, Malformed> {
+        let kind = RecordKind::of(kind).ok_or(Malformed("kind of log record"))?;
+        let record = Record::decode(body)?;
+        Ok(RecordWords { fields: record_fields(kind, &record), parts: record_parts(&record) })
+    }
+
+    fn entry(&self, key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
+        match key.class {
+            Class::Inode => {
+                let mut reader = Reader::new(value, "inode");
+                let inode = Inode::decode(&mut reader)?;
+                reader.end()?;
+                Ok(inode_fields(ObjectId(key.object), &inode))
+            }
+            Class::DirEntry => directory_entry(key, value),
+            Class::DirHash => hash_entry(key, value),
+            Class::Extent => extent(key, value),
+            Class::Small => {
+                let shown = value.get(..SMALL_SHOWN_BYTES).unwrap_or(value);
+                Ok(vec![object(key), ("bytes", value.len().into()), ("begins", text_of(shown))])
+            }
+            Class::Xattr | Class::Orphan => {
+                Ok(vec![object(key), ("a", key.a.into()), ("b", key.b.into()), ("bytes", value.len().into())])
+            }
+        }
+    }
+}
+
+fn object(key: &Key) -> (&'static str, Value) {
+    ("object", key.object.into())
+}
+
+fn directory_entry(key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
+    let malformed = Malformed("directory entry");
+    let (object, name) = decode_entry(value).ok_or(malformed)?;
+    let kind = value.get(8).and_then(|kind| kind_of(*kind)).ok_or(malformed)?;
+    Ok(vec![
+        ("directory", key.object.into()),
+        ("id", key.a.into()),
+        ("name", text_of(&name)),
+        ("object", object.into()),
+        ("kind", kind_word(kind).into()),
+    ])
+}
+
+fn hash_entry(key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
+    let mut reader = Reader::new(value, "hash of a directory entry");
+    let object = ObjectId(reader.u64()?);
+    reader.end()?;
+    Ok(vec![
+        ("directory", key.object.into()),
+        ("hash", Value::Hex(key.a)),
+        ("id", key.b.into()),
+        ("object", object.into()),
+    ])
+}
+
+fn extent(key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
+    let bytes: &[u8; BLOCK_PTR_BYTES] = value[..].try_into().map_err(|_| Malformed("extent"))?;
+    let bp = BlockPtr::decode(bytes)?;
+    Ok(vec![
+        object(key),
+        ("offset", key.a.into()),
+        ("at", bp.dva.to_string().into()),
+        ("lsize", bp.lsize.into()),
+        ("psize", bp.psize.into()),
+        ("birth", bp.birth.into()),
+    ])
+}
+
+fn inode_fields(id: ObjectId, inode: &Inode) -> Fields {
+    let mut fields: Fields = vec![
+        ("object", id.into()),
+        ("kind", kind_word(inode.kind).into()),
+        ("mode", Value::Octal(inode.mode)),
+        ("nlink", inode.nlink.into()),
+        ("uid", inode.uid.into()),
+        ("gid", inode.gid.into()),
+        ("size", inode.size.into()),
+        ("used", inode.used.into()),
+        ("mtime", inode.mtime.into()),
+        ("ctime", inode.ctime.into()),
+        ("generation", inode.generation.into()),
+    ];
+    match inode.kind {
+        FileKind::Directory => fields.push(("parent", inode.parent.into())),
+        FileKind::Symlink => fields.push(("target", text_of(&inode.target))),
+        FileKind::BlockDevice | FileKind::CharDevice => {
+            fields.push(("rdev", format!("{}:{}", inode.rdev.0, inode.rdev.1).into()));
+        }
+        FileKind::File => {
+            fields.push(("layout", if inode.layout == Layout::Small { "small" } else { "extents" }.into()));
+            fields.push(("record_bytes", inode.record_size().into()));
+        }
+        FileKind::Fifo | FileKind::Socket => {}
+    }
+    fields.extend(inode.create_verifier.map(|verifier| ("create_verifier", Value::Hex(verifier))));
+    fields
+}
+
+const fn kind_word(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        FileKind::Fifo => "fifo",
+        FileKind::Socket => "socket",
+        FileKind::BlockDevice => "block-device",
+        FileKind::CharDevice => "char-device",
+    }
+}
+
+fn record_fields(kind: RecordKind, record: &Record) -> Fields {
+    let objects: Vec<_> = record.inodes.iter().map(|after| after.object.to_string()).collect();
+    let mut fields: Fields = vec![("kind", format!("{kind:?}").into())];
+    if !objects.is_empty() {
+        fields.push(("objects", objects.join(",").into()));
+    }
+    // The entry that a name operation is about is the first that has a name.
+    let name = record.keys.iter().find(|(key, value)| key.class == Class::DirEntry && value.is_some());
+    if let Some((_, name)) = name.and_then(|(_, value)| decode_entry(value.as_ref()?)) {
+        fields.push(("name", text_of(&name)));
+    }
+    fields.push(("keys", record.keys.len().into()));
+    if let Some((_, size)) = record.truncate {
+        fields.push(("truncate", size.into()));
+    }
+    if let Some(data) = &record.data {
+        fields.push(("pieces", data.pieces.len().into()));
+        fields.push(("data_bytes", data.pieces.iter().map(|(_, bytes)| bytes.len()).sum::<usize>().into()));
+    }
+    fields.push(("reply", record.reply.is_some().into()));
+    fields
+}
+
+fn record_parts(record: &Record) -> Vec<(&'static str, Fields)> {
+    let mut parts = Vec::new();
+    if let Some((key, reply)) = &record.reply {
+        let key: String = key.0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut fields: Fields = vec![("key", key.into())];
+        fields.extend(reply.object.map(|object| ("object", object.id.into())));
+        parts.push(("record reply", fields));
+    }
+    parts.extend(record.inodes.iter().map(|after| ("record inode", inode_after(after))));
+    parts.extend(record.keys.iter().map(|(key, value)| ("record key", key_after(key, value.as_ref()))));
+    if let Some((object, size)) = record.truncate {
+        parts.push(("record truncate", vec![("object", object.into()), ("size", size.into())]));
+    }
+    if let Some(data) = &record.data {
+        parts.extend(data.pieces.iter().map(|(offset, bytes)| {
+            let fields =
+                vec![("object", data.object.into()), ("offset", (*offset).into()), ("bytes", bytes.len().into())];
+            ("record data", fields)
+        }));
+    }
+    parts
+}
+
+fn inode_after(after: &InodeAfter) -> Fields {
+    let Some(inode) = &after.inode else { return vec![("object", after.object.into()), ("gone", true.into())] };
+    let mut fields = inode_fields(after.object, inode);
+    fields.push(match after.size {
+        SizeRule::Exact => ("size_rule", "exact".into()),
+        SizeRule::Keep => ("size_rule", "keep".into()),
+        SizeRule::AtLeast(end) => ("size_at_least", end.into()),
+    });
+    fields
+}
+
+/// A key of a record, in the words of the tree where they fit.
+fn key_after(key: &Key, value: Option<&Bytes>) -> Fields {
+    let mut fields: Fields = vec![("class", format!("{:?}", key.class).into())];
+    match value.map(|value| FsWords.entry(key, value)) {
+        Some(Ok(words)) => fields.extend(words),
+        otherwise => {
+            fields.extend([object(key), ("a", key.a.into()), ("b", key.b.into())]);
+            fields.push((if otherwise.is_some() { "malformed" } else { "gone" }, true.into()));
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests;

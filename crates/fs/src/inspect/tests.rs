@@ -1,0 +1,35 @@
+use bytes::Bytes;
+use tally_base::codec::Malformed;
+use tally_store::inspect::{Value, Words};
+use tally_store::key::{Class, Key};
+
+use super::FsWords;
+use crate::filesystem::encode_entry;
+use crate::vfs::FileKind;
+
+#[test]
+fn an_entry_is_told_by_its_name_even_if_that_is_not_text() {
+    let key = Key::new(Class::DirEntry, 3, 17, 0);
+    let value = encode_entry(tally_base::ObjectId(9), FileKind::Fifo, b"pipe \xff\\");
+    let fields = FsWords.entry(&key, &value).unwrap();
+    assert_eq!(fields[2], ("name", Value::Text("pipe \\xff\\\\".into())));
+    assert_eq!(fields[4], ("kind", Value::Text("fifo".into())));
+}
+
+#[test]
+fn what_no_program_of_ours_wrote_is_malformed() {
+    let cases = [
+        (Class::Inode, &b""[..], "inode"),
+        (Class::DirEntry, b"short", "directory entry"),
+        (Class::DirEntry, b"12345678\x09name", "directory entry"),
+        (Class::DirHash, b"123456789", "hash of a directory entry"),
+        (Class::Extent, b"pointer", "extent"),
+        (Class::Extent, &[255; 64], "block pointer"),
+    ];
+    for (class, value, what) in cases {
+        let told = FsWords.entry(&Key::new(class, 1, 2, 3), &Bytes::from_static(value));
+        assert_eq!(told, Err(Malformed(what)), "{class:?}");
+    }
+    assert!(FsWords.record(99, &Bytes::from_static(&[0, 0, 0])).is_err(), "a kind that does not exist");
+    assert!(FsWords.record(1, &Bytes::from_static(&[8])).is_err(), "flags that do not exist");
+}

@@ -1,0 +1,269 @@
+//! The pool root, the datasets, and every entry of their trees.
+
+use bytes::Bytes;
+use tally_base::DatasetId;
+use tally_base::codec::Malformed;
+
+use super::fact::{Fact, Part, Source};
+use super::view::PoolView;
+use super::{Detail, Report, Words};
+use crate::alloc::{AllocRoot, Allocator};
+use crate::block::BlockError;
+use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use crate::dataset::DatasetEntry;
+use crate::io::BlockIo;
+use crate::key::{Class, Key};
+use crate::pool::PoolRoot;
+use crate::replies::ReplyCache;
+use crate::tree::Visit;
+use crate::uberblock::Uberblock;
+
+/// A cache for an inspection: enough for the path from a root to a leaf, and no more, so that devices are read.
+const CACHE_BYTES: u64 = 1 << 20;
+
+/// A pool root that could be read.
+pub(super) struct Root {
+    pub(super) uberblock: Uberblock,
+    pub(super) content: PoolRoot,
+    pub(super) alloc: AllocRoot,
+    pub(super) block: BlockPtr,
+    /// Where the root block was read.
+    pub(super) source: Option<Source>,
+}
+
+impl Root {
+    /// A dataset's name.
+    pub(super) fn name_of(&self, id: DatasetId) -> Option<&str> {
+        self.content.datasets.iter().find(|entry| entry.birth.id == id).map(|entry| entry.line.name.as_str())
+    }
+}
+
+/// Why there is no pool root below an uberblock.
+#[derive(Debug, thiserror::Error)]
+enum RootError {
+    #[error("{0}")]
+    Malformed(#[from] Malformed),
+    #[error("{0}")]
+    Block(#[from] BlockError),
+}
+
+/// The root of the newest uberblock, or, if that one is damaged, of the newest one whose root can be read.
+pub(super) fn read_root(report: &mut Report<'_>, view: &PoolView<'_>) -> Option<Root> {
+    for (at, (source, uberblock)) in view.uberblocks.iter().enumerate() {
+        match root_of(view, uberblock) {
+            Ok(root) => {
+                say_root(report, &root, at > 0);
+                return Some(root);
+            }
+            Err(why) => {
+                let fact = Fact::new(Part::Trees, "pool root").at(source.clone()).with("txg", uberblock.txg);
+                // What an older uberblock names may have been reused, and is no damage.
+                let fact = if at == 0 { fact.damaged(why) } else { fact.note(why) };
+                report.say(Detail::Summary, &fact);
+            }
+        }
+    }
+    let fact = Fact::new(Part::Trees, "pool root");
+    report.say(Detail::Summary, &fact.damaged("no uberblock leads to one: datasets and space maps cannot be found"));
+    None
+}
+
+fn root_of(view: &PoolView<'_>, uberblock: &Uberblock) -> Result<Root, RootError> {
+    let pointer: &[u8; BLOCK_PTR_BYTES] = uberblock.root[..].try_into().map_err(|_| Malformed("uberblock root"))?;
+    let block = BlockPtr::decode(pointer)?;
+    let (content, alloc) = PoolRoot::decode(&BlockIo::read_root(&view.block_devs(), &block)?)?;
+    Ok(Root { uberblock: uberblock.clone(), content, alloc, block, source: view.source(block.dva) })
+}
+
+fn say_root(report: &mut Report<'_>, root: &Root, is_older: bool) {
+    let fact = Fact::new(Part::Trees, "pool root")
+        .at(root.source.clone())
+        .with("txg", root.uberblock.txg)
+        .with("bytes", root.block.lsize)
+        .with("datasets", root.content.datasets.len())
+        .with("next_dataset", root.content.next_dataset)
+        .with("reply_blocks", root.content.reply_blocks.iter().flatten().count())
+        .with("tombstones", root.content.tombstones.len());
+    report.say(Detail::Summary, &fact);
+    if is_older {
+        let why = "of an older uberblock: what follows is an earlier state, parts of which may have been overwritten";
+        report.say(Detail::Summary, &Fact::new(Part::Trees, "pool root").at(root.source.clone()).note(why));
+    }
+    for (dataset, txg) in &root.content.tombstones {
+        let fact = Fact::new(Part::Trees, "tombstone").at(root.source.clone());
+        report.say(Detail::Lines, &fact.with("dataset", *dataset).with("txg", *txg));
+    }
+}
+
+/// The reply cache and all datasets.
+pub(super) fn say_trees(report: &mut Report<'_>, view: &PoolView<'_>, root: &Root, words: &dyn Words) {
+    // An allocator without devices: nothing is ever allocated here.
+    let io = BlockIo::new(view.block_devs(), std::sync::Arc::new(Allocator::create(&[], &[])), CACHE_BYTES);
+    if report.plan.trees.is_empty() {
+        say_replies(report, view, root, &io);
+    }
+    for entry in &root.content.datasets {
+        if report.plan.wants_tree(&entry.line.name) {
+            report.trees_found.push(entry.line.name.clone());
+            say_dataset(report, root, entry);
+            Walk { report, view, io: &io, words, leaf: None, entries: [0; Class::ALL.len()] }.run(entry);
+            view.say_faults(report, Part::Trees);
+        }
+    }
+}
+
+fn say_replies(report: &mut Report<'_>, view: &PoolView<'_>, root: &Root, io: &BlockIo) {
+    for (bucket, bp) in root.content.reply_blocks.iter().enumerate() {
+        let Some(bp) = bp else { continue };
+        let fact = Fact::new(Part::Trees, "reply cache").with("bucket", bucket).with("bytes", bp.lsize);
+        let loaded = ReplyCache::default();
+        match io.read(bp).map_err(RootError::from).and_then(|block| Ok(loaded.load(&block)?)) {
+            Ok(()) => {
+                report.say(Detail::Lines, &fact.at(view.source(bp.dva)).with("replies", loaded.count()));
+            }
+            Err(why) => report.say(Detail::Summary, &fact.at(view.source(bp.dva)).damaged(why)),
+        }
+    }
+}
+
+fn say_dataset(report: &mut Report<'_>, root: &Root, entry: &DatasetEntry) {
+    let (birth, state) = (&entry.birth, &entry.root);
+    let fact = Fact::new(Part::Trees, "dataset")
+        .at(root.source.clone())
+        .with("dataset", birth.id)
+        .with("name", entry.line.name.as_str())
+        .with("created", birth.created)
+        .with("lane", birth.lane)
+        .with("root_object", birth.root_object)
+        .with("root_generation", birth.root_generation)
+        .with("objects", state.object_count)
+        .with("orphans", state.orphan_count)
+        .with("used_bytes", state.used_bytes)
+        .with("next_object", state.next_object)
+        .with("log_txg", state.log_txg)
+        .with("replay_dseq", state.replay_dseq)
+        .with("logged", state.logged)
+        .with("log_from", state.log_from);
+    report.say(Detail::Summary, &fact);
+    for value in entry.line.local.iter() {
+        let fact = Fact::new(Part::Trees, "property").at(root.source.clone()).with("dataset", birth.id);
+        report.say(Detail::Lines, &fact.with("name", value.property().name()).with("value", value.to_string()));
+    }
+}
+
+/// A walk through one dataset's tree.
+struct Walk<'a, 'r> {
+    report: &'a mut Report<'r>,
+    view: &'a PoolView<'a>,
+    io: &'a BlockIo,
+    words: &'a dyn Words,
+    /// Where the leaf of the entries that come now was read.
+    leaf: Option<Source>,
+    /// By class.
+    entries: [u64; Class::ALL.len()],
+}
+
+impl Walk<'_, '_> {
+    fn run(mut self, entry: &DatasetEntry) {
+        let tree = &entry.root.tree;
+        let io = self.io;
+        let summary = tree.check(io, &mut |visit| self.visit(visit));
+        let source = tree.root().and_then(|root| self.view.source(root.dva));
+        let mut fact = Fact::new(Part::Trees, "tree")
+            .at(source)
+            .with("dataset", entry.birth.id)
+            .with("height", tree.height())
+            .with("nodes", summary.node_count)
+            .with("leaves", summary.leaf_count)
+            .with("entries", summary.entry_count)
+            .with("lsize", summary.logical_bytes)
+            .with("asize", summary.allocated_bytes);
+        for (class, count) in Class::ALL.iter().zip(self.entries) {
+            fact = fact.with(class_word(*class), count);
+        }
+        let lost = tree.entry_count().abs_diff(summary.entry_count);
+        // Damage has been named where it is; a difference without any would be a defect of its own.
+        if lost > 0 && summary.damage_count == 0 {
+            fact = fact.damaged(format!("its root tells of {} entries", tree.entry_count()));
+        } else if lost > 0 {
+            fact = fact.note(format!("of {} entries that its root tells of", tree.entry_count()));
+        }
+        self.report.say(Detail::Summary, &fact);
+    }
+
+    fn visit(&mut self, visit: Visit<'_>) {
+        match visit {
+            Visit::Block { bp, height, count } => {
+                let source = self.view.source(bp.dva);
+                let fact = block_fact(if height == 0 { "leaf" } else { "node" }, source.clone(), bp);
+                self.report.say(Detail::Verbose, &fact.with("height", height).with("count", count));
+                if height == 0 {
+                    self.leaf = source;
+                }
+            }
+            Visit::Entry { key, value } => self.entry(&key, value),
+            Visit::Damage { bp, height, from, to, error } => {
+                let fact = block_fact(if height == 0 { "leaf" } else { "node" }, self.view.source(bp.dva), bp)
+                    .with("from", from.map_or("the beginning".to_owned(), |key| format!("{key:?}")))
+                    .with("to", to.map_or("the end".to_owned(), |key| format!("{key:?}")));
+                self.report.say(Detail::Summary, &fact.damaged(error));
+            }
+        }
+    }
+
+    fn entry(&mut self, key: &Key, value: &[u8]) {
+        if let Some(count) = self.entries.get_mut(key.class as usize) {
+            *count += 1;
+        }
+        let fact = Fact::new(Part::Trees, class_word(key.class)).at(self.leaf.clone());
+        match self.words.entry(key, &Bytes::copy_from_slice(value)) {
+            Ok(fields) => {
+                if self.report.shows(Part::Trees, Detail::Lines) {
+                    self.report.say(Detail::Lines, &fact.with_all(fields));
+                }
+            }
+            Err(why) => {
+                let fact = fact.with("object", key.object).with("a", key.a).with("b", key.b);
+                self.report.say(Detail::Summary, &fact.with("bytes", value.len()).damaged(why));
+            }
+        }
+        if key.class == Class::Extent
+            && let Some(bp) = value.try_into().ok().and_then(|bytes| BlockPtr::decode(bytes).ok())
+        {
+            self.extent(key, &bp);
+        }
+    }
+
+    /// The content behind an extent, if it is to be read, else whether it can be where the pointer says.
+    fn extent(&mut self, key: &Key, bp: &BlockPtr) {
+        let outcome = if self.report.plan.data { self.io.read(bp).map(|_| ()) } else { Ok(()) };
+        let source = self.view.source(bp.dva);
+        let fact = block_fact("data block", source, bp).with("object", key.object).with("offset", key.a);
+        match outcome {
+            Ok(()) => self.report.say(Detail::Verbose, &fact),
+            Err(why) => self.report.say(Detail::Summary, &fact.damaged(why)),
+        }
+    }
+}
+
+/// A block pointer in fields, at the place that it names.
+pub(super) fn block_fact(what: &'static str, source: Option<Source>, bp: &BlockPtr) -> Fact {
+    Fact::new(Part::Trees, what)
+        .at(source)
+        .with("lsize", bp.lsize)
+        .with("psize", bp.psize)
+        .with("coding", format!("{:?}", bp.coding).to_lowercase())
+        .with("birth", bp.birth)
+}
+
+const fn class_word(class: Class) -> &'static str {
+    match class {
+        Class::Inode => "inode",
+        Class::DirEntry => "entry",
+        Class::DirHash => "hash",
+        Class::Xattr => "xattr",
+        Class::Extent => "extent",
+        Class::Small => "small",
+        Class::Orphan => "orphan",
+    }
+}

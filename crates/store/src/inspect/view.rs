@@ -1,0 +1,154 @@
+//! One pool as its devices show it: who is who, and which uberblocks there are.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tally_base::{PoolGuid, VdevGuid};
+use tally_disk::SerialFanout;
+use tally_intent::{LaneConfig, LaneFailed, Leg, StaleLeg};
+
+use super::devices::{Device, LegView, VdevView};
+use super::fact::{Fact, Part, Source};
+use super::{Detail, Report};
+use crate::blockdev::BlockDev;
+use crate::bp::Dva;
+use crate::label::{LABEL_BYTES, LaneConfigLine, LegConfig, PoolConfig, VdevClass, VdevConfig};
+use crate::uberblock::Uberblock;
+
+/// The devices of one pool, put together as far as they can be.
+pub(super) struct PoolView<'a> {
+    pub(super) pool: PoolGuid,
+    pub(super) devices: Vec<&'a Device>,
+    /// The newest configuration of any label, and its place.
+    pub(super) config: Option<(Source, &'a PoolConfig)>,
+    /// Vdevs in use, in order.
+    pub(super) vdevs: Vec<(VdevConfig, Arc<VdevView>)>,
+    /// What block pointers name.
+    pub(super) data: Vec<Arc<VdevView>>,
+    /// Every uberblock with the place of its first copy, the newest first.
+    pub(super) uberblocks: Vec<(Source, &'a Uberblock)>,
+}
+
+impl<'a> PoolView<'a> {
+    pub(super) fn new(pool: PoolGuid, devices: Vec<&'a Device>) -> Self {
+        let labels = devices.iter().flat_map(|device| device.labels().map(move |(slot, label)| (device, slot, label)));
+        let newest = labels
+            .filter(|(.., label)| label.config.pool == pool)
+            // The first of equals, so that the source is the same in every run.
+            .reduce(|best, next| if next.2.config.rank() > best.2.config.rank() { next } else { best });
+        let config = newest.map(|(device, slot, label)| (device.at(slot.offset), &label.config));
+        let vdevs: Vec<_> = config
+            .iter()
+            .flat_map(|(_, config)| config.vdevs_present().map(|vdev| (vdev.clone(), view_of(config, vdev, &devices))))
+            .collect();
+        let of_data = vdevs.iter().filter(|(config, _)| config.class == VdevClass::Data);
+        let mut data: Vec<_> = of_data.map(|(_, vdev)| Arc::clone(vdev)).collect();
+        if config.is_none() {
+            data = devices.iter().map(|device| Arc::new(VdevView::assumed(device))).collect();
+        }
+        let uberblocks = uberblocks_of(pool, &devices);
+        Self { pool, devices, config, vdevs, data, uberblocks }
+    }
+
+    /// The data vdevs as block I/O wants them.
+    pub(super) fn block_devs(&self) -> Vec<Arc<dyn BlockDev>> {
+        self.data.iter().map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect()
+    }
+
+    /// Where a block lies.
+    pub(super) fn source(&self, dva: Dva) -> Option<Source> {
+        self.data.get(usize::try_from(dva.vdev).ok()?)?.source(dva.offset)
+    }
+
+    /// Legs that the configuration names and no device is.
+    pub(super) fn missing_legs(&self) -> impl Iterator<Item = (&VdevConfig, &LegConfig)> {
+        self.vdevs.iter().flat_map(|(config, vdev)| {
+            let is_there = |leg: &&LegConfig| !vdev.legs.iter().any(|view| view.guid == leg.guid);
+            config.legs.iter().filter(is_there).map(move |leg| (config, leg))
+        })
+    }
+
+    /// Says where a leg of a mirror was wrong while another one was right.
+    pub(super) fn say_faults(&self, report: &mut Report<'_>, part: Part) {
+        for (source, why) in self.data.iter().flat_map(|vdev| vdev.drain_faults()) {
+            let fact = Fact::new(part, "block copy").at(source).damaged(format!("{why}; another leg has it"));
+            report.say(Detail::Summary, &fact);
+        }
+    }
+
+    /// A lane as recovery reads it. Nothing will be written through it.
+    pub(super) fn lane(&self, line: &LaneConfigLine) -> Option<LaneConfig> {
+        let (config, vdev) = self.vdevs.iter().find(|(config, _)| config.index == line.vdev)?;
+        let start = LABEL_BYTES.checked_add(config.ring?.start)?;
+        let lane = line.lane;
+        let of = |guid: &VdevGuid| {
+            let view = vdev.legs.iter().find(|view| view.guid == *guid)?;
+            Some((view.is_stale, Leg { guid: *guid, disk: Arc::clone(&view.disk), start }))
+        };
+        let stale = |(guid, last): &(VdevGuid, u64)| Some(StaleLeg { leg: of(guid)?.1, legset_gen_last: *last });
+        Some(LaneConfig {
+            pool: self.pool,
+            lane,
+            geometry: line.geometry(),
+            legset_gen: line.legset_gen,
+            legs: line.legset.iter().filter_map(of).filter(|(is_stale, _)| !is_stale).map(|(_, leg)| leg).collect(),
+            stale_legs: line.left.iter().filter_map(stale).collect(),
+            fanout: Arc::new(SerialFanout),
+            leg_failed: Arc::new(move |_, _| Err(LaneFailed::Closed { lane })),
+        })
+    }
+
+    /// The path of a leg and where its ring begins.
+    pub(super) fn ring_source(&self, line: &LaneConfigLine, leg: Option<VdevGuid>, offset: u64) -> Option<Source> {
+        let (config, vdev) = self.vdevs.iter().find(|(config, _)| config.index == line.vdev)?;
+        let view = vdev.legs.iter().find(|view| leg.is_none_or(|guid| view.guid == guid))?;
+        Some(Source::new(&view.path, LABEL_BYTES + config.ring?.start + offset))
+    }
+}
+
+/// The vdev, made of the devices that say, or must be taken, to be its legs.
+fn view_of(newest: &PoolConfig, vdev: &VdevConfig, devices: &[&Device]) -> Arc<VdevView> {
+    let best_open_gen = devices
+        .iter()
+        .filter_map(|device| device.label())
+        .filter(|(_, label)| vdev.legs.iter().any(|leg| leg.guid == label.leg && leg.stale_since.is_none()))
+        .map(|(_, label)| label.config.open_gen)
+        .max();
+    let mut legs: Vec<LegView> = vdev
+        .legs
+        .iter()
+        .filter_map(|leg| {
+            let device = device_of(leg, devices)?;
+            // As at import (the table in `assemble`), without its refusals.
+            let is_current = device.label().is_none_or(|(_, label)| {
+                let own = &label.config;
+                own.open_gen >= best_open_gen.unwrap_or(0) && own.sequence.saturating_add(1) >= newest.sequence
+            });
+            let is_stale = leg.stale_since.is_some() || !is_current;
+            Some(LegView { guid: leg.guid, path: device.path.clone(), disk: Arc::clone(&device.disk), is_stale })
+        })
+        .collect();
+    // With nothing better there, what is there is shown.
+    if legs.iter().all(|leg| leg.is_stale) {
+        legs.iter_mut().for_each(|leg| leg.is_stale = false);
+    }
+    Arc::new(VdevView::new(vdev, legs))
+}
+
+/// The device whose label says that it is this leg; else one that has lost its labels and stands where the leg stood.
+fn device_of<'a>(leg: &LegConfig, devices: &[&'a Device]) -> Option<&'a Device> {
+    let by_label = devices.iter().find(|device| device.label().is_some_and(|(_, label)| label.leg == leg.guid));
+    let by_path = || devices.iter().find(|device| device.label().is_none() && device.path == leg.path);
+    by_label.or_else(by_path).copied()
+}
+
+fn uberblocks_of<'a>(pool: PoolGuid, devices: &[&'a Device]) -> Vec<(Source, &'a Uberblock)> {
+    let all =
+        devices.iter().flat_map(|device| device.uberblocks().map(move |(slot, found)| (device.at(slot.offset), found)));
+    let mut uberblocks: Vec<_> = all.filter(|(_, found)| found.pool == pool).collect();
+    // A stable sort: among copies the first device and its first label lead.
+    uberblocks.sort_by_key(|(_, found)| std::cmp::Reverse(found.rank()));
+    let mut seen = BTreeSet::new();
+    uberblocks.retain(|(_, found)| seen.insert((found.rank(), found.hash())));
+    uberblocks
+}
