@@ -87,7 +87,7 @@ fn a_dataset_that_says_standard_logs_even_if_its_root_says_otherwise() {
     let world = World::new(64 * MIB, 16 * MIB);
     let mut properties = PropertySet::new();
     properties.set(parse(Property::Sync, "disabled").unwrap());
-    let filer = world.create_with(CreateOptions { properties, ..CreateOptions::default() });
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
     // A rename below another parent changes what is inherited, and the pool may stop before that is put in force.
     let dataset = filer.pool().dataset(vfs(&filer).dataset()).unwrap();
     dataset.change_line(|line| {
@@ -138,7 +138,7 @@ fn ids_that_were_lost_in_a_crash_are_not_drawn_again() {
     let world = World::new(64 * MIB, 16 * MIB);
     let mut properties = PropertySet::new();
     properties.set(parse(Property::Sync, "disabled").unwrap());
-    let filer = world.create_with(CreateOptions { properties, ..CreateOptions::default() });
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
     let cut = world.cut();
     let cred = Cred::root();
     let fs = vfs(&filer);

@@ -207,7 +207,7 @@ fn under_sync_disabled_nothing_is_logged_and_the_switch_back_keeps_everything() 
     let world = World::new(64 * MIB, 16 * MIB);
     let mut properties = PropertySet::new();
     properties.set(parse(Property::Sync, "disabled").unwrap());
-    let filer = world.create_with(CreateOptions { properties, ..CreateOptions::default() });
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
     let fs = vfs(&filer);
     let cred = Cred::root();
     let lost = fs.mkdir(ctx(&cred), fs.root(), b"dir", &mode(0o755));

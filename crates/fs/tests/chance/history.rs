@@ -291,7 +291,7 @@ impl Machine {
         let mut properties = PropertySet::new();
         properties.set(parse(Property::RecordSize, chance.pick(&["4K", "16K", "128K"])).unwrap());
         let options = CreateOptions { properties, ..CreateOptions::default() };
-        state.note(format!("create {} with a log of {log_bytes}", state.vdevs.join(" ")));
+        state.note(&format!("create {} with a log of {log_bytes}", state.vdevs.join(" ")));
         let specs = parse_vdev_args(&state.vdevs).unwrap();
         let filer = Filer::create(&state.platform(), &state.tuning, "tank", &specs, &options)
             .map_err(|error| format!("create: {error}"))?;
@@ -331,7 +331,7 @@ impl Machine {
             state.power.plan_cut(planned, chance.next());
             ((state.step + 1 + chance.below(length) as usize).min(state.plan.steps), planned)
         };
-        self.state.lock().note(format!("life; cut after {planned:?} writes"));
+        self.state.lock().note(&format!("life; cut after {planned:?} writes"));
         loop {
             {
                 let state = self.state.lock();
@@ -464,7 +464,7 @@ impl State {
         self.fs.as_ref().expect("it is alive")
     }
 
-    fn note(&self, line: String) {
+    fn note(&self, line: &str) {
         self.trace.lock().push(format!("{:4} {line}", self.step));
     }
 
@@ -624,15 +624,15 @@ impl State {
         let fs = Arc::clone(self.fs());
         let outcome = self.call(op, &*fs, &data, |handle| handle.real);
         if outcome.result.as_ref().is_err_and(|error| *error == FsError::Throttled) {
-            self.note(format!("{} throttled", self.show(op)));
+            self.note(&format!("{} throttled", self.show(op)));
             return Ok(if self.power.is_off() { Next::Done } else { Next::AfterSync });
         }
         if self.power.is_off() && matches!(outcome.result, Err(FsError::Io | FsError::Unavailable)) {
-            self.note(format!("{}: the power went", self.show(op)));
+            self.note(&format!("{}: the power went", self.show(op)));
             return Ok(Next::Done);
         }
         if matches!(outcome.result, Err(FsError::NoSpace)) {
-            self.note(format!("{}: no space", self.show(op)));
+            self.note(&format!("{}: no space", self.show(op)));
             return Ok(Next::Done);
         }
         self.op += 1;
@@ -641,7 +641,7 @@ impl State {
         let shown = self.show(op);
         let expected = self.call(op, &self.live, &data, |handle| handle.model);
         let wait = outcome.wait;
-        self.note(format!(
+        self.note(&format!(
             "#{op_number} {shown}{}",
             outcome.result.as_ref().map_or_else(|error| format!(": {error}"), |_| String::new())
         ));
@@ -946,7 +946,7 @@ impl State {
                 Ok(())
             }
             Err(error) if self.power.is_off() => {
-                self.note(format!("sync failed: {error}"));
+                self.note(&format!("sync failed: {error}"));
                 Ok(())
             }
             Err(error) => Err(format!("sync: {error}")),
@@ -974,7 +974,7 @@ impl State {
             let scale = chance.pick(&[8, 60]);
             let planned = (attempt < 4 && chance.one_in(3)).then(|| 1 + chance.below(scale));
             self.power.plan_cut(planned, chance.next());
-            self.note(format!("import{}", planned.map_or(String::new(), |at| format!(", cut after {at} writes"))));
+            self.note(&format!("import{}", planned.map_or(String::new(), |at| format!(", cut after {at} writes"))));
             let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
             let source = ImportSource { paths, dirs: vec![] };
             let select = PoolSelect::Name("tank".into());
@@ -987,7 +987,7 @@ impl State {
             }
             let (filer, report) = outcome.map_err(|error| format!("the import is refused: {error}"))?;
             self.power.plan_cut(None, 0);
-            self.note(format!("imported; {} records replayed {:?}", report.records_replayed, report.remarks));
+            self.note(&format!("imported; {} records replayed {:?}", report.records_replayed, report.remarks));
             self.totals.replayed += report.records_replayed;
             if !report.losses.is_empty() {
                 return Err(format!("losses: {:?}", report.losses));
@@ -1032,7 +1032,7 @@ impl State {
         let Some((op, model)) = found else {
             return Err(format!("the import has a state that never was:\n{}", differences.join("\n")));
         };
-        self.note(format!("the state after #{op} of #{}", self.op));
+        self.note(&format!("the state after #{op} of #{}", self.op));
         if was_clean && same(&*fs, &self.live).is_err() {
             return Err("the pool says that it was exported, and something is missing".into());
         }

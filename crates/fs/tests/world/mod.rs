@@ -2,11 +2,12 @@
 
 #![allow(dead_code)] // Each test binary uses its part.
 
+use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use tally_base::{SystemClock, SystemRng, Wait};
-use tally_disk::{MemDisk, MemOpener, SerialFanout};
+use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions, ImportReport};
 use tally_fs::vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 use tally_store::assemble::PoolSelect;
@@ -14,8 +15,38 @@ use tally_store::discover::ImportSource;
 use tally_store::grammar::parse_vdev_args;
 use tally_store::platform::{Host, Platform, Tuning};
 
+/// A disk whose writes a cut holds up, so that all disks are cut at one moment, between two writes.
+struct Gated {
+    disk: Arc<MemDisk>,
+    gate: Arc<RwLock<()>>,
+}
+
+impl Disk for Gated {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        let _passes = self.gate.read().unwrap();
+        self.disk.write(offset, buf, durability)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.disk.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.disk.discard(offset, length)
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+}
+
 /// A pool's disks, by path.
 pub(crate) struct World {
+    gate: Arc<RwLock<()>>,
     disks: Vec<(String, Arc<MemDisk>)>,
     vdevs: Vec<String>,
 }
@@ -27,12 +58,13 @@ impl World {
             ("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes))),
             ("/disks/slog".to_owned(), Arc::new(MemDisk::new(log_bytes))),
         ];
-        Self { disks, vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec() }
+        Self { gate: Arc::default(), disks, vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec() }
     }
 
     /// Without a log disk: the log lies in the pool.
     pub(crate) fn without_log(data_bytes: u64) -> Self {
         Self {
+            gate: Arc::default(),
             disks: vec![("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes)))],
             vdevs: vec!["/disks/data".to_owned()],
         }
@@ -41,7 +73,8 @@ impl World {
     fn platform(&self) -> Platform {
         let opener = MemOpener::default();
         for (path, disk) in &self.disks {
-            opener.put(path, Arc::clone(disk) as _);
+            let gated = Gated { disk: Arc::clone(disk), gate: Arc::clone(&self.gate) };
+            opener.put(path, Arc::new(gated) as _);
         }
         Platform {
             clock: Arc::new(SystemClock::default()),
@@ -82,12 +115,13 @@ impl World {
 
     /// The disks as they are now, as another world: what a power cut at this moment leaves if every completed write stays.
     pub(crate) fn cut(&self) -> Self {
+        let _held_up = self.gate.write().unwrap();
         let disks = self
             .disks
             .iter()
             .map(|(path, disk)| (path.clone(), Arc::new(MemDisk::from_bytes(&disk.content()))))
             .collect();
-        Self { disks, vdevs: self.vdevs.clone() }
+        Self { gate: Arc::default(), disks, vdevs: self.vdevs.clone() }
     }
 }
 
