@@ -173,7 +173,8 @@ fn record_parts(record: &Record) -> Vec<(&'static str, Fields)> {
     }
     if let Some(data) = &record.data {
         parts.extend(data.pieces.iter().map(|(offset, bytes)| {
-            let fields = vec![("object", data.object.into()), ("offset", (*offset).into()), ("bytes", bytes.len().into())];
+            let fields =
+                vec![("object", data.object.into()), ("offset", (*offset).into()), ("bytes", bytes.len().into())];
             ("record data", fields)
         }));
     }

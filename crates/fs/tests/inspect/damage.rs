@@ -59,26 +59,41 @@ const CASES: [Case; 11] = [
         says: "DAMAGE pool root txg=",
         // The one before it is shown, whose maps and trees are others.
         may_change: &[
-            "pool root", "lane", "frame", "record", "record reply", "record inode", "record key", "record data",
-            "record truncate", "seal", "ring", "lane content", "dataset's log", "dataset", "property", "node", "leaf",
-            "inode", "entry", "hash", "extent", "data block", "small", "tree", "space map", "deferred frees", "freed",
-            "vdev space", "reply cache",
+            "pool root",
+            "lane",
+            "frame",
+            "record",
+            "record reply",
+            "record inode",
+            "record key",
+            "record data",
+            "record truncate",
+            "seal",
+            "ring",
+            "lane content",
+            "dataset's log",
+            "dataset",
+            "property",
+            "node",
+            "leaf",
+            "inode",
+            "entry",
+            "hash",
+            "extent",
+            "data block",
+            "small",
+            "tree",
+            "space map",
+            "deferred frees",
+            "freed",
+            "vdev space",
+            "reply cache",
         ],
     },
     Case { target: ("node", 0), at: 40, says: "DAMAGE node lsize=", may_change: TREE },
     Case { target: ("leaf", 1), at: 40, says: "DAMAGE leaf lsize=", may_change: TREE },
-    Case {
-        target: ("data block", 1),
-        at: 4100,
-        says: "DAMAGE data block lsize=131072",
-        may_change: &["data block"],
-    },
-    Case {
-        target: ("space map", 0),
-        at: 7,
-        says: "DAMAGE space lsize=4096",
-        may_change: &["space map", "vdev space"],
-    },
+    Case { target: ("data block", 1), at: 4100, says: "DAMAGE data block lsize=131072", may_change: &["data block"] },
+    Case { target: ("space map", 0), at: 7, says: "DAMAGE space lsize=4096", may_change: &["space map", "vdev space"] },
     Case {
         target: ("deferred frees", 0),
         at: 64,
@@ -125,7 +140,9 @@ fn the_replies_are_part_of_the_summary() {
     damaged.rot(place.device.to_str().unwrap(), place.offset, 1);
     let (facts, outcome) = damaged.inspect(&lines);
     assert_eq!(outcome.damage_count, 1);
-    assert!(facts.iter().any(|fact| fact.is_damage() && fact.what == "reply cache" && fact.source == Some(place.clone())));
+    assert!(
+        facts.iter().any(|fact| fact.is_damage() && fact.what == "reply cache" && fact.source == Some(place.clone()))
+    );
 }
 
 #[test]
@@ -273,7 +290,9 @@ fn damage(random: &mut Random, bytes: &mut [u8], targets: &Targets) {
 
 /// A byte becomes one of the values at which arithmetic breaks.
 fn strike(random: &mut Random, bytes: &mut [u8], from: usize, to: usize) {
-    let at = from + random.below(to - from);
+    let mut at = from + random.below(to - from);
+    // Half of the time a whole field: they lie on multiples of eight.
+    at -= (at - from) % [1, 8][random.below(2)];
     let end = (at + [1, 1, 4, 8][random.below(4)]).min(to);
     bytes[at..end].fill([0, 1, 0x7f, 0x80, 0xff][random.below(5)]);
 }
@@ -331,8 +350,9 @@ fn forge_root(random: &mut Random, bytes: &mut [u8], uberblocks: &[usize]) {
 fn no_damage_makes_it_panic() {
     let image = Image::golden();
     let targets: Vec<_> = image.disks.iter().map(|(_, bytes)| Targets::of(bytes)).collect();
-    let seed = std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seeds = seed.map_or(0..300, |seed: u64| seed..seed + 1);
+    let number = |name| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
+    let (seed, rounds) = (number("TALLY_SEED"), number("TALLY_ROUNDS").unwrap_or(300));
+    let seeds = seed.map_or(0..rounds, |seed| seed..seed + 1);
     let mut damaged_rounds = 0;
     for seed in seeds {
         println!("TALLY_SEED={seed}");
@@ -347,5 +367,5 @@ fn no_damage_makes_it_panic() {
         assert!(!facts.is_empty());
         damaged_rounds += u64::from(outcome.damage_count > 0);
     }
-    assert!(seed.is_some() || damaged_rounds > 200, "{damaged_rounds} rounds met damage");
+    assert!(seed.is_some() || damaged_rounds * 3 > rounds * 2, "{damaged_rounds} of {rounds} rounds met damage");
 }

@@ -1,6 +1,6 @@
 //! A pool of each format version can be imported, has its content, and is described as it always was.
 
-use tally_fs::vfs::{Cred, FsError, FileKind, ObjectRef, ReplyKey, Vfs};
+use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, ReplyKey, Vfs};
 use tally_store::inspect::{Fact, Plan};
 
 use crate::image::{Image, golden_file, large_content};

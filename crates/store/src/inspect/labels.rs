@@ -101,7 +101,8 @@ fn say_leg(report: &mut Report<'_>, view: &PoolView<'_>, device: &Device) {
         .with("slots_blank", count(|content| matches!(content, Ok(None))));
     report.say(Detail::Summary, &fact);
     if view.config.is_some() && of_config.is_none() {
-        let why = "the newest configuration has no place for this device: another copy of a leg, or one that was detached";
+        let why =
+            "the newest configuration has no place for this device: another copy of a leg, or one that was detached";
         report.say(Detail::Summary, &Fact::new(Part::Labels, "leg").at(device.at(0)).note(why));
     }
 }
@@ -198,9 +199,10 @@ fn say_choice(report: &mut Report<'_>, view: &PoolView<'_>) {
         .iter()
         .map(|device| Candidate {
             leg: device.label().map_or(tally_base::VdevGuid(0), |(_, label)| label.leg),
-            stale: view.vdevs.iter().any(|(_, vdev)| {
-                vdev.legs.iter().any(|leg| leg.path == device.path && leg.is_stale)
-            }),
+            stale: view
+                .vdevs
+                .iter()
+                .any(|(_, vdev)| vdev.legs.iter().any(|leg| leg.path == device.path && leg.is_stale)),
             uberblocks: device.uberblocks().map(|(_, found)| found.clone()).collect(),
         })
         .collect();
@@ -255,7 +257,8 @@ pub(super) fn say_movement(report: &mut Report<'_>, view: &PoolView<'_>) {
         let before = device.uberblocks().map(|(_, found)| found.rank()).max();
         if newest_now(device.disk.as_ref()) != before {
             let fact = Fact::new(Part::Pool, "pool").at(device.at(crate::label::UBERBLOCK_RING_OFFSET));
-            let why = "it was written while it was looked at: this picture is torn, and what looks like damage may be none";
+            let why =
+                "it was written while it was looked at: this picture is torn, and what looks like damage may be none";
             return report.say(Detail::Summary, &fact.note(why));
         }
     }

@@ -195,12 +195,16 @@ fn say_scan(report: &mut Report<'_>, lane: &Lane<'_>, scan: &LaneScan) {
     for fault in &scan.leg_faults {
         let fact = Fact::new(Part::Log, "ring").at(lane.source(fault.leg, 0)).with("lane", scan.lane);
         let fact = fact.with("frames", fault.frame_count);
-        report.say(Detail::Summary, &fact.damaged("acknowledged frames are missing or damaged here; another leg has them"));
+        report.say(
+            Detail::Summary,
+            &fact.damaged("acknowledged frames are missing or damaged here; another leg has them"),
+        );
     }
     let chosen = lane.root.map(|root| root.uberblock.txg);
     if chosen.is_some_and(|txg| scan.max_synced_txg > txg) {
         let fact = lane.fact("lane").with("synced_txg", scan.max_synced_txg);
-        report.say(Detail::Summary, &fact.damaged("a frame tells of a newer uberblock than the one that could be used"));
+        report
+            .say(Detail::Summary, &fact.damaged("a frame tells of a newer uberblock than the one that could be used"));
     }
     let fact = lane.fact("lane content").with("frames", scan.frames).with("bytes", scan.bytes);
     let fact = fact.with("records", scan.records.len()).with("witness", scan.witness);

@@ -143,7 +143,8 @@ fn device_of<'a>(leg: &LegConfig, devices: &[&'a Device]) -> Option<&'a Device> 
 }
 
 fn uberblocks_of<'a>(pool: PoolGuid, devices: &[&'a Device]) -> Vec<(Source, &'a Uberblock)> {
-    let all = devices.iter().flat_map(|device| device.uberblocks().map(move |(slot, found)| (device.at(slot.offset), found)));
+    let all =
+        devices.iter().flat_map(|device| device.uberblocks().map(move |(slot, found)| (device.at(slot.offset), found)));
     let mut uberblocks: Vec<_> = all.filter(|(_, found)| found.pool == pool).collect();
     // A stable sort: among copies the first device and its first label lead.
     uberblocks.sort_by_key(|(_, found)| std::cmp::Reverse(found.rank()));
