@@ -17,7 +17,7 @@ use tally_store::discover::ImportSource;
 use tally_store::grammar::VdevSpec;
 use tally_store::platform::{Platform, Tuning};
 use tally_store::pool::{LoadOptions, LogContent, OpenError, Pool, SyncError};
-use tally_store::properties::PropertySet;
+use tally_store::properties::{PropertySet, SyncMode};
 use tally_store::txg::Next;
 
 use crate::filesystem::Filesystem;
@@ -168,6 +168,7 @@ impl Filer {
         filer.mount_all(report.was_clean);
         filer.replay(content, options, &mut report, progress)?;
         if !options.read_only {
+            filer.agree_on_logging();
             filer.pool.finish_replay()?;
         }
         filer.find_children();
@@ -222,6 +223,16 @@ impl Filer {
             filesystem.resume_log_after(last);
         }
         Ok(())
+    }
+
+    /// The roots say whether their datasets log, the lines say whether they should. A crash between two commands (a rename
+    /// below another parent, and what its properties put in force) leaves them at odds; the group that ends the replay
+    /// settles it, before anybody is answered.
+    fn agree_on_logging(&self) {
+        let open = self.pool.txgs.open();
+        for filesystem in self.mounted.read().values() {
+            filesystem.switch_log(filesystem.dataset.effective().sync != SyncMode::Disabled, open);
+        }
     }
 
     /// What has to run beside the requests, each in its own thread, until [`Self::export`]: name and body.

@@ -19,7 +19,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -38,6 +38,9 @@ use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable};
 use crate::record::{RECORD_OVERHEAD_MAX, Record, RecordKind};
 use crate::vfs::{Change, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
+
+/// More ids than any transaction group draws: so many are passed over after a crash.
+const LOST_IDS_MAX: u64 = 1 << 32;
 
 /// Dirty memory that an operation costs beside its data: layer, keys, inode.
 pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;
@@ -77,6 +80,9 @@ pub struct Filesystem {
     pub(crate) pending_bytes: Mutex<BTreeMap<Txg, u64>>,
     /// The wall-clock time at which the oldest change that is not durable was acknowledged (`sync=disabled`), or 0.
     pub(crate) exposed_since: AtomicU64,
+    /// Set in the group in which the dataset is destroyed: from then on nothing is logged for it, since its tombstone
+    /// covers the log up to that group only.
+    pub(crate) gone: AtomicBool,
 }
 
 /// What an operation was admitted with.
@@ -92,14 +98,32 @@ pub(crate) struct Ask {
     pub(crate) data_bytes: u64,
     /// Bodies of the records it may append, bytes each; empty for data that is not logged.
     pub(crate) records: SmallVec<[usize; 1]>,
+    /// What folding its changes may take of the pool.
+    pub(crate) fold_bytes: u64,
     /// Which reserve of the pool it may touch.
     pub(crate) class: SpaceClass,
 }
 
+/// What the fold of a namespace or attribute operation may write anew: four leaves of names and inodes.
+const METADATA_FOLD_BYTES: u64 = 4 * (16 << 10);
+/// A removal, or a rename over another object, touches as many again, and what the object held.
+const REMOVAL_FOLD_BYTES: u64 = 2 * METADATA_FOLD_BYTES;
+
 impl Ask {
     /// A namespace or attribute operation: one record without data.
     pub(crate) fn metadata(class: SpaceClass) -> Self {
-        Self { data_bytes: 0, records: SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1), class }
+        let fold_bytes = if class == SpaceClass::Write { METADATA_FOLD_BYTES } else { REMOVAL_FOLD_BYTES };
+        Self { data_bytes: 0, records: SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1), fold_bytes, class }
+    }
+
+    /// With so much more for the fold to write.
+    pub(crate) fn folding(self, more_bytes: u64) -> Self {
+        Self { fold_bytes: self.fold_bytes.saturating_add(more_bytes), ..self }
+    }
+
+    /// RENAME.
+    pub(crate) fn rename() -> Self {
+        Self::metadata(SpaceClass::Write).folding(REMOVAL_FOLD_BYTES - METADATA_FOLD_BYTES)
     }
 }
 
@@ -109,12 +133,14 @@ impl Filesystem {
     pub fn mount(pool: &Arc<Pool>, dataset: &Arc<Dataset>, clean: bool) -> Arc<Self> {
         let root = dataset.root();
         let verifier = if clean { root.verifier } else { pool.platform.rng.next_u64() };
+        // Ids that were drawn and lost in a crash may be known to clients, as handles and as cookies (rules F15).
+        let next_object = if clean { root.next_object.0 } else { root.next_object.0.saturating_add(LOST_IDS_MAX) };
         let filesystem = Arc::new(Self {
             pool: Arc::clone(pool),
             dataset: Arc::clone(dataset),
             objects: ObjectTable::default(),
             log_switch: ArcSwap::from_pointee(LogSwitch { before: root.logged, at: root.log_from, after: root.logged }),
-            next_object: AtomicU64::new(root.next_object.0),
+            next_object: AtomicU64::new(next_object),
             next_dseq: AtomicU64::new(root.replay_dseq.next().0),
             replayed_dseq: AtomicU64::new(root.replay_dseq.0),
             verifier: AtomicU64::new(verifier),
@@ -124,6 +150,7 @@ impl Filesystem {
             folded_used: Mutex::default(),
             pending_bytes: Mutex::default(),
             exposed_since: AtomicU64::new(0),
+            gone: AtomicBool::new(false),
         });
         let client: Arc<dyn tally_store::dataset::DatasetClient> = Arc::clone(&filesystem) as _;
         dataset.attach(Arc::downgrade(&client));
@@ -164,14 +191,14 @@ impl Filesystem {
 
     /// Asks for everything an operation will need. Refusals are answered with [`Refusal::outcome`].
     pub(crate) fn admit(&self, ask: &Ask) -> Result<Admitted, Refusal> {
-        self.pool.check_serving().map_err(|_| Refusal::now(FsError::Unavailable))?;
-        if self.dataset.effective().readonly || self.pool.read_only() {
+        self.check_lanes()?;
+        if self.dataset.effective().readonly {
             return Err(Refusal::now(FsError::ReadOnly));
         }
         let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
-        let space = self.pool.check_space(ask.class, bytes);
+        let space = self.pool.check_space(ask.class, ask.fold_bytes);
         if space.is_err() {
-            // What was freed but is not reusable yet may be enough: let a group or two pass before giving up.
+            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
             return match self.pool.space_coming() {
                 Some(wait) => Err(Refusal { error: FsError::Throttled, wait }),
                 None => Err(Refusal::now(FsError::NoSpace)),
@@ -181,7 +208,7 @@ impl Filesystem {
             self.check_quota(bytes)?;
         }
         let throttled = |_| Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
-        let dirty = self.pool.txgs.admit(bytes).map_err(throttled)?;
+        let dirty = self.pool.txgs.admit(bytes, ask.fold_bytes).map_err(throttled)?;
         let mut rings = SmallVec::new();
         if self.logs_now() {
             for body in &ask.records {
@@ -194,6 +221,13 @@ impl Filesystem {
             self.pool.watch_ring(self.lane());
         }
         Ok(Admitted { dirty, rings, bytes })
+    }
+
+    /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
+    /// has none.
+    pub(crate) fn check_lanes(&self) -> Result<(), Refusal> {
+        self.pool.check_serving().map_err(|_| Refusal::now(FsError::Unavailable))?;
+        if self.pool.read_only() { Err(Refusal::now(FsError::ReadOnly)) } else { Ok(()) }
     }
 
     fn check_quota(&self, bytes: u64) -> Result<(), Refusal> {
@@ -255,16 +289,21 @@ impl Filesystem {
         self.with_hold(admitted, |txg| {
             let switch = **self.log_switch.load();
             let logged = switch.logged(txg);
+            // A record above a change that the log does not have could not be replayed.
+            let sound = logged && locked.unlogged() <= self.pool.txgs.last_synced();
             let mut last = Lsn(0);
             let mut all_logged = logged;
             for (kind, record) in records {
-                let lsn = if logged { self.append(rings.next(), txg, kind, &record) } else { None };
+                let lsn = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
                 all_logged &= lsn.is_some();
                 self.apply(locked, txg, record, lsn.is_some());
                 last = last.max(lsn.unwrap_or_default());
             }
             for (_, state) in locked.states_mut() {
                 state.last_lsn = state.last_lsn.max(last);
+                if logged && !all_logged {
+                    state.unlogged = txg;
+                }
             }
             self.wait_of(switch, txg, last, all_logged)
         })
@@ -278,11 +317,19 @@ impl Filesystem {
         change(txg)
     }
 
+    /// Whether the switch to or from `disabled` is not on disk yet: only a whole group can be relied on then.
+    fn is_unsettled(&self, switch: LogSwitch, txg: Txg) -> bool {
+        txg >= switch.at && self.pool.txgs.last_synced().next() < switch.at
+    }
+
+    /// What the reply to stable changes waits for that only group `txg` makes durable.
+    pub(crate) fn wait_for_group(&self, txg: Txg) -> Wait {
+        self.wait_of(**self.log_switch.load(), txg, Lsn(0), false)
+    }
+
     /// What the reply to an operation of `txg` waits for.
     fn wait_of(&self, switch: LogSwitch, txg: Txg, last: Lsn, all_logged: bool) -> Wait {
-        // While the switch to or from `disabled` is not on disk yet, only a whole group can be relied on.
-        let unsettled = txg >= switch.at && self.pool.txgs.last_synced().next() < switch.at;
-        if unsettled {
+        if self.is_unsettled(switch, txg) {
             return self.pool.txgs.promise(txg);
         }
         if !switch.logged(txg) {
@@ -300,6 +347,9 @@ impl Filesystem {
     }
 
     fn append(&self, ring: Option<Reservation>, txg: Txg, kind: RecordKind, record: &Record) -> Option<Lsn> {
+        if self.gone.load(Ordering::Acquire) {
+            return None;
+        }
         let head = record.encode_head();
         let mut parts: SmallVec<[&[u8]; 4]> = SmallVec::new();
         parts.push(&head);
@@ -353,12 +403,18 @@ impl Filesystem {
 
     /// The wait for everything that the locked objects rest on.
     pub(crate) fn wait_for_seen(&self, locked: &Locked) -> Wait {
+        let open = self.pool.txgs.open();
+        if locked.unlogged() > self.pool.txgs.last_synced() || self.is_unsettled(**self.log_switch.load(), open) {
+            return self.pool.txgs.promise(open);
+        }
         let last = locked.last_lsn();
-        if last == Lsn(0) { Wait::Ready } else { self.pool.log_promise(self.lane(), last, self.pool.txgs.open()) }
+        if last == Lsn(0) { Wait::Ready } else { self.pool.log_promise(self.lane(), last, open) }
     }
 
     /// The answer that was given to a request with this key before.
     pub(crate) fn recall(&self, key: &ReplyKey) -> Option<RememberedReply> {
+        // What a suspended pool remembers may never have become durable: its client was told so.
+        self.pool.check_serving().ok()?;
         let now = self.pool.platform.clock.now();
         self.pool.replies.recall(self.dataset.birth.id, now, &key.0).and_then(|value| decode_reply(&value))
     }

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{ArcRwLockWriteGuard, Mutex, RawRwLock, RwLock};
 use smallvec::SmallVec;
@@ -26,6 +27,9 @@ pub(crate) struct ObjectState {
     pub(crate) layers: SmallVec<[Arc<Layer>; 3]>,
     /// The newest record in the log that changed this object, in its dataset's lane (rules F9).
     pub(crate) last_lsn: Lsn,
+    /// The newest group with a change that should be in the log and is not, because the lane took no records: until it
+    /// is synced nothing that builds on it is logged either, and whoever saw it waits for the group.
+    pub(crate) unlogged: Txg,
 }
 
 impl ObjectState {
@@ -59,13 +63,23 @@ const SHARDS: usize = 64;
 /// All objects of a dataset that are being changed.
 pub(crate) struct ObjectTable {
     shards: [Mutex<HashMap<ObjectId, Object>>; SHARDS],
-    /// Objects that came into the table since the last sweep.
+    /// Objects that came into the table since the last sweep, and those that it could not let go.
     arrivals: Mutex<Vec<ObjectId>>,
+    /// With so many arrivals a sweep begins by itself: operations that were refused bring objects in, and dirty
+    /// nothing that would be synced.
+    sweep_at: AtomicUsize,
 }
+
+/// Fewer arrivals than this wait for the next group.
+const SWEEP_ARRIVALS_MIN: usize = 16 << 10;
 
 impl Default for ObjectTable {
     fn default() -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()), arrivals: Mutex::default() }
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            arrivals: Mutex::default(),
+            sweep_at: AtomicUsize::new(SWEEP_ARRIVALS_MIN),
+        }
     }
 }
 
@@ -90,8 +104,20 @@ impl ObjectTable {
         let object = Object::default();
         shard.insert(id, Arc::clone(&object));
         drop(shard);
-        self.arrivals.lock().push(id);
+        let arrivals = {
+            let mut arrivals = self.arrivals.lock();
+            arrivals.push(id);
+            arrivals.len()
+        };
+        if arrivals >= self.sweep_at.load(Ordering::Relaxed) {
+            self.sweep();
+        }
         object
+    }
+
+    /// All objects that are being changed.
+    pub(crate) fn all(&self) -> Vec<Object> {
+        self.shards.iter().flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>()).collect()
     }
 
     /// Lets go of arrivals that carry no layer and that nobody uses; the others stay for the next sweep.
@@ -109,7 +135,10 @@ impl ObjectTable {
                 staying.push(id);
             }
         }
-        self.arrivals.lock().extend(staying);
+        let mut arrivals = self.arrivals.lock();
+        arrivals.extend(staying);
+        // Twice what stays: so each arrival is looked at twice on average, however many there are.
+        self.sweep_at.store((arrivals.len() * 2).max(SWEEP_ARRIVALS_MIN), Ordering::Relaxed);
     }
 }
 
@@ -128,10 +157,11 @@ impl Locked {
         Self { guards: sorted.into_iter().map(|id| (id, table.enter(id).write_arc())).collect() }
     }
 
-    /// Adds an object that nobody else can know yet, so that no order is broken.
+    /// Adds an object whose id was just drawn: higher than all that are locked, so that no order is broken. Somebody
+    /// may hold it for a moment, who asks for a handle that no longer, or never, meant anything.
     pub(crate) fn add_new(&mut self, table: &ObjectTable, id: ObjectId) {
-        let guard = table.enter(id).try_write_arc().expect("nobody else knows an id that was just drawn");
-        self.guards.push((id, guard));
+        debug_assert!(self.guards.iter().all(|(locked, _)| *locked < id), "ids are drawn in ascending order");
+        self.guards.push((id, table.enter(id).write_arc()));
     }
 
     /// A locked object's state.
@@ -150,9 +180,18 @@ impl Locked {
         self.guards.iter_mut().map(|(id, guard)| (*id, &mut **guard))
     }
 
+    /// The newest group with a change to any of them that the log should have and has not.
+    #[must_use]
+    pub(crate) fn unlogged(&self) -> Txg {
+        self.guards.iter().map(|(_, guard)| guard.unlogged).max().unwrap_or_default()
+    }
+
     /// The newest log record that any of them rests on (rules F9).
     #[must_use]
     pub(crate) fn last_lsn(&self) -> Lsn {
         self.guards.iter().map(|(_, guard)| guard.last_lsn).max().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests;

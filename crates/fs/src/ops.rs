@@ -112,6 +112,14 @@ impl Filesystem {
         }
     }
 
+    /// The failure of an operation that looked at `ids` without their locks: it waits for what they rest on (rules F9).
+    pub(crate) fn failed_after_look<T>(&self, ids: &[ObjectId], error: FsError) -> Outcome<T> {
+        match self.lock(ids) {
+            Ok(locked) => self.refused(&locked, SmallVec::new(), error),
+            Err(error) => failed(error),
+        }
+    }
+
     /// The failure of an operation on a locked directory.
     pub(crate) fn refused_in<T>(
         &self,

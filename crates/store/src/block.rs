@@ -167,6 +167,26 @@ fn open_copy(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr, dva: Dva) -> Result<Byte
     expand(bp, Bytes::from_owner(buf).slice(..psize))
 }
 
+/// Reads blocks that follow each other on one vdev at once. `None` if there is anything the matter with any of them.
+pub(crate) fn open_stretch(devs: &[Arc<dyn BlockDev>], stretch: &[&BlockPtr]) -> Option<Vec<Bytes>> {
+    let first = stretch.first()?.dva;
+    let length = stretch.last()?.dva.end().checked_sub(first.offset)?;
+    let dev = devs.get(usize::try_from(first.vdev).ok()?)?;
+    let sound = |bp: &&&BlockPtr| bp.is_sensible() && bp.psize as u64 <= bp.dva.bytes();
+    if stretch.iter().filter(sound).count() < stretch.len() || first.offset.checked_add(length)? > dev.data_bytes() {
+        return None;
+    }
+    let part = |bp: &BlockPtr| {
+        let start = (bp.dva.offset - first.offset) as usize;
+        start..start + bp.psize as usize
+    };
+    let verify = |bytes: &[u8]| {
+        stretch.iter().all(|bp| bytes.get(part(bp)).is_some_and(|bytes| block_checksum(bytes) == bp.checksum))
+    };
+    let buf = Bytes::from_owner(dev.read(first.offset, usize::try_from(length).ok()?, &verify).ok()?);
+    stretch.iter().map(|bp| expand(bp, buf.slice(part(bp))).ok()).collect()
+}
+
 fn expand(bp: &BlockPtr, stored: Bytes) -> Result<Bytes, BlockError> {
     let lsize = bp.lsize as usize;
     let expanded = match bp.coding {

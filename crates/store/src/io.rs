@@ -68,6 +68,15 @@ pub struct IoStats {
     pub cache_blocks: u64,
 }
 
+/// Most blocks of one device read. Blocks read together share their memory until the last of them leaves the cache, so
+/// this also bounds how much one cached block may pin.
+const STRETCH_BLOCKS_MAX: usize = 8;
+
+/// Whether `right` lies directly behind `left`.
+fn are_neighbours(left: &BlockPtr, right: &BlockPtr) -> bool {
+    left.dva.vdev == right.dva.vdev && left.dva.end() == right.dva.offset
+}
+
 impl BlockIo {
     /// `cache_bytes` bounds the cache. Block pointers name a device by its index in `devs`.
     #[must_use]
@@ -161,12 +170,31 @@ impl BlockIo {
         Some(Ok(cached.bytes))
     }
 
-    /// Reads blocks into the cache, several at a time. Errors are left to whoever reads the block in earnest.
+    /// Reads blocks into the cache: neighbours on disk together, and several such stretches at a time. Errors are left to
+    /// whoever reads the block in earnest.
     pub fn prefetch(&self, bps: &[BlockPtr]) {
         let missing: Vec<_> = bps.iter().filter(|bp| !self.cache.holds(&CacheKey::of(bp))).collect();
-        block::in_parallel(missing.len(), self.read_depth.load(Ordering::Relaxed), &|at| {
-            let _ = self.read(missing[at]);
+        let stretches: Vec<&[&BlockPtr]> = missing.chunk_by(|left, right| are_neighbours(left, right)).collect();
+        block::in_parallel(stretches.len(), self.read_depth.load(Ordering::Relaxed), &|at| {
+            for part in stretches[at].chunks(STRETCH_BLOCKS_MAX) {
+                self.prefetch_stretch(part);
+            }
         });
+    }
+
+    /// One device read for blocks that follow each other; if any of them is not good, each is read by itself.
+    fn prefetch_stretch(&self, stretch: &[&BlockPtr]) {
+        let Some(blocks) = block::open_stretch(&self.devs, stretch) else {
+            for bp in stretch {
+                let _ = self.read(bp);
+            }
+            return;
+        };
+        for (bp, bytes) in stretch.iter().zip(blocks) {
+            self.counters.misses.fetch_add(1, Ordering::Relaxed);
+            self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
+            self.cache.insert(CacheKey::of(bp), Cached { bytes, checked: false });
+        }
     }
 
     /// Frees a block of an earlier txg, see [`Allocator::free`].

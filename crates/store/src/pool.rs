@@ -89,6 +89,8 @@ struct Syncing {
     old_roots: Vec<(Txg, Weak<DatasetRoot>)>,
     /// While records are unreplayed: the lanes as import found them. Trees move on, the log does not (rules F1).
     unreplayed: Option<Vec<(LaneId, Checkpoint)>>,
+    /// Exported or destroyed: the labels say so, and nothing is written any more.
+    put_away: bool,
 }
 
 impl Pool {
@@ -134,6 +136,14 @@ impl Pool {
         self.issued.fetch_max(time.0, Ordering::Relaxed);
     }
 
+    /// Bytes on disk of what is neither a dataset's nor the allocator's own: the pool root and the reply cache, as of
+    /// the newest durable group. For checks that account for every allocated sector.
+    #[must_use]
+    pub fn top_bytes(&self) -> u64 {
+        let syncing = self.syncing.lock();
+        syncing.root.iter().chain(syncing.reply_blocks.iter().flatten()).map(BlockPtr::asize).sum()
+    }
+
     /// All datasets, by id.
     #[must_use]
     pub fn datasets(&self) -> Vec<Arc<Dataset>> {
@@ -156,14 +166,17 @@ impl Pool {
     /// (rules F18).
     pub fn administer<R>(&self, change: impl FnOnce(&Self, Txg) -> R) -> Result<R, SyncError> {
         let mut syncing = self.syncing.lock();
-        if let Some(fault) = self.fault.get() {
-            return Err(SyncError::Suspended(fault.clone()));
-        }
+        self.check_syncing(&syncing)?;
         let hold = self.txgs.hold(None);
         let result = change(self, hold.txg());
         drop(hold);
         self.sync_locked(&mut syncing, false)?;
         Ok(result)
+    }
+
+    /// Whether commands can be carried out: for what cannot be taken back if [`Self::administer`] refuses.
+    pub fn check_administrable(&self) -> Result<(), SyncError> {
+        self.check_syncing(&self.syncing.lock())
     }
 
     /// Adds a dataset, within [`Self::administer`].

@@ -1,6 +1,7 @@
 //! Commands on datasets: create, destroy, rename, properties.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tally_base::{DatasetId, Dseq, LaneId, ObjectId, Time, Txg};
 use tally_store::bp::BLOCK_PTR_BYTES;
@@ -186,6 +187,7 @@ impl Filer {
     }
 
     fn remove_dataset(&self, filesystem: &Arc<Filesystem>) -> Result<(), DatasetError> {
+        self.pool.check_administrable()?;
         let name = filesystem.name();
         self.mounted.write().remove(&filesystem.dataset.birth.id);
         self.find_children();
@@ -229,7 +231,7 @@ impl Filer {
         })?;
         self.find_children();
         remove_mount_point(&old_parent, from);
-        self.put_in_force(&moved)
+        self.put_in_force(&moved, || {})
     }
 
     /// Sets a local property; it is in force, here and below, when this returns.
@@ -260,17 +262,19 @@ impl Filer {
         change: impl FnOnce(&mut PropertySet),
     ) -> Result<(), DatasetError> {
         let _one = self.command.lock();
-        filesystem.dataset.change_line(|line| change(&mut line.local));
         let prefix = format!("{}/", filesystem.name());
         let mut affected = vec![Arc::clone(filesystem)];
         affected.extend(self.mounted.read().values().filter(|other| other.name().starts_with(&prefix)).cloned());
-        self.put_in_force(&affected)
+        // The line changes in the group that puts it in force, or a crash between the two would leave a dataset that
+        // says `standard` and does not log.
+        self.put_in_force(&affected, || filesystem.dataset.change_line(|line| change(&mut line.local)))
     }
 
     /// Computes the properties in force anew. A change of `sync` between logging and not takes effect at the border of
     /// the group that makes it durable (rules F13).
-    fn put_in_force(&self, affected: &[Arc<Filesystem>]) -> Result<(), DatasetError> {
+    fn put_in_force(&self, affected: &[Arc<Filesystem>], change: impl FnOnce()) -> Result<(), DatasetError> {
         self.pool.administer(|_, txg| {
+            change();
             for filesystem in affected {
                 let in_force = self.effective_of(&filesystem.dataset.line());
                 filesystem.switch_log(in_force.sync != SyncMode::Disabled, txg.next());
@@ -390,16 +394,25 @@ impl Filesystem {
     }
 
     /// Logs, or stops logging, from group `at` on.
-    fn switch_log(&self, after: bool, at: Txg) {
+    pub(super) fn switch_log(&self, after: bool, at: Txg) {
         let before = self.log_switch.load().after;
         if before != after {
             self.log_switch.store(Arc::new(LogSwitch { before, at, after }));
         }
     }
 
-    /// Frees every block of a dataset that is no longer in the pool.
+    /// Frees every block of a dataset that is no longer in the pool: those of its tree, and those that were placed ahead
+    /// for a group that nobody will fold any more.
     fn free_everything(&self, txg: Txg) {
         let io = &self.pool.io;
+        // Operations that are still under way see this under their hold, and leave nothing behind.
+        self.gone.store(true, Ordering::Release);
+        for object in self.objects.all() {
+            // Whoever had the lock before the mark has settled its blocks when it lets go.
+            for layer in &object.write().layers {
+                layer.data.placed().iter().for_each(|block| io.free(block, txg));
+            }
+        }
         let root = self.dataset.root();
         root.tree.check(io, &mut |visit| match visit {
             Visit::Block { bp, .. } => io.free(bp, txg),

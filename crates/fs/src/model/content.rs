@@ -1,6 +1,7 @@
 //! Content of files: sparse blocks, reads and writes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -12,29 +13,28 @@ use crate::vfs::{Attr, Cred, FILE_SIZE_MAX, FsError, ObjectRef, ReadOut, Stabili
 
 const BLOCK: u64 = 4096;
 
-/// Blocks that were written; the others are zeroes.
-#[derive(Default)]
+/// Blocks that were written; the others are zeroes. Forks of a model share them until one is written to.
+#[derive(Clone, Default)]
 pub(super) struct Content {
-    blocks: BTreeMap<u64, Box<[u8; BLOCK as usize]>>,
+    blocks: BTreeMap<u64, Arc<[u8; BLOCK as usize]>>,
 }
 
 impl Content {
     fn read(&self, offset: u64, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            let position = offset + at as u64;
-            if let Some(block) = self.blocks.get(&(position / BLOCK)) {
-                *byte = block[(position % BLOCK) as usize];
+        for (number, within, part) in parts(offset, count) {
+            if let Some(block) = self.blocks.get(&number) {
+                let length = part.len();
+                bytes[part].copy_from_slice(&block[within..within + length]);
             }
         }
         bytes
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) {
-        for (at, byte) in data.iter().enumerate() {
-            let position = offset + at as u64;
-            let block = self.blocks.entry(position / BLOCK).or_insert_with(|| Box::new([0; BLOCK as usize]));
-            block[(position % BLOCK) as usize] = *byte;
+        for (number, within, part) in parts(offset, data.len()) {
+            let block = self.blocks.entry(number).or_insert_with(|| Arc::new([0; BLOCK as usize]));
+            Arc::make_mut(block)[within..within + part.len()].copy_from_slice(&data[part]);
         }
     }
 
@@ -42,7 +42,7 @@ impl Content {
     pub(super) fn truncate(&mut self, size: u64) {
         self.blocks.split_off(&size.div_ceil(BLOCK));
         if let Some(block) = self.blocks.get_mut(&(size / BLOCK)) {
-            block[(size % BLOCK) as usize..].fill(0);
+            Arc::make_mut(block)[(size % BLOCK) as usize..].fill(0);
         }
     }
 
@@ -58,6 +58,18 @@ impl Content {
         let touched = offset / BLOCK..=(offset + count - 1) / BLOCK;
         touched.filter(|block| !self.blocks.contains_key(block)).count() as u64 * BLOCK
     }
+}
+
+/// Cuts `count` bytes from `offset` on at block borders: number of the block, offset in it, range of the bytes.
+fn parts(offset: u64, count: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let position = offset + done as u64;
+        let within = (position % BLOCK) as usize;
+        let part = done..count.min(done + BLOCK as usize - within);
+        done = part.end;
+        (!part.is_empty()).then_some((position / BLOCK, within, part))
+    })
 }
 
 impl State {

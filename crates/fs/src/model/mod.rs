@@ -91,6 +91,18 @@ impl Model {
         }
     }
 
+    /// Another model in the same state; from here on they know nothing of each other.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self {
+            pool: self.pool,
+            dataset: self.dataset,
+            root: self.root,
+            state: Mutex::new(self.state().clone()),
+            remembered: Mutex::new(self.remembered.lock().clone()),
+        }
+    }
+
     /// Takes away write access, or gives it back.
     pub fn set_read_only(&self, read_only: bool) {
         self.state().read_only = read_only;

@@ -17,6 +17,7 @@ const FIRST_ID: u64 = 3;
 const SPACE_BYTES: u64 = 1 << 40;
 const OBJECTS_MAX: u64 = 1 << 32;
 
+#[derive(Clone)]
 pub(super) struct State {
     pub(super) read_only: bool,
     pub(super) verifier: u64,
@@ -28,6 +29,7 @@ pub(super) struct State {
     rng: Arc<dyn Rng>,
 }
 
+#[derive(Clone)]
 pub(super) struct Inode {
     pub(super) attr: Attr,
     pub(super) body: Body,
@@ -35,6 +37,7 @@ pub(super) struct Inode {
     pub(super) create_verifier: Option<u64>,
 }
 
+#[derive(Clone)]
 pub(super) enum Body {
     Content(Content),
     Directory(Directory),
@@ -42,6 +45,7 @@ pub(super) enum Body {
     Node,
 }
 
+#[derive(Clone)]
 pub(super) struct Directory {
     pub(super) parent: ObjectId,
     pub(super) by_name: BTreeMap<Vec<u8>, u64>,

@@ -46,7 +46,7 @@ impl Filesystem {
             };
             let seen = match self.peek(dir, name) {
                 Ok(seen) => seen,
-                Err(error) => return failed(error),
+                Err(error) => return self.failed_after_look(&[dir.id], error),
             };
             let mut locked = match self.lock(&[dir.id, seen.map_or(dir.id, |found| found.object)]) {
                 Ok(locked) => locked,

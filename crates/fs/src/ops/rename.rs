@@ -3,7 +3,6 @@
 use parking_lot::MutexGuard;
 use smallvec::{SmallVec, smallvec};
 use tally_base::{ObjectId, Time};
-use tally_store::pool::SpaceClass;
 
 use super::remove::unlinked;
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
@@ -47,18 +46,18 @@ impl Filesystem {
         }
         let (from, to) = (End { dir: from_dir, name: from }, End { dir: to_dir, name: to });
         loop {
-            let admitted = match self.admit(&Ask::metadata(SpaceClass::Write)) {
+            let admitted = match self.admit(&Ask::rename()) {
                 Ok(admitted) => admitted,
                 Err(refusal) => return refusal.outcome(),
             };
             let peeked = match self.peek_rename(from, to) {
                 Ok(peeked) => peeked,
-                Err(error) => return failed(error),
+                Err(error) => return self.failed_after_look(&[from_dir.id, to_dir.id], error),
             };
             let moves_directory = peeked.source_is_directory && from_dir.id != to_dir.id;
             let _standing_tree = match moves_directory.then(|| self.check_cycle(peeked.source, to_dir)).transpose() {
                 Ok(guard) => guard,
-                Err(error) => return failed(error),
+                Err(error) => return self.failed_after_look(&[from_dir.id, to_dir.id], error),
             };
             let mut ids: SmallVec<[ObjectId; 4]> = smallvec![from_dir.id, to_dir.id];
             ids.extend([peeked.source, peeked.target].into_iter().flatten().map(|found| found.object));

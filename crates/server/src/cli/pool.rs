@@ -1,5 +1,6 @@
 //! `tally pool`: its grammar, its requests, and its short tables.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
@@ -124,14 +125,14 @@ pub struct CreateArgs {
 /// Words of `pool import`.
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// Where to look for disks and files; may be repeated [default: /dev]
+    /// Where to look for disks and files; may be repeated [default: the data directory; for root also /dev]
     #[arg(short, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Vec<PathBuf>,
     /// Import although the pool seems to be in use on another machine
     #[arg(short)]
     force: bool,
     /// Import without writing anything
-    #[arg(long)]
+    #[arg(long = "readonly", alias = "read-only")]
     read_only: bool,
     /// Import although acknowledged changes are lost; a list of them is printed
     #[arg(long)]
@@ -223,7 +224,9 @@ pub(super) fn found(pools: &[FoundPool]) -> String {
         for message in &pool.messages {
             text += &format!(" status: {message}\n");
         }
-        text += &format!(" action: import it with `tally pool import {}`\n config:\n\n", pool.name);
+        let dirs: BTreeSet<&Path> = pool.paths.iter().filter_map(|path| Path::new(path).parent()).collect();
+        let places: String = dirs.iter().map(|dir| format!("-d {} ", dir.display())).collect();
+        text += &format!(" action: import it with `tally pool import {places}{}`\n config:\n\n", pool.name);
         for path in &pool.paths {
             text += &format!("\t{path}\n");
         }

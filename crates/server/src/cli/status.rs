@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tally_base::Size;
 
-use crate::control::report::{LaneReport, PoolReport, VdevReport};
+use crate::control::report::{Exposure, LaneReport, PoolReport, VdevReport};
 
 /// The text for all `pools`, with a blank line between two.
 pub(super) fn print(pools: &[PoolReport], verbose: bool) -> String {
@@ -30,12 +30,14 @@ fn one(pool: &PoolReport, verbose: bool) -> String {
 fn notices(pool: &PoolReport) -> Vec<String> {
     let mut notices = Vec::new();
     if pool.exposure.possible {
-        notices.push(format!(
-            "some datasets have sync=disabled: clients are told that data is safe when it is not.\n\
-             A power cut now would lose {} that were acknowledged up to {:.1} s ago.",
-            Size(pool.exposure.bytes),
-            pool.exposure.seconds
-        ));
+        let now = match pool.exposure {
+            Exposure { bytes: 0, .. } => "Nothing is at risk at this moment.".into(),
+            Exposure { bytes, seconds, .. } => {
+                format!("A power cut now would lose {} that were acknowledged up to {seconds:.1} s ago.", Size(bytes))
+            }
+        };
+        let what = "some datasets have sync=disabled: clients are told that data is safe when it is not.";
+        notices.push(format!("{what}\n{now}"));
     }
     if pool.read_only {
         notices.push("the pool is imported read-only.".into());

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 
@@ -93,12 +94,35 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
     if !metadata.file_type().is_socket() {
         return Err(ListenError::NotASocket { path: path.into() });
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|source| ListenError::Io { path: path.into(), source })
+    let taken = || ListenError::Taken { path: path.into() };
+    for _ in 0..DYING_PROBES_MAX {
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                return fs::remove_file(path).map_err(|source| ListenError::Io { path: path.into(), source });
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(_) => return Err(taken()),
+            Ok(stream) if lives(&stream) => return Err(taken()),
+            Ok(_) => {}
         }
-        _ => Err(ListenError::Taken { path: path.into() }),
     }
+    Err(taken())
+}
+
+/// How often a daemon is asked whether it lives while its connections break.
+const DYING_PROBES_MAX: u32 = 20;
+/// A daemon waits for a request this long without hanging up.
+const LIFE_SIGN: Duration = Duration::from_millis(200);
+
+/// Whether somebody is behind the connection: a process that was killed a moment ago still accepts until the kernel has
+/// closed its descriptors, and then the connection breaks.
+fn lives(mut stream: &UnixStream) -> bool {
+    // Without a timeout the answer would be a guess; then the socket counts as taken.
+    if stream.set_read_timeout(Some(LIFE_SIGN)).is_err() {
+        return true;
+    }
+    let silence = stream.read(&mut [0]);
+    silence.is_err_and(|error| matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut))
 }
 
 fn accept_all(listener: &UnixListener, service: &Arc<dyn Service>) {
@@ -106,7 +130,7 @@ fn accept_all(listener: &UnixListener, service: &Arc<dyn Service>) {
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             // Out of descriptors, most likely: others need the time to give some back.
-            thread::sleep(std::time::Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(100));
             continue;
         };
         if open.load(Ordering::Relaxed) >= CONNECTIONS_MAX || !admitted(&stream) {

@@ -4,6 +4,7 @@
 //! do the labels say that it counts. In a vdev with a ring of the intent log it joins the lane as well: it
 //! counts there once every live frame is on it, which two transaction groups see to.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub enum DiskError {
     },
     /// The new disk cannot be used.
     #[error(transparent)]
-    New(#[from] CreateError),
+    New(Box<CreateError>),
     /// The labels could not be changed.
     #[error(transparent)]
     Labels(#[from] RosterError),
@@ -58,6 +59,12 @@ pub enum DiskError {
     },
 }
 
+impl From<CreateError> for DiskError {
+    fn from(error: CreateError) -> Self {
+        Self::New(Box::new(error))
+    }
+}
+
 /// A disk of a pool: its vdev, in memory and in the configuration, and itself.
 struct Place {
     vdev: Arc<Vdev>,
@@ -65,21 +72,28 @@ struct Place {
     leg: VdevGuid,
 }
 
+/// A disk by its path or guid, or by the last part of its path where no other disk has the same.
 fn find(pool: &Pool, device: &str) -> Result<Place, DiskError> {
     let config = pool.roster.config();
+    let legs: Vec<_> = config.vdevs_present().flat_map(|vdev| &vdev.legs).collect();
+    let exact = legs.iter().find(|leg| leg.path == Path::new(device) || leg.guid.to_string() == device);
+    let mut short = legs.iter().filter(|leg| leg.path.file_name() == Some(OsStr::new(device)));
+    let found = exact.or_else(|| short.next().filter(|_| short.next().is_none())).map(|leg| leg.guid);
+    find_by(pool, device, |vdev| vdev.legs.iter().map(|leg| leg.guid).find(|guid| Some(*guid) == found))
+}
+
+/// A disk, or any of the mirror that is named: where something is added, a mirror is as good a name.
+fn find_or_mirror(pool: &Pool, device: &str) -> Result<Place, DiskError> {
+    let any_leg = |vdev: &VdevConfig| vdev.legs.first().filter(|_| vdev_name(vdev) == device).map(|leg| leg.guid);
+    find(pool, device).or_else(|_| find_by(pool, device, any_leg))
+}
+
+fn find_by(pool: &Pool, device: &str, leg_of: impl Fn(&VdevConfig) -> Option<VdevGuid>) -> Result<Place, DiskError> {
+    let config = pool.roster.config();
     let missing = || DiskError::NoDevice { pool: config.name.clone(), device: device.into() };
-    let names = |guid: VdevGuid, path: &Path| path == Path::new(device) || guid.to_string() == device;
-    let (vdev, leg) = config
-        .vdevs_present()
-        .find_map(|vdev| Some((vdev, vdev.legs.iter().find(|leg| names(leg.guid, &leg.path))?)))
-        .or_else(|| {
-            // A whole mirror is as good a name where something is added to it.
-            let vdev = config.vdevs_present().find(|vdev| vdev_name(vdev) == device)?;
-            Some((vdev, vdev.legs.first()?))
-        })
-        .ok_or_else(missing)?;
+    let (vdev, leg) = config.vdevs_present().find_map(|vdev| Some((vdev, leg_of(vdev)?))).ok_or_else(missing)?;
     let found = pool.roster.vdevs().iter().find(|found| found.guid() == vdev.guid).ok_or_else(missing)?;
-    Ok(Place { vdev: Arc::clone(found), config: vdev.clone(), leg: leg.guid })
+    Ok(Place { vdev: Arc::clone(found), config: vdev.clone(), leg })
 }
 
 impl Pools {
@@ -93,7 +107,7 @@ impl Pools {
         progress: OnProgress<'_>,
     ) -> Result<(), PoolsError> {
         let served = self.pool(name)?;
-        let place = find(served.filer.pool(), device)?;
+        let place = find_or_mirror(served.filer.pool(), device)?;
         self.join(served.filer.pool(), &place, path, force, progress)?;
         self.remember(&served)
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
@@ -42,10 +43,36 @@ pub enum ListenError {
     Nowhere,
 }
 
-/// Listens on all `addresses`, on the same port: the one asked for, else the first of [`PORT_NFS`] and
-/// [`PORT_FALLBACK`] that is free on all of them.
-pub fn listen(addresses: &[IpAddr], port: Option<u16>) -> Result<Vec<TcpListener>, ListenError> {
-    listen_on_one_of(addresses, &port.map_or_else(|| vec![PORT_NFS, PORT_FALLBACK], |port| vec![port]))
+/// How long to wait for the port that was asked for: one who restarts a server does not wait until the kernel has
+/// buried the old one.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE_STEP: Duration = Duration::from_millis(50);
+
+/// Listens on all `addresses`, on the same port: the one that was `asked` for; else the `last` one, which clients have in
+/// their mounts; else the first of [`PORT_NFS`] and [`PORT_FALLBACK`] that is free on all of them.
+pub fn listen(addresses: &[IpAddr], asked: Option<u16>, last: Option<u16>) -> Result<Vec<TcpListener>, ListenError> {
+    if let Some(port) = asked {
+        return listen_patiently(addresses, port);
+    }
+    if let Some(port) = last {
+        match listen_patiently(addresses, port) {
+            Err(error @ ListenError::Taken { .. }) => {
+                tracing::warn!(%error, "clients of the last run will not find the server at its new port");
+            }
+            other => return other,
+        }
+    }
+    listen_on_one_of(addresses, &[PORT_NFS, PORT_FALLBACK])
+}
+
+fn listen_patiently(addresses: &[IpAddr], port: u16) -> Result<Vec<TcpListener>, ListenError> {
+    let started = Instant::now();
+    loop {
+        match listen_all(addresses, port) {
+            Err(ListenError::Taken { .. }) if started.elapsed() < PATIENCE => std::thread::sleep(PATIENCE_STEP),
+            other => return other,
+        }
+    }
 }
 
 fn listen_on_one_of(addresses: &[IpAddr], ports: &[u16]) -> Result<Vec<TcpListener>, ListenError> {

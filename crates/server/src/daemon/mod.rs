@@ -25,7 +25,7 @@ mod service;
 mod signals;
 pub mod state;
 
-pub use run::{Daemon, Launch, ServeError};
+pub use run::{Daemon, Launch, ServeError, Stopper};
 
 /// What the daemon's own thread waits for.
 enum Event {

@@ -63,10 +63,11 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             fault.0
         ));
     }
-    let legs = vdevs
+    let legs: Vec<&VdevReport> = vdevs
         .iter()
-        .flat_map(|vdev| if vdev.children.is_empty() { std::slice::from_ref(vdev) } else { &vdev.children });
-    for leg in legs.filter(|leg| leg.state != ONLINE) {
+        .flat_map(|vdev| if vdev.children.is_empty() { std::slice::from_ref(vdev) } else { &vdev.children })
+        .collect();
+    for leg in legs.iter().filter(|leg| leg.state != ONLINE) {
         let what = match leg.state.as_str() {
             "MISSING" => "is missing or has lost its label",
             "STALE" => "has missed changes",
@@ -77,7 +78,8 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             if leg.state == "RESILVERING" { "" } else { "\nGive the pool another disk with `tally pool replace`." };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
-    messages.extend(served.remarks.iter().cloned());
+    // What the import said of a disk may be out of date; how each stands now was said above.
+    messages.extend(served.remarks.iter().filter(|remark| !remark.starts_with('/')).cloned());
     messages
 }
 

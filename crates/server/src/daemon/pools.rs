@@ -42,13 +42,13 @@ use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports, Moun
 pub enum PoolsError {
     /// The pool itself refused.
     #[error(transparent)]
-    Filer(#[from] FilerError),
+    Filer(Box<FilerError>),
     /// A command on a dataset was refused.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
     /// A command on a disk was refused.
     #[error(transparent)]
-    Disk(#[from] DiskError),
+    Disk(Box<DiskError>),
     /// The words behind a pool's name make no sense.
     #[error(transparent)]
     Grammar(#[from] GrammarError),
@@ -107,6 +107,19 @@ pub enum PoolsError {
     /// A thread could not be started.
     #[error("cannot start a thread of the pool: {0}")]
     Thread(#[source] std::io::Error),
+}
+
+// Boxed, as they are large and rare.
+impl From<FilerError> for PoolsError {
+    fn from(error: FilerError) -> Self {
+        Self::Filer(Box::new(error))
+    }
+}
+
+impl From<DiskError> for PoolsError {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(Box::new(error))
+    }
 }
 
 /// An imported pool with its threads.
@@ -195,6 +208,8 @@ pub struct Pools {
     tuning: Tuning,
     live: Arc<LiveExports>,
     served: RwLock<Vec<Arc<ServedPool>>>,
+    /// Being exported at the end of the process.
+    leaving: Mutex<Vec<Arc<ServedPool>>>,
     away: Mutex<HashMap<PoolGuid, [u8; 32]>>,
     state: Mutex<State>,
     above: Mutex<Vec<ExportRule>>,
@@ -210,6 +225,7 @@ impl Pools {
             tuning,
             live: Arc::default(),
             served: RwLock::default(),
+            leaving: Mutex::default(),
             away: Mutex::new(away),
             state: Mutex::new(state),
             above: Mutex::new(above),
@@ -369,7 +385,9 @@ impl Pools {
                 Size(lanes(pool))
             )
         };
-        self.all().iter().map(line).collect::<Vec<_>>().join(" ")
+        let leaving = self.leaving.lock().clone();
+        let here = self.all().into_iter().filter(|pool| !leaving.iter().any(|other| Arc::ptr_eq(other, pool)));
+        leaving.iter().cloned().chain(here).map(|pool| line(&pool)).collect::<Vec<_>>().join(" ")
     }
 
     /// Writes a pool out and lets go of it. Its clients wait until it is imported again.
@@ -402,12 +420,15 @@ impl Pools {
     /// Exports every pool at the end of the process, and keeps the list for the next start. Gives what went wrong.
     pub fn export_all(&self) -> Vec<(String, FilerError)> {
         let mut failures = Vec::new();
-        for pool in self.all() {
+        let pools = self.all();
+        self.leaving.lock().clone_from(&pools);
+        for pool in pools {
             self.let_go(&pool);
             if let Err(error) = pool.filer.export() {
                 failures.push((pool.filer.name(), error));
             }
             pool.join();
+            self.leaving.lock().retain(|leaving| !Arc::ptr_eq(leaving, &pool));
         }
         failures
     }

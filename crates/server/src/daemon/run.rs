@@ -71,7 +71,6 @@ pub struct Launch {
 
 /// A running daemon.
 pub struct Daemon {
-    config: Config,
     args: ServeArgs,
     desk: Arc<Desk>,
     control: ControlSocket,
@@ -92,15 +91,16 @@ impl Daemon {
         let data_dir = fs::canonicalize(&config.data_dir).map_err(data_dir_error)?;
 
         let control = ControlSocket::bind(&config.socket())?;
-        let listeners = listen::listen(&config.listen, config.port)?;
+        let mut state = State::load(&data_dir)?;
+        let listeners = listen::listen(&config.listen, config.port, state.port())?;
         let addresses: Vec<IpAddr> =
             listeners.iter().filter_map(|listener| Some(listener.local_addr().ok()?.ip())).collect();
         let port =
             listeners.first().and_then(|listener| listener.local_addr().ok()).map_or(0, |address| address.port());
 
-        let state = State::load(&data_dir)?;
+        state.remember_port(port)?;
         let pools = Arc::new(Pools::new(platform(launch.opener), tuning(&config), state, config.exports.clone()));
-        let desk = Arc::new(Desk { pools, addresses, dirs: vec![data_dir] });
+        let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir) });
         let (sender, events) = channel();
         if launch.signals {
             let pools = Arc::clone(&desk.pools);
@@ -112,8 +112,8 @@ impl Daemon {
         let exports = desk.pools.exports();
         let service = Arc::new(Service::new(exports));
         let server = Server::start_on(service, listeners, &ServeOptions::default())?;
-        let _ = sd_notify::notify(&[NotifyState::Ready]);
-        Ok(Self { config, args: launch.args, desk, control, events, sender, server, port })
+        let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
+        Ok(Self { args: launch.args, desk, control, events, sender, server, port })
     }
 
     /// The port of NFS and MOUNT.
@@ -138,7 +138,13 @@ impl Daemon {
     #[must_use]
     pub fn announcement(&self) -> String {
         let table = self.desk.pools.exports().table();
-        let paths: Vec<String> = table.exported().map(|(path, _)| path.to_owned()).collect();
+        let mut paths: Vec<String> = Vec::new();
+        for (path, _) in table.exported() {
+            // In order of path: what is below an exported one comes with it.
+            if !paths.iter().any(|above| path.strip_prefix(above.as_str()).is_some_and(|rest| rest.starts_with('/'))) {
+                paths.push(path.to_owned());
+            }
+        }
         let reaching = table.exported().any(|(_, rules)| rules.reaches_other_hosts());
         let addresses = &self.desk.addresses;
         Announcement {
@@ -224,8 +230,7 @@ fn open_pools(desk: &Desk, config: &Config, args: &ServeArgs, say: &mut dyn FnMu
         };
         // One pool that is gone must not keep the others from their clients. Its own are told to wait.
         if let Err(error) = import(desk, &order, say) {
-            tracing::error!(pool = pool.name, %error, "not imported");
-            say(&format!("pool '{}' was not imported: {error}", pool.name));
+            tracing::error!("pool '{}' was not imported: {error}", pool.name);
         }
     }
     if listed.is_empty() && config.first_pool {
@@ -268,7 +273,7 @@ fn first_pool(desk: &Desk, args: &ServeArgs, say: &mut dyn FnMut(&str)) -> Resul
         if desk.pools.find(&source)?.is_empty() {
             return Err(FirstPoolError::Leftover { path: leftover.into() }.into());
         }
-        return import_named(desk, &[dir.clone()], say);
+        return import_named(desk, std::slice::from_ref(dir), say);
     }
     say(&format!(
         "Making pool '{}' in {}: {} for files and {} for the intent log ...",
@@ -289,6 +294,12 @@ fn first_pool(desk: &Desk, args: &ServeArgs, say: &mut dyn FnMut(&str)) -> Resul
     }
     made?;
     Ok(())
+}
+
+/// Where pools are looked for when nobody says: what an ordinary user has in /dev is of no use to anybody.
+fn places(data_dir: PathBuf) -> Vec<PathBuf> {
+    let devices = rustix::process::geteuid().is_root().then(|| PathBuf::from("/dev"));
+    std::iter::once(data_dir).chain(devices).collect()
 }
 
 fn platform(opener: Arc<dyn Opener>) -> Platform {

@@ -17,8 +17,9 @@ use tally_base::PoolGuid;
 pub const STATE_NAME: &str = "pools.toml";
 
 const HEAD: &str = "\
-# The pools that `tally serve` imports when it starts. Written by the daemon; use `tally pool import` and
-# `tally pool export` to change it. The keys are secret: with one, anybody can make file handles.
+# The pools that `tally serve` imports when it starts, and the port that it had. Written by the daemon; use
+# `tally pool import` and `tally pool export` to change it. The keys are secret: with one, anybody can make file
+# handles.
 ";
 
 /// Why the list of pools cannot be used.
@@ -68,6 +69,8 @@ pub struct KnownPool {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    port: Option<u16>,
     #[serde(default, rename = "pool")]
     pools: Vec<KnownPool>,
 }
@@ -75,6 +78,7 @@ struct Content {
 /// The file and what it says.
 pub struct State {
     path: PathBuf,
+    port: Option<u16>,
     pools: Vec<KnownPool>,
 }
 
@@ -88,7 +92,7 @@ impl State {
             Err(source) => return Err(StateError::Io { path, source }),
         };
         match toml::from_str::<Content>(&text) {
-            Ok(Content { pools }) => Ok(Self { path, pools }),
+            Ok(Content { port, pools }) => Ok(Self { path, port, pools }),
             Err(error) => Err(StateError::Garbled { path, message: error.message().into() }),
         }
     }
@@ -97,6 +101,21 @@ impl State {
     #[must_use]
     pub fn pools(&self) -> &[KnownPool] {
         &self.pools
+    }
+
+    /// The port of the last run, which clients have in their mounts.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// Keeps the port for the next run.
+    pub fn remember_port(&mut self, port: u16) -> Result<(), StateError> {
+        if self.port == Some(port) {
+            return Ok(());
+        }
+        self.port = Some(port);
+        self.save()
     }
 
     /// Adds a pool, or replaces what was said of it.
@@ -115,7 +134,7 @@ impl State {
     /// Writes a new file and puts it in the old one's place, so that a crash leaves one of the two.
     fn save(&self) -> Result<(), StateError> {
         let io_error = |source| StateError::Io { path: self.path.clone(), source };
-        let content = Content { pools: self.pools.clone() };
+        let content = Content { port: self.port, pools: self.pools.clone() };
         let text = toml::to_string(&content).map_err(|error| io_error(io::Error::other(error)))?;
         replace_file(&self.path, (HEAD.to_owned() + "\n" + &text).as_bytes()).map_err(io_error)
     }

@@ -19,6 +19,9 @@ use crate::uberblock::Uberblock;
 
 /// How far server time may run ahead of an uberblock: after a crash only times beyond are issued (rules F14).
 const TIME_LEASE: Duration = Duration::from_secs(10);
+/// The lease where issued times are ahead of the clock: each then goes up by a nanosecond, so that this is enough
+/// for a hundred million changes in one transaction group.
+const TIME_LEASE_AHEAD: Duration = Duration::from_millis(100);
 
 /// Why a transaction group was not synced. The pool is suspended then.
 #[derive(Debug, thiserror::Error)]
@@ -29,12 +32,26 @@ pub enum SyncError {
     /// It is imported for reading only.
     #[error("the pool is imported read-only")]
     ReadOnly,
+    /// It was exported or destroyed, and may be somebody else's by now.
+    #[error("the pool was put away; import it again")]
+    PutAway,
     /// A block could not be read or written.
     #[error("{0}")]
     Block(#[from] BlockError),
     /// The uberblock or a label could not be written.
     #[error("{0}")]
     Roster(#[from] RosterError),
+}
+
+/// A group that was closed and whose sync panicked is lost from memory, and no later one may become durable above it.
+struct SuspendsOnPanic<'a>(&'a Pool);
+
+impl Drop for SuspendsOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.suspend("a transaction group could not be synced because of a bug; please report it with the log");
+        }
+    }
 }
 
 /// A dataset with the root that the group gives it.
@@ -78,6 +95,9 @@ impl Pool {
             let txg = self.sync_locked(&mut syncing, true)?;
             if destroy { self.roster.destroy(txg)? } else { self.roster.export(txg)? }
         }
+        // Whoever waits for the lock, or comes later, must find that there is nothing left to sync.
+        syncing.put_away = true;
+        self.txgs.fail(Broken("the pool was put away".into()));
         for lane in self.lanes() {
             lane.close();
         }
@@ -85,13 +105,9 @@ impl Pool {
     }
 
     pub(super) fn sync_locked(&self, syncing: &mut Syncing, clean: bool) -> Result<Txg, SyncError> {
-        if self.read_only {
-            return Err(SyncError::ReadOnly);
-        }
-        if let Some(fault) = self.fault.get() {
-            return Err(SyncError::Suspended(fault.clone()));
-        }
+        self.check_syncing(syncing)?;
         let txg = self.txgs.close();
+        let _all_or_nothing = SuspendsOnPanic(self);
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
                 self.publish(syncing, txg, folded);
@@ -102,6 +118,17 @@ impl Pool {
                 Err(error)
             }
         }
+    }
+
+    /// Whether another group can be synced at all.
+    pub(super) fn check_syncing(&self, syncing: &Syncing) -> Result<(), SyncError> {
+        if self.read_only {
+            return Err(SyncError::ReadOnly);
+        }
+        if syncing.put_away {
+            return Err(SyncError::PutAway);
+        }
+        self.fault.get().map_or(Ok(()), |fault| Err(SyncError::Suspended(fault.clone())))
     }
 
     fn write_group(&self, syncing: &mut Syncing, txg: Txg, clean: bool) -> Result<Vec<Folded>, SyncError> {
@@ -180,13 +207,21 @@ impl Pool {
             txg,
             previous: syncing.uberblock.hash(),
             time: now,
-            time_lease: tally_base::Time(now.0 + TIME_LEASE.as_nanos() as u64),
+            time_lease: self.time_lease(now),
             root: root.encode().to_vec(),
             lanes,
             clean,
             config_sequence: self.roster.config().sequence,
             ..syncing.uberblock.clone()
         }
+    }
+
+    /// No time beyond this is issued before the next uberblock. It counts from the clock: counted from the issued
+    /// time, which starts at the last lease after a crash, a row of quick crashes would drive server time ahead of
+    /// the clock by a lease each, and remembered replies would expire before their time.
+    fn time_lease(&self, issued: tally_base::Time) -> tally_base::Time {
+        let clock = self.platform.clock.now().0 + TIME_LEASE.as_nanos() as u64;
+        tally_base::Time(clock.max(issued.0 + TIME_LEASE_AHEAD.as_nanos() as u64))
     }
 
     fn publish(&self, syncing: &mut Syncing, txg: Txg, folded: Vec<Folded>) {

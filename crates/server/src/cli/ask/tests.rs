@@ -90,7 +90,7 @@ fn data_goes_to_stdout() {
         (&["dataset", "get", "-H", "-p", "all"], "tank/home\t\t131072\tinherited from tank\n"),
         (
             &["pool", "import", "-d", "disks"],
-            "   pool: tank\n     id: 00ab\n  state: ONLINE\n action: import it with `tally pool import tank`\n \
+            "   pool: tank\n     id: 00ab\n  state: ONLINE\n action: import it with `tally pool import -d /here/disks tank`\n \
              config:\n\n\t/here/disks/t.img\n",
         ),
     ];

@@ -16,8 +16,10 @@ fn what_is_remembered_is_there_at_the_next_start() {
     state.remember(pool("dozer", 7)).unwrap();
     state.remember(KnownPool { read_only: true, ..pool("tank", 0xab) }).unwrap();
     state.forget(PoolGuid(7)).unwrap();
+    state.remember_port(12049).unwrap();
 
     let again = State::load(dir.path()).unwrap();
+    assert_eq!(again.port(), Some(12049));
     assert_eq!(again.pools(), [KnownPool { read_only: true, ..pool("tank", 0xab) }]);
     let metadata = fs::metadata(dir.path().join(STATE_NAME)).unwrap();
     assert_eq!(metadata.mode() & 0o777, 0o600, "it holds keys");

@@ -1,0 +1,310 @@
+//! Is this state that one, and is the pool sound?
+
+use std::collections::{BTreeMap, HashMap};
+
+use tally_base::ObjectId;
+use tally_base::codec::Reader;
+use tally_fs::filer::Filer;
+use tally_fs::inode::Inode;
+use tally_fs::model::Model;
+use tally_fs::vfs::{Attr, Cred, FileKind, ObjectRef, Vfs};
+use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use tally_store::dataset::OBJECT_CHARGE;
+use tally_store::key::Class;
+use tally_store::tree::Visit;
+
+/// Compares every name, attribute and byte. Times and ids are left out: they may differ.
+pub fn same(real: &dyn Vfs, model: &Model) -> Result<(), String> {
+    let mut known = HashMap::new();
+    same_directory(real, real.root(), model, model.root(), "", &mut known)
+}
+
+fn same_directory(
+    real: &dyn Vfs,
+    dir: ObjectRef,
+    model: &Model,
+    model_dir: ObjectRef,
+    path: &str,
+    known: &mut HashMap<ObjectId, ObjectId>,
+) -> Result<(), String> {
+    let root = Cred::root();
+    let names = |vfs: &dyn Vfs, dir| -> Result<Vec<(Vec<u8>, ObjectId)>, String> {
+        let page = vfs.readdir(&root, dir, 0, 100_000, false).map_err(|error| format!("{path}/: {error}"))?;
+        Ok(page.entries.into_iter().map(|entry| (entry.name.to_vec(), entry.object)).collect())
+    };
+    let (found, expected) = (names(real, dir)?, names(model, model_dir)?);
+    let shown = |list: &[(Vec<u8>, ObjectId)]| {
+        list.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>().join(" ")
+    };
+    if !found.iter().map(|(name, _)| name).eq(expected.iter().map(|(name, _)| name)) {
+        return Err(format!("{path}/ lists {} instead of {}", shown(&found), shown(&expected)));
+    }
+    for (name, of_entry) in &found {
+        let path = format!("{path}/{}", String::from_utf8_lossy(name));
+        let (attr, _) = real.lookup(&root, dir, name).map_err(|error| format!("{path}: {error}"))?;
+        let (wanted, _) = model.lookup(&root, model_dir, name).expect("the model lists what it has");
+        if attr.object.id != *of_entry {
+            return Err(format!("{path}: READDIR says object {of_entry}, LOOKUP {}", attr.object.id));
+        }
+        if *known.entry(attr.object.id).or_insert(wanted.object.id) != wanted.object.id {
+            return Err(format!("{path} is another name of the wrong object"));
+        }
+        same_attr(&attr, &wanted).map_err(|what| format!("{path}: {what}"))?;
+        match attr.kind {
+            FileKind::File => {
+                same_content(real, attr.object, model, wanted.object).map_err(|what| format!("{path}: {what}"))?
+            }
+            FileKind::Directory if name != b"." && name != b".." => {
+                same_directory(real, attr.object, model, wanted.object, &path, known)?;
+            }
+            FileKind::Symlink => {
+                let (found, expected) = (real.readlink(attr.object), model.readlink(wanted.object));
+                if found.map(|(target, _)| target).ok() != expected.map(|(target, _)| target).ok() {
+                    return Err(format!("{path}: another target"));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+pub fn same_attr(found: &Attr, expected: &Attr) -> Result<(), String> {
+    // The model counts the size of a directory otherwise, and shows every mode of a symbolic link as 0777.
+    let fields = |attr: &Attr| {
+        let size = if attr.kind == FileKind::Directory { 0 } else { attr.size };
+        let mode = if attr.kind == FileKind::Symlink { 0 } else { attr.mode };
+        (attr.kind, mode, attr.nlink, (attr.uid, attr.gid), size, attr.rdev)
+    };
+    if fields(found) == fields(expected) {
+        return Ok(());
+    }
+    Err(format!("{:?} instead of {:?}", fields(found), fields(expected)))
+}
+
+fn same_content(real: &dyn Vfs, file: ObjectRef, model: &Model, wanted: ObjectRef) -> Result<(), String> {
+    let root = Cred::root();
+    let size = model.getattr(wanted).expect("it was just found").size;
+    let mut at = 0;
+    while at < size {
+        let found = real.read(&root, file, at, 1 << 20).map_err(|error| format!("reading at {at}: {error}"))?;
+        let expected = model.read(&root, wanted, at, 1 << 20).expect("it was just found").data.concat();
+        let found = found.data.concat();
+        if let Some(differs) = (0..expected.len()).find(|byte| found.get(*byte) != expected.get(*byte)) {
+            let until = (differs..expected.len()).find(|byte| found.get(*byte) == expected.get(*byte));
+            return Err(format!(
+                "bytes {}..{} differ: {:?} instead of {:?}",
+                at + differs as u64,
+                at + until.unwrap_or(expected.len()) as u64,
+                found.get(differs),
+                expected[differs],
+            ));
+        }
+        at += expected.len() as u64;
+    }
+    Ok(())
+}
+
+/// What a walk over a dataset's tree has found.
+#[derive(Default)]
+struct Walked {
+    inodes: BTreeMap<u64, Inode>,
+    /// (directory, entry id) → object, kind, name.
+    entries: BTreeMap<(u64, u64), (u64, u8, Vec<u8>)>,
+    hashes: BTreeMap<(u64, u64, u64), u64>,
+    extents: BTreeMap<(u64, u64), BlockPtr>,
+    small: BTreeMap<u64, usize>,
+    orphans: Vec<u64>,
+    block_bytes: u64,
+    faults: Vec<String>,
+}
+
+/// Checks the whole pool as the newest durable group has it; nothing may be dirty.
+pub fn sound(filer: &Filer) -> Result<(), String> {
+    let pool = filer.pool();
+    let mut faults = Vec::new();
+    let mut reachable = pool.top_bytes() + pool.io.allocator().own_bytes();
+    for dataset in pool.datasets() {
+        let root = dataset.root();
+        let mut walked = Walked::default();
+        let summary = root.tree.check(&pool.io, &mut |visit| walked.take(&visit));
+        if summary.damage_count > 0 {
+            faults.push(format!("{} damaged blocks", summary.damage_count));
+        }
+        if summary.entry_count != root.tree.entry_count() {
+            faults.push(format!("{} entries, the root says {}", summary.entry_count, root.tree.entry_count()));
+        }
+        reachable += walked.block_bytes + walked.extents.values().map(BlockPtr::asize).sum::<u64>();
+        for ((object, offset), block) in &walked.extents {
+            if let Err(error) = pool.io.read(block) {
+                faults.push(format!("extent {offset} of {object}: {error}"));
+            }
+            for dva in block.dvas() {
+                if !pool.io.allocator().is_busy(&dva) {
+                    faults.push(format!("extent {offset} of {object} lies at {dva}, which is free"));
+                }
+            }
+        }
+        walked.check_blocks_apart();
+        walked.check_names(dataset.birth.name_key);
+        walked.check_files();
+        let live = walked.inodes.values().filter(|inode| inode.nlink > 0 || !walked.orphans.is_empty()).count() as u64;
+        if root.object_count != live {
+            faults.push(format!("{live} objects, the root says {}", root.object_count));
+        }
+        let used: u64 = walked.inodes.values().map(|inode| inode.used + OBJECT_CHARGE).sum();
+        if root.used_bytes != used {
+            faults.push(format!("{used} bytes used, the root says {}", root.used_bytes));
+        }
+        if root.orphan_count != walked.orphans.len() as u64 {
+            faults.push(format!("{} orphans, the root says {}", walked.orphans.len(), root.orphan_count));
+        }
+        if let Some(beyond) = walked.inodes.keys().max().filter(|id| **id >= root.next_object.0) {
+            faults.push(format!("object {beyond} exists, and {} comes next", root.next_object));
+        }
+        faults.append(&mut walked.faults);
+    }
+    let space = pool.io.allocator().space();
+    if space.allocated != reachable {
+        faults.push(format!(
+            "{} bytes are allocated and {reachable} reachable ({} sectors {}); {space:?}",
+            space.allocated,
+            space.allocated.abs_diff(reachable) / 4096,
+            if space.allocated > reachable { "leaked" } else { "too few" },
+        ));
+    }
+    if pool.io.allocator().bad_free_count() > 0 {
+        faults.push(format!("{} bad frees", pool.io.allocator().bad_free_count()));
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+}
+
+impl Walked {
+    fn take(&mut self, visit: &Visit<'_>) {
+        match visit {
+            Visit::Block { bp, .. } => self.block_bytes += bp.asize(),
+            Visit::Damage { error, .. } => self.faults.push(error.to_string()),
+            Visit::Entry { key, value } => match key.class {
+                Class::Inode => match Inode::decode(&mut Reader::new(value, "inode")) {
+                    Ok(inode) => {
+                        self.inodes.insert(key.object, inode);
+                    }
+                    Err(error) => self.faults.push(format!("inode {}: {error}", key.object)),
+                },
+                Class::DirEntry => {
+                    let object = u64::from_le_bytes(value[..8].try_into().unwrap());
+                    self.entries.insert((key.object, key.a), (object, value[8], value[9..].to_vec()));
+                }
+                Class::DirHash => {
+                    let object = u64::from_le_bytes((*value).try_into().unwrap());
+                    self.hashes.insert((key.object, key.a, key.b), object);
+                }
+                Class::Extent => {
+                    let bytes: &[u8; BLOCK_PTR_BYTES] = (*value).try_into().unwrap();
+                    self.extents.insert((key.object, key.a), BlockPtr::decode(bytes).unwrap());
+                }
+                Class::Small => {
+                    self.small.insert(key.object, value.len());
+                }
+                Class::Orphan => self.orphans.push(key.object),
+                Class::Xattr => self.faults.push(format!("{key:?}")),
+            },
+        }
+    }
+
+    fn check_blocks_apart(&mut self) {
+        let mut places: Vec<_> = self.extents.values().flat_map(BlockPtr::dvas).collect();
+        places.sort_unstable();
+        for pair in places.windows(2) {
+            if pair[0].vdev == pair[1].vdev && pair[0].end() > pair[1].offset {
+                self.faults.push(format!("blocks {} and {} overlap", pair[0], pair[1]));
+            }
+        }
+    }
+
+    fn check_names(&mut self, name_key: u64) {
+        let mut links: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut subdirectories: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut faults = Vec::new();
+        for ((dir, entry), (object, kind, name)) in &self.entries {
+            let shown = String::from_utf8_lossy(name);
+            *links.entry(*object).or_default() += 1;
+            *sizes.entry(*dir).or_default() += 1;
+            if self.inodes.get(dir).is_none_or(|inode| inode.kind != FileKind::Directory) {
+                faults.push(format!("entry {shown} is in {dir}, which is no directory"));
+            }
+            let hash = tally_base::name_hash(name_key, name);
+            if self.hashes.get(&(*dir, hash, *entry)) != Some(object) {
+                faults.push(format!("entry {shown} of {dir} is not found by its hash"));
+            }
+            let Some(inode) = self.inodes.get(object) else {
+                faults.push(format!("entry {shown} of {dir} names {object}, which is not there"));
+                continue;
+            };
+            if inode.kind as u8 != *kind {
+                faults.push(format!("entry {shown} of {dir} says kind {kind}, its object {:?}", inode.kind));
+            }
+            if inode.kind == FileKind::Directory {
+                *subdirectories.entry(*dir).or_default() += 1;
+                if inode.parent.0 != *dir {
+                    faults.push(format!("{shown} is in {dir} and says {}", inode.parent));
+                }
+            }
+        }
+        if self.hashes.len() != self.entries.len() {
+            faults.push(format!("{} hashes for {} entries", self.hashes.len(), self.entries.len()));
+        }
+        for (id, inode) in self.inodes.iter().filter(|(id, _)| !self.orphans.contains(id)) {
+            let named = links.get(id).copied().unwrap_or(0);
+            let is_root = inode.kind == FileKind::Directory && inode.parent.0 == *id;
+            let expected = match inode.kind {
+                FileKind::Directory => 2 + subdirectories.get(id).copied().unwrap_or(0),
+                _ => named,
+            };
+            if inode.nlink != expected || (named == 0 && !is_root) {
+                faults.push(format!("object {id} has {named} names and says {} links, not {expected}", inode.nlink));
+            }
+            let size = 2 + sizes.get(id).copied().unwrap_or(0);
+            if inode.kind == FileKind::Directory && inode.size != size {
+                faults.push(format!("directory {id} says size {}, not {size}", inode.size));
+            }
+        }
+        self.faults.append(&mut faults);
+    }
+
+    fn check_files(&mut self) {
+        let mut used: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut faults = Vec::new();
+        for ((object, offset), block) in &self.extents {
+            *used.entry(*object).or_default() += block.asize();
+            match self.inodes.get(object) {
+                None => faults.push(format!("an extent of {object}, which is not there")),
+                Some(inode) if *offset >= inode.size && inode.nlink > 0 => {
+                    faults.push(format!("an extent at {offset} of {object}, which ends at {}", inode.size));
+                }
+                Some(inode) if offset % inode.record_size() != 0 => {
+                    faults.push(format!("an extent at {offset} of {object}, inside a block"));
+                }
+                Some(_) => {}
+            }
+        }
+        for (object, length) in &self.small {
+            *used.entry(*object).or_default() += *length as u64;
+            match self.inodes.get(object) {
+                None => faults.push(format!("content of {object}, which is not there")),
+                Some(inode) if *length as u64 > inode.size => {
+                    faults.push(format!("{length} bytes of {object}, which has {}", inode.size));
+                }
+                Some(_) => {}
+            }
+        }
+        for (id, inode) in &self.inodes {
+            let found = used.get(id).copied().unwrap_or(0);
+            if inode.used != found {
+                faults.push(format!("object {id} uses {found} bytes and says {}", inode.used));
+            }
+        }
+        self.faults.append(&mut faults);
+    }
+}

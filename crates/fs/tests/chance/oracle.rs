@@ -1,0 +1,136 @@
+//! What a power cut may leave.
+//!
+//! The live model says what operations answer. Beside it stands at least one *line*: what is on disk if a given
+//! transaction group is the newest durable one and the log is whole. A line begins as a fork of the live model at the
+//! moment its group was closed, and takes what is logged from then on: names and attributes always, data when it was
+//! written stably or committed. While a group is being synced there are two lines, before and after; its end, or the
+//! cut, decides between them.
+//!
+//! The log may end early, so a line keeps its states since the last one that somebody was promised (the *floor*). A state
+//! after a cut is right if it is one of those. It is not enough that everything promised is there: nothing may be
+//! there that no prefix of the history explains.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_base::{Clock, ObjectId, Rng, Time};
+use tally_fs::model::{Model, ModelOptions};
+use tally_fs::vfs::{Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
+
+use super::ranges::Ranges;
+
+/// A clock that moves a little with every look.
+#[derive(Default)]
+pub struct Ticks(std::sync::atomic::AtomicU64);
+
+impl Ticks {
+    fn tick(&self) -> u64 {
+        self.0.fetch_add(1000, std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl Clock for Ticks {
+    fn now(&self) -> Time {
+        Time(1_700_000_000_000_000_000 + self.tick())
+    }
+
+    fn monotonic(&self) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.tick())
+    }
+}
+
+/// Generations mean nothing in the model: it never gives an id twice.
+struct Zero;
+
+impl Rng for Zero {
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(0);
+    }
+}
+
+pub fn new_model() -> Model {
+    Model::new(&ModelOptions { clock: Arc::<Ticks>::default(), rng: Arc::new(Zero), ..ModelOptions::default() })
+}
+
+/// How a change reaches the disk.
+pub enum Effect {
+    /// Its record carries everything: the same operation.
+    Same,
+    /// A write that only its group makes durable, and the part of it that is in the pool ahead.
+    Unlogged { object: ObjectRef, offset: u64, length: u64, placed: Range<u64> },
+    /// A write whose record carries the data.
+    Written { object: ObjectRef, offset: u64, data: Bytes },
+    /// A file was cut or extended.
+    Resized { object: ObjectRef, size: u64 },
+    /// These dirty parts of the file went to the log, as they are now.
+    Committed { object: ObjectRef, parts: Vec<Range<u64>> },
+}
+
+/// What is on disk after one group and so much of the log.
+pub struct Line {
+    /// With the whole log.
+    newest: Model,
+    dirty: HashMap<ObjectId, Ranges>,
+    /// States by the number of the operation that led to them, oldest first.
+    states: Vec<(usize, Model)>,
+}
+
+impl Line {
+    pub fn new(live: &Model, op: usize) -> Self {
+        Self { newest: live.fork(), dirty: HashMap::new(), states: vec![(op, live.fork())] }
+    }
+
+    /// Everything up to operation `op` is promised.
+    pub fn raise_floor(&mut self, op: usize) {
+        let keep_from = self.states.iter().rposition(|(at, _)| *at <= op).unwrap_or(0);
+        self.states.drain(..keep_from);
+    }
+
+    pub fn states(&self) -> impl Iterator<Item = (usize, &Model)> {
+        self.states.iter().rev().map(|(op, model)| (*op, model))
+    }
+
+    pub fn dirty(&mut self, object: ObjectRef) -> &mut Ranges {
+        self.dirty.entry(object.id).or_default()
+    }
+
+    /// Takes in what operation `op` did: `again` is the operation itself, `live` the model after it.
+    pub fn take(&mut self, live: &Model, op: usize, effect: &Effect, again: &dyn Fn(&Model)) {
+        match effect {
+            Effect::Same => again(&self.newest),
+            Effect::Unlogged { object, offset, length, placed } => {
+                self.dirty(*object).insert(*offset..offset + length, false);
+                self.dirty(*object).insert(placed.clone(), true);
+                return;
+            }
+            Effect::Written { object, offset, data } => {
+                self.dirty(*object).remove(*offset..offset + data.len() as u64);
+                self.write(*object, *offset, data.clone());
+            }
+            Effect::Resized { object, size } => {
+                self.dirty(*object).remove(*size..u64::MAX);
+                let root = Cred::root();
+                let set = SetAttr { size: Some(*size), ..SetAttr::default() };
+                let ctx = OpCtx { cred: &root, reply: None };
+                self.newest.setattr(ctx, *object, &set, None).result.expect("the file is there");
+            }
+            Effect::Committed { object, parts } => {
+                for part in parts {
+                    let length = (part.end - part.start) as u32;
+                    let read = live.read(&Cred::root(), *object, part.start, length).expect("the file is there");
+                    self.dirty(*object).remove(part.clone());
+                    self.write(*object, part.start, Bytes::from(read.data.concat()));
+                }
+            }
+        }
+        self.states.push((op, self.newest.fork()));
+    }
+
+    fn write(&self, object: ObjectRef, offset: u64, data: Bytes) {
+        let root = Cred::root();
+        let ctx = OpCtx { cred: &root, reply: None };
+        self.newest.write(ctx, object, offset, data, Stability::FileSync).result.expect("the file is there");
+    }
+}
