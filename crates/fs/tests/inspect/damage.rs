@@ -290,7 +290,9 @@ fn damage(random: &mut Random, bytes: &mut [u8], targets: &Targets) {
 
 /// A byte becomes one of the values at which arithmetic breaks.
 fn strike(random: &mut Random, bytes: &mut [u8], from: usize, to: usize) {
-    let at = from + random.below(to - from);
+    let mut at = from + random.below(to - from);
+    // Half of the time a whole field: they lie on multiples of eight.
+    at -= (at - from) % [1, 8][random.below(2)];
     let end = (at + [1, 1, 4, 8][random.below(4)]).min(to);
     bytes[at..end].fill([0, 1, 0x7f, 0x80, 0xff][random.below(5)]);
 }
@@ -348,8 +350,9 @@ fn forge_root(random: &mut Random, bytes: &mut [u8], uberblocks: &[usize]) {
 fn no_damage_makes_it_panic() {
     let image = Image::golden();
     let targets: Vec<_> = image.disks.iter().map(|(_, bytes)| Targets::of(bytes)).collect();
-    let seed = std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seeds = seed.map_or(0..300, |seed: u64| seed..seed + 1);
+    let number = |name| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
+    let (seed, rounds) = (number("TALLY_SEED"), number("TALLY_ROUNDS").unwrap_or(300));
+    let seeds = seed.map_or(0..rounds, |seed| seed..seed + 1);
     let mut damaged_rounds = 0;
     for seed in seeds {
         println!("TALLY_SEED={seed}");
@@ -364,5 +367,5 @@ fn no_damage_makes_it_panic() {
         assert!(!facts.is_empty());
         damaged_rounds += u64::from(outcome.damage_count > 0);
     }
-    assert!(seed.is_some() || damaged_rounds > 200, "{damaged_rounds} rounds met damage");
+    assert!(seed.is_some() || damaged_rounds * 3 > rounds * 2, "{damaged_rounds} of {rounds} rounds met damage");
 }

@@ -1,7 +1,6 @@
 //! `tally inspect`: what stands on the devices of a pool that is not imported. It asks no daemon, takes no lock and
 //! changes nothing; the looking is done in [`tally_store::inspect`].
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
