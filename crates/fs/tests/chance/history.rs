@@ -437,7 +437,7 @@ impl Machine {
         if state.power.is_off() {
             return Ok(false);
         }
-        state.note("export".into());
+        state.note("export");
         state.begin_sync();
         let outcome = filer.export();
         if state.power.is_off() {
@@ -930,7 +930,7 @@ impl State {
     // ---- groups ----
 
     fn begin_sync(&mut self) {
-        self.note("sync".into());
+        self.note("sync");
         self.totals.syncs += 1;
         let line = Line::new(&self.live, self.op);
         self.lines.push(line);
@@ -940,7 +940,7 @@ impl State {
     fn end_sync(&mut self, outcome: Result<(), String>) -> Checked<()> {
         match outcome {
             Ok(()) => {
-                self.note("synced".into());
+                self.note("synced");
                 self.lines.remove(0);
                 self.synced_op = self.closed_op;
                 Ok(())
