@@ -85,7 +85,7 @@ fn a_waiter_that_panics_takes_nobody_with_it() {
             assert!(!panics, "a bug, for this test");
         }));
     };
-    [false, true, false].map(wait);
+    [false, true, false].into_iter().for_each(wait);
     let closed = txgs.close();
     txgs.synced(closed);
     assert_eq!(told.load(Ordering::SeqCst), 3);
