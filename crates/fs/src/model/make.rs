@@ -51,7 +51,8 @@ impl State {
             CreateHow::Exclusive(_) => Err(FsError::Exists),
             CreateHow::Unchecked(_) if inode.attr.kind != FileKind::File => Err(FsError::Exists),
             CreateHow::Unchecked(set) => {
-                let (object, size) = (inode.attr.object, set.size);
+                let (object, old_size) = (inode.attr.object, inode.attr.size);
+                let size = set.size.filter(|size| *size != old_size);
                 if size.is_some() {
                     self.setattr(cred, object, &SetAttr { size, ..SetAttr::default() }, None)?;
                 }

@@ -207,6 +207,8 @@ impl Filesystem {
         let mut resized = inode.clone();
         resized.modify(self.now());
         resized.size = size;
+        // It is a SETATTR by another name, and ends what an EXCLUSIVE create may still be asked again (rules F23).
+        resized.create_verifier = None;
         let mut record = Record { truncate: Some((existing, size)), ..Record::default() };
         record.inodes.push(after(existing, &resized, SizeRule::Exact));
         remember(&mut record, ctx, Some(attr.object));
