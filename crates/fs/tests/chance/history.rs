@@ -29,19 +29,31 @@ use super::power::{Power, PowerDisk};
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     pub seed: u64,
     /// Operations in all, over all lives.
     pub steps: usize,
-    /// Whether operations also run inside the device writes of a sync.
-    pub during_sync: bool,
+    /// Where groups are synced.
+    pub syncs: Syncs,
     /// Steps that are left out, to make a trace shorter.
     pub skipped: Vec<usize>,
 }
 
+/// Where groups are synced, beside the commands for it in the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syncs {
+    /// Between operations.
+    Between,
+    /// Between operations, and other operations run inside the sync's device writes: the same seed, the same order.
+    Around,
+    /// In a thread that does nothing else. A seed does not repeat this, so the power is cut only after the thread has ended
+    /// and another group was synced.
+    Beside,
+}
+
 /// What a run has come through.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
+pub struct Totals {
     pub operations: u64,
     pub lives: u64,
     pub cuts: u64,
@@ -63,13 +75,13 @@ impl std::ops::AddAssign for Totals {
 
 /// How a run ended badly.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     pub message: String,
     pub trace: Vec<String>,
 }
 
 /// Runs a plan to its end.
-pub(crate) fn run(plan: &Plan) -> Result<Totals, Failure> {
+pub fn run(plan: &Plan) -> Result<Totals, Failure> {
     let trace = Arc::<Mutex<Vec<String>>>::default();
     let outcome = catch_unwind(AssertUnwindSafe(|| Machine::new(plan, &trace).and_then(|machine| machine.live_on())));
     let message = match outcome {
@@ -86,7 +98,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Totals, Failure> {
 }
 
 /// Looks for a shorter history that fails, too, within so many runs.
-pub(crate) fn shrink(plan: &Plan, failure: Failure, mut runs: usize) -> (Plan, Failure) {
+pub fn shrink(plan: &Plan, failure: Failure, mut runs: usize) -> (Plan, Failure) {
     let (mut plan, mut failure) = (plan.clone(), failure);
     let mut attempt = |candidate: Plan, best: &mut (Plan, Failure)| -> bool {
         if runs == 0 {
@@ -233,6 +245,8 @@ struct State {
     /// The operations of the group that is being synced, and all before it.
     closed_op: usize,
     held: Vec<Held>,
+    /// Objects of the model from here on were made in this life.
+    first_id: ObjectId,
     verifier: Option<u64>,
     old_verifiers: Vec<u64>,
 }
@@ -285,6 +299,7 @@ impl Machine {
             last_write: HashMap::new(),
             closed_op: 0,
             held: Vec::new(),
+            first_id: ObjectId(0),
             verifier: None,
             old_verifiers: Vec::new(),
         };
@@ -327,25 +342,61 @@ impl Machine {
             let mut chance = Chance::new(state.plan.seed, 0x11fe + state.totals.lives);
             let length = chance.pick(&[3u64, 10, 30, 60]);
             let scale = chance.below(9);
-            let planned = (!chance.one_in(4)).then(|| 1 + chance.below(1 << scale));
+            let beside = state.plan.syncs == Syncs::Beside;
+            let planned = (!chance.one_in(4) && !beside).then(|| 1 + chance.below(1 << scale));
             state.power.plan_cut(planned, chance.next());
             ((state.step + 1 + chance.below(length) as usize).min(state.plan.steps), planned)
         };
         self.state.lock().note(&format!("life; cut after {planned:?} writes"));
+        if self.state.lock().plan.syncs == Syncs::Beside {
+            self.beside_syncs(|| self.steps_to(end))?;
+            self.sync(|filer| filer.sync().map(|_| ()).map_err(|error| error.to_string()))?;
+            self.settle()?;
+        } else {
+            self.steps_to(end)?;
+        }
+        if self.state.lock().power.is_off() {
+            return Ok(false);
+        }
+        let exported = Chance::new(self.state.lock().plan.seed, 0xe4d + end as u64).one_in(4);
+        if exported { self.export() } else { Ok(false) }
+    }
+
+    fn steps_to(&self, end: usize) -> Checked<()> {
         loop {
             {
                 let state = self.state.lock();
-                if state.power.is_off() {
-                    return Ok(false);
-                }
-                if state.step >= end {
-                    break;
+                if state.power.is_off() || state.step >= end {
+                    return Ok(());
                 }
             }
             self.step()?;
         }
-        let exported = Chance::new(self.state.lock().plan.seed, 0xe4d + end as u64).one_in(4);
-        if exported { self.export() } else { Ok(false) }
+    }
+
+    /// Does `work` while another thread syncs one group after the other.
+    fn beside_syncs(&self, work: impl FnOnce() -> Checked<()>) -> Checked<()> {
+        let filer = Arc::clone(self.state.lock().filer());
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let syncing = scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    filer.sync().map_err(|error| format!("sync beside: {error}"))?;
+                }
+                Ok(())
+            });
+            let worked = catch_unwind(AssertUnwindSafe(work));
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            let synced = syncing.join().unwrap_or_else(|_| Err("the syncing thread panicked".into()));
+            match worked {
+                Ok(worked) => worked.and(synced),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    fn is_beside(&self) -> bool {
+        self.state.lock().plan.syncs == Syncs::Beside
     }
 
     fn step(&self) -> Checked<()> {
@@ -372,10 +423,12 @@ impl Machine {
                     .or_else(|what| if state.power.is_off() { Ok(()) } else { Err(what) })
             }
             Act::Op(op) => {
-                for _ in 0..20 {
+                let tries = if self.is_beside() { 1_000_000 } else { 20 };
+                for _ in 0..tries {
                     let again = self.state.lock().carry_out(&op)?;
                     match again {
                         Next::Done => return Ok(()),
+                        Next::AfterSync if self.is_beside() => std::thread::yield_now(),
                         Next::AfterSync => {
                             self.sync(|filer| filer.sync().map(|_| ()).map_err(|error| error.to_string()))?;
                             if self.state.lock().power.is_off() {
@@ -398,7 +451,7 @@ impl Machine {
             (Arc::clone(state.filer()), Arc::clone(&state.power))
         };
         let faults = Arc::<Mutex<Option<String>>>::default();
-        if self.state.lock().plan.during_sync {
+        if self.state.lock().plan.syncs == Syncs::Around {
             let (state, faults) = (Arc::clone(&self.state), Arc::clone(&faults));
             power.set_hook(Some(Box::new(move || {
                 // While an operation itself writes, the state is taken: nothing runs inside an operation.
@@ -420,6 +473,10 @@ impl Machine {
     /// Everybody who waits is answered, by the log or by a group.
     fn settle(&self) -> Checked<()> {
         if self.state.lock().drive_held()? {
+            return Ok(());
+        }
+        if self.is_beside() {
+            // The other thread is at it; it may also have ended, then the next settling comes after a sync.
             return Ok(());
         }
         self.sync(|filer| filer.sync().map(|_| ()).map_err(|error| error.to_string()))?;
@@ -507,7 +564,7 @@ impl State {
         }
         let dirs: Vec<usize> = (0..self.handles.len())
             .filter(|at| self.handles[*at].kind == FileKind::Directory)
-            .filter(|at| chance.one_in(20) || self.live.getattr(self.handles[*at].model).is_ok())
+            .filter(|at| chance.one_in(10) || self.live.getattr(self.handles[*at].model).is_ok())
             .collect();
         if dirs.is_empty() || chance.one_in(3) { 0 } else { chance.pick(&dirs) }
     }
@@ -515,7 +572,7 @@ impl State {
     fn object(&self, chance: &mut Chance, kind: Option<FileKind>) -> usize {
         let fit: Vec<usize> = (1..self.handles.len())
             .filter(|at| kind.is_none_or(|kind| self.handles[*at].kind == kind))
-            .filter(|at| chance.one_in(25) || self.live.getattr(self.handles[*at].model).is_ok())
+            .filter(|at| chance.one_in(15) || self.live.getattr(self.handles[*at].model).is_ok())
             .collect();
         if fit.is_empty() || chance.one_in(60) {
             return chance.below(self.handles.len() as u64) as usize;
@@ -647,6 +704,12 @@ impl State {
             "#{op_number} {shown}{}",
             outcome.result.as_ref().map_or_else(|error| format!(": {error}"), |_| String::new())
         ));
+        // States before and after a SETATTR may look alike, so what a file from an earlier life keeps of its EXCLUSIVE create
+        // is not known after a cut.
+        let is_old = before.existing.is_some_and(|(object, _)| object.id < self.first_id);
+        if is_old && matches!(op, Op::Create { how: CreateHow::Exclusive(_), .. }) {
+            return self.raise(op_number, wait, Promised::Log(0), &mut chance);
+        }
         let promised = match self.agree(&outcome.result, &expected.result)? {
             false => Promised::Log(self.seen(op)),
             true => {
@@ -693,6 +756,8 @@ impl State {
                 Ok(())
             }
             Promised::Group(wanted) if wanted <= self.synced_op => Ok(()),
+            // Which operations a group of the other thread has is not known here.
+            Promised::Group(_) if self.plan.syncs == Syncs::Beside => Ok(()),
             Promised::Group(wanted) => Err(format!(
                 "#{op} was answered, but #{wanted} is in no durable group (the newest ends with #{})",
                 self.synced_op
@@ -818,6 +883,10 @@ impl State {
         let alike = |error: FsError| if error == FsError::BadType { FsError::Invalid } else { error };
         match (real, model) {
             (Err(real), Err(model)) if alike(*real) == alike(*model) => Ok(false),
+            // Two handles, one of them stale and the other no directory: which is told first is nobody's concern.
+            (Err(FsError::Stale), Err(FsError::NotDirectory)) | (Err(FsError::NotDirectory), Err(FsError::Stale)) => {
+                Ok(false)
+            }
             (Ok(Answer::Made(real)), Ok(Answer::Made(model))) => same_attr(real, model).map(|()| true),
             (
                 Ok(Answer::Written { count, stability, .. }),
@@ -836,7 +905,7 @@ impl State {
         if let (Ok(Answer::Made(real)), Ok(Answer::Made(model)), true) = (real, model, makes)
             && self.handles.iter().all(|handle| handle.model != model.object)
         {
-            let record_size = u64::from(self.filer().datasets()[0].effective.recordsize);
+            let record_size = u64::from(self.filer().datasets()[0].effective.recordsize as u32);
             self.handles.push(Handle { real: real.object, model: model.object, kind: real.kind, record_size });
             if self.handles.len() > 60 {
                 let live = &self.live;
@@ -1062,6 +1131,8 @@ impl State {
         self.live = model;
         self.lines = vec![Line::new(&self.live, self.op)];
         self.synced_op = self.op;
+        let newest = self.handles.iter().map(|handle| handle.model.id.0).max().unwrap_or(0);
+        self.first_id = ObjectId(newest + 1);
         self.last_change.clear();
         self.last_write.clear();
         Ok(())
