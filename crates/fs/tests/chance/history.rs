@@ -29,19 +29,19 @@ use super::power::{Power, PowerDisk};
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    pub seed: u64,
+pub(crate) struct Plan {
+    pub(crate) seed: u64,
     /// Operations in all, over all lives.
-    pub steps: usize,
+    pub(crate) steps: usize,
     /// Where groups are synced.
-    pub syncs: Syncs,
+    pub(crate) syncs: Syncs,
     /// Steps that are left out, to make a trace shorter.
-    pub skipped: Vec<usize>,
+    pub(crate) skipped: Vec<usize>,
 }
 
 /// Where groups are synced, beside the commands for it in the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Syncs {
+pub(crate) enum Syncs {
     /// Between operations.
     Between,
     /// Between operations, and other operations run inside the sync's device writes: the same seed, the same order.
@@ -53,13 +53,13 @@ pub enum Syncs {
 
 /// What a run has come through.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Totals {
-    pub operations: u64,
-    pub lives: u64,
-    pub cuts: u64,
-    pub cuts_in_import: u64,
-    pub syncs: u64,
-    pub replayed: u64,
+pub(crate) struct Totals {
+    pub(crate) operations: u64,
+    pub(crate) lives: u64,
+    pub(crate) cuts: u64,
+    pub(crate) cuts_in_import: u64,
+    pub(crate) syncs: u64,
+    pub(crate) replayed: u64,
 }
 
 impl std::ops::AddAssign for Totals {
@@ -75,13 +75,13 @@ impl std::ops::AddAssign for Totals {
 
 /// How a run ended badly.
 #[derive(Debug)]
-pub struct Failure {
-    pub message: String,
-    pub trace: Vec<String>,
+pub(crate) struct Failure {
+    pub(crate) message: String,
+    pub(crate) trace: Vec<String>,
 }
 
 /// Runs a plan to its end.
-pub fn run(plan: &Plan) -> Result<Totals, Failure> {
+pub(crate) fn run(plan: &Plan) -> Result<Totals, Failure> {
     let trace = Arc::<Mutex<Vec<String>>>::default();
     let outcome = catch_unwind(AssertUnwindSafe(|| Machine::new(plan, &trace).and_then(|machine| machine.live_on())));
     let message = match outcome {
@@ -98,7 +98,7 @@ pub fn run(plan: &Plan) -> Result<Totals, Failure> {
 }
 
 /// Looks for a shorter history that fails, too, within so many runs.
-pub fn shrink(plan: &Plan, failure: Failure, mut runs: usize) -> (Plan, Failure) {
+pub(crate) fn shrink(plan: &Plan, failure: Failure, mut runs: usize) -> (Plan, Failure) {
     let (mut plan, mut failure) = (plan.clone(), failure);
     let mut attempt = |candidate: Plan, best: &mut (Plan, Failure)| -> bool {
         if runs == 0 {
@@ -905,7 +905,7 @@ impl State {
         if let (Ok(Answer::Made(real)), Ok(Answer::Made(model)), true) = (real, model, makes)
             && self.handles.iter().all(|handle| handle.model != model.object)
         {
-            let record_size = u64::from(self.filer().datasets()[0].effective.recordsize as u32);
+            let record_size = u64::from(self.filer().datasets()[0].effective.recordsize);
             self.handles.push(Handle { real: real.object, model: model.object, kind: real.kind, record_size });
             if self.handles.len() > 60 {
                 let live = &self.live;
