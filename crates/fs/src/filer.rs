@@ -211,7 +211,7 @@ impl Filer {
                     break;
                 }
                 report.records_replayed += 1;
-                if report.records_replayed % 1024 == 0 {
+                if report.records_replayed.is_multiple_of(1024) {
                     progress(Progress::Replayed(report.records_replayed, total));
                 }
                 if !options.read_only && self.pool.txgs.dirty_bytes() > self.pool.tuning.dirty_bytes_max / 2 {

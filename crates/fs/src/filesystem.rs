@@ -98,14 +98,32 @@ pub(crate) struct Ask {
     pub(crate) data_bytes: u64,
     /// Bodies of the records it may append, bytes each; empty for data that is not logged.
     pub(crate) records: SmallVec<[usize; 1]>,
+    /// What folding its changes may take of the pool.
+    pub(crate) fold_bytes: u64,
     /// Which reserve of the pool it may touch.
     pub(crate) class: SpaceClass,
 }
 
+/// What the fold of a namespace or attribute operation may write anew: four leaves of names and inodes.
+const METADATA_FOLD_BYTES: u64 = 4 * (16 << 10);
+/// A removal, or a rename over another object, touches as many again, and what the object held.
+const REMOVAL_FOLD_BYTES: u64 = 2 * METADATA_FOLD_BYTES;
+
 impl Ask {
     /// A namespace or attribute operation: one record without data.
     pub(crate) fn metadata(class: SpaceClass) -> Self {
-        Self { data_bytes: 0, records: SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1), class }
+        let fold_bytes = if class == SpaceClass::Write { METADATA_FOLD_BYTES } else { REMOVAL_FOLD_BYTES };
+        Self { data_bytes: 0, records: SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1), fold_bytes, class }
+    }
+
+    /// With so much more for the fold to write.
+    pub(crate) fn folding(self, more_bytes: u64) -> Self {
+        Self { fold_bytes: self.fold_bytes.saturating_add(more_bytes), ..self }
+    }
+
+    /// RENAME.
+    pub(crate) fn rename() -> Self {
+        Self::metadata(SpaceClass::Write).folding(REMOVAL_FOLD_BYTES - METADATA_FOLD_BYTES)
     }
 }
 
@@ -178,9 +196,9 @@ impl Filesystem {
             return Err(Refusal::now(FsError::ReadOnly));
         }
         let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
-        let space = self.pool.check_space(ask.class, bytes);
+        let space = self.pool.check_space(ask.class, ask.fold_bytes);
         if space.is_err() {
-            // What was freed but is not reusable yet may be enough: let a group or two pass before giving up.
+            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
             return match self.pool.space_coming() {
                 Some(wait) => Err(Refusal { error: FsError::Throttled, wait }),
                 None => Err(Refusal::now(FsError::NoSpace)),
@@ -190,7 +208,7 @@ impl Filesystem {
             self.check_quota(bytes)?;
         }
         let throttled = |_| Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
-        let dirty = self.pool.txgs.admit(bytes).map_err(throttled)?;
+        let dirty = self.pool.txgs.admit(bytes, ask.fold_bytes).map_err(throttled)?;
         let mut rings = SmallVec::new();
         if self.logs_now() {
             for body in &ask.records {

@@ -417,7 +417,7 @@ fn touched_blocks(layer: &Layer, size: u64, record_size: u64, cut: u64, small: u
     for (offset, piece) in layer.data.pieces() {
         touch(offset, offset + piece.length());
     }
-    if layer.data.cut().is_some() && cut % record_size != 0 {
+    if layer.data.cut().is_some() && !cut.is_multiple_of(record_size) {
         touch(cut, cut + 1);
     }
     touch(0, small);

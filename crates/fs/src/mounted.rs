@@ -70,7 +70,7 @@ impl Vfs for Filesystem {
         data: Bytes,
         stability: Stability,
     ) -> Outcome<Written> {
-        self.write_content(ctx, object, offset, data, stability)
+        self.write_content(ctx, object, offset, &data, stability)
     }
 
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {

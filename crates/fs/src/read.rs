@@ -78,7 +78,7 @@ impl Filesystem {
                 return Err(FsError::Access);
             }
             let end = offset.saturating_add(u64::from(count)).min(inode.size);
-            let data = if offset < end { sight.content(&inode, offset..end)? } else { Default::default() };
+            let data = if offset < end { sight.content(offset..end)? } else { Default::default() };
             Ok(ReadOut { data, eof: end >= inode.size || offset >= inode.size, attr })
         })
     }

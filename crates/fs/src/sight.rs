@@ -134,17 +134,16 @@ impl Sight<'_> {
     }
 
     /// The content of `range`, in pieces that add up to it.
-    pub(crate) fn content(&self, inode: &Inode, range: Range<u64>) -> Result<SmallVec<[Bytes; 4]>, FsError> {
+    pub(crate) fn content(&self, range: Range<u64>) -> Result<SmallVec<[Bytes; 4]>, FsError> {
         let mut out = SmallVec::new();
         let layers = self.state.map_or(&[][..], |state| &state.layers);
-        self.content_below(layers, inode, range, &mut out)?;
+        self.content_below(layers, range, &mut out)?;
         Ok(out)
     }
 
     fn content_below(
         &self,
         layers: &[Arc<crate::layer::Layer>],
-        inode: &Inode,
         range: Range<u64>,
         out: &mut SmallVec<[Bytes; 4]>,
     ) -> Result<(), FsError> {
@@ -162,7 +161,7 @@ impl Sight<'_> {
                     out.push(bytes.slice(skip as usize..(skip + length) as usize));
                 }
                 Seen::Zero => push_zeroes(part.end - part.start, out),
-                Seen::Below => self.content_below(older, inode, part, out)?,
+                Seen::Below => self.content_below(older, part, out)?,
             }
         }
         Ok(())

@@ -2,10 +2,16 @@
 
 mod world;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use tally_base::Txg;
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_fs::vfs::{CreateHow, Cred, FsError, Stability, Vfs};
+use tally_store::block::BlockError;
+use tally_store::dataset::{Dataset, DatasetClient, DatasetRoot};
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::run::RunWriter;
 use world::{World, content, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;
@@ -81,7 +87,7 @@ fn a_dataset_that_says_standard_logs_even_if_its_root_says_otherwise() {
     let world = World::new(64 * MIB, 16 * MIB);
     let mut properties = PropertySet::new();
     properties.set(parse(Property::Sync, "disabled").unwrap());
-    let filer = world.create_with(CreateOptions { properties, ..CreateOptions::default() });
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
     // A rename below another parent changes what is inherited, and the pool may stop before that is put in force.
     let dataset = filer.pool().dataset(vfs(&filer).dataset()).unwrap();
     dataset.change_line(|line| {
@@ -132,7 +138,7 @@ fn ids_that_were_lost_in_a_crash_are_not_drawn_again() {
     let world = World::new(64 * MIB, 16 * MIB);
     let mut properties = PropertySet::new();
     properties.set(parse(Property::Sync, "disabled").unwrap());
-    let filer = world.create_with(CreateOptions { properties, ..CreateOptions::default() });
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
     let cut = world.cut();
     let cred = Cred::root();
     let fs = vfs(&filer);
@@ -179,4 +185,132 @@ fn what_is_stable_only_under_disabled_counts_as_exposed() {
     assert_eq!(filer.exposure().0, 0, "nothing was promised");
     done(fs.commit(ctx(&cred), file.object, 0, 0)).unwrap();
     assert!(filer.exposure().0 >= 5000, "now it was");
+}
+
+/// What an operation comes to when its client is patient.
+fn patient<T>(mut attempt: impl FnMut() -> tally_fs::vfs::Outcome<T>) -> Result<T, FsError> {
+    loop {
+        match done(attempt()) {
+            Err(FsError::Throttled) => {}
+            result => return result,
+        }
+    }
+}
+
+#[test]
+fn small_changes_all_over_a_nearly_full_pool_never_suspend_it() {
+    let world = World::new(128 * MIB, 64 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let record = 128 << 10;
+    let file = done(fs.create(ctx(&cred), fs.root(), b"image", &CreateHow::Guarded(mode(0o600)))).unwrap().object;
+    let mut records = 0u64;
+    while patient(|| fs.write(ctx(&cred), file, records * record, noise(record as usize, records), Stability::FileSync))
+        .is_ok()
+    {
+        records += 1;
+    }
+    assert!(records > 500, "{records}");
+    // Make a little room, so that there is something to be let in.
+    let size = tally_fs::vfs::SetAttr { size: Some((records - 150) * record), ..Default::default() };
+    done(fs.setattr(ctx(&cred), file, &size, None)).unwrap();
+    for _ in 0..4 {
+        filer.sync().unwrap();
+    }
+    let mut written = 0;
+    for at in 0..records - 150 {
+        let result = patient(|| fs.write(ctx(&cred), file, at * record + 5000, noise(100, at), Stability::FileSync));
+        match result {
+            Ok(_) => written += 1,
+            Err(error) => assert_eq!(error, FsError::NoSpace),
+        }
+    }
+    filer.sync().expect("what was acknowledged can be folded");
+    assert!(written > 0);
+    let (after, _) = world.cut().import();
+    assert_eq!(vfs(&after).getattr(file).unwrap().size, (records - 150) * record);
+}
+
+#[test]
+fn a_commit_on_a_nearly_full_pool_is_kept() {
+    let world = World::new(64 * MIB, 32 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    for number in 0..200u32 {
+        let name = format!("f{number}");
+        let made = patient(|| fs.create(ctx(&cred), fs.root(), name.as_bytes(), &CreateHow::Guarded(mode(0o600))));
+        let Ok(file) = made else { break };
+        // No whole record: it stays in memory until it is committed.
+        let data = noise(600_000, u64::from(number));
+        let mut at = 0;
+        while at < data.len() {
+            let part = data.slice(at..data.len().min(at + 100_000));
+            if patient(|| fs.write(ctx(&cred), file.object, at as u64, part.clone(), Stability::Unstable)).is_err() {
+                break;
+            }
+            at += part.len();
+        }
+        let _ = patient(|| fs.commit(ctx(&cred), file.object, 0, 0));
+    }
+    filer.sync().expect("what was acknowledged can be folded");
+}
+
+#[test]
+fn a_record_of_a_destroyed_dataset_that_was_written_late_is_no_loss() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let doomed = filer.create_dataset("tank/doomed", PropertySet::new(), (0, 0)).unwrap();
+    // Nobody waits for it, so the lane gathers it until somebody waits for a later one.
+    let _nobody_waits = doomed.mkdir(ctx(&cred), doomed.root(), b"dir", &mode(0o755));
+    filer.destroy_dataset("tank/doomed", false).unwrap();
+    for _ in 0..4 {
+        filer.sync().unwrap();
+    }
+    done(fs.mkdir(ctx(&cred), fs.root(), b"kept", &mode(0o755))).unwrap();
+    let (after, report) = world.cut().import();
+    assert_eq!(report.losses, Vec::<String>::new());
+    assert!(vfs(&after).lookup(&cred, fs.root(), b"kept").is_ok());
+}
+
+/// A dataset's client with a bug.
+struct Panics(std::sync::atomic::AtomicBool);
+
+impl DatasetClient for Panics {
+    fn fold(&self, _: Txg, root: &DatasetRoot, _: &mut RunWriter) -> Result<DatasetRoot, BlockError> {
+        assert!(!self.0.load(std::sync::atomic::Ordering::SeqCst), "a bug, for this test");
+        Ok(root.clone())
+    }
+
+    fn synced(&self, _: Txg) {}
+}
+
+#[test]
+fn nothing_becomes_durable_above_a_group_whose_sync_panicked() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let pool = filer.pool();
+    let tank = pool.dataset(fs.dataset()).unwrap();
+    let birth = tally_store::dataset::DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
+    let mut root = (*tank.root()).clone();
+    root.tree = tally_store::tree::Tree::empty();
+    let line = tally_store::dataset::DatasetLine { name: "tank/buggy".into(), local: PropertySet::new() };
+    let buggy = Arc::new(Dataset::new(birth, line, (*tank.effective()).clone(), root));
+    let client = Arc::new(Panics(false.into()));
+    let weak: std::sync::Weak<Panics> = Arc::downgrade(&client);
+    buggy.attach(weak);
+    pool.administer(|pool, _| pool.add_dataset(buggy)).unwrap();
+    done(fs.mkdir(ctx(&cred), fs.root(), b"acknowledged", &mode(0o755))).unwrap();
+    client.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    let sync = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| filer.sync().map(drop)));
+    assert!(!matches!(sync, Ok(Ok(()))), "it panicked, or the timer's sync did before");
+    client.0.store(false, std::sync::atomic::Ordering::SeqCst);
+    assert!(filer.sync().is_err(), "the group that was lost from memory is still in the log, and must stay there");
+    let (after, _) = world.cut().import();
+    assert!(vfs(&after).lookup(&cred, fs.root(), b"acknowledged").is_ok());
 }

@@ -207,7 +207,7 @@ fn under_sync_disabled_nothing_is_logged_and_the_switch_back_keeps_everything() 
     let world = World::new(64 * MIB, 16 * MIB);
     let mut properties = PropertySet::new();
     properties.set(parse(Property::Sync, "disabled").unwrap());
-    let filer = world.create_with(CreateOptions { properties, ..CreateOptions::default() });
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
     let fs = vfs(&filer);
     let cred = Cred::root();
     let lost = fs.mkdir(ctx(&cred), fs.root(), b"dir", &mode(0o755));
@@ -314,4 +314,36 @@ fn times_never_go_back_and_never_repeat() {
     let later = vfs(&after);
     let made = done(later.mkdir(ctx(&cred), later.root(), b"later", &mode(0o755))).unwrap();
     assert!(made.change > last);
+}
+
+/// The answer STALE rests on the removal of the directory as much as NOENT in it would, and so does the refusal to move a
+/// directory below itself on how it came to stand there (rules F9).
+#[test]
+fn a_failure_before_any_lock_waits_for_what_it_saw_too() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let make = |name: &[u8]| done(fs.mkdir(ctx(&cred), fs.root(), name, &mode(0o755))).unwrap().object;
+    let (gone, above, below) = (make(b"gone"), make(b"above"), make(b"below"));
+    let removal = fs.rmdir(ctx(&cred), fs.root(), b"gone");
+    let refused = [
+        fs.remove(ctx(&cred), gone, b"x"),
+        fs.rmdir(ctx(&cred), gone, b"x"),
+        fs.rename(ctx(&cred), gone, b"x", fs.root(), b"x"),
+        fs.rename(ctx(&cred), fs.root(), b"above", gone, b"x"),
+    ];
+    for outcome in &refused {
+        assert_eq!(outcome.result, Err(FsError::Stale));
+        assert!(!world::is_ready(&outcome.wait), "STALE must not be told before the RMDIR is durable");
+    }
+    let made = fs.create(ctx(&cred), gone, b"x", &CreateHow::Guarded(mode(0o600)));
+    assert_eq!(made.result.as_ref().unwrap_err(), &FsError::Stale);
+    assert!(!world::is_ready(&made.wait), "STALE must not be told before the RMDIR is durable");
+    done(removal).unwrap();
+    let moved = fs.rename(ctx(&cred), fs.root(), b"below", above, b"below");
+    let cycle = fs.rename(ctx(&cred), fs.root(), b"above", below, b"x");
+    assert_eq!(cycle.result, Err(FsError::Invalid));
+    assert!(!world::is_ready(&cycle.wait), "INVAL must not be told before the RENAME is durable");
+    done(moved).unwrap();
 }

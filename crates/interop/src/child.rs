@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal};
 
 /// How long a start may take; the first one writes the log device out in full.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -19,7 +20,8 @@ const CONFIGURATION: &str = "[[export]]\ndataset = \"tank\"\nrules = \"127.0.0.0
 pub struct Program {
     /// The binary.
     pub path: PathBuf,
-    /// Arguments ahead of `serve` and its own.
+    /// Arguments ahead of `serve` and its own, from the second start on: the first one makes the pool, and a pool
+    /// that lying disks never held would prove nothing about promises.
     pub arguments: Vec<OsString>,
     /// Size of the pool that the first start makes.
     pub pool_size: String,
@@ -31,6 +33,8 @@ pub struct Server {
     folder: PathBuf,
     address: SocketAddr,
     child: Option<Child>,
+    /// Whether the pool is there.
+    made: bool,
 }
 
 impl Server {
@@ -39,7 +43,7 @@ impl Server {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         std::fs::write(folder.join("config.toml"), CONFIGURATION)?;
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
-        Ok(Self { program, folder: folder.to_owned(), address, child: None })
+        Ok(Self { program, folder: folder.to_owned(), address, child: None, made: false })
     }
 
     /// Where it listens.
@@ -82,6 +86,17 @@ impl Server {
         }
     }
 
+    /// A clean end. The first one ends the start that made the pool. The server must have answered something
+    /// before: it listens earlier than it minds signals.
+    pub fn stop(&mut self) -> Result<()> {
+        self.made = true;
+        let mut child = self.child.take().context("there is nothing to stop")?;
+        rustix::process::kill_process(Pid::from_child(&child), Signal::TERM)?;
+        let status = child.wait()?;
+        ensure!(status.success(), "the server ends with {status} when it is asked to stop:\n{}", self.messages());
+        Ok(())
+    }
+
     /// SIGKILL: no destructor runs, no buffer is written.
     pub fn kill(&mut self) -> Result<()> {
         let mut child = self.child.take().context("there is nothing to kill")?;
@@ -92,7 +107,8 @@ impl Server {
 
     fn spawn(&self, log: File) -> Result<Child> {
         let mut command = Command::new(&self.program.path);
-        command.args(&self.program.arguments).args(["serve", "--config", "config.toml"]);
+        command.args(self.program.arguments.iter().filter(|_| self.made));
+        command.args(["serve", "--config", "config.toml"]);
         command.args(["--size", &self.program.pool_size, "--port", &self.address.port().to_string()]);
         command.current_dir(&self.folder).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.spawn().with_context(|| format!("cannot start {}", self.program.path.display()))

@@ -23,6 +23,9 @@ const LONG_ROUND: Duration = Duration::from_secs(12);
 /// Names to fight for, each round.
 const CLAIMS_PER_ROUND: u32 = 20;
 
+/// What the server exports by itself.
+const EXPORT: &str = "/tank";
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -51,6 +54,10 @@ pub struct Verdict {
 pub fn run(plan: &Plan, folder: &Path) -> Result<Verdict> {
     let mut server = Server::new(plan.program.clone(), folder)?;
     server.start()?;
+    let asker = IpAddr::V4(Ipv4Addr::new(127, 0, 1, 100));
+    block_on(Session::mount(asker, server.address(), EXPORT))?.with_context(|| server.messages())?;
+    server.stop()?;
+    server.start()?;
     let common = prepare(plan, &server).with_context(|| format!("the server said:\n{}", server.messages()))?;
     let mut clients = Vec::new();
     for index in 0..=CLIENTS {
@@ -76,7 +83,7 @@ pub fn run(plan: &Plan, folder: &Path) -> Result<Verdict> {
 
 fn prepare(plan: &Plan, server: &Server) -> Result<Common> {
     let from = IpAddr::V4(Ipv4Addr::new(127, 0, 1, 100));
-    let root = block_on(Session::mount(from, server.address(), "/tank"))??;
+    let root = block_on(Session::mount(from, server.address(), EXPORT))??;
     let shared = block_on(async {
         let mut session = Session::open(from, server.address()).await?;
         let model = Model::new(root.clone(), Vec::new());

@@ -21,6 +21,7 @@
 //! operation may have to wait, with nothing held.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,8 +46,13 @@ struct State {
     holds: VecDeque<(Txg, usize)>,
     /// Dirty bytes by group.
     dirty_bytes: BTreeMap<Txg, u64>,
+    /// What folding each group may take of the pool, bytes: more than is dirty, since the fold writes whole leaves and
+    /// whole blocks (rules F19).
+    fold_bytes: BTreeMap<Txg, u64>,
     /// Bytes admitted to operations that do not hold a group yet.
     admitted_bytes: u64,
+    /// What folding those may take.
+    admitted_fold_bytes: u64,
     /// The newest group that somebody wants synced.
     wanted: Txg,
     waiters: Vec<Waiter>,
@@ -80,7 +86,9 @@ impl Txgs {
                 synced,
                 holds: VecDeque::from([(open, 0)]),
                 dirty_bytes: BTreeMap::new(),
+                fold_bytes: BTreeMap::new(),
                 admitted_bytes: 0,
+                admitted_fold_bytes: 0,
                 wanted: synced,
                 waiters: Vec::new(),
                 failure: None,
@@ -92,8 +100,9 @@ impl Txgs {
         })
     }
 
-    /// Admits an operation that will dirty `bytes`. Never blocks.
-    pub fn admit(self: &Arc<Self>, bytes: u64) -> Result<Admission, DirtyLimit> {
+    /// Admits an operation that will dirty `bytes` of memory, and whose fold may take `fold_bytes` of the pool. Never
+    /// blocks.
+    pub fn admit(self: &Arc<Self>, bytes: u64, fold_bytes: u64) -> Result<Admission, DirtyLimit> {
         let mut state = self.state.lock();
         let dirty = state.dirty_in_all();
         // A single operation larger than the limit is let in alone, or it would wait for ever. After the stop nobody
@@ -104,7 +113,8 @@ impl Txgs {
             return Err(DirtyLimit);
         }
         state.admitted_bytes += bytes;
-        Ok(Admission { txgs: Arc::clone(self), bytes })
+        state.admitted_fold_bytes += fold_bytes;
+        Ok(Admission { txgs: Arc::clone(self), bytes, fold_bytes })
     }
 
     /// Takes a hold on the open group, and turns the admission into its dirty bytes. Never blocks.
@@ -114,7 +124,9 @@ impl Txgs {
         let (open, count) = state.holds.back_mut().expect("there is always an open group");
         *count += 1;
         let txg = *open;
-        let bytes = admission.as_ref().map_or(0, |admission| admission.bytes);
+        let (bytes, fold_bytes) =
+            admission.as_ref().map_or((0, 0), |admission| (admission.bytes, admission.fold_bytes));
+        *state.fold_bytes.entry(txg).or_default() += fold_bytes;
         let dirty = state.dirty_bytes.entry(txg).or_default();
         *dirty += bytes;
         if *dirty >= self.dirty_bytes_sync && state.wanted < txg {
@@ -148,6 +160,7 @@ impl Txgs {
         assert!(txg > state.synced && txg < state.open, "groups are synced in order, once each");
         state.synced = txg;
         state.dirty_bytes.retain(|dirty, _| *dirty > txg);
+        state.fold_bytes.retain(|dirty, _| *dirty > txg);
         let waiters = std::mem::take(&mut state.waiters);
         let (due, later) = waiters.into_iter().partition(|(waiting, _)| *waiting <= txg);
         state.waiters = later;
@@ -229,6 +242,13 @@ impl Txgs {
     pub fn dirty_bytes(&self) -> u64 {
         self.state.lock().dirty_in_all()
     }
+
+    /// What folding everything that is dirty or admitted may take of the pool, bytes.
+    #[must_use]
+    pub fn fold_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.admitted_fold_bytes + state.fold_bytes.values().sum::<u64>()
+    }
 }
 
 impl State {
@@ -239,7 +259,11 @@ impl State {
 
 fn answer(waiters: Vec<Waiter>, outcome: &Result<(), Broken>) {
     for (_, then) in waiters {
-        then(outcome.clone());
+        // A waiter that panics is somebody else's bug. It must not take with it those who are told after it, nor the
+        // thread that syncs.
+        if catch_unwind(AssertUnwindSafe(|| then(outcome.clone()))).is_err() {
+            tracing::error!("somebody who waited for a transaction group panicked when called");
+        }
     }
 }
 
@@ -247,11 +271,14 @@ fn answer(waiters: Vec<Waiter>, outcome: &Result<(), Broken>) {
 pub struct Admission {
     txgs: Arc<Txgs>,
     bytes: u64,
+    fold_bytes: u64,
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.txgs.state.lock().admitted_bytes -= self.bytes;
+        let mut state = self.txgs.state.lock();
+        state.admitted_bytes -= self.bytes;
+        state.admitted_fold_bytes -= self.fold_bytes;
     }
 }
 

@@ -49,10 +49,12 @@ impl Filesystem {
             } else {
                 smallvec![]
             };
-            let admitted = match self.admit(&Ask { data_bytes: 0, records, class: SpaceClass::Remove }) {
-                Ok(admitted) => admitted,
-                Err(refusal) => return refusal.outcome(),
-            };
+            // What older groups hold becomes dirty once more, in the open one. Where there is no room for that, or no room
+            // in the log, the groups are the promise.
+            let ranges = peeked.pieces.iter().map(|(offset, bytes)| *offset..*offset + bytes.len() as u64);
+            let fold_bytes = if peeked.pieces.is_empty() { 0 } else { self.fold_bytes_of(object, ranges) };
+            let ask = Ask { data_bytes: peeked.bytes(), records, fold_bytes, class: SpaceClass::Remove };
+            let admitted = if inline { self.admit(&ask).ok() } else { None };
             let mut locked = match self.lock(&[object.id]) {
                 Ok(locked) => locked,
                 Err(error) => return failed(error),
@@ -68,10 +70,12 @@ impl Filesystem {
             let verifier = self.verifier.load(Ordering::Acquire);
             let changes = smallvec![unchanged(object.id, &inode)];
             let now_due = due(locked.state(object.id), offset..end);
-            if !inline {
+            let Some(mut admitted) = admitted else {
                 let wait = self.wait_for_groups(&locked, object, &now_due);
                 return Outcome { result: Ok(verifier), changes, wait };
-            }
+            };
+            // It was charged against the quota when it was written.
+            admitted.bytes = 0;
             let batches_now = self.batches(&now_due);
             if now_due.placed || !fits(&batches_now, &batches) {
                 continue;

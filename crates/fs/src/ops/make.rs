@@ -16,6 +16,9 @@ use crate::vfs::{
     Attr, CreateHow, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, OpCtx, Outcome, SYMLINK_MAX, SetAttr,
 };
 
+/// The largest block that a file may have.
+const BLOCK_BYTES_MAX: u64 = 1 << 20;
+
 /// What is to be made.
 struct Plan<'a> {
     record_kind: RecordKind,
@@ -102,8 +105,10 @@ impl Filesystem {
         if let Err(error) = check_name(name) {
             return failed(error);
         }
+        // A file that is there already may be cut within a block, which the fold writes anew.
+        let cut = if plan.set.size.is_some_and(|size| size > 0) { BLOCK_BYTES_MAX } else { 0 };
         loop {
-            let admitted = match self.admit(&Ask::metadata(SpaceClass::Write)) {
+            let admitted = match self.admit(&Ask::metadata(SpaceClass::Write).folding(cut)) {
                 Ok(admitted) => admitted,
                 Err(refusal) => return refusal.outcome(),
             };

@@ -3,7 +3,6 @@
 use parking_lot::MutexGuard;
 use smallvec::{SmallVec, smallvec};
 use tally_base::{ObjectId, Time};
-use tally_store::pool::SpaceClass;
 
 use super::remove::unlinked;
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
@@ -47,7 +46,7 @@ impl Filesystem {
         }
         let (from, to) = (End { dir: from_dir, name: from }, End { dir: to_dir, name: to });
         loop {
-            let admitted = match self.admit(&Ask::metadata(SpaceClass::Write)) {
+            let admitted = match self.admit(&Ask::rename()) {
                 Ok(admitted) => admitted,
                 Err(refusal) => return refusal.outcome(),
             };

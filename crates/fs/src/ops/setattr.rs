@@ -20,7 +20,9 @@ impl Filesystem {
         guard: Option<Time>,
     ) -> Outcome<()> {
         // Cutting a file frees space, so it draws on the reserve that removing does.
-        let admitted = match self.admit(&Ask::metadata(SpaceClass::Remove)) {
+        let end = set.size.map(|size| size.min(FILE_SIZE_MAX));
+        let cut = end.map_or(0, |end| self.fold_bytes_of(object, std::iter::once(end..end + 1)));
+        let admitted = match self.admit(&Ask::metadata(SpaceClass::Remove).folding(cut)) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
         };

@@ -1,5 +1,6 @@
 //! WRITE: into memory and the log, or, for streaming full blocks, ahead to their final place.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -13,7 +14,8 @@ use tally_store::properties::LogBias;
 use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
 use crate::filesystem::{Ask, Filesystem};
-use crate::inode::Inode;
+use crate::fold::SMALL_MAX;
+use crate::inode::{Inode, Layout};
 use crate::layer::Piece;
 use crate::permission::{self, WRITE};
 use crate::record::{Data, RECORD_OVERHEAD_MAX, Record, RecordKind, SizeRule};
@@ -21,6 +23,13 @@ use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, St
 
 /// With `logbias=throughput`, more than this of one request goes to the pool and waits for its transaction group.
 const THROUGHPUT_INLINE_MAX: u64 = 32 << 10;
+
+/// What the fold of a small file's change may write: its leaf and that of its inode.
+const SMALL_FOLD_BYTES: u64 = (64 << 10) + (16 << 10);
+/// The leaves of a file's extents and of its inode, beside its blocks.
+const EXTENTS_FOLD_BYTES: u64 = 2 * (16 << 10);
+/// An extent in its leaf, and half as much around it.
+const EXTENT_BYTES: u64 = 128;
 
 /// The parts of a WRITE: what stays in memory, and what is in the pool already.
 #[derive(Default)]
@@ -45,12 +54,33 @@ impl Filesystem {
         self.lane().geometry().record_bytes_max().saturating_sub(RECORD_OVERHEAD_MAX)
     }
 
+    /// What the fold may write for changes in these ranges of a file, ascending: whole blocks, however little of them
+    /// is touched, or the leaf of a small file; and the leaves of its extents and its inode (rules F19).
+    pub(super) fn fold_bytes_of(&self, object: ObjectRef, ranges: impl IntoIterator<Item = Range<u64>>) -> u64 {
+        // What is not there, or no file, will be refused under the lock.
+        let Ok(inode) = self.see(object.id, |sight| sight.live(object)) else { return 0 };
+        let record_size = inode.record_size();
+        let (mut bytes, mut counted, mut size) = (0, 0, inode.size);
+        for range in ranges {
+            size = size.max(range.end);
+            let start = (range.start / record_size * record_size).max(counted);
+            counted = counted.max(range.end.next_multiple_of(record_size).min(size));
+            // With one entry of an extent leaf for each block.
+            bytes += counted.saturating_sub(start) + EXTENT_BYTES * counted.saturating_sub(start).div_ceil(record_size);
+        }
+        match inode.layout {
+            Layout::Small if size <= SMALL_MAX => SMALL_FOLD_BYTES,
+            Layout::Small => bytes + SMALL_FOLD_BYTES + EXTENTS_FOLD_BYTES,
+            Layout::Extents => bytes + EXTENTS_FOLD_BYTES,
+        }
+    }
+
     pub(crate) fn write_content(
         &self,
         ctx: OpCtx<'_>,
         object: ObjectRef,
         offset: u64,
-        data: Bytes,
+        data: &Bytes,
         asked: Stability,
     ) -> Outcome<Written> {
         let length = data.len() as u64;
@@ -62,13 +92,14 @@ impl Filesystem {
         }
         let stable = asked > Stability::Unstable || self.always_sync();
         let inline = stable && self.logs_now() && length <= self.inline_max();
-        let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(&data) } else { SmallVec::new() };
+        let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(data) } else { SmallVec::new() };
         let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
-        let admitted = match self.admit(&Ask { data_bytes: length, records, class: SpaceClass::Write }) {
+        let fold_bytes = self.fold_bytes_of(object, std::iter::once(offset..offset + length));
+        let admitted = match self.admit(&Ask { data_bytes: length, records, fold_bytes, class: SpaceClass::Write }) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
         };
-        let parts = match if inline { Ok(Parts::default()) } else { self.place_full_blocks(object, offset, &data) } {
+        let parts = match if inline { Ok(Parts::default()) } else { self.place_full_blocks(object, offset, data) } {
             Ok(parts) => parts,
             Err(error) => return failed(error),
         };

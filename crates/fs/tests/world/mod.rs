@@ -2,11 +2,12 @@
 
 #![allow(dead_code)] // Each test binary uses its part.
 
+use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use tally_base::{SystemClock, SystemRng, Wait};
-use tally_disk::{MemDisk, MemOpener, SerialFanout};
+use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions, ImportReport};
 use tally_fs::vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 use tally_store::assemble::PoolSelect;
@@ -14,25 +15,56 @@ use tally_store::discover::ImportSource;
 use tally_store::grammar::parse_vdev_args;
 use tally_store::platform::{Host, Platform, Tuning};
 
+/// A disk whose writes a cut holds up, so that all disks are cut at one moment, between two writes.
+struct Gated {
+    disk: Arc<MemDisk>,
+    gate: Arc<RwLock<()>>,
+}
+
+impl Disk for Gated {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        let _passes = self.gate.read().unwrap();
+        self.disk.write(offset, buf, durability)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.disk.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.disk.discard(offset, length)
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+}
+
 /// A pool's disks, by path.
-pub struct World {
+pub(crate) struct World {
+    gate: Arc<RwLock<()>>,
     disks: Vec<(String, Arc<MemDisk>)>,
     vdevs: Vec<String>,
 }
 
 impl World {
     /// One data disk and one log disk of these sizes.
-    pub fn new(data_bytes: u64, log_bytes: u64) -> Self {
+    pub(crate) fn new(data_bytes: u64, log_bytes: u64) -> Self {
         let disks = vec![
             ("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes))),
             ("/disks/slog".to_owned(), Arc::new(MemDisk::new(log_bytes))),
         ];
-        Self { disks, vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec() }
+        Self { gate: Arc::default(), disks, vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec() }
     }
 
     /// Without a log disk: the log lies in the pool.
-    pub fn without_log(data_bytes: u64) -> Self {
+    pub(crate) fn without_log(data_bytes: u64) -> Self {
         Self {
+            gate: Arc::default(),
             disks: vec![("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes)))],
             vdevs: vec!["/disks/data".to_owned()],
         }
@@ -41,7 +73,8 @@ impl World {
     fn platform(&self) -> Platform {
         let opener = MemOpener::default();
         for (path, disk) in &self.disks {
-            opener.put(path, Arc::clone(disk) as _);
+            let gated = Gated { disk: Arc::clone(disk), gate: Arc::clone(&self.gate) };
+            opener.put(path, Arc::new(gated) as _);
         }
         Platform {
             clock: Arc::new(SystemClock::default()),
@@ -52,22 +85,22 @@ impl World {
         }
     }
 
-    pub fn create(&self) -> Arc<Filer> {
-        self.create_with(CreateOptions::default())
+    pub(crate) fn create(&self) -> Arc<Filer> {
+        self.create_with(&CreateOptions::default())
     }
 
-    pub fn create_with(&self, options: CreateOptions) -> Arc<Filer> {
+    pub(crate) fn create_with(&self, options: &CreateOptions) -> Arc<Filer> {
         let specs = parse_vdev_args(&self.vdevs).unwrap();
-        let filer = Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, &options).unwrap();
+        let filer = Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, options).unwrap();
         drive(&filer);
         filer
     }
 
-    pub fn import(&self) -> (Arc<Filer>, ImportReport) {
+    pub(crate) fn import(&self) -> (Arc<Filer>, ImportReport) {
         self.try_import(&ImportOptions::default()).unwrap()
     }
 
-    pub fn try_import(
+    pub(crate) fn try_import(
         &self,
         options: &ImportOptions,
     ) -> Result<(Arc<Filer>, ImportReport), tally_fs::filer::FilerError> {
@@ -81,13 +114,14 @@ impl World {
     }
 
     /// The disks as they are now, as another world: what a power cut at this moment leaves if every completed write stays.
-    pub fn cut(&self) -> Self {
+    pub(crate) fn cut(&self) -> Self {
+        let _held_up = self.gate.write().unwrap();
         let disks = self
             .disks
             .iter()
             .map(|(path, disk)| (path.clone(), Arc::new(MemDisk::from_bytes(&disk.content()))))
             .collect();
-        Self { disks, vdevs: self.vdevs.clone() }
+        Self { gate: Arc::default(), disks, vdevs: self.vdevs.clone() }
     }
 }
 
@@ -98,30 +132,30 @@ fn drive(filer: &Arc<Filer>) {
     }
 }
 
-pub fn vfs(filer: &Filer) -> Arc<dyn Vfs> {
+pub(crate) fn vfs(filer: &Filer) -> Arc<dyn Vfs> {
     filer.by_name("tank").unwrap()
 }
 
-pub fn root_cred() -> Cred {
+pub(crate) fn root_cred() -> Cred {
     Cred::root()
 }
 
 /// Waits for the outcome, and gives the result: what an acknowledged operation returns.
-pub fn done<T>(outcome: Outcome<T>) -> Result<T, FsError> {
+pub(crate) fn done<T>(outcome: Outcome<T>) -> Result<T, FsError> {
     outcome.wait.block().expect("the log works");
     outcome.result
 }
 
-pub fn ctx(cred: &Cred) -> OpCtx<'_> {
+pub(crate) fn ctx(cred: &Cred) -> OpCtx<'_> {
     OpCtx { cred, reply: None }
 }
 
-pub fn mode(mode: u32) -> SetAttr {
+pub(crate) fn mode(mode: u32) -> SetAttr {
     SetAttr { mode: Some(mode), ..SetAttr::default() }
 }
 
 /// The whole content of a file.
-pub fn content(vfs: &dyn Vfs, object: ObjectRef) -> Vec<u8> {
+pub(crate) fn content(vfs: &dyn Vfs, object: ObjectRef) -> Vec<u8> {
     let size = vfs.getattr(object).unwrap().size;
     let mut content = Vec::new();
     while (content.len() as u64) < size {
@@ -133,6 +167,6 @@ pub fn content(vfs: &dyn Vfs, object: ObjectRef) -> Vec<u8> {
     content
 }
 
-pub fn is_ready(wait: &Wait) -> bool {
+pub(crate) fn is_ready(wait: &Wait) -> bool {
     matches!(wait, Wait::Ready)
 }

@@ -405,7 +405,8 @@ fn inspection_lists_every_frame_and_goes_on_after_damage() {
     let leg_1 = [(false, 1, true), (false, 2, true), (false, 3, true), (false, 4, true)];
     assert_eq!(seen, [&leg_0[..], &leg_1[..]].concat());
     assert!(frames.iter().all(|frame| frame.is_live));
-    assert_eq!(frames[1].records[0].body_bytes, b"record 3".len());
+    assert_eq!(&frames[1].records[0].body[..], b"record 3");
+    assert_eq!(frames[1].records[0].offset, frames[1].offset + 136, "the first record follows the header");
     let fresh = Checkpoint::fresh(&TestRng::new(9));
     assert!(list_frames(&world.config, &fresh).iter().all(|frame| !frame.is_live), "of an older life");
 }

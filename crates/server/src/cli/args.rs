@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use tally_base::Size;
 
 use super::dataset::DatasetCommand;
+use super::inspect::InspectArgs;
 use super::pool::PoolCommand;
 
 /// A file server that keeps every promise: a copy-on-write pool, an intent log, NFSv3.
@@ -37,6 +38,8 @@ pub enum Command {
     /// Make datasets and set their properties
     #[command(subcommand)]
     Dataset(DatasetCommand),
+    /// Show what stands on the disks of a pool that is not imported; changes nothing, and goes on after damage
+    Inspect(InspectArgs),
     /// Print the configuration file with every key, its meaning and its default
     Config,
     /// Print a completion script for a shell

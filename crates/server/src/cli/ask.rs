@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::args::{Cli, Command};
 use super::dataset::{self, DatasetCommand};
 use super::pool::{self, PoolCommand};
-use super::{iostat, status};
+use super::{inspect, iostat, status};
 use crate::control::client::{Client, ClientError};
 use crate::control::message::{Progress, Reply, Request};
 use crate::control::report::PoolReport;
@@ -39,6 +39,26 @@ pub enum Failure {
     /// Exit status 1.
     #[error("the answer cannot be printed as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// A directory that cannot be listed.
+    #[error("cannot look for pools: {0}")]
+    Look(std::io::Error),
+    /// Nothing to inspect.
+    #[error("no pool was found there; name its disks, or their directory with -d DIR")]
+    NoPool,
+    /// A dataset to inspect that is not there.
+    #[error("no dataset {name} was found; {damage_count} damaged places were")]
+    NoDataset {
+        /// What was asked for.
+        name: String,
+        /// What may explain it.
+        damage_count: u64,
+    },
+    /// An inspection has found damage.
+    #[error("{count} damaged {} found", if *count == 1 { "place was" } else { "places were" })]
+    Damage {
+        /// How many places.
+        count: u64,
+    },
     /// Exit status 1.
     #[error("the daemon answered something else than was asked for; are command and daemon of the same version?")]
     Mismatch,
@@ -63,6 +83,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
     match &cli.command {
         Command::Serve(_) => unreachable!("the binary serves by itself"),
         Command::Config => Ok(console.out.write_all(config::DOCUMENTED.as_bytes())?),
+        Command::Inspect(args) => inspect::run(args, &tally_disk::SystemOpener, here, cli.json, console),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "tally", &mut script);

@@ -5,6 +5,7 @@
 mod args;
 mod ask;
 mod dataset;
+mod inspect;
 mod iostat;
 mod pool;
 mod status;
@@ -13,3 +14,4 @@ mod words;
 
 pub use args::{Cli, Command, ServeArgs};
 pub use ask::{Console, Failure, run};
+pub use inspect::InspectArgs;

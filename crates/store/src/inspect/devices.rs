@@ -60,11 +60,15 @@ impl Device {
     }
 }
 
-/// Opens every path, for reading. Also gives those that could not be opened, and why.
-pub(super) fn open_all(
-    opener: &dyn Opener,
-    source: &ImportSource,
-) -> io::Result<(Vec<Device>, Vec<(PathBuf, io::Error)>)> {
+/// Every path that was looked at.
+pub(super) struct Opened {
+    pub(super) devices: Vec<Device>,
+    /// Paths that could not be opened, whether the user has named them, and why.
+    pub(super) refused: Vec<(PathBuf, bool, io::Error)>,
+}
+
+/// Opens every path, for reading.
+pub(super) fn open_all(opener: &dyn Opener, source: &ImportSource) -> io::Result<Opened> {
     let mut paths: BTreeMap<PathBuf, bool> = source.paths.iter().map(|path| (path.clone(), true)).collect();
     for dir in &source.dirs {
         let listed = opener.list(dir);
@@ -73,14 +77,14 @@ pub(super) fn open_all(
             paths.entry(path).or_insert(false);
         }
     }
-    let (mut devices, mut refused) = (Vec::new(), Vec::new());
+    let mut opened = Opened { devices: Vec::new(), refused: Vec::new() };
     for (path, is_named) in paths {
         match opener.open(&path, Access::ReadOnly) {
-            Ok(disk) => devices.push(Device::read(path, disk, is_named)),
-            Err(error) => refused.push((path, error)),
+            Ok(disk) => opened.devices.push(Device::read(path, disk, is_named)),
+            Err(error) => opened.refused.push((path, is_named, error)),
         }
     }
-    Ok((devices, refused))
+    Ok(opened)
 }
 
 /// One leg as an inspection reads it.

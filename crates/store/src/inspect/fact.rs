@@ -292,3 +292,6 @@ macro_rules! numbers {
 numbers!(Number: u64 => |n| n, u32 => |n| n.into(), u16 => |n| n.into(), u8 => |n| n.into(), Txg => |n| n.0,
     Lsn => |n| n.0, Dseq => |n| n.0, LaneId => |n| n.0, DatasetId => |n| n.0, tally_base::ObjectId => |n| n.0);
 numbers!(Hex: PoolGuid => |n| n.0, VdevGuid => |n| n.0, tally_base::Generation => |n| n.0);
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,7 @@ use tally_disk::Opener;
 
 use crate::discover::ImportSource;
 use crate::key::Key;
-use devices::Device;
+use devices::{Device, Opened};
 pub use fact::{Fact, Fields, Part, Source, Standing, Value, text_of};
 use view::PoolView;
 
@@ -155,13 +155,12 @@ pub fn inspect(
     words: &dyn Words,
     out: &mut dyn FnMut(&Fact),
 ) -> io::Result<Outcome> {
-    let (devices, refused) = devices::open_all(opener, source)?;
+    let Opened { devices, refused } = devices::open_all(opener, source)?;
     let mut report = Report { plan, out, damage_count: 0, trees_found: Vec::new() };
-    for (path, error) in &refused {
+    for (path, is_named, error) in &refused {
         let fact = Fact::new(Part::Pool, "device").at(Source::new(path, 0));
         let why = format!("it cannot be opened: {error}");
-        let is_named = source.paths.contains(path);
-        report.say(Detail::Summary, &if is_named { fact.damaged(why) } else { fact.note(why) });
+        report.say(Detail::Summary, &if *is_named { fact.damaged(why) } else { fact.note(why) });
     }
     for device in devices.iter().filter(|device| device.is_named && device.pool().is_none()) {
         let fact = Fact::new(Part::Pool, "device").at(device.at(0)).with("bytes", device.disk.geometry().size);

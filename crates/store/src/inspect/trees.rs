@@ -167,7 +167,7 @@ impl Walk<'_, '_> {
     fn run(mut self, entry: &DatasetEntry) {
         let tree = &entry.root.tree;
         let io = self.io;
-        let summary = tree.check(io, &mut |visit| self.visit(visit));
+        let summary = tree.check(io, &mut |visit| self.visit(&visit));
         let source = tree.root().and_then(|root| self.view.source(root.dva));
         let mut fact = Fact::new(Part::Trees, "tree")
             .at(source)
@@ -191,19 +191,19 @@ impl Walk<'_, '_> {
         self.report.say(Detail::Summary, &fact);
     }
 
-    fn visit(&mut self, visit: Visit<'_>) {
+    fn visit(&mut self, visit: &Visit<'_>) {
         match visit {
             Visit::Block { bp, height, count } => {
                 let source = self.view.source(bp.dva);
-                let fact = block_fact(if height == 0 { "leaf" } else { "node" }, source.clone(), bp);
-                self.report.say(Detail::Verbose, &fact.with("height", height).with("count", count));
-                if height == 0 {
+                let fact = block_fact(if *height == 0 { "leaf" } else { "node" }, source.clone(), bp);
+                self.report.say(Detail::Verbose, &fact.with("height", *height).with("count", *count));
+                if *height == 0 {
                     self.leaf = source;
                 }
             }
-            Visit::Entry { key, value } => self.entry(&key, value),
+            Visit::Entry { key, value } => self.entry(key, value),
             Visit::Damage { bp, height, from, to, error } => {
-                let fact = block_fact(if height == 0 { "leaf" } else { "node" }, self.view.source(bp.dva), bp)
+                let fact = block_fact(if *height == 0 { "leaf" } else { "node" }, self.view.source(bp.dva), bp)
                     .with("from", from.map_or("the beginning".to_owned(), |key| format!("{key:?}")))
                     .with("to", to.map_or("the end".to_owned(), |key| format!("{key:?}")));
                 self.report.say(Detail::Summary, &fact.damaged(error));

@@ -44,9 +44,9 @@ impl Pool {
         (space.total / RESERVE_SHARE).max(RESERVE_BYTES_MIN).min(space.total / 4)
     }
 
-    /// Whether `bytes` more dirty data will fit when they are folded. What is dirty already is counted one and a half
-    /// times, for the leaves around it.
-    pub fn check_space(&self, class: SpaceClass, bytes: u64) -> Result<(), SpaceShort> {
+    /// Whether an operation whose fold may take `fold_bytes` fits beside all that is not synced yet: what is
+    /// acknowledged must be foldable (rules F19).
+    pub fn check_space(&self, class: SpaceClass, fold_bytes: u64) -> Result<(), SpaceShort> {
         let space = self.io.allocator().space();
         let reserve = Self::reserve_bytes(&space);
         let kept_back = match class {
@@ -54,16 +54,17 @@ impl Pool {
             SpaceClass::Remove => reserve / 2,
             SpaceClass::Replay => reserve / 4,
         };
-        let dirty = self.txgs.dirty_bytes() + bytes;
-        if space.free >= kept_back + dirty + dirty / 2 { Ok(()) } else { Err(SpaceShort) }
+        let folding = self.txgs.fold_bytes().saturating_add(fold_bytes);
+        if space.free >= kept_back.saturating_add(folding) { Ok(()) } else { Err(SpaceShort) }
     }
 
     /// Whether groups that are not synced yet, or frees that are not reusable yet, will bring space, and when.
     #[must_use]
     pub fn space_coming(&self) -> Option<Wait> {
-        let waiting = self.txgs.dirty_bytes() > 0 || self.io.allocator().space().deferred > 0;
-        let worthwhile = self.io.allocator().space().deferred > Self::reserve_bytes(&self.io.allocator().space()) / 4;
-        (waiting && worthwhile).then(|| self.txgs.next_sync())
+        // The fold takes what it really needs, which is mostly far less than what was set aside for it.
+        let set_aside = self.txgs.fold_bytes() > 0;
+        let space = self.io.allocator().space();
+        (set_aside || space.deferred > Self::reserve_bytes(&space) / 4).then(|| self.txgs.next_sync())
     }
 
     /// Bytes that an ordinary user could still write.
@@ -96,7 +97,7 @@ impl Pool {
     /// Runs one step of the replay under a hold.
     pub fn replay_in(&self, dirty_bytes: u64, step: impl FnOnce(Txg)) {
         // The replay is alone and syncs by itself, so admission cannot fail for long; it is only counted.
-        let hold = self.txgs.hold(self.txgs.admit(dirty_bytes + 1024).ok());
+        let hold = self.txgs.hold(self.txgs.admit(dirty_bytes + 1024, dirty_bytes + 1024).ok());
         step(hold.txg());
     }
 }

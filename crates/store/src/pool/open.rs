@@ -284,12 +284,15 @@ fn read_log(
     for line in &roster.config().lanes {
         let Some((_, checkpoint)) = uberblock.lanes.iter().find(|(lane, _)| *lane == line.lane) else { continue };
         let before = content.bytes;
-        let scan = recovery::scan(&roster.lane_config(line), checkpoint, &mut |bytes| progress(before + bytes))?;
+        let mut scan = recovery::scan(&roster.lane_config(line), checkpoint, &mut |bytes| progress(before + bytes))?;
         chosen.witness(scan.max_synced_txg, &format!("lane {} of the intent log", line.lane))?;
         seen = seen.max(scan.max_txg).max(scan.max_synced_txg);
         content.frames += scan.frames;
         content.bytes += scan.bytes;
         note_lane(&mut content, line.lane, &scan);
+        // A dataset is durable before it takes records, so one that is not in the root was destroyed by then: a record of
+        // it may have waited for company until its tombstone was gone.
+        scan.records.retain(|record| record.head.txg > uberblock.txg || is_known(root, record.head.dataset));
         scans.push(scan);
     }
     let merged = recovery::merge(scans, &|id| cursor_of(root, id))?;
@@ -298,6 +301,10 @@ fn read_log(
     }
     content.datasets = merged.datasets;
     Ok((content, seen))
+}
+
+fn is_known(root: &PoolRoot, id: DatasetId) -> bool {
+    root.tombstones.contains_key(&id) || root.datasets.iter().any(|entry| entry.birth.id == id)
 }
 
 /// Which of a dataset's records are still to be replayed (rules F1, F13, F18).

@@ -19,6 +19,9 @@ use crate::uberblock::Uberblock;
 
 /// How far server time may run ahead of an uberblock: after a crash only times beyond are issued (rules F14).
 const TIME_LEASE: Duration = Duration::from_secs(10);
+/// The lease where issued times are ahead of the clock: each then goes up by a nanosecond, so that this is enough
+/// for a hundred million changes in one transaction group.
+const TIME_LEASE_AHEAD: Duration = Duration::from_millis(100);
 
 /// Why a transaction group was not synced. The pool is suspended then.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +41,17 @@ pub enum SyncError {
     /// The uberblock or a label could not be written.
     #[error("{0}")]
     Roster(#[from] RosterError),
+}
+
+/// A group that was closed and whose sync panicked is lost from memory, and no later one may become durable above it.
+struct SuspendsOnPanic<'a>(&'a Pool);
+
+impl Drop for SuspendsOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.suspend("a transaction group could not be synced because of a bug; please report it with the log");
+        }
+    }
 }
 
 /// A dataset with the root that the group gives it.
@@ -93,6 +107,7 @@ impl Pool {
     pub(super) fn sync_locked(&self, syncing: &mut Syncing, clean: bool) -> Result<Txg, SyncError> {
         self.check_syncing(syncing)?;
         let txg = self.txgs.close();
+        let _all_or_nothing = SuspendsOnPanic(self);
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
                 self.publish(syncing, txg, folded);
@@ -192,13 +207,21 @@ impl Pool {
             txg,
             previous: syncing.uberblock.hash(),
             time: now,
-            time_lease: tally_base::Time(now.0 + TIME_LEASE.as_nanos() as u64),
+            time_lease: self.time_lease(now),
             root: root.encode().to_vec(),
             lanes,
             clean,
             config_sequence: self.roster.config().sequence,
             ..syncing.uberblock.clone()
         }
+    }
+
+    /// No time beyond this is issued before the next uberblock. It counts from the clock: counted from the issued
+    /// time, which starts at the last lease after a crash, a row of quick crashes would drive server time ahead of
+    /// the clock by a lease each, and remembered replies would expire before their time.
+    fn time_lease(&self, issued: tally_base::Time) -> tally_base::Time {
+        let clock = self.platform.clock.now().0 + TIME_LEASE.as_nanos() as u64;
+        tally_base::Time(clock.max(issued.0 + TIME_LEASE_AHEAD.as_nanos() as u64))
     }
 
     fn publish(&self, syncing: &mut Syncing, txg: Txg, folded: Vec<Folded>) {

@@ -10,6 +10,7 @@ use crate::io::BlockIo;
 use crate::key::Key;
 
 /// What a walk has come to.
+#[derive(Clone, Copy)]
 pub enum Visit<'a> {
     /// A block that was read and is sound.
     Block {

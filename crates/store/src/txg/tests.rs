@@ -42,20 +42,20 @@ fn waiters_hear_of_their_group_and_of_no_earlier_one() {
 #[test]
 fn admission_stops_at_the_limit_and_goes_on_after_the_sync() {
     let txgs = Txgs::new(Txg(1), 1000);
-    let hold = txgs.hold(Some(txgs.admit(900).unwrap()));
-    assert!(matches!(txgs.admit(200), Err(DirtyLimit)));
+    let hold = txgs.hold(Some(txgs.admit(900, 900).unwrap()));
+    assert!(matches!(txgs.admit(200, 200), Err(DirtyLimit)));
     drop(hold);
     assert_eq!(txgs.wait_for_work(Duration::from_secs(60)), Next::Sync);
     let closed = txgs.close();
     txgs.synced(closed);
-    assert!(txgs.admit(200).is_ok());
+    assert!(txgs.admit(200, 200).is_ok());
 }
 
 #[test]
 fn an_operation_larger_than_the_limit_is_let_in_alone() {
     let txgs = Txgs::new(Txg(1), 1000);
-    let alone = txgs.admit(5000).unwrap();
-    assert!(txgs.admit(1).is_err());
+    let alone = txgs.admit(5000, 5000).unwrap();
+    assert!(txgs.admit(1, 1).is_err());
     drop(alone);
     assert_eq!(txgs.dirty_bytes(), 0);
 }
@@ -71,4 +71,38 @@ fn a_failure_reaches_those_who_wait_and_those_who_come_later() {
     txgs.fail(Broken("the disk is gone".into()));
     assert_eq!(waiting.join().unwrap(), Err(Broken("the disk is gone".into())));
     assert!(txgs.promise(Txg(1)).block().is_err());
+}
+
+#[test]
+fn a_waiter_that_panics_takes_nobody_with_it() {
+    let txgs = Txgs::new(Txg(1), 1000);
+    let told = Arc::new(AtomicUsize::new(0));
+    let wait = |panics: bool| {
+        let told = Arc::clone(&told);
+        let Wait::On(promise) = txgs.promise(Txg(1)) else { panic!("the group is open") };
+        promise.then(Box::new(move |_| {
+            told.fetch_add(1, Ordering::SeqCst);
+            assert!(!panics, "a bug, for this test");
+        }));
+    };
+    [false, true, false].into_iter().for_each(wait);
+    let closed = txgs.close();
+    txgs.synced(closed);
+    assert_eq!(told.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn what_a_fold_may_take_is_set_aside_until_its_group_is_synced() {
+    let txgs = Txgs::new(Txg(1), 1000);
+    let dropped = txgs.admit(10, 100).unwrap();
+    let hold = txgs.hold(Some(txgs.admit(10, 500).unwrap()));
+    assert_eq!(txgs.fold_bytes(), 600);
+    drop((dropped, hold));
+    assert_eq!(txgs.fold_bytes(), 500);
+    let closed = txgs.close();
+    drop(txgs.hold(Some(txgs.admit(10, 7).unwrap())));
+    txgs.synced(closed);
+    assert_eq!(txgs.fold_bytes(), 7);
+    txgs.stop();
+    assert!(txgs.admit(1, 1).is_err(), "after the stop nobody is admitted");
 }

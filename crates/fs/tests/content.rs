@@ -1,0 +1,113 @@
+//! One file under random writes, cuts, commits, groups and power cuts, beside an array that says what it must contain.
+
+mod world;
+
+use bytes::Bytes;
+use tally_fs::filer::CreateOptions;
+use tally_fs::vfs::{CreateHow, Cred, FsError, Outcome, SetAttr, Stability};
+use tally_store::properties::{Property, PropertySet, parse};
+use world::{World, content, ctx, done, mode, vfs};
+
+const MIB: u64 = 1 << 20;
+const SIZE_MAX: u64 = 300_000;
+
+/// Marsaglia's xorshift: enough to spread, and the seed says all.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
+fn patient<T>(mut attempt: impl FnMut() -> Outcome<T>) -> T {
+    loop {
+        match done(attempt()) {
+            Err(FsError::Throttled) => {}
+            result => return result.unwrap(),
+        }
+    }
+}
+
+#[test]
+fn a_file_contains_what_an_array_would() {
+    let first = std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    for seed in first..first + 3 {
+        println!("TALLY_SEED={seed}");
+        run(seed);
+    }
+}
+
+fn run(seed: u64) {
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut world = World::new(24 * MIB, 2 * MIB);
+    let mut properties = PropertySet::new();
+    properties.set(parse(Property::RecordSize, ["4K", "16K", "128K"][dice.below(3) as usize]).unwrap());
+    let mut filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
+    let cred = Cred::root();
+    for _ in 0..4 {
+        filer.sync().unwrap();
+    }
+    let before = filer.pool().io.allocator().space().allocated;
+    let mut fs = vfs(&filer);
+    let file = patient(|| fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).object;
+    let mut expected: Vec<u8> = Vec::new();
+    // What a power cut would leave at least cannot be told for unstable data, so a cut comes after a commit.
+    for step in 0..150 {
+        match dice.below(12) {
+            0..6 => {
+                let stability = [Stability::Unstable, Stability::Unstable, Stability::FileSync][dice.below(3) as usize];
+                let length = [100, 5000, 20_000, 150_000][dice.below(4) as usize];
+                let length = 1 + dice.below(length) as usize;
+                let mut offset = dice.below(SIZE_MAX - length as u64);
+                if dice.below(2) == 0 {
+                    offset = offset / 4096 * 4096;
+                }
+                let zeroes = dice.below(8) == 0;
+                let data: Vec<u8> = (0..length).map(|_| if zeroes { 0 } else { dice.below(256) as u8 }).collect();
+                patient(|| fs.write(ctx(&cred), file, offset, Bytes::from(data.clone()), stability));
+                let end = offset as usize + length;
+                expected.resize(expected.len().max(end), 0);
+                expected[offset as usize..end].copy_from_slice(&data);
+            }
+            6..8 => {
+                let size = [0, expected.len() as u64, SIZE_MAX / 8, SIZE_MAX][dice.below(4) as usize];
+                let size = dice.below(size + 1);
+                let set = SetAttr { size: Some(size), ..SetAttr::default() };
+                patient(|| fs.setattr(ctx(&cred), file, &set, None));
+                expected.resize(size as usize, 0);
+            }
+            8 => {
+                let (offset, count) = (dice.below(SIZE_MAX), dice.below(100_000) as u32);
+                patient(|| fs.commit(ctx(&cred), file, offset, count));
+            }
+            9 | 10 => {
+                filer.sync().unwrap();
+            }
+            _ => {
+                patient(|| fs.commit(ctx(&cred), file, 0, 0));
+                assert_eq!(filer.pool().io.allocator().bad_free_count(), 0, "step {step}");
+                world = world.cut();
+                let report;
+                (filer, report) = world.import();
+                assert_eq!(report.losses, Vec::<String>::new(), "step {step}");
+                fs = vfs(&filer);
+            }
+        }
+        assert_eq!(fs.getattr(file).unwrap().size, expected.len() as u64, "step {step}");
+        let found = content(&*fs, file);
+        let at = found.iter().zip(&expected).position(|(found, expected)| found != expected);
+        assert!(at.is_none() && found.len() == expected.len(), "step {step}: differs at {at:?} of {}", found.len());
+    }
+    patient(|| fs.remove(ctx(&cred), fs.root(), b"file"));
+    for _ in 0..5 {
+        filer.sync().unwrap();
+    }
+    let allocator = filer.pool().io.allocator();
+    assert_eq!(allocator.bad_free_count(), 0);
+    let after = allocator.space().allocated;
+    assert!(after < before + (64 << 10), "{before} bytes were allocated before the file, and {after} after it");
+}

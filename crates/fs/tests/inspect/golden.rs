@@ -1,0 +1,84 @@
+//! A pool of each format version can be imported, has its content, and is described as it always was.
+
+use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, ReplyKey, Vfs};
+use tally_store::inspect::{Fact, Plan};
+
+use crate::image::{Image, golden_file, large_content};
+
+fn content(fs: &dyn Vfs, object: ObjectRef) -> Vec<u8> {
+    let size = fs.getattr(object).unwrap().size;
+    let read = fs.read(&Cred::root(), object, 0, u32::try_from(size).unwrap()).unwrap();
+    read.data.iter().flat_map(|piece| piece.to_vec()).collect()
+}
+
+#[test]
+fn version_1_is_imported_with_all_that_was_acknowledged() {
+    let (filer, report) = Image::golden().import();
+    assert_eq!(report.losses, Vec::<String>::new());
+    assert_eq!(report.records_replayed, 8);
+    let (tank, home) = (filer.by_name("tank").unwrap(), filer.by_name("tank/home").unwrap());
+    let cred = Cred::root();
+    let find = |dir: ObjectRef, name: &[u8]| tank.lookup(&cred, dir, name).map(|(attr, _)| attr);
+    let dir = find(tank.root(), b"dir").unwrap();
+    let small = find(dir.object, b"small").unwrap();
+    assert_eq!((small.mode, small.nlink), (0o640, 2));
+    assert_eq!(content(&*tank, small.object), b"a tally, split\n");
+    assert_eq!(find(dir.object, b"moved").unwrap().object, small.object);
+    assert_eq!(find(tank.root(), b"second").unwrap_err(), FsError::NotFound);
+    assert_eq!(find(dir.object, b"doomed").unwrap_err(), FsError::NotFound);
+    assert_eq!(find(dir.object, b"pipe").unwrap().kind, FileKind::Fifo);
+    assert_eq!(find(dir.object, b"empty").unwrap().mode, 0o700);
+    assert!(find(tank.root(), b"name with \xff and \n").is_ok());
+    let link = find(tank.root(), b"link").unwrap();
+    assert_eq!(&tank.readlink(link.object).unwrap().0[..], b"dir/small");
+    let late = find(dir.object, b"late").unwrap();
+    assert_eq!((late.mode, late.size), (0o444, 16));
+    assert_eq!(content(&*tank, late.object), b"only in the log\n");
+    assert_eq!(tank.remembered(&ReplyKey([7; 40])).unwrap().object, Some(late.object));
+    assert_eq!(tank.remembered(&ReplyKey([6; 40])).unwrap().object, Some(small.object));
+    let mut large = large_content()[..199_000].to_vec();
+    large.extend([b'x'; 3000]);
+    assert!(content(&*tank, find(tank.root(), b"large").unwrap().object) == large);
+    let (note, _) = home.lookup(&cred, home.root(), b"note").unwrap();
+    assert_eq!(content(&*home, note.object), b"of a child\n");
+}
+
+/// Compares with the file, or writes it if that is asked for.
+fn is_as_expected(facts: &[Fact], name: &str) {
+    let text: String = facts.iter().map(|fact| format!("{fact}\n")).collect();
+    let file = golden_file(name);
+    if std::env::var_os("TALLY_REWRITE_EXPECTED").is_some() {
+        std::fs::write(&file, &text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&file).unwrap();
+    for (number, (line, expected)) in text.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(line, expected, "line {} of {name}", number + 1);
+    }
+    assert_eq!(text.lines().count(), expected.lines().count(), "lines of {name}");
+}
+
+#[test]
+fn version_1_is_described_in_a_summary() {
+    let (facts, outcome) = Image::golden().inspect(&Plan::default());
+    assert_eq!((outcome.pool_count, outcome.damage_count), (1, 0));
+    is_as_expected(&facts, "v1-summary.txt");
+}
+
+#[test]
+fn version_1_is_described_to_the_last_entry() {
+    let (facts, outcome) = Image::golden().inspect(&everything());
+    assert_eq!((outcome.damage_count, outcome.absent), (0, vec!["tank/gone".to_owned()]));
+    is_as_expected(&facts, "v1-full.txt");
+}
+
+fn everything() -> Plan {
+    Plan {
+        labels: true,
+        uberblocks: true,
+        log: true,
+        trees: ["tank", "tank/home", "tank/gone"].map(str::to_owned).to_vec(),
+        space: true,
+        data: true,
+        verbose: true,
+    }
+}
