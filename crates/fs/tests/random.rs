@@ -48,17 +48,17 @@ fn seeds(fixed: std::ops::Range<u64>) -> std::ops::Range<u64> {
 
 #[test]
 fn one_after_the_other() {
-    sweep(seeds(0..60), 150, Syncs::Between);
+    sweep(seeds(0..80), 150, Syncs::Between);
 }
 
 #[test]
 fn with_operations_inside_of_syncs() {
-    sweep(seeds(0..60), 150, Syncs::Around);
+    sweep(seeds(0..80), 150, Syncs::Around);
 }
 
 #[test]
 fn with_syncs_from_another_thread() {
-    sweep(seeds(0..6), 150, Syncs::Beside);
+    sweep(seeds(0..8), 150, Syncs::Beside);
 }
 
 /// Seed 39 of the first version. An import raises the labels' sequence number on one disk after the other. Cut there, the

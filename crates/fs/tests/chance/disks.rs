@@ -61,12 +61,13 @@ impl Disks {
         self.power = power;
     }
 
-    pub(crate) fn import(&self) -> Result<Arc<Filer>, FilerError> {
+    pub(crate) fn import(&self) -> Result<Arc<Filer>, Box<FilerError>> {
         let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
         let source = ImportSource { paths, dirs: vec![] };
         let select = PoolSelect::Name("tank".into());
         let options = ImportOptions::default();
         Filer::import(&self.platform(), &Tuning::default(), &source, &select, &options, &mut |_| {})
             .map(|(filer, _)| filer)
+            .map_err(Box::new)
     }
 }

@@ -523,7 +523,7 @@ impl State {
         self.fs.as_ref().expect("it is alive")
     }
 
-    fn note(&self, line: &str) {
+    fn note(&self, line: impl std::fmt::Display) {
         self.trace.lock().push(format!("{:4} {line}", self.step));
     }
 

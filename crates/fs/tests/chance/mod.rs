@@ -1,5 +1,7 @@
 //! Random histories on the real file system and on the model, with power cuts: what `random.rs` is made of.
 
+#![allow(unreachable_pub)] // One test binary is all that sees this.
+
 pub(crate) mod check;
 pub(crate) mod disks;
 pub(crate) mod history;
