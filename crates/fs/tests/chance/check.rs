@@ -14,7 +14,7 @@ use tally_store::key::Class;
 use tally_store::tree::Visit;
 
 /// Compares every name, attribute and byte. Times and ids are left out: they may differ.
-pub(crate) fn same(real: &dyn Vfs, model: &Model) -> Result<(), String> {
+pub fn same(real: &dyn Vfs, model: &Model) -> Result<(), String> {
     let mut known = HashMap::new();
     same_directory(real, real.root(), model, model.root(), "", &mut known)
 }
@@ -69,7 +69,7 @@ fn same_directory(
     Ok(())
 }
 
-pub(crate) fn same_attr(found: &Attr, expected: &Attr) -> Result<(), String> {
+pub fn same_attr(found: &Attr, expected: &Attr) -> Result<(), String> {
     // The model counts the size of a directory otherwise, and shows every mode of a symbolic link as 0777.
     let fields = |attr: &Attr| {
         let size = if attr.kind == FileKind::Directory { 0 } else { attr.size };
@@ -120,7 +120,7 @@ struct Walked {
 }
 
 /// Checks the whole pool as the newest durable group has it; nothing may be dirty.
-pub(crate) fn sound(filer: &Filer) -> Result<(), String> {
+pub fn sound(filer: &Filer) -> Result<(), String> {
     let pool = filer.pool();
     let mut faults = Vec::new();
     let mut reachable = pool.top_bytes() + pool.io.allocator().own_bytes();

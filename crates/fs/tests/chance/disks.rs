@@ -14,7 +14,7 @@ use tally_store::platform::{Host, Platform, Tuning};
 use super::Chance;
 use super::power::{Power, PowerDisk};
 
-pub(crate) struct Disks {
+pub struct Disks {
     power: Arc<Power>,
     vdevs: Vec<String>,
     disks: Vec<(String, Arc<PowerDisk>)>,
@@ -22,7 +22,7 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    pub(crate) fn new(vdevs: &[&str]) -> Self {
+    pub fn new(vdevs: &[&str]) -> Self {
         let power = Arc::new(Power::default());
         let vdevs: Vec<String> = vdevs.iter().map(|word| (*word).to_owned()).collect();
         let paths = vdevs.iter().filter(|word| word.starts_with('/'));
@@ -44,13 +44,13 @@ impl Disks {
         }
     }
 
-    pub(crate) fn create(&self) -> Arc<Filer> {
+    pub fn create(&self) -> Arc<Filer> {
         let specs = parse_vdev_args(&self.vdevs).unwrap();
         Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, &CreateOptions::default()).unwrap()
     }
 
     /// Cuts the power, switches it on again, and plans the next cut.
-    pub(crate) fn power_fails(&mut self, next_after_writes: Option<u64>) {
+    pub fn power_fails(&mut self, next_after_writes: Option<u64>) {
         self.power.cut();
         self.cuts += 1;
         let power = Arc::new(Power::default());
@@ -61,12 +61,13 @@ impl Disks {
         self.power = power;
     }
 
-    pub(crate) fn import(&self) -> Result<Arc<Filer>, FilerError> {
+    pub fn import(&self) -> Result<Arc<Filer>, Box<FilerError>> {
         let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
         let source = ImportSource { paths, dirs: vec![] };
         let select = PoolSelect::Name("tank".into());
         let options = ImportOptions::default();
         Filer::import(&self.platform(), &Tuning::default(), &source, &select, &options, &mut |_| {})
             .map(|(filer, _)| filer)
+            .map_err(Box::new)
     }
 }

@@ -29,19 +29,19 @@ use super::power::{Power, PowerDisk};
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) seed: u64,
+pub struct Plan {
+    pub seed: u64,
     /// Operations in all, over all lives.
-    pub(crate) steps: usize,
+    pub steps: usize,
     /// Where groups are synced.
-    pub(crate) syncs: Syncs,
+    pub syncs: Syncs,
     /// Steps that are left out, to make a trace shorter.
-    pub(crate) skipped: Vec<usize>,
+    pub skipped: Vec<usize>,
 }
 
 /// Where groups are synced, beside the commands for it in the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Syncs {
+pub enum Syncs {
     /// Between operations.
     Between,
     /// Between operations, and other operations run inside the sync's device writes: the same seed, the same order.
@@ -53,13 +53,13 @@ pub(crate) enum Syncs {
 
 /// What a run has come through.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) operations: u64,
-    pub(crate) lives: u64,
-    pub(crate) cuts: u64,
-    pub(crate) cuts_in_import: u64,
-    pub(crate) syncs: u64,
-    pub(crate) replayed: u64,
+pub struct Totals {
+    pub operations: u64,
+    pub lives: u64,
+    pub cuts: u64,
+    pub cuts_in_import: u64,
+    pub syncs: u64,
+    pub replayed: u64,
 }
 
 impl std::ops::AddAssign for Totals {
@@ -75,13 +75,13 @@ impl std::ops::AddAssign for Totals {
 
 /// How a run ended badly.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) message: String,
-    pub(crate) trace: Vec<String>,
+pub struct Failure {
+    pub message: String,
+    pub trace: Vec<String>,
 }
 
 /// Runs a plan to its end.
-pub(crate) fn run(plan: &Plan) -> Result<Totals, Failure> {
+pub fn run(plan: &Plan) -> Result<Totals, Failure> {
     let trace = Arc::<Mutex<Vec<String>>>::default();
     let outcome = catch_unwind(AssertUnwindSafe(|| Machine::new(plan, &trace).and_then(|machine| machine.live_on())));
     let message = match outcome {
@@ -98,7 +98,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Totals, Failure> {
 }
 
 /// Looks for a shorter history that fails, too, within so many runs.
-pub(crate) fn shrink(plan: &Plan, failure: Failure, mut runs: usize) -> (Plan, Failure) {
+pub fn shrink(plan: &Plan, failure: Failure, mut runs: usize) -> (Plan, Failure) {
     let (mut plan, mut failure) = (plan.clone(), failure);
     let mut attempt = |candidate: Plan, best: &mut (Plan, Failure)| -> bool {
         if runs == 0 {
@@ -306,7 +306,7 @@ impl Machine {
         let mut properties = PropertySet::new();
         properties.set(parse(Property::RecordSize, chance.pick(&["4K", "16K", "128K"])).unwrap());
         let options = CreateOptions { properties, ..CreateOptions::default() };
-        state.note(&format!("create {} with a log of {log_bytes}", state.vdevs.join(" ")));
+        state.note(format!("create {} with a log of {log_bytes}", state.vdevs.join(" ")));
         let specs = parse_vdev_args(&state.vdevs).unwrap();
         let filer = Filer::create(&state.platform(), &state.tuning, "tank", &specs, &options)
             .map_err(|error| format!("create: {error}"))?;
@@ -347,7 +347,7 @@ impl Machine {
             state.power.plan_cut(planned, chance.next());
             ((state.step + 1 + chance.below(length) as usize).min(state.plan.steps), planned)
         };
-        self.state.lock().note(&format!("life; cut after {planned:?} writes"));
+        self.state.lock().note(format!("life; cut after {planned:?} writes"));
         if self.state.lock().plan.syncs == Syncs::Beside {
             self.beside_syncs(|| self.steps_to(end))?;
             self.sync(|filer| filer.sync().map(|_| ()).map_err(|error| error.to_string()))?;
@@ -523,7 +523,7 @@ impl State {
         self.fs.as_ref().expect("it is alive")
     }
 
-    fn note(&self, line: &str) {
+    fn note(&self, line: impl std::fmt::Display) {
         self.trace.lock().push(format!("{:4} {line}", self.step));
     }
 
@@ -683,15 +683,15 @@ impl State {
         let fs = Arc::clone(self.fs());
         let outcome = self.call(op, &*fs, &data, |handle| handle.real);
         if outcome.result.as_ref().is_err_and(|error| *error == FsError::Throttled) {
-            self.note(&format!("{} throttled", self.show(op)));
+            self.note(format!("{} throttled", self.show(op)));
             return Ok(if self.power.is_off() { Next::Done } else { Next::AfterSync });
         }
         if self.power.is_off() && matches!(outcome.result, Err(FsError::Io | FsError::Unavailable)) {
-            self.note(&format!("{}: the power went", self.show(op)));
+            self.note(format!("{}: the power went", self.show(op)));
             return Ok(Next::Done);
         }
         if matches!(outcome.result, Err(FsError::NoSpace)) {
-            self.note(&format!("{}: no space", self.show(op)));
+            self.note(format!("{}: no space", self.show(op)));
             return Ok(Next::Done);
         }
         self.op += 1;
@@ -700,7 +700,7 @@ impl State {
         let shown = self.show(op);
         let expected = self.call(op, &self.live, &data, |handle| handle.model);
         let wait = outcome.wait;
-        self.note(&format!(
+        self.note(format!(
             "#{op_number} {shown}{}",
             outcome.result.as_ref().map_or_else(|error| format!(": {error}"), |_| String::new())
         ));
@@ -1021,7 +1021,7 @@ impl State {
                 Ok(())
             }
             Err(error) if self.power.is_off() => {
-                self.note(&format!("sync failed: {error}"));
+                self.note(format!("sync failed: {error}"));
                 Ok(())
             }
             Err(error) => Err(format!("sync: {error}")),
@@ -1049,7 +1049,7 @@ impl State {
             let scale = chance.pick(&[8, 60]);
             let planned = (attempt < 4 && chance.one_in(3)).then(|| 1 + chance.below(scale));
             self.power.plan_cut(planned, chance.next());
-            self.note(&format!("import{}", planned.map_or(String::new(), |at| format!(", cut after {at} writes"))));
+            self.note(format!("import{}", planned.map_or(String::new(), |at| format!(", cut after {at} writes"))));
             let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
             let source = ImportSource { paths, dirs: vec![] };
             let select = PoolSelect::Name("tank".into());
@@ -1062,7 +1062,7 @@ impl State {
             }
             let (filer, report) = outcome.map_err(|error| format!("the import is refused: {error}"))?;
             self.power.plan_cut(None, 0);
-            self.note(&format!("imported; {} records replayed {:?}", report.records_replayed, report.remarks));
+            self.note(format!("imported; {} records replayed {:?}", report.records_replayed, report.remarks));
             self.totals.replayed += report.records_replayed;
             if !report.losses.is_empty() {
                 return Err(format!("losses: {:?}", report.losses));
@@ -1107,7 +1107,7 @@ impl State {
         let Some((op, model)) = found else {
             return Err(format!("the import has a state that never was:\n{}", differences.join("\n")));
         };
-        self.note(&format!("the state after #{op} of #{}", self.op));
+        self.note(format!("the state after #{op} of #{}", self.op));
         if was_clean && same(&*fs, &self.live).is_err() {
             return Err("the pool says that it was exported, and something is missing".into());
         }

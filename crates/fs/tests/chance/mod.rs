@@ -1,25 +1,27 @@
 //! Random histories on the real file system and on the model, with power cuts: what `random.rs` is made of.
 
-pub(crate) mod check;
-pub(crate) mod disks;
-pub(crate) mod history;
-pub(crate) mod oracle;
-pub(crate) mod power;
-pub(crate) mod ranges;
+#![allow(unreachable_pub)] // One test binary is all that sees this.
+
+pub mod check;
+pub mod disks;
+pub mod history;
+pub mod oracle;
+pub mod power;
+pub mod ranges;
 
 /// A generator that a seed repeats exactly (splitmix64).
 #[derive(Clone, Debug)]
-pub(crate) struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
     /// Independent of every other pair of numbers.
-    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+    pub fn new(seed: u64, stream: u64) -> Self {
         let mut chance = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
         chance.next();
         chance
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,15 +30,15 @@ impl Chance {
     }
 
     /// 0 to `end`, exclusive.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    pub(crate) fn one_in(&mut self, count: u64) -> bool {
+    pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 
-    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize].clone()
     }
 }

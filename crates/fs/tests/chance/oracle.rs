@@ -23,7 +23,7 @@ use super::ranges::Ranges;
 
 /// A clock that moves a little with every look.
 #[derive(Default)]
-pub(crate) struct Ticks(std::sync::atomic::AtomicU64);
+pub struct Ticks(std::sync::atomic::AtomicU64);
 
 impl Ticks {
     fn tick(&self) -> u64 {
@@ -50,12 +50,12 @@ impl Rng for Zero {
     }
 }
 
-pub(crate) fn new_model() -> Model {
+pub fn new_model() -> Model {
     Model::new(&ModelOptions { clock: Arc::<Ticks>::default(), rng: Arc::new(Zero), ..ModelOptions::default() })
 }
 
 /// How a change reaches the disk.
-pub(crate) enum Effect {
+pub enum Effect {
     /// Its record carries everything: the same operation.
     Same,
     /// A write that only its group makes durable, and the part of it that is in the pool ahead.
@@ -69,7 +69,7 @@ pub(crate) enum Effect {
 }
 
 /// What is on disk after one group and so much of the log.
-pub(crate) struct Line {
+pub struct Line {
     /// With the whole log.
     newest: Model,
     dirty: HashMap<ObjectId, Ranges>,
@@ -78,26 +78,26 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn new(live: &Model, op: usize) -> Self {
+    pub fn new(live: &Model, op: usize) -> Self {
         Self { newest: live.fork(), dirty: HashMap::new(), states: vec![(op, live.fork())] }
     }
 
     /// Everything up to operation `op` is promised.
-    pub(crate) fn raise_floor(&mut self, op: usize) {
+    pub fn raise_floor(&mut self, op: usize) {
         let keep_from = self.states.iter().rposition(|(at, _)| *at <= op).unwrap_or(0);
         self.states.drain(..keep_from);
     }
 
-    pub(crate) fn states(&self) -> impl Iterator<Item = (usize, &Model)> {
+    pub fn states(&self) -> impl Iterator<Item = (usize, &Model)> {
         self.states.iter().rev().map(|(op, model)| (*op, model))
     }
 
-    pub(crate) fn dirty(&mut self, object: ObjectRef) -> &mut Ranges {
+    pub fn dirty(&mut self, object: ObjectRef) -> &mut Ranges {
         self.dirty.entry(object.id).or_default()
     }
 
     /// Takes in what operation `op` did: `again` is the operation itself, `live` the model after it.
-    pub(crate) fn take(&mut self, live: &Model, op: usize, effect: &Effect, again: &dyn Fn(&Model)) {
+    pub fn take(&mut self, live: &Model, op: usize, effect: &Effect, again: &dyn Fn(&Model)) {
         match effect {
             Effect::Same => again(&self.newest),
             Effect::Unlogged { object, offset, length, placed } => {

@@ -43,7 +43,7 @@ type Hook = Box<dyn FnMut() + Send>;
 
 /// The power of all disks of a machine.
 #[derive(Default)]
-pub(crate) struct Power {
+pub struct Power {
     state: Mutex<PowerState>,
     hook: Mutex<Option<Hook>>,
 }
@@ -59,26 +59,26 @@ struct PowerState {
 
 impl Power {
     /// Plans the cut at the `events`th write or flush from now on, or none.
-    pub(crate) fn plan_cut(&self, events: Option<u64>, chance: u64) {
+    pub fn plan_cut(&self, events: Option<u64>, chance: u64) {
         let mut state = self.state.lock();
         state.left = events;
         state.chance = chance;
     }
 
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.state.lock().off = true;
     }
 
-    pub(crate) fn is_off(&self) -> bool {
+    pub fn is_off(&self) -> bool {
         self.state.lock().off
     }
 
-    pub(crate) fn events(&self) -> u64 {
+    pub fn events(&self) -> u64 {
         self.state.lock().events
     }
 
     /// Runs `hook` before every write and flush; not inside itself.
-    pub(crate) fn set_hook(&self, hook: Option<Hook>) {
+    pub fn set_hook(&self, hook: Option<Hook>) {
         *self.hook.lock() = hook;
     }
 
@@ -117,7 +117,7 @@ fn gone() -> io::Error {
 }
 
 /// One disk.
-pub(crate) struct PowerDisk {
+pub struct PowerDisk {
     power: Arc<Power>,
     size: u64,
     state: Mutex<DiskState>,
@@ -134,12 +134,12 @@ struct DiskState {
 }
 
 impl PowerDisk {
-    pub(crate) fn new(power: &Arc<Power>, size: u64) -> Self {
+    pub fn new(power: &Arc<Power>, size: u64) -> Self {
         Self { power: Arc::clone(power), size, state: Mutex::default() }
     }
 
     /// What the disk has after the cut, on another power line.
-    pub(crate) fn survivor(&self, power: &Arc<Power>, chance: &mut Chance) -> Self {
+    pub fn survivor(&self, power: &Arc<Power>, chance: &mut Chance) -> Self {
         let mut state = self.state.lock().clone();
         let kept_of_8 = chance.pick(&[0, 1, 4, 7, 8]);
         let tear = chance.pick(&[512usize, 4096]);
