@@ -70,11 +70,33 @@ fn the_cache_saves_reads_and_stays_in_its_bound() {
     assert!(io.stats().cache_bytes <= 4 << 20, "{:?}", io.stats());
     io.drop_cache();
     io.prefetch(&blocks[..100]);
-    assert_eq!(mem[0].read_count(), 100);
-    for bp in &blocks[..100] {
-        io.read(bp).expect("prefetched");
+    let stretches = 100_u64.div_ceil(STRETCH_BLOCKS_MAX as u64);
+    assert_eq!(mem[0].read_count(), stretches, "neighbours are read together");
+    for (bp, at) in blocks[..100].iter().zip(0..) {
+        assert_eq!(io.read(bp).expect("prefetched"), noise(16 << 10, at));
     }
-    assert_eq!(mem[0].read_count(), 100);
+    assert_eq!(mem[0].read_count(), stretches, "all of them from the cache");
+}
+
+/// One bad block among neighbours must cost only itself.
+#[test]
+fn a_stretch_with_a_bad_block_still_gives_the_good_ones() {
+    let (mem, io) = pool(&[16 << 20], 4 << 20);
+    let mut out = io.writer(Txg(1));
+    let blocks: Vec<_> = (0..8_u64)
+        .map(|at| out.put(BlockKind::Data, &noise(16 << 10, at), Compression::Off).expect("there is space"))
+        .collect();
+    out.finish().expect("memory takes it");
+    io.drop_cache();
+    mem[0].rot(blocks[3].dva.offset, 100);
+    io.prefetch(&blocks);
+    for (bp, at) in blocks.iter().zip(0..) {
+        match io.read(bp) {
+            Ok(bytes) => assert_eq!(bytes, noise(16 << 10, at)),
+            Err(error) => assert_eq!(at, 3, "{error}"),
+        }
+    }
+    assert!(io.read(&blocks[3]).is_err());
 }
 
 /// A block that was read without a check is checked when somebody relies on it.
