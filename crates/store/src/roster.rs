@@ -357,7 +357,9 @@ impl Roster {
     }
 
     /// After a replay, with all rings empty: each lane's leg set becomes all legs that have everything. A stale log leg
-    /// has everything then, too. Call it before the uberblock that opens the lanes anew.
+    /// has everything then, too. Call it behind the uberblock that names the lanes' new epochs: until then a crash still
+    /// replays the old ones, which only the smaller set has. A lane without a disk keeps its set, for the day on which
+    /// the disk comes back.
     pub fn rejoin_lanes(&self) -> Result<PoolConfig, RosterError> {
         for vdev in self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Log) {
             for leg in vdev.legs().iter().filter(|leg| leg.state() == LegState::Stale) {
@@ -374,6 +376,9 @@ impl Roster {
                 let vdev = usize::try_from(line.vdev).ok().and_then(|index| vdevs.get(index));
                 let legs = vdev.into_iter().flat_map(|vdev| &vdev.legs).map(|leg| leg.guid);
                 let legset: Vec<_> = legs.filter(|guid| online.contains(guid)).collect();
+                if legset.is_empty() {
+                    continue;
+                }
                 if legset != line.legset {
                     line.legset = legset;
                     line.legset_gen += 1;
@@ -381,6 +386,19 @@ impl Roster {
                 line.left.clear();
             }
         })
+    }
+
+    /// A lane whose disks are gone goes on with a new ring on `leg` alone. Nothing in an older one is needed any more.
+    pub fn renew_lane(&self, lane: LaneId, leg: VdevGuid) -> Result<(), RosterError> {
+        let config = self.update(|config| {
+            for line in config.lanes.iter_mut().filter(|line| line.lane == lane) {
+                line.legset = vec![leg];
+                line.legset_gen += 1;
+                line.left.clear();
+            }
+        })?;
+        let is_renewed = config.lanes.iter().any(|line| line.lane == lane && line.legset == [leg]);
+        if is_renewed { Ok(()) } else { Err(RosterError::Leg { leg, why: "is in no such lane" }) }
     }
 
     /// What the intent log needs to open or scan a lane.
@@ -440,7 +458,10 @@ impl Roster {
 
     /// A joining leg begins with the uberblocks of a good one, so that it could stand alone once it is copied.
     fn copy_uberblocks(&self, vdev: &Vdev, target: &VdevLeg) -> io::Result<()> {
-        let online = vdev.legs().into_iter().find(|leg| leg.state() == LegState::Online);
+        let is_online = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
+        // A log device may have lost all of its legs; the uberblocks are the same on every disk of the pool.
+        let elsewhere = || self.legs().filter(|_| vdev.class() == VdevClass::Log).find(is_online);
+        let online = vdev.legs().into_iter().find(is_online).or_else(elsewhere);
         let (Some(source), Some(target)) = (online.as_ref().and_then(|leg| leg.disk()), target.disk()) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "there is no leg to copy from, or none to copy to"));
         };

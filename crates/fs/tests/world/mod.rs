@@ -4,6 +4,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use tally_base::{SystemClock, SystemRng, Wait};
@@ -19,6 +20,8 @@ use tally_store::platform::{Host, Platform, Tuning};
 struct Gated {
     disk: Arc<MemDisk>,
     gate: Arc<RwLock<()>>,
+    /// Writes that still reach a disk of the world.
+    writes_left: Arc<AtomicU64>,
 }
 
 impl Disk for Gated {
@@ -28,6 +31,8 @@ impl Disk for Gated {
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         let _passes = self.gate.read().unwrap();
+        let left = self.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        left.map_err(|_| io::Error::other("the power is gone"))?;
         self.disk.write(offset, buf, durability)
     }
 
@@ -47,6 +52,7 @@ impl Disk for Gated {
 /// A pool's disks, by path.
 pub(crate) struct World {
     gate: Arc<RwLock<()>>,
+    writes_left: Arc<AtomicU64>,
     disks: Vec<(String, Arc<MemDisk>)>,
     vdevs: Vec<String>,
 }
@@ -58,22 +64,64 @@ impl World {
             ("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes))),
             ("/disks/slog".to_owned(), Arc::new(MemDisk::new(log_bytes))),
         ];
-        Self { gate: Arc::default(), disks, vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec() }
+        Self {
+            gate: Arc::default(),
+            writes_left: unlimited(),
+            disks,
+            vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec(),
+        }
     }
 
     /// Without a log disk: the log lies in the pool.
     pub(crate) fn without_log(data_bytes: u64) -> Self {
         Self {
             gate: Arc::default(),
+            writes_left: unlimited(),
             disks: vec![("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes)))],
             vdevs: vec!["/disks/data".to_owned()],
         }
     }
 
-    fn platform(&self) -> Platform {
+    /// Disks of these names and sizes, in a pool of `vdevs`: the words of `tally pool create`.
+    pub(crate) fn of(disks: &[(&str, u64)], vdevs: &str) -> Self {
+        let disks = disks.iter().map(|(path, bytes)| ((*path).to_owned(), Arc::new(MemDisk::new(*bytes))));
+        let vdevs = vdevs.split(' ').map(str::to_owned);
+        Self { gate: Arc::default(), writes_left: unlimited(), disks: disks.collect(), vdevs: vdevs.collect() }
+    }
+
+    /// Takes disks away; what holds them open does not notice. Gives them to whoever may want to bring them back.
+    pub(crate) fn take(&mut self, paths: &[&str]) -> Vec<(String, Arc<MemDisk>)> {
+        self.disks.extract_if(.., |(path, _)| paths.contains(&path.as_str())).collect()
+    }
+
+    /// All disks refuse writes after so many more: then cut.
+    pub(crate) fn lose_power_after(&self, writes: u64) {
+        self.writes_left.store(writes, Ordering::SeqCst);
+    }
+
+    pub(crate) fn disk(bytes: u64) -> Arc<MemDisk> {
+        Arc::new(MemDisk::new(bytes))
+    }
+
+    pub(crate) fn copy(disk: &MemDisk) -> Arc<MemDisk> {
+        Arc::new(MemDisk::from_bytes(&disk.content()))
+    }
+
+    /// Whether the disks of another world hold the same.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.disks.iter().zip(&other.disks).all(|((_, a), (_, b))| a.content() == b.content())
+    }
+
+    /// Adds disks.
+    pub(crate) fn put(&mut self, disks: Vec<(String, Arc<MemDisk>)>) {
+        self.disks.extend(disks);
+    }
+
+    pub(crate) fn platform(&self) -> Platform {
         let opener = MemOpener::default();
         for (path, disk) in &self.disks {
-            let gated = Gated { disk: Arc::clone(disk), gate: Arc::clone(&self.gate) };
+            let (gate, writes_left) = (Arc::clone(&self.gate), Arc::clone(&self.writes_left));
+            let gated = Gated { disk: Arc::clone(disk), gate, writes_left };
             opener.put(path, Arc::new(gated) as _);
         }
         Platform {
@@ -121,8 +169,12 @@ impl World {
             .iter()
             .map(|(path, disk)| (path.clone(), Arc::new(MemDisk::from_bytes(&disk.content()))))
             .collect();
-        Self { gate: Arc::default(), disks, vdevs: self.vdevs.clone() }
+        Self { gate: Arc::default(), writes_left: unlimited(), disks, vdevs: self.vdevs.clone() }
     }
+}
+
+fn unlimited() -> Arc<AtomicU64> {
+    Arc::new(AtomicU64::new(u64::MAX))
 }
 
 /// Starts the filer's threads; they end with its export, or with the test.

@@ -179,7 +179,7 @@ fn widest(a: IoCounters, b: IoCounters) -> IoCounters {
 
 fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
     let report = |line: &LaneConfigLine| {
-        let lane = served.filer.pool().lanes().iter().find(|lane| lane.id() == line.lane)?;
+        let lane = served.filer.pool().lane(line.lane)?;
         let (fill, stats) = (lane.fill(), lane.stats());
         let vdev = config.vdevs.iter().find(|vdev| vdev.index == line.vdev);
         Some(LaneReport {

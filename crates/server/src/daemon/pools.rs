@@ -23,6 +23,7 @@ use parking_lot::{Mutex, RwLock};
 use tally_base::{DatasetId, PoolGuid, Size};
 use tally_fs::filer::{CreateOptions, DatasetError, Filer, FilerError, ImportOptions, ImportReport};
 use tally_fs::vfs::{ObjectRef, Vfs};
+use tally_intent::Lane;
 use tally_store::assemble::PoolSelect;
 use tally_store::discover::{self, ImportSource};
 use tally_store::grammar::{GrammarError, VdevSpec, parse_vdev_args};
@@ -159,6 +160,14 @@ impl ServedPool {
         let paths = config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| leg.path.clone()).collect();
         let (name, guid, handle_key) = (config.name.clone(), config.pool, config.handle_key);
         KnownPool { name, guid, paths, read_only: self.read_only, handle_key }
+    }
+
+    /// Gives a lane that has got another disk its thread.
+    pub(super) fn run_lane(&self, lane: Arc<Lane>) -> Result<(), PoolsError> {
+        let name = format!("lane {}", lane.id());
+        let thread = thread::Builder::new().name(name).spawn(move || lane.run()).map_err(PoolsError::Thread)?;
+        self.threads.lock().push(thread);
+        Ok(())
     }
 
     /// Waits for the threads, which an export or a destruction has told to end.

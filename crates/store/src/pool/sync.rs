@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tally_base::{Broken, LaneId, Txg};
-use tally_intent::Checkpoint;
+use tally_base::{Broken, Txg};
 
 use super::root::PoolRoot;
 use super::{Pool, Syncing};
@@ -98,7 +97,7 @@ impl Pool {
         // Whoever waits for the lock, or comes later, must find that there is nothing left to sync.
         syncing.put_away = true;
         self.txgs.fail(Broken("the pool was put away".into()));
-        for lane in self.lanes() {
+        for lane in self.lanes().iter() {
             lane.close();
         }
         Ok(())
@@ -151,9 +150,7 @@ impl Pool {
         let uberblock = self.uberblock_of(syncing, txg, &root, clean);
         self.roster.write_uberblock(&uberblock)?;
         if syncing.unreplayed.is_none() {
-            for (lane, (_, checkpoint)) in self.lanes().iter().zip(&uberblock.lanes) {
-                lane.release(txg, checkpoint);
-            }
+            self.release_rings(&uberblock);
         }
         syncing.root = Some(root);
         syncing.uberblock = uberblock;
@@ -198,10 +195,6 @@ impl Pool {
     }
 
     fn uberblock_of(&self, syncing: &Syncing, txg: Txg, root: &BlockPtr, clean: bool) -> Uberblock {
-        let lanes: Vec<(LaneId, Checkpoint)> = match &syncing.unreplayed {
-            Some(found) => found.clone(),
-            None => self.lanes().iter().map(|lane| (lane.id(), Checkpoint { clean, ..lane.checkpoint(txg) })).collect(),
-        };
         let now = self.issue_time();
         Uberblock {
             txg,
@@ -209,7 +202,7 @@ impl Pool {
             time: now,
             time_lease: self.time_lease(now),
             root: root.encode().to_vec(),
-            lanes,
+            lanes: self.checkpoints(syncing, txg, clean),
             clean,
             config_sequence: self.roster.config().sequence,
             ..syncing.uberblock.clone()
