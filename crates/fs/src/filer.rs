@@ -169,7 +169,7 @@ impl Filer {
         filer.replay(content, options, &mut report, progress)?;
         if !options.read_only {
             filer.agree_on_logging();
-            filer.pool.finish_replay()?;
+            filer.pool.finish_replay(&report.losses)?;
         }
         filer.find_children();
         report.duration = platform.clock.monotonic().saturating_sub(started);

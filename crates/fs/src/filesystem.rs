@@ -30,7 +30,7 @@ use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait};
 use tally_intent::{Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetRoot};
 use tally_store::key::{Class, Key};
-use tally_store::pool::{Pool, SpaceClass};
+use tally_store::pool::{NotServing, Pool, SpaceClass};
 use tally_store::properties::SyncMode;
 use tally_store::txg::Admission;
 
@@ -227,7 +227,10 @@ impl Filesystem {
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
     /// has none.
     pub(crate) fn check_lanes(&self) -> Result<(), Refusal> {
-        self.pool.check_serving().map_err(|_| Refusal::now(FsError::Unavailable))?;
+        self.pool.check_serving().map_err(|not_serving| match not_serving {
+            NotServing::Wait => Refusal::now(FsError::Unavailable),
+            NotServing::Failed => Refusal::now(FsError::Io),
+        })?;
         if self.pool.read_only() { Err(Refusal::now(FsError::ReadOnly)) } else { Ok(()) }
     }
 

@@ -21,12 +21,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use tally_base::{LaneId, Rng, SECTOR, Txg, VdevGuid};
+use tally_base::{LaneId, Rng, SECTOR, Time, Txg, VdevGuid};
 use tally_disk::{Disk, Durability, Fanout};
 use tally_intent::{LaneConfig, LaneFailed, Leg, StaleLeg};
 
 use crate::create::write_out;
-use crate::label::{self, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, PoolConfig, PoolState, VdevClass};
+use crate::label::{
+    self, FailMode, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, PoolConfig, PoolState, VdevClass,
+};
 use crate::platform::Host;
 use crate::uberblock::{self, Uberblock, slot_offsets};
 use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
@@ -74,6 +76,8 @@ pub struct Roster {
     state: Mutex<State>,
     /// Claimed and not closed: what the vdevs ask before they write.
     writable: AtomicBool,
+    /// Whether a suspended pool tells its clients so. Apart from the state: with a disk that hangs that stays locked.
+    fails_openly: AtomicBool,
     /// Held while an uberblock is written, and while a leg joins: it gets every uberblock from a certain one on.
     uberblocks: Mutex<()>,
     me: Weak<Self>,
@@ -93,6 +97,7 @@ impl Roster {
         let roster = Arc::new_cyclic(|me: &Weak<Self>| Self {
             vdevs,
             fanout,
+            fails_openly: AtomicBool::new(config.supplement.failmode == FailMode::Continue),
             state: Mutex::new(State { config, claimed: false, closed: None }),
             writable: AtomicBool::new(false),
             uberblocks: Mutex::new(()),
@@ -114,6 +119,12 @@ impl Roster {
     #[must_use]
     pub fn config(&self) -> PoolConfig {
         self.state.lock().config.clone()
+    }
+
+    /// What a suspended pool answers.
+    #[must_use]
+    pub fn failmode(&self) -> FailMode {
+        if self.fails_openly.load(Ordering::Acquire) { FailMode::Continue } else { FailMode::Wait }
     }
 
     /// Why the roster takes no more changes, if it does not.
@@ -167,6 +178,18 @@ impl Roster {
         }
         self.change(&mut state, change)?;
         Ok(state.config.clone())
+    }
+
+    /// What a suspended pool answers, durable in the labels.
+    pub fn set_failmode(&self, failmode: FailMode) -> Result<(), RosterError> {
+        self.update(|config| config.supplement_mut(|supplement| supplement.failmode = failmode))?;
+        Ok(())
+    }
+
+    /// Writes down that acknowledged changes were given up (rules F26).
+    pub fn note_loss(&self, time: Time, txg: Txg, losses: &[String]) -> Result<(), RosterError> {
+        self.update(|config| config.supplement_mut(|supplement| supplement.note_loss(time, txg, losses)))?;
+        Ok(())
     }
 
     /// Says in the labels that the pool was put away; nothing can be written afterwards.
@@ -229,6 +252,7 @@ impl Roster {
                 leg.set_state(LegState::Faulted);
             }
         }
+        self.fails_openly.store(next.supplement.failmode == FailMode::Continue, Ordering::Release);
         state.config = next;
         Ok(())
     }

@@ -2,10 +2,12 @@
 
 #![allow(dead_code)] // Each test binary uses its part.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
+use std::thread::JoinHandle;
 
 use tally_base::{SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
@@ -22,10 +24,38 @@ struct Gated {
     gate: Arc<RwLock<()>>,
     /// Writes that still reach a disk of the world.
     writes_left: Arc<AtomicU64>,
+    faults: Arc<Faults>,
+}
+
+/// What a disk refuses, all nothing at first.
+#[derive(Default)]
+pub(crate) struct Faults {
+    pub(crate) reads: AtomicBool,
+    pub(crate) writes: AtomicBool,
+    pub(crate) durable_writes: AtomicBool,
+    pub(crate) flushes: AtomicBool,
+}
+
+impl Faults {
+    /// The cable is out.
+    pub(crate) fn all(&self, on: bool) {
+        for fault in [&self.reads, &self.writes, &self.durable_writes, &self.flushes] {
+            fault.store(on, Ordering::SeqCst);
+        }
+    }
+
+    fn check(fault: &AtomicBool, what: &str) -> io::Result<()> {
+        if fault.load(Ordering::SeqCst) {
+            Err(io::Error::other(format!("a {what} that fails on request")))
+        } else {
+            Ok(())
+        }
+    }
 }
 
 impl Disk for Gated {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        Faults::check(&self.faults.reads, "read")?;
         self.disk.read(offset, buf)
     }
 
@@ -33,10 +63,15 @@ impl Disk for Gated {
         let _passes = self.gate.read().unwrap();
         let left = self.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         left.map_err(|_| io::Error::other("the power is gone"))?;
+        match durability {
+            Durability::Durable => Faults::check(&self.faults.durable_writes, "durable write")?,
+            Durability::Cached => Faults::check(&self.faults.writes, "write")?,
+        }
         self.disk.write(offset, buf, durability)
     }
 
     fn flush(&self) -> io::Result<()> {
+        Faults::check(&self.faults.flushes, "flush")?;
         self.disk.flush()
     }
 
@@ -53,6 +88,7 @@ impl Disk for Gated {
 pub(crate) struct World {
     gate: Arc<RwLock<()>>,
     writes_left: Arc<AtomicU64>,
+    faults: RwLock<BTreeMap<String, Arc<Faults>>>,
     disks: Vec<(String, Arc<MemDisk>)>,
     vdevs: Vec<String>,
 }
@@ -67,6 +103,7 @@ impl World {
         Self {
             gate: Arc::default(),
             writes_left: unlimited(),
+            faults: RwLock::default(),
             disks,
             vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec(),
         }
@@ -77,6 +114,7 @@ impl World {
         Self {
             gate: Arc::default(),
             writes_left: unlimited(),
+            faults: RwLock::default(),
             disks: vec![("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes)))],
             vdevs: vec!["/disks/data".to_owned()],
         }
@@ -86,12 +124,23 @@ impl World {
     pub(crate) fn of(disks: &[(&str, u64)], vdevs: &str) -> Self {
         let disks = disks.iter().map(|(path, bytes)| ((*path).to_owned(), Arc::new(MemDisk::new(*bytes))));
         let vdevs = vdevs.split(' ').map(str::to_owned);
-        Self { gate: Arc::default(), writes_left: unlimited(), disks: disks.collect(), vdevs: vdevs.collect() }
+        Self {
+            gate: Arc::default(),
+            writes_left: unlimited(),
+            faults: RwLock::default(),
+            disks: disks.collect(),
+            vdevs: vdevs.collect(),
+        }
     }
 
     /// Takes disks away; what holds them open does not notice. Gives them to whoever may want to bring them back.
     pub(crate) fn take(&mut self, paths: &[&str]) -> Vec<(String, Arc<MemDisk>)> {
         self.disks.extract_if(.., |(path, _)| paths.contains(&path.as_str())).collect()
+    }
+
+    /// What a disk of this world refuses; a cut world begins without faults.
+    pub(crate) fn faults(&self, path: &str) -> Arc<Faults> {
+        Arc::clone(self.faults.write().unwrap().entry(path.to_owned()).or_default())
     }
 
     /// All disks refuse writes after so many more: then cut.
@@ -121,7 +170,7 @@ impl World {
         let opener = MemOpener::default();
         for (path, disk) in &self.disks {
             let (gate, writes_left) = (Arc::clone(&self.gate), Arc::clone(&self.writes_left));
-            let gated = Gated { disk: Arc::clone(disk), gate, writes_left };
+            let gated = Gated { disk: Arc::clone(disk), gate, writes_left, faults: self.faults(path) };
             opener.put(path, Arc::new(gated) as _);
         }
         Platform {
@@ -142,6 +191,15 @@ impl World {
         let filer = Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, options).unwrap();
         drive(&filer);
         filer
+    }
+
+    /// A pool whose threads the caller joins.
+    pub(crate) fn create_by_hand(&self) -> (Arc<Filer>, Vec<JoinHandle<()>>) {
+        let specs = parse_vdev_args(&self.vdevs).unwrap();
+        let options = CreateOptions::default();
+        let filer = Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, &options).unwrap();
+        let threads = filer.background().into_iter().map(|(_, body)| std::thread::spawn(body)).collect();
+        (filer, threads)
     }
 
     pub(crate) fn import(&self) -> (Arc<Filer>, ImportReport) {
@@ -169,7 +227,13 @@ impl World {
             .iter()
             .map(|(path, disk)| (path.clone(), Arc::new(MemDisk::from_bytes(&disk.content()))))
             .collect();
-        Self { gate: Arc::default(), writes_left: unlimited(), disks, vdevs: self.vdevs.clone() }
+        Self {
+            gate: Arc::default(),
+            writes_left: unlimited(),
+            faults: RwLock::default(),
+            disks,
+            vdevs: self.vdevs.clone(),
+        }
     }
 }
 

@@ -208,9 +208,13 @@ impl Pool {
     /// Everything is replayed: makes that durable, and opens the lanes under new epochs. The pool serves from here on.
     ///
     /// Legs that were stale join their lanes' sets only behind the uberblock that names the new epochs. Before it
-    /// they have not got what a crash would still replay.
-    pub fn finish_replay(&self) -> Result<(), OpenError> {
+    /// they have not got what a crash would still replay. What was given up is written down before, so that it is
+    /// never gone without a word; after a crash in between, the import decides again.
+    pub fn finish_replay(&self, losses: &[String]) -> Result<(), OpenError> {
         let mut syncing = self.syncing.lock();
+        if !losses.is_empty() {
+            self.roster.note_loss(self.platform.clock.now(), syncing.uberblock.txg, losses)?;
+        }
         syncing.unreplayed = None;
         syncing.opening = self.fresh_lanes();
         self.sync_locked(&mut syncing, false)?;

@@ -82,23 +82,33 @@ impl Pool {
         self.put_away(true)
     }
 
+    /// Whatever goes wrong, nothing is written afterwards, nobody is left waiting, and all threads of the pool end: a pool
+    /// that was suspended can be let go, and imported again once its disks are back.
     fn put_away(&self, destroy: bool) -> Result<(), SyncError> {
         self.closed.store(true, Ordering::Release);
         self.txgs.stop();
         let mut syncing = self.syncing.lock();
-        if !self.read_only {
-            // Operations that were admitted before may still be on their way to a hold.
-            while self.txgs.dirty_bytes() > 0 {
-                self.sync_locked(&mut syncing, false)?;
-            }
-            let txg = self.sync_locked(&mut syncing, true)?;
-            if destroy { self.roster.destroy(txg)? } else { self.roster.export(txg)? }
-        }
+        let retired = if self.read_only { Ok(()) } else { self.retire(&mut syncing, destroy) };
         // Whoever waits for the lock, or comes later, must find that there is nothing left to sync.
         syncing.put_away = true;
         self.txgs.fail(Broken("the pool was put away".into()));
         for lane in self.lanes().iter() {
             lane.close();
+        }
+        retired
+    }
+
+    /// The last group, and the word in the labels.
+    fn retire(&self, syncing: &mut Syncing, destroy: bool) -> Result<(), SyncError> {
+        // Operations that were admitted before may still be on their way to a hold.
+        while self.txgs.dirty_bytes() > 0 {
+            self.sync_locked(syncing, false)?;
+        }
+        let txg = self.sync_locked(syncing, true)?;
+        if destroy {
+            self.roster.destroy(txg)?
+        } else {
+            self.roster.export(txg)?
         }
         Ok(())
     }
