@@ -263,6 +263,9 @@ impl Filesystem {
             return Ok(None);
         };
         let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| self.broken(&error))?;
+        if id >= root.next_object {
+            return Err(self.broken(&format!("object {id} has an id that was never drawn")));
+        }
         // An orphan waits for the reaper and is nobody's any more.
         Ok((inode.nlink > 0).then_some(inode))
     }

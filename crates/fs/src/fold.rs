@@ -135,10 +135,10 @@ impl Fold<'_> {
             self.content(id, &mut inode, old, layer)?;
         }
         if old.is_none() {
-            self.object_count += 1;
-            self.used_bytes += OBJECT_CHARGE;
+            self.object_count = self.object_count.saturating_add(1);
+            self.used_bytes = self.used_bytes.saturating_add(OBJECT_CHARGE);
         }
-        self.used_bytes = self.used_bytes - was_used.min(self.used_bytes) + inode.used;
+        self.used_bytes = self.used_bytes.saturating_sub(was_used).saturating_add(inode.used);
         self.used.push((id, inode.used));
         self.put_inode(id, &inode);
         Ok(())
@@ -157,7 +157,7 @@ impl Fold<'_> {
             orphan.nlink = 0;
             self.put_inode(id, &orphan);
             self.changes.push((Key::new(Class::Orphan, id.0, 0, 0), Change::Put(Bytes::from_static(&[1]))));
-            self.orphan_count += 1;
+            self.orphan_count = self.orphan_count.saturating_add(1);
             return Ok(());
         }
         self.drop_extents(id, 0, usize::MAX)?;
@@ -168,8 +168,8 @@ impl Fold<'_> {
 
     fn drop_inode(&mut self, id: ObjectId, used: u64) {
         self.changes.push((Key::new(Class::Inode, id.0, 0, 0), Change::Delete));
-        self.object_count -= 1;
-        self.used_bytes = self.used_bytes.saturating_sub(OBJECT_CHARGE + used);
+        self.object_count = self.object_count.saturating_sub(1);
+        self.used_bytes = self.used_bytes.saturating_sub(OBJECT_CHARGE.saturating_add(used));
     }
 
     /// Frees a bounded number of extents of removed files. Where it stops the next group goes on: what is freed is
@@ -186,13 +186,14 @@ impl Fold<'_> {
             let freed = self.drop_extents(id, 0, budget)?;
             budget -= freed;
             if budget == 0 {
-                break;
+                return Ok(());
             }
             let used = self.stored_inode(id)?.map_or(0, |inode| inode.used);
             self.drop_inode(id, used);
             self.changes.push((key, Change::Delete));
-            self.orphan_count -= 1;
         }
+        // Whatever the root has claimed: these were all.
+        self.orphan_count = 0;
         Ok(())
     }
 
