@@ -98,11 +98,8 @@ impl DatasetClient for Filesystem {
             }
         }
         self.objects.sweep();
-        let mut pending = self.pending_bytes.lock();
-        pending.retain(|group, _| *group > txg);
-        if pending.is_empty() {
-            self.exposed_since.store(0, Ordering::Relaxed);
-        }
+        self.pending_bytes.lock().retain(|group, _| *group > txg);
+        self.exposed.lock().retain(|group, _| *group > txg);
     }
 }
 
