@@ -7,12 +7,13 @@
 //!
 //! A closed layer never changes, so the fold holds no lock while it reads and writes.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tally_base::{Dseq, ObjectId, Txg};
 use tally_store::block::BlockError;
-use tally_store::bp::{BlockKind, BlockPtr, Compression};
+use tally_store::bp::{BlockKind, BlockPtr, Compression, Dva};
 use tally_store::dataset::{DatasetClient, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::run::RunWriter;
@@ -114,7 +115,7 @@ impl Fold<'_> {
             (None, Some(old)) => self.removed(id, old)?,
             (None, None) => self.used.push((id, 0)),
         }
-        self.free_placed(layer, &[]);
+        self.free_placed(layer, &HashSet::new());
         Ok(())
     }
 
@@ -212,12 +213,8 @@ impl Fold<'_> {
     }
 
     /// Frees the blocks that were placed ahead and are not `kept`: overwritten or cut since.
-    fn free_placed(&self, layer: &Layer, kept: &[BlockPtr]) {
-        for block in layer.data.placed() {
-            if !kept.iter().any(|kept| kept.dva == block.dva) {
-                self.free(block);
-            }
-        }
+    fn free_placed(&self, layer: &Layer, kept: &HashSet<Dva>) {
+        layer.data.placed().iter().filter(|block| !kept.contains(&block.dva)).for_each(|block| self.free(block));
     }
 
     fn content(
@@ -283,7 +280,7 @@ impl Fold<'_> {
         if in_extents && cut < old_size {
             self.cut_extents(id, inode, cut.next_multiple_of(record_size), &rewritten)?;
         }
-        let mut kept = Vec::new();
+        let mut kept = HashSet::new();
         for start in rewritten {
             let length = record_size.min(inode.size - start);
             let replaced = if in_extents && start < old_size { self.stored_extent(id, start)? } else { None };
@@ -307,7 +304,7 @@ impl Fold<'_> {
                 }
             };
             self.replace_extent(id, inode, start, replaced.as_ref(), block.as_ref());
-            kept.extend(whole);
+            kept.extend(whole.map(|block| block.dva));
         }
         self.free_placed(layer, &kept);
         Ok(())
