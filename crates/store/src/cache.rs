@@ -68,6 +68,13 @@ impl BlockCache {
         self.0.insert(key, value);
     }
 
+    /// The entry of `from`, if there is one, is found under `to` instead.
+    pub(crate) fn rename(&self, from: &CacheKey, to: CacheKey) {
+        if let Some((_, value)) = self.0.remove(from) {
+            self.0.insert(to, value);
+        }
+    }
+
     pub(crate) fn remove(&self, key: &CacheKey) {
         self.0.remove(key);
     }

@@ -208,6 +208,17 @@ impl BlockIo {
         bp.dvas().for_each(|dva| self.alloc.abandon(dva));
     }
 
+    /// A block that was written ahead of any group, under [`UNBORN`](crate::alloc::UNBORN), belongs to `txg` from now on
+    /// and is known by the pointer that this gives, in the cache as well. `None` if it was no such block.
+    pub fn settle(&self, bp: &BlockPtr, txg: Txg) -> Option<BlockPtr> {
+        if !bp.dvas().all(|dva| self.alloc.settle(dva, txg)) {
+            return None;
+        }
+        let born = BlockPtr { birth: txg, ..*bp };
+        self.cache.rename(&CacheKey::of(bp), CacheKey::of(&born));
+        Some(born)
+    }
+
     /// Collects new blocks of `txg`.
     #[must_use]
     pub fn writer(self: &Arc<Self>, txg: Txg) -> RunWriter {

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, RwLock};
 
-use tally_base::{SystemClock, SystemRng, Wait};
+use tally_base::{Clock, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions, ImportReport};
 use tally_fs::vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
@@ -49,6 +49,7 @@ pub(crate) struct World {
     gate: Arc<RwLock<()>>,
     disks: Vec<(String, Arc<MemDisk>)>,
     vdevs: Vec<String>,
+    clock: Arc<dyn Clock>,
 }
 
 impl World {
@@ -58,7 +59,8 @@ impl World {
             ("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes))),
             ("/disks/slog".to_owned(), Arc::new(MemDisk::new(log_bytes))),
         ];
-        Self { gate: Arc::default(), disks, vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec() }
+        let vdevs = ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec();
+        Self { gate: Arc::default(), disks, vdevs, clock: Arc::new(SystemClock::default()) }
     }
 
     /// Without a log disk: the log lies in the pool.
@@ -67,7 +69,13 @@ impl World {
             gate: Arc::default(),
             disks: vec![("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes)))],
             vdevs: vec!["/disks/data".to_owned()],
+            clock: Arc::new(SystemClock::default()),
         }
+    }
+
+    /// The same disks with another clock.
+    pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 
     fn platform(&self) -> Platform {
@@ -77,7 +85,7 @@ impl World {
             opener.put(path, Arc::new(gated) as _);
         }
         Platform {
-            clock: Arc::new(SystemClock::default()),
+            clock: Arc::clone(&self.clock),
             rng: Arc::new(SystemRng),
             opener: Arc::new(opener),
             fanout: Arc::new(SerialFanout),
@@ -90,10 +98,15 @@ impl World {
     }
 
     pub(crate) fn create_with(&self, options: &CreateOptions) -> Arc<Filer> {
-        let specs = parse_vdev_args(&self.vdevs).unwrap();
-        let filer = Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, options).unwrap();
+        let filer = self.create_without_threads(options);
         drive(&filer);
         filer
+    }
+
+    /// A pool in which nothing happens by itself: no group is synced but by the test.
+    pub(crate) fn create_without_threads(&self, options: &CreateOptions) -> Arc<Filer> {
+        let specs = parse_vdev_args(&self.vdevs).unwrap();
+        Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, options).unwrap()
     }
 
     pub(crate) fn import(&self) -> (Arc<Filer>, ImportReport) {
@@ -121,7 +134,7 @@ impl World {
             .iter()
             .map(|(path, disk)| (path.clone(), Arc::new(MemDisk::from_bytes(&disk.content()))))
             .collect();
-        Self { gate: Arc::default(), disks, vdevs: self.vdevs.clone() }
+        Self { gate: Arc::default(), disks, vdevs: self.vdevs.clone(), clock: Arc::clone(&self.clock) }
     }
 }
 
