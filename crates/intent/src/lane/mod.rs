@@ -161,6 +161,14 @@ pub struct Reservation {
     bytes: u64,
 }
 
+impl Reservation {
+    /// Where the room is.
+    #[must_use]
+    pub fn lane(&self) -> Arc<Lane> {
+        Arc::clone(&self.lane)
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
@@ -227,6 +235,14 @@ impl Lane {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether it has ended, and every record that is on stable storage belongs to a group up to `synced`: then no import
+    /// from that group's uberblock needs its ring.
+    #[must_use]
+    pub fn is_spent(&self, synced: Txg) -> bool {
+        let state = self.state.lock();
+        !state.is_open() && state.live.iter().all(|frame| frame.txg_max <= synced)
     }
 
     /// Shape of its ring.

@@ -33,6 +33,12 @@ pub struct PoolReport {
     pub exposure: Exposure,
     /// What a person should know, one sentence or two each.
     pub messages: Vec<String>,
+    /// Acknowledged changes that were given up by `import --accept-loss`, ever: when, and what is known of them.
+    #[serde(default)]
+    pub losses: Vec<String>,
+    /// `wait` or `continue`.
+    #[serde(default)]
+    pub failmode: String,
 }
 
 /// Acknowledged and not yet durable.

@@ -27,7 +27,7 @@ use super::first_pool::{self, FirstPoolError, Plan};
 use super::listen::ListenError;
 use super::logging::LevelError;
 use super::pools::{ImportOrder, Pools, PoolsError};
-use super::service::{Answer, Counter, Desk, Work, import_remark};
+use super::service::{Answer, Counter, Desk, Work, import_remarks};
 use super::state::{State, StateError};
 use super::{Event, listen, logging, process, signals};
 use crate::cli::ServeArgs;
@@ -258,7 +258,7 @@ fn import(desk: &Desk, order: &ImportOrder, say: &mut dyn FnMut(&str)) -> Result
     let (pool, report) = desk.pools.import(order, &mut |progress| {
         let _ = sd_notify::notify(&[NotifyState::Status(&progress.what)]);
     })?;
-    say(&import_remark(&pool.filer.name(), &report));
+    import_remarks(&pool.filer, &report).iter().for_each(|remark| say(remark));
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use parking_lot::Mutex;
-use tally_fs::filer::{CreateOptions, ImportReport};
+use tally_fs::filer::{CreateOptions, Filer, ImportReport};
 use tally_nfs::exports::parse_sharenfs;
 
 use tally_store::create;
@@ -129,7 +129,7 @@ impl Desk {
                 let dirs = if dirs.is_empty() { self.dirs.clone() } else { dirs };
                 let order = ImportOrder { pool, paths: Vec::new(), dirs, force, read_only, accept_loss };
                 let (pool, report) = self.pools.import(&order, progress)?;
-                import_remark(&pool.filer.name(), &report)
+                return Ok(Reply::Done(import_remarks(&pool.filer, &report)));
             }
             Request::PoolExport { name } => {
                 self.pools.export(&name)?;
@@ -192,8 +192,16 @@ impl Desk {
     }
 }
 
-/// What an import has to say, in one line.
-pub(super) fn import_remark(name: &str, report: &ImportReport) -> String {
+/// What an import has to say: in one line, and one for everything that is not as it should be.
+pub(super) fn import_remarks(filer: &Filer, report: &ImportReport) -> Vec<String> {
+    let mut remarks = vec![outcome(&filer.name(), report)];
+    let lost = if filer.pool().read_only() { "missing" } else { "given up" };
+    remarks.extend(report.losses.iter().map(|loss| format!("{lost}: {loss}")));
+    remarks.extend(report.remarks.iter().map(|remark| format!("note: {remark}")));
+    remarks
+}
+
+fn outcome(name: &str, report: &ImportReport) -> String {
     if report.records_replayed == 0 {
         return format!("imported pool '{name}'; there was nothing to replay");
     }
