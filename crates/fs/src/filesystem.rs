@@ -78,8 +78,9 @@ pub struct Filesystem {
     pub(crate) folded_used: Mutex<HashMap<Txg, Vec<(ObjectId, u64)>>>,
     /// Bytes written in groups that are not folded yet, charged in full against the quota.
     pub(crate) pending_bytes: Mutex<BTreeMap<Txg, u64>>,
-    /// The wall-clock time at which the oldest change that is not durable was acknowledged (`sync=disabled`), or 0.
-    pub(crate) exposed_since: AtomicU64,
+    /// For each group that is not synced, when the first of its changes was acknowledged without being durable
+    /// (`sync=disabled`).
+    pub(crate) exposed: Mutex<BTreeMap<Txg, Time>>,
     /// Set in the group in which the dataset is destroyed: from then on nothing is logged for it, since its tombstone
     /// covers the log up to that group only.
     pub(crate) gone: AtomicBool,
@@ -149,7 +150,7 @@ impl Filesystem {
             mountpoints: RwLock::default(),
             folded_used: Mutex::default(),
             pending_bytes: Mutex::default(),
-            exposed_since: AtomicU64::new(0),
+            exposed: Mutex::default(),
             gone: AtomicBool::new(false),
         });
         let client: Arc<dyn tally_store::dataset::DatasetClient> = Arc::clone(&filesystem) as _;
@@ -267,6 +268,9 @@ impl Filesystem {
             return Ok(None);
         };
         let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| self.broken(&error))?;
+        if id >= root.next_object {
+            return Err(self.broken(&format!("object {id} has an id that was never drawn")));
+        }
         // An orphan waits for the reaper and is nobody's any more.
         Ok((inode.nlink > 0).then_some(inode))
     }
@@ -337,7 +341,7 @@ impl Filesystem {
             return self.pool.txgs.promise(txg);
         }
         if !switch.logged(txg) {
-            self.expose();
+            self.expose(txg);
             return Wait::Ready;
         }
         // A lane that failed, or has no disk, takes no records: the group is the promise then (rules F25).
@@ -347,10 +351,9 @@ impl Filesystem {
         }
     }
 
-    fn expose(&self) {
-        let now = self.pool.platform.clock.now().0;
-        // Only the first of a group counts; the sync sets it back to zero.
-        let _ = self.exposed_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    fn expose(&self, txg: Txg) {
+        // Only the first of a group counts: it is the oldest until the group is synced.
+        self.exposed.lock().entry(txg).or_insert_with(|| self.pool.platform.clock.now());
     }
 
     fn append(&self, ring: Option<Reservation>, txg: Txg, kind: RecordKind, record: &Record) -> Option<Lsn> {
@@ -434,10 +437,13 @@ impl Filesystem {
     /// Bytes that are acknowledged but not durable, and since when, in a dataset with `sync=disabled`.
     #[must_use]
     pub fn exposure(&self) -> (u64, Option<Time>) {
-        match self.exposed_since.load(Ordering::Relaxed) {
-            0 => (0, None),
-            since => (self.pending_bytes.lock().values().sum(), Some(Time(since))),
-        }
+        let exposed = self.exposed.lock();
+        // What was acknowledged while its group was being synced is in the map a moment too long.
+        let mut unsynced = exposed.range(self.pool.txgs.last_synced().next()..);
+        let Some((_, since)) = unsynced.next() else { return (0, None) };
+        // A COMMIT exposes what older groups hold of its file, too.
+        let newest = exposed.last_key_value().map_or(Txg(0), |(txg, _)| *txg);
+        (self.pending_bytes.lock().range(..=newest).map(|(_, bytes)| bytes).sum(), Some(*since))
     }
 
     /// The highest log position in the dataset's history that was replayed, or that a new record will follow.

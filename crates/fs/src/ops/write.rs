@@ -219,15 +219,14 @@ impl Filesystem {
         self.with_hold(admitted, |txg| {
             self.apply(locked, txg, record, false);
             let layer = locked.state_mut(object.id).layer_mut(txg);
-            for (offset, mut block) in placed {
+            for (offset, block) in placed {
                 if self.gone.load(Ordering::Acquire) {
                     // The dataset is destroyed: nobody will fold this layer.
                     self.pool.io.abandon(&block);
                     continue;
                 }
-                let settled = self.pool.io.allocator().settle(block.dva, txg);
-                assert!(settled, "it was allocated for this write, and for nothing else");
-                block.birth = txg;
+                let settled = self.pool.io.settle(&block, txg);
+                let block = settled.expect("it was allocated for this write, and for nothing else");
                 layer.data.insert(offset, Piece::Placed { block, skip: 0, length: u64::from(block.lsize) });
             }
             txg

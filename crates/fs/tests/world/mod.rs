@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 
-use tally_base::{SystemClock, SystemRng, Wait};
+use tally_base::{Clock, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions, ImportReport};
 use tally_fs::vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
@@ -91,6 +91,7 @@ pub(crate) struct World {
     faults: RwLock<BTreeMap<String, Arc<Faults>>>,
     disks: Vec<(String, Arc<MemDisk>)>,
     vdevs: Vec<String>,
+    clock: Arc<dyn Clock>,
 }
 
 impl World {
@@ -106,6 +107,7 @@ impl World {
             faults: RwLock::default(),
             disks,
             vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec(),
+            clock: Arc::new(SystemClock::default()),
         }
     }
 
@@ -117,7 +119,13 @@ impl World {
             faults: RwLock::default(),
             disks: vec![("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes)))],
             vdevs: vec!["/disks/data".to_owned()],
+            clock: Arc::new(SystemClock::default()),
         }
+    }
+
+    /// The same disks with another clock.
+    pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 
     /// Disks of these names and sizes, in a pool of `vdevs`: the words of `tally pool create`.
@@ -130,6 +138,7 @@ impl World {
             faults: RwLock::default(),
             disks: disks.collect(),
             vdevs: vdevs.collect(),
+            clock: Arc::new(SystemClock::default()),
         }
     }
 
@@ -174,7 +183,7 @@ impl World {
             opener.put(path, Arc::new(gated) as _);
         }
         Platform {
-            clock: Arc::new(SystemClock::default()),
+            clock: Arc::clone(&self.clock),
             rng: Arc::new(SystemRng),
             opener: Arc::new(opener),
             fanout: Arc::new(SerialFanout),
@@ -187,10 +196,15 @@ impl World {
     }
 
     pub(crate) fn create_with(&self, options: &CreateOptions) -> Arc<Filer> {
-        let specs = parse_vdev_args(&self.vdevs).unwrap();
-        let filer = Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, options).unwrap();
+        let filer = self.create_without_threads(options);
         drive(&filer);
         filer
+    }
+
+    /// A pool in which nothing happens by itself: no group is synced but by the test.
+    pub(crate) fn create_without_threads(&self, options: &CreateOptions) -> Arc<Filer> {
+        let specs = parse_vdev_args(&self.vdevs).unwrap();
+        Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, options).unwrap()
     }
 
     /// A pool whose threads the caller joins.
@@ -233,6 +247,7 @@ impl World {
             faults: RwLock::default(),
             disks,
             vdevs: self.vdevs.clone(),
+            clock: Arc::clone(&self.clock),
         }
     }
 }

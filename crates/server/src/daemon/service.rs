@@ -17,7 +17,7 @@ use tally_store::create;
 use tally_store::discover::ImportSource;
 
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError};
-use super::{Event, datasets, pool_report, process};
+use super::{Event, datasets, ops_report, pool_report, process};
 use crate::control::listener::Service;
 use crate::control::message::{Assignment, Progress, Reply, Request};
 
@@ -44,6 +44,8 @@ pub(super) struct Desk {
     pub(super) addresses: Vec<IpAddr>,
     /// Where pools are looked for when nobody says.
     pub(super) dirs: Vec<PathBuf>,
+    /// The programs that clients call.
+    pub(super) nfs: Arc<tally_nfs::service::Service>,
 }
 
 /// Answers questions, and passes work on.
@@ -84,6 +86,7 @@ impl Desk {
             Request::DatasetGet { names, recursive, properties } => {
                 self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)
             }
+            Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
             _ => return None,
         })
     }

@@ -137,6 +137,7 @@ impl Pool {
         let pointer: &[u8; BLOCK_PTR_BYTES] = uberblock.root[..].try_into().map_err(|_| Malformed("uberblock root"))?;
         let pointer = BlockPtr::decode(pointer)?;
         let (root, alloc_root) = PoolRoot::decode(&BlockIo::read_root(&devs, &pointer)?)?;
+        check_lanes(roster, &root)?;
         let (content, seen) = read_log(roster, &uberblock, chosen, &root, progress)?;
         if !content.losses.is_empty() && !options.read_only && !options.accept_loss {
             return Err(OpenError::LogLost { report: content.losses.join("\n") + "\n" });
@@ -236,6 +237,13 @@ pub struct LoadOptions {
 fn data_vdevs(roster: &Roster) -> Vec<Arc<dyn BlockDev>> {
     let data = roster.vdevs().iter().filter(|vdev| vdev.class() == VdevClass::Data);
     data.map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect()
+}
+
+/// A dataset logs to one of the pool's lanes, whatever its root says.
+fn check_lanes(roster: &Roster, root: &PoolRoot) -> Result<(), Malformed> {
+    let lanes = roster.config().lanes;
+    let known = |entry: &DatasetEntry| lanes.iter().any(|line| line.lane == entry.birth.lane);
+    if root.datasets.iter().all(known) { Ok(()) } else { Err(Malformed("lane of a dataset")) }
 }
 
 /// The rings that lie on data vdevs, by the vdev's place among them: not the allocator's to give.
