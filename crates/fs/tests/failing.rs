@@ -121,6 +121,48 @@ fn a_log_device_that_fails_costs_time_and_no_promise() {
     }
 }
 
+/// Clients are at work while the log loses its device and gets another. What they remember of the old ring's records must
+/// not be waited for in the new one.
+#[test]
+fn a_log_device_that_failed_is_replaced_while_clients_work() {
+    let mut world = World::of(&[("/disks/a", DATA), ("/disks/l", LOG)], "/disks/a log /disks/l");
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let names = |from: usize| (from..from + 20).map(|number| format!("f{number}"));
+    for name in names(0) {
+        make(&*fs, &name).unwrap();
+    }
+    world.faults("/disks/l").all(true);
+    for name in names(20) {
+        make(&*fs, &name).unwrap();
+    }
+    filer.sync().unwrap();
+    let working = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut count = 40;
+            while working.load(SeqCst) {
+                make(&*fs, &format!("f{count}")).unwrap();
+                count += 1;
+            }
+            count
+        });
+        world.replace_log(&filer, tally_base::LaneId(0), "/disks/fresh");
+        let cred = Cred::root();
+        let again = fs.create(ctx(&cred), fs.root(), b"f1", &CreateHow::Guarded(mode(0o600)));
+        assert_eq!(done(again).unwrap_err(), FsError::Exists, "it rests on a record of the old ring");
+        while filer.pool().lanes()[0].stats().record_count < 20 {
+            std::thread::yield_now();
+        }
+        working.store(false, SeqCst);
+        let count = worker.join().unwrap();
+        let (after, report) = world.cut().import();
+        assert!(report.losses.is_empty() && report.records_replayed > 0, "{report:?}");
+        assert!(names(0).chain(names(20)).all(|name| has(&*vfs(&after), &name)));
+        assert!((40..count).all(|number| has(&*vfs(&after), &format!("f{number}"))), "of {count}");
+    });
+}
+
 #[test]
 fn a_pool_whose_only_disk_refuses_writes_is_suspended_and_promises_nothing() {
     for (what, switch) in WAYS {

@@ -2,18 +2,14 @@
 
 mod world;
 
-use std::path::Path;
 use std::sync::Arc;
 
-use tally_base::LaneId;
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
 use tally_fs::inspect::FsWords;
 use tally_fs::vfs::{CreateHow, Cred, FsError, SetAttr, Stability, Vfs};
-use tally_store::create::new_leg;
 use tally_store::discover::ImportSource;
 use tally_store::inspect::{Plan, inspect};
 use tally_store::properties::PropertySet;
-use tally_store::vdev::LegState;
 use world::{World, content, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;
@@ -299,26 +295,6 @@ fn an_accepted_loss_is_on_record() {
     says("the uberblock does not name it");
 }
 
-/// What `tally pool replace` does with a log device that is gone.
-fn replace_log(world: &mut World, filer: &Arc<Filer>, lane: LaneId, path: &str) {
-    let pool = filer.pool();
-    world.put(vec![(path.to_owned(), World::disk(2 * MIB))]);
-    let config = pool.roster.config();
-    let line = config.lanes.iter().find(|line| line.lane == lane).unwrap();
-    let vdev_config = &config.vdevs[line.vdev as usize];
-    let vdev = pool.roster.vdevs().iter().find(|vdev| vdev.index() == line.vdev).unwrap();
-    let leg = new_leg(&world.platform(), vdev_config, Path::new(path), false).unwrap();
-    let guid = leg.guid();
-    pool.roster.add_leg(vdev, leg).unwrap();
-    pool.roster.finish_resilver(vdev, guid).unwrap();
-    let lane = pool.renew_lane(lane, guid).unwrap();
-    std::thread::spawn(move || lane.run());
-    for old in &vdev_config.legs {
-        pool.roster.detach(vdev, old.guid).unwrap();
-    }
-    assert!(vdev.legs().iter().all(|leg| leg.state() == LegState::Online));
-}
-
 #[test]
 fn a_new_log_device_takes_the_place_of_the_missing_one() {
     for case in &CASES {
@@ -330,7 +306,7 @@ fn a_new_log_device_takes_the_place_of_the_missing_one() {
             make(&*fs, b"without");
         }
         let missing = filer.pool().roster.config().lanes[0].lane;
-        replace_log(&mut world, &filer, missing, "/disks/fresh");
+        world.replace_log(&filer, missing, "/disks/fresh");
         for fs in all(&filer) {
             make(&*fs, b"with");
         }

@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
 
-use tally_base::{Clock, SystemClock, SystemRng, Wait};
+use tally_base::{Clock, LaneId, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions, ImportReport};
 use tally_fs::vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 use tally_store::assemble::PoolSelect;
+use tally_store::create::new_leg;
 use tally_store::discover::ImportSource;
 use tally_store::grammar::parse_vdev_args;
 use tally_store::platform::{Host, Platform, Tuning};
+use tally_store::vdev::LegState;
 
 /// A disk whose writes a cut holds up, so that all disks are cut at one moment, between two writes.
 struct Gated {
@@ -231,6 +233,26 @@ impl World {
             Filer::import(&self.platform(), &Tuning::default(), &source, &select, options, &mut |_| {})?;
         drive(&filer);
         Ok((filer, report))
+    }
+
+    /// What `tally pool replace` does with a log device that is gone.
+    pub(crate) fn replace_log(&mut self, filer: &Filer, lane: LaneId, path: &str) {
+        let pool = filer.pool();
+        self.put(vec![(path.to_owned(), Self::disk(2 << 20))]);
+        let config = pool.roster.config();
+        let line = config.lanes.iter().find(|line| line.lane == lane).unwrap();
+        let vdev_config = &config.vdevs[line.vdev as usize];
+        let vdev = pool.roster.vdevs().iter().find(|vdev| vdev.index() == line.vdev).unwrap();
+        let leg = new_leg(&self.platform(), vdev_config, Path::new(path), false).unwrap();
+        let guid = leg.guid();
+        pool.roster.add_leg(vdev, leg).unwrap();
+        pool.roster.finish_resilver(vdev, guid).unwrap();
+        let lane = pool.renew_lane(lane, guid).unwrap();
+        std::thread::spawn(move || lane.run());
+        for old in &vdev_config.legs {
+            pool.roster.detach(vdev, old.guid).unwrap();
+        }
+        assert!(vdev.legs().iter().all(|leg| leg.state() == LegState::Online));
     }
 
     /// The disks as they are now, as another world: what a power cut at this moment leaves if every completed write stays.
