@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
+use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, Stability, Vfs};
 use tally_store::assemble::ImportError;
 use tally_store::label::FailMode;
 use tally_store::properties::PropertySet;
@@ -24,9 +24,20 @@ fn pattern(length: usize, seed: u8) -> Bytes {
 
 fn make(fs: &dyn Vfs, name: &str) -> Result<ObjectRef, FsError> {
     let cred = Cred::root();
-    let file = done(fs.create(ctx(&cred), fs.root(), name.as_bytes(), &CreateHow::Guarded(mode(0o600))))?.object;
-    done(fs.write(ctx(&cred), file, 0, name.as_bytes().to_vec().into(), Stability::FileSync))?;
+    let how = CreateHow::Guarded(mode(0o600));
+    let file = admitted(|| fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how))?.object;
+    admitted(|| fs.write(ctx(&cred), file, 0, name.as_bytes().to_vec().into(), Stability::FileSync))?;
     Ok(file)
+}
+
+/// Asks again while there is no room, as a server does.
+fn admitted<T>(ask: impl Fn() -> Outcome<T>) -> Result<T, FsError> {
+    loop {
+        match done(ask()) {
+            Err(FsError::Throttled) => {}
+            answer => return answer,
+        }
+    }
 }
 
 fn has(fs: &dyn Vfs, name: &str) -> bool {
@@ -125,13 +136,16 @@ fn a_log_device_that_fails_costs_time_and_no_promise() {
 /// not be waited for in the new one.
 #[test]
 fn a_log_device_that_failed_is_replaced_while_clients_work() {
-    let mut world = World::of(&[("/disks/a", DATA), ("/disks/l", LOG)], "/disks/a log /disks/l");
+    let mut world = World::of(&[("/disks/a", 4 * DATA), ("/disks/l", LOG)], "/disks/a log /disks/l");
     let filer = world.create();
     let fs = vfs(&filer);
     let names = |from: usize| (from..from + 20).map(|number| format!("f{number}"));
     for name in names(0) {
         make(&*fs, &name).unwrap();
     }
+    let cred = Cred::root();
+    let dir = done(fs.mkdir(ctx(&cred), fs.root(), b"dir", &mode(0o700))).unwrap().object;
+    done(fs.mkdir(ctx(&cred), dir, b"x", &mode(0o700))).unwrap();
     world.faults("/disks/l").all(true);
     for name in names(20) {
         make(&*fs, &name).unwrap();
@@ -141,23 +155,28 @@ fn a_log_device_that_failed_is_replaced_while_clients_work() {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             let mut count = 40;
-            while working.load(SeqCst) {
+            // Bounded, so that the pool does not fill up.
+            while working.load(SeqCst) && count < 2000 {
                 make(&*fs, &format!("f{count}")).unwrap();
                 count += 1;
             }
             count
         });
         world.replace_log(&filer, tally_base::LaneId(0), "/disks/fresh");
-        let cred = Cred::root();
-        let again = fs.create(ctx(&cred), fs.root(), b"f1", &CreateHow::Guarded(mode(0o600)));
-        assert_eq!(done(again).unwrap_err(), FsError::Exists, "it rests on a record of the old ring");
-        while filer.pool().lanes()[0].stats().record_count < 20 {
-            std::thread::yield_now();
-        }
+        let is_ready = std::cell::Cell::new(false);
+        let again = admitted(|| {
+            let outcome = fs.mkdir(ctx(&cred), dir, b"x", &mode(0o700));
+            is_ready.set(world::is_ready(&outcome.wait));
+            outcome
+        });
+        assert_eq!(again.unwrap_err(), FsError::Exists);
+        assert!(is_ready.get(), "it rests on a record of the old ring, which is in the pool by now");
         working.store(false, SeqCst);
         let count = worker.join().unwrap();
+        make(&*fs, "last").unwrap();
+        assert!(filer.pool().lanes()[0].stats().record_count > 0, "the log takes records again");
         let (after, report) = world.cut().import();
-        assert!(report.losses.is_empty() && report.records_replayed > 0, "{report:?}");
+        assert!(report.losses.is_empty() && has(&*vfs(&after), "last"), "{report:?}");
         assert!(names(0).chain(names(20)).all(|name| has(&*vfs(&after), &name)));
         assert!((40..count).all(|number| has(&*vfs(&after), &format!("f{number}"))), "of {count}");
     });
