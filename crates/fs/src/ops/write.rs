@@ -176,7 +176,7 @@ impl Filesystem {
         let compression = self.dataset.effective().compression.into();
         let mut out = self.pool.io.writer(UNBORN);
         for start in (first..last).step_by(record_size as usize) {
-            match out.put(BlockKind::Data, &part(start, start + record_size), compression) {
+            match out.put_bytes(BlockKind::Data, part(start, start + record_size), compression) {
                 Ok(block) => parts.placed.push((start, block)),
                 Err(error) => return self.give_back(&parts, Err(self.no_room_or_broken(&error))),
             }
