@@ -1,22 +1,25 @@
 //! Benchmarks by a client that costs nothing (`wire`), against the bare floor (`floor`), this workspace's
 //! server, a running server or a peer. Contenders run alternately; a figure is a median with its spread.
 
+mod figures;
+mod filer;
 mod floor;
+mod handles;
+mod import;
 mod load;
+mod memory_log;
+mod million;
 mod report;
 mod server;
+mod slow;
+mod stream;
 mod wire;
+mod wtmax;
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use rustix::fs::OFlags;
-use serde::Serialize;
-use tally_disk::AlignedBuf;
 
 use floor::Floor;
 use load::Load;
@@ -35,8 +38,38 @@ pub(crate) enum Bench {
     Mixed(Options),
     /// SETATTRs of one file, one at a time (or one at a time on each of several connections).
     Lone(Options),
-    /// Sequential WRITEs of 1 MiB, COMMIT, and READs, beside the same on a file with O_DIRECT.
-    Stream(Options),
+    /// Sequential WRITEs of 1 MiB and COMMIT, and READs after a restart, beside the same on a file with O_DIRECT.
+    Stream(stream::Stream),
+    /// Many connections against one on a slow log device; and cached READs while a client commits on one.
+    Slow(slow::Slow),
+    /// Untar with the log on memory: sync=standard against sync=disabled.
+    MemoryLog(memory_log::MemoryLog),
+    /// The start after a kill, with a long live log.
+    Import(import::Import),
+    /// A million small files: made, overwritten, changed, looked at; with the server's memory and the bytes written.
+    Million(million::Million),
+    /// Forged, damaged and foreign handles; fails if one of them is accepted.
+    Handles(handles::Handles),
+    /// Files of 64 KiB to 1 MiB as one FILE_SYNC WRITE and as UNSTABLE WRITEs with COMMIT: what wtmax should be.
+    #[command(name = "wtmax")]
+    WtMax(wtmax::WtMax),
+}
+
+/// Where a benchmark runs, and how often.
+#[derive(Args)]
+pub(crate) struct Site {
+    /// Runs of each contender.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Where pools are made; a folder on a disk [default: target/bench]
+    #[arg(long)]
+    folder: Option<PathBuf>,
+}
+
+impl Site {
+    fn folder(&self) -> Result<PathBuf> {
+        prepared(self.folder.as_deref())
+    }
 }
 
 /// What all benchmarks take.
@@ -45,7 +78,7 @@ pub(crate) struct Options {
     /// Connections, each with its own thread.
     #[arg(long, default_value_t = 1)]
     connections: usize,
-    /// Items in all: files or requests; for `stream`, MiB.
+    /// Items in all: files or requests.
     #[arg(long, default_value_t = 4096)]
     items: u64,
     /// Runs of each contender.
@@ -79,7 +112,13 @@ impl Bench {
             Self::Untar(options) => compare(&options, Load::Untar, "untar"),
             Self::Mixed(options) => compare(&options, Load::Mixed, "mixed"),
             Self::Lone(options) => compare(&options, Load::Lone, "lone"),
-            Self::Stream(options) => stream(&options),
+            Self::Stream(stream) => stream.run(),
+            Self::Slow(slow) => slow.run(),
+            Self::MemoryLog(memory_log) => memory_log.run(),
+            Self::Import(import) => import.run(),
+            Self::Million(million) => million.run(),
+            Self::Handles(handles) => handles.run(),
+            Self::WtMax(wtmax) => wtmax.run(),
         }
     }
 }
@@ -139,58 +178,12 @@ fn contenders(options: &Options, folder: &Path) -> Result<Vec<(&'static str, Ser
     Ok(servers)
 }
 
-#[derive(Serialize)]
-struct StreamRun {
-    contender: &'static str,
-    write_mib_per_second: f64,
-    read_mib_per_second: f64,
-}
-
-fn stream(options: &Options) -> Result<()> {
-    let folder = folder(options)?;
-    let mut runs = Vec::new();
-    let rate = |time: std::time::Duration| options.items as f64 / time.as_secs_f64();
-    for _ in 0..options.runs {
-        // A server of its own for every run: the pool's size need not hold all of them.
-        for (contender, server) in contenders(options, &folder)? {
-            let (write, read) = load::stream(server.target(), options.items)
-                .with_context(|| format!("{contender} in {}", server.folder().display()))?;
-            runs.push(StreamRun { contender, write_mib_per_second: rate(write), read_mib_per_second: rate(read) });
-        }
-        let (write, read) = direct_file(&folder.join("stream.raw"), options.items)?;
-        let contender = "O_DIRECT file";
-        runs.push(StreamRun { contender, write_mib_per_second: rate(write), read_mib_per_second: rate(read) });
-        for run in &runs[runs.len().saturating_sub(2)..] {
-            let (write, read) = (run.write_mib_per_second, run.read_mib_per_second);
-            println!("{:<16} write {write:>7.0} MiB/s   read {read:>7.0} MiB/s", run.contender);
-        }
-    }
-    report::save("stream", &runs)
-}
-
-/// Sequential writes and an fsync, then reads, of a file with O_DIRECT: the disk's own rate.
-fn direct_file(path: &Path, mebibytes: u64) -> Result<(std::time::Duration, std::time::Duration)> {
-    let flags = OFlags::DIRECT.bits().cast_signed();
-    let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).custom_flags(flags).open(path)?;
-    let mut buffer = AlignedBuf::zeroed(1 << 20);
-    rustix::rand::getrandom(&mut buffer[..], rustix::rand::GetRandomFlags::empty())?;
-    let started = Instant::now();
-    for index in 0..mebibytes {
-        file.write_all_at(&buffer, index << 20)?;
-    }
-    file.sync_all()?;
-    let written = started.elapsed();
-    let started = Instant::now();
-    for index in 0..mebibytes {
-        file.read_exact_at(&mut buffer, index << 20)?;
-    }
-    let read = started.elapsed();
-    std::fs::remove_file(path)?;
-    Ok((written, read))
-}
-
 fn folder(options: &Options) -> Result<PathBuf> {
-    let folder = options.folder.clone().unwrap_or_else(|| crate::cargo::target_folder().join("bench"));
+    prepared(options.folder.as_deref())
+}
+
+fn prepared(folder: Option<&Path>) -> Result<PathBuf> {
+    let folder = folder.map_or_else(|| crate::cargo::target_folder().join("bench"), Path::to_owned);
     std::fs::create_dir_all(&folder)?;
     Ok(folder.canonicalize()?)
 }

@@ -93,6 +93,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-fn spread(values: &[f64]) -> (f64, f64) {
+/// The lowest and the highest value.
+pub(crate) fn spread(values: &[f64]) -> (f64, f64) {
     values.iter().fold((f64::INFINITY, 0.0), |(low, high), value| (low.min(*value), high.max(*value)))
 }
