@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -220,20 +221,23 @@ impl Filer {
 
     /// Starts it again, and waits until it answers MNT.
     pub(crate) fn start(&mut self) -> Result<Start> {
-        let notify = self.folder.path().join("notify.sock");
+        let path = self.folder.path().join("notify.sock");
         // Left from the start before.
-        let _ = std::fs::remove_file(&notify);
-        let socket = UnixDatagram::bind(&notify)?;
-        socket.set_nonblocking(true)?;
-        let mut progress = Vec::new();
-        let started = Instant::now();
-        self.spawn(Some(&notify))?;
-        self.wait_until(|filer| {
-            progress.extend(statuses(&socket));
-            Connection::mount(&filer.target(POOL)).is_ok()
-        })?;
-        let ready = started.elapsed();
-        progress.extend(statuses(&socket));
+        let _ = std::fs::remove_file(&path);
+        let socket = UnixDatagram::bind(&path)?;
+        socket.set_read_timeout(Some(Duration::from_millis(50)))?;
+        let (stop, started) = (AtomicBool::new(false), Instant::now());
+        let (waited, ready, progress) = std::thread::scope(|scope| {
+            // It must be heard all the time: the server waits when nobody takes what it says.
+            let hearing = scope.spawn(|| statuses(&socket, &stop));
+            let waited = self
+                .spawn(Some(&path))
+                .and_then(|()| self.wait_until(|filer| Connection::mount(&filer.target(POOL)).is_ok()));
+            let ready = started.elapsed();
+            stop.store(true, Ordering::Relaxed);
+            (waited, ready, hearing.join().unwrap_or_default())
+        });
+        waited?;
         Ok(Start { ready, progress })
     }
 
@@ -307,11 +311,13 @@ impl Drop for Filer {
     }
 }
 
-/// What has come for the service manager.
-fn statuses(socket: &UnixDatagram) -> Vec<String> {
+/// What the server tells the service manager, until it is stopped.
+fn statuses(socket: &UnixDatagram, stop: &AtomicBool) -> Vec<String> {
     let mut buffer = [0; 4096];
     let mut statuses = Vec::new();
-    while let Ok(length) = socket.recv(&mut buffer) {
+    while !stop.load(Ordering::Relaxed) {
+        // Mostly a timeout, after which it is time to look whether this is the end.
+        let Ok(length) = socket.recv(&mut buffer) else { continue };
         let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
         statuses.extend(text.lines().filter_map(|line| line.strip_prefix("STATUS=")).map(str::to_owned));
     }
