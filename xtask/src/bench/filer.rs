@@ -143,7 +143,7 @@ impl Filer {
         }
         let log = log_folder.as_ref().unwrap_or(&folder).path().join(LOG_FILE);
         SystemOpener.create(&log, setup.log_bytes, true, &mut |_| {})?;
-        std::fs::write(folder.path().join("config.toml"), format!("first_pool = false\n{}", setup.configuration))?;
+        write_configuration(folder.path(), &setup.configuration)?;
         let (tally, slow) = (binaries.tally.clone(), binaries.slow.clone());
         let mut filer = Self {
             tally,
@@ -214,9 +214,10 @@ impl Filer {
         Ok(())
     }
 
-    /// From now on the ordinary server runs, over disks as they are.
-    pub(crate) fn without_slowness(&mut self) {
+    /// From the next start on the ordinary server runs, over disks as they are, with its defaults.
+    pub(crate) fn become_ordinary(&mut self) -> Result<()> {
         self.slowness.clear();
+        write_configuration(self.folder.path(), "")
     }
 
     /// Starts it again, and waits until it answers MNT.
@@ -309,6 +310,11 @@ impl Drop for Filer {
             let _ = self.kill();
         }
     }
+}
+
+fn write_configuration(folder: &Path, lines: &str) -> Result<()> {
+    // The pools are made by command, with files of our own.
+    Ok(std::fs::write(folder.join("config.toml"), format!("first_pool = false\n{lines}"))?)
 }
 
 /// What the server tells the service manager, until it is stopped.

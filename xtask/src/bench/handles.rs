@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::Site;
 use super::filer::{Binaries, Filer, Setup};
 use super::load;
+use super::random::Random;
 use super::report;
 use super::wire::{Connection, Handle, random_u32};
 
@@ -244,39 +245,4 @@ fn make_files(filer: &Filer, dataset: &str) -> Result<Vec<Handle>> {
     let root = Connection::mount(&target)?;
     let mut connection = Connection::open(target.nfs)?;
     (0..GENUINE).map(|index| connection.create(&root, &format!("f{index}"))).collect()
-}
-
-/// Xorshift: drawing bytes from the kernel would take longer than sending them.
-struct Random(u64);
-
-impl Random {
-    /// Streams of one seed differ from the start.
-    fn new(seed: u64, stream: u64) -> Self {
-        let mut random = Self((seed ^ stream << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        for _warming_up in 0..8 {
-            random.next();
-        }
-        random
-    }
-
-    fn next(&mut self) -> u64 {
-        // Zero would stay zero.
-        self.0 |= u64::from(self.0 == 0);
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() >> 16) as usize % bound
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).take(count).collect()
-    }
-
-    fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
-    }
 }

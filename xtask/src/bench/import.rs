@@ -99,7 +99,7 @@ impl Import {
         let mut filer = self.filer(binaries, folder.path(), &gate)?;
         let grown = self.grow(&filer, by, &gate)?;
         filer.kill()?;
-        filer.without_slowness();
+        filer.become_ordinary()?;
         let start = filer.start()?;
         for (folder, name) in &grown.last {
             Connection::open(filer.target("tank").nfs)?.lookup(folder, name)?;
@@ -124,8 +124,8 @@ impl Import {
             slowness: vec!["--held".into(), format!("pool.img={}", gate.display()).into()],
             pool_bytes: POOL_BYTES,
             sparse: true,
-            // The part of the ring that may be live at once is less than all of it.
-            log_bytes: (self.mebibytes << 20) * 5 / 4 + (64 << 20),
+            // A ring takes no more requests when three quarters of it are live.
+            log_bytes: (self.mebibytes << 20) * 3 / 2 + (64 << 20),
             ..Setup::default()
         };
         Filer::make(binaries, setup, folder)

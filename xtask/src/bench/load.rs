@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
 
+use super::random::Random;
 use super::wire::{Attributes, Connection, Handle, Stable, Target, random_u32};
 
 /// Requests that a streaming client keeps under way on its connection.
@@ -139,7 +140,7 @@ struct Client {
     connection: Connection,
     /// Where new files go; for the lone load, the file itself.
     place: Handle,
-    data: Vec<u8>,
+    random: Random,
 }
 
 impl Client {
@@ -147,15 +148,13 @@ impl Client {
         let mut connection = Connection::open(address)?;
         let place = connection.mkdir(folder, &format!("client-{index}"))?;
         let place = if load == Load::Lone { connection.create(&place, "lone")? } else { place };
-        let mut data = vec![0; FILE_BYTES];
-        rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
-        Ok(Self { connection, place, data })
+        Ok(Self { connection, place, random: Random::new(random_u32()?.into(), index as u64) })
     }
 
     fn step(&mut self, load: Load, item: u64) -> Result<()> {
-        let Self { connection, place, data } = self;
+        let Self { connection, place, random } = self;
         match load {
-            Load::Untar | Load::Mixed => load.make_file(connection, place, item, data).map(drop),
+            Load::Untar | Load::Mixed => load.make_file(connection, place, item, random).map(drop),
             Load::Lone => {
                 let mode = Some(0o600 + (item % 2) as u32);
                 connection.set_attributes(place, Attributes { mode, ..Attributes::default() })
@@ -171,14 +170,15 @@ impl Load {
         connection: &mut Connection,
         folder: &Handle,
         item: u64,
-        data: &mut [u8],
+        random: &mut Random,
     ) -> Result<Handle> {
-        data[..8].copy_from_slice(&item.to_le_bytes());
+        let mut data = [0; FILE_BYTES];
+        random.fill(&mut data);
         match self {
-            Self::Untar => untar(connection, folder, item, data),
+            Self::Untar => untar(connection, folder, item, &data),
             Self::Mixed => {
                 let file = connection.create(folder, &file_name(item))?;
-                connection.write(&file, 0, data, Stable::Unstable)?;
+                connection.write(&file, 0, &data, Stable::Unstable)?;
                 connection.commit(&file)?;
                 Ok(file)
             }

@@ -14,6 +14,7 @@ use clap::Args;
 use super::figures::{Bar, Figures};
 use super::filer::{Binaries, Filer, Setup, Status};
 use super::load::{self, FILE_BYTES, Load};
+use super::random::Random;
 use super::wire::{Attributes, Connection, Handle, Stable, random_u32};
 
 /// The files are made in so many parts, of which the first and the last are compared.
@@ -149,19 +150,20 @@ impl Million {
 
     fn make_directory(&self, connection: &mut Connection, root: &Handle, number: u64) -> Result<Directory> {
         let handle = connection.mkdir(root, &format!("d{number:07}"))?;
-        let mut data = vec![0; FILE_BYTES];
-        rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
-        let files = (0..self.per_directory).map(|item| self.load.make_file(connection, &handle, item, &mut data));
+        let mut random = Random::new(random_u32()?.into(), number);
+        let files = (0..self.per_directory).map(|item| self.load.make_file(connection, &handle, item, &mut random));
         let files = files.collect::<Result<_>>()?;
         Ok(Directory { handle, files })
     }
 
     fn overwrite(&self, filer: &Filer, files: &[&Handle]) -> Result<Duration> {
         let each = self.overwrites / self.connections as u64;
-        let (time, _) = load::at_once(filer.target("tank").nfs, self.connections, |_, connection| {
+        let seed = random_u32()?.into();
+        let (time, _) = load::at_once(filer.target("tank").nfs, self.connections, |index, connection| {
+            let mut random = Random::new(seed, index as u64);
             (0..each).try_for_each(|_| {
-                let file = files[random_u32()? as usize % files.len()];
-                connection.write(file, 0, &random_u32()?.to_le_bytes().repeat(FILE_BYTES / 4), Stable::FileSync)
+                let file = random.pick(files);
+                connection.write(file, 0, &random.bytes(FILE_BYTES), Stable::FileSync)
             })
         })?;
         Ok(time)

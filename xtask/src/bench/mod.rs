@@ -9,6 +9,7 @@ mod import;
 mod load;
 mod memory_log;
 mod million;
+mod random;
 mod report;
 mod server;
 mod slow;

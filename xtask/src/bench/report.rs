@@ -95,5 +95,5 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 
 /// The lowest and the highest value.
 pub(crate) fn spread(values: &[f64]) -> (f64, f64) {
-    values.iter().fold((f64::INFINITY, 0.0), |(low, high), value| (low.min(*value), high.max(*value)))
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)))
 }

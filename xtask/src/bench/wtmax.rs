@@ -9,6 +9,7 @@ use super::Site;
 use super::figures::{Bar, Figures};
 use super::filer::{Binaries, Filer, Setup, Status};
 use super::load;
+use super::random::Random;
 use super::wire::{Connection, Handle, Stable, random_u32};
 
 const KIB: usize = 1 << 10;
@@ -71,8 +72,9 @@ impl WtMax {
         let root = Connection::mount(&target)?;
         let folder = Connection::open(target.nfs)?.mkdir(&root, &format!("wtmax-{:08x}", random_u32()?))?;
         let files = (self.mebibytes << 20) / size as u64 / self.connections as u64;
+        let seed = random_u32()?.into();
         let (elapsed, _) = load::at_once(target.nfs, self.connections, |index, connection| {
-            let data = vec![index as u8 + 1; size];
+            let data = Random::new(seed, index as u64).bytes(size);
             (0..files).try_for_each(|file| {
                 let file = connection.create(&folder, &format!("f{index}-{file}"))?;
                 write_file(connection, &file, &data, wtmax)
