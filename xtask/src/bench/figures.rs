@@ -46,11 +46,19 @@ impl Figures {
 
     /// Prints all and saves them.
     pub(crate) fn finish(&self, name: &str) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
         println!("{name}: median (lowest … highest)");
         for figure in &self.0 {
             println!("  {:<58} {} {}", figure.what, figure.spread(), figure.unit);
         }
         report::save(name, &self.0)
+    }
+
+    /// Median and spread of a figure.
+    pub(crate) fn spread(&self, what: &str) -> Option<String> {
+        self.0.iter().find(|figure| figure.what == what).map(Figure::spread)
     }
 
     /// Prints a figure as a row of the table in `docs/benchmarks.md`.
@@ -63,7 +71,7 @@ impl Figures {
             Bar::Stated => ("stated".to_owned(), ""),
         };
         let unit = if figure.unit.is_empty() { String::new() } else { format!(" {}", figure.unit) };
-        println!("| `{command}` | {what} | {bar} | {}{unit} | {kept} |", figure.spread());
+        println!("| `cargo xtask {command}` | {what} | {bar} | {}{unit} | {kept} |", figure.spread());
     }
 }
 

@@ -159,7 +159,7 @@ fn tell(answers: &Answers) -> Result<()> {
     };
     let (all, accepted) = (of(&|_, _| true), of(&|_, status| status == OK));
     println!(
-        "| `bench handles` | forged and forbidden handles accepted, of {all} | 0 | {accepted} | {} |",
+        "| `cargo xtask bench handles` | forged and forbidden handles accepted, of {all} | 0 | {accepted} | {} |",
         ["**no**", "yes",][usize::from(accepted == 0)]
     );
     ensure!(accepted == 0, "{accepted} handles were accepted");

@@ -1,6 +1,7 @@
 //! Benchmarks by a client that costs nothing (`wire`), against the bare floor (`floor`), this workspace's
 //! server, a running server or a peer. Contenders run alternately; a figure is a median with its spread.
 
+mod compare;
 mod figures;
 mod filer;
 mod floor;
@@ -19,14 +20,11 @@ mod wtmax;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use floor::Floor;
+use compare::{Options, compare, floor_alone};
 use load::Load;
-use report::Report;
-use server::Server;
-use wire::Target;
 
 /// A benchmark.
 #[derive(Subcommand)]
@@ -73,38 +71,6 @@ impl Site {
     }
 }
 
-/// What all benchmarks take.
-#[derive(Args)]
-pub(crate) struct Options {
-    /// Connections, each with its own thread.
-    #[arg(long, default_value_t = 1)]
-    connections: usize,
-    /// Items in all: files or requests.
-    #[arg(long, default_value_t = 4096)]
-    items: u64,
-    /// Runs of each contender.
-    #[arg(long, default_value_t = 3)]
-    runs: usize,
-    /// Run the bare floor alternately and print the ratio.
-    #[arg(long)]
-    floor: bool,
-    /// Run Debian's NFS-Ganesha alternately (packages nfs-ganesha, nfs-ganesha-vfs).
-    #[arg(long)]
-    ganesha: bool,
-    /// Leave this workspace's own server out.
-    #[arg(long)]
-    no_tally: bool,
-    /// A server that runs already: HOST:PORT:/EXPORT, an address in numbers.
-    #[arg(long)]
-    server: Option<String>,
-    /// Where pools and the floor's file are made; a folder on a disk.
-    #[arg(long)]
-    folder: Option<PathBuf>,
-    /// Size of the pool that is made.
-    #[arg(long, default_value = "8G")]
-    size: String,
-}
-
 impl Bench {
     /// Runs it.
     pub(crate) fn run(self) -> Result<()> {
@@ -124,73 +90,8 @@ impl Bench {
     }
 }
 
-fn floor_alone(options: &Options) -> Result<()> {
-    let folder = folder(options)?;
-    let floor = Floor::start(&folder)?;
-    for (name, load) in [("lone", Load::Lone), ("untar", Load::Untar), ("mixed", Load::Mixed)] {
-        let mut report = Report::default();
-        for _ in 0..options.runs {
-            for connections in [1, 16, 64] {
-                let contender = format!("floor × {connections}");
-                report.add(&contender, load::run(&floor.target(), load, connections, options.items)?);
-            }
-        }
-        report.finish(&format!("floor {name}"), load.item())?;
-    }
-    Ok(())
-}
-
-/// Runs all contenders of a load alternately.
-fn compare(options: &Options, load: Load, name: &str) -> Result<()> {
-    let folder = folder(options)?;
-    let floor = options.floor.then(|| Floor::start(&folder)).transpose()?;
-    let servers = contenders(options, &folder)?;
-    let mut targets: Vec<(&str, Target)> = servers.iter().map(|(name, s)| (*name, s.target().clone())).collect();
-    targets.extend(options.server.as_deref().map(|s| parse_target(s).map(|t| ("server", t))).transpose()?);
-    targets.extend(floor.as_ref().map(|floor| ("floor", floor.target())));
-    let mut report = Report::default();
-    for _ in 0..options.runs {
-        for (contender, target) in &targets {
-            report.add(contender, load::run(target, load, options.connections, options.items)?);
-        }
-    }
-    report.finish(&format!("{name} x{}", options.connections), load.item())?;
-    for contender in ["tally", "ganesha", "server"] {
-        if let (Some(rate), Some(floor)) = (report.median(contender), report.median("floor")) {
-            println!(
-                "{contender} takes {:.2} times as long as the floor ({:.2} of its rate)",
-                floor / rate,
-                rate / floor
-            );
-        }
-    }
-    println!("{} requests for each of the {}", load.requests_per_item(), load.item());
-    Ok(())
-}
-
-fn contenders(options: &Options, folder: &Path) -> Result<Vec<(&'static str, Server)>> {
-    let mut servers = Vec::new();
-    if !options.no_tally && options.server.is_none() {
-        servers.push(("tally", Server::tally(&server::build_tally()?, folder, &options.size)?));
-    }
-    if options.ganesha {
-        servers.push(("ganesha", Server::ganesha(folder)?));
-    }
-    Ok(servers)
-}
-
-fn folder(options: &Options) -> Result<PathBuf> {
-    prepared(options.folder.as_deref())
-}
-
 fn prepared(folder: Option<&Path>) -> Result<PathBuf> {
     let folder = folder.map_or_else(|| crate::cargo::target_folder().join("bench"), Path::to_owned);
     std::fs::create_dir_all(&folder)?;
     Ok(folder.canonicalize()?)
-}
-
-fn parse_target(text: &str) -> Result<Target> {
-    let Some((address, export)) = text.split_once(":/") else { bail!("{text} is not HOST:PORT:/EXPORT") };
-    let address = address.parse().with_context(|| format!("{address} is no address and port"))?;
-    Ok(Target { nfs: address, mount: address, export: format!("/{export}") })
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use rustix::fs::{Advice, OFlags, fadvise};
-use tally_disk::AlignedBuf;
+use tally_disk::{AlignedBuf, Opener, SystemOpener};
 
 use super::Site;
 use super::figures::{Bar, Figures};
@@ -62,7 +62,7 @@ impl Stream {
 
     fn tally(&self, binaries: &Binaries) -> Result<(Duration, Duration)> {
         // A third more than the file, as a pool that is nearly full is another benchmark.
-        let setup = Setup { pool_bytes: (1 << 30) + (self.mebibytes << 20) * 4 / 3, ..Setup::default() };
+        let setup = Setup { pool_bytes: (1024 + self.mebibytes * 4 / 3) << 20, ..Setup::default() };
         let mut filer = Filer::make(binaries, setup, &self.site.folder()?)?;
         let target = filer.target("tank");
         let stream = load::write_stream(&target, self.mebibytes);
@@ -94,7 +94,9 @@ fn drop_from_page_cache(folder: &Path) -> Result<()> {
 /// Sequential writes and an fsync, then reads, of a file with O_DIRECT, in pieces of 1 MiB: the disk's own rate.
 fn direct_file(path: &Path, mebibytes: u64) -> Result<(Duration, Duration)> {
     let flags = OFlags::DIRECT.bits().cast_signed();
-    let file = OpenOptions::new().create(true).truncate(true).read(true).write(true).custom_flags(flags).open(path)?;
+    // Allocated, as the pool's file is.
+    SystemOpener.create(path, mebibytes << 20, false, &mut |_| {})?;
+    let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
     let mut buffer = AlignedBuf::zeroed(1 << 20);
     rustix::rand::getrandom(&mut buffer[..], rustix::rand::GetRandomFlags::empty())?;
     let started = Instant::now();

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::Site;
-use super::figures::{Bar, Figures};
+use super::figures::Figures;
 use super::filer::{Binaries, Filer, Setup, Status};
 use super::load;
 use super::random::Random;
@@ -50,12 +50,8 @@ impl WtMax {
             }
         }
         figures.finish(&format!("wtmax x{}", self.connections))?;
-        for size in SIZES {
-            for wtmax in SIZES.into_iter().filter(|wtmax| *wtmax <= size) {
-                for what in ["files", "log", "pool"] {
-                    figures.row("bench wtmax", &name(size, wtmax, what), Bar::Stated);
-                }
-            }
+        for what in ["files", "log", "pool"] {
+            print_table(&figures, what);
         }
         Ok(())
     }
@@ -89,6 +85,26 @@ impl WtMax {
         figures.add(&name(size, wtmax, "log"), "", per_byte(bytes(&after).0, bytes(before).0));
         figures.add(&name(size, wtmax, "pool"), "", per_byte(bytes(&after).1, bytes(before).1));
         Ok(after)
+    }
+}
+
+/// A table as it stands in `docs/benchmarks.md`: a line for each file size, a column for each wtmax.
+fn print_table(figures: &Figures, what: &str) {
+    let heading = match what {
+        "log" => "bytes to the log per byte of file",
+        "pool" => "bytes to the pool per byte of file",
+        _ => "files/s",
+    };
+    let cells = |cell: &dyn Fn(usize) -> String| SIZES.map(cell).join(" | ");
+    println!("\n| {heading} | {} |", cells(&|wtmax| format!("wtmax {} KiB", wtmax / KIB)));
+    println!("|---|{}", "---:|".repeat(SIZES.len()));
+    for size in SIZES {
+        // From the file's own size on, wtmax makes no difference any more.
+        let line = cells(&|wtmax| match wtmax <= size {
+            true => figures.spread(&name(size, wtmax, what)).unwrap_or_default(),
+            false => "as left".to_owned(),
+        });
+        println!("| {} KiB | {line} |", size / KIB);
     }
 }
 
