@@ -30,7 +30,7 @@ use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait};
 use tally_intent::{Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetRoot};
 use tally_store::key::{Class, Key};
-use tally_store::pool::{Pool, SpaceClass};
+use tally_store::pool::{NotServing, Pool, SpaceClass};
 use tally_store::properties::SyncMode;
 use tally_store::txg::Admission;
 
@@ -78,8 +78,9 @@ pub struct Filesystem {
     pub(crate) folded_used: Mutex<HashMap<Txg, Vec<(ObjectId, u64)>>>,
     /// Bytes written in groups that are not folded yet, charged in full against the quota.
     pub(crate) pending_bytes: Mutex<BTreeMap<Txg, u64>>,
-    /// The wall-clock time at which the oldest change that is not durable was acknowledged (`sync=disabled`), or 0.
-    pub(crate) exposed_since: AtomicU64,
+    /// For each group that is not synced, when the first of its changes was acknowledged without being durable
+    /// (`sync=disabled`).
+    pub(crate) exposed: Mutex<BTreeMap<Txg, Time>>,
     /// Set in the group in which the dataset is destroyed: from then on nothing is logged for it, since its tombstone
     /// covers the log up to that group only.
     pub(crate) gone: AtomicBool,
@@ -149,7 +150,7 @@ impl Filesystem {
             mountpoints: RwLock::default(),
             folded_used: Mutex::default(),
             pending_bytes: Mutex::default(),
-            exposed_since: AtomicU64::new(0),
+            exposed: Mutex::default(),
             gone: AtomicBool::new(false),
         });
         let client: Arc<dyn tally_store::dataset::DatasetClient> = Arc::clone(&filesystem) as _;
@@ -157,8 +158,9 @@ impl Filesystem {
         filesystem
     }
 
-    pub(crate) fn lane(&self) -> &Arc<Lane> {
-        self.pool.lane(self.dataset.birth.lane)
+    /// The lane that takes its records; `None` while that has no disk, and changes wait for their transaction group.
+    pub(crate) fn lane(&self) -> Option<Arc<Lane>> {
+        self.pool.lane(self.pool.home_of(&self.dataset.birth))
     }
 
     pub(crate) fn root_ref(&self) -> ObjectRef {
@@ -210,15 +212,15 @@ impl Filesystem {
         let throttled = |_| Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
         let dirty = self.pool.txgs.admit(bytes, ask.fold_bytes).map_err(throttled)?;
         let mut rings = SmallVec::new();
-        if self.logs_now() {
+        if let Some(lane) = self.lane().filter(|_| self.logs_now()) {
             for body in &ask.records {
-                match self.lane().reserve(*body) {
+                match lane.reserve(*body) {
                     Ok(reservation) => rings.push(reservation),
-                    Err(_) if self.lane().has_ended() => break,
+                    Err(_) if lane.has_ended() => break,
                     Err(_) => return Err(Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() }),
                 }
             }
-            self.pool.watch_ring(self.lane());
+            self.pool.watch_ring(&lane);
         }
         Ok(Admitted { dirty, rings, bytes })
     }
@@ -226,7 +228,10 @@ impl Filesystem {
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
     /// has none.
     pub(crate) fn check_lanes(&self) -> Result<(), Refusal> {
-        self.pool.check_serving().map_err(|_| Refusal::now(FsError::Unavailable))?;
+        self.pool.check_serving().map_err(|not_serving| match not_serving {
+            NotServing::Wait => Refusal::now(FsError::Unavailable),
+            NotServing::Failed => Refusal::now(FsError::Io),
+        })?;
         if self.pool.read_only() { Err(Refusal::now(FsError::ReadOnly)) } else { Ok(()) }
     }
 
@@ -263,6 +268,9 @@ impl Filesystem {
             return Ok(None);
         };
         let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| self.broken(&error))?;
+        if id >= root.next_object {
+            return Err(self.broken(&format!("object {id} has an id that was never drawn")));
+        }
         // An orphan waits for the reaper and is nobody's any more.
         Ok((inode.nlink > 0).then_some(inode))
     }
@@ -333,17 +341,19 @@ impl Filesystem {
             return self.pool.txgs.promise(txg);
         }
         if !switch.logged(txg) {
-            self.expose();
+            self.expose(txg);
             return Wait::Ready;
         }
-        // A lane that failed takes no records: the group is the promise then (rules F25).
-        if all_logged { self.pool.log_promise(self.lane(), last, txg) } else { self.pool.txgs.promise(txg) }
+        // A lane that failed, or has no disk, takes no records: the group is the promise then (rules F25).
+        match self.lane().filter(|_| all_logged) {
+            Some(lane) => self.pool.log_promise(&lane, last, txg),
+            None => self.pool.txgs.promise(txg),
+        }
     }
 
-    fn expose(&self) {
-        let now = self.pool.platform.clock.now().0;
-        // Only the first of a group counts; the sync sets it back to zero.
-        let _ = self.exposed_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    fn expose(&self, txg: Txg) {
+        // Only the first of a group counts: it is the oldest until the group is synced.
+        self.exposed.lock().entry(txg).or_insert_with(|| self.pool.platform.clock.now());
     }
 
     fn append(&self, ring: Option<Reservation>, txg: Txg, kind: RecordKind, record: &Record) -> Option<Lsn> {
@@ -355,7 +365,9 @@ impl Filesystem {
         parts.push(&head);
         parts.extend(record.data_parts());
         let id = self.dataset.birth.id;
-        let appended = self.lane().append(ring?, id, &self.next_dseq, txg, kind as u16, &parts).ok()?;
+        // The room is in the lane of the admission, which may have lost its disk, and got another, since.
+        let ring = ring?;
+        let appended = ring.lane().append(ring, id, &self.next_dseq, txg, kind as u16, &parts).ok()?;
         Some(appended.lsn)
     }
 
@@ -408,7 +420,10 @@ impl Filesystem {
             return self.pool.txgs.promise(open);
         }
         let last = locked.last_lsn();
-        if last == Lsn(0) { Wait::Ready } else { self.pool.log_promise(self.lane(), last, open) }
+        if last == Lsn(0) {
+            return Wait::Ready;
+        }
+        self.lane().map_or_else(|| self.pool.txgs.promise(open), |lane| self.pool.log_promise(&lane, last, open))
     }
 
     /// The answer that was given to a request with this key before.
@@ -422,10 +437,13 @@ impl Filesystem {
     /// Bytes that are acknowledged but not durable, and since when, in a dataset with `sync=disabled`.
     #[must_use]
     pub fn exposure(&self) -> (u64, Option<Time>) {
-        match self.exposed_since.load(Ordering::Relaxed) {
-            0 => (0, None),
-            since => (self.pending_bytes.lock().values().sum(), Some(Time(since))),
-        }
+        let exposed = self.exposed.lock();
+        // What was acknowledged while its group was being synced is in the map a moment too long.
+        let mut unsynced = exposed.range(self.pool.txgs.last_synced().next()..);
+        let Some((_, since)) = unsynced.next() else { return (0, None) };
+        // A COMMIT exposes what older groups hold of its file, too.
+        let newest = exposed.last_key_value().map_or(Txg(0), |(txg, _)| *txg);
+        (self.pending_bytes.lock().range(..=newest).map(|(_, bytes)| bytes).sum(), Some(*since))
     }
 
     /// The highest log position in the dataset's history that was replayed, or that a new record will follow.

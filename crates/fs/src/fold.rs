@@ -7,12 +7,13 @@
 //!
 //! A closed layer never changes, so the fold holds no lock while it reads and writes.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tally_base::{Dseq, ObjectId, Txg};
 use tally_store::block::BlockError;
-use tally_store::bp::{BlockKind, BlockPtr, Compression};
+use tally_store::bp::{BlockKind, BlockPtr, Compression, Dva};
 use tally_store::dataset::{DatasetClient, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::run::RunWriter;
@@ -98,11 +99,8 @@ impl DatasetClient for Filesystem {
             }
         }
         self.objects.sweep();
-        let mut pending = self.pending_bytes.lock();
-        pending.retain(|group, _| *group > txg);
-        if pending.is_empty() {
-            self.exposed_since.store(0, Ordering::Relaxed);
-        }
+        self.pending_bytes.lock().retain(|group, _| *group > txg);
+        self.exposed.lock().retain(|group, _| *group > txg);
     }
 }
 
@@ -117,7 +115,7 @@ impl Fold<'_> {
             (None, Some(old)) => self.removed(id, old)?,
             (None, None) => self.used.push((id, 0)),
         }
-        self.free_placed(layer, &[]);
+        self.free_placed(layer, &HashSet::new());
         Ok(())
     }
 
@@ -135,10 +133,10 @@ impl Fold<'_> {
             self.content(id, &mut inode, old, layer)?;
         }
         if old.is_none() {
-            self.object_count += 1;
-            self.used_bytes += OBJECT_CHARGE;
+            self.object_count = self.object_count.saturating_add(1);
+            self.used_bytes = self.used_bytes.saturating_add(OBJECT_CHARGE);
         }
-        self.used_bytes = self.used_bytes - was_used.min(self.used_bytes) + inode.used;
+        self.used_bytes = self.used_bytes.saturating_sub(was_used).saturating_add(inode.used);
         self.used.push((id, inode.used));
         self.put_inode(id, &inode);
         Ok(())
@@ -157,7 +155,7 @@ impl Fold<'_> {
             orphan.nlink = 0;
             self.put_inode(id, &orphan);
             self.changes.push((Key::new(Class::Orphan, id.0, 0, 0), Change::Put(Bytes::from_static(&[1]))));
-            self.orphan_count += 1;
+            self.orphan_count = self.orphan_count.saturating_add(1);
             return Ok(());
         }
         self.drop_extents(id, 0, usize::MAX)?;
@@ -168,8 +166,8 @@ impl Fold<'_> {
 
     fn drop_inode(&mut self, id: ObjectId, used: u64) {
         self.changes.push((Key::new(Class::Inode, id.0, 0, 0), Change::Delete));
-        self.object_count -= 1;
-        self.used_bytes = self.used_bytes.saturating_sub(OBJECT_CHARGE + used);
+        self.object_count = self.object_count.saturating_sub(1);
+        self.used_bytes = self.used_bytes.saturating_sub(OBJECT_CHARGE.saturating_add(used));
     }
 
     /// Frees a bounded number of extents of removed files. Where it stops the next group goes on: what is freed is
@@ -186,13 +184,14 @@ impl Fold<'_> {
             let freed = self.drop_extents(id, 0, budget)?;
             budget -= freed;
             if budget == 0 {
-                break;
+                return Ok(());
             }
             let used = self.stored_inode(id)?.map_or(0, |inode| inode.used);
             self.drop_inode(id, used);
             self.changes.push((key, Change::Delete));
-            self.orphan_count -= 1;
         }
+        // Whatever the root has claimed: these were all.
+        self.orphan_count = 0;
         Ok(())
     }
 
@@ -214,12 +213,8 @@ impl Fold<'_> {
     }
 
     /// Frees the blocks that were placed ahead and are not `kept`: overwritten or cut since.
-    fn free_placed(&self, layer: &Layer, kept: &[BlockPtr]) {
-        for block in layer.data.placed() {
-            if !kept.iter().any(|kept| kept.dva == block.dva) {
-                self.free(block);
-            }
-        }
+    fn free_placed(&self, layer: &Layer, kept: &HashSet<Dva>) {
+        layer.data.placed().iter().filter(|block| !kept.contains(&block.dva)).for_each(|block| self.free(block));
     }
 
     fn content(
@@ -285,7 +280,7 @@ impl Fold<'_> {
         if in_extents && cut < old_size {
             self.cut_extents(id, inode, cut.next_multiple_of(record_size), &rewritten)?;
         }
-        let mut kept = Vec::new();
+        let mut kept = HashSet::new();
         for start in rewritten {
             let length = record_size.min(inode.size - start);
             let replaced = if in_extents && start < old_size { self.stored_extent(id, start)? } else { None };
@@ -309,7 +304,7 @@ impl Fold<'_> {
                 }
             };
             self.replace_extent(id, inode, start, replaced.as_ref(), block.as_ref());
-            kept.extend(whole);
+            kept.extend(whole.map(|block| block.dva));
         }
         self.free_placed(layer, &kept);
         Ok(())

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, Time};
 
-use crate::vfs::{Attr, FILE_SIZE_MAX, FileKind, ObjectRef, SYMLINK_MAX};
+use crate::vfs::{Attr, FILE_SIZE_MAX, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX};
 
 /// Where a file's content lies in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,12 @@ pub struct Inode {
 
 /// Entries of a directory that its `size` counts beside the real ones.
 pub const DOT_ENTRIES: u64 = 2;
+
+/// Links of a directory without subdirectories: its name and its own `.`.
+const DIRECTORY_LINKS_MIN: u32 = 2;
+
+/// No `change` is issued from here on, in the year 2262: later sums would overflow.
+const CHANGE_END: u64 = 1 << 63;
 
 impl Inode {
     /// A dataset's root directory: its own parent.
@@ -137,6 +143,19 @@ impl Inode {
         self.touch(now);
     }
 
+    /// A directory with one entry more.
+    pub(crate) fn gain_entry(&mut self, is_directory: bool) {
+        self.size = self.size.saturating_add(1).min(FILE_SIZE_MAX);
+        self.nlink = self.nlink.saturating_add(u32::from(is_directory));
+    }
+
+    /// A directory with one entry less. What faulty software wrote may count fewer entries than there are: the counts
+    /// stop at those of an empty directory.
+    pub(crate) fn lose_entry(&mut self, is_directory: bool) {
+        self.size = self.size.saturating_sub(1).max(DOT_ENTRIES);
+        self.nlink = self.nlink.saturating_sub(u32::from(is_directory)).max(DIRECTORY_LINKS_MIN);
+    }
+
     /// Appends the encoding drawn in the module's head.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u8(1);
@@ -186,10 +205,18 @@ impl Inode {
         let verifier = reader.u64()?;
         let target_length = usize::from(reader.u16()?);
         let target = Bytes::copy_from_slice(reader.bytes(target_length)?);
-        if mode > 0o7777 || size > FILE_SIZE_MAX || !(12..=20).contains(&record_shift) || target_length > SYMLINK_MAX {
+        let [atime, mtime, ctime, change] = times;
+        // A sound checksum says that it was written so, not that it can be.
+        let possible = mode <= 0o7777
+            && nlink <= LINK_MAX
+            && size <= FILE_SIZE_MAX
+            && used <= FILE_SIZE_MAX
+            && change.0 < CHANGE_END
+            && (12..=20).contains(&record_shift)
+            && target_length <= SYMLINK_MAX;
+        if !possible {
             return Err(malformed);
         }
-        let [atime, mtime, ctime, change] = times;
         Ok(Self {
             kind,
             mode,

@@ -5,17 +5,20 @@
 //! `readonly` are not asked again: the operation was acknowledged.
 //!
 //! A record for an object that is not there is damage, and ends the replay of this dataset: the order of records is
-//! total (rules F13), so what it needs must have come before it.
+//! total (rules F13), so what it needs must have come before it. Only the record that makes an object finds none: it
+//! brings the object's first name, takes no name away, and has the link count of something new.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::codec::Malformed;
 use tally_base::{Dseq, ObjectId};
+use tally_store::key::{Class, Key};
 
-use crate::filesystem::Filesystem;
+use crate::filesystem::{Filesystem, decode_entry};
+use crate::inode::Inode;
 use crate::object::Locked;
 use crate::record::{Record, SizeRule};
-use crate::vfs::FsError;
+use crate::vfs::{FileKind, FsError};
 
 /// Why a record could not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,7 +31,7 @@ pub enum ReplayError {
         /// What is wrong.
         source: Malformed,
     },
-    /// It changes an object that does not exist, or another generation of it.
+    /// It changes an object that does not exist, or another generation or kind of it.
     #[error("record {dseq} changes object {object}, which is not there")]
     Missing {
         /// Which record.
@@ -52,6 +55,7 @@ impl Filesystem {
         let mut record = Record::decode(body).map_err(|source| ReplayError::Malformed { dseq, source })?;
         let ids = touched(&record);
         let mut locked = self.lock(&ids).map_err(|source| ReplayError::Unreadable { dseq, source })?;
+        check_present(&record, &locked, dseq)?;
         settle_sizes(&mut record, &locked, dseq)?;
         self.learn_ids(&record);
         let bytes = record.data_parts().map(|part| part.len() as u64).sum();
@@ -63,8 +67,7 @@ impl Filesystem {
     /// Ids that the record uses are never drawn again (rules F15), and time goes on behind what it issued (F14).
     fn learn_ids(&self, record: &Record) {
         let objects = record.inodes.iter().map(|after| after.object.0);
-        let entries =
-            record.keys.iter().filter(|(key, _)| key.class == tally_store::key::Class::DirEntry).map(|(key, _)| key.a);
+        let entries = record.keys.iter().filter(|(key, _)| key.class == Class::DirEntry).map(|(key, _)| key.a);
         let next = objects.chain(entries).max().map_or(0, |id| id + 1);
         self.next_object.fetch_max(next, std::sync::atomic::Ordering::Relaxed);
         if let Some(change) =
@@ -97,11 +100,37 @@ fn settle_sizes(record: &mut Record, locked: &Locked, dseq: Dseq) -> Result<(), 
         let there = there.ok_or(ReplayError::Missing { dseq, object: after.object })?;
         inode.size = there.size.max(at_least);
     }
-    if let Some(data) = &record.data {
-        let exists = record.inodes.iter().any(|after| after.object == data.object && after.inode.is_some());
-        if !exists {
-            return Err(ReplayError::Missing { dseq, object: data.object });
+    Ok(())
+}
+
+/// Finds everything that the record changes, or the first object that is not there, is another one, or is no file where
+/// content is changed.
+fn check_present(record: &Record, locked: &Locked, dseq: Dseq) -> Result<(), ReplayError> {
+    let missing = |object| Err(ReplayError::Missing { dseq, object });
+    for after in &record.inodes {
+        let is_right = match (&after.inode, &locked.state(after.object).inode) {
+            (Some(inode), Some(there)) => (inode.generation, inode.kind) == (there.generation, there.kind),
+            (Some(inode), None) => after.size == SizeRule::Exact && makes(record, after.object, inode),
+            (None, there) => there.is_some(),
+        };
+        if !is_right {
+            return missing(after.object);
         }
     }
-    Ok(())
+    // An operation that changes keys or content changes the inode above them, too.
+    let inode_of = |object: ObjectId| record.inodes.iter().find(|after| after.object == object)?.inode.as_ref();
+    let keyless = record.keys.iter().map(|(key, _)| ObjectId(key.object)).find(|object| inode_of(*object).is_none());
+    let files = record.truncate.iter().map(|(object, _)| *object).chain(record.data.iter().map(|data| data.object));
+    let is_file = |object: &ObjectId| inode_of(*object).is_some_and(|inode| inode.kind == FileKind::File);
+    keyless.or(files.into_iter().find(|object| !is_file(object))).map_or(Ok(()), missing)
+}
+
+/// Whether the record is the one that makes `object`.
+fn makes(record: &Record, object: ObjectId, inode: &Inode) -> bool {
+    let links = if inode.kind == FileKind::Directory { 2 } else { 1 };
+    let names_it = |(key, value): &(Key, Option<Bytes>)| {
+        let named = value.as_ref().filter(|_| key.class == Class::DirEntry).and_then(decode_entry);
+        named.is_some_and(|(named, _)| named == object)
+    };
+    inode.nlink == links && record.keys.iter().all(|(_, value)| value.is_some()) && record.keys.iter().any(names_it)
 }

@@ -33,6 +33,25 @@ fn patient<T>(mut attempt: impl FnMut() -> Outcome<T>) -> T {
 }
 
 #[test]
+fn what_was_streamed_is_read_from_the_cache() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let file = patient(|| fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).object;
+    let data: Bytes = (0..8 * MIB as u32).map(|at| (at >> 7) as u8).collect::<Vec<u8>>().into();
+    for at in (0..data.len()).step_by(1 << 20) {
+        patient(|| fs.write(ctx(&cred), file, at as u64, data.slice(at..at + (1 << 20)), Stability::Unstable));
+    }
+    let misses = || filer.pool().io.stats().misses;
+    let before = misses();
+    assert_eq!(content(&*fs, file), data, "before the sync");
+    filer.sync().unwrap();
+    assert_eq!(content(&*fs, file), data, "after it");
+    assert_eq!(misses(), before, "blocks that were read from the device although they had just been written");
+}
+
+#[test]
 fn a_file_contains_what_an_array_would() {
     let first = std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     for seed in first..first + 3 {

@@ -2,7 +2,7 @@
 
 mod world;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tally_base::Txg;
@@ -185,6 +185,83 @@ fn what_is_stable_only_under_disabled_counts_as_exposed() {
     assert_eq!(filer.exposure().0, 0, "nothing was promised");
     done(fs.commit(ctx(&cred), file.object, 0, 0)).unwrap();
     assert!(filer.exposure().0 >= 5000, "now it was");
+}
+
+/// A clock that stands still until it is told the time.
+struct ToldTime(std::sync::atomic::AtomicU64);
+
+impl tally_base::Clock for ToldTime {
+    fn now(&self) -> tally_base::Time {
+        tally_base::Time(self.0.load(std::sync::atomic::Ordering::SeqCst) * 1_000_000_000)
+    }
+
+    fn monotonic(&self) -> std::time::Duration {
+        std::time::Duration::from_secs(self.0.load(std::sync::atomic::Ordering::SeqCst))
+    }
+}
+
+#[test]
+fn the_age_of_the_exposure_is_that_of_the_oldest_change_that_is_not_synced() {
+    let clock = Arc::new(ToldTime(1000.into()));
+    let tell = |seconds| clock.0.store(seconds, std::sync::atomic::Ordering::SeqCst);
+    let world = World::new(64 * MIB, 16 * MIB).with_clock(Arc::clone(&clock) as _);
+    let mut properties = PropertySet::new();
+    properties.set(parse(Property::Sync, "disabled").unwrap());
+    let filer = world.create_without_threads(&CreateOptions { properties, ..CreateOptions::default() });
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    let seconds = || filer.exposure().1.as_secs();
+    let writes = |seed| done(fs.write(ctx(&cred), file.object, 0, noise(5000, seed), Stability::FileSync)).unwrap();
+    tell(1007);
+    assert_eq!(seconds(), 7, "since the CREATE");
+    // Somebody always writes: while a group is being synced the next one is dirty already.
+    for round in 0..5u64 {
+        let pool = filer.pool();
+        let synced = pool.administer(|_, txg| txg).unwrap();
+        tell(1010 + 10 * round);
+        assert_eq!(seconds(), 0, "round {round}: all up to group {synced} is durable");
+        writes(round);
+        tell(1013 + 10 * round);
+        assert_eq!(seconds(), 3, "round {round}");
+        let hook = Arc::clone(&fs);
+        let between = Arc::new(Between(Mutex::new(Some(Box::new(move || {
+            let cred = Cred::root();
+            done(hook.setattr(ctx(&cred), file.object, &mode(0o640), None)).unwrap();
+        })))));
+        let id = add_client(&filer, &(Arc::clone(&between) as Arc<dyn DatasetClient>), round);
+        // The sync that makes the new dataset durable runs the hook, and with it a change of the next group, before it ends.
+        tell(1015 + 10 * round);
+        assert_eq!(seconds(), 2, "round {round}: the change that came in while {id} was synced");
+    }
+}
+
+/// Somebody who does something in the middle of a sync, once.
+struct Between(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl DatasetClient for Between {
+    fn fold(&self, _: Txg, root: &DatasetRoot, _: &mut RunWriter) -> Result<DatasetRoot, BlockError> {
+        if let Some(act) = self.0.lock().unwrap().take() {
+            act();
+        }
+        Ok(root.clone())
+    }
+
+    fn synced(&self, _: Txg) {}
+}
+
+/// Adds a dataset that `client` fills; it is durable when this returns.
+fn add_client(filer: &tally_fs::Filer, client: &Arc<dyn DatasetClient>, number: u64) -> tally_base::DatasetId {
+    let pool = filer.pool();
+    let tank = pool.dataset(vfs(filer).dataset()).unwrap();
+    let birth = tally_store::dataset::DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
+    let mut root = (*tank.root()).clone();
+    root.tree = tally_store::tree::Tree::empty();
+    let line = tally_store::dataset::DatasetLine { name: format!("tank/other{number}"), local: PropertySet::new() };
+    let dataset = Arc::new(Dataset::new(birth, line, (*tank.effective()).clone(), root));
+    dataset.attach(Arc::downgrade(client));
+    pool.administer(|pool, _| pool.add_dataset(dataset)).unwrap();
+    birth.id
 }
 
 /// What an operation comes to when its client is patient.

@@ -56,6 +56,9 @@ pub(crate) const RECORD_HEAD_BYTES: usize = 32;
 /// Records start on multiples of this, so that a reader in a debugger finds them and copies are aligned.
 const RECORD_ALIGN: usize = 8;
 
+/// Numbers of groups and records start near zero and stay below this: later sums would overflow.
+const COUNTER_END: u64 = 1 << 62;
+
 const _: () = assert!(HEADER_CHECKSUM_AT + 8 == HEADER_BYTES);
 const _: () = assert!(HEADER_BYTES.is_multiple_of(RECORD_ALIGN) && RECORD_HEAD_BYTES.is_multiple_of(RECORD_ALIGN));
 const _: () = assert!(HEADER_BYTES < SECTOR);
@@ -210,7 +213,9 @@ impl FrameHeader {
             && header.seq < u64::MAX
             && header.pos.checked_add(header.frame_bytes()).is_some()
             && u64::from(record_count) * RECORD_HEAD_BYTES as u64 <= u64::from(header.payload_bytes)
-            && header.durable_lsn < header.first_lsn;
+            && header.durable_lsn < header.first_lsn
+            && header.synced_txg.0 < COUNTER_END
+            && header.txg_max.0 < COUNTER_END;
         if plausible { Ok(header) } else { Err(r.malformed()) }
     }
 }
@@ -239,6 +244,9 @@ pub(crate) fn decode_records(
         let kind = r.u16()?;
         let _zero = r.u16()?;
         let head = RecordHead { kind, dataset: DatasetId(r.u64()?), dseq: Dseq(r.u64()?), txg: Txg(r.u64()?) };
+        if head.dseq.0 >= COUNTER_END || head.txg.0 >= COUNTER_END {
+            return Err(r.malformed());
+        }
         let body_start = payload.len() - r.rest().len();
         r.bytes(body_bytes.checked_next_multiple_of(RECORD_ALIGN).ok_or(r.malformed())?)?;
         found(Lsn(header.first_lsn.0 + index), head, body_start..body_start + body_bytes);

@@ -103,7 +103,7 @@ pub enum ImportError {
     },
     /// Another machine has it.
     #[error(
-        "pool {pool} was last in use by {host}, which has not exported it; export it there, or force the import if \
+        "pool {pool} was last in use by {host}, which has not exported it; export it there, or force the import (-f) if \
          that machine is dead: two machines on one pool destroy it"
     )]
     OtherHost {

@@ -43,6 +43,12 @@ pub struct DatasetRoot {
 /// What an object costs beside its content, for quota and `used`.
 pub const OBJECT_CHARGE: u64 = 512;
 
+/// Numbers that are drawn one by one stay below this; from here on later sums would overflow.
+pub(crate) const DRAWN_END: u64 = 1 << 62;
+/// No account of bytes or objects is larger. Accounts only inform, so one that claims more does not keep the pool from
+/// being imported.
+const ACCOUNT_MAX: u64 = 1 << 62;
+
 impl DatasetRoot {
     fn encode(&self, out: &mut Vec<u8>) {
         out.put(&self.tree.encode());
@@ -58,18 +64,23 @@ impl DatasetRoot {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            tree: Tree::decode(&reader.array()?)?,
+        let tree = Tree::decode(&reader.array()?)?;
+        // Every object and every orphan has a key of its own.
+        let counted_max = tree.entry_count().min(ACCOUNT_MAX);
+        let root = Self {
+            tree,
             log_txg: Txg(reader.u64()?),
             replay_dseq: Dseq(reader.u64()?),
             logged: reader.u8()? != 0,
             log_from: Txg(reader.u64()?),
             next_object: ObjectId(reader.u64()?),
             verifier: reader.u64()?,
-            used_bytes: reader.u64()?,
-            object_count: reader.u64()?,
-            orphan_count: reader.u64()?,
-        })
+            used_bytes: reader.u64()?.min(ACCOUNT_MAX),
+            object_count: reader.u64()?.min(counted_max),
+            orphan_count: reader.u64()?.min(counted_max),
+        };
+        let drawn = [root.log_txg.0, root.replay_dseq.0, root.log_from.0, root.next_object.0];
+        if drawn.into_iter().all(|number| number < DRAWN_END) { Ok(root) } else { Err(Malformed("dataset root")) }
     }
 }
 

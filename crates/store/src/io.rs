@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use tally_base::Txg;
 use tally_base::codec::{Malformed, Reader};
 
-use crate::alloc::Allocator;
+use crate::alloc::{Allocator, UNBORN};
 use crate::block::{self, BlockError};
 use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
@@ -208,6 +208,17 @@ impl BlockIo {
         bp.dvas().for_each(|dva| self.alloc.abandon(dva));
     }
 
+    /// A block that was written ahead of any group, under [`UNBORN`], belongs to `txg` from now on
+    /// and is known by the pointer that this gives, in the cache as well. `None` if it was no such block.
+    pub fn settle(&self, bp: &BlockPtr, txg: Txg) -> Option<BlockPtr> {
+        if !bp.dvas().all(|dva| self.alloc.settle(dva, txg)) {
+            return None;
+        }
+        let born = BlockPtr { birth: txg, ..*bp };
+        self.cache.rename(&CacheKey::of(bp), CacheKey::of(&born));
+        Some(born)
+    }
+
     /// Collects new blocks of `txg`.
     #[must_use]
     pub fn writer(self: &Arc<Self>, txg: Txg) -> RunWriter {
@@ -257,7 +268,8 @@ impl BlockIo {
     pub(crate) fn accept(&self, bp: &BlockPtr, bytes: Bytes) {
         let key = CacheKey::of(bp);
         self.unwritten.write().insert(key, bytes.clone());
-        self.cache.insert(key, Cached { bytes, checked: true });
+        let cached = Cached { bytes, checked: true };
+        if bp.birth == UNBORN { self.cache.insert_ahead(key, cached) } else { self.cache.insert(key, cached) }
     }
 
     /// These blocks are on their device, or never will be.

@@ -123,7 +123,7 @@ pub enum PropertyError {
 
 /// The values that were set on one dataset itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<Value>", into = "Vec<Value>")]
+#[serde(try_from = "Vec<Value>", into = "Vec<Value>")]
 pub struct PropertySet(BTreeMap<Property, Value>);
 
 impl PropertySet {
@@ -161,9 +161,12 @@ impl PropertySet {
     }
 }
 
-impl From<Vec<Value>> for PropertySet {
-    fn from(values: Vec<Value>) -> Self {
-        values.into_iter().collect()
+impl TryFrom<Vec<Value>> for PropertySet {
+    type Error = &'static str;
+
+    /// Refuses what nobody could have set: a set that is read back has a good checksum, and no more than that.
+    fn try_from(values: Vec<Value>) -> Result<Self, Self::Error> {
+        if values.iter().all(Value::is_possible) { Ok(values.into_iter().collect()) } else { Err("property value") }
     }
 }
 

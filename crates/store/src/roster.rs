@@ -21,12 +21,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use tally_base::{LaneId, Rng, SECTOR, Txg, VdevGuid};
+use tally_base::{LaneId, Rng, SECTOR, Time, Txg, VdevGuid};
 use tally_disk::{Disk, Durability, Fanout};
 use tally_intent::{LaneConfig, LaneFailed, Leg, StaleLeg};
 
 use crate::create::write_out;
-use crate::label::{self, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, PoolConfig, PoolState, VdevClass};
+use crate::label::{
+    self, FailMode, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, PoolConfig, PoolState, VdevClass,
+};
 use crate::platform::Host;
 use crate::uberblock::{self, Uberblock, slot_offsets};
 use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
@@ -74,6 +76,8 @@ pub struct Roster {
     state: Mutex<State>,
     /// Claimed and not closed: what the vdevs ask before they write.
     writable: AtomicBool,
+    /// Whether a suspended pool tells its clients so. Apart from the state: with a disk that hangs that stays locked.
+    fails_openly: AtomicBool,
     /// Held while an uberblock is written, and while a leg joins: it gets every uberblock from a certain one on.
     uberblocks: Mutex<()>,
     me: Weak<Self>,
@@ -93,6 +97,7 @@ impl Roster {
         let roster = Arc::new_cyclic(|me: &Weak<Self>| Self {
             vdevs,
             fanout,
+            fails_openly: AtomicBool::new(config.supplement.failmode == FailMode::Continue),
             state: Mutex::new(State { config, claimed: false, closed: None }),
             writable: AtomicBool::new(false),
             uberblocks: Mutex::new(()),
@@ -114,6 +119,12 @@ impl Roster {
     #[must_use]
     pub fn config(&self) -> PoolConfig {
         self.state.lock().config.clone()
+    }
+
+    /// What a suspended pool answers.
+    #[must_use]
+    pub fn failmode(&self) -> FailMode {
+        if self.fails_openly.load(Ordering::Acquire) { FailMode::Continue } else { FailMode::Wait }
     }
 
     /// Why the roster takes no more changes, if it does not.
@@ -167,6 +178,18 @@ impl Roster {
         }
         self.change(&mut state, change)?;
         Ok(state.config.clone())
+    }
+
+    /// What a suspended pool answers, durable in the labels.
+    pub fn set_failmode(&self, failmode: FailMode) -> Result<(), RosterError> {
+        self.update(|config| config.supplement_mut(|supplement| supplement.failmode = failmode))?;
+        Ok(())
+    }
+
+    /// Writes down that acknowledged changes were given up (rules F26).
+    pub fn note_loss(&self, time: Time, txg: Txg, losses: &[String]) -> Result<(), RosterError> {
+        self.update(|config| config.supplement_mut(|supplement| supplement.note_loss(time, txg, losses)))?;
+        Ok(())
     }
 
     /// Says in the labels that the pool was put away; nothing can be written afterwards.
@@ -229,6 +252,7 @@ impl Roster {
                 leg.set_state(LegState::Faulted);
             }
         }
+        self.fails_openly.store(next.supplement.failmode == FailMode::Continue, Ordering::Release);
         state.config = next;
         Ok(())
     }
@@ -357,7 +381,9 @@ impl Roster {
     }
 
     /// After a replay, with all rings empty: each lane's leg set becomes all legs that have everything. A stale log leg
-    /// has everything then, too. Call it before the uberblock that opens the lanes anew.
+    /// has everything then, too. Call it behind the uberblock that names the lanes' new epochs: until then a crash still
+    /// replays the old ones, which only the smaller set has. A lane without a disk keeps its set, for the day on which
+    /// the disk comes back.
     pub fn rejoin_lanes(&self) -> Result<PoolConfig, RosterError> {
         for vdev in self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Log) {
             for leg in vdev.legs().iter().filter(|leg| leg.state() == LegState::Stale) {
@@ -374,6 +400,9 @@ impl Roster {
                 let vdev = usize::try_from(line.vdev).ok().and_then(|index| vdevs.get(index));
                 let legs = vdev.into_iter().flat_map(|vdev| &vdev.legs).map(|leg| leg.guid);
                 let legset: Vec<_> = legs.filter(|guid| online.contains(guid)).collect();
+                if legset.is_empty() {
+                    continue;
+                }
                 if legset != line.legset {
                     line.legset = legset;
                     line.legset_gen += 1;
@@ -381,6 +410,19 @@ impl Roster {
                 line.left.clear();
             }
         })
+    }
+
+    /// A lane whose disks are gone goes on with a new ring on `leg` alone. Nothing in an older one is needed any more.
+    pub fn renew_lane(&self, lane: LaneId, leg: VdevGuid) -> Result<(), RosterError> {
+        let config = self.update(|config| {
+            for line in config.lanes.iter_mut().filter(|line| line.lane == lane) {
+                line.legset = vec![leg];
+                line.legset_gen += 1;
+                line.left.clear();
+            }
+        })?;
+        let is_renewed = config.lanes.iter().any(|line| line.lane == lane && line.legset == [leg]);
+        if is_renewed { Ok(()) } else { Err(RosterError::Leg { leg, why: "is in no such lane" }) }
     }
 
     /// What the intent log needs to open or scan a lane.
@@ -440,7 +482,10 @@ impl Roster {
 
     /// A joining leg begins with the uberblocks of a good one, so that it could stand alone once it is copied.
     fn copy_uberblocks(&self, vdev: &Vdev, target: &VdevLeg) -> io::Result<()> {
-        let online = vdev.legs().into_iter().find(|leg| leg.state() == LegState::Online);
+        let is_online = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
+        // A log device may have lost all of its legs; the uberblocks are the same on every disk of the pool.
+        let elsewhere = || self.legs().filter(|_| vdev.class() == VdevClass::Log).find(is_online);
+        let online = vdev.legs().into_iter().find(is_online).or_else(elsewhere);
         let (Some(source), Some(target)) = (online.as_ref().and_then(|leg| leg.disk()), target.disk()) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "there is no leg to copy from, or none to copy to"));
         };

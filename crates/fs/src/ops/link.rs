@@ -43,7 +43,7 @@ impl Filesystem {
         let now = self.now();
         let mut parent_after = parent.clone();
         parent_after.modify(now);
-        parent_after.size += 1;
+        parent_after.gain_entry(false);
         let mut inode = before;
         inode.nlink += 1;
         inode.touch(now);

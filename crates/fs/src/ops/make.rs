@@ -157,8 +157,7 @@ impl Filesystem {
             self.put_entry(&mut record, dir.id, self.draw_id(), name, id, plan.kind);
             let mut parent_after = parent.clone();
             parent_after.modify(now);
-            parent_after.size += 1;
-            parent_after.nlink += u32::from(plan.kind == FileKind::Directory);
+            parent_after.gain_entry(plan.kind == FileKind::Directory);
             let attr = inode.attr(id);
             record.inodes =
                 smallvec![after(dir.id, &parent_after, SizeRule::Exact), after(id, &inode, SizeRule::Exact)];

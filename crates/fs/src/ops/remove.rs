@@ -25,7 +25,7 @@ pub(crate) enum Removal {
 pub(super) fn unlinked(id: ObjectId, inode: &Inode, now: tally_base::Time) -> InodeAfter {
     let mut less = inode.clone();
     less.touch(now);
-    less.nlink -= 1;
+    less.nlink = less.nlink.saturating_sub(1);
     let gone = less.nlink == 0 || inode.kind == FileKind::Directory;
     let rule = if inode.kind == FileKind::File { SizeRule::Keep } else { SizeRule::Exact };
     InodeAfter { object: id, inode: (!gone).then_some(less), size: rule }
@@ -71,8 +71,7 @@ impl Filesystem {
             let now = self.now();
             let mut parent_after = parent.clone();
             parent_after.modify(now);
-            parent_after.size -= 1;
-            parent_after.nlink -= u32::from(removal == Removal::Directory);
+            parent_after.lose_entry(removal == Removal::Directory);
             let mut record = Record::default();
             self.drop_entry(&mut record, dir.id, found.entry, name);
             record.inodes =

@@ -92,10 +92,20 @@ impl Filesystem {
         let Some(source) = source else { return Ok(guard) };
         let root = self.dataset.birth.root_object;
         let mut at = to_dir.id;
+        // Faulty software may have written parents in a circle. No limit to the depth would do, since a client may
+        // nest as deep as it likes: the place of each power of two of steps is remembered, and not come by again.
+        let (mut marked, mut steps) = (None, 0_u64);
         while at != root {
             if at == source.object {
                 return Err(FsError::Invalid);
             }
+            if marked == Some(at) {
+                return Err(self.broken(&format!("the parents of directory {} run in a circle", to_dir.id)));
+            }
+            if steps.is_power_of_two() {
+                marked = Some(at);
+            }
+            steps += 1;
             at = self.see(at, |sight| sight.inode())?.ok_or(FsError::NotFound)?.parent;
         }
         Ok(guard)
@@ -259,17 +269,13 @@ impl Planned {
             self.from_after = self.to_after.clone();
             return;
         }
-        let subdirectories = u32::from(directory);
-        self.from_after.size -= 1;
-        self.from_after.nlink -= subdirectories;
-        self.to_after.size += 1;
-        self.to_after.nlink += subdirectories;
+        self.from_after.lose_entry(directory);
+        self.to_after.gain_entry(directory);
     }
 
     /// What stood in the way goes.
     fn lose_target(&mut self, same_dir: bool, directory: bool) {
-        self.to_after.size -= 1;
-        self.to_after.nlink -= u32::from(directory);
+        self.to_after.lose_entry(directory);
         if same_dir {
             self.from_after = self.to_after.clone();
         }

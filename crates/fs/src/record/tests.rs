@@ -89,3 +89,20 @@ fn the_kinds_have_stable_numbers() {
     assert_eq!(RecordKind::of(0), None);
     assert_eq!(RecordKind::Write as u16, 11);
 }
+
+#[test]
+fn numbers_that_cannot_have_been_issued_are_malformed() {
+    let lies: [(&str, fn(&mut Record)); 6] = [
+        ("an object behind the last", |record| record.inodes[0].object = ObjectId(1 << 63)),
+        ("an entry behind the last", |record| record.keys[0].0.a = u64::MAX),
+        ("a key of no object", |record| record.keys[1].0.object = u64::MAX),
+        ("no link", |record| record.inodes[0].inode.as_mut().unwrap().nlink = 0),
+        ("a cut behind the largest file", |record| record.truncate = Some((ObjectId(9), u64::MAX))),
+        ("an end behind the largest file", |record| record.inodes[0].size = SizeRule::AtLeast(u64::MAX)),
+    ];
+    for (what, lie) in lies {
+        let mut record = full();
+        lie(&mut record);
+        assert!(Record::decode(&encoded(&record)).is_err(), "{what}");
+    }
+}

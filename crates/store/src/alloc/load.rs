@@ -66,6 +66,9 @@ impl Allocator {
             indexes.push(index);
         }
         let allocator = Self::assemble(devs, vdevs, Persisted { txg, indexes });
+        if !root.deferred.is_sorted_by(|one, next| one.txg < next.txg) {
+            return Err(Malformed("deferred-free lists").into());
+        }
         for head in &root.deferred {
             deferred.restore(head.txg, allocator.load_list(head)?);
         }
@@ -81,7 +84,7 @@ impl Allocator {
             list.chain.push(bp);
             next = decode_sector(&read_sector(&self.devs, &bp, BlockKind::Deferred)?, &mut list.ranges)?;
             // Each sector but the last is full, so a chain that runs in a circle ends here.
-            if list.ranges.len() as u64 > head.ranges {
+            if list.ranges.len() as u64 > head.ranges || list.chain.len() > list.ranges.len() {
                 return Err(damaged.into());
             }
         }

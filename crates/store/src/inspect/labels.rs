@@ -30,8 +30,13 @@ pub(super) fn say_pool(report: &mut Report<'_>, view: &PoolView<'_>) {
         .with("created", config.created)
         .with("sequence", config.sequence)
         .with("open_gen", config.open_gen)
-        .with("synced_txg", config.synced_txg);
+        .with("synced_txg", config.synced_txg)
+        .with("failmode", config.supplement.failmode.word());
     report.say(Detail::Summary, &fact);
+    for loss in &config.supplement.losses {
+        let fact = Fact::new(Part::Pool, "accepted loss").at(source.clone()).with("time", loss.time);
+        report.say(Detail::Summary, &fact.with("txg", loss.txg).note(loss.lines.join("; ")));
+    }
     if config.state == PoolState::Active {
         let fact = Fact::new(Part::Pool, "pool").at(source.clone()).note(format!(
             "not exported: in use by {}, or that machine crashed; if it is in use now, this picture may be torn",

@@ -147,3 +147,19 @@ fn a_root_is_read_back_as_it_was_written() {
     mem[0].rot(bp.dva.offset + 8000, 1);
     assert!(BlockIo::read_root(&io.devs, &bp).is_err(), "its padding is checked too");
 }
+
+/// What was written ahead is read by the pointer that the group gave it, and still from the cache.
+#[test]
+fn a_settled_block_is_found_by_its_final_pointer() {
+    let (mem, io) = pool(&[16 << 20], 4 << 20);
+    let mut out = io.writer(crate::alloc::UNBORN);
+    let ahead = out.put(BlockKind::Data, &noise(128 << 10, 1), Compression::Off).expect("there is space");
+    out.finish().expect("memory takes it");
+    let cached = io.stats().cache_blocks;
+    let born = io.settle(&ahead, Txg(5)).expect("it was written ahead");
+    assert_eq!(born, BlockPtr { birth: Txg(5), ..ahead });
+    assert_eq!(io.read(&born).expect("it is there"), noise(128 << 10, 1));
+    assert_eq!((mem[0].read_count(), io.stats().cache_blocks), (0, cached), "from the cache, which has it once");
+    let nowhere = BlockPtr { dva: Dva { offset: 8 << 20, ..ahead.dva }, ..ahead };
+    assert_eq!(io.settle(&nowhere, Txg(6)), None, "nobody has written there");
+}

@@ -7,7 +7,7 @@
 //!     allocator root (crate::alloc)
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
@@ -15,7 +15,7 @@ use tally_base::{DatasetId, Txg};
 
 use crate::alloc::AllocRoot;
 use crate::bp::BlockPtr;
-use crate::dataset::DatasetEntry;
+use crate::dataset::{DRAWN_END, DatasetEntry};
 use crate::replies::BUCKETS;
 
 const VERSION: u32 = 1;
@@ -69,7 +69,23 @@ impl PoolRoot {
             tombstones.insert(DatasetId(reader.u64()?), Txg(reader.u64()?));
         }
         let alloc = AllocRoot::decode(&mut reader)?;
+        let malformed = reader.malformed();
         reader.end()?;
-        Ok((Self { next_dataset, datasets, reply_blocks, tombstones }, alloc))
+        let root = Self { next_dataset, datasets, reply_blocks, tombstones };
+        if root.is_possible() { Ok((root, alloc)) } else { Err(malformed) }
+    }
+
+    /// Whether its numbers can have been drawn: a sound checksum does not say so.
+    fn is_possible(&self) -> bool {
+        let ids: BTreeSet<DatasetId> = self.datasets.iter().map(|entry| entry.birth.id).collect();
+        let objects = |entry: &DatasetEntry| entry.birth.root_object < entry.root.next_object;
+        ids.len() == self.datasets.len()
+            && ids.last().is_none_or(|last| last.0 < self.next_dataset)
+            && self.next_dataset < DRAWN_END
+            && self.tombstones.values().all(|txg| txg.0 < DRAWN_END)
+            && self.datasets.iter().all(objects)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -125,3 +125,13 @@ fn the_encoding_of_a_set_stays_as_it_is() {
     assert_eq!(cleared.clear(Property::Atime), Some(Value::Atime(false)));
     assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 7));
 }
+
+#[test]
+fn a_set_with_an_impossible_value_is_not_read_back() {
+    for value in [Value::RecordSize(0), Value::RecordSize(4097), Value::RecordSize(u32::MAX), Value::Quota(Some(0))] {
+        let bytes = postcard::to_stdvec(&vec![value.clone()]).unwrap();
+        assert!(postcard::from_bytes::<PropertySet>(&bytes).is_err(), "{value:?}");
+    }
+    let sound = vec![Value::RecordSize(4096), Value::Quota(None), Value::Quota(Some(1))];
+    assert!(postcard::from_bytes::<PropertySet>(&postcard::to_stdvec(&sound).unwrap()).is_ok());
+}

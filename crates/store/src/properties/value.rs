@@ -94,6 +94,16 @@ impl Value {
         }
     }
 
+    /// Whether [`parse`] could have made it.
+    pub(super) fn is_possible(&self) -> bool {
+        match self {
+            Self::RecordSize(bytes) => is_record_size(*bytes),
+            Self::Quota(bytes) => *bytes != Some(0),
+            Self::ShareNfs(rules) => rules.len() <= SHARENFS_BYTES_MAX,
+            Self::Sync(_) | Self::LogBias(_) | Self::ReadOnly(_) | Self::Atime(_) | Self::Compression(_) => true,
+        }
+    }
+
     /// As [`fmt::Display`], with sizes in bytes: what `-p` prints. `quota=none` is 0 there, as in `zfs`.
     #[must_use]
     pub fn exact(&self) -> String {
@@ -175,7 +185,11 @@ fn sync_mode(text: &str) -> Option<SyncMode> {
 
 fn record_size(text: &str) -> Option<u32> {
     let bytes = u32::try_from(text.parse::<Size>().ok()?.0).ok()?;
-    (bytes.is_power_of_two() && (RECORD_SIZE_MIN..=RECORD_SIZE_MAX).contains(&bytes)).then_some(bytes)
+    is_record_size(bytes).then_some(bytes)
+}
+
+fn is_record_size(bytes: u32) -> bool {
+    bytes.is_power_of_two() && (RECORD_SIZE_MIN..=RECORD_SIZE_MAX).contains(&bytes)
 }
 
 /// `Some(None)` is no quota; 0 means the same, as in `zfs`.

@@ -1,0 +1,262 @@
+//! A pool whose blocks are sound and say what cannot be: counters at the ends of their range, parents in a circle.
+//!
+//! Checksums find rot. What a faulty program wrote has a good checksum, so nothing that is read may be taken for
+//! possible because it could be read: none of it may end in a panic, in a suspended pool, or in a number that a client
+//! would believe.
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use tally_base::codec::Reader;
+use tally_base::{ObjectId, Time, Txg};
+use tally_fs::filer::ImportOptions;
+use tally_fs::inode::Inode;
+use tally_fs::vfs::{
+    Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, ObjectRef, Outcome, SetAttr, Stability, Vfs,
+};
+use tally_fs::{Filer, Filesystem};
+use tally_store::block::BlockError;
+use tally_store::dataset::{Dataset, DatasetBirth, DatasetClient, DatasetLine, DatasetRoot};
+use tally_store::key::{Class, Key};
+use tally_store::properties::PropertySet;
+use tally_store::run::RunWriter;
+use tally_store::tree::{Change, Tree};
+use world::{World, ctx, done, mode, vfs};
+
+const MIB: u64 = 1 << 20;
+
+/// Fills a dataset with what it was given, once.
+struct Forger {
+    entries: Vec<(Key, Bytes)>,
+    root: DatasetRoot,
+    written: AtomicBool,
+}
+
+impl DatasetClient for Forger {
+    fn fold(&self, _: Txg, old: &DatasetRoot, out: &mut RunWriter) -> Result<DatasetRoot, BlockError> {
+        if self.written.swap(true, Ordering::SeqCst) {
+            return Ok(old.clone());
+        }
+        let changes: Vec<_> = self.entries.iter().map(|(key, value)| (*key, Change::Put(value.clone()))).collect();
+        let io = Arc::clone(out.io());
+        Ok(DatasetRoot { tree: Tree::empty().apply(&io, out, &changes)?, ..self.root.clone() })
+    }
+
+    fn synced(&self, _: Txg) {}
+}
+
+/// What is written instead of the truth.
+type LieOfInodes = fn(ObjectId, &mut Inode);
+type LieOfRoots = fn(&mut DatasetRoot);
+
+/// `dir` with `dir/sub` and `dir/file`, `file` with a second name `link`, a long `large` and a symbolic link.
+fn furnish(fs: &dyn Vfs) {
+    let cred = Cred::root();
+    let how = || CreateHow::Guarded(mode(0o644));
+    let dir = done(fs.mkdir(ctx(&cred), fs.root(), b"dir", &mode(0o755))).unwrap().object;
+    done(fs.mkdir(ctx(&cred), dir, b"sub", &mode(0o755))).unwrap();
+    done(fs.create(ctx(&cred), dir, b"file", &how())).unwrap();
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &how())).unwrap().object;
+    done(fs.write(ctx(&cred), file, 0, vec![7; 5000].into(), Stability::FileSync)).unwrap();
+    done(fs.link(ctx(&cred), file, fs.root(), b"link")).unwrap();
+    let large = done(fs.create(ctx(&cred), fs.root(), b"large", &how())).unwrap().object;
+    done(fs.write(ctx(&cred), large, 0, vec![9; 300_000].into(), Stability::FileSync)).unwrap();
+    done(fs.symlink(ctx(&cred), fs.root(), b"symlink", b"file", &SetAttr::default())).unwrap();
+    done(fs.mkdir(ctx(&cred), fs.root(), b"other", &mode(0o755))).unwrap();
+}
+
+/// A pool with a dataset `tank/forged`: a copy of `tank` with lies in it, as an import finds it.
+fn forged(inodes: LieOfInodes, roots: LieOfRoots) -> Result<(World, Arc<Filer>), tally_fs::filer::FilerError> {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    furnish(&*fs);
+    filer.sync().unwrap();
+    let pool = filer.pool();
+    let tank = pool.dataset(fs.dataset()).unwrap();
+    let mut root = (*tank.root()).clone();
+    let (from, to) = (Key::new(Class::Inode, 0, 0, 0), Key::new(Class::Orphan, u64::MAX, 0, 0));
+    let lie = |(key, value): (Key, Bytes)| {
+        if key.class != Class::Inode {
+            return (key, value);
+        }
+        let mut inode = Inode::decode(&mut Reader::new(&value, "inode")).unwrap();
+        inodes(ObjectId(key.object), &mut inode);
+        let mut encoded = Vec::new();
+        inode.encode(&mut encoded);
+        (key, encoded.into())
+    };
+    let entries = root.tree.range(&pool.io, &from, &to).map(|entry| lie(entry.unwrap())).collect();
+    root.tree = Tree::empty();
+    let empty = root.clone();
+    roots(&mut root);
+    let birth = DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
+    let line = DatasetLine { name: "tank/forged".into(), local: PropertySet::new() };
+    let dataset = Arc::new(Dataset::new(birth, line, (*tank.effective()).clone(), empty));
+    let forger: Arc<dyn DatasetClient> = Arc::new(Forger { entries, root, written: false.into() });
+    dataset.attach(Arc::downgrade(&forger));
+    pool.administer(|pool, _| pool.add_dataset(dataset)).unwrap();
+    let cut = world.cut();
+    let (filer, _) = cut.try_import(&ImportOptions::default())?;
+    Ok((cut, filer))
+}
+
+/// What an operation comes to when its client is patient.
+fn patient<T>(mut attempt: impl FnMut() -> Outcome<T>) -> Result<T, FsError> {
+    for _ in 0..100 {
+        match done(attempt()) {
+            Err(FsError::Throttled) => {}
+            result => return result,
+        }
+    }
+    Err(FsError::Throttled)
+}
+
+fn assert_possible(attr: &Attr, what: &str) {
+    assert!(attr.nlink >= 1 && attr.nlink <= LINK_MAX, "{what}: {} links of {attr:?}", attr.nlink);
+    assert!(attr.size <= FILE_SIZE_MAX && attr.used <= FILE_SIZE_MAX, "{what}: {attr:?}");
+}
+
+/// Does everything that counts something, twice over. Every single operation may be refused.
+fn use_all(fs: &Filesystem, what: &str) {
+    let cred = Cred::root();
+    let root = fs.root();
+    let look = |dir: ObjectRef, name: &[u8]| fs.lookup(&cred, dir, name).map(|(attr, _)| attr.object);
+    for round in 0..2u8 {
+        let name = [b'n', b'0' + round];
+        for dir in [Ok(root), look(root, b"dir"), look(root, b"other")].into_iter().flatten() {
+            let made = patient(|| fs.create(ctx(&cred), dir, &name, &CreateHow::Guarded(mode(0o644))));
+            if let Ok(made) = made {
+                let _ = patient(|| fs.write(ctx(&cred), made.object, 0, vec![1; 9000].into(), Stability::FileSync));
+            }
+            let _ = patient(|| fs.mkdir(ctx(&cred), dir, b"more", &mode(0o755)));
+            let _ = patient(|| fs.rmdir(ctx(&cred), dir, b"more"));
+            let _ = patient(|| fs.rename(ctx(&cred), dir, b"sub", root, &[b's', round]));
+            let _ = patient(|| fs.rename(ctx(&cred), root, &[b's', round], dir, b"sub"));
+            let _ = patient(|| fs.rmdir(ctx(&cred), dir, b"sub"));
+            let _ = patient(|| fs.remove(ctx(&cred), dir, b"file"));
+        }
+        for name in [&b"large"[..], b"link", b"symlink"] {
+            let Ok(file) = look(root, name) else { continue };
+            let _ = patient(|| fs.write(ctx(&cred), file, 200_000, vec![3; 70_000].into(), Stability::Unstable));
+            let _ = patient(|| fs.commit(ctx(&cred), file, 0, 0));
+            let _ = patient(|| fs.link(ctx(&cred), file, root, &[b'l', round, name[0]]));
+            let _ = patient(|| fs.setattr(ctx(&cred), file, &SetAttr { size: Some(100), ..SetAttr::default() }, None));
+            let _ = patient(|| fs.remove(ctx(&cred), root, name));
+        }
+        for dir in [Ok(root), look(root, b"dir")].into_iter().flatten() {
+            let Ok(page) = fs.readdir(&cred, dir, 0, 100, true) else { continue };
+            page.entries.iter().filter_map(|entry| entry.attr.as_ref()).for_each(|attr| assert_possible(attr, what));
+        }
+        let space = fs.statfs().unwrap();
+        assert!(space.total_bytes < 1 << 63 && space.free_bytes <= space.total_bytes, "{what}: {space:?}");
+        assert!(space.total_files < 1 << 48 && space.free_files <= space.total_files, "{what}: {space:?}");
+    }
+}
+
+/// An import may refuse the lie by name; if it does not, the pool must live with it.
+fn survives(what: &str, inodes: LieOfInodes, roots: LieOfRoots) {
+    let (world, filer) = match forged(inodes, roots) {
+        Ok(made) => made,
+        Err(error) => return assert!(error.to_string().contains("damaged"), "{what}: {error}"),
+    };
+    let fs = filer.by_name("tank/forged").unwrap();
+    use_all(&fs, what);
+    filer.sync().unwrap_or_else(|error| panic!("{what}: {error}"));
+    use_all(&fs, what);
+    for _ in 0..3 {
+        filer.sync().unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+    let info = fs.info();
+    assert!(info.object_count < 1 << 48 && info.used_bytes < 1 << 63, "{what}: {info:?}");
+    let (again, _) = world.cut().import();
+    use_all(&again.by_name("tank/forged").unwrap(), what);
+    again.sync().unwrap_or_else(|error| panic!("{what}, after another import: {error}"));
+}
+
+fn nothing(_: &mut DatasetRoot) {}
+
+#[test]
+fn the_truth_survives() {
+    survives("the truth", |_, _| {}, nothing);
+}
+
+#[test]
+fn counters_of_inodes() {
+    let lies: [(&str, LieOfInodes); 12] = [
+        ("no subdirectories", |_, inode| inode.nlink = if inode.kind == FileKind::Directory { 2 } else { inode.nlink }),
+        ("directories with one link", |_, inode| inode.nlink = 1),
+        ("most links", |_, inode| inode.nlink = u32::MAX),
+        ("as many links as there may be", |_, inode| inode.nlink = LINK_MAX),
+        ("empty directories", |_, inode| inode.size = 2 * u64::from(inode.kind == FileKind::Directory)),
+        ("no size", |_, inode| inode.size = 0),
+        ("most bytes", |_, inode| inode.size = FILE_SIZE_MAX),
+        ("more bytes", |_, inode| inode.size = u64::MAX),
+        ("most bytes on disk", |_, inode| inode.used = u64::MAX),
+        ("fewest bytes on disk", |_, inode| inode.used = 0),
+        ("changed at the end of time", |_, inode| inode.change = Time(u64::MAX)),
+        ("the other layout", |_, inode| {
+            inode.layout = match inode.layout {
+                tally_fs::inode::Layout::Small => tally_fs::inode::Layout::Extents,
+                tally_fs::inode::Layout::Extents => tally_fs::inode::Layout::Small,
+            }
+        }),
+    ];
+    for (what, lie) in lies {
+        survives(what, lie, nothing);
+    }
+}
+
+#[test]
+fn counters_of_dataset_roots() {
+    let lies: [(&str, LieOfRoots); 9] = [
+        ("no objects", |root| root.object_count = 0),
+        ("most objects", |root| root.object_count = u64::MAX),
+        ("nothing used", |root| root.used_bytes = 0),
+        ("everything used", |root| root.used_bytes = u64::MAX),
+        ("orphans that are not there", |root| root.orphan_count = 3),
+        ("most orphans", |root| root.orphan_count = u64::MAX),
+        ("the last id", |root| root.next_object = ObjectId(u64::MAX)),
+        ("the last record", |root| root.replay_dseq = tally_base::Dseq(u64::MAX)),
+        ("logged from the last group on", |root| root.log_from = Txg(u64::MAX)),
+    ];
+    for (what, lie) in lies {
+        survives(what, |_, _| {}, lie);
+    }
+}
+
+#[test]
+fn orphans_that_are_not_there_are_not_waited_for() {
+    let (_world, filer) = forged(|_, _| {}, |root| root.orphan_count = 3).unwrap();
+    filer.sync().unwrap();
+    assert!(!filer.by_name("tank/forged").unwrap().has_orphans(), "or one group would follow the other for ever");
+}
+
+#[test]
+fn a_rename_among_parents_in_a_circle_ends() {
+    // `dir` and `other` each say that they lie in the other one.
+    let (_world, filer) = forged(
+        |id, inode| {
+            if inode.kind == FileKind::Directory && id.0 > 3 && inode.parent.0 == 3 {
+                inode.parent = id;
+            }
+        },
+        nothing,
+    )
+    .unwrap();
+    let fs = filer.by_name("tank/forged").unwrap();
+    let cred = Cred::root();
+    let find = |dir, name: &[u8]| fs.lookup(&cred, dir, name).unwrap().0.object;
+    let (dir, other) = (find(fs.root(), b"dir"), find(fs.root(), b"other"));
+    let (answer, answered) = std::sync::mpsc::channel();
+    let renaming = Arc::clone(&fs);
+    std::thread::spawn(move || {
+        let renamed = renaming.rename(ctx(&Cred::root()), dir, b"sub", other, b"sub");
+        answer.send(done(renamed)).unwrap();
+    });
+    let result = answered.recv_timeout(std::time::Duration::from_secs(20)).expect("the walk to the root ends");
+    assert_eq!(result, Err(FsError::Io), "it is damage, and no question of the rename's");
+}

@@ -1,0 +1,175 @@
+//! Records that do not fit what is in the pool: something that should be there is not. Replay must name the loss, and
+//! never make up what it does not find.
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use bytes::Bytes;
+use tally_base::codec::Reader;
+use tally_base::{Generation, ObjectId, Wait};
+use tally_fs::Filer;
+use tally_fs::filer::{FilerError, ImportOptions};
+use tally_fs::inode::Inode;
+use tally_fs::record::{Data, InodeAfter, Record, RecordKind, SizeRule};
+use tally_fs::vfs::{CreateHow, Cred, FileKind, FsError, SetAttr, Stability};
+use tally_store::key::{Class, Key};
+use world::{World, ctx, done, mode, vfs};
+
+const MIB: u64 = 1 << 20;
+/// An id that nobody has drawn.
+const NOBODY: ObjectId = ObjectId(1000);
+
+/// The true inodes that forged records start from.
+struct Truth {
+    root: (ObjectId, Inode),
+    dir: (ObjectId, Inode),
+    file: (ObjectId, Inode),
+    symlink: (ObjectId, Inode),
+}
+
+/// A pool with four records in its log, all synced, and the inodes as they are.
+fn prepared() -> (World, Arc<Filer>, Truth) {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let dir = done(fs.mkdir(ctx(&cred), fs.root(), b"dir", &mode(0o755))).unwrap().object;
+    let file = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o644)))).unwrap().object;
+    done(fs.write(ctx(&cred), file, 0, vec![7; 100].into(), Stability::FileSync)).unwrap();
+    let symlink = done(fs.symlink(ctx(&cred), fs.root(), b"link", b"file", &SetAttr::default())).unwrap().object;
+    filer.sync().unwrap();
+    let pool = filer.pool();
+    let tree = pool.dataset(fs.dataset()).unwrap().root().tree.clone();
+    let inode = |id: ObjectId| {
+        let value = tree.get(&pool.io, &Key::new(Class::Inode, id.0, 0, 0)).unwrap().unwrap();
+        (id, Inode::decode(&mut Reader::new(&value, "inode")).unwrap())
+    };
+    let truth =
+        Truth { root: inode(fs.root().id), dir: inode(dir.id), file: inode(file.id), symlink: inode(symlink.id) };
+    (world, filer, truth)
+}
+
+/// Puts `record` into the log behind the four that are there.
+fn append(filer: &Filer, record: &Record) {
+    let pool = filer.pool();
+    let fs = vfs(filer);
+    let lane = pool.lane(pool.dataset(fs.dataset()).unwrap().birth.lane).unwrap();
+    let mut bytes = record.encode_head();
+    record.data_parts().for_each(|part| bytes.extend_from_slice(part));
+    let ring = lane.reserve(bytes.len()).unwrap();
+    let next = AtomicU64::new(5);
+    let kind = RecordKind::SetAttr as u16;
+    let appended = lane.append(ring, fs.dataset(), &next, pool.txgs.open(), kind, &[&bytes]).unwrap();
+    match lane.promise(appended.lsn) {
+        Wait::Ready => {}
+        wait => wait.block().unwrap(),
+    }
+}
+
+fn exact(object: ObjectId, inode: &Inode) -> InodeAfter {
+    InodeAfter { object, inode: Some(inode.clone()), size: SizeRule::Exact }
+}
+
+fn entry(dir: ObjectId, object: ObjectId, kind: FileKind) -> (Key, Option<Bytes>) {
+    let mut value = object.0.to_le_bytes().to_vec();
+    value.push(kind as u8);
+    value.extend_from_slice(b"name");
+    (Key::new(Class::DirEntry, dir.0, 999, 0), Some(value.into()))
+}
+
+fn record(inodes: Vec<InodeAfter>, keys: Vec<(Key, Option<Bytes>)>) -> Record {
+    Record { inodes: inodes.into(), keys: keys.into(), ..Record::default() }
+}
+
+type Forge = fn(&Truth) -> Record;
+
+#[test]
+fn what_should_be_there_and_is_not_is_a_named_loss() {
+    let cases: [(&str, Forge); 12] = [
+        ("a directory's attributes", |truth| record(vec![exact(NOBODY, &truth.dir.1)], vec![])),
+        ("a symbolic link's attributes", |truth| record(vec![exact(NOBODY, &truth.symlink.1)], vec![])),
+        ("a cut of a file", |truth| Record {
+            truncate: Some((NOBODY, 10)),
+            ..record(vec![exact(NOBODY, &truth.file.1)], vec![])
+        }),
+        ("a removal", |truth| {
+            let gone = InodeAfter { object: NOBODY, inode: None, size: SizeRule::Exact };
+            record(vec![exact(truth.root.0, &truth.root.1), gone], vec![])
+        }),
+        ("a creation in a directory that is not there", |truth| {
+            let made = ObjectId(1001);
+            let keys = vec![entry(NOBODY, made, FileKind::File)];
+            record(vec![exact(NOBODY, &truth.dir.1), exact(made, &truth.file.1)], keys)
+        }),
+        ("a name in a directory that the record says nothing of", |truth| {
+            record(vec![exact(NOBODY, &truth.file.1)], vec![entry(truth.root.0, NOBODY, FileKind::File)])
+        }),
+        ("a name of a directory that goes elsewhere", |truth| {
+            let gone = (Key::new(Class::DirEntry, truth.root.0.0, 998, 0), None);
+            let keys = vec![gone, entry(truth.root.0, NOBODY, FileKind::Directory)];
+            record(vec![exact(truth.root.0, &truth.root.1), exact(NOBODY, &truth.dir.1)], keys)
+        }),
+        ("another name of a symbolic link", |truth| {
+            let mut linked = truth.symlink.1.clone();
+            linked.nlink = 2;
+            let keys = vec![entry(truth.root.0, NOBODY, FileKind::Symlink)];
+            record(vec![exact(truth.root.0, &truth.root.1), exact(NOBODY, &linked)], keys)
+        }),
+        ("another generation", |truth| {
+            let mut other = truth.dir.1.clone();
+            other.generation = Generation(other.generation.0 ^ 1);
+            record(vec![exact(truth.dir.0, &other)], vec![])
+        }),
+        ("another kind", |truth| {
+            let mut other = truth.dir.1.clone();
+            other.kind = FileKind::Fifo;
+            record(vec![exact(truth.dir.0, &other)], vec![])
+        }),
+        ("content of a directory", |truth| Record {
+            data: Some(Data { object: truth.dir.0, pieces: vec![(0, Bytes::from_static(b"x"))].into() }),
+            ..record(vec![exact(truth.dir.0, &truth.dir.1)], vec![])
+        }),
+        ("content of something that the record says nothing of", |truth| Record {
+            data: Some(Data { object: NOBODY, pieces: vec![(0, Bytes::from_static(b"x"))].into() }),
+            ..record(vec![exact(truth.dir.0, &truth.dir.1)], vec![])
+        }),
+    ];
+    for (what, forge) in cases {
+        let (world, filer, truth) = prepared();
+        append(&filer, &forge(&truth));
+        let cut = world.cut();
+        match cut.try_import(&ImportOptions::default()) {
+            Err(FilerError::Replay { dataset, withheld, source }) => {
+                assert_eq!((&dataset[..], withheld), ("tank", 1), "{what}: {source}");
+            }
+            Err(other) => panic!("{what}: {other}"),
+            Ok((_, report)) => panic!("{what}: replayed in silence: {report:?}"),
+        }
+        let (given_up, report) =
+            cut.try_import(&ImportOptions { accept_loss: true, ..ImportOptions::default() }).unwrap();
+        assert_eq!(report.losses.len(), 1, "{what}: {report:?}");
+        let fs = vfs(&given_up);
+        assert!(fs.lookup(&Cred::root(), fs.root(), b"file").is_ok(), "{what}: the rest is there");
+        assert_eq!(fs.lookup(&Cred::root(), fs.root(), b"name").unwrap_err(), FsError::NotFound, "{what}");
+        given_up.sync().unwrap();
+    }
+}
+
+#[test]
+fn a_record_that_makes_something_is_replayed() {
+    let (world, filer, truth) = prepared();
+    let mut root = truth.root.1.clone();
+    root.size += 1;
+    let made = record(
+        vec![exact(truth.root.0, &root), exact(NOBODY, &truth.symlink.1)],
+        vec![entry(truth.root.0, NOBODY, FileKind::Symlink)],
+    );
+    append(&filer, &made);
+    let (after, report) = world.cut().import();
+    assert_eq!((report.records_replayed, report.losses), (1, Vec::new()));
+    let fs = vfs(&after);
+    let page = fs.readdir(&Cred::root(), fs.root(), 0, 100, false).unwrap();
+    assert!(page.entries.iter().any(|entry| entry.object == NOBODY), "{page:?}");
+}
