@@ -28,7 +28,7 @@ impl Suite {
 pub(crate) const LIBRARY: &str = include_str!("../../lab/library.sh");
 
 /// All of them, the shortest first.
-pub(crate) const SUITES: [Suite; 7] = [
+pub(crate) const SUITES: [Suite; 8] = [
     Suite {
         name: "untar",
         script: include_str!("../../lab/suites/untar.sh"),
@@ -84,5 +84,13 @@ pub(crate) const SUITES: [Suite; 7] = [
         memory_mib: 2048,
         disks_gib: [4, 1],
         minutes_max: 6,
+    },
+    Suite {
+        name: "hard-disk",
+        script: include_str!("../../lab/suites/hard-disk.sh"),
+        in_ci: false,
+        memory_mib: 3072,
+        disks_gib: [1, 1],
+        minutes_max: 25,
     },
 ];
