@@ -6,7 +6,7 @@
 FILES=${FILES:-512} ROUNDS=${ROUNDS:-3} DURABLE_US=${DURABLE_US:-8000} WRITE_US=${WRITE_US:-0}
 CONTENDERS=$SERVER
 [ "$SERVER" != tally ] || CONTENDERS="tally tally-fast-log knfsd-ext4 knfsd-xfs"
-POOL_DISK=/dev/nbd0 DISKS=nbd0
+POOL_DISK=/dev/nbd0
 
 # The kernel's side of a network block device: greets the server, hands the connection over, and waits.
 cat > /tmp/nbd.py <<'PY'
@@ -36,11 +36,12 @@ detach() {
     # The disk serves for ever; it is told to go, and that is no failure.
     wait "$CLIENT_PID"; kill "$DISK_PID"; wait "$DISK_PID"; rm -f /tmp/slow.*
 }
-turns() { awk '{print $6 + 0}' /tmp/slow.counts; }
+# What the disk itself counted: writes, flushes, and turns of the platter that something durable waited for.
+slow_counts() { awk '{print $2 + 0, $4 + 0, $6 + 0}' /tmp/slow.counts; }
 
 # contend CONTENDER ROUND: one untar on a fresh disk. The server is started before and stopped after the clock.
 contend() {
-    local started turns_before milliseconds
+    local started counts_then milliseconds
     SERVER=${1%-fast-log} LOG_DISK=
     [ "$1" = "$SERVER" ] || LOG_DISK=/dev/ubdb
     need "round $2, $1: a fresh disk" attach
@@ -48,13 +49,12 @@ contend() {
     need "round $2, $1: server starts" serve_start
     need "round $2, $1: mount" nfs_mount
     mkdir -p "$MNT/warm" && echo x > "$MNT/warm/x"
-    counts_before
-    turns_before=$(turns) started=$(date +%s%N)
+    sync
+    counts_then=$(slow_counts) started=$(date +%s%N)
     need "round $2, $1: untar" tar -C "$MNT" -xf /tmp/source.tar
     milliseconds=$((($(date +%s%N) - started) / 1000000))
     # Only until now: an acknowledged file is durable, and what a server tidies up later nobody waits for.
-    echo "$1 $milliseconds $(($(turns) - turns_before))" >> /tmp/results
-    counts_after "$FILES"
+    echo "$1 $milliseconds $counts_then $(slow_counts)" >> /tmp/results
     rm -rf "$MNT/warm"
     check "round $2, $1: checksums" sums_match "$MNT" /tmp/sums.source
     need "round $2, $1: unmount" umount "$MNT"
@@ -62,9 +62,13 @@ contend() {
     need "round $2, $1: server stops" serve_stop
     need "round $2, $1: the disk goes" detach
 }
-# Fields of the sorted results of one contender: least, median, greatest.
+# Milliseconds of one contender: least, median, greatest.
 spread() { awk -v c="$1" '$1 == c {print $2}' /tmp/results | sort -n | awk '{v[NR] = $1} END {print v[1], v[int((NR + 1) / 2)], v[NR]}'; }
 median() { spread "$1" | cut -d' ' -f2; }
+work_per_file() {
+    awk -v c="$1" -v f="$FILES" '$1 == c {n += f; w += $6 - $3; l += $7 - $4; t += $8 - $5}
+        END {printf "%.2f writes, %.2f flushes, %.2f turns", w / n, l / n, t / n}' /tmp/results
+}
 
 small_files /tmp/source "$FILES"
 tar -C /tmp/source -cf /tmp/source.tar .
@@ -74,7 +78,7 @@ need "the model: a fresh disk" attach
 started=$(date +%s%N)
 check "the model: 100 durable writes" dd if=/dev/zero of=/dev/nbd0 bs=4k count=100 oflag=direct,dsync
 note "a durable write of 4 KiB takes $((($(date +%s%N) - started) / 100000)) µs"
-check "the model: 100 turns" [ "$(turns)" = 100 ]
+check "the model: 100 turns" [ "$(slow_counts | cut -d' ' -f3)" = 100 ]
 need "the model: the disk goes" detach
 
 for round in $(seq "$ROUNDS"); do
@@ -82,9 +86,8 @@ for round in $(seq "$ROUNDS"); do
 done
 note "untar of $FILES files of 4 KiB, disk with $DURABLE_US µs a durable write, $WRITE_US µs a cached one, $ROUNDS rounds"
 for contender in $CONTENDERS; do
-    set -- $(spread "$contender")
-    note "$(printf '%-16s median %7d ms, %7d to %7d; turns of the disk per file %s' "$contender" "$2" "$1" "$3" \
-        "$(ratio "$(awk -v c="$contender" '$1 == c {n++; t += $3} END {print t / n}' /tmp/results)" "$FILES")")"
+    set -- "$contender" $(spread "$contender")
+    note "$(printf '%-14s median %6d ms (%d to %d); a file: %s' "$1" "$3" "$2" "$4" "$(work_per_file "$1")")"
 done
 case $CONTENDERS in
     "tally "*)
