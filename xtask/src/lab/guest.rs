@@ -82,7 +82,7 @@ impl Guest<'_> {
         command.args(["root=none", "rootfstype=hostfs", "ro", "init=/usr/sbin/lab-init"]);
         command.arg(format!("rootflags={}", self.root.display()));
         command.arg(format!("LAB_SHARE={}", scene.join("share").display()));
-        for (index, gib) in self.suite.disks_gib.into_iter().enumerate() {
+        for (index, gib) in self.suite.disks_gib.iter().enumerate() {
             let path = scene.join(format!("disk{index}"));
             File::create(&path)?.set_len(gib << 30)?;
             command.arg(format!("ubd{index}={}", path.display()));
