@@ -146,6 +146,35 @@ fn a_pool_whose_only_disk_refuses_writes_is_suspended_and_promises_nothing() {
     }
 }
 
+/// A disk without which nothing goes was away for a moment. Whatever was tried meanwhile, the pool is whole when it is back.
+#[test]
+fn a_pool_that_was_suspended_comes_back_with_its_disk() {
+    for (what, switch) in WAYS {
+        for vdevs in ["/disks/a /disks/b", "/disks/a log /disks/l", "/disks/a /disks/b log mirror /disks/l /disks/m"] {
+            let disks = [("/disks/a", DATA), ("/disks/b", DATA), ("/disks/l", LOG), ("/disks/m", LOG)];
+            let world = World::of(&disks, vdevs);
+            let filer = world.create();
+            let fs = vfs(&filer);
+            make(&*fs, "before").unwrap();
+            filer.sync().unwrap();
+            switch(&world.faults("/disks/a"));
+            let cred = Cred::root();
+            let promised = fs.mkdir(ctx(&cred), fs.root(), b"meanwhile", &mode(0o700)).wait.block().is_ok();
+            filer.sync().unwrap_err();
+            filer.pool().roster.set_failmode(FailMode::Continue).ok();
+            assert!(filer.create_dataset("tank/x", PropertySet::new(), (0, 0)).is_err());
+            filer.export().unwrap_err();
+            let (filer, report) =
+                world.cut().try_import(&ImportOptions::default()).unwrap_or_else(|e| panic!("{what}, {vdevs}: {e}"));
+            assert!(report.losses.is_empty(), "{what}, {vdevs}: {:?}", report.losses);
+            assert!(has(&*vfs(&filer), "before"), "{what}, {vdevs}");
+            let is_there = vfs(&filer).lookup(&cred, fs.root(), b"meanwhile").is_ok();
+            assert!(is_there || !promised, "{what}, {vdevs}");
+            make(&*vfs(&filer), "after").unwrap();
+        }
+    }
+}
+
 #[test]
 fn failmode_continue_answers_changes_with_an_error_and_still_reads() {
     let world = World::of(&[("/disks/a", DATA)], "/disks/a");

@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use tally_base::LaneId;
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
+use tally_fs::inspect::FsWords;
 use tally_fs::vfs::{CreateHow, Cred, FsError, SetAttr, Stability, Vfs};
 use tally_store::create::new_leg;
+use tally_store::discover::ImportSource;
+use tally_store::inspect::{Plan, inspect};
 use tally_store::properties::PropertySet;
 use tally_store::vdev::LegState;
 use world::{World, content, ctx, done, mode, vfs};
@@ -272,6 +275,28 @@ fn after_a_clean_export_a_missing_log_device_costs_nothing() {
         let (filer, _) = world.cut().import();
         assert!(has(&*vfs(&filer), b"later"));
     }
+}
+
+#[test]
+fn an_accepted_loss_is_on_record() {
+    let mut world = CASES[0].crashed();
+    world.take(CASES[0].gone);
+    let (filer, _) = world.try_import(&ACCEPT).unwrap();
+    filer.export().unwrap();
+    let (filer, report) = world.import();
+    assert!(report.losses.is_empty());
+    let on_record = filer.pool().roster.config().supplement.losses;
+    assert_eq!(on_record.len(), 1);
+    assert!(on_record[0].lines[0].contains("/disks/slog"), "{on_record:?}");
+    filer.export().unwrap();
+    let mut facts = Vec::new();
+    let source = ImportSource { paths: vec!["/disks/data".into()], dirs: vec![] };
+    let opener = world.platform().opener;
+    inspect(&*opener, &source, &Plan::default(), &FsWords, &mut |fact| facts.push(fact.to_string())).unwrap();
+    let says = |words: &str| assert!(facts.iter().any(|fact| fact.contains(words)), "{words}: {facts:#?}");
+    says("accepted loss time=");
+    says("the log device /disks/slog is missing");
+    says("the uberblock does not name it");
 }
 
 /// What `tally pool replace` does with a log device that is gone.

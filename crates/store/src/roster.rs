@@ -5,10 +5,10 @@
 //! anything rests on it, and that cannot wait for a transaction group.
 //!
 //! The idea: one configuration with a sequence number, kept here under one lock and written to every leg that
-//! answers. A change counts once it stands on at least one leg of a majority of the data vdevs. A leg that refuses
-//! its label while another change is written drops out itself, with a further change, until all that are left agree.
-//! A change that cannot be made durable closes the roster: from then on nothing is written and nobody believes
-//! the pool until it is opened again (I7), because the disks may hold either state.
+//! answers. A change counts once it stands on at least one leg of every data vdev. A leg that refuses its label while
+//! another change is written drops out itself, with a further change, until all that are left agree. The last leg of
+//! a data vdev never drops out. A change that cannot be made durable closes the roster: from then on nothing is
+//! written and nobody believes the pool until it is opened again (I7), because the disks may hold either state.
 //!
 //! **Claim.** An assembled pool has written nothing. [`Roster::claim`] raises the open generation on all present
 //! legs and marks those that are absent; before it no uberblock is taken.
@@ -229,6 +229,7 @@ impl Roster {
         next.sequence += 1;
         change(&mut next);
         loop {
+            self.every_vdev_is_there(state)?;
             let refused = self.write_labels(&next).map_err(|error| RosterError::Label(error.to_string()))?;
             if refused.is_empty() {
                 break;
@@ -240,11 +241,6 @@ impl Roster {
                 leg.set_state(LegState::Failing);
                 mark_stale(&mut next, leg.guid(), sequence);
             }
-        }
-        let outcome = self.majority();
-        if let Err(error) = &outcome {
-            self.close(state, error.to_string());
-            return outcome;
         }
         for leg in self.legs().filter(|leg| leg.state() == LegState::Failing) {
             let is_marked = next.leg(leg.guid()).is_none_or(|(_, config)| config.stale_since.is_some());
@@ -274,12 +270,21 @@ impl Roster {
         Ok(refused)
     }
 
-    /// Every leg that still takes writes has the new configuration. Are they enough?
-    fn majority(&self) -> Result<(), RosterError> {
+    /// A data vdev without a leg ends the roster before a label says so: no group is synced without that vdev, so its
+    /// last leg has everything that there is. Struck off in the labels of the other vdevs it would be an older copy for
+    /// ever, and the pool lost with it when all it needs is its disk back.
+    fn every_vdev_is_there(&self, state: &mut State) -> Result<(), RosterError> {
         let data = || self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Data);
+        let Some(lost) = data().find(|vdev| !vdev.is_usable()) else { return Ok(()) };
         let total = data().count();
         let written = data().filter(|vdev| vdev.is_usable()).count();
-        if 2 * written > total { Ok(()) } else { Err(RosterError::NoMajority { written, total }) }
+        let error = if 2 * written > total {
+            RosterError::VdevLost(lost.guid())
+        } else {
+            RosterError::NoMajority { written, total }
+        };
+        self.close(state, error.to_string());
+        Err(error)
     }
 
     /// Makes a transaction group the newest: durable in both labels of every leg in use when this returns. All of its
