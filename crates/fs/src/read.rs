@@ -127,8 +127,7 @@ impl Filesystem {
     pub(crate) fn space(&self) -> FsStat {
         let pool = self.pool.free_bytes();
         let root = self.dataset.root();
-        let pending: u64 = self.pending_bytes.lock().values().sum();
-        let used = root.used_bytes + pending;
+        let used = root.used_bytes.saturating_add(self.pending_growth_bytes());
         let (total, free) = match self.dataset.effective().quota {
             Some(quota) => (quota, quota.saturating_sub(used).min(pool)),
             None => (used + pool, pool),

@@ -229,7 +229,8 @@ fn the_age_of_the_exposure_is_that_of_the_oldest_change_that_is_not_synced() {
             let cred = Cred::root();
             done(hook.setattr(ctx(&cred), file.object, &mode(0o640), None)).unwrap();
         })))));
-        let id = add_client(&filer, Arc::clone(&between) as _, round);
+        let between: Arc<dyn DatasetClient> = between;
+        let id = add_client(&filer, &between, round);
         // The sync that makes the new dataset durable runs the hook, and with it a change of the next group, before it ends.
         tell(1015 + 10 * round);
         assert_eq!(seconds(), 2, "round {round}: the change that came in while {id} was synced");
@@ -251,7 +252,7 @@ impl DatasetClient for Between {
 }
 
 /// Adds a dataset that `client` fills; it is durable when this returns.
-fn add_client(filer: &tally_fs::Filer, client: Arc<dyn DatasetClient>, number: u64) -> tally_base::DatasetId {
+fn add_client(filer: &tally_fs::Filer, client: &Arc<dyn DatasetClient>, number: u64) -> tally_base::DatasetId {
     let pool = filer.pool();
     let tank = pool.dataset(vfs(filer).dataset()).unwrap();
     let birth = tally_store::dataset::DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
@@ -259,7 +260,7 @@ fn add_client(filer: &tally_fs::Filer, client: Arc<dyn DatasetClient>, number: u
     root.tree = tally_store::tree::Tree::empty();
     let line = tally_store::dataset::DatasetLine { name: format!("tank/other{number}"), local: PropertySet::new() };
     let dataset = Arc::new(Dataset::new(birth, line, (*tank.effective()).clone(), root));
-    dataset.attach(Arc::downgrade(&client));
+    dataset.attach(Arc::downgrade(client));
     pool.administer(|pool, _| pool.add_dataset(dataset)).unwrap();
     birth.id
 }
