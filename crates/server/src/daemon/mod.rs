@@ -20,6 +20,7 @@ pub mod logging;
 mod pool_report;
 pub mod pools;
 pub mod process;
+mod registration;
 mod run;
 mod service;
 mod signals;
