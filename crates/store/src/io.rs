@@ -209,8 +209,8 @@ impl BlockIo {
         self.ranges(bp).for_each(|dva| self.alloc.abandon(dva));
     }
 
-    /// Everything that the block takes. Where the map of its pieces is gone they are leaked, since nothing else knows them.
-    fn ranges(&self, bp: &BlockPtr) -> impl Iterator<Item = Dva> + use<> {
+    /// Every range that the block takes, for a later [`Allocator::free`]. Where the map of its pieces is gone they are leaked, since nothing else knows them.
+    pub fn ranges(&self, bp: &BlockPtr) -> impl Iterator<Item = Dva> + use<> {
         let pieces = bp.is_scattered().then(|| block::scatter::pieces_of(&self.devs, bp));
         let pieces = pieces.transpose().unwrap_or_else(|error| {
             tracing::error!("the pieces of a block cannot be freed: {error}");
