@@ -5,7 +5,9 @@ if [ "$SERVER" != tally ]; then note "only this server has pools"; echo "0 passe
 FILES=${FILES:-256}
 tally() { (cd /tmp/state && "$TALLY" "$@"); }
 tally_create() { "$TALLY" pool create tank mirror /dev/ubda /dev/ubdb mirror /dev/ubdc /dev/ubdd log mirror /dev/ubde /dev/ubdf; }
-state_is() { [ "$(tally pool list -H -p tank | cut -f6)" = "$1" ] || { tally pool status tank; return 1; }; }
+# The port answers before the pool is imported: a client has to wait then, and so has this.
+until_imported() { local tries; for tries in $(seq 100); do tally pool list tank > /dev/null 2>&1 && return; sleep 0.1; done; }
+state_is() { until_imported; [ "$(tally pool list -H -p tank | cut -f6)" = "$1" ] || { tally pool status tank; return 1; }; }
 copying() { tally pool status tank | grep -q "$1 *RESILVERING"; }
 # Waits for the moment in which the disk is being copied; the copy takes seconds.
 until_copying() { local tries; for tries in $(seq 200); do copying "$1" && return; sleep 0.05; done; tally pool status tank; return 1; }
