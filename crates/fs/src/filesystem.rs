@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use tally_base::codec::Reader;
 use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait};
 use tally_intent::{Lane, Reservation};
-use tally_store::dataset::{Dataset, DatasetRoot};
+use tally_store::dataset::{Dataset, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::pool::{NotServing, Pool, SpaceClass};
 use tally_store::properties::SyncMode;
@@ -76,8 +76,8 @@ pub struct Filesystem {
     pub(crate) mountpoints: RwLock<HashSet<ObjectId>>,
     /// Sizes on disk found by the fold of a group, for its `synced`.
     pub(crate) folded_used: Mutex<HashMap<Txg, Vec<(ObjectId, u64)>>>,
-    /// Bytes written in groups that are not folded yet, charged in full against the quota.
-    pub(crate) pending_bytes: Mutex<BTreeMap<Txg, u64>>,
+    /// What came in with groups that are not folded yet.
+    pub(crate) pending: Mutex<BTreeMap<Txg, Pending>>,
     /// For each group that is not synced, when the first of its changes was acknowledged without being durable
     /// (`sync=disabled`).
     pub(crate) exposed: Mutex<BTreeMap<Txg, Time>>,
@@ -86,11 +86,20 @@ pub struct Filesystem {
     pub(crate) gone: AtomicBool,
 }
 
+/// What came in with one group.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pending {
+    /// Bytes that were written.
+    pub(crate) bytes: u64,
+    /// By how much the dataset may grow, at most: charged against the quota until the fold knows.
+    pub(crate) growth_bytes: u64,
+}
+
 /// What an operation was admitted with.
 pub(crate) struct Admitted {
     dirty: Admission,
     rings: SmallVec<[Reservation; 1]>,
-    pub(crate) bytes: u64,
+    pub(crate) pending: Pending,
 }
 
 /// What an operation asks to be admitted with.
@@ -101,6 +110,8 @@ pub(crate) struct Ask {
     pub(crate) records: SmallVec<[usize; 1]>,
     /// What folding its changes may take of the pool.
     pub(crate) fold_bytes: u64,
+    /// By how much the dataset may grow, at most. What takes the place of as much does not count.
+    pub(crate) growth_bytes: u64,
     /// Which reserve of the pool it may touch.
     pub(crate) class: SpaceClass,
 }
@@ -114,7 +125,13 @@ impl Ask {
     /// A namespace or attribute operation: one record without data.
     pub(crate) fn metadata(class: SpaceClass) -> Self {
         let fold_bytes = if class == SpaceClass::Write { METADATA_FOLD_BYTES } else { REMOVAL_FOLD_BYTES };
-        Self { data_bytes: 0, records: SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1), fold_bytes, class }
+        let records = SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1);
+        Self { data_bytes: 0, records, fold_bytes, growth_bytes: 0, class }
+    }
+
+    /// An operation that makes an object.
+    pub(crate) fn making() -> Self {
+        Self { growth_bytes: OBJECT_CHARGE, ..Self::metadata(SpaceClass::Write) }
     }
 
     /// With so much more for the fold to write.
@@ -149,7 +166,7 @@ impl Filesystem {
             dirty: Mutex::default(),
             mountpoints: RwLock::default(),
             folded_used: Mutex::default(),
-            pending_bytes: Mutex::default(),
+            pending: Mutex::default(),
             exposed: Mutex::default(),
             gone: AtomicBool::new(false),
         });
@@ -206,9 +223,7 @@ impl Filesystem {
                 None => Err(Refusal::now(FsError::NoSpace)),
             };
         }
-        if ask.class == SpaceClass::Write {
-            self.check_quota(bytes)?;
-        }
+        self.check_quota(ask.growth_bytes)?;
         let throttled = |_| Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
         let dirty = self.pool.txgs.admit(bytes, ask.fold_bytes).map_err(throttled)?;
         let mut rings = SmallVec::new();
@@ -222,7 +237,7 @@ impl Filesystem {
             }
             self.pool.watch_ring(&lane);
         }
-        Ok(Admitted { dirty, rings, bytes })
+        Ok(Admitted { dirty, rings, pending: Pending { bytes, growth_bytes: ask.growth_bytes } })
     }
 
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
@@ -235,13 +250,23 @@ impl Filesystem {
         if self.pool.read_only() { Err(Refusal::now(FsError::ReadOnly)) } else { Ok(()) }
     }
 
-    fn check_quota(&self, bytes: u64) -> Result<(), Refusal> {
-        let Some(quota) = self.dataset.effective().quota else { return Ok(()) };
-        let pending: u64 = self.pending_bytes.lock().values().sum();
-        if self.dataset.root().used_bytes + pending + bytes > quota {
+    fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
+        let Some(quota) = self.dataset.effective().quota.filter(|_| growth_bytes > 0) else { return Ok(()) };
+        let pending = self.pending_growth_bytes();
+        let used = self.dataset.root().used_bytes;
+        if used.saturating_add(growth_bytes) > quota {
             return Err(Refusal::now(FsError::Quota));
         }
+        if used.saturating_add(growth_bytes).saturating_add(pending) > quota {
+            // The fold knows better than the charges: let it speak before giving up.
+            return Err(Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() });
+        }
         Ok(())
+    }
+
+    /// By how much the groups that are not folded yet may make the dataset grow.
+    pub(crate) fn pending_growth_bytes(&self) -> u64 {
+        self.pending.lock().values().map(|pending| pending.growth_bytes).sum()
     }
 
     /// Locks objects and loads their inodes. On an error the locks are released.
@@ -321,7 +346,12 @@ impl Filesystem {
     pub(crate) fn with_hold<R>(&self, admitted: Admitted, change: impl FnOnce(Txg) -> R) -> R {
         let hold = self.pool.txgs.hold(Some(admitted.dirty));
         let txg = hold.txg();
-        *self.pending_bytes.lock().entry(txg).or_default() += admitted.bytes;
+        {
+            let mut pending = self.pending.lock();
+            let of_group = pending.entry(txg).or_default();
+            of_group.bytes += admitted.pending.bytes;
+            of_group.growth_bytes += admitted.pending.growth_bytes;
+        }
         change(txg)
     }
 
@@ -443,7 +473,7 @@ impl Filesystem {
         let Some((_, since)) = unsynced.next() else { return (0, None) };
         // A COMMIT exposes what older groups hold of its file, too.
         let newest = exposed.last_key_value().map_or(Txg(0), |(txg, _)| *txg);
-        (self.pending_bytes.lock().range(..=newest).map(|(_, bytes)| bytes).sum(), Some(*since))
+        (self.pending.lock().range(..=newest).map(|(_, pending)| pending.bytes).sum(), Some(*since))
     }
 
     /// The highest log position in the dataset's history that was replayed, or that a new record will follow.

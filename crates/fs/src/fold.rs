@@ -99,7 +99,7 @@ impl DatasetClient for Filesystem {
             }
         }
         self.objects.sweep();
-        self.pending_bytes.lock().retain(|group, _| *group > txg);
+        self.pending.lock().retain(|group, _| *group > txg);
         self.exposed.lock().retain(|group, _| *group > txg);
     }
 }

@@ -1,6 +1,7 @@
 //! The operations that change something, one file a family. Each validates under its locks, writes down the result as
 //! a [`Record`](crate::record::Record), and lets [`crate::filesystem`] carry it out.
 
+mod access;
 mod commit;
 mod link;
 mod make;

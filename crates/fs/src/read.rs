@@ -64,7 +64,7 @@ impl Filesystem {
         offset: u64,
         count: u32,
     ) -> Result<ReadOut, FsError> {
-        self.see(object.id, |sight| {
+        let read = self.see(object.id, |sight| {
             let inode = sight.live(object)?;
             let attr = inode.attr(object.id);
             match inode.kind {
@@ -80,7 +80,9 @@ impl Filesystem {
             let end = offset.saturating_add(u64::from(count)).min(inode.size);
             let data = if offset < end { sight.content(offset..end)? } else { Default::default() };
             Ok(ReadOut { data, eof: end >= inode.size || offset >= inode.size, attr })
-        })
+        })?;
+        self.note_access(&read.attr);
+        Ok(read)
     }
 
     pub(crate) fn list(
@@ -121,14 +123,14 @@ impl Filesystem {
                 entry.attr = self.attr_of(entry.object).ok();
             }
         }
+        self.note_access(&attr);
         Ok(DirPage { entries, eof, attr })
     }
 
     pub(crate) fn space(&self) -> FsStat {
         let pool = self.pool.free_bytes();
         let root = self.dataset.root();
-        let pending: u64 = self.pending_bytes.lock().values().sum();
-        let used = root.used_bytes + pending;
+        let used = root.used_bytes.saturating_add(self.pending_growth_bytes());
         let (total, free) = match self.dataset.effective().quota {
             Some(quota) => (quota, quota.saturating_sub(used).min(pool)),
             None => (used + pool, pool),

@@ -52,6 +52,29 @@ fn what_was_streamed_is_read_from_the_cache() {
 }
 
 #[test]
+fn with_a_bias_to_throughput_large_data_goes_around_the_log() {
+    for (bias, is_logged) in [("latency", true), ("throughput", false)] {
+        let world = World::new(64 * MIB, 32 * MIB);
+        let properties = PropertySet::from_iter([parse(Property::LogBias, bias).unwrap()]);
+        let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
+        let fs = vfs(&filer);
+        let cred = Cred::root();
+        let file = patient(|| fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o600)))).object;
+        let data: Bytes = (0..MIB as u32).map(|at| (at >> 3) as u8).collect::<Vec<u8>>().into();
+        let appended = || filer.pool().lanes()[0].stats().body_bytes;
+        let before = appended();
+        patient(|| fs.write(ctx(&cred), file, 0, data.clone(), Stability::FileSync));
+        let large = appended() - before;
+        assert_eq!(large >= MIB, is_logged, "{bias}: {large} bytes in the log");
+        patient(|| fs.write(ctx(&cred), file, MIB, data.slice(..4096), Stability::FileSync));
+        let small = appended() - before - large;
+        assert!((4096..20_000).contains(&small), "{bias}: {small} bytes in the log for 4 KiB");
+        let (after, _) = world.cut().import();
+        assert_eq!(content(&*vfs(&after), file), [&data[..], &data[..4096]].concat(), "{bias}: it was promised");
+    }
+}
+
+#[test]
 fn a_file_contains_what_an_array_would() {
     let first = std::env::var("TALLY_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     for seed in first..first + 3 {

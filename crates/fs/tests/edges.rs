@@ -134,6 +134,39 @@ fn a_destroyed_dataset_leaves_no_block_behind() {
 }
 
 #[test]
+fn destroying_a_dataset_does_not_read_its_files() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let doomed = filer.create_dataset("tank/doomed", PropertySet::new(), (0, 0)).unwrap();
+    let cred = Cred::root();
+    for number in 0..2000u32 {
+        let name = format!("file {number}");
+        let how = CreateHow::Guarded(mode(0o600));
+        let file = patient(|| doomed.create(ctx(&cred), doomed.root(), name.as_bytes(), &how)).unwrap();
+        let data = noise(4096, u64::from(number));
+        patient(|| doomed.write(ctx(&cred), file.object, 0, data.clone(), Stability::FileSync)).unwrap();
+    }
+    let large =
+        patient(|| doomed.create(ctx(&cred), doomed.root(), b"large", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    patient(|| doomed.write(ctx(&cred), large.object, 0, noise(MIB as usize, 7), Stability::Unstable)).unwrap();
+    let allocated = || {
+        for _ in 0..4 {
+            filer.sync().unwrap();
+        }
+        filer.pool().io.allocator().space().allocated
+    };
+    let before = allocated();
+    let io = &filer.pool().io;
+    io.drop_cache();
+    let read = io.stats().read_bytes;
+    filer.destroy_dataset("tank/doomed", false).unwrap();
+    let read = io.stats().read_bytes - read;
+    assert!(read < MIB / 2, "{read} bytes were read to give 9 MiB up");
+    assert!(allocated() < before - 9 * MIB);
+    assert_eq!(io.allocator().bad_free_count(), 0);
+}
+
+#[test]
 fn ids_that_were_lost_in_a_crash_are_not_drawn_again() {
     let world = World::new(64 * MIB, 16 * MIB);
     let mut properties = PropertySet::new();
@@ -229,7 +262,8 @@ fn the_age_of_the_exposure_is_that_of_the_oldest_change_that_is_not_synced() {
             let cred = Cred::root();
             done(hook.setattr(ctx(&cred), file.object, &mode(0o640), None)).unwrap();
         })))));
-        let id = add_client(&filer, &(Arc::clone(&between) as Arc<dyn DatasetClient>), round);
+        let between: Arc<dyn DatasetClient> = between;
+        let id = add_client(&filer, &between, round);
         // The sync that makes the new dataset durable runs the hook, and with it a change of the next group, before it ends.
         tell(1015 + 10 * round);
         assert_eq!(seconds(), 2, "round {round}: the change that came in while {id} was synced");

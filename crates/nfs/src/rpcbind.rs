@@ -1,9 +1,11 @@
 //! Telling a local rpcbind where we listen, for clients that ask it (`showmount`, mounts without `port=`).
 //!
-//! Optional: every mount line that we print names the port. A failure is a note in the log, nothing more.
-//! The protocol is PMAP version 2 over UDP (RFC 1833, section 3): SET and UNSET, one datagram each.
+//! Optional: every mount line that we print names the port. A failure is a warning in the log, nothing more.
+//! The protocol is PMAP version 2 over UDP (RFC 1833, section 3): SET and UNSET, one datagram each. An old mapping of
+//! our programs is taken away first, since SET refuses what is there: it is that of a daemon that was killed.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +15,6 @@ use crate::{mount, v3};
 
 const PROGRAM: u32 = 100_000;
 const VERSION: u32 = 2;
-const PORT: u16 = 111;
 const SET: u32 = 1;
 const UNSET: u32 = 2;
 const TCP: u32 = 6;
@@ -22,12 +23,23 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// rpcbind takes SET from privileged ports only; without privilege we try an ordinary one.
 const PRIVILEGED_PORTS: std::ops::Range<u16> = 600..1023;
 
+/// Where rpcbind listens.
+pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 111);
+
+/// What is registered, all of it over TCP.
+const PROGRAMS: [(u32, u32); 2] = [(v3::PROGRAM, v3::VERSION), (mount::PROGRAM, mount::VERSION)];
+
 /// Why registration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RpcbindError {
     /// Nobody answers there.
-    #[error("rpcbind at 127.0.0.1:111 does not answer ({0}); clients must name the port when they mount")]
-    Silent(#[from] std::io::Error),
+    #[error("rpcbind at {rpcbind} does not answer ({source}); clients must name the port when they mount")]
+    Silent {
+        /// Where it was looked for.
+        rpcbind: SocketAddr,
+        /// What the kernel says.
+        source: io::Error,
+    },
     /// It answers no.
     #[error(
         "rpcbind refused program {0}; another NFS server may be registered, or rpcbind takes registrations from root only"
@@ -38,44 +50,65 @@ pub enum RpcbindError {
     Malformed,
 }
 
-impl From<Garbage> for RpcbindError {
+/// Registers NFSv3 and MOUNT v3 over TCP at `port` with the rpcbind at this address.
+pub fn register(rpcbind: SocketAddr, port: u16) -> Result<(), RpcbindError> {
+    unregister(rpcbind)?;
+    let calls = || {
+        let socket = socket(rpcbind)?;
+        PROGRAMS.iter().map(|(program, version)| call(&socket, SET, *program, *version, port)).collect::<Result<_, _>>()
+    };
+    let answers: Vec<bool> = named(rpcbind, calls())?;
+    let refused = PROGRAMS.iter().zip(answers).find(|(_, taken)| !taken);
+    refused.map_or(Ok(()), |((program, _), _)| Err(RpcbindError::Refused(*program)))
+}
+
+/// Takes the registration back.
+pub fn unregister(rpcbind: SocketAddr) -> Result<(), RpcbindError> {
+    let calls = || {
+        let socket = socket(rpcbind)?;
+        // It says no where there is nothing to take back, and that is as good.
+        PROGRAMS.iter().try_for_each(|(program, version)| call(&socket, UNSET, *program, *version, 0).map(drop))
+    };
+    named(rpcbind, calls())
+}
+
+/// What can go wrong in an exchange.
+enum CallError {
+    Io(io::Error),
+    Malformed,
+}
+
+impl From<io::Error> for CallError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Garbage> for CallError {
     fn from(Garbage: Garbage) -> Self {
         Self::Malformed
     }
 }
 
-/// Registers NFSv3 and MOUNT v3 over TCP at `port`.
-pub fn register(port: u16) -> Result<(), RpcbindError> {
-    let socket = socket()?;
-    for (program, version) in [(v3::PROGRAM, v3::VERSION), (mount::PROGRAM, mount::VERSION)] {
-        if !call(&socket, SET, program, version, port)? {
-            return Err(RpcbindError::Refused(program));
-        }
-    }
-    Ok(())
+fn named<T>(rpcbind: SocketAddr, result: Result<T, CallError>) -> Result<T, RpcbindError> {
+    result.map_err(|error| match error {
+        CallError::Io(source) => RpcbindError::Silent { rpcbind, source },
+        CallError::Malformed => RpcbindError::Malformed,
+    })
 }
 
-/// Takes the registration back.
-pub fn unregister() -> Result<(), RpcbindError> {
-    let socket = socket()?;
-    for (program, version) in [(v3::PROGRAM, v3::VERSION), (mount::PROGRAM, mount::VERSION)] {
-        call(&socket, UNSET, program, version, 0)?;
-    }
-    Ok(())
-}
-
-fn socket() -> Result<UdpSocket, RpcbindError> {
+fn socket(rpcbind: SocketAddr) -> Result<UdpSocket, CallError> {
     let bound = PRIVILEGED_PORTS.rev().take(16).find_map(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok());
     let socket = match bound {
         Some(socket) => socket,
         None => UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?,
     };
-    socket.connect(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)))?;
+    socket.connect(rpcbind)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     Ok(socket)
 }
 
-fn call(socket: &UdpSocket, procedure: u32, program: u32, version: u32, port: u16) -> Result<bool, RpcbindError> {
+fn call(socket: &UdpSocket, procedure: u32, program: u32, version: u32, port: u16) -> Result<bool, CallError> {
     socket.send(&request(procedure, program, version, port))?;
     let mut answer = [0; 64];
     let count = socket.recv(&mut answer)?;
@@ -90,33 +123,14 @@ fn request(procedure: u32, program: u32, version: u32, port: u16) -> Vec<u8> {
     words.into_vec()
 }
 
-fn parse(answer: &Bytes, xid: u32) -> Result<bool, RpcbindError> {
+fn parse(answer: &Bytes, xid: u32) -> Result<bool, CallError> {
     let mut words = Decoder::new(answer, 0);
     let head = [words.u32()?, words.u32()?, words.u32()?, words.u32()?, words.u32()?, words.u32()?];
     if head != [xid, 1, 0, 0, 0, 0] {
-        return Err(RpcbindError::Malformed);
+        return Err(CallError::Malformed);
     }
     Ok(words.bool()?)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_call_byte_by_byte() {
-        let words: Vec<u32> =
-            request(SET, 100_003, 3, 2049).chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
-        assert_eq!(words, [1, 0, 2, 100_000, 2, 1, 0, 0, 0, 0, 100_003, 3, 6, 2049]);
-    }
-
-    #[test]
-    fn answers() {
-        let answer = |words: &[u32]| Bytes::from(words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>());
-        assert!(matches!(parse(&answer(&[1, 1, 0, 0, 0, 0, 1]), 1), Ok(true)));
-        assert!(matches!(parse(&answer(&[1, 1, 0, 0, 0, 0, 0]), 1), Ok(false)));
-        for bad in [&[2, 1, 0, 0, 0, 0, 1][..], &[1, 1, 1, 0, 0, 0, 1], &[1, 1, 0], &[]] {
-            assert!(matches!(parse(&answer(bad), 1), Err(RpcbindError::Malformed)), "{bad:?}");
-        }
-    }
-}
+mod tests;

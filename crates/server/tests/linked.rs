@@ -144,6 +144,55 @@ fn pools_come_and_go_while_the_daemon_runs() {
     daemon.stop();
 }
 
+/// A mirror's disk that was away while the pool changed comes back STALE. The daemon has it open, so `replace` used
+/// to find it "in use by another process", and the only way was to know that it must be detached first. The log's
+/// disk needs no help: after a replay there is nothing that it could have missed.
+#[test]
+fn a_disk_that_missed_changes_replaces_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    let say = |words: &[&str]| {
+        let (well, text) = tally(data_dir, words);
+        assert!(well, "{words:?}: {text}");
+        text
+    };
+    let [a, b, l, m] = ["a", "b", "l", "m"].map(|name| data_dir.join(name));
+    for disk in [&a, &b, &l, &m] {
+        opener.create(disk, 32 << 20, false, &mut |_| {}).unwrap();
+    }
+    let here = data_dir.display().to_string();
+    say(&["pool", "create", "dozer", "mirror", "a", "b", "log", "mirror", "l", "m"]);
+    say(&["pool", "export", "dozer"]);
+    let away = [&b, &m].map(|disk| (disk, opener.remove(disk).unwrap()));
+    say(&["pool", "import", "-d", &here, "dozer"]);
+    say(&["dataset", "create", "dozer/made-meanwhile"]);
+    say(&["pool", "export", "dozer"]);
+    for (disk, bytes) in away {
+        opener.put(disk, bytes);
+    }
+    say(&["pool", "import", "-d", &here, "dozer"]);
+    let status = say(&["pool", "status", "dozer"]);
+    assert!(status.matches("has missed changes").count() == 1 && status.contains("/b has missed"), "{status}");
+
+    let replace = |disk: &Path| tally(data_dir, &["pool", "replace", "dozer", &disk.display().to_string()]);
+    let (well, text) = replace(&b);
+    assert!(well && text.contains("was replaced"), "{text}");
+    let status = say(&["pool", "status", "dozer"]);
+    assert!(status.contains("state: ONLINE") && !status.contains("missed"), "{status}");
+    let (well, text) = replace(&a);
+    assert!(!well && text.contains("in use"), "a disk that serves does not replace itself: {text}");
+
+    // The copies have everything: the others go, and the pool still has its dataset.
+    say(&["pool", "export", "dozer"]);
+    opener.remove(&a);
+    opener.remove(&l);
+    say(&["pool", "import", "-d", &here, "dozer"]);
+    assert!(say(&["dataset", "list"]).contains("dozer/made-meanwhile"));
+    daemon.stop();
+}
+
 /// One command after the other: each with whether it is to go well, and words that its answer must have.
 fn story(data_dir: &Path, steps: &[(&[&str], bool, &[&str])]) {
     for (words, well, expected) in steps {

@@ -4,6 +4,8 @@
 //!
 //! Compression is kept only where it saves a whole sector, since nothing smaller is ever saved.
 
+pub(crate) mod scatter;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -137,6 +139,9 @@ pub(crate) fn seal<'a>(data: &'a [u8], compression: Compression, scratch: &'a mu
 pub(crate) fn open(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, BlockError> {
     if !bp.is_sensible() {
         return Err(BlockError::Pointer { bp: *bp, what: "its sizes contradict each other" });
+    }
+    if bp.is_scattered() {
+        return expand(bp, scatter::open(devs, bp)?);
     }
     let mut outcome = Err(BlockError::Pointer { bp: *bp, what: "it names no place" });
     for dva in bp.dvas() {

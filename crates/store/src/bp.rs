@@ -151,10 +151,23 @@ impl BlockPtr {
     /// Allocated bytes, over all copies.
     #[must_use]
     pub fn asize(&self) -> u64 {
-        self.dva.bytes() + self.copy.map_or(0, |copy| copy.bytes())
+        let pieces = if self.is_scattered() { self.stored_bytes() } else { 0 };
+        self.dva.bytes() + self.copy.map_or(0, |copy| copy.bytes()) + pieces
     }
 
-    /// The ranges that hold it: one, or two.
+    /// Whether the pointer names a map of pieces ([`crate::block::scatter`]) and not the block itself: then it has fewer
+    /// sectors than the block needs.
+    #[must_use]
+    pub fn is_scattered(&self) -> bool {
+        self.dva.bytes() < self.stored_bytes()
+    }
+
+    /// `psize` in whole sectors.
+    fn stored_bytes(&self) -> u64 {
+        tally_base::round_to_sector(u64::from(self.psize))
+    }
+
+    /// The ranges that it names: one, or two. Those of a block in pieces stand in its map.
     pub fn dvas(&self) -> impl Iterator<Item = Dva> {
         std::iter::once(self.dva).chain(self.copy)
     }
@@ -227,7 +240,8 @@ impl BlockPtr {
             && self.psize > 0
             && self.psize <= self.lsize
             && (self.coding != Coding::Raw || self.psize == self.lsize)
-            && asize == tally_base::round_to_sector(u64::from(self.psize))
+            && self.dva.sectors > 0
+            && (asize == self.stored_bytes() || self.is_scattered() && self.copy.is_none())
             && whole(&self.dva)
             && self.copy.as_ref().is_none_or(whole)
     }
@@ -235,7 +249,9 @@ impl BlockPtr {
 
 impl fmt::Display for BlockPtr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {} lsize {} psize {} birth {}", self.kind, self.dva, self.lsize, self.psize, self.birth)
+        let pieces = if self.is_scattered() { " (in pieces)" } else { "" };
+        let Self { kind, dva, lsize, psize, birth, .. } = self;
+        write!(f, "{kind:?} {dva}{pieces} lsize {lsize} psize {psize} birth {birth}")
     }
 }
 

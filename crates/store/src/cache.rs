@@ -5,7 +5,9 @@
 //! and dropped: readers of the previous txg's trees still use them, and afterwards they age out.
 //!
 //! What a stream has written ahead of its group has a part of its own until it is first read: most of it never is,
-//! and a stream through the whole cache would throw out what others need and touch fresh memory all the way.
+//! and a stream through the whole cache would throw out what others need and touch fresh memory all the way. There the
+//! blocks of one request share its buffer, which is freed with the last of them; they get there and age out together. One
+//! that is read goes on by itself, as a copy.
 
 use bytes::Bytes;
 use quick_cache::Weighter;
@@ -78,8 +80,9 @@ impl BlockCache {
     #[cold]
     fn find_ahead(&self, key: &CacheKey) -> Option<Cached> {
         let (key, value) = self.ahead.remove(key)?;
-        self.main.insert(key, value.clone());
-        Some(value)
+        let alone = Cached { bytes: Bytes::copy_from_slice(&value.bytes), ..value };
+        self.main.insert(key, alone.clone());
+        Some(alone)
     }
 
     pub(crate) fn holds(&self, key: &CacheKey) -> bool {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
+use smallvec::SmallVec;
 use tally_base::Txg;
 use tally_base::codec::{Malformed, Reader};
 
@@ -199,19 +200,29 @@ impl BlockIo {
 
     /// Frees a block of an earlier txg, see [`Allocator::free`].
     pub fn free(&self, bp: &BlockPtr, txg: Txg) {
-        bp.dvas().for_each(|dva| self.alloc.free(dva, txg));
+        self.ranges(bp).for_each(|dva| self.alloc.free(dva, txg));
     }
 
     /// Gives back a block that nothing names, see [`Allocator::abandon`].
     pub fn abandon(&self, bp: &BlockPtr) {
         self.cache.remove(&CacheKey::of(bp));
-        bp.dvas().for_each(|dva| self.alloc.abandon(dva));
+        self.ranges(bp).for_each(|dva| self.alloc.abandon(dva));
+    }
+
+    /// Every range that the block takes, for a later [`Allocator::free`]. Where the map of its pieces is gone they are leaked, since nothing else knows them.
+    pub fn ranges(&self, bp: &BlockPtr) -> impl Iterator<Item = Dva> + use<> {
+        let pieces = bp.is_scattered().then(|| block::scatter::pieces_of(&self.devs, bp));
+        let pieces = pieces.transpose().unwrap_or_else(|error| {
+            tracing::error!("the pieces of a block cannot be freed: {error}");
+            None
+        });
+        bp.dvas().collect::<SmallVec<[Dva; 2]>>().into_iter().chain(pieces.into_iter().flatten())
     }
 
     /// A block that was written ahead of any group, under [`UNBORN`], belongs to `txg` from now on
     /// and is known by the pointer that this gives, in the cache as well. `None` if it was no such block.
     pub fn settle(&self, bp: &BlockPtr, txg: Txg) -> Option<BlockPtr> {
-        if !bp.dvas().all(|dva| self.alloc.settle(dva, txg)) {
+        if !self.ranges(bp).all(|dva| self.alloc.settle(dva, txg)) {
             return None;
         }
         let born = BlockPtr { birth: txg, ..*bp };

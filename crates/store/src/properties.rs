@@ -33,7 +33,7 @@ pub enum Property {
     Quota,
     /// Whether changes are refused.
     ReadOnly,
-    /// Whether reading a file changes its access time.
+    /// Whether reading a file or a directory changes its access time, at most once a day between two changes.
     Atime,
     /// How blocks are compressed.
     Compression,

@@ -14,7 +14,7 @@ use tally_base::{SECTOR, Txg, block_checksum};
 use tally_disk::AlignedBuf;
 
 use crate::alloc::{AllocRoot, Allocator};
-use crate::block::{BlockError, NoSpace, seal, sectors_of};
+use crate::block::{BlockError, NoSpace, seal};
 use crate::bp::{BLOCK_BYTES_MAX, BlockKind, BlockPtr, Coding, Compression, Dva};
 use crate::io::BlockIo;
 
@@ -109,36 +109,49 @@ impl RunWriter {
         let mut scratch = std::mem::take(&mut self.scratch);
         let sealed = seal(&data, compression, &mut scratch);
         let sectors = sealed.sectors();
-        self.make_room(u64::from(sectors) * SECTOR as u64)?;
-        let run = self.run.as_mut().expect("room was made in it");
+        let checksum = block_checksum(sealed.bytes());
+        let dva = match self.make_room(u64::from(sectors) * SECTOR as u64) {
+            Ok(run) => run.append(sealed.bytes(), sectors),
+            // Free space in crumbs is free space.
+            Err(BlockError::NoSpace(_)) => {
+                self.io.alloc.place(self.txg, sectors)?.write(&self.io.devs, sealed.bytes(), checksum)?
+            }
+            Err(error) => return Err(error),
+        };
         let pointer = BlockPtr {
-            dva: run.append(sealed.bytes(), sectors),
+            dva,
             copy: None,
             lsize: data.len() as u32,
             psize: sealed.bytes().len() as u32,
             coding: sealed.coding(),
             kind,
             birth: self.txg,
-            checksum: block_checksum(sealed.bytes()),
+            checksum,
         };
-        run.blocks.push(pointer);
         self.scratch = scratch;
         self.stats.block_count += 1;
         self.stats.logical_bytes += data.len() as u64;
         self.stats.allocated_bytes += pointer.asize();
         self.io.accept(&pointer, data);
+        match &mut self.run {
+            Some(run) => run.blocks.push(pointer),
+            None => self.io.forget_unwritten(&[pointer]),
+        }
         Ok(pointer)
     }
 
-    fn make_room(&mut self, bytes: u64) -> Result<(), BlockError> {
-        if self.run.as_ref().is_some_and(|run| run.has_room(bytes)) {
-            return Ok(());
-        }
-        self.close_run()?;
-        let place = self.io.alloc.alloc_run(self.txg, RUN_BYTES.max(bytes), bytes)?;
-        let buf = AlignedBuf::with_capacity(place.bytes() as usize);
-        self.run = Some(Run { place, buf, blocks: Vec::new() });
-        Ok(())
+    /// The run that has room for a block; none is open after an error.
+    fn make_room(&mut self, bytes: u64) -> Result<&mut Run, BlockError> {
+        let run = match self.run.take() {
+            Some(run) if run.has_room(bytes) => run,
+            full => {
+                self.run = full;
+                self.close_run()?;
+                let place = self.io.alloc.alloc_run(self.txg, RUN_BYTES.max(bytes), bytes)?;
+                Run { place, buf: AlignedBuf::with_capacity(place.bytes() as usize), blocks: Vec::new() }
+            }
+        };
+        Ok(self.run.insert(run))
     }
 
     /// Writes what there is of the run, and gives the rest back.
@@ -177,18 +190,17 @@ impl RunWriter {
             return Err(NoSpace { bytes: bytes.len() as u64, free: place.bytes() }.into());
         }
         bytes.resize(place.bytes() as usize, 0);
-        self.io.write_sectors(place, &bytes)?;
         let size = u32::try_from(bytes.len()).expect("a root is far below 16 MiB");
-        debug_assert_eq!(sectors_of(bytes.len()), place.sectors, "the root fills its place");
+        let checksum = block_checksum(&bytes);
         let pointer = BlockPtr {
-            dva: place,
+            dva: place.write(&self.io.devs, &bytes, checksum)?,
             copy: None,
             lsize: size,
             psize: size,
             coding: Coding::Raw,
             kind: BlockKind::Root,
             birth: self.txg,
-            checksum: block_checksum(&bytes),
+            checksum,
         };
         self.stats.block_count += 1 + committed.sector_count;
         self.stats.allocated_bytes += (1 + committed.sector_count) * SECTOR as u64;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tally_base::{DatasetId, Dseq, ObjectId, Time, Txg};
-use tally_store::bp::BLOCK_PTR_BYTES;
+use tally_store::bp::{BLOCK_PTR_BYTES, Dva};
 use tally_store::dataset::{DATASET_NAME_MAX, Dataset, DatasetBirth, DatasetLine, DatasetRoot};
 use tally_store::key::Class;
 use tally_store::pool::{SyncError, ancestors};
@@ -184,9 +184,13 @@ impl Filer {
         let name = filesystem.name();
         self.mounted.write().remove(&filesystem.dataset.birth.id);
         self.find_children();
+        // What takes long is to find the blocks, and for that nobody has to wait: from here on only requests that were under
+        // way before can still change the tree.
+        self.pool.sync()?;
+        let belongings = filesystem.belongings();
         self.pool.administer(|pool, txg| {
             pool.remove_dataset(filesystem.dataset.birth.id, txg);
-            filesystem.free_everything(txg);
+            filesystem.free_everything(txg, belongings);
         })?;
         if let Ok(parent) = self.parent_of(&name) {
             remove_mount_point(&parent, &name);
@@ -351,6 +355,17 @@ fn remove_mount_point(parent: &Filesystem, name: &str) {
     }
 }
 
+/// What a dataset takes of the pool.
+struct Belongings {
+    /// As of this tree.
+    tree: Tree,
+    /// `None`: too many.
+    ranges: Option<Vec<Dva>>,
+}
+
+/// Ranges that are kept in memory while a dataset is destroyed: 24 MiB of them, 128 GiB of content in blocks of 128 KiB.
+const BELONGINGS_MAX: usize = 1 << 20;
+
 impl Filesystem {
     /// Its full name.
     #[must_use]
@@ -394,9 +409,35 @@ impl Filesystem {
         }
     }
 
+    /// Every range of the pool that the newest tree takes; none if they are too many to be kept in memory.
+    fn belongings(&self) -> Belongings {
+        let root = self.dataset.root();
+        let mut ranges = Some(Vec::new());
+        self.visit_ranges(&root, &mut |range| {
+            ranges = ranges.take().filter(|ranges| ranges.len() < BELONGINGS_MAX).map(|mut ranges| {
+                ranges.push(range);
+                ranges
+            });
+        });
+        Belongings { tree: root.tree.clone(), ranges }
+    }
+
+    fn visit_ranges(&self, root: &DatasetRoot, visit: &mut dyn FnMut(Dva)) {
+        let io = &self.pool.io;
+        root.tree.visit_class(io, Class::Extent, &mut |seen| match seen {
+            Visit::Block { bp, .. } => io.ranges(bp).for_each(&mut *visit),
+            Visit::Entry { key, value } if key.class == Class::Extent && value.len() == BLOCK_PTR_BYTES => {
+                if let Some(block) = crate::sight::decode_pointer(&bytes::Bytes::copy_from_slice(value)) {
+                    io.ranges(&block).for_each(&mut *visit);
+                }
+            }
+            Visit::Entry { .. } | Visit::Damage { .. } => {}
+        });
+    }
+
     /// Frees every block of a dataset that is no longer in the pool: those of its tree, and those that were placed ahead
     /// for a group that nobody will fold any more.
-    fn free_everything(&self, txg: Txg) {
+    fn free_everything(&self, txg: Txg, belongings: Belongings) {
         let io = &self.pool.io;
         // Operations that are still under way see this under their hold, and leave nothing behind.
         self.gone.store(true, Ordering::Release);
@@ -407,15 +448,10 @@ impl Filesystem {
             }
         }
         let root = self.dataset.root();
-        root.tree.check(io, &mut |visit| match visit {
-            Visit::Block { bp, .. } => io.free(bp, txg),
-            Visit::Entry { key, value } if key.class == Class::Extent && value.len() == BLOCK_PTR_BYTES => {
-                if let Some(block) = crate::sight::decode_pointer(&bytes::Bytes::copy_from_slice(value)) {
-                    io.free(&block, txg);
-                }
-            }
-            Visit::Entry { .. } => {}
-            Visit::Damage { .. } => {}
-        });
+        match belongings.ranges.filter(|_| belongings.tree == root.tree) {
+            Some(ranges) => ranges.into_iter().for_each(|range| io.allocator().free(range, txg)),
+            // The tree has changed since, or is very large: now nobody changes it, and its nodes are in the cache.
+            None => self.visit_ranges(&root, &mut |range| io.allocator().free(range, txg)),
+        }
     }
 }

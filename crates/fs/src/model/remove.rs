@@ -20,6 +20,10 @@ impl State {
     }
 
     pub(super) fn rmdir(&mut self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(), FsError> {
+        if name == b".." {
+            // The parent has this directory in it.
+            return self.directory(dir).and(Err(FsError::NotEmpty));
+        }
         let victim = self.find_removable(cred, dir, name)?;
         self.check_empty(&victim)?;
         let now = self.issue_time();

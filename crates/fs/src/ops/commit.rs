@@ -53,7 +53,9 @@ impl Filesystem {
             // in the log, the groups are the promise.
             let ranges = peeked.pieces.iter().map(|(offset, bytes)| *offset..*offset + bytes.len() as u64);
             let fold_bytes = if peeked.pieces.is_empty() { 0 } else { self.fold_bytes_of(object, ranges) };
-            let ask = Ask { data_bytes: peeked.bytes(), records, fold_bytes, class: SpaceClass::Remove };
+            // Its growth was charged when it was written.
+            let ask =
+                Ask { data_bytes: peeked.bytes(), records, fold_bytes, growth_bytes: 0, class: SpaceClass::Remove };
             let admitted = if inline { self.admit(&ask).ok() } else { None };
             let mut locked = match self.lock(&[object.id]) {
                 Ok(locked) => locked,
@@ -74,8 +76,8 @@ impl Filesystem {
                 let wait = self.wait_for_groups(&locked, object, &now_due);
                 return Outcome { result: Ok(verifier), changes, wait };
             };
-            // It was charged against the quota when it was written.
-            admitted.bytes = 0;
+            // It was counted when it was written.
+            admitted.pending.bytes = 0;
             let batches_now = self.batches(&now_due);
             if now_due.placed || !fits(&batches_now, &batches) {
                 continue;

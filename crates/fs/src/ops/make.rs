@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use smallvec::smallvec;
 use tally_base::{ObjectId, Time};
-use tally_store::pool::SpaceClass;
 
 use super::setattr::apply_times;
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
@@ -108,7 +107,7 @@ impl Filesystem {
         // A file that is there already may be cut within a block, which the fold writes anew.
         let cut = if plan.set.size.is_some_and(|size| size > 0) { BLOCK_BYTES_MAX } else { 0 };
         loop {
-            let admitted = match self.admit(&Ask::metadata(SpaceClass::Write).folding(cut)) {
+            let admitted = match self.admit(&Ask::making().folding(cut)) {
                 Ok(admitted) => admitted,
                 Err(refusal) => return refusal.outcome(),
             };

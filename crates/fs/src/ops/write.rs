@@ -80,6 +80,26 @@ impl Filesystem {
         }
     }
 
+    /// By how much a WRITE may make the dataset grow: by the blocks that it touches, however little of them, but not
+    /// beyond what the file takes if every block of it is written and none can be compressed.
+    fn growth_of(&self, object: ObjectRef, range: Range<u64>) -> u64 {
+        // Nobody asks without a quota.
+        if self.dataset.effective().quota.is_none() {
+            return 0;
+        }
+        let Ok(inode) = self.see(object.id, |sight| sight.live(object)) else { return 0 };
+        let record_size = inode.record_size();
+        let size = inode.size.max(range.end);
+        let is_small = inode.layout == Layout::Small && size <= SMALL_MAX;
+        let used_max = if is_small { size } else { round_to_sector(size) };
+        let touched = range
+            .end
+            .next_multiple_of(record_size)
+            .min(used_max)
+            .saturating_sub(range.start / record_size * record_size);
+        touched.min(used_max.saturating_sub(inode.used))
+    }
+
     pub(crate) fn write_content(
         &self,
         ctx: OpCtx<'_>,
@@ -100,7 +120,9 @@ impl Filesystem {
         let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(data) } else { SmallVec::new() };
         let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
         let fold_bytes = self.fold_bytes_of(object, std::iter::once(offset..offset + length));
-        let admitted = match self.admit(&Ask { data_bytes: length, records, fold_bytes, class: SpaceClass::Write }) {
+        let growth_bytes = self.growth_of(object, offset..offset + length);
+        let ask = Ask { data_bytes: length, records, fold_bytes, growth_bytes, class: SpaceClass::Write };
+        let admitted = match self.admit(&ask) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
         };
@@ -176,7 +198,7 @@ impl Filesystem {
         let compression = self.dataset.effective().compression.into();
         let mut out = self.pool.io.writer(UNBORN);
         for start in (first..last).step_by(record_size as usize) {
-            match out.put(BlockKind::Data, &part(start, start + record_size), compression) {
+            match out.put_bytes(BlockKind::Data, part(start, start + record_size), compression) {
                 Ok(block) => parts.placed.push((start, block)),
                 Err(error) => return self.give_back(&parts, Err(self.no_room_or_broken(&error))),
             }

@@ -4,6 +4,8 @@ use crate::vfs::FileKind;
 use tally_base::Time;
 use tally_store::key::Class;
 
+type Lie = fn(&mut Record);
+
 fn inode(size: u64) -> Inode {
     Inode {
         kind: FileKind::Symlink,
@@ -92,7 +94,7 @@ fn the_kinds_have_stable_numbers() {
 
 #[test]
 fn numbers_that_cannot_have_been_issued_are_malformed() {
-    let lies: [(&str, fn(&mut Record)); 6] = [
+    let lies: [(&str, Lie); 6] = [
         ("an object behind the last", |record| record.inodes[0].object = ObjectId(1 << 63)),
         ("an entry behind the last", |record| record.keys[0].0.a = u64::MAX),
         ("a key of no object", |record| record.keys[1].0.object = u64::MAX),

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
+use rustix::process::Uid;
 
 use super::message::{LINE_BYTES_MAX, Progress, Reply, Request, Response};
 
@@ -164,11 +165,17 @@ impl Drop for Slot {
     }
 }
 
-/// Whether the peer is our own user or root.
+/// Root and the daemon's own user may. The socket's mode says the same, but its directory may be shared, and the mode is
+/// set a moment after the socket is there.
+fn may_command(peer: Uid, own: Uid) -> bool {
+    peer.is_root() || peer == own
+}
+
+/// Whether the peer may command us, by what the kernel says of it.
 fn admitted(stream: &UnixStream) -> bool {
     match socket_peercred(stream) {
         Ok(peer) => {
-            let admitted = peer.uid.is_root() || peer.uid == rustix::process::geteuid();
+            let admitted = may_command(peer.uid, rustix::process::geteuid());
             if !admitted {
                 tracing::warn!(uid = peer.uid.as_raw(), "another user tried the control socket");
             }

@@ -50,6 +50,7 @@ pub struct Config {
     pub listen: Vec<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
+    pub rpcbind: bool,
     pub cache: Memory,
     pub dirty_data_max: Memory,
     pub txg_interval_seconds: u32,
@@ -67,6 +68,7 @@ impl Default for Config {
             first_pool: true,
             listen: vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)],
             port: None,
+            rpcbind: false,
             cache: Memory::Percent(25),
             dirty_data_max: Memory::Percent(10),
             txg_interval_seconds: 5,

@@ -15,7 +15,7 @@ use tally_store::create::{CreateError, new_leg};
 use tally_store::label::{LaneConfigLine, PoolConfig, VdevClass, VdevConfig};
 use tally_store::pool::{OpenError, Pool, SyncError};
 use tally_store::roster::RosterError;
-use tally_store::vdev::Vdev;
+use tally_store::vdev::{LegState, Vdev, VdevLeg};
 
 use super::pool_report::vdev_name;
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
@@ -76,6 +76,15 @@ struct Place {
     leg: VdevGuid,
 }
 
+impl Place {
+    /// Whether this disk is the one at `path` and is open, but neither read nor written any more.
+    fn useless_at(&self, path: &Path) -> bool {
+        let idle = |leg: Arc<VdevLeg>| matches!(leg.state(), LegState::Stale | LegState::Faulted);
+        let here = self.config.legs.iter().any(|leg| leg.guid == self.leg && leg.path == path);
+        here && self.vdev.leg(self.leg).is_some_and(idle)
+    }
+}
+
 /// A disk by its path or guid, or by the last part of its path where no other disk has the same.
 fn find(pool: &Pool, device: &str) -> Result<Place, DiskError> {
     let config = pool.roster.config();
@@ -124,7 +133,8 @@ impl Pools {
         self.remember(&served)
     }
 
-    /// Attaches the new disk (by default what is at the same path now), and takes the old one out.
+    /// Attaches the new disk (by default what is at the same path now), and takes the old one out. A disk that missed
+    /// changes or failed can replace itself: it is open already and holds nothing that counts, so it leaves first.
     pub fn replace(
         &self,
         name: &str,
@@ -134,10 +144,19 @@ impl Pools {
         progress: OnProgress<'_>,
     ) -> Result<(), PoolsError> {
         let served = self.pool(name)?;
-        let place = find(served.filer.pool(), device)?;
+        let pool = served.filer.pool();
+        let place = find(pool, device)?;
         let path = path.unwrap_or(Path::new(device));
-        self.join(&served, &place, path, force, progress)?;
-        leave(served.filer.pool(), &place)?;
+        if place.useless_at(path) {
+            leave(pool, &place)?;
+            let beside = find_by(pool, device, |vdev| {
+                vdev.legs.first().filter(|_| vdev.guid == place.config.guid).map(|leg| leg.guid)
+            })?;
+            self.join(&served, &beside, path, force, progress)?;
+        } else {
+            self.join(&served, &place, path, force, progress)?;
+            leave(pool, &place)?;
+        }
         self.remember(&served)
     }
 

@@ -21,6 +21,7 @@ mod ops_report;
 mod pool_report;
 pub mod pools;
 pub mod process;
+mod registration;
 mod run;
 mod service;
 mod signals;

@@ -14,6 +14,7 @@ use sd_notify::NotifyState;
 use tally_base::{Size, SystemClock, SystemRng};
 use tally_disk::{Opener, ThreadFanout};
 use tally_fs::filer::CreateOptions;
+use tally_nfs::rpcbind;
 use tally_nfs::serve::{self, ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_store::create;
@@ -27,6 +28,7 @@ use super::first_pool::{self, FirstPoolError, Plan};
 use super::listen::ListenError;
 use super::logging::LevelError;
 use super::pools::{ImportOrder, Pools, PoolsError};
+use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work, import_remarks};
 use super::state::{State, StateError};
 use super::{Event, listen, logging, process, signals};
@@ -78,6 +80,8 @@ pub struct Daemon {
     sender: Sender<Event>,
     server: Server,
     port: u16,
+    /// Kept for its end, when rpcbind is told that nobody listens any more.
+    registration: Option<Registration>,
 }
 
 impl Daemon {
@@ -111,8 +115,9 @@ impl Daemon {
 
         open_pools(&desk, &config, &launch.args, say)?;
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
+        let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
-        Ok(Self { args: launch.args, desk, control, events, sender, server, port })
+        Ok(Self { args: launch.args, desk, control, events, sender, server, port, registration })
     }
 
     /// The port of NFS and MOUNT.
@@ -192,6 +197,7 @@ impl Daemon {
 
     fn stop(self) -> Vec<String> {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        drop(self.registration);
         let cut_off = self.server.stop();
         if cut_off > 0 {
             tracing::warn!(requests = cut_off, "these requests were still running when the server stopped");

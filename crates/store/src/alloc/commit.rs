@@ -20,6 +20,7 @@ use super::deferred::{RANGES_PER_SECTOR, encode_sector};
 use super::root::VdevRoot;
 use super::space_index::{SpaceIndex, sector_pointer};
 use super::{AllocRoot, Allocator, Persisted};
+use crate::block::scatter::Place;
 use crate::block::{BlockError, NoSpace, sectors_of, write_sectors};
 use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
@@ -33,7 +34,7 @@ pub struct Committed {
     /// To be encoded into the pool's root.
     pub root: AllocRoot,
     /// As many sectors as were asked for, for the pool's root. Allocated in the space maps just written.
-    pub place: Dva,
+    pub(crate) place: Place,
     /// Sectors written.
     pub sector_count: u64,
 }
@@ -65,7 +66,7 @@ impl Allocator {
     pub fn commit(&self, txg: Txg, root_bytes: usize) -> Result<Committed, BlockError> {
         let mut persisted = self.persisted.lock();
         assert!(txg > persisted.txg, "txg {txg} is committed after {}", persisted.txg);
-        let place = self.alloc_sectors(txg, sectors_of(root_bytes), sectors_of(root_bytes))?;
+        let place = self.place(txg, sectors_of(root_bytes))?;
         let (range_count, freed_twice) = self.deferred.lock().prepare(txg);
         self.count_freed_twice(freed_twice);
         let mut places = Vec::new();

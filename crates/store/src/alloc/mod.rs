@@ -25,6 +25,7 @@ mod commit;
 mod deferred;
 mod inspect;
 mod load;
+mod place;
 mod region;
 mod root;
 mod space_index;

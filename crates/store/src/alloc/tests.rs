@@ -133,6 +133,7 @@ impl World {
         }
         let Ok(committed) = self.alloc.commit(txg, 100) else { panic!("there is space") };
         let place = committed.place;
+        let crate::block::scatter::Place::Whole(place) = place else { panic!("there was room in one piece") };
         self.assert_unused(&place);
         let live = self.live.iter().filter(|(_, birth)| *birth <= txg).map(|(dva, _)| *dva).collect();
         let mut bytes = Vec::new();

@@ -248,12 +248,13 @@ impl Walk<'_, '_> {
 
 /// A block pointer in fields, at the place that it names.
 pub(super) fn block_fact(what: &'static str, source: Option<Source>, bp: &BlockPtr) -> Fact {
-    Fact::new(Part::Trees, what)
+    let fact = Fact::new(Part::Trees, what)
         .at(source)
         .with("lsize", bp.lsize)
         .with("psize", bp.psize)
         .with("coding", format!("{:?}", bp.coding).to_lowercase())
-        .with("birth", bp.birth)
+        .with("birth", bp.birth);
+    if bp.is_scattered() { fact.with("map_sectors", bp.dva.sectors) } else { fact }
 }
 
 const fn class_word(class: Class) -> &'static str {

@@ -163,3 +163,103 @@ fn a_settled_block_is_found_by_its_final_pointer() {
     let nowhere = BlockPtr { dva: Dva { offset: 8 << 20, ..ahead.dva }, ..ahead };
     assert_eq!(io.settle(&nowhere, Txg(6)), None, "nobody has written there");
 }
+
+/// A pool whose free space is single sectors, with the txg that comes next.
+fn crumbled(sectors: u64) -> (Vec<Arc<MemBlockDev>>, Arc<BlockIo>, Txg) {
+    let (mem, io) = pool(&[sectors * SECTOR as u64], 1 << 20);
+    let taken: Vec<Dva> = std::iter::from_fn(|| io.alloc.alloc(Txg(1), SECTOR as u64).ok()).collect();
+    // Every other sector; where the pool itself has to be written, a few more.
+    taken.iter().step_by(2).for_each(|dva| io.alloc.abandon(*dva));
+    (mem, io, Txg(1))
+}
+
+#[test]
+fn a_block_for_which_there_is_no_run_is_written_in_pieces() {
+    let (_, io, txg) = crumbled(1024);
+    let free = || io.allocator().space().free;
+    let before = free();
+    let mut out = io.writer(txg);
+    let small = out.put(BlockKind::Data, &noise(3000, 1), Compression::Off).expect("one sector");
+    let data = noise(128 << 10, 2);
+    let large = out.put(BlockKind::Data, &data, Compression::Off).expect("in pieces");
+    let packed = out.put(BlockKind::Leaf, &[7; 300_000], Compression::Lz4).expect("compressed");
+    out.finish().expect("memory takes it");
+    assert!(large.is_scattered() && !small.is_scattered());
+    assert_eq!(before - free(), small.asize() + large.asize() + packed.asize(), "asize counts the map");
+    assert_eq!(BlockPtr::decode(&large.encode()), Ok(large));
+    for _ in 0..2 {
+        assert_eq!(io.read(&large).expect("in pieces"), data);
+        assert_eq!(io.read(&packed).expect("compressed"), vec![7; 300_000]);
+        io.drop_cache();
+    }
+    io.prefetch(&[small, large, packed]);
+    assert_eq!(io.read(&large).expect("prefetched"), data);
+    io.abandon(&packed);
+    io.abandon(&large);
+    io.abandon(&small);
+    assert_eq!((free(), io.allocator().bad_free_count()), (before, 0), "every piece comes back");
+}
+
+#[test]
+fn the_last_sectors_can_be_used_and_a_block_that_does_not_fit_leaves_nothing() {
+    let (_, io, txg) = crumbled(256);
+    let free = || io.allocator().space().free;
+    let before = free();
+    let mut out = io.writer(txg);
+    let too_large = out.put(BlockKind::Data, &noise(128 * SECTOR, 3), Compression::Off);
+    assert!(matches!(too_large, Err(BlockError::NoSpace(_))), "128 sectors and a map do not fit in 128: {too_large:?}");
+    assert_eq!(free(), before);
+    let all_but_the_map = noise(127 * SECTOR, 4);
+    let block = out.put(BlockKind::Data, &all_but_the_map, Compression::Off).expect("to the last sector");
+    assert_eq!(free(), 0);
+    io.drop_cache();
+    assert_eq!(io.read(&block).expect("written"), all_but_the_map);
+}
+
+/// A block written ahead belongs to its group with all its pieces.
+#[test]
+fn pieces_settle_with_their_block() {
+    let (_, io, _) = crumbled(1024);
+    let mut out = io.writer(crate::alloc::UNBORN);
+    let ahead = out.put(BlockKind::Data, &noise(64 << 10, 5), Compression::Off).expect("in pieces");
+    out.finish().expect("memory takes it");
+    let born = io.settle(&ahead, Txg(1)).expect("it was written ahead");
+    io.free(&born, Txg(1));
+    assert_eq!(io.allocator().space().deferred, born.asize());
+    assert_eq!(io.allocator().bad_free_count(), 0);
+}
+
+/// Whatever byte of a map or a piece is wrong: an error, and nobody else's sectors are freed.
+#[test]
+fn a_damaged_map_is_found() {
+    let (mem, io, txg) = crumbled(1024);
+    let mut out = io.writer(txg);
+    let block = out.put(BlockKind::Data, &noise(32 << 10, 6), Compression::Off).expect("in pieces");
+    let other = out.put(BlockKind::Data, &noise(32 << 10, 7), Compression::Off).expect("in pieces");
+    out.finish().expect("memory takes it");
+    io.drop_cache();
+    let sound = mem[0].read(block.dva.offset, SECTOR, &|_| true).unwrap();
+    for at in (0..300).chain([SECTOR - 8, SECTOR - 1]) {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 0x10;
+        mem[0].write(block.dva.offset, &bytes).unwrap();
+        assert!(io.read(&block).is_err(), "byte {at}");
+    }
+    // Another block's map in its place: a write that was lost, or went astray.
+    let strange = mem[0].read(other.dva.offset, SECTOR, &|_| true).unwrap();
+    mem[0].write(block.dva.offset, &strange).unwrap();
+    assert!(io.read(&block).is_err());
+    io.free(&block, txg);
+    assert_eq!(io.allocator().space().deferred, SECTOR as u64, "the map alone; its pieces are leaked");
+    assert_eq!(io.read(&other).expect("the other is whole"), noise(32 << 10, 7));
+}
+
+#[test]
+fn a_root_in_pieces_is_read_back() {
+    let (mem, io, txg) = crumbled(1024);
+    let root = noise(20_000, 8);
+    let (bp, _) = io.writer(txg).commit(root.len(), |_| root.clone()).expect("in pieces");
+    assert!(bp.is_scattered());
+    let devs: Vec<Arc<dyn BlockDev>> = mem.iter().map(|dev| dev.clone() as Arc<dyn BlockDev>).collect();
+    assert_eq!(BlockIo::read_root(&devs, &bp).expect("written"), root);
+}

@@ -32,7 +32,7 @@ pub enum LogBias {
     /// Synchronous writes go into the log.
     #[default]
     Latency,
-    /// Large ones go to their final place, and only pointers into the log.
+    /// Those of more than 32 KiB go to their final place, and are answered with their transaction group.
     Throughput,
 }
 

@@ -31,7 +31,7 @@ pub use walk::{Visit, WalkSummary};
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr};
 use crate::io::BlockIo;
-use crate::key::Key;
+use crate::key::{Class, Key};
 use crate::run::RunWriter;
 use inner::Inner;
 use leaf::Leaf;
@@ -149,7 +149,13 @@ impl Tree {
 
     /// Visits every block and entry in key order, goes on after damage, and counts. For checks and inspection.
     pub fn check(&self, io: &BlockIo, visit: &mut dyn FnMut(Visit<'_>)) -> WalkSummary {
-        walk::walk(self, io, visit)
+        walk::walk(self, io, None, visit)
+    }
+
+    /// Visits every block, and the entries of `class`, perhaps with others. Leaves without such entries are not read, so
+    /// that giving a tree up costs its inner nodes and not its content.
+    pub fn visit_class(&self, io: &BlockIo, class: Class, visit: &mut dyn FnMut(Visit<'_>)) {
+        walk::walk(self, io, Some(class), visit);
     }
 }
 

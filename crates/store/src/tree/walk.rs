@@ -7,7 +7,7 @@ use super::{Tree, malformed_block, read_inner, read_leaf, view_inner, view_leaf}
 use crate::block::BlockError;
 use crate::bp::BlockPtr;
 use crate::io::BlockIo;
-use crate::key::Key;
+use crate::key::{Class, Key};
 
 /// What a walk has come to.
 #[derive(Clone, Copy)]
@@ -64,6 +64,8 @@ struct Walk<'a> {
     io: &'a BlockIo,
     visit: &'a mut dyn FnMut(Visit<'_>),
     summary: WalkSummary,
+    /// Leaves that cannot have entries of this class are not read.
+    only: Option<Class>,
 }
 
 /// The key range that a node's place in the tree allows.
@@ -78,10 +80,16 @@ impl Bounds {
         let above = self.from.is_none_or(|from| first.is_none_or(|first| from <= first));
         above && self.to.is_none_or(|to| last.is_none_or(|last| last < to))
     }
+
+    /// Whether a key of `class` may lie within.
+    fn may_hold(&self, class: Class) -> bool {
+        let (first, behind) = (Key::new(class, 0, 0, 0), Key::new(class, u64::MAX, u64::MAX, u64::MAX));
+        self.from.is_none_or(|from| from <= behind) && self.to.is_none_or(|to| first < to)
+    }
 }
 
-pub(super) fn walk(tree: &Tree, io: &BlockIo, visit: &mut dyn FnMut(Visit<'_>)) -> WalkSummary {
-    let mut walk = Walk { io, visit, summary: WalkSummary::default() };
+pub(super) fn walk(tree: &Tree, io: &BlockIo, only: Option<Class>, visit: &mut dyn FnMut(Visit<'_>)) -> WalkSummary {
+    let mut walk = Walk { io, visit, summary: WalkSummary::default(), only };
     if let Some(root) = &tree.root {
         walk.node(root, tree.height, Bounds { from: None, to: None });
     }
@@ -90,6 +98,10 @@ pub(super) fn walk(tree: &Tree, io: &BlockIo, visit: &mut dyn FnMut(Visit<'_>)) 
 
 impl Walk<'_> {
     fn node(&mut self, bp: &BlockPtr, height: u8, bounds: Bounds) {
+        if height == 0 && self.only.is_some_and(|class| !bounds.may_hold(class)) {
+            (self.visit)(Visit::Block { bp, height, count: 0 });
+            return;
+        }
         let outcome = if height == 0 { self.leaf(bp, bounds) } else { self.inner(bp, height, bounds) };
         if let Err(error) = outcome {
             self.summary.damage_count += 1;

@@ -93,3 +93,27 @@ fn a_dead_daemons_socket_is_replaced_and_a_living_ones_is_not() {
     assert!(matches!(ControlSocket::bind(&file), Err(ListenError::NotASocket { .. })));
     assert_eq!(fs::read(&file).unwrap(), b"precious");
 }
+
+#[test]
+fn only_root_and_the_daemons_own_user_may_command() {
+    let cases = [(0, 0, true), (0, 1000, true), (1000, 1000, true), (1000, 0, false), (1001, 1000, false)];
+    for (peer, own, expected) in cases {
+        let (peer, own) = (Uid::from_raw(peer), Uid::from_raw(own));
+        assert_eq!(may_command(peer, own), expected, "{peer:?} at the socket of {own:?}");
+    }
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    assert!(admitted(&ours), "the kernel says that it is ourselves");
+}
+
+/// Also where the umask would let others in, and where an old socket was open to all.
+#[test]
+fn the_socket_is_nobody_elses() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tally.sock");
+    drop(UnixListener::bind(&path).unwrap());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    let socket = ControlSocket::bind(&path).unwrap();
+    let metadata = fs::symlink_metadata(socket.path()).unwrap();
+    assert_eq!(metadata.mode() & 0o7777, 0o600);
+    assert_eq!(metadata.uid(), rustix::process::geteuid().as_raw());
+}

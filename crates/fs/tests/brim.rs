@@ -1,0 +1,227 @@
+//! Pools and quotas that are filled to the brim: who is too late is told so when the WRITE is accepted, and what was
+//! accepted is folded, committed and replayed. Removing always works.
+
+mod world;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_fs::Filer;
+use tally_fs::filer::CreateOptions;
+use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, OpCtx, Outcome, ReplyKey, SetAttr, Stability, Vfs};
+use tally_store::properties::{Property, PropertySet, parse};
+use world::{World, ctx, done, mode, vfs};
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes that do not compress, and differ by seed.
+fn noise(length: usize, seed: u64) -> Bytes {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..length.div_ceil(8)).flat_map(|_| next()).take(length).collect::<Vec<u8>>().into()
+}
+
+/// What an operation comes to when its client is patient.
+fn patient<T>(mut attempt: impl FnMut() -> Outcome<T>) -> Result<T, FsError> {
+    for _ in 0..1000 {
+        match done(attempt()) {
+            Err(FsError::Throttled) => {}
+            result => return result,
+        }
+    }
+    panic!("a client was told to wait a thousand times");
+}
+
+/// Many clients, one request after the other.
+struct Crowd {
+    fs: Arc<dyn Vfs>,
+    filer: Arc<Filer>,
+    cred: Cred,
+    clients: u64,
+    requests: u64,
+}
+
+impl Crowd {
+    fn new(filer: &Arc<Filer>, clients: u64) -> Self {
+        Self { fs: vfs(filer), filer: Arc::clone(filer), cred: Cred::root(), clients, requests: 0 }
+    }
+
+    /// A request of the next client, with an answer to be remembered.
+    fn key(&mut self) -> ReplyKey {
+        self.requests += 1;
+        let mut key = [0; 40];
+        key[..8].copy_from_slice(&(self.requests % self.clients).to_le_bytes());
+        key[16..24].copy_from_slice(&noise(8, self.requests));
+        key[24..].copy_from_slice(&noise(16, self.requests ^ 0xffff_ffff));
+        ReplyKey(key)
+    }
+
+    fn create(&mut self, name: &str) -> Result<ObjectRef, FsError> {
+        let key = self.key();
+        let context = OpCtx { cred: &self.cred, reply: Some(key) };
+        let how = CreateHow::Guarded(mode(0o644));
+        patient(|| self.fs.create(context, self.fs.root(), name.as_bytes(), &how)).map(|attr| attr.object)
+    }
+
+    fn write(&self, file: ObjectRef, at: u64, data: &Bytes, stability: Stability) -> Result<(), FsError> {
+        patient(|| self.fs.write(ctx(&self.cred), file, at, data.clone(), stability)).map(drop)
+    }
+
+    fn small_files(&mut self, prefix: &str, bytes: usize) -> usize {
+        for number in 0.. {
+            let made = self.create(&format!("{prefix}-{number}"));
+            let written = made.and_then(|file| self.write(file, 0, &noise(bytes, number as u64), Stability::FileSync));
+            if let Err(error) = written {
+                assert!(matches!(error, FsError::NoSpace | FsError::Quota), "{prefix}-{number}: {error}");
+                return number;
+            }
+        }
+        unreachable!("a pool has an end")
+    }
+
+    /// Streams to one file until there is no room, and commits what was accepted.
+    fn large_file(&mut self, name: &str, request_bytes: usize) -> u64 {
+        let Ok(file) = self.create(name) else { return 0 };
+        let mut at = 0;
+        while let Ok(()) = self.write(file, at, &noise(request_bytes, at), Stability::Unstable) {
+            at += request_bytes as u64;
+        }
+        patient(|| self.fs.commit(ctx(&self.cred), file, 0, 0)).expect("what was accepted can be committed");
+        at
+    }
+
+    fn sync(&self, when: &str) {
+        self.filer.sync().unwrap_or_else(|error| panic!("{when}: {error}"));
+    }
+
+    fn remove_everything(&mut self) {
+        loop {
+            let page = self.fs.readdir(&self.cred, self.fs.root(), 2, 500, false).unwrap();
+            if page.entries.is_empty() {
+                return;
+            }
+            for entry in page.entries {
+                let key = self.key();
+                let context = OpCtx { cred: &self.cred, reply: Some(key) };
+                let removed = patient(|| self.fs.remove(context, self.fs.root(), &entry.name));
+                assert_eq!(removed, Ok(()), "removing {:?} from a full pool", entry.name);
+            }
+        }
+    }
+}
+
+fn fill_and_empty(world: &World, clients: u64, properties: PropertySet) {
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
+    let mut crowd = Crowd::new(&filer, clients);
+    let free = |crowd: &Crowd| {
+        for _ in 0..4 {
+            crowd.sync("to count the free space");
+        }
+        crowd.fs.statfs().unwrap().free_bytes
+    };
+    let free_at_first = free(&crowd);
+    for round in 0..2 {
+        let first = crowd.small_files(&format!("small{round}"), 4096);
+        crowd.sync("full of small files");
+        assert!(first > 100, "{first} files");
+        // Make room here and there, and fill it with something else.
+        for number in (0..first).step_by(3) {
+            let name = format!("small{round}-{number}");
+            patient(|| crowd.fs.remove(ctx(&crowd.cred), crowd.fs.root(), name.as_bytes())).unwrap();
+        }
+        let streamed = crowd.large_file(&format!("large{round}"), 1 << 20);
+        crowd.sync("full of a large file");
+        assert!(streamed > 0);
+        crowd.large_file(&format!("crumbs{round}"), 10_000);
+        crowd.small_files(&format!("tiny{round}"), 50);
+        crowd.sync("full to the brim");
+        // Changes that need room of their own, everywhere, while there is none.
+        let page = crowd.fs.readdir(&crowd.cred, crowd.fs.root(), 2, 100_000, false).unwrap();
+        for (number, entry) in page.entries.iter().step_by(7).enumerate() {
+            let (found, _) = crowd.fs.lookup(&crowd.cred, crowd.fs.root(), &entry.name).unwrap();
+            let changed = patient(|| crowd.fs.setattr(ctx(&crowd.cred), found.object, &mode(0o600), None));
+            assert!(matches!(changed, Ok(()) | Err(FsError::NoSpace)), "{changed:?}");
+            let data = noise(1000, number as u64);
+            let written = crowd.write(found.object, 0, &data, Stability::FileSync);
+            assert!(matches!(written, Ok(()) | Err(FsError::NoSpace | FsError::Quota)), "{written:?}");
+        }
+        crowd.sync("after changes to a full pool");
+        // All that was acknowledged up to here is in the log of a copy, and must fit into it at its import.
+        let (copy, report) = world.cut().import();
+        assert_eq!(report.losses, Vec::<String>::new());
+        copy.sync().expect("an import into a full pool");
+        if round == 0 {
+            let cut = SetAttr { size: Some(5000), ..SetAttr::default() };
+            let (large, _) = crowd.fs.lookup(&crowd.cred, crowd.fs.root(), b"large0").unwrap();
+            patient(|| crowd.fs.setattr(ctx(&crowd.cred), large.object, &cut, None)).expect("a cut frees space");
+        }
+        crowd.remove_everything();
+        let free_again = free(&crowd);
+        assert!(free_again + 8 * MIB > free_at_first, "{free_again} of {free_at_first} bytes are free again");
+    }
+}
+
+#[test]
+fn a_pool_with_a_log_device() {
+    fill_and_empty(&World::new(64 * MIB, 16 * MIB), 1, PropertySet::new());
+}
+
+#[test]
+fn a_pool_with_its_log_inside() {
+    fill_and_empty(&World::without_log(64 * MIB), 1, PropertySet::new());
+}
+
+#[test]
+fn a_small_pool_with_very_many_clients() {
+    fill_and_empty(&World::new(32 * MIB, 16 * MIB), 100_000, PropertySet::new());
+}
+
+#[test]
+fn small_records_without_compression() {
+    let properties = [(Property::RecordSize, "4K"), (Property::Compression, "off")];
+    let properties = properties.map(|(property, value)| parse(property, value).unwrap()).into_iter().collect();
+    fill_and_empty(&World::new(64 * MIB, 32 * MIB), 3, properties);
+}
+
+#[test]
+fn a_quota() {
+    let properties = PropertySet::from_iter([parse(Property::Quota, "20M").unwrap()]);
+    fill_and_empty(&World::new(128 * MIB, 32 * MIB), 1, properties);
+}
+
+#[test]
+fn nothing_that_does_not_grow_is_refused_for_its_quota() {
+    let world = World::new(128 * MIB, 32 * MIB);
+    let properties = PropertySet::from_iter([parse(Property::Quota, "20M").unwrap()]);
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
+    let mut crowd = Crowd::new(&filer, 1);
+    let file = crowd.create("file").unwrap();
+    let record = 128 << 10;
+    let mut end = 0;
+    while crowd.write(file, end, &noise(record, end), Stability::FileSync).is_ok() {
+        end += record as u64;
+    }
+    assert!(end > 19 * MIB && end <= 20 * MIB, "{end} bytes were let in");
+    // What is there is written again, in one group and in many, ten times the room that is left.
+    for round in 0..3 {
+        for at in (0..end).step_by(record) {
+            let again = crowd.write(file, at, &noise(record, at ^ round), Stability::Unstable);
+            assert_eq!(again, Ok(()), "round {round}, at {at}: it takes the place of as much");
+        }
+    }
+    let (fs, cred) = (&crowd.fs, &crowd.cred);
+    for round in 0..200u32 {
+        let (from, to) = (format!("file{round}"), format!("file{}", round + 1));
+        let from = if round == 0 { "file" } else { &from };
+        patient(|| fs.rename(ctx(cred), fs.root(), from.as_bytes(), fs.root(), to.as_bytes())).expect("a rename");
+    }
+    assert_eq!(patient(|| fs.commit(ctx(cred), file, 0, 0)).map(drop), Ok(()));
+    crowd.sync("at the quota");
+    assert!(crowd.filer.datasets()[0].used_bytes <= 20 * MIB, "{:?}", crowd.filer.datasets());
+    assert_eq!(crowd.write(file, end, &noise(MIB as usize, 5), Stability::FileSync), Err(FsError::Quota));
+}

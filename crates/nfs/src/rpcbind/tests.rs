@@ -1,0 +1,83 @@
+use super::*;
+
+#[test]
+fn the_call_byte_by_byte() {
+    let words: Vec<u32> =
+        request(SET, 100_003, 3, 2049).chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+    assert_eq!(words, [1, 0, 2, 100_000, 2, 1, 0, 0, 0, 0, 100_003, 3, 6, 2049]);
+}
+
+#[test]
+fn answers() {
+    let answer = |words: &[u32]| Bytes::from(words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>());
+    assert!(matches!(parse(&answer(&[1, 1, 0, 0, 0, 0, 1]), 1), Ok(true)));
+    assert!(matches!(parse(&answer(&[1, 1, 0, 0, 0, 0, 0]), 1), Ok(false)));
+    for bad in [&[2, 1, 0, 0, 0, 0, 1][..], &[1, 1, 1, 0, 0, 0, 1], &[1, 1, 0], &[]] {
+        assert!(matches!(parse(&answer(bad), 1), Err(CallError::Malformed)), "{bad:?}");
+    }
+}
+
+/// An rpcbind that keeps its mappings in memory, and hears everything.
+struct Portmapper {
+    address: SocketAddr,
+    mappings: std::sync::Arc<std::sync::Mutex<std::collections::BTreeMap<(u32, u32, u32), u32>>>,
+}
+
+impl Portmapper {
+    /// Answers `requests` of them, then is gone.
+    fn start(requests: usize) -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = socket.local_addr().unwrap();
+        let mappings = std::sync::Arc::default();
+        let portmapper = Self { address, mappings: std::sync::Arc::clone(&mappings) };
+        std::thread::spawn(move || {
+            for _ in 0..requests {
+                let mut bytes = [0; 128];
+                let (count, from) = socket.recv_from(&mut bytes).unwrap();
+                let words: Vec<u32> =
+                    bytes[..count].chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+                let [xid, 0, 2, 100_000, 2, procedure, 0, 0, 0, 0, program, version, protocol, port] = words[..] else {
+                    panic!("no call of PMAP: {words:?}");
+                };
+                let mut mappings = mappings.lock().unwrap();
+                let done = match procedure {
+                    SET if mappings.contains_key(&(program, version, protocol)) => false,
+                    SET => mappings.insert((program, version, protocol), port).is_none(),
+                    UNSET => mappings.remove(&(program, version, protocol)).is_some(),
+                    _ => panic!("procedure {procedure}"),
+                };
+                let answer: Vec<u8> =
+                    [xid, 1, 0, 0, 0, 0, u32::from(done)].iter().flat_map(|word| word.to_be_bytes()).collect();
+                socket.send_to(&answer, from).unwrap();
+            }
+        });
+        portmapper
+    }
+
+    fn mappings(&self) -> Vec<((u32, u32, u32), u32)> {
+        self.mappings.lock().unwrap().iter().map(|(key, port)| (*key, *port)).collect()
+    }
+}
+
+#[test]
+fn both_programs_are_registered_and_taken_back() {
+    let portmapper = Portmapper::start(10);
+    // What a daemon that was killed has left.
+    portmapper.mappings.lock().unwrap().insert((100_003, 3, TCP), 1);
+    portmapper.mappings.lock().unwrap().insert((100_021, 4, TCP), 7);
+    register(portmapper.address, 2049).unwrap();
+    let expected = [((100_003, 3, TCP), 2049), ((100_005, 3, TCP), 2049), ((100_021, 4, TCP), 7)];
+    assert_eq!(portmapper.mappings(), expected, "NFS, MOUNT, and what is somebody else's");
+    unregister(portmapper.address).unwrap();
+    assert_eq!(portmapper.mappings(), expected[2..]);
+    unregister(portmapper.address).unwrap();
+}
+
+#[test]
+fn where_nobody_answers_the_error_says_where_and_what_to_do() {
+    let nobody = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let text = register(address, 2049).unwrap_err().to_string();
+    assert!(text.contains(&address.to_string()) && text.contains("name the port"), "{text}");
+}

@@ -1,0 +1,38 @@
+//! Being found through rpcbind, for as long as the daemon serves.
+
+use std::net::SocketAddr;
+
+use tally_nfs::rpcbind;
+
+/// NFS and MOUNT are registered. Dropping it takes that back.
+#[derive(Debug)]
+pub(super) struct Registration {
+    rpcbind: SocketAddr,
+}
+
+impl Registration {
+    /// Registers with the rpcbind at this address. Without it clients can still name the port, so a failure is a warning.
+    pub(super) fn try_new(rpcbind: SocketAddr, port: u16) -> Option<Self> {
+        match rpcbind::register(rpcbind, port) {
+            Ok(()) => {
+                tracing::info!(port, "NFS and MOUNT are registered with rpcbind");
+                Some(Self { rpcbind })
+            }
+            Err(error) => {
+                tracing::warn!("not registered: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if let Err(error) = rpcbind::unregister(self.rpcbind) {
+            tracing::warn!("rpcbind still says that NFS is here: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
