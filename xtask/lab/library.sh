@@ -6,6 +6,9 @@ PORT=${PORT:-2049}
 TALLY=/tmp/tally
 MOUNT_OPTIONS=vers=3,proto=tcp,nolock,hard
 MNT=/mnt/tank
+# Where a server keeps its data, and where this one keeps its log; without a log device the log lies in the pool.
+POOL_DISK=/dev/ubda
+LOG_DISK=/dev/ubdb
 
 note() { echo "# $*"; }
 check() {
@@ -63,26 +66,32 @@ between() { awk -v l="$1" -v v="$2" -v h="$3" 'BEGIN {exit !(l <= v && v <= h)}'
 # ---- peers ---------------------------------------------------------------------------------------------------
 knfsd_start() { # knfsd_start ext4|xfs
     case $1 in
-        ext4) mkfs.ext4 -q -F /dev/ubda ;;
-        xfs) mkfs.xfs -q -f /dev/ubda ;;
+        ext4) mkfs.ext4 -q -F "$POOL_DISK" ;;
+        xfs) mkfs.xfs -q -f "$POOL_DISK" ;;
     esac || return
-    mkdir -p /mnt/served && mount -t "$1" /dev/ubda /mnt/served || return
+    mkdir -p /mnt/served && mount -t "$1" "$POOL_DISK" /mnt/served || return
+    knfsd_services || return
+    exportfs -i -o rw,sync,no_root_squash,no_subtree_check,fsid=0,insecure 127.0.0.1:/mnt/served
+    rpc.nfsd 8
+    echo Y > /proc/fs/nfsd/v4_end_grace 2>/dev/null
+    EXPORT=/mnt/served MOUNT_EXTRA=
+}
+# What knfsd leans on; started once and kept, whatever is exported afterwards.
+knfsd_services() {
+    [ -z "${KNFSD_SERVICES:-}" ] || return 0
     mount -t nfsd nfsd /proc/fs/nfsd
     mount -t rpc_pipefs pipefs /var/lib/nfs/rpc_pipefs
     # Debian lets mountd look groups up in the server's own files; a client's groups shall count here.
     mount --bind /dev/null /etc/nfs.conf
     rpcbind -w; nfsdcld; rpc.statd --no-notify
-    echo '/mnt/served 127.0.0.1(rw,sync,no_root_squash,no_subtree_check,fsid=0,insecure)' > /tmp/exports
-    exportfs -i -o rw,sync,no_root_squash,no_subtree_check,fsid=0,insecure 127.0.0.1:/mnt/served
-    rpc.mountd && rpc.nfsd 8
-    echo Y > /proc/fs/nfsd/v4_end_grace 2>/dev/null
-    EXPORT=/mnt/served MOUNT_EXTRA=
+    rpc.mountd || return
+    KNFSD_SERVICES=started
 }
 knfsd_stop() { rpc.nfsd 0; exportfs -ua; umount /mnt/served; }
 
 # ---- the server under test -------------------------------------------------------------------------------------
-# The pool lies on ubda, its log on ubdb: what the log writes is counted apart from what the pool writes.
-tally_create() { "$TALLY" pool create tank /dev/ubda log /dev/ubdb; }
+# Pool and log lie on two disks where a suite does not say otherwise, so their writes are counted apart.
+tally_create() { "$TALLY" pool create tank "$POOL_DISK" ${LOG_DISK:+log "$LOG_DISK"}; }
 # tally_start [ARGUMENT…] starts the daemon and waits until it answers on its port.
 tally_start() {
     mkdir -p /tmp/state; cd /tmp/state || return
@@ -105,6 +114,8 @@ tally_first_start() {
 tally_stop() { kill -TERM "$TALLY_PID"; wait "$TALLY_PID"; }
 tally_kill() { kill -KILL "$TALLY_PID"; wait "$TALLY_PID" 2>/dev/null; return 0; }
 
+# In reverse of `serve_start`; what was served stays on its disks.
+serve_stop() { case $SERVER in knfsd-*) knfsd_stop ;; *) tally_stop ;; esac; }
 serve_start() { case $SERVER in knfsd-*) knfsd_start "${SERVER#knfsd-}" ;; *) tally_first_start ;; esac; }
 nfs_mount() { # nfs_mount [FOLDER [OPTIONS [PATH]]]
     local folder=${1:-$MNT}

@@ -5,6 +5,7 @@ mod cargo;
 mod ci;
 mod lab;
 mod packages;
+mod slow_disk;
 mod tally;
 mod test;
 
@@ -33,6 +34,8 @@ enum Task {
     /// Benchmarks.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// A block device that is slow in the same way every time; the lab's guest runs it.
+    SlowDisk(slow_disk::Options),
 }
 
 fn main() -> ExitCode {
@@ -52,5 +55,6 @@ fn run(task: Task) -> Result<()> {
         Task::Lab(options) => lab::run(&options)?.into_result(),
         Task::Crash(crash) => crash.run()?.into_result(),
         Task::Bench(bench) => bench.run(),
+        Task::SlowDisk(options) => slow_disk::run(&options),
     }
 }

@@ -22,7 +22,7 @@ pub trait Promise: Send {
     fn poll(&self) -> Option<Result<(), Broken>>;
 
     /// Does the device write in the calling thread if that is the fastest way (the write slot is free and
-    /// the device is quick), and returns the outcome; returns `None` at once where it is not.
+    /// no other frame is on its way), and returns the outcome; returns `None` at once where it is not.
     fn drive(&self) -> Option<Result<(), Broken>>;
 
     /// Calls `then` once, when the outcome is known: at once in this thread, or later in another one.

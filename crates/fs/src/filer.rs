@@ -169,7 +169,7 @@ impl Filer {
         filer.replay(content, options, &mut report, progress)?;
         if !options.read_only {
             filer.agree_on_logging();
-            filer.pool.finish_replay()?;
+            filer.pool.finish_replay(&report.losses)?;
         }
         filer.find_children();
         report.duration = platform.clock.monotonic().saturating_sub(started);
@@ -241,7 +241,7 @@ impl Filer {
         let filer = Arc::clone(self);
         let mut bodies: Vec<(String, Box<dyn FnOnce() + Send>)> =
             vec![("txg".into(), Box::new(move || filer.run_txgs()))];
-        for lane in self.pool.lanes() {
+        for lane in self.pool.lanes().iter() {
             let lane = Arc::clone(lane);
             bodies.push((format!("lane {}", lane.id()), Box::new(move || lane.run())));
         }

@@ -30,7 +30,7 @@ use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait};
 use tally_intent::{Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
-use tally_store::pool::{Pool, SpaceClass};
+use tally_store::pool::{NotServing, Pool, SpaceClass};
 use tally_store::properties::SyncMode;
 use tally_store::txg::Admission;
 
@@ -175,8 +175,9 @@ impl Filesystem {
         filesystem
     }
 
-    pub(crate) fn lane(&self) -> &Arc<Lane> {
-        self.pool.lane(self.dataset.birth.lane)
+    /// The lane that takes its records; `None` while that has no disk, and changes wait for their transaction group.
+    pub(crate) fn lane(&self) -> Option<Arc<Lane>> {
+        self.pool.lane(self.pool.home_of(&self.dataset.birth))
     }
 
     pub(crate) fn root_ref(&self) -> ObjectRef {
@@ -226,15 +227,15 @@ impl Filesystem {
         let throttled = |_| Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
         let dirty = self.pool.txgs.admit(bytes, ask.fold_bytes).map_err(throttled)?;
         let mut rings = SmallVec::new();
-        if self.logs_now() {
+        if let Some(lane) = self.lane().filter(|_| self.logs_now()) {
             for body in &ask.records {
-                match self.lane().reserve(*body) {
+                match lane.reserve(*body) {
                     Ok(reservation) => rings.push(reservation),
-                    Err(_) if self.lane().has_ended() => break,
+                    Err(_) if lane.has_ended() => break,
                     Err(_) => return Err(Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() }),
                 }
             }
-            self.pool.watch_ring(self.lane());
+            self.pool.watch_ring(&lane);
         }
         Ok(Admitted { dirty, rings, pending: Pending { bytes, growth_bytes: ask.growth_bytes } })
     }
@@ -242,7 +243,10 @@ impl Filesystem {
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
     /// has none.
     pub(crate) fn check_lanes(&self) -> Result<(), Refusal> {
-        self.pool.check_serving().map_err(|_| Refusal::now(FsError::Unavailable))?;
+        self.pool.check_serving().map_err(|not_serving| match not_serving {
+            NotServing::Wait => Refusal::now(FsError::Unavailable),
+            NotServing::Failed => Refusal::now(FsError::Io),
+        })?;
         if self.pool.read_only() { Err(Refusal::now(FsError::ReadOnly)) } else { Ok(()) }
     }
 
@@ -370,8 +374,11 @@ impl Filesystem {
             self.expose(txg);
             return Wait::Ready;
         }
-        // A lane that failed takes no records: the group is the promise then (rules F25).
-        if all_logged { self.pool.log_promise(self.lane(), last, txg) } else { self.pool.txgs.promise(txg) }
+        // A lane that failed, or has no disk, takes no records: the group is the promise then (rules F25).
+        match self.lane().filter(|_| all_logged) {
+            Some(lane) => self.pool.log_promise(&lane, last, txg),
+            None => self.pool.txgs.promise(txg),
+        }
     }
 
     fn expose(&self, txg: Txg) {
@@ -388,7 +395,9 @@ impl Filesystem {
         parts.push(&head);
         parts.extend(record.data_parts());
         let id = self.dataset.birth.id;
-        let appended = self.lane().append(ring?, id, &self.next_dseq, txg, kind as u16, &parts).ok()?;
+        // The room is in the lane of the admission, which may have lost its disk, and got another, since.
+        let ring = ring?;
+        let appended = ring.lane().append(ring, id, &self.next_dseq, txg, kind as u16, &parts).ok()?;
         Some(appended.lsn)
     }
 
@@ -441,7 +450,10 @@ impl Filesystem {
             return self.pool.txgs.promise(open);
         }
         let last = locked.last_lsn();
-        if last == Lsn(0) { Wait::Ready } else { self.pool.log_promise(self.lane(), last, open) }
+        if last == Lsn(0) {
+            return Wait::Ready;
+        }
+        self.lane().map_or_else(|| self.pool.txgs.promise(open), |lane| self.pool.log_promise(&lane, last, open))
     }
 
     /// The answer that was given to a request with this key before.

@@ -55,7 +55,7 @@ fn prepared() -> (World, Arc<Filer>, Truth) {
 fn append(filer: &Filer, record: &Record) {
     let pool = filer.pool();
     let fs = vfs(filer);
-    let lane = pool.lane(pool.dataset(fs.dataset()).unwrap().birth.lane);
+    let lane = pool.lane(pool.dataset(fs.dataset()).unwrap().birth.lane).unwrap();
     let mut bytes = record.encode_head();
     record.data_parts().for_each(|part| bytes.extend_from_slice(part));
     let ring = lane.reserve(bytes.len()).unwrap();

@@ -37,17 +37,8 @@ impl LaneStats {
     }
 }
 
-/// Device writes above this are not made in a thread that has other requests to serve (rules P1).
-const QUICK_NS_MAX: u64 = 200_000;
-/// One sample counts for at most this in the judgement, so that a single outlier does not send everybody through
-/// the lane thread, but two in a row do.
-const PACE_SAMPLE_NS_MAX: u64 = 4 * QUICK_NS_MAX;
-/// Weight of the newest sample in the means.
+/// Weight of the newest sample in the mean.
 const EWMA_SHIFT: u32 = 3;
-/// Weight of the newest sample in the share of slow writes: about the last 128 count.
-const SLOW_SHIFT: u32 = 7;
-/// The share of slow writes, in units of 2^-16, above which the 99th percentile of the last hundred or so is slow.
-const SLOW_SHARE_MAX: u32 = 65_536 / 50;
 
 /// Buckets: four per power of two, so that a percentile is off by at most a quarter.
 const BUCKETS: usize = 64 * 4;
@@ -58,14 +49,11 @@ pub(crate) struct Latency {
     count: u64,
     max_ns: u64,
     ewma_ns: u64,
-    /// The same mean over clamped samples: what [`Latency::is_quick`] goes by.
-    pace_ns: u64,
-    slow_share: u32,
 }
 
 impl Default for Latency {
     fn default() -> Self {
-        Self { buckets: Box::new([0; BUCKETS]), count: 0, max_ns: 0, ewma_ns: 0, pace_ns: 0, slow_share: 0 }
+        Self { buckets: Box::new([0; BUCKETS]), count: 0, max_ns: 0, ewma_ns: 0 }
     }
 }
 
@@ -74,19 +62,12 @@ impl Latency {
     pub(crate) fn record(&mut self, latency: Duration) {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         self.buckets[bucket(ns)] += 1;
-        let is_first = self.count == 0;
-        let mean = |old: u64, new: u64| if is_first { new } else { old - (old >> EWMA_SHIFT) + (new >> EWMA_SHIFT) };
-        self.ewma_ns = mean(self.ewma_ns, ns);
-        self.pace_ns = mean(self.pace_ns, ns.min(PACE_SAMPLE_NS_MAX));
-        let slow = if ns > QUICK_NS_MAX { 65_536 >> SLOW_SHIFT } else { 0 };
-        self.slow_share = self.slow_share - (self.slow_share >> SLOW_SHIFT) + slow;
+        self.ewma_ns = match self.count {
+            0 => ns,
+            _ => self.ewma_ns - (self.ewma_ns >> EWMA_SHIFT) + (ns >> EWMA_SHIFT),
+        };
         self.count += 1;
         self.max_ns = self.max_ns.max(ns);
-    }
-
-    /// Whether the device has lately been quick enough to write in the thread that waits.
-    pub(crate) fn is_quick(&self) -> bool {
-        self.pace_ns < QUICK_NS_MAX && self.slow_share <= SLOW_SHARE_MAX
     }
 
     /// Fills in the latency fields.
@@ -152,24 +133,5 @@ mod tests {
         assert!((90_000..115_000).contains(&stats.write_ns_p50), "{stats:?}");
         assert!(stats.write_ns_p99 >= 8_000_000, "{stats:?}");
         assert_eq!(stats.write_ns_max, 8_000_000);
-    }
-
-    #[test]
-    fn a_device_is_quick_until_it_is_slow_and_again_once_it_recovers() {
-        let mut latency = Latency::default();
-        assert!(latency.is_quick());
-        for _ in 0..100 {
-            latency.record(Duration::from_micros(90));
-        }
-        latency.record(Duration::from_millis(8));
-        assert!(latency.is_quick(), "one outlier is none of the device's habits");
-        for _ in 0..8 {
-            latency.record(Duration::from_millis(8));
-        }
-        assert!(!latency.is_quick());
-        for _ in 0..1000 {
-            latency.record(Duration::from_micros(90));
-        }
-        assert!(latency.is_quick());
     }
 }

@@ -1,4 +1,4 @@
-//! Tests through real clients: the kill ledger, and disks that forget.
+//! Tests through real clients: the kill ledger, and disks that forget or are slow.
 //!
 //! The ledger asks one question: does the server keep what it promised? Clients of an independent protocol
 //! crate (`nfs3_client`) work on files, each in a directory of its own, and write down what every reply
@@ -13,6 +13,7 @@
 //! - [`client`]: one client through load, crash and recovery.
 //! - [`ledger`]: the run.
 //! - [`volatile`]: disks that lose at a kill what was not flushed, as a power cut would have it.
+//! - [`slow`]: disks that take their time, for benchmarks.
 
 pub mod check;
 pub mod child;
@@ -21,6 +22,7 @@ pub mod ledger;
 pub mod load;
 pub mod model;
 pub mod random;
+pub mod slow;
 pub mod volatile;
 pub mod wire;
 

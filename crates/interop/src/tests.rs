@@ -1,9 +1,11 @@
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tally_disk::{AlignedBuf, Disk, Durability, MemDisk};
 
 use crate::model::{Model, Operation};
 use crate::random::Random;
+use crate::slow::{SlowDisk, Slowness};
 use crate::volatile::{Honesty, VolatileDisk};
 
 fn sectors(byte: u8, count: usize) -> AlignedBuf {
@@ -72,4 +74,39 @@ fn open_writes_allow_old_and_new_bytes_and_no_others() {
     kept.keep_answered();
     assert!(kept.allows(b"aaaa").is_err() && kept.allows(b"aabbbb").is_ok());
     assert!(model.written(id, 0, b"c".to_vec(), false, [2; 8]).is_err(), "a verifier that changes in between");
+}
+
+/// Two writers at once take twice as long: the device has no queue. Nothing is said about the longest time.
+#[test]
+fn a_paced_disk_does_one_durable_write_at_a_time() {
+    let pace = Duration::from_millis(20);
+    let disk = SlowDisk::new(Arc::new(MemDisk::new(1 << 20)), Slowness::Paced(pace));
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for offset in [0, 4096] {
+            let disk = &disk;
+            scope.spawn(move || disk.write(offset, &sectors(1, 1), Durability::Durable).unwrap());
+        }
+    });
+    assert!(started.elapsed() >= 2 * pace);
+    assert_eq!(bytes_at(&disk, 0, 2), [1; 2]);
+}
+
+#[test]
+fn a_held_disk_takes_cached_writes_and_flushes_when_the_gate_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    std::fs::write(&gate, "").unwrap();
+    let disk = Arc::new(SlowDisk::new(Arc::new(MemDisk::new(1 << 20)), Slowness::HeldWhile(gate.clone())));
+    disk.write(0, &sectors(1, 1), Durability::Cached).unwrap();
+    let (flushed, seen) = std::sync::mpsc::channel();
+    let flushing = Arc::clone(&disk);
+    let thread = std::thread::spawn(move || {
+        flushing.flush().unwrap();
+        flushed.send(()).unwrap();
+    });
+    assert!(seen.recv_timeout(Duration::from_millis(200)).is_err(), "the gate is there");
+    std::fs::remove_file(&gate).unwrap();
+    seen.recv().unwrap();
+    thread.join().unwrap();
 }

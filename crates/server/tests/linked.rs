@@ -1,11 +1,13 @@
 //! The whole daemon in this process, over disks in memory: what a command changes is there after a restart.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use clap::Parser;
-use tally_disk::{MemOpener, Opener};
+use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, Opener};
 use tally_server::cli::{self, Cli, Console, ServeArgs};
 use tally_server::daemon::{Daemon, Launch, Stopper};
 
@@ -77,7 +79,9 @@ fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
         (&["dataset", "get", "-H", "quota", "tank"], true, "tank\tquota\tnone\tdefault\n"),
         (&["pool", "status"], true, "sync=disabled: clients are told"),
         (&["pool", "export", "tonk"], false, "no pool 'tonk'"),
-        (&["pool", "set", "failmode=continue", "tank"], false, "failmode=wait"),
+        (&["pool", "set", "failmode=panic", "tank"], false, "failmode=wait|continue"),
+        (&["pool", "get", "-H", "failmode", "tank"], true, "tank\tfailmode\twait\tdefault\n"),
+        (&["pool", "set", "failmode=continue", "tank"], true, ""),
     ];
     for (words, well, expected) in steps {
         let (went_well, text) = tally(data_dir, words);
@@ -87,6 +91,8 @@ fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
 
     let second = Running::start(data_dir, &opener);
     assert_eq!(second.said, ["imported pool 'tank'; there was nothing to replay"]);
+    let failmode = tally(data_dir, &["pool", "get", "-H", "failmode", "tank"]);
+    assert_eq!(failmode, (true, "tank\tfailmode\tcontinue\tlocal\n".into()));
     let get = ["dataset", "get", "-Hp", "sync,quota,sharenfs", "tank/home/ann"];
     let expected = "tank/home/ann\tsync\tdisabled\tinherited from tank/home\n\
                     tank/home/ann\tquota\t10485760\tlocal\n\
@@ -136,4 +142,223 @@ fn pools_come_and_go_while_the_daemon_runs() {
     say(&["pool", "destroy", "dozer"]);
     assert!(!say(&["pool", "list"]).contains("dozer"));
     daemon.stop();
+}
+
+/// A mirror's disk that was away while the pool changed comes back STALE. The daemon has it open, so `replace` used
+/// to find it "in use by another process", and the only way was to know that it must be detached first. The log's
+/// disk needs no help: after a replay there is nothing that it could have missed.
+#[test]
+fn a_disk_that_missed_changes_replaces_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    let say = |words: &[&str]| {
+        let (well, text) = tally(data_dir, words);
+        assert!(well, "{words:?}: {text}");
+        text
+    };
+    let [a, b, l, m] = ["a", "b", "l", "m"].map(|name| data_dir.join(name));
+    for disk in [&a, &b, &l, &m] {
+        opener.create(disk, 32 << 20, false, &mut |_| {}).unwrap();
+    }
+    let here = data_dir.display().to_string();
+    say(&["pool", "create", "dozer", "mirror", "a", "b", "log", "mirror", "l", "m"]);
+    say(&["pool", "export", "dozer"]);
+    let away = [&b, &m].map(|disk| (disk, opener.remove(disk).unwrap()));
+    say(&["pool", "import", "-d", &here, "dozer"]);
+    say(&["dataset", "create", "dozer/made-meanwhile"]);
+    say(&["pool", "export", "dozer"]);
+    for (disk, bytes) in away {
+        opener.put(disk, bytes);
+    }
+    say(&["pool", "import", "-d", &here, "dozer"]);
+    let status = say(&["pool", "status", "dozer"]);
+    assert!(status.matches("has missed changes").count() == 1 && status.contains("/b has missed"), "{status}");
+
+    let replace = |disk: &Path| tally(data_dir, &["pool", "replace", "dozer", &disk.display().to_string()]);
+    let (well, text) = replace(&b);
+    assert!(well && text.contains("was replaced"), "{text}");
+    let status = say(&["pool", "status", "dozer"]);
+    assert!(status.contains("state: ONLINE") && !status.contains("missed"), "{status}");
+    let (well, text) = replace(&a);
+    assert!(!well && text.contains("in use"), "a disk that serves does not replace itself: {text}");
+
+    // The copies have everything: the others go, and the pool still has its dataset.
+    say(&["pool", "export", "dozer"]);
+    opener.remove(&a);
+    opener.remove(&l);
+    say(&["pool", "import", "-d", &here, "dozer"]);
+    assert!(say(&["dataset", "list"]).contains("dozer/made-meanwhile"));
+    daemon.stop();
+}
+
+/// One command after the other: each with whether it is to go well, and words that its answer must have.
+fn story(data_dir: &Path, steps: &[(&[&str], bool, &[&str])]) {
+    for (words, well, expected) in steps {
+        let (went_well, text) = tally(data_dir, words);
+        assert_eq!(went_well, *well, "{words:?}: {text}");
+        for part in *expected {
+            assert!(text.contains(part), "{words:?} does not say {part:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_pool_whose_log_device_is_gone_is_taken_up_step_by_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let here = data_dir.display().to_string();
+    let opener = Arc::new(MemOpener::default());
+    let put = |name: &str, disk: &Arc<MemDisk>| opener.put(data_dir.join(name), Arc::clone(disk) as Arc<dyn Disk>);
+    let disks = ["a", "l", "m"].map(|name| (name, Arc::new(MemDisk::new(32 << 20))));
+    disks.iter().for_each(|(name, disk)| put(name, disk));
+
+    let first = Running::start(data_dir, &opener);
+    story(data_dir, &[(&["pool", "create", "dozer", "a", "log", "l"], true, &[])]);
+    story(data_dir, &[(&["dataset", "create", "dozer/x"], true, &[])]);
+    // The power goes, and the log device with it.
+    let [a, l] = [0, 1].map(|index| Arc::new(MemDisk::from_bytes(&disks[index].1.content())));
+    first.stop();
+    put("a", &a);
+    opener.remove(&data_dir.join("l"));
+
+    let second = Running::start(data_dir, &opener);
+    let import = ["pool", "import", "-d", &here, "dozer"];
+    let with = |option: &'static str| [&import[..], &[option]].concat();
+    let log = data_dir.join("l").display().to_string();
+    story(
+        data_dir,
+        &[
+            (&["pool", "status", "dozer"], false, &["no pool 'dozer'"]),
+            (&import, false, &[&log, "dozer, dozer/x", "bring the missing log device back", "--accept-loss"]),
+            (&with("--readonly"), true, &["missing: the log device", &log]),
+            (&["dataset", "create", "dozer/y"], false, &["read-only"]),
+            (&["pool", "export", "dozer"], true, &[]),
+            (&with("--accept-loss"), true, &["given up: the log device", &log, "dozer/x"]),
+            (
+                &["pool", "status", "dozer"],
+                true,
+                &["state: DEGRADED", "MISSING", "changes wait for transaction groups", "given up at the import"],
+            ),
+            (&["dataset", "create", "dozer/y"], true, &[]),
+            (&["pool", "replace", "dozer", "l", "m"], true, &["was replaced"]),
+            (&["pool", "status", "-v", "dozer"], true, &["state: ONLINE", "losses that were accepted", "dozer/x"]),
+            (&["pool", "export", "dozer"], true, &[]),
+        ],
+    );
+    // The old device is back, and nobody's any more.
+    put("l", &l);
+    story(
+        data_dir,
+        &[
+            (&import, true, &["nothing to replay"]),
+            (&["dataset", "list"], true, &["dozer/x", "dozer/y"]),
+            (&["pool", "status", "-v", "dozer"], true, &["state: ONLINE", "losses that were accepted"]),
+        ],
+    );
+    second.stop();
+}
+
+/// A disk with a switch.
+struct Failing {
+    disk: MemDisk,
+    fails: AtomicBool,
+}
+
+impl Failing {
+    fn check(&self) -> io::Result<()> {
+        if self.fails.load(Ordering::SeqCst) { Err(io::Error::other("the cable is out")) } else { Ok(()) }
+    }
+}
+
+impl Disk for Failing {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.check()?;
+        self.disk.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        self.check()?;
+        self.disk.write(offset, buf, durability)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.check()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.disk.discard(offset, length)
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+}
+
+#[test]
+fn disks_that_fail_while_the_daemon_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let here = data_dir.display().to_string();
+    let opener = Arc::new(MemOpener::default());
+    let disks = ["a", "l", "m"].map(|name| {
+        let disk = Arc::new(Failing { disk: MemDisk::new(32 << 20), fails: AtomicBool::new(false) });
+        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
+        disk
+    });
+    let fail = |index: usize, on: bool| disks[index].fails.store(on, Ordering::SeqCst);
+
+    let daemon = Running::start(data_dir, &opener);
+    story(data_dir, &[(&["pool", "create", "dozer", "a", "log", "l"], true, &[])]);
+    // The log device first: the pool goes on, and takes another one.
+    fail(1, true);
+    story(
+        data_dir,
+        &[
+            (&["dataset", "create", "dozer/x"], true, &[]),
+            (&["pool", "status", "dozer"], true, &["state: DEGRADED", "FAULTED"]),
+            (&["pool", "replace", "dozer", "l", "m"], true, &["was replaced"]),
+            (&["pool", "status", "dozer"], true, &["state: ONLINE"]),
+        ],
+    );
+    // Then the only data disk: it is suspended, can be let go, and is well when the disk is.
+    fail(0, true);
+    let import = ["pool", "import", "-d", &here, "dozer"];
+    story(
+        data_dir,
+        &[
+            (&["dataset", "create", "dozer/y"], false, &[]),
+            (&["pool", "status", "dozer"], true, &["state: SUSPENDED", "export the pool and import it again"]),
+            (&["pool", "set", "failmode=continue", "dozer"], false, &["suspended"]),
+            (&["pool", "export", "dozer"], false, &[]),
+            (&import, false, &["no usable leg", "MISSING"]),
+        ],
+    );
+    fail(0, false);
+    story(
+        data_dir,
+        &[
+            (&import, true, &["imported pool 'dozer'"]),
+            (&["dataset", "create", "dozer/z"], true, &[]),
+            (&["pool", "status", "dozer"], true, &["state: ONLINE"]),
+        ],
+    );
+    daemon.stop();
+}
+
+#[test]
+fn a_pool_that_another_daemon_has_is_refused() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let opener = Arc::new(MemOpener::default());
+    opener.put("/disks/a", Arc::new(MemDisk::new(32 << 20)) as Arc<dyn Disk>);
+    let daemons = dirs.each_ref().map(|dir| Running::start(dir.path(), &opener));
+    story(dirs[0].path(), &[(&["pool", "create", "dozer", "/disks/a"], true, &[])]);
+    let import = ["pool", "import", "-d", "/disks", "dozer"];
+    let other = dirs[1].path();
+    story(other, &[(&import, false, &["/disks/a", "in use by another process"])]);
+    story(other, &[(&[&import[..], &["-f"]].concat(), false, &["in use by another process"])]);
+    story(dirs[0].path(), &[(&["pool", "export", "dozer"], true, &[])]);
+    story(other, &[(&import, true, &["imported pool 'dozer'"])]);
+    daemons.into_iter().for_each(Running::stop);
 }

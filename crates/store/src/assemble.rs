@@ -10,13 +10,14 @@
 //! |---|---|---|---|
 //! | a | – | none, or the disk is too small | missing |
 //! | b | – | the newest rank | online |
-//! | c | – | open_gen below that of another leg of the vdev | stale: it missed an import (rules F8) |
+//! | c | – | open_gen below that of another leg of the vdev | stale: it missed an import (rules F8), but for k |
 //! | d | – | one change behind | online: power was cut between two labels |
 //! | e | – | further behind | stale: an older copy of the leg |
 //! | f | at t | before t | stale |
 //! | g | at t | at or after t, and says itself that it is stale | stale: its copy was not finished |
 //! | h | at t | at or after t | refuse: it went on without the others |
 //! | i | at t | t − 1, and it is the last of a log lane's set | online: the lane ended with it, it has every frame |
+//! | k | – | one change behind, and no leg has an uberblock of the newest open_gen | online: power was cut inside a claim, and there is nothing that it could have missed |
 //!
 //! An online leg of a mirror whose newest uberblock is two or more behind its siblings is an older copy with a
 //! lucky label, and stale too; one behind is a power cut between two legs.
@@ -103,7 +104,7 @@ pub enum ImportError {
     },
     /// Another machine has it.
     #[error(
-        "pool {pool} was last in use by {host}, which has not exported it; export it there, or force the import if \
+        "pool {pool} was last in use by {host}, which has not exported it; export it there, or force the import (-f) if \
          that machine is dead: two machines on one pool destroy it"
     )]
     OtherHost {
@@ -173,6 +174,7 @@ struct HeldLeg {
     path: PathBuf,
     disk: Arc<dyn Disk>,
     label: Label,
+    uberblocks: Vec<Uberblock>,
 }
 
 /// Finds the pool, locks its legs and puts it together.
@@ -255,7 +257,8 @@ fn hold(platform: &Platform, pool: &FoundPool) -> Result<Vec<HeldLeg>, ImportErr
         if let Some(first) = held.iter().find(|leg| leg.label.leg == label.leg) {
             return Err(ImportError::TwoCopies { first: first.path.clone(), second: path.clone() });
         }
-        held.push(HeldLeg { path: path.clone(), disk, label });
+        let uberblocks = own_uberblocks(disk.as_ref(), pool.pool);
+        held.push(HeldLeg { path: path.clone(), disk, label, uberblocks });
     }
     Ok(held)
 }
@@ -291,9 +294,10 @@ fn assemble(
     held: &mut Vec<HeldLeg>,
 ) -> Result<(Assembled, Chosen), ImportError> {
     let (mut vdevs, mut logs, mut candidates, mut notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let is_claim_cut = !held.iter().flat_map(|leg| &leg.uberblocks).any(|seen| seen.open_gen >= config.open_gen);
     let label_txg = held.iter().map(|leg| leg.label.config.synced_txg).max().unwrap_or(Txg(0));
     for vdev_config in config.vdevs_present() {
-        let legs = stand(&config, vdev_config, held)?;
+        let legs = stand(&config, vdev_config, held, is_claim_cut)?;
         for (leg, uberblocks) in &legs {
             if leg.state() != LegState::Online {
                 notes.push(format!("{} is {}", leg.path().display(), leg.state().word()));
@@ -316,11 +320,13 @@ fn assemble(
     Ok((Assembled { config, roster, vdevs, logs, notes }, chosen))
 }
 
-/// Decides how each leg of a vdev stands, and takes its disk out of `held`.
+/// Decides how each leg of a vdev stands, and takes its disk out of `held`. With `is_claim_cut` nothing was synced since
+/// the newest claim.
 fn stand(
     config: &PoolConfig,
     vdev: &VdevConfig,
     held: &mut Vec<HeldLeg>,
+    is_claim_cut: bool,
 ) -> Result<Vec<(VdevLeg, Vec<Uberblock>)>, ImportError> {
     let best_open_gen = vdev
         .legs
@@ -329,20 +335,17 @@ fn stand(
         .filter_map(|leg| held.iter().find(|held| held.label.leg == leg.guid))
         .map(|leg| leg.label.config.open_gen)
         .max();
+    let gen_needed = if is_claim_cut { 0 } else { best_open_gen.unwrap_or(0) };
     let mut legs = Vec::new();
     for leg in &vdev.legs {
         let held = held.iter().position(|held| held.label.leg == leg.guid).map(|at| held.swap_remove(at));
-        let Some(HeldLeg { path, disk, label }) = held else {
+        let Some(HeldLeg { path, disk, label, uberblocks }) = held else {
             legs.push((VdevLeg::new(leg.guid, leg.path.clone(), None, LegState::Missing), Vec::new()));
             continue;
         };
         let fits = data_bytes_of(disk.geometry().size).is_some_and(|bytes| bytes >= vdev.data_bytes);
-        let state = if fits {
-            standing(config, vdev, leg, &label.config, best_open_gen.unwrap_or(0), &path)?
-        } else {
-            LegState::Missing
-        };
-        let uberblocks = own_uberblocks(disk.as_ref(), config.pool);
+        let state =
+            if fits { standing(config, vdev, leg, &label.config, gen_needed, &path)? } else { LegState::Missing };
         let disk = (state != LegState::Missing).then_some(disk);
         legs.push((VdevLeg::new(leg.guid, path, disk, state), uberblocks));
     }
@@ -358,12 +361,12 @@ fn standing(
     vdev: &VdevConfig,
     leg: &LegConfig,
     own: &PoolConfig,
-    best_open_gen: u64,
+    gen_needed: u64,
     path: &Path,
 ) -> Result<LegState, ImportError> {
     let Some(dropped) = leg.stale_since else {
         let is_current = own.rank() == newest.rank()
-            || own.open_gen >= best_open_gen && own.sequence.saturating_add(1) >= newest.sequence;
+            || own.open_gen >= gen_needed && own.sequence.saturating_add(1) >= newest.sequence;
         return Ok(if is_current { LegState::Online } else { LegState::Stale });
     };
     if own.sequence >= dropped {

@@ -3,6 +3,11 @@
 //! A block is known by its place, its birth and half of its checksum: a place that is used again within one txg
 //! holds another block, and must not be answered with the old one. Blocks that were freed are not looked for
 //! and dropped: readers of the previous txg's trees still use them, and afterwards they age out.
+//!
+//! What a stream has written ahead of its group has a part of its own until it is first read: most of it never is,
+//! and a stream through the whole cache would throw out what others need and touch fresh memory all the way. There the
+//! blocks of one request share its buffer, which is freed with the last of them; they get there and age out together. One
+//! that is read goes on by itself, as a copy.
 
 use bytes::Bytes;
 use quick_cache::Weighter;
@@ -46,48 +51,77 @@ impl Weighter<CacheKey, Cached> for ByBytes {
     }
 }
 
+/// Written ahead and not read since: this part of the cache.
+const AHEAD_SHARE: u64 = 8;
+
+type Shelf = Cache<CacheKey, Cached, ByBytes>;
+
 /// See the module's head. Bound: the bytes it was made with.
-pub(crate) struct BlockCache(Cache<CacheKey, Cached, ByBytes>);
+pub(crate) struct BlockCache {
+    /// What was read, and what groups have written.
+    main: Shelf,
+    /// What was written ahead, until it is read.
+    ahead: Shelf,
+}
 
 impl BlockCache {
     pub(crate) fn new(bytes: u64) -> Self {
-        let items = usize::try_from(bytes / TYPICAL_BLOCK_BYTES).unwrap_or(usize::MAX).max(16);
-        Self(Cache::with_weighter(items, bytes, ByBytes))
+        let items = |bytes: u64| usize::try_from(bytes / TYPICAL_BLOCK_BYTES).unwrap_or(usize::MAX).max(16);
+        let shelf = |bytes: u64| Shelf::with_weighter(items(bytes), bytes, ByBytes);
+        let ahead = bytes / AHEAD_SHARE;
+        Self { main: shelf(bytes - ahead), ahead: shelf(ahead) }
     }
 
     #[inline]
     pub(crate) fn find(&self, key: &CacheKey) -> Option<Cached> {
-        self.0.get(key)
+        self.main.get(key).or_else(|| self.find_ahead(key))
+    }
+
+    #[cold]
+    fn find_ahead(&self, key: &CacheKey) -> Option<Cached> {
+        let (key, value) = self.ahead.remove(key)?;
+        let alone = Cached { bytes: Bytes::copy_from_slice(&value.bytes), ..value };
+        self.main.insert(key, alone.clone());
+        Some(alone)
     }
 
     pub(crate) fn holds(&self, key: &CacheKey) -> bool {
-        self.0.contains_key(key)
+        self.main.contains_key(key) || self.ahead.contains_key(key)
     }
 
     pub(crate) fn insert(&self, key: CacheKey, value: Cached) {
-        self.0.insert(key, value);
+        self.main.insert(key, value);
     }
 
-    /// The entry of `from`, if there is one, is found under `to` instead.
+    /// A block that no group names yet.
+    pub(crate) fn insert_ahead(&self, key: CacheKey, value: Cached) {
+        self.ahead.insert(key, value);
+    }
+
+    /// The entry of a block that was written ahead is found under `to` from now on.
     pub(crate) fn rename(&self, from: &CacheKey, to: CacheKey) {
-        if let Some((_, value)) = self.0.remove(from) {
-            self.0.insert(to, value);
+        for shelf in [&self.ahead, &self.main] {
+            if let Some((_, value)) = shelf.remove(from) {
+                shelf.insert(to, value);
+            }
         }
     }
 
     pub(crate) fn remove(&self, key: &CacheKey) {
-        self.0.remove(key);
+        self.main.remove(key);
+        self.ahead.remove(key);
     }
 
     pub(crate) fn clear(&self) {
-        self.0.clear();
+        self.main.clear();
+        self.ahead.clear();
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.weight()
+        self.main.weight() + self.ahead.weight()
     }
 
     pub(crate) fn count(&self) -> u64 {
-        self.0.len() as u64
+        (self.main.len() + self.ahead.len()) as u64
     }
 }

@@ -12,8 +12,8 @@ use tally_intent::LaneGeometry;
 use crate::assemble::Assembled;
 use crate::grammar::VdevSpec;
 use crate::label::{
-    self, FORMAT_VERSION, Features, LABEL_BYTES, LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea, VdevClass,
-    VdevConfig, data_bytes_of,
+    self, FORMAT_VERSION, Features, LABEL_BYTES, LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea,
+    Supplement, VdevClass, VdevConfig, data_bytes_of,
 };
 use crate::platform::Platform;
 use crate::roster::Roster;
@@ -232,6 +232,7 @@ fn plan(
         state: PoolState::Active,
         handle_key,
         created: platform.clock.now(),
+        supplement: Supplement::default(),
     }
 }
 

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use tally_base::Txg;
 use tally_base::codec::{Malformed, Reader};
 
-use crate::alloc::Allocator;
+use crate::alloc::{Allocator, UNBORN};
 use crate::block::{self, BlockError};
 use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
@@ -219,7 +219,7 @@ impl BlockIo {
         bp.dvas().collect::<SmallVec<[Dva; 2]>>().into_iter().chain(pieces.into_iter().flatten())
     }
 
-    /// A block that was written ahead of any group, under [`UNBORN`](crate::alloc::UNBORN), belongs to `txg` from now on
+    /// A block that was written ahead of any group, under [`UNBORN`], belongs to `txg` from now on
     /// and is known by the pointer that this gives, in the cache as well. `None` if it was no such block.
     pub fn settle(&self, bp: &BlockPtr, txg: Txg) -> Option<BlockPtr> {
         if !self.ranges(bp).all(|dva| self.alloc.settle(dva, txg)) {
@@ -279,7 +279,8 @@ impl BlockIo {
     pub(crate) fn accept(&self, bp: &BlockPtr, bytes: Bytes) {
         let key = CacheKey::of(bp);
         self.unwritten.write().insert(key, bytes.clone());
-        self.cache.insert(key, Cached { bytes, checked: true });
+        let cached = Cached { bytes, checked: true };
+        if bp.birth == UNBORN { self.cache.insert_ahead(key, cached) } else { self.cache.insert(key, cached) }
     }
 
     /// These blocks are on their device, or never will be.

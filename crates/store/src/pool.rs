@@ -17,12 +17,14 @@
 //! |---|---|
 //! | `syncing` | its mutex: held over a whole sync, an export, a change of the configuration |
 //! | `datasets` | its lock, briefly; what hangs below has its own |
+//! | `lanes` | read by all; replaced under `syncing` |
 //! | `issued` | atomic |
 //! | `fault` | set once; from then on nothing is believed (I7) |
 //!
 //! Lock order: `syncing`, then `datasets`, then what is below.
 
 mod admit;
+mod lanes;
 mod open;
 mod root;
 mod sync;
@@ -31,6 +33,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tally_base::{Broken, DatasetId, LaneId, PoolGuid, Time, Txg};
 use tally_intent::{Checkpoint, Lane};
@@ -65,7 +68,10 @@ pub struct Pool {
     /// Answers to remember.
     pub replies: ReplyCache,
     guid: PoolGuid,
-    lanes: OnceLock<Vec<Arc<Lane>>>,
+    /// Those with a disk; changed under `syncing` only.
+    lanes: ArcSwap<Vec<Arc<Lane>>>,
+    /// The lanes that were open when the pool began to serve: where datasets are at home.
+    homes: OnceLock<Vec<LaneId>>,
     datasets: RwLock<BTreeMap<DatasetId, Arc<Dataset>>>,
     /// Datasets that were destroyed, until the log has forgotten them (rules F18).
     tombstones: Mutex<BTreeMap<DatasetId, Txg>>,
@@ -89,6 +95,8 @@ struct Syncing {
     old_roots: Vec<(Txg, Weak<DatasetRoot>)>,
     /// While records are unreplayed: the lanes as import found them. Trees move on, the log does not (rules F1).
     unreplayed: Option<Vec<(LaneId, Checkpoint)>>,
+    /// Lanes that open as soon as a durable uberblock names them.
+    opening: Vec<(LaneId, Checkpoint)>,
     /// Exported or destroyed: the labels say so, and nothing is written any more.
     put_away: bool,
 }
@@ -104,22 +112,6 @@ impl Pool {
     #[must_use]
     pub fn read_only(&self) -> bool {
         self.read_only
-    }
-
-    /// A lane of its intent log.
-    ///
-    /// # Panics
-    /// Before [`Self::finish_replay`], and for a lane that the pool does not have.
-    #[must_use]
-    pub fn lane(&self, id: LaneId) -> &Arc<Lane> {
-        let lanes = self.lanes.get().expect("nothing is logged before the replay is finished");
-        lanes.iter().find(|lane| lane.id() == id).expect("a dataset's lane is one of the pool's")
-    }
-
-    /// All lanes; none before [`Self::finish_replay`].
-    #[must_use]
-    pub fn lanes(&self) -> &[Arc<Lane>] {
-        self.lanes.get().map_or(&[], Vec::as_slice)
     }
 
     /// Server time: at least the clock's, never the same twice, never going back, not even over a crash (rules F14).

@@ -5,10 +5,10 @@
 //! anything rests on it, and that cannot wait for a transaction group.
 //!
 //! The idea: one configuration with a sequence number, kept here under one lock and written to every leg that
-//! answers. A change counts once it stands on at least one leg of a majority of the data vdevs. A leg that refuses
-//! its label while another change is written drops out itself, with a further change, until all that are left agree.
-//! A change that cannot be made durable closes the roster: from then on nothing is written and nobody believes
-//! the pool until it is opened again (I7), because the disks may hold either state.
+//! answers. A change counts once it stands on at least one leg of every data vdev. A leg that refuses its label while
+//! another change is written drops out itself, with a further change, until all that are left agree. The last leg of
+//! a data vdev never drops out. A change that cannot be made durable closes the roster: from then on nothing is
+//! written and nobody believes the pool until it is opened again (I7), because the disks may hold either state.
 //!
 //! **Claim.** An assembled pool has written nothing. [`Roster::claim`] raises the open generation on all present
 //! legs and marks those that are absent; before it no uberblock is taken.
@@ -21,12 +21,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use tally_base::{LaneId, Rng, SECTOR, Txg, VdevGuid};
+use tally_base::{LaneId, Rng, SECTOR, Time, Txg, VdevGuid};
 use tally_disk::{Disk, Durability, Fanout};
 use tally_intent::{LaneConfig, LaneFailed, Leg, StaleLeg};
 
 use crate::create::write_out;
-use crate::label::{self, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, PoolConfig, PoolState, VdevClass};
+use crate::label::{
+    self, FailMode, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, PoolConfig, PoolState, VdevClass,
+};
 use crate::platform::Host;
 use crate::uberblock::{self, Uberblock, slot_offsets};
 use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
@@ -74,6 +76,8 @@ pub struct Roster {
     state: Mutex<State>,
     /// Claimed and not closed: what the vdevs ask before they write.
     writable: AtomicBool,
+    /// Whether a suspended pool tells its clients so. Apart from the state: with a disk that hangs that stays locked.
+    fails_openly: AtomicBool,
     /// Held while an uberblock is written, and while a leg joins: it gets every uberblock from a certain one on.
     uberblocks: Mutex<()>,
     me: Weak<Self>,
@@ -93,6 +97,7 @@ impl Roster {
         let roster = Arc::new_cyclic(|me: &Weak<Self>| Self {
             vdevs,
             fanout,
+            fails_openly: AtomicBool::new(config.supplement.failmode == FailMode::Continue),
             state: Mutex::new(State { config, claimed: false, closed: None }),
             writable: AtomicBool::new(false),
             uberblocks: Mutex::new(()),
@@ -114,6 +119,12 @@ impl Roster {
     #[must_use]
     pub fn config(&self) -> PoolConfig {
         self.state.lock().config.clone()
+    }
+
+    /// What a suspended pool answers.
+    #[must_use]
+    pub fn failmode(&self) -> FailMode {
+        if self.fails_openly.load(Ordering::Acquire) { FailMode::Continue } else { FailMode::Wait }
     }
 
     /// Why the roster takes no more changes, if it does not.
@@ -169,6 +180,18 @@ impl Roster {
         Ok(state.config.clone())
     }
 
+    /// What a suspended pool answers, durable in the labels.
+    pub fn set_failmode(&self, failmode: FailMode) -> Result<(), RosterError> {
+        self.update(|config| config.supplement_mut(|supplement| supplement.failmode = failmode))?;
+        Ok(())
+    }
+
+    /// Writes down that acknowledged changes were given up (rules F26).
+    pub fn note_loss(&self, time: Time, txg: Txg, losses: &[String]) -> Result<(), RosterError> {
+        self.update(|config| config.supplement_mut(|supplement| supplement.note_loss(time, txg, losses)))?;
+        Ok(())
+    }
+
     /// Says in the labels that the pool was put away; nothing can be written afterwards.
     pub fn export(&self, synced: Txg) -> Result<(), RosterError> {
         self.retire(PoolState::Exported, synced)
@@ -206,6 +229,7 @@ impl Roster {
         next.sequence += 1;
         change(&mut next);
         loop {
+            self.every_vdev_is_there(state)?;
             let refused = self.write_labels(&next).map_err(|error| RosterError::Label(error.to_string()))?;
             if refused.is_empty() {
                 break;
@@ -218,17 +242,13 @@ impl Roster {
                 mark_stale(&mut next, leg.guid(), sequence);
             }
         }
-        let outcome = self.majority();
-        if let Err(error) = &outcome {
-            self.close(state, error.to_string());
-            return outcome;
-        }
         for leg in self.legs().filter(|leg| leg.state() == LegState::Failing) {
             let is_marked = next.leg(leg.guid()).is_none_or(|(_, config)| config.stale_since.is_some());
             if is_marked {
                 leg.set_state(LegState::Faulted);
             }
         }
+        self.fails_openly.store(next.supplement.failmode == FailMode::Continue, Ordering::Release);
         state.config = next;
         Ok(())
     }
@@ -250,12 +270,21 @@ impl Roster {
         Ok(refused)
     }
 
-    /// Every leg that still takes writes has the new configuration. Are they enough?
-    fn majority(&self) -> Result<(), RosterError> {
+    /// A data vdev without a leg ends the roster before a label says so: no group is synced without that vdev, so its
+    /// last leg has everything that there is. Struck off in the labels of the other vdevs it would be an older copy for
+    /// ever, and the pool lost with it when all it needs is its disk back.
+    fn every_vdev_is_there(&self, state: &mut State) -> Result<(), RosterError> {
         let data = || self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Data);
+        let Some(lost) = data().find(|vdev| !vdev.is_usable()) else { return Ok(()) };
         let total = data().count();
         let written = data().filter(|vdev| vdev.is_usable()).count();
-        if 2 * written > total { Ok(()) } else { Err(RosterError::NoMajority { written, total }) }
+        let error = if 2 * written > total {
+            RosterError::VdevLost(lost.guid())
+        } else {
+            RosterError::NoMajority { written, total }
+        };
+        self.close(state, error.to_string());
+        Err(error)
     }
 
     /// Makes a transaction group the newest: durable in both labels of every leg in use when this returns. All of its
@@ -357,7 +386,9 @@ impl Roster {
     }
 
     /// After a replay, with all rings empty: each lane's leg set becomes all legs that have everything. A stale log leg
-    /// has everything then, too. Call it before the uberblock that opens the lanes anew.
+    /// has everything then, too. Call it behind the uberblock that names the lanes' new epochs: until then a crash still
+    /// replays the old ones, which only the smaller set has. A lane without a disk keeps its set, for the day on which
+    /// the disk comes back.
     pub fn rejoin_lanes(&self) -> Result<PoolConfig, RosterError> {
         for vdev in self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Log) {
             for leg in vdev.legs().iter().filter(|leg| leg.state() == LegState::Stale) {
@@ -374,6 +405,9 @@ impl Roster {
                 let vdev = usize::try_from(line.vdev).ok().and_then(|index| vdevs.get(index));
                 let legs = vdev.into_iter().flat_map(|vdev| &vdev.legs).map(|leg| leg.guid);
                 let legset: Vec<_> = legs.filter(|guid| online.contains(guid)).collect();
+                if legset.is_empty() {
+                    continue;
+                }
                 if legset != line.legset {
                     line.legset = legset;
                     line.legset_gen += 1;
@@ -381,6 +415,19 @@ impl Roster {
                 line.left.clear();
             }
         })
+    }
+
+    /// A lane whose disks are gone goes on with a new ring on `leg` alone. Nothing in an older one is needed any more.
+    pub fn renew_lane(&self, lane: LaneId, leg: VdevGuid) -> Result<(), RosterError> {
+        let config = self.update(|config| {
+            for line in config.lanes.iter_mut().filter(|line| line.lane == lane) {
+                line.legset = vec![leg];
+                line.legset_gen += 1;
+                line.left.clear();
+            }
+        })?;
+        let is_renewed = config.lanes.iter().any(|line| line.lane == lane && line.legset == [leg]);
+        if is_renewed { Ok(()) } else { Err(RosterError::Leg { leg, why: "is in no such lane" }) }
     }
 
     /// What the intent log needs to open or scan a lane.
@@ -440,7 +487,10 @@ impl Roster {
 
     /// A joining leg begins with the uberblocks of a good one, so that it could stand alone once it is copied.
     fn copy_uberblocks(&self, vdev: &Vdev, target: &VdevLeg) -> io::Result<()> {
-        let online = vdev.legs().into_iter().find(|leg| leg.state() == LegState::Online);
+        let is_online = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
+        // A log device may have lost all of its legs; the uberblocks are the same on every disk of the pool.
+        let elsewhere = || self.legs().filter(|_| vdev.class() == VdevClass::Log).find(is_online);
+        let online = vdev.legs().into_iter().find(is_online).or_else(elsewhere);
         let (Some(source), Some(target)) = (online.as_ref().and_then(|leg| leg.disk()), target.disk()) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "there is no leg to copy from, or none to copy to"));
         };

@@ -11,20 +11,38 @@ check "the child is there" [ -d "$MNT/home" ]
 echo parent > "$MNT/file"
 check "write in the child" sh -c "echo child > $MNT/home/file && echo deep > $MNT/home/deep/file"
 check "the client mounted it by itself" grep -q " $MNT/home nfs" /proc/mounts
-check "another fsid" [ "$(stat -c %d "$MNT")" != "$(stat -c %d "$MNT/home")" ]
-check "df tells the quota" [ "$(df -k --output=size "$MNT/home" | tail -1)" -le 65536 ]
-check "df tells the pool" [ "$(df -k --output=size "$MNT" | tail -1)" -gt 1000000 ]
+# A tree with modes, owners, times and links, moved across as `mv` does it: copied, then removed.
+mkdir -p "$MNT/branch/twig" && echo leaf > "$MNT/branch/twig/leaf" && ln -s twig/leaf "$MNT/branch/link"
+chown 1234:4321 "$MNT/branch/twig/leaf"; chmod 4751 "$MNT/branch/twig/leaf"; touch -d @1000000000.123456789 "$MNT/branch/twig/leaf" "$MNT/branch/twig"
+described() { (cd "$1" && find . -printf '%y %m %U %G %T@ %l %p ' \( -type d -printf '\n' -o -printf '%s\n' \) | sort); }
+described "$MNT/branch" > /tmp/branch.list
 check "mv across" sh -c "mv $MNT/file $MNT/home/moved && [ \"\$(cat $MNT/home/moved)\" = parent ] && [ ! -e $MNT/file ]"
+check "mv of a tree across" sh -c "mv $MNT/branch $MNT/home/ && [ ! -e $MNT/branch ]"
+moved() { described "$MNT/home/branch" | diff /tmp/branch.list - && [ "$(cat "$MNT/home/branch/link")" = leaf ]; }
+check "the same tree" moved
+size_kib() { df -k --output=size "$1" | tail -1; }
+# What holds of parent and child whenever somebody looks: `both WHEN FOLDER-OF-THE-GRANDCHILD`.
+both() {
+    check "$1: another fsid" [ "$(stat -c %d "$MNT")" != "$(stat -c %d "$MNT/home/file")" ]
+    check "$1: df tells the quota" [ "$(size_kib "$MNT/home/file")" -le 65536 ]
+    check "$1: df tells the pool" [ "$(size_kib "$MNT")" -gt 1000000 ]
+    check "$1: the moved tree" moved
+    check "$1: content" sh -c "[ \"\$(cat $MNT/home/file $MNT/home/moved $2/file | tr '\n' ' ')\" = 'child parent deep ' ]"
+}
+both "at once" "$MNT/home/deep"
 check "no hard link across" sh -c "! ln $MNT/home/moved $MNT/linked 2>/dev/null"
-check "the quota holds" sh -c "! dd if=/dev/zero of=$MNT/home/big bs=1M count=100 conv=fsync 2>/dev/null"
+# Random bytes: zeros are compressed to almost nothing, and a quota counts what is stored.
+check "the quota holds" sh -c "! dd if=/dev/urandom of=$MNT/home/big bs=1M count=100 conv=fsync 2>/dev/null"
 check "and removal works then" rm -f "$MNT/home/big"
 need "read-only rule" tally dataset set readonly=on tank/home/deep
 check "it is kept" sh -c "! echo x > $MNT/home/deep/new"
 check "rename the dataset" tally dataset rename tank/home/deep tank/home/deeper
-umount -l "$MNT/home/deep" "$MNT/home" 2>/dev/null
-need "remount" sh -c "umount -l $MNT; sleep 1"
-need "mount again" nfs_mount
-check "content after a remount" sh -c "[ \"\$(cat $MNT/home/file $MNT/home/moved $MNT/home/deeper/file | tr '\n' ' ')\" = 'child parent deep ' ]"
+# The client unmounts by itself what it mounted by itself, but only after minutes.
+remount() { umount -l "$MNT" && sleep 1 && nfs_mount; }
+need "remount" remount
+both "after a remount" "$MNT/home/deeper"
 need "kill and start" crash
-check "content after a crash" sh -c "[ \"\$(cat $MNT/home/file $MNT/home/moved $MNT/home/deeper/file | tr '\n' ' ')\" = 'child parent deep ' ]"
+both "after a crash" "$MNT/home/deeper"
+need "remount after the crash" remount
+both "after crash and remount" "$MNT/home/deeper"
 finish

@@ -51,6 +51,10 @@ cat > /tmp/verify.py <<'PY'
 import os, stat
 def read(name):
     with open(name, "rb") as f: return f.read()
+try: os.open("excl", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+except FileExistsError: pass
+else: raise AssertionError("O_EXCL made a file that is there")
+assert not [name for name in os.listdir(".") if name.startswith(".nfs")], "a file that was unlinked while open is still there"
 assert read("plain") == b"one\n" and read("excl") == b"mine" and read("moved-to") == b"moved" and read("victim") == b"new"
 assert not os.path.exists("winner") and not os.path.exists("moved-from") and not os.path.exists("linked") and not os.path.exists("unlinked")
 assert read("d3/deep") == b"deep" and os.listdir("d1") == [] and sorted(os.listdir("d3")) == ["deep", "linked3"]
@@ -95,7 +99,14 @@ mkdir -p "$MNT/r/sticky"; cd "$MNT/r" && { echo s > secret; chmod 600 secret; ec
 check "rights of an ordinary user" setpriv --reuid 1000 --regid 1000 --groups 500 python3 /tmp/rights.py
 need "remount" nfs_remount
 cd "$MNT/t" && check "seen after a remount" python3 /tmp/verify.py; cd /tmp
-need "kill and start" crash
+# A file that is open and has no name any more has to outlive the server too; its pages must not come from here.
+echo "still there" > "$MNT/held" && exec 7< "$MNT/held" && rm "$MNT/held"; sync; echo 3 > /proc/sys/vm/drop_caches
+held() { [ "$(cat <&7)" = "still there" ]; }
+# The new server must not inherit the open file.
+need "kill and start" crash 7<&-
+check "a file unlinked while open is read after a crash" held
+exec 7<&-
+check "and is gone once it is closed" sh -c "! ls -A $MNT | grep -e held -e '^\.nfs'"
 cd "$MNT/t" && check "seen after a crash" python3 /tmp/verify.py; cd /tmp
 need "remount after the crash" nfs_remount
 cd "$MNT/t" && check "seen after crash and remount" python3 /tmp/verify.py; cd /tmp
@@ -103,13 +114,16 @@ cd "$MNT/t" && check "seen after crash and remount" python3 /tmp/verify.py; cd /
 # Two mounts that share no cache see each other's changes once files are closed and opened again.
 need "second mount" nfs_mount /mnt/second nosharecache
 cat > /tmp/two.py <<'PY'
-import os, time
+import os, sys, time
 a, b = "/mnt/tank/two", "/mnt/second/two"
 def eventually(what):
     for _ in range(200):
         if what(): return
         time.sleep(0.5)
     raise AssertionError("the other mount never saw it")
+if sys.argv[1] == "read":
+    assert open(a + "-kept").read() == open(b + "-kept").read() == "kept" and not os.path.exists(a) and not os.path.exists(b + "-dir")
+    sys.exit()
 for i in range(20):
     with open(a, "w") as f: f.write(f"from a {i}" + "." * i)
     assert open(b).read() == f"from a {i}" + "." * i
@@ -118,8 +132,17 @@ for i in range(20):
 os.rename(a, a + "-renamed"); eventually(lambda: os.path.exists(b + "-renamed") and not os.path.exists(b))
 os.mkdir(b + "-dir"); eventually(lambda: os.path.isdir(a + "-dir"))
 os.unlink(b + "-renamed"); eventually(lambda: not os.path.exists(a + "-renamed"))
+os.rmdir(a + "-dir"); eventually(lambda: not os.path.exists(b + "-dir"))
+with open(b + "-kept", "w") as f: f.write("kept")
 PY
-check "two mounts see each other's changes" python3 /tmp/two.py
-umount /mnt/second
+check "two mounts see each other's changes" python3 /tmp/two.py write
+need "unmount the second" umount /mnt/second
+need "remount the first" nfs_remount
+need "second mount again" nfs_mount /mnt/second nosharecache
+check "both see what is there after a remount" python3 /tmp/two.py read
+need "kill and start under two mounts" crash
+check "both see what is there after a crash" python3 /tmp/two.py read
+check "and each other's changes again" python3 /tmp/two.py write
+need "unmount the second at last" umount /mnt/second
 check "remove all" sh -c "rm -rf $MNT/t $MNT/r $MNT/two*"
 finish

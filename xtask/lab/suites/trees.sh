@@ -42,6 +42,7 @@ PY
 check "SQLite" python3 /tmp/sql.py write
 again() {
     check "$1: cp -a" same_tree /tmp/tree "$MNT/cp"
+    check "$1: rsync -a" same_tree /tmp/tree "$MNT/rsync"
     check "$1: git fsck" fsck
     check "$1: SQLite" python3 /tmp/sql.py read
 }

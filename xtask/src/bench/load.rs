@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
 
+use super::random::Random;
 use super::wire::{Attributes, Connection, Handle, Stable, Target, random_u32};
 
 /// Requests that a streaming client keeps under way on its connection.
@@ -15,7 +16,7 @@ const STREAM_DEPTH: usize = 8;
 /// Bytes of one streamed READ or WRITE.
 const STREAM_BYTES: usize = 1 << 20;
 /// Bytes of a small file.
-const FILE_BYTES: usize = 4096;
+pub(crate) const FILE_BYTES: usize = 4096;
 
 /// Which requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -84,6 +85,36 @@ pub(crate) fn run(target: &Target, load: Load, connections: usize, items: u64) -
     Ok(Measured { items: each * connections as u64, elapsed: started.elapsed(), latency_ns })
 }
 
+/// Does `work` on several connections at once, each with its own thread. Gives the time from the common start to
+/// the last end, and what each brought.
+pub(crate) fn at_once<T: Send>(
+    address: SocketAddr,
+    connections: usize,
+    work: impl Fn(usize, &mut Connection) -> Result<T> + Sync,
+) -> Result<(Duration, Vec<T>)> {
+    let barrier = Barrier::new(connections + 1);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..connections)
+            .map(|index| {
+                let (barrier, work) = (&barrier, &work);
+                scope.spawn(move || {
+                    // Whatever fails before the start must still reach the barrier.
+                    let connection = Connection::open(address);
+                    barrier.wait();
+                    work(index, &mut connection?).with_context(|| format!("connection {index}"))
+                })
+            })
+            .collect();
+        barrier.wait();
+        let started = Instant::now();
+        let mut brought = Vec::new();
+        for worker in workers {
+            brought.push(worker.join().map_err(|_| anyhow::anyhow!("a client thread panicked"))??);
+        }
+        Ok((started.elapsed(), brought))
+    })
+}
+
 fn worker(
     address: SocketAddr,
     folder: &Handle,
@@ -109,7 +140,7 @@ struct Client {
     connection: Connection,
     /// Where new files go; for the lone load, the file itself.
     place: Handle,
-    data: Vec<u8>,
+    random: Random,
 }
 
 impl Client {
@@ -117,44 +148,63 @@ impl Client {
         let mut connection = Connection::open(address)?;
         let place = connection.mkdir(folder, &format!("client-{index}"))?;
         let place = if load == Load::Lone { connection.create(&place, "lone")? } else { place };
-        let mut data = vec![0; FILE_BYTES];
-        rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
-        Ok(Self { connection, place, data })
+        Ok(Self { connection, place, random: Random::new(random_u32()?.into(), index as u64) })
     }
 
     fn step(&mut self, load: Load, item: u64) -> Result<()> {
+        let Self { connection, place, random } = self;
         match load {
-            Load::Untar => self.untar(item),
-            Load::Mixed => self.create_write_commit(item),
-            Load::Lone => self.connection.set_attributes(
-                &self.place,
-                Attributes { mode: Some(0o600 + (item % 2) as u32), ..Attributes::default() },
-            ),
+            Load::Untar | Load::Mixed => load.make_file(connection, place, item, random).map(drop),
+            Load::Lone => {
+                let mode = Some(0o600 + (item % 2) as u32);
+                connection.set_attributes(place, Attributes { mode, ..Attributes::default() })
+            }
         }
-    }
-
-    fn untar(&mut self, item: u64) -> Result<()> {
-        let connection = &mut self.connection;
-        let set = |mode, owner, times| Attributes { mode, owner, times };
-        self.data[..8].copy_from_slice(&item.to_le_bytes());
-        let file = connection.create_exclusive(&self.place, &format!("f{item:07}"), item + 1)?;
-        connection.set_attributes(&file, set(Some(0o600), None, None))?;
-        connection.write(&file, 0, &self.data, Stable::FileSync)?;
-        connection.set_attributes(&file, set(None, None, Some((1_700_000_000, 0))))?;
-        connection.set_attributes(&file, set(None, Some((1000, 1000)), None))?;
-        connection.set_attributes(&file, set(Some(0o644), None, None))
-    }
-
-    fn create_write_commit(&mut self, item: u64) -> Result<()> {
-        self.data[..8].copy_from_slice(&item.to_le_bytes());
-        let file = self.connection.create(&self.place, &format!("f{item:07}"))?;
-        self.connection.write(&file, 0, &self.data, Stable::Unstable)?;
-        self.connection.commit(&file)
     }
 }
 
-/// Writes `mebibytes` in one stream and commits them; then reads them back. Gives both times.
-pub(crate) fn stream(target: &Target, mebibytes: u64) -> Result<(Duration, Duration)> {
+impl Load {
+    /// Makes file number `item` in a folder as this load does. The load must be one that makes files.
+    pub(crate) fn make_file(
+        self,
+        connection: &mut Connection,
+        folder: &Handle,
+        item: u64,
+        random: &mut Random,
+    ) -> Result<Handle> {
+        let mut data = [0; FILE_BYTES];
+        random.fill(&mut data);
+        match self {
+            Self::Untar => untar(connection, folder, item, &data),
+            Self::Mixed => {
+                let file = connection.create(folder, &file_name(item))?;
+                connection.write(&file, 0, &data, Stable::Unstable)?;
+                connection.commit(&file)?;
+                Ok(file)
+            }
+            Self::Lone => bail!("this load makes no files"),
+        }
+    }
+}
+
+/// Name of file number `item`.
+pub(crate) fn file_name(item: u64) -> String {
+    format!("f{item:07}")
+}
+
+fn untar(connection: &mut Connection, folder: &Handle, item: u64, data: &[u8]) -> Result<Handle> {
+    let set = |mode, owner, times| Attributes { mode, owner, times };
+    let file = connection.create_exclusive(folder, &file_name(item), item + 1)?;
+    connection.set_attributes(&file, set(Some(0o600), None, None))?;
+    connection.write(&file, 0, data, Stable::FileSync)?;
+    connection.set_attributes(&file, set(None, None, Some((1_700_000_000, 0))))?;
+    connection.set_attributes(&file, set(None, Some((1000, 1000)), None))?;
+    connection.set_attributes(&file, set(Some(0o644), None, None))?;
+    Ok(file)
+}
+
+/// Writes `mebibytes` into a new file in one stream and commits them; gives the file and the time.
+pub(crate) fn write_stream(target: &Target, mebibytes: u64) -> Result<(Handle, Duration)> {
     let root = Connection::mount(target)?;
     let mut connection = Connection::open(target.nfs)?;
     let file = connection.create(&root, &format!("stream-{:08x}", random_u32()?))?;
@@ -177,11 +227,12 @@ pub(crate) fn stream(target: &Target, mebibytes: u64) -> Result<(Duration, Durat
         under_way -= 1;
     }
     connection.commit(&file)?;
-    let written = started.elapsed();
-    Ok((written, read_stream(&mut connection, &file, mebibytes)?))
+    Ok((file, started.elapsed()))
 }
 
-fn read_stream(connection: &mut Connection, file: &Handle, mebibytes: u64) -> Result<Duration> {
+/// Reads a file of that length in one stream, on a new connection.
+pub(crate) fn read_stream(target: &Target, file: &Handle, mebibytes: u64) -> Result<Duration> {
+    let mut connection = Connection::open(target.nfs)?;
     let started = Instant::now();
     let (mut sent, mut bytes) = (0, 0);
     for received in 0..mebibytes {

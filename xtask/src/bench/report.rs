@@ -34,9 +34,15 @@ impl Report {
         self.runs.entry(contender.to_owned()).or_default().push(measured);
     }
 
-    /// Median rate of a contender.
-    pub(crate) fn median(&self, contender: &str) -> Option<f64> {
-        self.runs.get(contender).map(|runs| median(runs.iter().map(Measured::rate).collect()))
+    /// Rates of a contender's runs, in the order in which they were taken.
+    pub(crate) fn rates(&self, contender: &str) -> Vec<f64> {
+        self.runs.get(contender).map(|runs| runs.iter().map(Measured::rate).collect()).unwrap_or_default()
+    }
+
+    /// A quantile of the time of one item in each run, microseconds.
+    pub(crate) fn micros(&self, contender: &str, quantile: f64) -> Vec<f64> {
+        let micros = |run: &Measured| run.latency_ns.value_at_quantile(quantile) as f64 / 1000.0;
+        self.runs.get(contender).map(|runs| runs.iter().map(micros).collect()).unwrap_or_default()
     }
 
     /// Prints a table and writes `target/bench/NAME-SECONDS.json`.
@@ -93,6 +99,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-fn spread(values: &[f64]) -> (f64, f64) {
-    values.iter().fold((f64::INFINITY, 0.0), |(low, high), value| (low.min(*value), high.max(*value)))
+/// The lowest and the highest value.
+pub(crate) fn spread(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(*value), high.max(*value)))
 }

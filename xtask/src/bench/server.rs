@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::wire::Target;
 
 /// How long a server may take until it answers; the first start writes its log out in full.
-const START_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A child process that serves NFSv3.
 pub(crate) struct Server {
@@ -119,7 +119,7 @@ fn port_mapper() -> Result<Option<Child>> {
     Ok(Some(child))
 }
 
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 

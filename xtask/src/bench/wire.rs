@@ -11,6 +11,8 @@
 //! reply    | xid | 1 | 0 accepted | verifier flavor, length, bytes | 0 success | results |
 //! ```
 
+mod probe;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -21,11 +23,14 @@ use anyhow::{Context, Result, bail, ensure};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) enum Procedure {
+    GetAttr = 1,
     SetAttr = 2,
+    Lookup = 3,
     Read = 6,
     Write = 7,
     Create = 8,
     MkDir = 9,
+    ReadDirPlus = 17,
     Commit = 21,
 }
 
@@ -285,6 +290,10 @@ impl<'a> Results<'a> {
 
     fn number(&mut self) -> Result<u32> {
         Ok(u32::from_be_bytes(self.take(4)?.try_into()?))
+    }
+
+    fn long(&mut self) -> Result<u64> {
+        Ok(u64::from_be_bytes(self.take(8)?.try_into()?))
     }
 
     fn opaque(&mut self) -> Result<&'a [u8]> {

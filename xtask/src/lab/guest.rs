@@ -1,5 +1,6 @@
 //! One boot of the guest: disks, shared folder, kernel, time limit, and what its script said.
 
+use std::fmt::Write;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -16,6 +17,10 @@ use crate::tally::Tally;
 
 /// How long boot and shutdown may take on top of the suite's own limit.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What of a suite's size the environment may set: files, entries, mebibytes, repetitions; and the slow disk's
+/// costs in microseconds.
+const SIZES: [&str; 6] = ["FILES", "ENTRIES", "MIB", "ROUNDS", "DURABLE_US", "WRITE_US"];
 
 /// A suite about to be run.
 pub(crate) struct Guest<'a> {
@@ -53,8 +58,16 @@ impl Guest<'_> {
         std::fs::write(share.join("script"), self.suite.script)?;
         let seconds = self.suite.time_limit().as_secs();
         let server = self.server.name();
-        let environment = format!("LAB_SECONDS={seconds}\nSERVER={server}\nDISKS='ubda ubdb'\n");
+        let mut environment = format!("LAB_SECONDS={seconds}\nSERVER={server}\nDISKS='ubda ubdb'\n");
+        for name in SIZES {
+            // A suite's own size stands where none is given; a shell reads this file, so only numbers pass.
+            if let Some(count) = std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok()) {
+                writeln!(environment, "{name}={count}")?;
+            }
+        }
         std::fs::write(share.join("environment"), environment)?;
+        // This very program: the slow disk is one of its tasks.
+        std::fs::copy(std::env::current_exe()?, share.join("xtask"))?;
         if self.server == Server::Tally {
             std::fs::copy(cargo::target_folder().join("release/tally"), share.join("tally"))?;
         }
@@ -69,7 +82,7 @@ impl Guest<'_> {
         command.args(["root=none", "rootfstype=hostfs", "ro", "init=/usr/sbin/lab-init"]);
         command.arg(format!("rootflags={}", self.root.display()));
         command.arg(format!("LAB_SHARE={}", scene.join("share").display()));
-        for (index, gib) in self.suite.disks_gib.into_iter().enumerate() {
+        for (index, gib) in self.suite.disks_gib.iter().enumerate() {
             let path = scene.join(format!("disk{index}"));
             File::create(&path)?.set_len(gib << 30)?;
             command.arg(format!("ubd{index}={}", path.display()));

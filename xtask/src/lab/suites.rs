@@ -12,8 +12,8 @@ pub(crate) struct Suite {
     pub(crate) in_ci: bool,
     /// The guest's memory.
     pub(crate) memory_mib: u32,
-    /// Sizes of its disks: the pool's, the log's.
-    pub(crate) disks_gib: [u64; 2],
+    /// Sizes of its disks, from ubda on: the pool's and the log's, where a suite says nothing else.
+    pub(crate) disks_gib: &'static [u64],
     minutes_max: u64,
 }
 
@@ -28,13 +28,13 @@ impl Suite {
 pub(crate) const LIBRARY: &str = include_str!("../../lab/library.sh");
 
 /// All of them, the shortest first.
-pub(crate) const SUITES: [Suite; 7] = [
+pub(crate) const SUITES: [Suite; 9] = [
     Suite {
         name: "untar",
         script: include_str!("../../lab/suites/untar.sh"),
         in_ci: true,
         memory_mib: 2048,
-        disks_gib: [4, 1],
+        disks_gib: &[4, 1],
         minutes_max: 6,
     },
     Suite {
@@ -42,7 +42,7 @@ pub(crate) const SUITES: [Suite; 7] = [
         script: include_str!("../../lab/suites/semantics.sh"),
         in_ci: false,
         memory_mib: 2048,
-        disks_gib: [4, 1],
+        disks_gib: &[4, 1],
         minutes_max: 6,
     },
     Suite {
@@ -50,7 +50,7 @@ pub(crate) const SUITES: [Suite; 7] = [
         script: include_str!("../../lab/suites/trees.sh"),
         in_ci: false,
         memory_mib: 2048,
-        disks_gib: [4, 1],
+        disks_gib: &[4, 1],
         minutes_max: 15,
     },
     Suite {
@@ -58,7 +58,7 @@ pub(crate) const SUITES: [Suite; 7] = [
         script: include_str!("../../lab/suites/datasets.sh"),
         in_ci: false,
         memory_mib: 2048,
-        disks_gib: [4, 1],
+        disks_gib: &[4, 1],
         minutes_max: 5,
     },
     Suite {
@@ -66,7 +66,7 @@ pub(crate) const SUITES: [Suite; 7] = [
         script: include_str!("../../lab/suites/directory.sh"),
         in_ci: false,
         memory_mib: 3072,
-        disks_gib: [4, 1],
+        disks_gib: &[4, 1],
         minutes_max: 30,
     },
     Suite {
@@ -74,7 +74,7 @@ pub(crate) const SUITES: [Suite; 7] = [
         script: include_str!("../../lab/suites/large.sh"),
         in_ci: false,
         memory_mib: 3072,
-        disks_gib: [8, 1],
+        disks_gib: &[8, 1],
         minutes_max: 20,
     },
     Suite {
@@ -82,7 +82,23 @@ pub(crate) const SUITES: [Suite; 7] = [
         script: include_str!("../../lab/suites/user.sh"),
         in_ci: false,
         memory_mib: 2048,
-        disks_gib: [4, 1],
+        disks_gib: &[4, 1],
         minutes_max: 6,
+    },
+    Suite {
+        name: "mirrors",
+        script: include_str!("../../lab/suites/mirrors.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_gib: &[1; 8],
+        minutes_max: 10,
+    },
+    Suite {
+        name: "hard-disk",
+        script: include_str!("../../lab/suites/hard-disk.sh"),
+        in_ci: false,
+        memory_mib: 3072,
+        disks_gib: &[1, 1],
+        minutes_max: 25,
     },
 ];

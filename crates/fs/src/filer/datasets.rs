@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tally_base::{DatasetId, Dseq, LaneId, ObjectId, Time, Txg};
+use tally_base::{DatasetId, Dseq, ObjectId, Time, Txg};
 use tally_store::bp::{BLOCK_PTR_BYTES, Dva};
 use tally_store::dataset::{DATASET_NAME_MAX, Dataset, DatasetBirth, DatasetLine, DatasetRoot};
 use tally_store::key::Class;
@@ -117,7 +117,7 @@ impl Filer {
         let birth = DatasetBirth {
             id,
             created: pool.platform.clock.now(),
-            lane: self.lane_for(id),
+            lane: pool.draw_home(id),
             name_key: pool.platform.rng.next_u64(),
             root_object: ObjectId(FIRST_ID),
             root_generation: tally_base::Generation(pool.platform.rng.next_u64()),
@@ -144,13 +144,6 @@ impl Filer {
         })?;
         self.mounted.write().insert(id, Arc::clone(&filesystem));
         Ok(filesystem)
-    }
-
-    /// The lane with the highest hash of lane and dataset (rendezvous), so that datasets spread evenly.
-    fn lane_for(&self, id: DatasetId) -> LaneId {
-        let weight = |lane: LaneId| tally_base::name_hash(lane.0, &id.0.to_le_bytes());
-        let lanes = self.pool.lanes().iter().map(|lane| lane.id());
-        lanes.max_by_key(|lane| weight(*lane)).expect("a pool has at least one lane")
     }
 
     /// Properties in force, with those of the datasets above.

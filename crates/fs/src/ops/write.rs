@@ -31,6 +31,9 @@ const EXTENTS_FOLD_BYTES: u64 = 2 * (16 << 10);
 /// An extent in its leaf, and half as much around it.
 const EXTENT_BYTES: u64 = 128;
 
+/// Longest record while the log has no disk: nothing but memory holds it.
+const UNLOGGED_RECORD_MAX: usize = 1 << 20;
+
 /// The parts of a WRITE: what stays in memory, and what is in the pool already.
 #[derive(Default)]
 pub(super) struct Parts {
@@ -40,9 +43,10 @@ pub(super) struct Parts {
 
 impl Filesystem {
     /// Bytes of data that one request may put into the log (rules F5): an eighth of the ring, so that no client
-    /// fills it alone; less with `logbias=throughput`.
+    /// fills it alone; less with `logbias=throughput`, and nothing while the log has no disk.
     pub(crate) fn inline_max(&self) -> u64 {
-        let ring = self.lane().fill().size / 8;
+        let Some(lane) = self.lane().filter(|lane| !lane.has_ended()) else { return 0 };
+        let ring = lane.fill().size / 8;
         match self.dataset.effective().logbias {
             LogBias::Latency => ring,
             LogBias::Throughput => ring.min(THROUGHPUT_INLINE_MAX),
@@ -51,7 +55,8 @@ impl Filesystem {
 
     /// Data bytes that fit in one record.
     pub(crate) fn record_data_max(&self) -> usize {
-        self.lane().geometry().record_bytes_max().saturating_sub(RECORD_OVERHEAD_MAX)
+        let record_bytes_max = self.lane().map_or(UNLOGGED_RECORD_MAX, |lane| lane.geometry().record_bytes_max());
+        record_bytes_max.saturating_sub(RECORD_OVERHEAD_MAX)
     }
 
     /// What the fold may write for changes in these ranges of a file, ascending: whole blocks, however little of them
@@ -193,7 +198,7 @@ impl Filesystem {
         let compression = self.dataset.effective().compression.into();
         let mut out = self.pool.io.writer(UNBORN);
         for start in (first..last).step_by(record_size as usize) {
-            match out.put(BlockKind::Data, &part(start, start + record_size), compression) {
+            match out.put_bytes(BlockKind::Data, part(start, start + record_size), compression) {
                 Ok(block) => parts.placed.push((start, block)),
                 Err(error) => return self.give_back(&parts, Err(self.no_room_or_broken(&error))),
             }

@@ -543,7 +543,7 @@ impl State {
 
     fn start(&mut self, filer: Arc<Filer>) {
         filer.pool().io.set_read_depth(1);
-        for lane in filer.pool().lanes() {
+        for lane in filer.pool().lanes().iter() {
             lane.set_inline(true);
         }
         self.fs = filer.by_name("tank");

@@ -2,9 +2,12 @@
 
 #![allow(dead_code)] // Each test binary uses its part.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
+use std::thread::JoinHandle;
 
 use tally_base::{Clock, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
@@ -19,19 +22,56 @@ use tally_store::platform::{Host, Platform, Tuning};
 struct Gated {
     disk: Arc<MemDisk>,
     gate: Arc<RwLock<()>>,
+    /// Writes that still reach a disk of the world.
+    writes_left: Arc<AtomicU64>,
+    faults: Arc<Faults>,
+}
+
+/// What a disk refuses, all nothing at first.
+#[derive(Default)]
+pub(crate) struct Faults {
+    pub(crate) reads: AtomicBool,
+    pub(crate) writes: AtomicBool,
+    pub(crate) durable_writes: AtomicBool,
+    pub(crate) flushes: AtomicBool,
+}
+
+impl Faults {
+    /// The cable is out.
+    pub(crate) fn all(&self, on: bool) {
+        for fault in [&self.reads, &self.writes, &self.durable_writes, &self.flushes] {
+            fault.store(on, Ordering::SeqCst);
+        }
+    }
+
+    fn check(fault: &AtomicBool, what: &str) -> io::Result<()> {
+        if fault.load(Ordering::SeqCst) {
+            Err(io::Error::other(format!("a {what} that fails on request")))
+        } else {
+            Ok(())
+        }
+    }
 }
 
 impl Disk for Gated {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        Faults::check(&self.faults.reads, "read")?;
         self.disk.read(offset, buf)
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         let _passes = self.gate.read().unwrap();
+        let left = self.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        left.map_err(|_| io::Error::other("the power is gone"))?;
+        match durability {
+            Durability::Durable => Faults::check(&self.faults.durable_writes, "durable write")?,
+            Durability::Cached => Faults::check(&self.faults.writes, "write")?,
+        }
         self.disk.write(offset, buf, durability)
     }
 
     fn flush(&self) -> io::Result<()> {
+        Faults::check(&self.faults.flushes, "flush")?;
         self.disk.flush()
     }
 
@@ -47,6 +87,8 @@ impl Disk for Gated {
 /// A pool's disks, by path.
 pub(crate) struct World {
     gate: Arc<RwLock<()>>,
+    writes_left: Arc<AtomicU64>,
+    faults: RwLock<BTreeMap<String, Arc<Faults>>>,
     disks: Vec<(String, Arc<MemDisk>)>,
     vdevs: Vec<String>,
     clock: Arc<dyn Clock>,
@@ -59,14 +101,22 @@ impl World {
             ("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes))),
             ("/disks/slog".to_owned(), Arc::new(MemDisk::new(log_bytes))),
         ];
-        let vdevs = ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec();
-        Self { gate: Arc::default(), disks, vdevs, clock: Arc::new(SystemClock::default()) }
+        Self {
+            gate: Arc::default(),
+            writes_left: unlimited(),
+            faults: RwLock::default(),
+            disks,
+            vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec(),
+            clock: Arc::new(SystemClock::default()),
+        }
     }
 
     /// Without a log disk: the log lies in the pool.
     pub(crate) fn without_log(data_bytes: u64) -> Self {
         Self {
             gate: Arc::default(),
+            writes_left: unlimited(),
+            faults: RwLock::default(),
             disks: vec![("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes)))],
             vdevs: vec!["/disks/data".to_owned()],
             clock: Arc::new(SystemClock::default()),
@@ -78,10 +128,58 @@ impl World {
         Self { clock, ..self }
     }
 
-    fn platform(&self) -> Platform {
+    /// Disks of these names and sizes, in a pool of `vdevs`: the words of `tally pool create`.
+    pub(crate) fn of(disks: &[(&str, u64)], vdevs: &str) -> Self {
+        let disks = disks.iter().map(|(path, bytes)| ((*path).to_owned(), Arc::new(MemDisk::new(*bytes))));
+        let vdevs = vdevs.split(' ').map(str::to_owned);
+        Self {
+            gate: Arc::default(),
+            writes_left: unlimited(),
+            faults: RwLock::default(),
+            disks: disks.collect(),
+            vdevs: vdevs.collect(),
+            clock: Arc::new(SystemClock::default()),
+        }
+    }
+
+    /// Takes disks away; what holds them open does not notice. Gives them to whoever may want to bring them back.
+    pub(crate) fn take(&mut self, paths: &[&str]) -> Vec<(String, Arc<MemDisk>)> {
+        self.disks.extract_if(.., |(path, _)| paths.contains(&path.as_str())).collect()
+    }
+
+    /// What a disk of this world refuses; a cut world begins without faults.
+    pub(crate) fn faults(&self, path: &str) -> Arc<Faults> {
+        Arc::clone(self.faults.write().unwrap().entry(path.to_owned()).or_default())
+    }
+
+    /// All disks refuse writes after so many more: then cut.
+    pub(crate) fn lose_power_after(&self, writes: u64) {
+        self.writes_left.store(writes, Ordering::SeqCst);
+    }
+
+    pub(crate) fn disk(bytes: u64) -> Arc<MemDisk> {
+        Arc::new(MemDisk::new(bytes))
+    }
+
+    pub(crate) fn copy(disk: &MemDisk) -> Arc<MemDisk> {
+        Arc::new(MemDisk::from_bytes(&disk.content()))
+    }
+
+    /// Whether the disks of another world hold the same.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.disks.iter().zip(&other.disks).all(|((_, a), (_, b))| a.content() == b.content())
+    }
+
+    /// Adds disks.
+    pub(crate) fn put(&mut self, disks: Vec<(String, Arc<MemDisk>)>) {
+        self.disks.extend(disks);
+    }
+
+    pub(crate) fn platform(&self) -> Platform {
         let opener = MemOpener::default();
         for (path, disk) in &self.disks {
-            let gated = Gated { disk: Arc::clone(disk), gate: Arc::clone(&self.gate) };
+            let (gate, writes_left) = (Arc::clone(&self.gate), Arc::clone(&self.writes_left));
+            let gated = Gated { disk: Arc::clone(disk), gate, writes_left, faults: self.faults(path) };
             opener.put(path, Arc::new(gated) as _);
         }
         Platform {
@@ -109,6 +207,15 @@ impl World {
         Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, options).unwrap()
     }
 
+    /// A pool whose threads the caller joins.
+    pub(crate) fn create_by_hand(&self) -> (Arc<Filer>, Vec<JoinHandle<()>>) {
+        let specs = parse_vdev_args(&self.vdevs).unwrap();
+        let options = CreateOptions::default();
+        let filer = Filer::create(&self.platform(), &Tuning::default(), "tank", &specs, &options).unwrap();
+        let threads = filer.background().into_iter().map(|(_, body)| std::thread::spawn(body)).collect();
+        (filer, threads)
+    }
+
     pub(crate) fn import(&self) -> (Arc<Filer>, ImportReport) {
         self.try_import(&ImportOptions::default()).unwrap()
     }
@@ -134,8 +241,19 @@ impl World {
             .iter()
             .map(|(path, disk)| (path.clone(), Arc::new(MemDisk::from_bytes(&disk.content()))))
             .collect();
-        Self { gate: Arc::default(), disks, vdevs: self.vdevs.clone(), clock: Arc::clone(&self.clock) }
+        Self {
+            gate: Arc::default(),
+            writes_left: unlimited(),
+            faults: RwLock::default(),
+            disks,
+            vdevs: self.vdevs.clone(),
+            clock: Arc::clone(&self.clock),
+        }
     }
+}
+
+fn unlimited() -> Arc<AtomicU64> {
+    Arc::new(AtomicU64::new(u64::MAX))
 }
 
 /// Starts the filer's threads; they end with its export, or with the test.

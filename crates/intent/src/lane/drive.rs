@@ -82,7 +82,7 @@ impl Lane {
         if let Some(outcome) = self.outcome(lsn) {
             return Some(outcome);
         }
-        if self.is_inline() {
+        if self.inline.load(Ordering::Relaxed) {
             for _ in 0..INLINE_FRAMES_MAX {
                 if !self.drive_frame() {
                     break;
@@ -203,7 +203,6 @@ impl Lane {
         let bytes = buf.len() as u64;
         state.gathering.recycle(buf);
         state.latency.record(latency);
-        self.quick.store(state.legs.len() == 1 && state.latency.is_quick(), Ordering::Relaxed);
         state.idle_since = self.clock.monotonic();
         state.count(header, bytes, body_bytes);
         if state.advance(header.seq) {

@@ -56,7 +56,6 @@ impl Lane {
         );
         let joined_at = Some(state.head);
         state.legs.push(Member { leg, joined_at });
-        self.quick.store(false, Ordering::Relaxed);
     }
 
     /// Takes a leg that has joined into the set, if every live frame is on it: two checkpoints after it joined at

@@ -42,7 +42,7 @@ pub(crate) use drive::{Flight, Results};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -70,9 +70,8 @@ pub struct Lane {
     clock: Arc<dyn Clock>,
     budget: Budget,
     flights_max: AtomicU32,
-    inline: AtomicU8,
-    /// Whether the device is quick enough to be waited for in place; follows `state.latency`.
-    quick: AtomicBool,
+    /// Whether a waiter may write a frame itself.
+    inline: AtomicBool,
     /// Mirror of `state.durable_lsn`, for those who only look.
     durable: AtomicU64,
     /// Whether `state.standing` has left `Open`.
@@ -162,6 +161,14 @@ pub struct Reservation {
     bytes: u64,
 }
 
+impl Reservation {
+    /// Where the room is.
+    #[must_use]
+    pub fn lane(&self) -> Arc<Lane> {
+        Arc::clone(&self.lane)
+    }
+}
+
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
@@ -206,8 +213,7 @@ impl Lane {
             leg_failed: config.leg_failed,
             budget: Budget::new(&config.geometry),
             flights_max: AtomicU32::new(1),
-            inline: AtomicU8::new(INLINE_AUTO),
-            quick: AtomicBool::new(!rotational && config.legs.len() == 1),
+            inline: AtomicBool::new(true),
             durable: AtomicU64::new(durable_lsn.0),
             ended: AtomicBool::new(false),
             chain: Mutex::new(checkpoint.tail_prev),
@@ -229,6 +235,14 @@ impl Lane {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether it has ended, and every record that is on stable storage belongs to a group up to `synced`: then no import
+    /// from that group's uberblock needs its ring.
+    #[must_use]
+    pub fn is_spent(&self, synced: Txg) -> bool {
+        let state = self.state.lock();
+        !state.is_open() && state.live.iter().all(|frame| frame.txg_max <= synced)
     }
 
     /// Shape of its ring.
@@ -360,23 +374,11 @@ impl Lane {
         self.nudge();
     }
 
-    /// Overrides whether waiters may write in place (rules P1).
+    /// Whether waiters may write frames in place, as they do unless told otherwise; or all is left to the lane thread.
     pub fn set_inline(&self, inline: bool) {
-        self.inline.store(if inline { INLINE_ALWAYS } else { INLINE_NEVER }, Ordering::Relaxed);
-    }
-
-    /// Whether a waiter may do the device write itself: by default, if there is one leg and it is quick.
-    fn is_inline(&self) -> bool {
-        match self.inline.load(Ordering::Relaxed) {
-            INLINE_AUTO => self.quick.load(Ordering::Relaxed),
-            inline => inline == INLINE_ALWAYS,
-        }
+        self.inline.store(inline, Ordering::Relaxed);
     }
 }
-
-const INLINE_AUTO: u8 = 0;
-const INLINE_ALWAYS: u8 = 1;
-const INLINE_NEVER: u8 = 2;
 
 impl State {
     fn new(

@@ -434,25 +434,23 @@ fn a_seal_leaves_the_slot_to_requests() {
 }
 
 #[test]
-fn a_rotational_lane_writes_no_seals_and_is_not_waited_for_in_place() {
+fn a_rotational_lane_writes_no_seals() {
     let legs = vec![TestDisk::new(RING_SIZE, true)];
     let world = World::over(legs, Checkpoint::fresh(&crate::testdisk::TestRng::new(3)));
     world.log_frames(1);
     world.clock.advance(Duration::from_secs(1));
     assert!(!world.lane.seal_if_idle());
-    let fresh = Lane::open(world.config.clone(), &world.checkpoint, world.clock.clone());
-    assert!(!fresh.is_inline());
 }
 
 #[test]
-fn a_waiter_writes_in_place_only_where_that_is_sensible() {
-    for (legs, is_inline) in [(1, true), (2, false)] {
+fn a_waiter_writes_in_place_unless_the_lane_thread_is_to_do_everything() {
+    for legs in [1, 2] {
         let world = World::new(legs);
         let Wait::On(promise) = world.lane.promise(world.append(b"x").lsn) else { panic!("nothing was written yet") };
-        assert_eq!(promise.drive().is_some(), is_inline, "{legs} legs");
-        world.lane.set_inline(!is_inline);
+        assert_eq!(promise.drive(), Some(Ok(())), "{legs} legs");
+        world.lane.set_inline(false);
         let Wait::On(promise) = world.lane.promise(world.append(b"y").lsn) else { panic!("nothing was written yet") };
-        assert_eq!(promise.drive().is_some(), !is_inline, "{legs} legs");
+        assert_eq!(promise.drive(), None, "{legs} legs");
     }
 }
 
@@ -497,7 +495,9 @@ fn clients_are_all_answered(leg_count: usize, frames_in_flight: u32, inline: boo
 
 #[test]
 fn clients_in_threads_are_all_answered() {
-    for (legs, frames_in_flight, inline) in [(1, 1, true), (1, 1, false), (1, 4, true), (2, 2, false), (2, 4, true)] {
+    for (legs, frames_in_flight, inline) in
+        [(1, 1, true), (1, 1, false), (1, 4, true), (2, 1, true), (2, 2, false), (2, 4, true)]
+    {
         clients_are_all_answered(legs, frames_in_flight, inline);
     }
 }

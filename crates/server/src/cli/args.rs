@@ -9,6 +9,7 @@ use tally_base::Size;
 use super::dataset::DatasetCommand;
 use super::inspect::InspectArgs;
 use super::pool::PoolCommand;
+use super::stat::StatCommand;
 
 /// A file server that keeps every promise: a copy-on-write pool, an intent log, NFSv3.
 #[derive(Debug, Parser)]
@@ -38,6 +39,9 @@ pub enum Command {
     /// Make datasets and set their properties
     #[command(subcommand)]
     Dataset(DatasetCommand),
+    /// Show what clients call and what it costs them
+    #[command(subcommand)]
+    Stat(StatCommand),
     /// Show what stands on the disks of a pool that is not imported; changes nothing, and goes on after damage
     Inspect(InspectArgs),
     /// Print the configuration file with every key, its meaning and its default

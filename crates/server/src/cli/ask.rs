@@ -10,6 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::args::{Cli, Command};
 use super::dataset::{self, DatasetCommand};
 use super::pool::{self, PoolCommand};
+use super::stat::{self, StatCommand};
 use super::{inspect, iostat, status};
 use crate::control::client::{Client, ClientError};
 use crate::control::message::{Progress, Reply, Request};
@@ -115,6 +116,13 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             let reply = ask(cli, &request)?;
             print_reply(cli.json, reply, console, &|reply| dataset_text(command, reply))
         }
+        Command::Stat(StatCommand::Ops { table }) => {
+            let reply = ask(cli, &Request::StatOps)?;
+            print_reply(cli.json, reply, console, &|reply| match reply {
+                Reply::Ops(report) => Some(stat::ops(report, *table)),
+                _ => None,
+            })
+        }
     }
 }
 
@@ -172,6 +180,7 @@ fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
         Reply::Found(pools) => serde_json::to_string_pretty(&pools),
         Reply::Datasets(datasets) => serde_json::to_string_pretty(&datasets),
         Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
+        Reply::Ops(report) => serde_json::to_string_pretty(&report),
     }?;
     Ok(writeln!(console.out, "{text}")?)
 }

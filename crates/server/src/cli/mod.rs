@@ -8,6 +8,7 @@ mod dataset;
 mod inspect;
 mod iostat;
 mod pool;
+mod stat;
 mod status;
 mod table;
 mod words;

@@ -22,6 +22,7 @@ fn one(pool: &PoolReport, verbose: bool) -> String {
     text += &tree(pool);
     if verbose {
         text += &lanes(pool);
+        text += &losses(pool);
     }
     text + "\nerrors: " + &errors(pool) + "\n"
 }
@@ -116,6 +117,12 @@ fn lanes(pool: &PoolReport) -> String {
         let _ = writeln!(text, "\t{}", lane_line(lane));
     }
     text
+}
+
+/// What was given up since the pool was made.
+fn losses(pool: &PoolReport) -> String {
+    let lines: Vec<String> = pool.losses.iter().map(|loss| format!("\t{loss}\n")).collect();
+    if lines.is_empty() { String::new() } else { "\nlosses that were accepted:\n\n".to_owned() + &lines.concat() }
 }
 
 fn lane_line(lane: &LaneReport) -> String {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::report::{DatasetReport, FoundPool, PoolReport, PropertyLine};
+use super::report::{DatasetReport, FoundPool, OpsReport, PoolReport, PropertyLine};
 
 /// Longest request or answer line, bytes. A pool of thousands of datasets fits; a runaway peer does not.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
@@ -112,6 +112,8 @@ pub enum Request {
         from: String,
         to: String,
     },
+    /// What clients have called, and how long it took.
+    StatOps,
 }
 
 /// What is answered.
@@ -154,4 +156,6 @@ pub enum Reply {
     Datasets(Vec<DatasetReport>),
     /// Properties of pools or datasets.
     Properties(Vec<PropertyLine>),
+    /// Calls of clients.
+    Ops(OpsReport),
 }

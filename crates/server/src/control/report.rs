@@ -33,6 +33,12 @@ pub struct PoolReport {
     pub exposure: Exposure,
     /// What a person should know, one sentence or two each.
     pub messages: Vec<String>,
+    /// Acknowledged changes that were given up by `import --accept-loss`, ever: when, and what is known of them.
+    #[serde(default)]
+    pub losses: Vec<String>,
+    /// `wait` or `continue`.
+    #[serde(default)]
+    pub failmode: String,
 }
 
 /// Acknowledged and not yet durable.
@@ -168,4 +174,51 @@ pub struct PropertyLine {
     pub exact: String,
     /// `default`, `local`, `inherited from NAME`, or `-` for what cannot be set.
     pub source: String,
+}
+
+/// What clients have called since the daemon started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpsReport {
+    /// Procedures that were called at least once, in the order of their numbers.
+    pub procedures: Vec<OpReport>,
+    /// Modifying requests, from their last byte read to their reply handed to the socket.
+    pub whole: Quantiles,
+    /// The same, less the time that the working thread itself spent writing the log.
+    pub own: Quantiles,
+    /// Connections that are open.
+    pub connections: u64,
+    /// Calls of programs, versions and procedures that we lack, garbage, and bad credentials.
+    pub refused: u64,
+    /// Retransmissions that were answered from memory.
+    pub retransmissions: u64,
+    /// Requests run again because there was too much dirty data.
+    pub throttled: u64,
+}
+
+/// One procedure of NFSv3.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpReport {
+    /// As RFC 1813 calls it.
+    pub procedure: String,
+    /// Calls that were carried out.
+    pub calls: u64,
+    /// Those that did not answer `NFS3_OK`.
+    pub errors: u64,
+    /// From the start of the work to its outcome.
+    pub execute: Quantiles,
+    /// Until what the reply promises was durable.
+    pub wait: Quantiles,
+}
+
+/// How long something took, nanoseconds, from a histogram with steps of a fifth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// How often it happened.
+    pub count: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
 }

@@ -2,7 +2,8 @@
 //!
 //! A disk that joins gets every write from the first moment on, while all that is older is copied to it; only then
 //! do the labels say that it counts. In a vdev with a ring of the intent log it joins the lane as well: it
-//! counts there once every live frame is on it, which two transaction groups see to.
+//! counts there once every live frame is on it, which two transaction groups see to. A lane that has no disk any more
+//! begins anew on it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,13 +12,13 @@ use std::sync::Arc;
 use tally_base::VdevGuid;
 use tally_intent::Lane;
 use tally_store::create::{CreateError, new_leg};
-use tally_store::label::{PoolConfig, VdevClass, VdevConfig};
-use tally_store::pool::{Pool, SyncError};
+use tally_store::label::{LaneConfigLine, PoolConfig, VdevClass, VdevConfig};
+use tally_store::pool::{OpenError, Pool, SyncError};
 use tally_store::roster::RosterError;
-use tally_store::vdev::Vdev;
+use tally_store::vdev::{LegState, Vdev, VdevLeg};
 
 use super::pool_report::vdev_name;
-use super::pools::{OnProgress, Pools, PoolsError};
+use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
 use crate::control::message::Progress;
 
 /// Syncs after which every live frame must be on a leg that joined: two trim what is older, one is open meanwhile.
@@ -51,6 +52,9 @@ pub enum DiskError {
     /// A transaction group failed.
     #[error(transparent)]
     Sync(#[from] SyncError),
+    /// The new ring could not be opened.
+    #[error("the intent log cannot go on there: {0}")]
+    Renew(#[from] OpenError),
     /// The lane goes on without the new leg.
     #[error("{} does not take part in the log: it failed while it joined", path.display())]
     Join {
@@ -70,6 +74,15 @@ struct Place {
     vdev: Arc<Vdev>,
     config: VdevConfig,
     leg: VdevGuid,
+}
+
+impl Place {
+    /// Whether this disk is the one at `path` and is open, but neither read nor written any more.
+    fn useless_at(&self, path: &Path) -> bool {
+        let idle = |leg: Arc<VdevLeg>| matches!(leg.state(), LegState::Stale | LegState::Faulted);
+        let here = self.config.legs.iter().any(|leg| leg.guid == self.leg && leg.path == path);
+        here && self.vdev.leg(self.leg).is_some_and(idle)
+    }
 }
 
 /// A disk by its path or guid, or by the last part of its path where no other disk has the same.
@@ -108,7 +121,7 @@ impl Pools {
     ) -> Result<(), PoolsError> {
         let served = self.pool(name)?;
         let place = find_or_mirror(served.filer.pool(), device)?;
-        self.join(served.filer.pool(), &place, path, force, progress)?;
+        self.join(&served, &place, path, force, progress)?;
         self.remember(&served)
     }
 
@@ -120,7 +133,8 @@ impl Pools {
         self.remember(&served)
     }
 
-    /// Attaches the new disk (by default what is at the same path now), and takes the old one out.
+    /// Attaches the new disk (by default what is at the same path now), and takes the old one out. A disk that missed
+    /// changes or failed can replace itself: it is open already and holds nothing that counts, so it leaves first.
     pub fn replace(
         &self,
         name: &str,
@@ -130,25 +144,35 @@ impl Pools {
         progress: OnProgress<'_>,
     ) -> Result<(), PoolsError> {
         let served = self.pool(name)?;
-        let place = find(served.filer.pool(), device)?;
+        let pool = served.filer.pool();
+        let place = find(pool, device)?;
         let path = path.unwrap_or(Path::new(device));
-        self.join(served.filer.pool(), &place, path, force, progress)?;
-        leave(served.filer.pool(), &place)?;
+        if place.useless_at(path) {
+            leave(pool, &place)?;
+            let beside = find_by(pool, device, |vdev| {
+                vdev.legs.first().filter(|_| vdev.guid == place.config.guid).map(|leg| leg.guid)
+            })?;
+            self.join(&served, &beside, path, force, progress)?;
+        } else {
+            self.join(&served, &place, path, force, progress)?;
+            leave(pool, &place)?;
+        }
         self.remember(&served)
     }
 
     fn join(
         &self,
-        pool: &Arc<Pool>,
+        served: &ServedPool,
         place: &Place,
         path: &Path,
         force: bool,
         progress: OnProgress<'_>,
-    ) -> Result<(), DiskError> {
+    ) -> Result<(), PoolsError> {
+        let pool = served.filer.pool();
         let roster = &pool.roster;
-        let leg = new_leg(&self.platform, &place.config, path, force)?;
+        let leg = new_leg(&self.platform, &place.config, path, force).map_err(DiskError::from)?;
         let guid = leg.guid();
-        roster.add_leg(&place.vdev, leg)?;
+        roster.add_leg(&place.vdev, leg).map_err(DiskError::from)?;
         let what = format!("copying to {}", path.display());
         let total = place.config.data_bytes;
         // A ring is not copied but brought along by its lane.
@@ -160,21 +184,24 @@ impl Pools {
             if let Err(cause) = copied {
                 // It never counted; if this fails too, status shows it.
                 let _ = roster.detach(&place.vdev, guid);
-                return Err(DiskError::Copy { path: path.into(), cause: cause.to_string() });
+                return Err(DiskError::Copy { path: path.into(), cause: cause.to_string() }.into());
             }
         }
-        roster.finish_resilver(&place.vdev, guid)?;
-        for lane in lanes_of(pool, &roster.config(), &place.config) {
-            join_lane(pool, &lane, guid, path)?;
+        roster.finish_resilver(&place.vdev, guid).map_err(DiskError::from)?;
+        for line in lanes_on(&roster.config(), &place.config) {
+            match pool.lane(line.lane).filter(|lane| !lane.has_ended()) {
+                Some(lane) => join_lane(pool, &lane, guid, path)?,
+                // All its disks are gone or have failed: it begins a new life on this one.
+                None => served.run_lane(pool.renew_lane(line.lane, guid).map_err(DiskError::from)?)?,
+            }
         }
         Ok(())
     }
 }
 
 /// The lanes whose ring lies on a vdev.
-fn lanes_of(pool: &Pool, config: &PoolConfig, vdev: &VdevConfig) -> Vec<Arc<Lane>> {
-    let lines = config.lanes.iter().filter(|line| line.vdev == vdev.index);
-    lines.filter_map(|line| pool.lanes().iter().find(|lane| lane.id() == line.lane).cloned()).collect()
+fn lanes_on(config: &PoolConfig, vdev: &VdevConfig) -> Vec<LaneConfigLine> {
+    config.lanes.iter().filter(|line| line.vdev == vdev.index).cloned().collect()
 }
 
 fn join_lane(pool: &Arc<Pool>, lane: &Arc<Lane>, guid: VdevGuid, path: &Path) -> Result<(), DiskError> {
@@ -199,10 +226,11 @@ fn join_lane(pool: &Arc<Pool>, lane: &Arc<Lane>, guid: VdevGuid, path: &Path) ->
 fn leave(pool: &Pool, place: &Place) -> Result<(), DiskError> {
     pool.roster.detach(&place.vdev, place.leg)?;
     let config = pool.roster.config();
-    for lane in lanes_of(pool, &config, &place.config) {
-        let line = config.lanes.iter().find(|line| line.lane == lane.id());
-        // The set without it stands in the labels already.
-        line.into_iter().for_each(|line| lane.remove_leg(place.leg, line.legset_gen));
+    for line in lanes_on(&config, &place.config) {
+        // The set without it stands in the labels already. A lane that has ended has no set.
+        if let Some(lane) = pool.lane(line.lane).filter(|lane| !lane.has_ended()) {
+            lane.remove_leg(place.leg, line.legset_gen);
+        }
     }
     Ok(())
 }

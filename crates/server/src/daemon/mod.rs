@@ -17,6 +17,7 @@ mod disks;
 pub mod first_pool;
 pub mod listen;
 pub mod logging;
+mod ops_report;
 mod pool_report;
 pub mod pools;
 pub mod process;

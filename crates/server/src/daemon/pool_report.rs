@@ -2,10 +2,11 @@
 
 use tally_base::Size;
 use tally_disk::IoCounts;
-use tally_store::label::{LaneConfigLine, PoolConfig, VdevClass, VdevConfig, VdevKind};
+use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig, VdevClass, VdevConfig, VdevKind};
 use tally_store::properties::SyncMode;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
 
+use super::dates::utc;
 use super::pools::ServedPool;
 use crate::control::report::{
     ErrorCounters, Exposure, IoCounters, LaneReport, PoolReport, PropertyLine, VdevReport, VdevSpace,
@@ -19,7 +20,7 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
     let free = space.free + space.deferred;
     let vdevs = vdev_reports(served, &config);
     let io = vdevs.iter().filter(|vdev| vdev.class == DATA).map(|vdev| vdev.io).fold(IoCounters::default(), sum);
-    let degraded = vdevs.iter().any(|vdev| vdev.state != ONLINE);
+    let degraded = vdevs.iter().any(|vdev| vdev.state != ONLINE) || !lanes_without_disk(served).is_empty();
     PoolReport {
         name: config.name.clone(),
         guid: config.pool.to_string(),
@@ -41,6 +42,8 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         lanes: lane_reports(served, &config),
         exposure: exposure(served),
         messages: messages(served, &vdevs),
+        losses: losses(&config),
+        failmode: config.supplement.failmode.word().into(),
         vdevs,
     }
 }
@@ -58,8 +61,12 @@ fn exposure(served: &ServedPool) -> Exposure {
 fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
     let mut messages = Vec::new();
     if let Some(fault) = served.filer.pool().fault() {
+        let clients = match served.filer.pool().roster.failmode() {
+            FailMode::Wait => "Clients that change something wait.",
+            FailMode::Continue => "Clients that change something get an I/O error.",
+        };
         messages.push(format!(
-            "the pool is suspended: {}.\nNothing was acknowledged that is not on disk. Repair the disks, and start the daemon again.",
+            "the pool is suspended: {}.\n{clients} Nothing was acknowledged that is not on disk. Repair the disks, then export the pool and import it again.",
             fault.0
         ));
     }
@@ -78,9 +85,37 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             if leg.state == "RESILVERING" { "" } else { "\nGive the pool another disk with `tally pool replace`." };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
+    messages.extend(lanes_without_disk(served));
     // What the import said of a disk may be out of date; how each stands now was said above.
     messages.extend(served.remarks.iter().filter(|remark| !remark.starts_with('/')).cloned());
     messages
+}
+
+/// Lanes that take no records: their log device was missing at the import, or has failed since.
+fn lanes_without_disk(served: &ServedPool) -> Vec<String> {
+    let pool = served.filer.pool();
+    if pool.read_only() || pool.fault().is_some() {
+        return Vec::new();
+    }
+    let config = pool.roster.config();
+    let down = config.lanes.iter().filter(|line| pool.lane(line.lane).is_none_or(|lane| lane.has_ended()));
+    let name = |line: &LaneConfigLine| config.vdevs.iter().find(|vdev| vdev.index == line.vdev).map(vdev_name);
+    let message = |name: String| {
+        format!(
+            "the intent log cannot write to {name}: changes wait for transaction groups where no other log device is left.\n\
+             Nothing is at risk. Give the log another disk with `tally pool replace`."
+        )
+    };
+    down.filter_map(name).map(message).collect()
+}
+
+/// Losses that were accepted since the pool was made, oldest first.
+fn losses(config: &PoolConfig) -> Vec<String> {
+    let report = |report: &LossReport| {
+        let when = utc(report.time.0 / 1_000_000_000);
+        format!("{when} UTC, after transaction group {}: {}", report.txg, report.lines.join("; "))
+    };
+    config.supplement.losses.iter().map(report).collect()
 }
 
 fn vdev_reports(served: &ServedPool, config: &PoolConfig) -> Vec<VdevReport> {
@@ -179,7 +214,7 @@ fn widest(a: IoCounters, b: IoCounters) -> IoCounters {
 
 fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
     let report = |line: &LaneConfigLine| {
-        let lane = served.filer.pool().lanes().iter().find(|lane| lane.id() == line.lane)?;
+        let lane = served.filer.pool().lane(line.lane)?;
         let (fill, stats) = (lane.fill(), lane.stats());
         let vdev = config.vdevs.iter().find(|vdev| vdev.index == line.vdev);
         Some(LaneReport {
@@ -214,7 +249,7 @@ pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
         (same(&pool.state), "-"),
         (same(&pool.guid), "-"),
         (same(if pool.read_only { "on" } else { "off" }), "-"),
-        (same("wait"), "default"),
+        (same(&pool.failmode), if pool.failmode == FailMode::default().word() { "default" } else { "local" }),
     ];
     let line = |(property, ((value, exact), source)): (&str, ((String, String), &str))| PropertyLine {
         name: pool.name.clone(),

@@ -23,10 +23,11 @@ use parking_lot::{Mutex, RwLock};
 use tally_base::{DatasetId, PoolGuid, Size};
 use tally_fs::filer::{CreateOptions, DatasetError, Filer, FilerError, ImportOptions, ImportReport};
 use tally_fs::vfs::{ObjectRef, Vfs};
+use tally_intent::Lane;
 use tally_store::assemble::PoolSelect;
 use tally_store::discover::{self, ImportSource};
 use tally_store::grammar::{GrammarError, VdevSpec, parse_vdev_args};
-use tally_store::label::PoolState;
+use tally_store::label::{FailMode, PoolState};
 use tally_store::platform::{Platform, Tuning};
 use tally_store::properties::PropertyError;
 
@@ -94,7 +95,7 @@ pub enum PoolsError {
         name: String,
     },
     /// A property of pools that cannot be set so.
-    #[error("'{name}={value}' cannot be set: a pool has failmode=wait, and nothing else that can be changed yet")]
+    #[error("'{name}={value}' cannot be set: a pool has failmode=wait|continue, and nothing else that can be changed")]
     BadPoolProperty {
         /// Which property.
         name: String,
@@ -159,6 +160,14 @@ impl ServedPool {
         let paths = config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| leg.path.clone()).collect();
         let (name, guid, handle_key) = (config.name.clone(), config.pool, config.handle_key);
         KnownPool { name, guid, paths, read_only: self.read_only, handle_key }
+    }
+
+    /// Gives a lane that has got another disk its thread.
+    pub(super) fn run_lane(&self, lane: Arc<Lane>) -> Result<(), PoolsError> {
+        let name = format!("lane {}", lane.id());
+        let thread = thread::Builder::new().name(name).spawn(move || lane.run()).map_err(PoolsError::Thread)?;
+        self.threads.lock().push(thread);
+        Ok(())
     }
 
     /// Waits for the threads, which an export or a destruction has told to end.
@@ -311,7 +320,9 @@ impl Pools {
         let mut tell = |state: tally_fs::filer::Progress| progress(words(state));
         let (filer, report) =
             Filer::import(&self.platform, &self.tuning, &source, &select(&order.pool), &options, &mut tell)?;
-        let remarks = report.remarks.iter().chain(&report.losses).cloned().collect();
+        let lost = if order.read_only { "missing" } else { "given up at the import" };
+        let losses = report.losses.iter().map(|loss| format!("{lost}: {loss}"));
+        let remarks = report.remarks.iter().cloned().chain(losses).collect();
         let pool = self.take_up(filer, remarks, order.read_only)?;
         Ok((pool, report))
     }
@@ -365,13 +376,16 @@ impl Pools {
 
     /// Sets properties of a pool.
     pub fn set_pool_properties(&self, name: &str, assignments: &[Assignment]) -> Result<(), PoolsError> {
-        self.pool(name)?;
-        let refused =
-            assignments.iter().find(|set| (set.property.as_str(), set.value.as_str()) != ("failmode", "wait"));
-        match refused.cloned() {
-            None => Ok(()),
-            Some(Assignment { property, value }) => Err(PoolsError::BadPoolProperty { name: property, value }),
+        let pool = self.pool(name)?;
+        let parsed = assignments.iter().map(|set| match (set.property.as_str(), FailMode::of_word(&set.value)) {
+            ("failmode", Some(failmode)) => Ok(failmode),
+            _ => Err(PoolsError::BadPoolProperty { name: set.property.clone(), value: set.value.clone() }),
+        });
+        // All of them are understood before the first is set.
+        for failmode in parsed.collect::<Result<Vec<_>, _>>()? {
+            pool.filer.pool().roster.set_failmode(failmode).map_err(DiskError::from)?;
         }
+        Ok(())
     }
 
     /// What a start after the sudden end of this process will have to do.

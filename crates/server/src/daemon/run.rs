@@ -29,7 +29,7 @@ use super::listen::ListenError;
 use super::logging::LevelError;
 use super::pools::{ImportOrder, Pools, PoolsError};
 use super::registration::Registration;
-use super::service::{Answer, Counter, Desk, Work, import_remark};
+use super::service::{Answer, Counter, Desk, Work, import_remarks};
 use super::state::{State, StateError};
 use super::{Event, listen, logging, process, signals};
 use crate::cli::ServeArgs;
@@ -104,7 +104,8 @@ impl Daemon {
 
         state.remember_port(port)?;
         let pools = Arc::new(Pools::new(platform(launch.opener), tuning(&config), state, config.exports.clone()));
-        let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir) });
+        let nfs = Arc::new(Service::new(pools.exports()));
+        let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
         let (sender, events) = channel();
         if launch.signals {
             let pools = Arc::clone(&desk.pools);
@@ -113,9 +114,7 @@ impl Daemon {
         control.serve(Arc::new(Counter { desk: Arc::clone(&desk), events: Mutex::new(sender.clone()) }))?;
 
         open_pools(&desk, &config, &launch.args, say)?;
-        let exports = desk.pools.exports();
-        let service = Arc::new(Service::new(exports));
-        let server = Server::start_on(service, listeners, &ServeOptions::default())?;
+        let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
         Ok(Self { args: launch.args, desk, control, events, sender, server, port, registration })
@@ -265,7 +264,7 @@ fn import(desk: &Desk, order: &ImportOrder, say: &mut dyn FnMut(&str)) -> Result
     let (pool, report) = desk.pools.import(order, &mut |progress| {
         let _ = sd_notify::notify(&[NotifyState::Status(&progress.what)]);
     })?;
-    say(&import_remark(&pool.filer.name(), &report));
+    import_remarks(&pool.filer, &report).iter().for_each(|remark| say(remark));
     Ok(())
 }
 

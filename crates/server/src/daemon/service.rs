@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use parking_lot::Mutex;
-use tally_fs::filer::{CreateOptions, ImportReport};
+use tally_fs::filer::{CreateOptions, Filer, ImportReport};
 use tally_nfs::exports::parse_sharenfs;
 
 use tally_store::create;
 use tally_store::discover::ImportSource;
 
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError};
-use super::{Event, datasets, pool_report, process};
+use super::{Event, datasets, ops_report, pool_report, process};
 use crate::control::listener::Service;
 use crate::control::message::{Assignment, Progress, Reply, Request};
 
@@ -44,6 +44,8 @@ pub(super) struct Desk {
     pub(super) addresses: Vec<IpAddr>,
     /// Where pools are looked for when nobody says.
     pub(super) dirs: Vec<PathBuf>,
+    /// The programs that clients call.
+    pub(super) nfs: Arc<tally_nfs::service::Service>,
 }
 
 /// Answers questions, and passes work on.
@@ -84,6 +86,7 @@ impl Desk {
             Request::DatasetGet { names, recursive, properties } => {
                 self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)
             }
+            Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
             _ => return None,
         })
     }
@@ -126,7 +129,7 @@ impl Desk {
                 let dirs = if dirs.is_empty() { self.dirs.clone() } else { dirs };
                 let order = ImportOrder { pool, paths: Vec::new(), dirs, force, read_only, accept_loss };
                 let (pool, report) = self.pools.import(&order, progress)?;
-                import_remark(&pool.filer.name(), &report)
+                return Ok(Reply::Done(import_remarks(&pool.filer, &report)));
             }
             Request::PoolExport { name } => {
                 self.pools.export(&name)?;
@@ -189,8 +192,16 @@ impl Desk {
     }
 }
 
-/// What an import has to say, in one line.
-pub(super) fn import_remark(name: &str, report: &ImportReport) -> String {
+/// What an import has to say: in one line, and one for everything that is not as it should be.
+pub(super) fn import_remarks(filer: &Filer, report: &ImportReport) -> Vec<String> {
+    let mut remarks = vec![outcome(&filer.name(), report)];
+    let lost = if filer.pool().read_only() { "missing" } else { "given up" };
+    remarks.extend(report.losses.iter().map(|loss| format!("{lost}: {loss}")));
+    remarks.extend(report.remarks.iter().map(|remark| format!("note: {remark}")));
+    remarks
+}
+
+fn outcome(name: &str, report: &ImportReport) -> String {
     if report.records_replayed == 0 {
         return format!("imported pool '{name}'; there was nothing to replay");
     }

@@ -4,11 +4,11 @@ use tally_base::Txg;
 use tally_disk::Disk;
 
 use super::devices::Device;
-use super::fact::{Fact, Part, Value};
+use super::fact::{Fact, Part, Source, Value};
 use super::view::PoolView;
 use super::{Detail, Report};
 use crate::choose::{Candidate, choose};
-use crate::label::{Label, PoolConfig, PoolState, VdevClass, VdevKind};
+use crate::label::{FailMode, Label, PoolConfig, PoolState, Supplement, VdevClass, VdevKind};
 use crate::uberblock::{self, Uberblock};
 
 /// The pool in one line, and what must be said before everything else.
@@ -32,6 +32,7 @@ pub(super) fn say_pool(report: &mut Report<'_>, view: &PoolView<'_>) {
         .with("open_gen", config.open_gen)
         .with("synced_txg", config.synced_txg);
     report.say(Detail::Summary, &fact);
+    say_supplement(report, source, &config.supplement);
     if config.state == PoolState::Active {
         let fact = Fact::new(Part::Pool, "pool").at(source.clone()).note(format!(
             "not exported: in use by {}, or that machine crashed; if it is in use now, this picture may be torn",
@@ -43,6 +44,18 @@ pub(super) fn say_pool(report: &mut Report<'_>, view: &PoolView<'_>) {
         let fact = Fact::new(Part::Pool, "leg").with("leg", leg.guid).with("vdev", vdev.index);
         let fact = fact.with_all(vec![("path", text(&leg.path))]).note("no device that was given is this leg");
         report.say(Detail::Summary, &fact);
+    }
+}
+
+/// Settings and accepted losses, where there are any.
+fn say_supplement(report: &mut Report<'_>, source: &Source, supplement: &Supplement) {
+    if supplement.failmode != FailMode::default() {
+        let fact = Fact::new(Part::Pool, "pool").at(source.clone()).with("failmode", supplement.failmode.word());
+        report.say(Detail::Summary, &fact);
+    }
+    for loss in &supplement.losses {
+        let fact = Fact::new(Part::Pool, "accepted loss").at(source.clone()).with("time", loss.time);
+        report.say(Detail::Summary, &fact.with("txg", loss.txg).note(loss.lines.join("; ")));
     }
 }
 

@@ -60,8 +60,15 @@ pub(super) fn say_log(report: &mut Report<'_>, view: &PoolView<'_>, root: Option
             }
             None => {
                 say_ring(report, &lane);
-                let why = "no uberblock tells where its live part begins";
-                report.say(Detail::Summary, &lane.fact("lane").damaged(why));
+                let fact = lane.fact("lane");
+                let fact = if view.uberblocks.is_empty() {
+                    fact.damaged("no uberblock tells where its live part begins")
+                } else {
+                    fact.note(
+                        "the uberblock does not name it: its device was missing or failed, and nothing in it is needed",
+                    )
+                };
+                report.say(Detail::Summary, &fact);
             }
         }
     }

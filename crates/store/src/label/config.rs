@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tally_base::{LaneId, PoolGuid, Time, Txg, VdevGuid};
 use tally_intent::LaneGeometry;
 
-use super::Features;
+use super::{Features, Supplement};
 use crate::platform::Host;
 
 /// The configuration of a pool. Numbered by `sequence`; the highest one over all labels holds.
@@ -39,6 +39,9 @@ pub struct PoolConfig {
     pub handle_key: [u8; 32],
     /// When the pool was made.
     pub created: Time,
+    /// Settings and accepted losses. It is no part of this encoding but follows it.
+    #[serde(skip)]
+    pub supplement: Supplement,
 }
 
 /// Whether a pool is in use.

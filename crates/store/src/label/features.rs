@@ -14,8 +14,11 @@ pub struct Features {
     pub incompat: u64,
 }
 
-/// What this program knows: format version 1 has no features yet.
-pub const KNOWN: Features = Features { compat: 0, ro_compat: 0, incompat: 0 };
+/// A compatible feature: labels carry a supplement ([`super::Supplement`]).
+pub(super) const SUPPLEMENT: u64 = 1 << 0;
+
+/// What this program knows.
+pub const KNOWN: Features = Features { compat: SUPPLEMENT, ro_compat: 0, incompat: 0 };
 
 /// What a pool's features allow this program to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

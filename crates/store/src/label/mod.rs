@@ -28,7 +28,7 @@
 //!             │ guid of this leg         8 │     │ crc-64 of bytes 0..88      8 │
 //!          32 ├────────────────────────────┤  96 ├──────────────────────────────┤
 //!             │ compat, ro_compat,         │     │ payload: PoolConfig as       │
-//!             │ incompat            3 × 8  │     │ postcard, then zeroes        │
+//!             │ incompat            3 × 8  │     │ postcard, supplement, zeroes │
 //!          56 └────────────────────────────┘     └──────────────────────────────┘
 //! ```
 //!
@@ -36,6 +36,7 @@
 
 mod config;
 mod features;
+mod supplement;
 
 use std::io;
 
@@ -45,6 +46,7 @@ use tally_disk::{AlignedBuf, Disk, Durability};
 
 pub use config::{LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea, VdevClass, VdevConfig, VdevKind};
 pub use features::{Features, KNOWN, Usable};
+pub use supplement::{FailMode, LossReport, Supplement};
 
 /// Size of each of a leg's two labels.
 pub const LABEL_BYTES: u64 = 256 << 10;
@@ -130,7 +132,9 @@ pub(crate) fn label_offsets(size: u64) -> Option<[u64; 2]> {
 
 /// The bytes of one slot: header and payload, padded to whole sectors.
 pub fn encode(leg: VdevGuid, config: &PoolConfig) -> Result<AlignedBuf, LabelError> {
-    let payload = postcard::to_stdvec(config).map_err(|error| LabelError::Encode(error.to_string()))?;
+    let unencodable = |error: postcard::Error| LabelError::Encode(error.to_string());
+    let mut payload = postcard::to_stdvec(config).map_err(unencodable)?;
+    payload.extend(config.supplement.encode().map_err(unencodable)?);
     let limit = usize::try_from(CONFIG_SLOT_BYTES).expect("64 KiB") - HEADER_BYTES;
     if payload.len() > limit {
         return Err(LabelError::TooLarge { bytes: payload.len(), limit });
@@ -196,7 +200,8 @@ fn decode(slot: &[u8]) -> Result<Label, Bad> {
     if block_checksum(payload) != payload_checksum {
         return Err(malformed.into());
     }
-    let config: PoolConfig = postcard::from_bytes(payload).map_err(|_| malformed)?;
+    let (mut config, rest) = postcard::take_from_bytes::<PoolConfig>(payload).map_err(|_| malformed)?;
+    config.supplement = Supplement::decode(rest);
     config.check().map_err(Malformed)?;
     let header = (pool, version, features, sequence, open_gen);
     if header != (config.pool, config.version, config.features, config.sequence, config.open_gen) {

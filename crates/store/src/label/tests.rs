@@ -52,6 +52,7 @@ pub(crate) fn sample() -> PoolConfig {
         state: PoolState::Active,
         handle_key: [0x5a; 32],
         created: Time(1_700_000_000_000_000_000),
+        supplement: Supplement::default(),
     }
 }
 
@@ -218,4 +219,45 @@ fn the_format_has_not_drifted() {
 fn write_the_golden_label() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/label-v1.bin");
     std::fs::write(path, &*encode(LEG, &sample()).unwrap()).unwrap();
+}
+
+/// The first pools had no supplement; a program that knows none must find its part of the payload as it was.
+#[test]
+fn a_supplement_follows_the_configuration_and_is_left_out_where_it_says_nothing() {
+    let plain = sample();
+    let mut config = sample();
+    config.supplement_mut(|supplement| {
+        supplement.failmode = FailMode::Continue;
+        supplement.note_loss(Time(5), Txg(6), &["gone".into()]);
+    });
+    assert_eq!(config.features.compat, 1);
+    let payload = |config: &PoolConfig| {
+        let slot = encode(LEG, config).unwrap();
+        let length = u32::from_le_bytes(slot[12..16].try_into().unwrap()) as usize;
+        slot[HEADER_BYTES..HEADER_BYTES + length].to_vec()
+    };
+    let (without, with) = (payload(&plain), payload(&config));
+    assert_eq!(without, postcard::to_stdvec(&plain).unwrap());
+    let first_format: PoolConfig = postcard::from_bytes(&with).unwrap();
+    assert_eq!(PoolConfig { supplement: config.supplement.clone(), ..first_format }, config);
+    assert_eq!(decode(&encode(LEG, &config).unwrap()).unwrap().config, config);
+    config.supplement_mut(|supplement| *supplement = Supplement::default());
+    assert_eq!(payload(&config), without);
+    assert_eq!(Supplement::decode(&[7; 9]), Supplement::default(), "what a newer program wrote does no harm");
+}
+
+#[test]
+fn reports_of_losses_stay_within_their_room() {
+    let mut config = sample();
+    for number in 0..20 {
+        let lines: Vec<String> = (0..50).map(|line| format!("{number}.{line} ") + &"ä".repeat(3000)).collect();
+        config.supplement_mut(|supplement| supplement.note_loss(Time(number), Txg(number), &lines));
+        config.supplement_mut(|supplement| supplement.note_loss(Time(number), Txg(number), &lines));
+    }
+    let losses = &config.supplement.losses;
+    assert_eq!(losses.iter().map(|report| report.txg.0).collect::<Vec<_>>(), (12..20).collect::<Vec<_>>());
+    assert_eq!(losses[7].lines.len(), 8);
+    assert_eq!(losses[7].lines[7], "and 43 more");
+    assert!(losses[7].lines[0].starts_with("19.0 ää"));
+    assert_eq!(decode(&encode(LEG, &config).unwrap()).unwrap().config, config);
 }

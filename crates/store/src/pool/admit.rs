@@ -8,6 +8,7 @@ use tally_intent::Lane;
 
 use super::Pool;
 use crate::alloc::Space;
+use crate::label::FailMode;
 use crate::txg::Txgs;
 
 /// How deep into its reserve the pool lets an operation go (rules F19).
@@ -21,9 +22,14 @@ pub enum SpaceClass {
     Replay,
 }
 
-/// The pool answers nothing for now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotServing;
+/// The pool takes no changes for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotServing {
+    /// It will when it is imported again: clients wait.
+    Wait,
+    /// It is suspended, and its failmode says that clients are to be told so.
+    Failed,
+}
 
 /// Space is short for the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +43,16 @@ const RESERVE_BYTES_MIN: u64 = 16 * (64 << 10) * 4;
 impl Pool {
     /// Whether operations may begin.
     pub fn check_serving(&self) -> Result<(), NotServing> {
-        if self.fault.get().is_some() || self.closed.load(Ordering::Acquire) { Err(NotServing) } else { Ok(()) }
+        if self.closed.load(Ordering::Acquire) {
+            return Err(NotServing::Wait);
+        }
+        match self.fault.get() {
+            None => Ok(()),
+            Some(_) => match self.roster.failmode() {
+                FailMode::Wait => Err(NotServing::Wait),
+                FailMode::Continue => Err(NotServing::Failed),
+            },
+        }
     }
 
     fn reserve_bytes(space: &Space) -> u64 {

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tally_base::codec::Malformed;
 use tally_base::{DatasetId, LaneId, Time, Txg};
 use tally_intent::recovery::{self, Cursor, DatasetReplay, DatasetVerdict, LaneScan, MergeError, ScanError, Verdict};
-use tally_intent::{Checkpoint, Lane};
 
+use super::lanes::home_among;
 use super::root::PoolRoot;
 use super::sync::SyncError;
 use super::{Pool, Syncing};
@@ -25,7 +26,7 @@ use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::choose::{ChooseError, Chosen};
 use crate::dataset::{Dataset, DatasetEntry};
 use crate::io::BlockIo;
-use crate::label::VdevClass;
+use crate::label::{LaneConfigLine, PoolConfig, VdevClass};
 use crate::platform::{Platform, Tuning};
 use crate::properties::effective;
 use crate::replies::{BUCKETS, ReplyCache};
@@ -62,8 +63,8 @@ pub enum OpenError {
     Sync(#[from] SyncError),
     /// Acknowledged records are gone.
     #[error(
-        "the intent log has lost acknowledged changes:\n{report}import it with --readonly to look at what is there, \
-         attach the missing log device, or give the changes up with --accept-loss"
+        "acknowledged changes are missing from the intent log:\n{report}bring the missing log device back and import \
+         again, or give those changes up with --accept-loss; --readonly looks at what is there and changes nothing"
     )]
     LogLost {
         /// Which, one line each.
@@ -112,7 +113,12 @@ impl Pool {
             tombstones: BTreeMap::new(),
         };
         let pool = Self::assemble(platform, tuning, roster, (devs, alloc), (uberblock, None, root), Txg(1), false);
-        pool.open_lanes()?;
+        {
+            // Its first uberblock makes the pool, and the lanes with it.
+            let mut syncing = pool.syncing.lock();
+            syncing.opening = pool.fresh_lanes();
+            pool.open_lanes(&mut syncing);
+        }
         Ok(pool)
     }
 
@@ -166,7 +172,8 @@ impl Pool {
             txgs: Txgs::new(open, tuning.dirty_bytes_max),
             replies: ReplyCache::default(),
             guid: uberblock.pool,
-            lanes: OnceLock::new(),
+            lanes: ArcSwap::default(),
+            homes: OnceLock::new(),
             datasets: RwLock::new(datasets_of(&root)),
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
@@ -177,6 +184,7 @@ impl Pool {
                 reply_blocks: root.reply_blocks,
                 old_roots: Vec::new(),
                 unreplayed,
+                opening: Vec::new(),
                 put_away: false,
             }),
             fault: OnceLock::new(),
@@ -199,36 +207,20 @@ impl Pool {
     }
 
     /// Everything is replayed: makes that durable, and opens the lanes under new epochs. The pool serves from here on.
-    pub fn finish_replay(&self) -> Result<(), OpenError> {
-        self.roster.rejoin_lanes()?;
-        self.open_lanes()?;
+    ///
+    /// Legs that were stale join their lanes' sets only behind the uberblock that names the new epochs. Before it
+    /// they have not got what a crash would still replay. What was given up is written down before, so that it is
+    /// never gone without a word; after a crash in between, the import decides again.
+    pub fn finish_replay(&self, losses: &[String]) -> Result<(), OpenError> {
         let mut syncing = self.syncing.lock();
-        syncing.unreplayed = None;
-        self.sync_locked(&mut syncing, false)?;
-        Ok(())
-    }
-
-    fn open_lanes(&self) -> Result<(), OpenError> {
-        let mut lanes = Vec::new();
-        for line in &self.roster.config().lanes {
-            let config = self.roster.lane_config(line);
-            if config.legs.is_empty() {
-                let report = format!("lane {}: no log device is present\n", line.lane);
-                return Err(OpenError::LogLost { report });
-            }
-            let checkpoint = Checkpoint::fresh(self.platform.rng.as_ref());
-            let lane = Lane::open(config, &checkpoint, Arc::clone(&self.platform.clock));
-            let txgs = Arc::downgrade(&self.txgs);
-            lane.on_failure(Box::new(move |failure| {
-                tracing::error!("{failure}; changes wait for transaction groups until it is replaced");
-                // What was acknowledged is in memory only from here on: get it to the pool at once (rules F6).
-                if let Some(txgs) = txgs.upgrade() {
-                    let _asked_for = txgs.promise(txgs.open());
-                }
-            }));
-            lanes.push(lane);
+        if !losses.is_empty() {
+            self.roster.note_loss(self.platform.clock.now(), syncing.uberblock.txg, losses)?;
         }
-        assert!(self.lanes.set(lanes).is_ok(), "lanes are opened once");
+        syncing.unreplayed = None;
+        syncing.opening = self.fresh_lanes();
+        self.sync_locked(&mut syncing, false)?;
+        self.roster.rejoin_lanes()?;
+        self.open_lanes(&mut syncing);
         Ok(())
     }
 }
@@ -289,10 +281,18 @@ fn read_log(
     let mut content = LogContent::default();
     let mut seen = Txg(0);
     let mut scans: Vec<LaneScan> = Vec::new();
-    for line in &roster.config().lanes {
-        let Some((_, checkpoint)) = uberblock.lanes.iter().find(|(lane, _)| *lane == line.lane) else { continue };
+    let config = roster.config();
+    for line in &config.lanes {
+        let lane = roster.lane_config(line);
+        let checkpoint =
+            uberblock.lanes.iter().find(|(named, _)| *named == line.lane).map(|(_, checkpoint)| checkpoint);
+        if lane.legs.is_empty() {
+            note_missing(&mut content, &config, line, uberblock, checkpoint.map(|_| root));
+        }
+        // A lane that the uberblock does not name has nothing that could be needed: see `lanes`.
+        let Some(checkpoint) = checkpoint.filter(|_| !lane.legs.is_empty()) else { continue };
         let before = content.bytes;
-        let mut scan = recovery::scan(&roster.lane_config(line), checkpoint, &mut |bytes| progress(before + bytes))?;
+        let mut scan = recovery::scan(&lane, checkpoint, &mut |bytes| progress(before + bytes))?;
         chosen.witness(scan.max_synced_txg, &format!("lane {} of the intent log", line.lane))?;
         seen = seen.max(scan.max_txg).max(scan.max_synced_txg);
         content.frames += scan.frames;
@@ -309,6 +309,38 @@ fn read_log(
     }
     content.datasets = merged.datasets;
     Ok((content, seen))
+}
+
+/// A lane without a disk (row i of the decision table). It is a loss if the uberblock names it, unless that is the one of
+/// an export. Nobody knows then what was in it: every dataset that was at home there is suspect (rules F26).
+fn note_missing(
+    content: &mut LogContent,
+    config: &PoolConfig,
+    line: &LaneConfigLine,
+    uberblock: &Uberblock,
+    named_in: Option<&PoolRoot>,
+) {
+    let vdev = config.vdevs.iter().find(|vdev| vdev.index == line.vdev);
+    let paths = vdev.into_iter().flat_map(|vdev| &vdev.legs).map(|leg| leg.path.display().to_string());
+    let device = paths.collect::<Vec<_>>().join(" and ");
+    match named_in.filter(|_| !uberblock.clean) {
+        None => content.remarks.push(format!(
+            "{device} is missing: nothing is lost, but changes wait for transaction groups until `tally pool replace` gives \
+             the intent log another device"
+        )),
+        Some(root) => {
+            let open: Vec<_> = uberblock.lanes.iter().map(|(lane, _)| *lane).collect();
+            let is_at_home = |entry: &&DatasetEntry| home_among(&open, entry.birth.lane, entry.birth.id) == line.lane;
+            let suspect = root.datasets.iter().filter(|entry| entry.root.logged).filter(is_at_home);
+            let names: Vec<_> = suspect.map(|entry| entry.line.name.as_str()).collect();
+            content.losses.push(format!(
+                "the log device {device} is missing: what was acknowledged after transaction group {} in {} is on no \
+                 other disk",
+                uberblock.txg,
+                if names.is_empty() { "no dataset".to_owned() } else { names.join(", ") }
+            ));
+        }
+    }
 }
 
 fn is_known(root: &PoolRoot, id: DatasetId) -> bool {
@@ -343,7 +375,8 @@ fn note_lane(content: &mut LogContent, lane: LaneId, scan: &LaneScan) {
             let ranges: Vec<_> = ranges.iter().map(|(first, last)| format!("{first}-{last}")).collect();
             content.losses.push(format!("lane {lane}: records {} are gone", ranges.join(", ")));
         }
-        Verdict::Missing => content.losses.push(format!("lane {lane}: no leg of its log device is present")),
+        // The caller knows more about it.
+        Verdict::Missing => {}
     }
 }
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tally_base::{Broken, LaneId, Txg};
-use tally_intent::Checkpoint;
+use tally_base::{Broken, Txg};
 
 use super::root::PoolRoot;
 use super::{Pool, Syncing};
@@ -83,23 +82,33 @@ impl Pool {
         self.put_away(true)
     }
 
+    /// Whatever goes wrong, nothing is written afterwards, nobody is left waiting, and all threads of the pool end: a pool
+    /// that was suspended can be let go, and imported again once its disks are back.
     fn put_away(&self, destroy: bool) -> Result<(), SyncError> {
         self.closed.store(true, Ordering::Release);
         self.txgs.stop();
         let mut syncing = self.syncing.lock();
-        if !self.read_only {
-            // Operations that were admitted before may still be on their way to a hold.
-            while self.txgs.dirty_bytes() > 0 {
-                self.sync_locked(&mut syncing, false)?;
-            }
-            let txg = self.sync_locked(&mut syncing, true)?;
-            if destroy { self.roster.destroy(txg)? } else { self.roster.export(txg)? }
-        }
+        let retired = if self.read_only { Ok(()) } else { self.retire(&mut syncing, destroy) };
         // Whoever waits for the lock, or comes later, must find that there is nothing left to sync.
         syncing.put_away = true;
         self.txgs.fail(Broken("the pool was put away".into()));
-        for lane in self.lanes() {
+        for lane in self.lanes().iter() {
             lane.close();
+        }
+        retired
+    }
+
+    /// The last group, and the word in the labels.
+    fn retire(&self, syncing: &mut Syncing, destroy: bool) -> Result<(), SyncError> {
+        // Operations that were admitted before may still be on their way to a hold.
+        while self.txgs.dirty_bytes() > 0 {
+            self.sync_locked(syncing, false)?;
+        }
+        let txg = self.sync_locked(syncing, true)?;
+        if destroy {
+            self.roster.destroy(txg)?
+        } else {
+            self.roster.export(txg)?
         }
         Ok(())
     }
@@ -151,9 +160,7 @@ impl Pool {
         let uberblock = self.uberblock_of(syncing, txg, &root, clean);
         self.roster.write_uberblock(&uberblock)?;
         if syncing.unreplayed.is_none() {
-            for (lane, (_, checkpoint)) in self.lanes().iter().zip(&uberblock.lanes) {
-                lane.release(txg, checkpoint);
-            }
+            self.release_rings(&uberblock);
         }
         syncing.root = Some(root);
         syncing.uberblock = uberblock;
@@ -198,10 +205,6 @@ impl Pool {
     }
 
     fn uberblock_of(&self, syncing: &Syncing, txg: Txg, root: &BlockPtr, clean: bool) -> Uberblock {
-        let lanes: Vec<(LaneId, Checkpoint)> = match &syncing.unreplayed {
-            Some(found) => found.clone(),
-            None => self.lanes().iter().map(|lane| (lane.id(), Checkpoint { clean, ..lane.checkpoint(txg) })).collect(),
-        };
         let now = self.issue_time();
         Uberblock {
             txg,
@@ -209,7 +212,7 @@ impl Pool {
             time: now,
             time_lease: self.time_lease(now),
             root: root.encode().to_vec(),
-            lanes,
+            lanes: self.checkpoints(syncing, txg, clean),
             clean,
             config_sequence: self.roster.config().sequence,
             ..syncing.uberblock.clone()

@@ -135,6 +135,32 @@ fn an_uberblock_needs_every_data_vdev() {
     assert_eq!(commit(&pool.roster, 2), Err(RosterError::VdevLost(pool.vdevs[2].guid())));
 }
 
+/// It was struck off in the labels of the other vdevs, and the pool could not be imported any more, although nothing was
+/// the matter with any disk by then.
+#[test]
+fn the_last_leg_of_a_data_vdev_is_never_an_older_copy() {
+    for vdevs in ["/d/a /d/b /d/c", "/d/a log /d/b log /d/c", "mirror /d/a /d/d log /d/b log /d/c"] {
+        for failing_writes in [0, 1, 2, 3] {
+            let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES), ("c", LEG_BYTES), ("d", LEG_BYTES)]);
+            let pool = pool(&world, vdevs);
+            commit(&pool.roster, 2).unwrap();
+            FaultyDisk::set(&world.disk("d").writes_fail, true);
+            world.disk("a").writes_left.store(failing_writes, Ordering::SeqCst);
+            // Everything that a pool may still try when it has lost a disk.
+            let _ = commit(&pool.roster, 3);
+            let _ = pool.roster.update(|config| config.synced_txg = Txg(1));
+            let _ = pool.roster.drop_leg(leg(&pool.roster, "a").guid(), &io::Error::other("gone"));
+            let _ = pool.roster.export(Txg(3));
+            assert!(pool.roster.closed().is_some(), "{vdevs}, {failing_writes}");
+            drop(pool);
+            world.disk("a").writes_left.store(u64::MAX, Ordering::SeqCst);
+            FaultyDisk::set(&world.disk("d").writes_fail, false);
+            let (again, _) = reopen(&world).unwrap_or_else(|error| panic!("{vdevs}, {failing_writes}: {error}"));
+            assert!(again.vdevs[0].is_usable(), "{vdevs}, {failing_writes}");
+        }
+    }
+}
+
 /// A failed strike is not followed by success in another thread: here the second writer finds the leg failing.
 #[test]
 fn nobody_succeeds_beside_a_leg_that_could_not_be_struck_off() {

@@ -1,0 +1,44 @@
+//! What the NFS server counts, as a report.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tally_nfs::stats::{Histogram, Stats};
+use tally_nfs::v3::Procedure;
+
+use crate::control::report::{OpReport, OpsReport, Quantiles};
+
+/// The report of now.
+pub(super) fn report(stats: &Stats) -> OpsReport {
+    OpsReport {
+        procedures: Procedure::ALL.iter().filter_map(|&procedure| op(stats, procedure)).collect(),
+        whole: quantiles(&stats.whole),
+        own: quantiles(&stats.own),
+        connections: stats.connections.load(Relaxed),
+        refused: stats.refused.load(Relaxed),
+        retransmissions: stats.retransmissions.load(Relaxed),
+        throttled: stats.throttled.load(Relaxed),
+    }
+}
+
+fn op(stats: &Stats, procedure: Procedure) -> Option<OpReport> {
+    let counted = stats.procedure(procedure);
+    let calls = counted.calls.load(Relaxed);
+    (calls > 0).then(|| OpReport {
+        procedure: procedure.name().to_owned(),
+        calls,
+        errors: counted.errors.load(Relaxed),
+        execute: quantiles(&counted.execute),
+        wait: quantiles(&counted.wait),
+    })
+}
+
+fn quantiles(histogram: &Histogram) -> Quantiles {
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    Quantiles {
+        count: histogram.count(),
+        p50_ns: ns(histogram.quantile(0.5)),
+        p99_ns: ns(histogram.quantile(0.99)),
+        max_ns: ns(histogram.quantile(1.0)),
+    }
+}

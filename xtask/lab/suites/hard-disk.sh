@@ -1,0 +1,102 @@
+# Untar where the device dominates: a disk on which a durable write takes 8 ms and one thing is done at a time
+# (`cargo xtask slow-disk --help`), log and pool on that one disk, against the kernel's own server on ext4 and XFS.
+# All take their turns on a fresh disk in one boot. Each file waits for the disk 48 ms and more, so the fifth of a
+# millisecond by which a guest is unfair to a server in user space does not decide.
+. /tmp/library
+FILES=${FILES:-512} ROUNDS=${ROUNDS:-3} DURABLE_US=${DURABLE_US:-8000} WRITE_US=${WRITE_US:-0}
+CONTENDERS=$SERVER
+[ "$SERVER" != tally ] || CONTENDERS="tally tally-fast-log knfsd-ext4 knfsd-xfs"
+POOL_DISK=/dev/nbd0
+
+# The kernel's side of a network block device: greets the server, hands the connection over, and waits.
+cat > /tmp/nbd.py <<'PY'
+import fcntl, os, socket, struct, sys
+SET_SOCK, SET_BLKSIZE, DO_IT, CLEAR_SOCK, SET_SIZE_BLOCKS, DISCONNECT, SET_FLAGS = (0xab00 + n for n in (0, 1, 3, 4, 7, 8, 10))
+device = os.open("/dev/nbd0", os.O_RDWR)
+if sys.argv[1] == "detach":
+    fcntl.ioctl(device, DISCONNECT); fcntl.ioctl(device, CLEAR_SOCK); sys.exit()
+disk = socket.socket(socket.AF_UNIX); disk.connect(sys.argv[1])
+assert disk.recv(18, socket.MSG_WAITALL)[:16] == b"NBDMAGICIHAVEOPT"
+disk.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 1, 0))
+size, flags = struct.unpack(">QH", disk.recv(10, socket.MSG_WAITALL))
+fcntl.ioctl(device, SET_BLKSIZE, 512); fcntl.ioctl(device, SET_SIZE_BLOCKS, size // 512)
+fcntl.ioctl(device, SET_FLAGS, flags); fcntl.ioctl(device, SET_SOCK, disk.fileno())
+fcntl.ioctl(device, DO_IT)
+PY
+attach() {
+    rm -f /tmp/slow.* || return
+    /tmp/xtask slow-disk /tmp/slow.disk --mib 2048 --socket /tmp/slow.socket --counts /tmp/slow.counts \
+        --durable-us "$DURABLE_US" --write-us "$WRITE_US" & DISK_PID=$!
+    until [ -S /tmp/slow.socket ]; do kill -0 "$DISK_PID" || return; sleep 0.1; done
+    python3 /tmp/nbd.py /tmp/slow.socket & CLIENT_PID=$!
+    until [ "$(cat /sys/block/nbd0/size)" -gt 0 ]; do kill -0 "$CLIENT_PID" || return; sleep 0.1; done
+}
+detach() {
+    python3 /tmp/nbd.py detach
+    # The disk serves for ever; it is told to go, and that is no failure.
+    wait "$CLIENT_PID"; kill "$DISK_PID"; wait "$DISK_PID"; rm -f /tmp/slow.*
+}
+# What the disk itself counted: writes, flushes, and turns of the platter that something durable waited for.
+slow_counts() { awk '{print $2 + 0, $4 + 0, $6 + 0}' /tmp/slow.counts; }
+
+# contend CONTENDER ROUND: one untar on a fresh disk. The server is started before and stopped after the clock.
+contend() {
+    local started counts_then milliseconds
+    SERVER=${1%-fast-log} LOG_DISK=
+    [ "$1" = "$SERVER" ] || LOG_DISK=/dev/ubdb
+    need "round $2, $1: a fresh disk" attach
+    rm -rf /tmp/state
+    need "round $2, $1: server starts" serve_start
+    need "round $2, $1: mount" nfs_mount
+    mkdir -p "$MNT/warm" && echo x > "$MNT/warm/x"
+    sync
+    counts_then=$(slow_counts) started=$(date +%s%N)
+    need "round $2, $1: untar" tar -C "$MNT" -xf /tmp/source.tar
+    milliseconds=$((($(date +%s%N) - started) / 1000000))
+    # Only until now: an acknowledged file is durable, and what a server tidies up later nobody waits for.
+    echo "$1 $milliseconds $counts_then $(slow_counts)" >> /tmp/results
+    rm -rf "$MNT/warm"
+    check "round $2, $1: checksums" sums_match "$MNT" /tmp/sums.source
+    need "round $2, $1: unmount" umount "$MNT"
+    [ -z "$LOG_DISK" ] || need "round $2, $1: the log device is given back" sh -c "cd /tmp/state && $TALLY pool destroy tank"
+    need "round $2, $1: server stops" serve_stop
+    need "round $2, $1: the disk goes" detach
+}
+# Milliseconds of one contender: least, median, greatest.
+spread() { awk -v c="$1" '$1 == c {print $2}' /tmp/results | sort -n | awk '{v[NR] = $1} END {print v[1], v[int((NR + 1) / 2)], v[NR]}'; }
+median() { spread "$1" | cut -d' ' -f2; }
+turns() { awk -v c="$1" '$1 == c {t += $8 - $5} END {print t}' /tmp/results; }
+work_per_file() {
+    awk -v c="$1" -v f="$FILES" '$1 == c {n += f; w += $6 - $3; l += $7 - $4; t += $8 - $5}
+        END {printf "%.2f writes, %.2f flushes, %.2f turns", w / n, l / n, t / n}' /tmp/results
+}
+
+small_files /tmp/source "$FILES"
+tar -C /tmp/source -cf /tmp/source.tar .
+sums /tmp/source > /tmp/sums.source
+modprobe nbd nbds_max=1 max_part=0
+need "the model: a fresh disk" attach
+started=$(date +%s%N)
+check "the model: 100 durable writes" dd if=/dev/zero of=/dev/nbd0 bs=4k count=100 oflag=direct,dsync
+note "a durable write of 4 KiB takes $((($(date +%s%N) - started) / 100000)) µs"
+check "the model: 100 turns" [ "$(slow_counts | cut -d' ' -f3)" = 100 ]
+need "the model: the disk goes" detach
+
+for round in $(seq "$ROUNDS"); do
+    for contender in $CONTENDERS; do contend "$contender" "$round"; done
+done
+note "untar of $FILES files of 4 KiB, disk with $DURABLE_US µs a durable write, $WRITE_US µs a cached one, $ROUNDS rounds"
+for contender in $CONTENDERS; do
+    set -- "$contender" $(spread "$contender")
+    note "$(printf '%-14s median %6d ms (%d to %d); a file: %s' "$1" "$3" "$2" "$4" "$(work_per_file "$1")")"
+done
+case $CONTENDERS in
+    "tally "*)
+        # The turns are exact; the times hold on a machine that has nothing else to do.
+        for peer in knfsd-ext4 knfsd-xfs; do
+            check "fewer turns than $peer" [ "$(turns tally)" -lt "$(turns $peer)" ]
+            check "ahead of $peer" [ "$(median tally)" -lt "$(median $peer)" ]
+        done
+        ;;
+esac
+finish
