@@ -4,6 +4,7 @@
 //! decides how. Commands ([`datasets`]) are serialised by one lock and are durable when they return (rules F18).
 
 mod datasets;
+mod relief;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use tally_store::platform::{Platform, Tuning};
 use tally_store::pool::{LoadOptions, LogContent, OpenError, Pool, SyncError};
 use tally_store::properties::{PropertySet, SyncMode};
 use tally_store::txg::Next;
+
+use relief::Relief;
 
 use crate::filesystem::Filesystem;
 use crate::vfs::ObjectRef;
@@ -187,14 +190,29 @@ impl Filer {
         }
     }
 
-    /// Applies every dataset's records in their order. Much dirty data is synced between two records; the cursor in the
-    /// dataset's root then says how far it came (rules F1).
+    /// Applies every dataset's records in their order. Much dirty data is synced meanwhile; the cursor in the dataset's
+    /// root then says how far its group came (rules F1).
     fn replay(
         &self,
         content: LogContent,
         options: &ImportOptions,
         report: &mut ImportReport,
         progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), FilerError> {
+        std::thread::scope(|scope| {
+            let mut relief = Relief::new(scope, &self.pool);
+            self.replay_all(content, options, report, progress, &mut relief)?;
+            Ok(relief.finish()?)
+        })
+    }
+
+    fn replay_all(
+        &self,
+        content: LogContent,
+        options: &ImportOptions,
+        report: &mut ImportReport,
+        progress: &mut dyn FnMut(Progress),
+        relief: &mut Relief<'_, '_>,
     ) -> Result<(), FilerError> {
         let total = content.datasets.values().map(|replay| replay.records.len() as u64).sum();
         for (id, replay) in content.datasets {
@@ -214,13 +232,13 @@ impl Filer {
                 if report.records_replayed.is_multiple_of(1024) {
                     progress(Progress::Replayed(report.records_replayed, total));
                 }
-                if !options.read_only && self.pool.txgs.dirty_bytes() > self.pool.tuning.dirty_bytes_max / 2 {
-                    self.pool.sync()?;
+                if !options.read_only {
+                    relief.relieve()?;
                 }
             }
             // Records that were withheld or dropped keep their numbers: none is given out twice.
             let last = replay.records.last().map_or(Dseq(0), |record| record.head.dseq);
-            filesystem.resume_log_after(last);
+            self.pool.replay_in(0, |txg| filesystem.resume_log_after(last, txg));
         }
         Ok(())
     }

@@ -67,11 +67,12 @@ pub struct Filesystem {
     pub(crate) log_switch: ArcSwap<LogSwitch>,
     pub(crate) next_object: AtomicU64,
     pub(crate) next_dseq: AtomicU64,
-    pub(crate) replayed_dseq: AtomicU64,
+    /// How far the replay had come, by the group that took it in; what is older than the last synced one is not needed.
+    pub(crate) replayed: Mutex<BTreeMap<Txg, Dseq>>,
     pub(crate) verifier: AtomicU64,
     /// Cross-directory renames of directories, one at a time: the cycle check needs a tree that stands still (rules F22).
     pub(crate) rename_lock: Mutex<()>,
-    pub(crate) dirty: Mutex<BTreeMap<Txg, HashSet<ObjectId>>>,
+    pub(crate) dirty: Mutex<BTreeMap<Txg, foldhash::HashSet<ObjectId>>>,
     /// Directories on which child datasets are mounted.
     pub(crate) mountpoints: RwLock<HashSet<ObjectId>>,
     /// Sizes on disk found by the fold of a group, for its `synced`.
@@ -160,7 +161,7 @@ impl Filesystem {
             log_switch: ArcSwap::from_pointee(LogSwitch { before: root.logged, at: root.log_from, after: root.logged }),
             next_object: AtomicU64::new(next_object),
             next_dseq: AtomicU64::new(root.replay_dseq.next().0),
-            replayed_dseq: AtomicU64::new(root.replay_dseq.0),
+            replayed: Mutex::new(BTreeMap::from([(Txg(0), root.replay_dseq)])),
             verifier: AtomicU64::new(verifier),
             rename_lock: Mutex::new(()),
             dirty: Mutex::default(),
@@ -476,10 +477,19 @@ impl Filesystem {
         (self.pending.lock().range(..=newest).map(|(_, pending)| pending.bytes).sum(), Some(*since))
     }
 
-    /// The highest log position in the dataset's history that was replayed, or that a new record will follow.
-    pub(crate) fn resume_log_after(&self, dseq: Dseq) {
-        self.replayed_dseq.store(dseq.0, Ordering::Relaxed);
+    /// The highest position in the dataset's history that was replayed, by `txg`, or that a new record will follow.
+    pub(crate) fn resume_log_after(&self, dseq: Dseq, txg: Txg) {
+        self.replayed.lock().insert(txg, dseq);
         self.next_dseq.fetch_max(dseq.next().0, Ordering::Relaxed);
+    }
+
+    /// What the root of `txg` says of it: younger groups are not in that root (rules F1).
+    pub(crate) fn replayed_up_to(&self, txg: Txg) -> Dseq {
+        let mut replayed = self.replayed.lock();
+        let newest = replayed.range(..=txg).next_back().map(|(txg, dseq)| (*txg, *dseq));
+        let (since, dseq) = newest.expect("there is one from the mount on");
+        replayed.retain(|of, _| *of >= since);
+        dseq
     }
 }
 

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use tally_base::{Dseq, ObjectId, Txg};
+use tally_base::{ObjectId, Txg};
 use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr, Compression, Dva};
 use tally_store::dataset::{DatasetClient, DatasetRoot, OBJECT_CHARGE};
@@ -76,7 +76,7 @@ impl DatasetClient for Filesystem {
         let root = DatasetRoot {
             tree,
             log_txg: old.log_txg,
-            replay_dseq: Dseq(self.replayed_dseq.load(Ordering::Relaxed)),
+            replay_dseq: self.replayed_up_to(txg),
             logged: if switched { switch.after } else { switch.before },
             log_from: if switched { switch.at } else { old.log_from },
             next_object: ObjectId(self.next_object.load(Ordering::Relaxed)),

@@ -5,10 +5,10 @@
 //!
 //! Lock order: objects by ascending id; no lock is held over a wait for the log or for a transaction group.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use foldhash::HashMap;
 use parking_lot::{ArcRwLockWriteGuard, Mutex, RawRwLock, RwLock};
 use smallvec::SmallVec;
 use tally_base::{Lsn, ObjectId, Txg};

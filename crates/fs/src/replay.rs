@@ -59,8 +59,10 @@ impl Filesystem {
         settle_sizes(&mut record, &locked, dseq)?;
         self.learn_ids(&record);
         let bytes = record.data_parts().map(|part| part.len() as u64).sum();
-        self.pool.replay_in(bytes, |txg| self.apply(&mut locked, txg, record, true));
-        self.resume_log_after(dseq);
+        self.pool.replay_in(bytes, |txg| {
+            self.apply(&mut locked, txg, record, true);
+            self.resume_log_after(dseq, txg);
+        });
         Ok(())
     }
 

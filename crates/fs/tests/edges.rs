@@ -262,8 +262,7 @@ fn the_age_of_the_exposure_is_that_of_the_oldest_change_that_is_not_synced() {
             let cred = Cred::root();
             done(hook.setattr(ctx(&cred), file.object, &mode(0o640), None)).unwrap();
         })))));
-        let between: Arc<dyn DatasetClient> = between;
-        let id = add_client(&filer, &between, round);
+        let id = add_client(&filer, &(Arc::clone(&between) as Arc<dyn DatasetClient>), round);
         // The sync that makes the new dataset durable runs the hook, and with it a change of the next group, before it ends.
         tell(1015 + 10 * round);
         assert_eq!(seconds(), 2, "round {round}: the change that came in while {id} was synced");

@@ -1,3 +1,6 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
 use super::*;
 
 #[test]
@@ -17,10 +20,13 @@ fn answers() {
     }
 }
 
+/// Ports by program, version and protocol.
+type Mappings = BTreeMap<(u32, u32, u32), u32>;
+
 /// An rpcbind that keeps its mappings in memory, and hears everything.
 struct Portmapper {
     address: SocketAddr,
-    mappings: std::sync::Arc<std::sync::Mutex<std::collections::BTreeMap<(u32, u32, u32), u32>>>,
+    mappings: Arc<Mutex<Mappings>>,
 }
 
 impl Portmapper {
@@ -28,8 +34,8 @@ impl Portmapper {
     fn start(requests: usize) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = socket.local_addr().unwrap();
-        let mappings = std::sync::Arc::default();
-        let portmapper = Self { address, mappings: std::sync::Arc::clone(&mappings) };
+        let mappings = Arc::default();
+        let portmapper = Self { address, mappings: Arc::clone(&mappings) };
         std::thread::spawn(move || {
             for _ in 0..requests {
                 let mut bytes = [0; 128];

@@ -5,8 +5,6 @@ use crate::dataset::{DatasetBirth, DatasetLine, DatasetRoot};
 use crate::properties::PropertySet;
 use crate::tree::Tree;
 
-type Lie = fn(&mut PoolRoot);
-
 fn entry(id: u64) -> DatasetEntry {
     let birth = DatasetBirth {
         id: DatasetId(id),
@@ -49,10 +47,12 @@ fn decoded(root: &PoolRoot) -> Result<PoolRoot, Malformed> {
     PoolRoot::decode(&bytes.into()).map(|(root, _)| root)
 }
 
+type Lie = (&'static str, fn(&mut PoolRoot));
+
 #[test]
 fn what_cannot_have_been_drawn_is_malformed() {
     assert_eq!(decoded(&root()).unwrap().next_dataset, 3);
-    let lies: [(&str, Lie); 11] = [
+    let lies: [Lie; 11] = [
         ("no dataset id is left", |root| root.next_dataset = u64::MAX),
         ("an id that will be drawn again", |root| root.next_dataset = 2),
         ("one id twice", |root| root.datasets[1].birth.id = DatasetId(1)),
