@@ -3,6 +3,7 @@
 //! The filer makes no threads: [`Filer::background`] hands out what has to run beside the requests, and the caller
 //! decides how. Commands ([`datasets`]) are serialised by one lock and are durable when they return (rules F18).
 
+mod belongings;
 mod datasets;
 mod relief;
 
