@@ -219,7 +219,8 @@ impl Filer {
         for (id, replay) in content.datasets {
             let Some(filesystem) = self.filesystem(id) else { continue };
             let count = replay.records.len() as u64;
-            for (done, record) in replay.records.iter().enumerate() {
+            let last = replay.records.last().map_or(Dseq(0), |record| record.head.dseq);
+            for (done, record) in replay.records.into_iter().enumerate() {
                 if let Err(source) = filesystem.replay(record.head.dseq, &record.body) {
                     let withheld = count - done as u64;
                     let loss = FilerError::Replay { dataset: filesystem.name(), source, withheld };
@@ -238,7 +239,6 @@ impl Filer {
                 }
             }
             // Records that were withheld or dropped keep their numbers: none is given out twice.
-            let last = replay.records.last().map_or(Dseq(0), |record| record.head.dseq);
             self.pool.replay_in(0, |txg| filesystem.resume_log_after(last, txg));
         }
         Ok(())

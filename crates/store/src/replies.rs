@@ -10,9 +10,10 @@
 //! block:  count u32, each entry 81 bytes: dataset u64, txg u64, time u64, key 40, value 17
 //! ```
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use parking_lot::Mutex;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{DatasetId, Time, Txg};

@@ -42,6 +42,24 @@ fn row_b_the_log_ends_where_writing_ended() {
     assert_eq!((found.max_txg, found.frames, found.bytes), (Txg(7), 3, 3 * SECTOR as u64));
 }
 
+/// Longer than the pieces in which a ring is read: frames lie across their ends, and what follows is read ahead.
+#[test]
+fn row_b_in_a_long_ring_nothing_is_lost_between_two_reads() {
+    const FRAMES: u64 = 1500;
+    let world = World::over(vec![TestDisk::new(32 << 20, false)], Checkpoint::fresh(&TestRng::new(5)));
+    let body = |number: u64| vec![number as u8; 9000 + number as usize * 7];
+    for number in 0..FRAMES {
+        world.append(&body(number));
+        assert!(world.lane.drive_frame());
+    }
+    let found = world.scan();
+    assert_eq!((found.frames, found.records.len() as u64), (FRAMES, FRAMES));
+    assert!(found.bytes > 16 << 20, "{} bytes are not long", found.bytes);
+    for (number, record) in (0..).zip(&found.records) {
+        assert_eq!(record.body, body(number), "record {number}");
+    }
+}
+
 #[test]
 fn row_b_the_last_frame_is_torn() {
     for kept_bytes in [512, HEADER_BYTES, 1024, SECTOR] {
