@@ -39,10 +39,18 @@ pub struct Tuning {
     pub dirty_bytes_max: u64,
     /// How old the oldest change in the open transaction group may become.
     pub txg_interval: Duration,
+    /// Whether long work (a prefetch, a long replay) may use threads of its own. Without them what happens depends on the
+    /// input alone.
+    pub helper_threads: bool,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { cache_bytes: 256 << 20, dirty_bytes_max: 256 << 20, txg_interval: Duration::from_secs(5) }
+        Self {
+            cache_bytes: 256 << 20,
+            dirty_bytes_max: 256 << 20,
+            txg_interval: Duration::from_secs(5),
+            helper_threads: true,
+        }
     }
 }

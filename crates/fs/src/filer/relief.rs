@@ -36,6 +36,9 @@ impl<'scope, 'env> Relief<'scope, 'env> {
             _ => self.finish()?,
         }
         let pool = self.pool;
+        if !pool.tuning.helper_threads {
+            return pool.sync().map(drop);
+        }
         self.running = Some(self.scope.spawn(|| pool.sync()));
         Ok(())
     }

@@ -273,6 +273,7 @@ impl Machine {
         let tuning = Tuning {
             cache_bytes: chance.pick(&[64u64 << 10, 64 << 20]),
             dirty_bytes_max: chance.pick(&[1u64 << 20, 256 << 20]),
+            helper_threads: false,
             ..Tuning::default()
         };
         let live = new_model();
@@ -542,7 +543,6 @@ impl State {
     }
 
     fn start(&mut self, filer: Arc<Filer>) {
-        filer.pool().io.set_read_depth(1);
         for lane in filer.pool().lanes().iter() {
             lane.set_inline(true);
         }

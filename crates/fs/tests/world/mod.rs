@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use tally_base::{Clock, LaneId, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
-use tally_fs::filer::{CreateOptions, Filer, ImportOptions, ImportReport};
+use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
 use tally_fs::vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 use tally_store::assemble::PoolSelect;
 use tally_store::create::new_leg;
@@ -222,15 +222,19 @@ impl World {
         self.try_import(&ImportOptions::default()).unwrap()
     }
 
-    pub(crate) fn try_import(
+    pub(crate) fn try_import(&self, options: &ImportOptions) -> Result<(Arc<Filer>, ImportReport), FilerError> {
+        self.try_import_with(&Tuning::default(), options)
+    }
+
+    pub(crate) fn try_import_with(
         &self,
+        tuning: &Tuning,
         options: &ImportOptions,
-    ) -> Result<(Arc<Filer>, ImportReport), tally_fs::filer::FilerError> {
+    ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
         let source =
             ImportSource { paths: self.disks.iter().map(|(path, _)| Path::new(path).into()).collect(), dirs: vec![] };
         let select = PoolSelect::Name("tank".into());
-        let (filer, report) =
-            Filer::import(&self.platform(), &Tuning::default(), &source, &select, options, &mut |_| {})?;
+        let (filer, report) = Filer::import(&self.platform(), tuning, &source, &select, options, &mut |_| {})?;
         drive(&filer);
         Ok((filer, report))
     }

@@ -323,5 +323,6 @@ fn tuning(config: &Config) -> Tuning {
         cache_bytes: config.cache.of(memory),
         dirty_bytes_max: config.dirty_data_max.of(memory),
         txg_interval: Duration::from_secs(config.txg_interval_seconds.into()),
+        ..Tuning::default()
     }
 }

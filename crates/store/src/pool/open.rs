@@ -163,12 +163,16 @@ impl Pool {
         open: Txg,
         read_only: bool,
     ) -> Arc<Self> {
+        let io = BlockIo::new(devs, alloc, tuning.cache_bytes);
+        if !tuning.helper_threads {
+            io.set_read_depth(1);
+        }
         let unreplayed = root_block.is_some().then(|| uberblock.lanes.clone());
         Arc::new(Self {
             platform: platform.clone(),
             tuning: tuning.clone(),
             roster: Arc::clone(roster),
-            io: BlockIo::new(devs, alloc, tuning.cache_bytes),
+            io,
             txgs: Txgs::new(open, tuning.dirty_bytes_max),
             replies: ReplyCache::default(),
             guid: uberblock.pool,
