@@ -105,7 +105,7 @@ fn a_long_replay_may_be_cut_between_any_two_groups() {
     for writes in (0..200).step_by(7) {
         let replaying = world.cut();
         replaying.lose_power_after(writes);
-        let tuning = Tuning { dirty_bytes_max: 256 << 10, ..Tuning::default() };
+        let tuning = Tuning { dirty_bytes_max: 1 << 20, ..Tuning::default() };
         let cut_short = replaying.try_import_with(&tuning, &ImportOptions::default());
         let (again, report) = replaying.cut().import();
         groups.insert(report.records_replayed);

@@ -28,7 +28,7 @@ impl<'scope, 'env> Relief<'scope, 'env> {
     pub(super) fn relieve(&mut self) -> Result<(), SyncError> {
         let most = self.pool.tuning.dirty_bytes_max / 2;
         let dirty = self.pool.txgs.dirty_bytes();
-        if dirty < DIRTY_BYTES.min(most) {
+        if dirty < DIRTY_BYTES.min(most / 2) {
             return Ok(());
         }
         match &self.running {
