@@ -131,7 +131,8 @@ fn help(jobs: &Receiver<Job>, home: &Weak<Mutex<HelperPool>>) {
     let _count = Counted(home);
     while let Ok(Job { disk, offset, buf, target, outcomes, door }) = jobs.recv() {
         let outcome = disk.write(offset, &buf, Durability::Durable);
-        drop(buf);
+        // Before the answer: whoever hears it may let go of the disk, and open it anew.
+        drop((buf, disk));
         let Some(pool) = home.upgrade() else { return };
         // Idle before the answer: the caller's next frame finds this helper and starts no second one.
         pool.lock().idle.push(door);

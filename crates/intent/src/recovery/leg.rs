@@ -25,11 +25,31 @@ pub(super) struct LegReader<'a> {
     /// Offset of the chunk in the ring.
     chunk_offset: u64,
     /// What is being read of the ring behind the chunk.
-    ahead: Option<JoinHandle<Option<AlignedBuf>>>,
+    ahead: Option<Ahead>,
     /// Bytes that were asked for across the end of a chunk.
     across: Vec<u8>,
     /// Sectors and frames that could not be read.
     pub(super) unreadable_count: u64,
+}
+
+/// A thread that reads the next chunk. It is always waited for: it has the disk open, and whoever gives up a pool may
+/// open it anew at once.
+struct Ahead(Option<JoinHandle<Option<AlignedBuf>>>);
+
+impl Ahead {
+    /// What it has read; nothing if it failed or died.
+    fn chunk(mut self) -> Option<AlignedBuf> {
+        self.0.take()?.join().ok().flatten()
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        if let Some(read) = self.0.take() {
+            // Nobody needs what it has read.
+            let _ = read.join();
+        }
+    }
 }
 
 /// What stands at a place of a ring.
@@ -88,8 +108,7 @@ impl<'a> LegReader<'a> {
             self.ahead = None;
             return false;
         }
-        // A reader that died has read nothing.
-        let Some(next) = self.ahead.take().and_then(|reader| reader.join().ok().flatten()) else { return false };
+        let Some(next) = self.ahead.take().and_then(Ahead::chunk) else { return false };
         let before = self.chunk.get((offset - self.chunk_offset) as usize..).unwrap_or_default();
         let rest = next.get(..end.saturating_sub(chunk_end) as usize).filter(|_| !before.is_empty());
         self.across.clear();
@@ -115,7 +134,7 @@ impl<'a> LegReader<'a> {
             disk.read(at, &mut chunk).is_ok().then_some(chunk)
         };
         // Without a thread the bytes are read when they are asked for.
-        self.ahead = std::thread::Builder::new().name("log-read".into()).spawn(read).ok();
+        self.ahead = std::thread::Builder::new().name("log-read".into()).spawn(read).ok().map(|read| Ahead(Some(read)));
     }
 
     /// Reads a chunk that begins at `offset`; where that fails, just what was asked for.
