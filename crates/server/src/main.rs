@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use clap::Parser;
 use tally_disk::SystemOpener;
+use tally_server::cli::progress::Bar;
 use tally_server::cli::{self, Cli, Command, Console, ServeArgs};
-use tally_server::daemon::{Daemon, Launch};
+use tally_server::daemon::{Daemon, Launch, Told};
 
 /// Requests bring buffers of up to 1 MiB that live for milliseconds. The C library maps and unmaps each of them, and the
 /// kernel clears every page anew: a seventh of the time of a streaming client went there. jemalloc keeps them.
@@ -37,7 +38,16 @@ fn ask(cli: &Cli) -> ExitCode {
 
 fn serve(args: ServeArgs) -> ExitCode {
     let launch = Launch { args, opener: Arc::new(SystemOpener), signals: true };
-    let daemon = match Daemon::start(launch, &mut say) {
+    let mut bar = Bar::default();
+    let started = Daemon::start(launch, &mut |told| match told {
+        Told::Progress(progress) => bar.show(progress),
+        Told::Line(line) => {
+            bar.clear();
+            say(line);
+        }
+    });
+    bar.clear();
+    let daemon = match started {
         Ok(daemon) => daemon,
         Err(error) => {
             eprintln!("tally: {error}");

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use clap::Parser;
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, Opener};
 use tally_server::cli::{self, Cli, Console, ServeArgs};
-use tally_server::daemon::{Daemon, Launch, Stopper};
+use tally_server::daemon::{Daemon, Launch, Stopper, Told};
 
 /// A daemon on its own thread.
 struct Running {
@@ -30,7 +30,11 @@ impl Running {
         };
         let mut said = Vec::new();
         let opener = Arc::clone(opener) as Arc<dyn Opener>;
-        let daemon = Daemon::start(Launch { args, opener, signals: false }, &mut |line| said.push(line.into()));
+        let daemon = Daemon::start(Launch { args, opener, signals: false }, &mut |told| {
+            if let Told::Line(line) = told {
+                said.push(line.into());
+            }
+        });
         let daemon = daemon.unwrap_or_else(|error| panic!("the daemon does not start: {error}"));
         let (stopper, announcement) = (daemon.stopper(), daemon.announcement());
         Self { stopper, thread: thread::spawn(move || daemon.run()), said, announcement }
@@ -144,6 +148,41 @@ fn pools_come_and_go_while_the_daemon_runs() {
     daemon.stop();
 }
 
+/// Whoever asks after a pool that should be there is told that its clients wait, and why, until it is there.
+#[test]
+fn a_pool_that_should_be_there_and_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    Running::start(data_dir, &opener).stop();
+    let files: Vec<_> = std::fs::read_to_string(data_dir.join("pools.toml"))
+        .unwrap()
+        .split('"')
+        .filter(|word| word.starts_with('/'))
+        .map(std::path::PathBuf::from)
+        .collect();
+    let away: Vec<_> = files.iter().map(|file| opener.remove(file).unwrap()).collect();
+
+    let daemon = Running::start(data_dir, &opener);
+    assert!(daemon.announcement.contains("Pool 'tank' is not imported"), "{}", daemon.announcement);
+    assert!(!daemon.announcement.contains("Nothing is exported"), "{}", daemon.announcement);
+    for words in [&["pool", "status"][..], &["pool", "status", "tank"]] {
+        let (well, text) = tally(data_dir, words);
+        assert!(well && text.contains("state: UNAVAIL") && text.contains("its clients wait"), "{text}");
+    }
+    assert_eq!(tally(data_dir, &["pool", "list", "-H"]), (true, "tank\t-\t-\t-\t-\tUNAVAIL\n".into()));
+    let (well, text) = tally(data_dir, &["pool", "export", "tank"]);
+    assert!(!well && text.contains("no pool 'tank'"), "{text}");
+
+    for (file, disk) in files.iter().zip(away) {
+        opener.put(file, disk);
+    }
+    let here = data_dir.display().to_string();
+    assert!(tally(data_dir, &["pool", "import", "-d", &here, "tank"]).0);
+    assert!(tally(data_dir, &["pool", "list", "-H"]).1.ends_with("\tONLINE\n"));
+    daemon.stop();
+}
+
 /// A mirror's disk that was away while the pool changed comes back STALE. The daemon has it open, so `replace` used
 /// to find it "in use by another process", and the only way was to know that it must be detached first. The log's
 /// disk needs no help: after a replay there is nothing that it could have missed.
@@ -230,7 +269,7 @@ fn a_pool_whose_log_device_is_gone_is_taken_up_step_by_step() {
     story(
         data_dir,
         &[
-            (&["pool", "status", "dozer"], false, &["no pool 'dozer'"]),
+            (&["pool", "status", "dozer"], true, &["UNAVAIL", &log, "--accept-loss"]),
             (&import, false, &[&log, "dozer, dozer/x", "bring the missing log device back", "--accept-loss"]),
             (&with("--readonly"), true, &["missing: the log device", &log]),
             (&["dataset", "create", "dozer/y"], false, &["read-only"]),

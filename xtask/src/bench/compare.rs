@@ -83,11 +83,7 @@ pub(crate) fn compare(options: &Options, load: Load, name: &str) -> Result<()> {
     report.finish(&format!("{name} x{}", numbers.join(",")), load.item())?;
     println!("{} requests for each of the {}", load.requests_per_item(), load.item());
     let names: Vec<&str> = targets.iter().map(|(name, _)| *name).collect();
-    let mut figures = ratios(&report, load, &names, &options.connections);
-    if load == Load::Lone {
-        beside_the_floor(&report, &mut figures);
-    }
-    figures.finish(&format!("{name} ratios"))
+    ratios(&report, load, &names, &options.connections).finish(&format!("{name} ratios"))
 }
 
 fn at(contender: &str, connections: usize) -> String {
@@ -127,20 +123,6 @@ fn ratios(report: &Report, load: Load, contenders: &[&str], connections: &[usize
     let command = format!("bench {}", format!("{load:?}").to_lowercase());
     rows.iter().for_each(|(what, bar)| figures.row(&command, what, *bar));
     figures
-}
-
-/// What a lone request takes beside the bare loop, whose own time is a loopback round trip and the device.
-fn beside_the_floor(report: &Report, figures: &mut Figures) {
-    let times = |contender, quantile| report.micros(&at(contender, 1), quantile);
-    let (more, slowest) = ("Lone, tally × 1: p50 above the floor's", "Lone, tally × 1: p99 against the floor's");
-    for (own, floor) in times("tally", 0.5).into_iter().zip(times("floor", 0.5)) {
-        figures.add(more, "µs", own - floor);
-    }
-    for (own, floor) in times("tally", 0.99).into_iter().zip(times("floor", 0.99)) {
-        figures.add(slowest, "", own / floor);
-    }
-    figures.row("bench lone", more, Bar::AtMost(30.0));
-    figures.row("bench lone", slowest, Bar::AtMost(2.0));
 }
 
 fn contenders(options: &Options, folder: &Path) -> Result<Vec<(&'static str, Server)>> {

@@ -21,7 +21,7 @@ use super::server::{START_TIMEOUT, free_port};
 use super::wire::{Connection, Target};
 
 /// Name of the pool.
-const POOL: &str = "tank";
+pub(crate) const POOL: &str = "tank";
 /// Names of its files.
 const POOL_FILE: &str = "pool.img";
 pub(crate) const LOG_FILE: &str = "log.img";
@@ -112,6 +112,8 @@ pub(crate) struct Lane {
     pub(crate) frames: u64,
     pub(crate) records: u64,
     pub(crate) bytes: u64,
+    pub(crate) write_ns_p50: u64,
+    pub(crate) write_ns_p99: u64,
 }
 
 impl Status {

@@ -25,7 +25,7 @@ use super::wire::{Procedure, Target};
 /// Bytes of the file that durable writes go round in.
 const FILE_BYTES: u64 = 64 << 20;
 /// Longest request that is taken, bytes.
-const REQUEST_BYTES_MAX: usize = 2 << 20;
+pub(super) const REQUEST_BYTES_MAX: usize = 2 << 20;
 /// Where the procedure number and the credential's length stand in a call.
 const PROCEDURE_AT: usize = 20;
 const CREDENTIAL_LENGTH_AT: usize = 28;
@@ -76,13 +76,13 @@ impl Drop for Floor {
 }
 
 /// The prewritten file and the next free place in it.
-struct Medium {
+pub(super) struct Medium {
     file: File,
     next: AtomicU64,
 }
 
 impl Medium {
-    fn create(path: &Path) -> Result<Self> {
+    pub(super) fn create(path: &Path) -> Result<Self> {
         let zeroes = AlignedBuf::zeroed(1 << 20);
         let mut plain = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
         for _ in 0..FILE_BYTES >> 20 {
@@ -98,7 +98,7 @@ impl Medium {
         Ok(Self { file, next: AtomicU64::new(0) })
     }
 
-    fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
+    pub(super) fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
         let offset = self.next.fetch_add(bytes.len() as u64, Ordering::Relaxed) % (FILE_BYTES - bytes.len() as u64);
         self.file.write_all_at(bytes, offset / 4096 * 4096)
     }
@@ -128,7 +128,7 @@ fn serve(mut stream: TcpStream, medium: &Medium) -> Result<()> {
 }
 
 /// What is looked at of a request.
-struct Call {
+pub(super) struct Call {
     xid: u32,
     program: u32,
     procedure: u32,
@@ -137,7 +137,7 @@ struct Call {
 }
 
 impl Call {
-    fn of(request: &[u8]) -> Self {
+    pub(super) fn of(request: &[u8]) -> Self {
         let number = |at: usize| request.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes);
         // Behind the credential and the empty verifier: handle, then offset, count and stability of a WRITE.
         let arguments = CREDENTIAL_LENGTH_AT + 4 + number(CREDENTIAL_LENGTH_AT) as usize + 8;
@@ -156,7 +156,7 @@ impl Call {
     }
 
     /// How much is written before the reply; `None` where nothing is promised.
-    fn durable_bytes(&self) -> Option<usize> {
+    pub(super) fn durable_bytes(&self) -> Option<usize> {
         if self.is(Procedure::Write) {
             return (self.stable != 0).then_some(8192);
         }
@@ -167,7 +167,7 @@ impl Call {
         (self.is(Procedure::SetAttr) || self.is(Procedure::Create) || self.is(Procedure::MkDir)).then_some(4096)
     }
 
-    fn reply(&self, reply: &mut Vec<u8>) {
+    pub(super) fn reply(&self, reply: &mut Vec<u8>) {
         reply.clear();
         let numbers = |reply: &mut Vec<u8>, numbers: &[u32]| {
             numbers.iter().for_each(|number| reply.extend_from_slice(&number.to_be_bytes()));

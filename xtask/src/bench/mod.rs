@@ -8,6 +8,7 @@ mod floor;
 mod handles;
 mod import;
 mod load;
+mod lone;
 mod memory_log;
 mod million;
 mod random;
@@ -15,6 +16,7 @@ mod report;
 mod server;
 mod slow;
 mod stream;
+mod ways;
 mod wire;
 mod wtmax;
 
@@ -35,8 +37,10 @@ pub(crate) enum Bench {
     Untar(Options),
     /// CREATE, WRITE and COMMIT of 4 KiB.
     Mixed(Options),
-    /// SETATTRs of one file, one at a time (or one at a time on each of several connections).
-    Lone(Options),
+    /// SETATTRs of one file, one at a time: the server's own time, and the device's.
+    Lone(lone::Lone),
+    /// Ways to serve a lone client on the bare loop: threads or tokio, the reader or a log thread writes.
+    Ways(ways::Ways),
     /// Sequential WRITEs of 1 MiB and COMMIT, and READs after a restart, beside the same on a file with O_DIRECT.
     Stream(stream::Stream),
     /// Many connections against one on a slow log device; and cached READs while a client commits on one.
@@ -78,7 +82,8 @@ impl Bench {
             Self::Floor(options) => floor_alone(&options),
             Self::Untar(options) => compare(&options, Load::Untar, "untar"),
             Self::Mixed(options) => compare(&options, Load::Mixed, "mixed"),
-            Self::Lone(options) => compare(&options, Load::Lone, "lone"),
+            Self::Lone(lone) => lone.run(),
+            Self::Ways(ways) => ways.run(),
             Self::Stream(stream) => stream.run(),
             Self::Slow(slow) => slow.run(),
             Self::MemoryLog(memory_log) => memory_log.run(),

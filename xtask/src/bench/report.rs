@@ -39,12 +39,6 @@ impl Report {
         self.runs.get(contender).map(|runs| runs.iter().map(Measured::rate).collect()).unwrap_or_default()
     }
 
-    /// A quantile of the time of one item in each run, microseconds.
-    pub(crate) fn micros(&self, contender: &str, quantile: f64) -> Vec<f64> {
-        let micros = |run: &Measured| run.latency_ns.value_at_quantile(quantile) as f64 / 1000.0;
-        self.runs.get(contender).map(|runs| runs.iter().map(micros).collect()).unwrap_or_default()
-    }
-
     /// Prints a table and writes `target/bench/NAME-SECONDS.json`.
     pub(crate) fn finish(&self, name: &str, item: &str) -> Result<()> {
         println!("{name}: {item} per second, median (lowest … highest); one of the {item}, µs: p50, p90, p99, max");

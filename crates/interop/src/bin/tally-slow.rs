@@ -11,7 +11,7 @@ use clap::Parser;
 use tally_disk::SystemOpener;
 use tally_interop::slow::{SlowOpener, Slowness};
 use tally_server::cli::{Cli, Command};
-use tally_server::daemon::{Daemon, Launch};
+use tally_server::daemon::{Daemon, Launch, Told};
 
 fn main() -> ExitCode {
     match run() {
@@ -41,7 +41,11 @@ fn run() -> Result<()> {
     let Command::Serve(args) = cli.command else { bail!("only `serve` makes sense over slow disks") };
     let opener = Arc::new(SlowOpener::new(Arc::new(SystemOpener), rules));
     let launch = Launch { args, opener, signals: true };
-    let daemon = Daemon::start(launch, &mut |line| eprintln!("{line}"))?;
+    let daemon = Daemon::start(launch, &mut |told| {
+        if let Told::Line(line) = told {
+            eprintln!("{line}");
+        }
+    })?;
     for line in daemon.run() {
         eprintln!("{line}");
     }

@@ -8,7 +8,7 @@ use clap::Parser;
 use tally_disk::SystemOpener;
 use tally_interop::volatile::{Honesty, VolatileOpener};
 use tally_server::cli::{Cli, Command};
-use tally_server::daemon::{Daemon, Launch};
+use tally_server::daemon::{Daemon, Launch, Told};
 
 fn main() -> ExitCode {
     match run() {
@@ -35,7 +35,11 @@ fn run() -> Result<()> {
     let Command::Serve(args) = cli.command else { bail!("only `serve` makes sense over volatile disks") };
     let opener = Arc::new(VolatileOpener::new(Arc::new(SystemOpener), honesty, seed));
     let launch = Launch { args, opener, signals: true };
-    let daemon = Daemon::start(launch, &mut |line| eprintln!("{line}"))?;
+    let daemon = Daemon::start(launch, &mut |told| {
+        if let Told::Line(line) = told {
+            eprintln!("{line}");
+        }
+    })?;
     for line in daemon.run() {
         eprintln!("{line}");
     }

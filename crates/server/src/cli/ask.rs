@@ -1,19 +1,19 @@
 //! Carries a command out: asks the daemon and prints what it says.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use clap::CommandFactory;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::args::{Cli, Command};
 use super::dataset::{self, DatasetCommand};
 use super::pool::{self, PoolCommand};
+use super::progress::Bar;
 use super::stat::{self, StatCommand};
 use super::{inspect, iostat, status};
 use crate::control::client::{Client, ClientError};
-use crate::control::message::{Progress, Reply, Request};
+use crate::control::message::{Reply, Request};
 use crate::control::report::PoolReport;
 use crate::daemon::config;
 
@@ -128,26 +128,8 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
 
 fn ask(cli: &Cli, request: &Request) -> Result<Reply, Failure> {
     let mut client = Client::connect(cli.socket.as_deref())?;
-    let mut bar = None;
-    let reply = client.ask(request, &mut |progress| show(&mut bar, progress));
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-    Ok(reply?)
-}
-
-/// Draws a progress bar on stderr, if somebody looks.
-fn show(bar: &mut Option<ProgressBar>, progress: &Progress) {
-    if !std::io::stderr().is_terminal() {
-        return;
-    }
-    let bar = bar.get_or_insert_with(|| {
-        let style = ProgressStyle::with_template("{msg} {bar:30} {percent}% {elapsed}");
-        ProgressBar::new(0).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-    });
-    bar.set_message(progress.what.clone());
-    bar.set_length(progress.total);
-    bar.set_position(progress.done);
+    let mut bar = Bar::default();
+    Ok(client.ask(request, &mut |progress| bar.show(progress))?)
 }
 
 /// Prints remarks to stderr and data to stdout.
@@ -220,7 +202,9 @@ fn watch(client: &mut Client, plan: &iostat::Plan, show: Show<'_>) -> Result<(),
     let mut before: Option<Vec<PoolReport>> = None;
     let mut left = plan.count;
     loop {
-        let Reply::Pools(now) = client.ask(&request, &mut |_| {})? else { return Err(Failure::Mismatch) };
+        let Reply::Pools(mut now) = client.ask(&request, &mut |_| {})? else { return Err(Failure::Mismatch) };
+        // Its disks are not even open.
+        now.retain(|pool| pool.state != PoolReport::UNAVAILABLE);
         show(&now, before.as_deref())?;
         before = Some(now);
         left = left.map(|left| left - 1);

@@ -8,6 +8,7 @@ mod dataset;
 mod inspect;
 mod iostat;
 mod pool;
+pub mod progress;
 mod stat;
 mod status;
 mod table;

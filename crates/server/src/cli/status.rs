@@ -18,6 +18,9 @@ fn one(pool: &PoolReport, verbose: bool) -> String {
         // Later lines stand below the first.
         text += &format!("status: {}\n", message.replace('\n', "\n        "));
     }
+    if pool.state == PoolReport::UNAVAILABLE {
+        return text;
+    }
     text += "config:\n\n";
     text += &tree(pool);
     if verbose {

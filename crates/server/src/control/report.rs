@@ -41,6 +41,11 @@ pub struct PoolReport {
     pub failmode: String,
 }
 
+impl PoolReport {
+    /// State of a pool that should be there and is not imported; it has a name and messages, and nothing else.
+    pub const UNAVAILABLE: &str = "UNAVAIL";
+}
+
 /// Acknowledged and not yet durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exposure {

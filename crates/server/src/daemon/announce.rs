@@ -10,6 +10,8 @@ const EXPORTS_SHOWN: usize = 4;
 pub struct Announcement<'a> {
     /// Exported paths: `/tank`.
     pub paths: &'a [String],
+    /// Names of the pools that should be there and are not.
+    pub absent: &'a [String],
     /// On which addresses.
     pub addresses: &'a [IpAddr],
     /// On which port.
@@ -26,7 +28,10 @@ impl Announcement<'_> {
     pub fn text(&self) -> String {
         let addresses = self.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(" and ");
         let mut text = format!("Serving NFSv3 on {addresses}, port {}.\n", self.port);
-        if self.paths.is_empty() {
+        for pool in self.absent {
+            let _ = writeln!(text, "Pool '{}' is not imported: `tally pool status {}` tells why.", pool, pool);
+        }
+        if self.paths.is_empty() && self.absent.is_empty() {
             text += "Nothing is exported yet: set sharenfs on a dataset with `tally dataset set`.\n";
         }
         for path in self.paths.iter().take(EXPORTS_SHOWN) {

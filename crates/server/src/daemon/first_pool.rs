@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use tally_base::Size;
 use tally_disk::Opener;
 
+use super::pools::OnProgress;
+use crate::control::message::Progress;
+
 /// Its name.
 pub const NAME: &str = "tank";
 /// Who may mount it: this machine, with the superuser's rights where the client has them.
@@ -101,15 +104,12 @@ impl Plan {
     }
 
     /// Makes the files: the disk allocated, the log written out. What was made is removed again on failure.
-    pub fn make_files(
-        &self,
-        opener: &dyn Opener,
-        progress: &mut dyn FnMut(&str, u64, u64),
-    ) -> Result<(), FirstPoolError> {
+    pub fn make_files(&self, opener: &dyn Opener, progress: OnProgress<'_>) -> Result<(), FirstPoolError> {
         let files = [(&self.vdev, self.size, false), (&self.log, LOG_BYTES, true)];
         for (path, size, prewrite) in files {
             let what = format!("making {}", path.display());
-            if let Err(source) = opener.create(path, size, prewrite, &mut |done| progress(&what, done, size)) {
+            let mut tell = |done| progress(Progress { what: what.clone(), done, total: size });
+            if let Err(source) = opener.create(path, size, prewrite, &mut tell) {
                 self.remove_files();
                 return Err(FirstPoolError::Io { path: path.clone(), source });
             }

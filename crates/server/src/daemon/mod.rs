@@ -9,6 +9,7 @@
 //! Whatever can fail for reasons of the surroundings (a second daemon, a port that is taken) comes before the
 //! first pool is touched. The control socket answers while logs are replayed; NFS begins afterwards.
 
+mod absent;
 pub mod announce;
 pub mod config;
 mod datasets;
@@ -27,7 +28,7 @@ mod service;
 mod signals;
 pub mod state;
 
-pub use run::{Daemon, Launch, ServeError, Stopper};
+pub use run::{Daemon, Launch, ServeError, Stopper, Told};
 
 /// What the daemon's own thread waits for.
 enum Event {

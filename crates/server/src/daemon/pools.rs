@@ -13,7 +13,6 @@
 //! *Away* pools are those whose clients should wait: we know their handle key. After a restart only those pools
 //! are away that `pools.toml` still lists, that is, that nobody exported.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -31,6 +30,7 @@ use tally_store::label::{FailMode, PoolState};
 use tally_store::platform::{Platform, Tuning};
 use tally_store::properties::PropertyError;
 
+use super::absent::Absent;
 use super::config::ExportRule;
 use super::disks::DiskError;
 use super::state::{KnownPool, State, StateError};
@@ -219,7 +219,8 @@ pub struct Pools {
     served: RwLock<Vec<Arc<ServedPool>>>,
     /// Being exported at the end of the process.
     leaving: Mutex<Vec<Arc<ServedPool>>>,
-    away: Mutex<HashMap<PoolGuid, [u8; 32]>>,
+    /// Those whose clients wait.
+    pub absent: Absent,
     state: Mutex<State>,
     above: Mutex<Vec<ExportRule>>,
 }
@@ -228,14 +229,13 @@ impl Pools {
     /// None is imported; those of the list are away.
     #[must_use]
     pub fn new(platform: Platform, tuning: Tuning, state: State, above: Vec<ExportRule>) -> Self {
-        let away = state.pools().iter().map(|pool| (pool.guid, pool.handle_key)).collect();
         let pools = Self {
             platform,
             tuning,
             live: Arc::default(),
             served: RwLock::default(),
             leaving: Mutex::default(),
-            away: Mutex::new(away),
+            absent: Absent::new(state.pools()),
             state: Mutex::new(state),
             above: Mutex::new(above),
         };
@@ -363,7 +363,7 @@ impl Pools {
     fn take_up(&self, filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = ServedPool::start(filer, remarks, read_only)?;
         self.served.write().push(Arc::clone(&pool));
-        self.away.lock().remove(&pool.guid());
+        self.absent.forget(pool.guid());
         self.refresh_exports();
         self.remember(&pool)?;
         Ok(pool)
@@ -407,7 +407,7 @@ impl Pools {
     /// Writes a pool out and lets go of it. Its clients wait until it is imported again.
     pub fn export(&self, name: &str) -> Result<(), PoolsError> {
         let pool = self.pool(name)?;
-        self.away.lock().insert(pool.guid(), pool.handle_key());
+        self.absent.exported(pool.guid(), pool.filer.name(), pool.handle_key());
         self.let_go(&pool);
         let exported = pool.filer.export();
         pool.join();
@@ -455,13 +455,7 @@ impl Pools {
 
     /// Works the export table out anew: after every change of a pool, a dataset or a rule.
     pub fn refresh_exports(&self) {
-        let absent = self.away.lock().clone();
-        let absent = absent.into_iter().map(|(guid, handle_key)| KnownExports {
-            guid,
-            handle_key,
-            mounted: None,
-            datasets: Vec::new(),
-        });
+        let absent = self.absent.exports();
         let present = self.all().into_iter().map(|pool| KnownExports {
             guid: pool.guid(),
             handle_key: pool.handle_key(),

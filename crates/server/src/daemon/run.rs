@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sd_notify::NotifyState;
@@ -34,6 +34,10 @@ use super::state::{State, StateError};
 use super::{Event, listen, logging, process, signals};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
+use crate::control::message::Progress;
+
+/// How often a service manager hears of progress.
+const BETWEEN_STATUSES: Duration = Duration::from_millis(200);
 
 /// Why the daemon did not start.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +65,18 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
+/// What the person who waits for a start is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Told<'a> {
+    /// A line to keep.
+    Line(&'a str),
+    /// How far something is, some times a second.
+    Progress(&'a Progress),
+}
+
+/// Hears it.
+type Tell<'a> = &'a mut dyn FnMut(Told<'_>);
+
 /// What a daemon is started with.
 pub struct Launch {
     /// Flags; they name the configuration file.
@@ -85,8 +101,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Does everything up to serving; `say` hears lines for the person who waits.
-    pub fn start(launch: Launch, say: &mut dyn FnMut(&str)) -> Result<Self, ServeError> {
+    /// Does everything up to serving; `tell` hears what the person who waits should know.
+    pub fn start(launch: Launch, tell: Tell<'_>) -> Result<Self, ServeError> {
         let config = Config::load(&launch.args)?;
         logging::start(&config.log)?;
         process::raise_open_files(config.open_files);
@@ -113,7 +129,7 @@ impl Daemon {
         }
         control.serve(Arc::new(Counter { desk: Arc::clone(&desk), events: Mutex::new(sender.clone()) }))?;
 
-        open_pools(&desk, &config, &launch.args, say)?;
+        open_pools(&desk, &config, &launch.args, tell)?;
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
@@ -151,8 +167,10 @@ impl Daemon {
         }
         let reaching = table.exported().any(|(_, rules)| rules.reaches_other_hosts());
         let addresses = &self.desk.addresses;
+        let absent: Vec<String> = self.desk.pools.absent.reports(None).into_iter().map(|pool| pool.name).collect();
         Announcement {
             paths: &paths,
+            absent: &absent,
             addresses,
             port: self.port,
             other_hosts: reaching && !addresses.iter().all(IpAddr::is_loopback),
@@ -220,9 +238,9 @@ impl Stopper {
 }
 
 /// Imports the pools that were named, or else those of the list; makes the first one where there is none.
-fn open_pools(desk: &Desk, config: &Config, args: &ServeArgs, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+fn open_pools(desk: &Desk, config: &Config, args: &ServeArgs, tell: Tell<'_>) -> Result<(), ServeError> {
     if !args.pool.is_empty() {
-        return import_named(desk, &args.pool, say);
+        return import_named(desk, &args.pool, tell);
     }
     let listed = desk.pools.listed();
     for pool in &listed {
@@ -234,17 +252,18 @@ fn open_pools(desk: &Desk, config: &Config, args: &ServeArgs, say: &mut dyn FnMu
             ..ImportOrder::default()
         };
         // One pool that is gone must not keep the others from their clients. Its own are told to wait.
-        if let Err(error) = import(desk, &order, say) {
+        if let Err(error) = import(desk, &order, tell) {
             tracing::error!("pool '{}' was not imported: {error}", pool.name);
+            desk.pools.absent.because(&order.pool, error.to_string());
         }
     }
     if listed.is_empty() && config.first_pool {
-        first_pool(desk, args, say)?;
+        first_pool(desk, args, tell)?;
     }
     Ok(())
 }
 
-fn import_named(desk: &Desk, named: &[PathBuf], say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+fn import_named(desk: &Desk, named: &[PathBuf], tell: Tell<'_>) -> Result<(), ServeError> {
     let absolute = named.iter().map(fs::canonicalize).collect::<Result<Vec<_>, _>>()?;
     let (dirs, paths): (Vec<_>, Vec<_>) = absolute.into_iter().partition(|path| path.is_dir());
     let source = ImportSource { paths, dirs };
@@ -255,21 +274,27 @@ fn import_named(desk: &Desk, named: &[PathBuf], say: &mut dyn FnMut(&str)) -> Re
             dirs: source.dirs.clone(),
             ..ImportOrder::default()
         };
-        import(desk, &order, say)?;
+        import(desk, &order, tell)?;
     }
     Ok(())
 }
 
-fn import(desk: &Desk, order: &ImportOrder, say: &mut dyn FnMut(&str)) -> Result<(), PoolsError> {
+fn import(desk: &Desk, order: &ImportOrder, tell: Tell<'_>) -> Result<(), PoolsError> {
+    let mut told = Instant::now();
     let (pool, report) = desk.pools.import(order, &mut |progress| {
-        let _ = sd_notify::notify(&[NotifyState::Status(&progress.what)]);
+        desk.pools.absent.progress(&order.pool, &progress);
+        tell(Told::Progress(&progress));
+        if told.elapsed() >= BETWEEN_STATUSES {
+            told = Instant::now();
+            let _ = sd_notify::notify(&[NotifyState::Status(&progress.what)]);
+        }
     })?;
-    import_remarks(&pool.filer, &report).iter().for_each(|remark| say(remark));
+    import_remarks(&pool.filer, &report).iter().for_each(|remark| tell(Told::Line(remark)));
     Ok(())
 }
 
 /// Makes the first pool, or takes up the one that an earlier start has made.
-fn first_pool(desk: &Desk, args: &ServeArgs, say: &mut dyn FnMut(&str)) -> Result<(), ServeError> {
+fn first_pool(desk: &Desk, args: &ServeArgs, tell: Tell<'_>) -> Result<(), ServeError> {
     let dir = desk.dirs.first().ok_or_else(|| io::Error::other("there is no data directory"))?;
     let free = first_pool::free_bytes(dir)?;
     let plan = Plan::new(dir, args.size.map(|size| size.0), free)?;
@@ -278,16 +303,16 @@ fn first_pool(desk: &Desk, args: &ServeArgs, say: &mut dyn FnMut(&str)) -> Resul
         if desk.pools.find(&source)?.is_empty() {
             return Err(FirstPoolError::Leftover { path: leftover.into() }.into());
         }
-        return import_named(desk, std::slice::from_ref(dir), say);
+        return import_named(desk, std::slice::from_ref(dir), tell);
     }
-    say(&format!(
+    tell(Told::Line(&format!(
         "Making pool '{}' in {}: {} for files and {} for the intent log ...",
         first_pool::NAME,
         dir.display(),
         Size(plan.size),
         Size(first_pool::LOG_BYTES)
-    ));
-    plan.make_files(&*desk.pools.platform.opener, &mut |_, _, _| {})?;
+    )));
+    plan.make_files(&*desk.pools.platform.opener, &mut |progress| tell(Told::Progress(&progress)))?;
     let sharenfs = parse(Property::ShareNfs, first_pool::SHARENFS).map_err(PoolsError::Property)?;
     let properties = PropertySet::from_iter([sharenfs]);
     // The log file is written out already.

@@ -16,7 +16,7 @@ use tally_nfs::exports::parse_sharenfs;
 use tally_store::create;
 use tally_store::discover::ImportSource;
 
-use super::pools::{ImportOrder, OnProgress, Pools, PoolsError};
+use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
 use super::{Event, datasets, ops_report, pool_report, process};
 use crate::control::listener::Service;
 use crate::control::message::{Assignment, Progress, Reply, Request};
@@ -92,12 +92,16 @@ impl Desk {
     }
 
     fn status(&self, names: &[String]) -> Result<Reply, PoolsError> {
-        let pools = if names.is_empty() {
-            self.pools.all()
-        } else {
-            names.iter().map(|name| self.pools.pool(name)).collect::<Result<_, _>>()?
+        let present = |pool: Arc<ServedPool>| pool_report::report(&pool);
+        if names.is_empty() {
+            let absent = self.pools.absent.reports(None);
+            return Ok(Reply::Pools(self.pools.all().into_iter().map(present).chain(absent).collect()));
+        }
+        let named = |name: &String| match self.pools.pool(name) {
+            Ok(pool) => Ok(present(pool)),
+            Err(error) => self.pools.absent.reports(Some(name)).pop().ok_or(error),
         };
-        Ok(Reply::Pools(pools.iter().map(|pool| pool_report::report(pool)).collect()))
+        Ok(Reply::Pools(names.iter().map(named).collect::<Result<_, _>>()?))
     }
 
     fn find(&self, dirs: &[PathBuf]) -> Result<Reply, PoolsError> {

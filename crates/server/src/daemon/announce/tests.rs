@@ -4,8 +4,14 @@ use super::*;
 fn at_home() {
     let addresses: Vec<IpAddr> = vec!["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()];
     let paths = ["/tank".to_owned()];
-    let announcement =
-        Announcement { paths: &paths, addresses: &addresses, port: 12049, other_hosts: false, host_name: "box" };
+    let announcement = Announcement {
+        paths: &paths,
+        absent: &[],
+        addresses: &addresses,
+        port: 12049,
+        other_hosts: false,
+        host_name: "box",
+    };
     let expected = "Serving NFSv3 on 127.0.0.1 and ::1, port 12049.
 
 /tank
@@ -19,8 +25,15 @@ fn at_home() {
 fn for_others() {
     let addresses: Vec<IpAddr> = vec!["::".parse().unwrap(), "0.0.0.0".parse().unwrap()];
     let paths: Vec<String> = (0..6).map(|index| format!("/tank/{index}")).collect();
-    let text =
-        Announcement { paths: &paths, addresses: &addresses, port: 2049, other_hosts: true, host_name: "box" }.text();
+    let text = Announcement {
+        paths: &paths,
+        absent: &[],
+        addresses: &addresses,
+        port: 2049,
+        other_hosts: true,
+        host_name: "box",
+    }
+    .text();
     assert!(text.contains("hard,resvport box:/tank/3 ~/mnt") && !text.contains("/tank/4"), "{text}");
     assert!(
         text.contains("127.0.0.1:/tank/0") && text.ends_with("and 2 more: `tally dataset get sharenfs`\n"),
