@@ -11,12 +11,13 @@
 //! ```
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use foldhash::HashMap;
 use parking_lot::Mutex;
 use tally_base::codec::{Malformed, Put, Reader};
-use tally_base::{DatasetId, Time, Txg};
+use tally_base::{DatasetId, SECTOR, Time, Txg};
 
 /// Blocks that the cache is spread over.
 pub const BUCKETS: usize = 64;
@@ -56,11 +57,13 @@ struct Bucket {
 /// The reply cache of a pool.
 pub struct ReplyCache {
     buckets: [Mutex<Bucket>; BUCKETS],
+    /// Entries of all buckets.
+    count: AtomicUsize,
 }
 
 impl Default for ReplyCache {
     fn default() -> Self {
-        Self { buckets: std::array::from_fn(|_| Mutex::default()) }
+        Self { buckets: std::array::from_fn(|_| Mutex::default()), count: AtomicUsize::new(0) }
     }
 }
 
@@ -73,6 +76,7 @@ impl ReplyCache {
     /// Remembers an answer that was given in `txg` at server time `now`.
     pub fn remember(&self, dataset: DatasetId, txg: Txg, now: Time, key: Key, value: Value) {
         let mut bucket = self.bucket(&key).lock();
+        let before = bucket.entries.len();
         bucket.expire(now);
         if bucket.index.insert((dataset, key), value).is_some() {
             bucket.entries.retain(|entry| entry.key != key || entry.dataset != dataset);
@@ -80,13 +84,16 @@ impl ReplyCache {
         bucket.make_room(&key);
         bucket.entries.push_back(Entry { dataset, txg, time: now, key, value });
         bucket.changed = true;
+        self.recount(before, &bucket);
     }
 
     /// The answer to `key`, if it is not older than [`AGE_MAX`] at `now`.
     #[must_use]
     pub fn recall(&self, dataset: DatasetId, now: Time, key: &Key) -> Option<Value> {
         let mut bucket = self.bucket(key).lock();
+        let before = bucket.entries.len();
         bucket.expire(now);
+        self.recount(before, &bucket);
         bucket.index.get(&(dataset, *key)).copied()
     }
 
@@ -94,9 +101,11 @@ impl ReplyCache {
     pub fn purge(&self, dataset: DatasetId) {
         for bucket in &self.buckets {
             let mut bucket = bucket.lock();
+            let before = bucket.entries.len();
             bucket.entries.retain(|entry| entry.dataset != dataset);
             bucket.index.retain(|(of, _), _| *of != dataset);
             bucket.changed = true;
+            self.recount(before, &bucket);
         }
     }
 
@@ -126,8 +135,10 @@ impl ReplyCache {
             let (dataset, txg, time) = (DatasetId(reader.u64()?), Txg(reader.u64()?), Time(reader.u64()?));
             let (key, value) = (reader.array()?, reader.array()?);
             let mut bucket = self.bucket(&key).lock();
+            let before = bucket.entries.len();
             bucket.index.insert((dataset, key), value);
             bucket.entries.push_back(Entry { dataset, txg, time, key, value });
+            self.recount(before, &bucket);
         }
         Ok(())
     }
@@ -135,7 +146,25 @@ impl ReplyCache {
     /// Entries in all.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.buckets.iter().map(|bucket| bucket.lock().entries.len()).sum()
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Space that all blocks may take, in bytes: a group rewrites those that changed, and what it replaces is free only
+    /// when the group after the next begins.
+    #[must_use]
+    pub fn fold_bytes(&self) -> u64 {
+        let count = self.count();
+        3 * (count * ENTRY_BYTES + count.min(BUCKETS) * SECTOR) as u64
+    }
+
+    /// After a change of a bucket that had so many entries.
+    fn recount(&self, before: usize, bucket: &Bucket) {
+        let now = bucket.entries.len();
+        if now >= before {
+            self.count.fetch_add(now - before, Ordering::Relaxed);
+        } else {
+            self.count.fetch_sub(before - now, Ordering::Relaxed);
+        }
     }
 }
 

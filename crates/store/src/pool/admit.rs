@@ -69,7 +69,7 @@ impl Pool {
             SpaceClass::Remove => reserve / 2,
             SpaceClass::Replay => reserve / 4,
         };
-        let folding = self.txgs.fold_bytes().saturating_add(fold_bytes);
+        let folding = self.txgs.fold_bytes().saturating_add(fold_bytes).saturating_add(self.replies.fold_bytes());
         if space.free >= kept_back.saturating_add(folding) { Ok(()) } else { Err(SpaceShort) }
     }
 

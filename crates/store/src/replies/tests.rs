@@ -60,3 +60,22 @@ fn damaged_blocks_are_malformed() {
     assert!(ReplyCache::default().load(&block[..block.len() - 1]).is_err());
     assert!(ReplyCache::default().load(&[255; 100]).is_err());
 }
+
+/// A group that cannot write its replies has nowhere to go, so room for them is kept back (rules F19).
+#[test]
+fn what_is_kept_back_covers_every_block() {
+    let cache = ReplyCache::default();
+    for round in 0..3000_u32 {
+        cache.remember(HOME, Txg(1), seconds(u64::from(round) / 20), key((round % 40) as u8, round / 2), [1; 17]);
+        cache.recall(HOME, seconds(u64::from(round) / 10), &key((round % 7) as u8, round));
+    }
+    cache.purge(DatasetId(9));
+    let blocks = cache.fold(Txg(1));
+    let entries: usize = blocks.iter().map(|(_, block)| block.len() / ENTRY_BYTES).sum();
+    assert_eq!(cache.count(), entries);
+    assert!(entries > 500, "{entries}");
+    let written: usize = blocks.iter().map(|(_, block)| block.len().next_multiple_of(SECTOR)).sum();
+    assert!(3 * written as u64 <= cache.fold_bytes(), "{written} bytes are written");
+    cache.purge(HOME);
+    assert_eq!((cache.count(), cache.fold_bytes()), (0, 0));
+}
