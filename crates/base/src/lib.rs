@@ -7,6 +7,7 @@
 mod checksum;
 mod clock;
 pub mod codec;
+mod histogram;
 mod promise;
 mod rng;
 mod size;
@@ -14,7 +15,8 @@ mod units;
 
 pub use checksum::{BlockChecksum, block_checksum, log_checksum, name_hash};
 pub use clock::{Clock, SystemClock};
-pub use promise::{Broken, Promise, Wait};
+pub use histogram::Histogram;
+pub use promise::{Broken, Driven, Promise, Wait};
 pub use rng::{Rng, SystemRng};
 pub use size::{Size, SizeError};
 pub use units::{DatasetId, Dseq, Generation, LaneId, Lsn, ObjectId, PoolGuid, Time, Txg, VdevGuid};

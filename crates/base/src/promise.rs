@@ -3,6 +3,7 @@
 //! until it is kept, and need not know whether the log or a transaction group keeps it.
 
 use std::fmt;
+use std::time::Duration;
 
 /// The promise cannot be kept: the change may or may not survive a power cut, so no reply may rest on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,22 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
+/// A promise that was seen to in the calling thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Driven {
+    /// Whether it is kept.
+    pub outcome: Result<(), Broken>,
+    /// How long the thread was in the device for it.
+    pub in_device: Duration,
+}
+
+impl From<Result<(), Broken>> for Driven {
+    /// The outcome was there already.
+    fn from(outcome: Result<(), Broken>) -> Self {
+        Self { outcome, in_device: Duration::ZERO }
+    }
+}
+
 /// A change that is on its way to stable storage.
 pub trait Promise: Send {
     /// Whether it is kept by now. Never blocks.
@@ -23,7 +40,7 @@ pub trait Promise: Send {
 
     /// Does the device write in the calling thread if that is the fastest way (the write slot is free and
     /// no other frame is on its way), and returns the outcome; returns `None` at once where it is not.
-    fn drive(&self) -> Option<Result<(), Broken>>;
+    fn drive(&self) -> Option<Driven>;
 
     /// Calls `then` once, when the outcome is known: at once in this thread, or later in another one.
     /// `then` must be short and must not block: it runs where the next device write waits.
@@ -44,8 +61,8 @@ impl Wait {
     /// Blocks until the outcome is known. For tools and tests: the server never blocks here.
     pub fn block(self) -> Result<(), Broken> {
         let Self::On(promise) = self else { return Ok(()) };
-        if let Some(outcome) = promise.drive() {
-            return outcome;
+        if let Some(driven) = promise.drive() {
+            return driven.outcome;
         }
         let (sender, receiver) = std::sync::mpsc::channel();
         promise.then(Box::new(move |outcome| {

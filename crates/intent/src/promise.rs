@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use tally_base::{Broken, Lsn, Promise};
+use tally_base::{Broken, Driven, Lsn, Promise};
 
 use crate::lane::Lane;
 
@@ -28,7 +28,7 @@ impl Promise for LanePromise {
         self.lane.outcome(self.lsn)
     }
 
-    fn drive(&self) -> Option<Result<(), Broken>> {
+    fn drive(&self) -> Option<Driven> {
         self.lane.drive_for(self.lsn)
     }
 

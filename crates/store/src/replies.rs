@@ -33,6 +33,7 @@ const CLIENT_BYTES: usize = 16;
 
 /// What identifies a request; its first 16 bytes are the client.
 pub type Key = [u8; 40];
+type Client = [u8; CLIENT_BYTES];
 /// What is remembered of the answer.
 pub type Value = [u8; 17];
 
@@ -50,6 +51,8 @@ struct Bucket {
     /// Oldest first.
     entries: VecDeque<Entry>,
     index: HashMap<(DatasetId, Key), Value>,
+    /// Entries of each client.
+    of_client: HashMap<Client, usize>,
     /// Whether something came or went since the last fold.
     changed: bool,
 }
@@ -78,11 +81,12 @@ impl ReplyCache {
         let mut bucket = self.bucket(&key).lock();
         let before = bucket.entries.len();
         bucket.expire(now);
-        if bucket.index.insert((dataset, key), value).is_some() {
-            bucket.entries.retain(|entry| entry.key != key || entry.dataset != dataset);
+        if bucket.index.contains_key(&(dataset, key)) {
+            let same = |entry: &Entry| entry.key == key && entry.dataset == dataset;
+            bucket.drop_where(same);
         }
         bucket.make_room(&key);
-        bucket.entries.push_back(Entry { dataset, txg, time: now, key, value });
+        bucket.push(Entry { dataset, txg, time: now, key, value });
         bucket.changed = true;
         self.recount(before, &bucket);
     }
@@ -102,8 +106,7 @@ impl ReplyCache {
         for bucket in &self.buckets {
             let mut bucket = bucket.lock();
             let before = bucket.entries.len();
-            bucket.entries.retain(|entry| entry.dataset != dataset);
-            bucket.index.retain(|(of, _), _| *of != dataset);
+            bucket.drop_where(|entry| entry.dataset == dataset);
             bucket.changed = true;
             self.recount(before, &bucket);
         }
@@ -136,8 +139,7 @@ impl ReplyCache {
             let (key, value) = (reader.array()?, reader.array()?);
             let mut bucket = self.bucket(&key).lock();
             let before = bucket.entries.len();
-            bucket.index.insert((dataset, key), value);
-            bucket.entries.push_back(Entry { dataset, txg, time, key, value });
+            bucket.push(Entry { dataset, txg, time, key, value });
             self.recount(before, &bucket);
         }
         Ok(())
@@ -177,23 +179,43 @@ impl Bucket {
     }
 
     fn make_room(&mut self, key: &Key) {
-        let client = &key[..CLIENT_BYTES];
-        let of_client = |entry: &Entry| entry.key[..CLIENT_BYTES] == *client;
-        if self.entries.len() >= ENTRIES_PER_CLIENT_MAX
-            && self.entries.iter().filter(|entry| of_client(entry)).count() >= ENTRIES_PER_CLIENT_MAX
-        {
-            let oldest = self.entries.iter().position(of_client).expect("there are many");
-            self.drop_at(oldest);
+        let client = client_of(key);
+        if self.of_client.get(&client).is_some_and(|count| *count >= ENTRIES_PER_CLIENT_MAX) {
+            let oldest = self.entries.iter().position(|entry| client_of(&entry.key) == client);
+            self.drop_at(oldest.expect("there are many"));
         }
         if self.entries.len() >= ENTRIES_PER_BUCKET_MAX {
             self.drop_at(0);
         }
     }
 
+    fn push(&mut self, entry: Entry) {
+        self.index.insert((entry.dataset, entry.key), entry.value);
+        *self.of_client.entry(client_of(&entry.key)).or_default() += 1;
+        self.entries.push_back(entry);
+    }
+
     fn drop_at(&mut self, position: usize) {
-        if let Some(entry) = self.entries.remove(position) {
-            self.index.remove(&(entry.dataset, entry.key));
-            self.changed = true;
+        let Some(entry) = self.entries.remove(position) else { return };
+        self.index.remove(&(entry.dataset, entry.key));
+        let client = client_of(&entry.key);
+        let left = self.of_client.get(&client).map_or(0, |count| count - 1);
+        if left == 0 {
+            self.of_client.remove(&client);
+        } else {
+            self.of_client.insert(client, left);
+        }
+        self.changed = true;
+    }
+
+    fn drop_where(&mut self, is_gone: impl Fn(&Entry) -> bool) {
+        let mut position = 0;
+        while let Some(entry) = self.entries.get(position) {
+            if is_gone(entry) {
+                self.drop_at(position);
+            } else {
+                position += 1;
+            }
         }
     }
 
@@ -210,6 +232,10 @@ impl Bucket {
         }
         out
     }
+}
+
+fn client_of(key: &Key) -> Client {
+    *key.first_chunk().expect("a key begins with its client")
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tally_base::{Broken, Promise, Txg, Wait};
+use tally_base::{Broken, Driven, Promise, Txg, Wait};
 
 type Waiter = (Txg, Box<dyn FnOnce(Result<(), Broken>) + Send>);
 
@@ -320,9 +320,9 @@ impl Promise for TxgPromise {
         if state.synced >= self.txg { Some(Ok(())) } else { state.failure.clone().map(Err) }
     }
 
-    fn drive(&self) -> Option<Result<(), Broken>> {
+    fn drive(&self) -> Option<Driven> {
         // A transaction group is never synced by the thread of one request.
-        self.poll()
+        self.poll().map(Driven::from)
     }
 
     fn then(self: Box<Self>, then: Box<dyn FnOnce(Result<(), Broken>) + Send>) {

@@ -13,10 +13,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
 use rustix::fs::OFlags;
 use tally_disk::AlignedBuf;
 
@@ -37,6 +39,7 @@ pub(crate) struct Floor {
     address: SocketAddr,
     path: PathBuf,
     stop: Arc<AtomicBool>,
+    own_ns: Arc<Mutex<Histogram<u64>>>,
 }
 
 impl Floor {
@@ -44,6 +47,8 @@ impl Floor {
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let path = folder.join("floor.log");
         let medium = Arc::new(Medium::create(&path)?);
+        let own_ns = Arc::new(Mutex::new(Histogram::new(3)?));
+        let own = Arc::clone(&own_ns);
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -53,16 +58,22 @@ impl Floor {
                 if stopped.load(Ordering::Relaxed) {
                     return;
                 }
-                let (Ok(stream), medium) = (stream, Arc::clone(&medium)) else { continue };
-                std::thread::spawn(move || serve(stream, &medium));
+                let (Ok(stream), medium, own) = (stream, Arc::clone(&medium), Arc::clone(&own)) else { continue };
+                std::thread::spawn(move || serve(stream, &medium, &own));
             }
         });
-        Ok(Self { address, path, stop })
+        Ok(Self { address, path, stop, own_ns })
     }
 
     /// How a client reaches it.
     pub(crate) fn target(&self) -> Target {
         Target { nfs: self.address, mount: self.address, export: "/floor".to_owned() }
+    }
+
+    /// From the last byte of a durable request read to the reply handed to the socket, less the durable write: what the
+    /// machine takes for the least that a server must do. Nanoseconds at a quantile.
+    pub(crate) fn own_ns(&self, quantile: f64) -> u64 {
+        self.own_ns.lock().unwrap_or_else(PoisonError::into_inner).value_at_quantile(quantile)
     }
 }
 
@@ -105,7 +116,7 @@ impl Medium {
 }
 
 /// Answers one connection until it closes. An error ends it: the client reports the broken connection.
-fn serve(mut stream: TcpStream, medium: &Medium) -> Result<()> {
+fn serve(mut stream: TcpStream, medium: &Medium, own_ns: &Mutex<Histogram<u64>>) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut request = Vec::with_capacity(1 << 16);
     let mut buffer = AlignedBuf::zeroed(8192);
@@ -117,13 +128,21 @@ fn serve(mut stream: TcpStream, medium: &Medium) -> Result<()> {
         ensure!((40..=REQUEST_BYTES_MAX).contains(&length), "request of {length} bytes");
         request.resize(length, 0);
         stream.read_exact(&mut request)?;
+        let read_at = Instant::now();
+        let mut in_the_device = None;
         let call = Call::of(&request);
         if let Some(bytes) = call.durable_bytes() {
             buffer[..length.min(4096)].copy_from_slice(&request[..length.min(4096)]);
+            let written_from = Instant::now();
             medium.write(&buffer[..bytes])?;
+            in_the_device = Some(written_from.elapsed());
         }
         call.reply(&mut reply);
         stream.write_all(&reply)?;
+        if let Some(in_the_device) = in_the_device {
+            let own = read_at.elapsed().saturating_sub(in_the_device);
+            own_ns.lock().unwrap_or_else(PoisonError::into_inner).record(u64::try_from(own.as_nanos())?)?;
+        }
     }
 }
 

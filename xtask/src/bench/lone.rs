@@ -35,6 +35,7 @@ struct Quantiles {
 }
 
 const OWN: &str = "lone SETATTR: the server's own time, p50";
+const BARE: &str = "lone SETATTR: the floor's own time, p50";
 const WHOLE: &str = "lone SETATTR: whole p99 against the device's p99";
 const BESIDE: &str = "lone SETATTR: rate against the floor's";
 
@@ -48,6 +49,7 @@ impl Lone {
             let floor = Floor::start(&folder)?;
             let bare = load::run(&floor.target(), Load::Lone, 1, self.items)?;
             add(&mut figures, "floor", &bare);
+            figures.add(BARE, "µs", micros(floor.own_ns(0.5)));
             drop(floor);
             let filer = Filer::make(&binaries, Setup { pool_bytes: 1 << 30, ..Setup::default() }, &folder)?;
             let measured = load::run(&filer.target(POOL), Load::Lone, 1, self.items)?;
@@ -65,6 +67,7 @@ impl Lone {
         }
         figures.finish("lone")?;
         figures.row("bench lone", OWN, Bar::AtMost(30.0));
+        figures.row("bench lone", BARE, Bar::Stated);
         figures.row("bench lone", WHOLE, Bar::AtMost(2.0));
         figures.row("bench lone", BESIDE, Bar::Stated);
         Ok(())

@@ -737,7 +737,7 @@ impl State {
     fn drive_held(&mut self) -> Checked<bool> {
         let mut left = Vec::new();
         for held in std::mem::take(&mut self.held) {
-            match held.promise.drive().or_else(|| held.promise.poll()) {
+            match held.promise.drive().map(|driven| driven.outcome).or_else(|| held.promise.poll()) {
                 None => left.push(held),
                 Some(Ok(())) => self.kept(held.op, held.promised)?,
                 Some(Err(_)) if self.power.is_off() => {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use std::io;
 use std::sync::Arc;
-use tally_base::{Broken, Lsn, VdevGuid, log_checksum};
+use tally_base::{Driven, Lsn, VdevGuid, log_checksum};
 use tally_disk::{AlignedBuf, Disk, Durability};
 
 use super::{FrameHeader, Gather, InFlight, Lane, LiveFrame, Member, State};
@@ -38,9 +38,12 @@ pub(crate) type Results = SmallVec<[io::Result<()>; 2]>;
 impl Lane {
     /// Writes one frame if records are gathered and a slot is free; says whether it did.
     pub fn drive_frame(&self) -> bool {
-        let Some(flight) = self.begin() else { return false };
-        flight.fly();
-        true
+        self.write_frame().is_some()
+    }
+
+    /// The same; gives how long the device took.
+    fn write_frame(&self) -> Option<Duration> {
+        Some(self.begin()?.fly())
     }
 
     /// The lane thread's body: drives until the lane is closed or fails, sleeps while there is nothing to do.
@@ -78,22 +81,22 @@ impl Lane {
     }
 
     /// For a waiter: writes in place as long as that helps it.
-    pub(crate) fn drive_for(&self, lsn: Lsn) -> Option<Result<(), Broken>> {
+    pub(crate) fn drive_for(&self, lsn: Lsn) -> Option<Driven> {
+        let mut in_device = Duration::ZERO;
         if let Some(outcome) = self.outcome(lsn) {
-            return Some(outcome);
+            return Some(Driven { outcome, in_device });
         }
         if self.inline.load(Ordering::Relaxed) {
             for _ in 0..INLINE_FRAMES_MAX {
-                if !self.drive_frame() {
-                    break;
-                }
+                let Some(latency) = self.write_frame() else { break };
+                in_device += latency;
                 if let Some(outcome) = self.outcome(lsn) {
-                    return Some(outcome);
+                    return Some(Driven { outcome, in_device });
                 }
             }
         }
         self.nudge();
-        self.outcome(lsn)
+        self.outcome(lsn).map(|outcome| Driven { outcome, in_device })
     }
 
     /// Whether records are gathered and a slot is free for them.
@@ -280,11 +283,13 @@ impl Flight<'_> {
         self.targets.len()
     }
 
-    fn fly(self) {
+    /// Writes it and lands it; gives how long the write took.
+    fn fly(self) -> Duration {
         let start = self.lane.clock.monotonic();
         let results = self.write();
         let latency = self.lane.clock.monotonic().saturating_sub(start);
         self.land(results, latency);
+        latency
     }
 
     /// The one device write, on every leg.

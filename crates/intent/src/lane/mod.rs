@@ -46,7 +46,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tally_base::{Broken, Clock, DatasetId, Dseq, LaneId, Lsn, PoolGuid, Txg, Wait};
+use tally_base::{Broken, Clock, DatasetId, Dseq, Histogram, LaneId, Lsn, PoolGuid, Txg, Wait};
 use tally_disk::Fanout;
 
 use crate::checkpoint::Checkpoint;
@@ -56,7 +56,7 @@ use crate::frame::{FrameHeader, RecordHead};
 use crate::gather::{Gather, Gathering};
 use crate::promise::{LanePromise, Waiters};
 use crate::ring::{Budget, Fill, LaneGeometry, RingFull};
-use crate::stats::{LaneStats, Latency};
+use crate::stats::LaneStats;
 
 /// One lane of the intent log, open for appends.
 pub struct Lane {
@@ -120,7 +120,7 @@ struct State {
     /// Whether somebody is calling waiters: one at a time, so that they are called in order.
     releasing: bool,
     stats: LaneStats,
-    latency: Latency,
+    latency: Histogram,
 }
 
 /// A leg, and whether it counts.
@@ -364,7 +364,8 @@ impl Lane {
         let state = self.state.lock();
         let mut stats = state.stats;
         stats.in_flight = u32::try_from(state.in_flight.len()).expect("at most K");
-        state.latency.report(&mut stats);
+        let ns = |quantile| u64::try_from(state.latency.quantile(quantile).as_nanos()).unwrap_or(u64::MAX);
+        (stats.write_ns_p50, stats.write_ns_p99) = (ns(0.5), ns(0.99));
         stats
     }
 
@@ -410,7 +411,7 @@ impl State {
             waiters: Waiters::default(),
             releasing: false,
             stats: LaneStats::default(),
-            latency: Latency::default(),
+            latency: Histogram::default(),
         }
     }
 

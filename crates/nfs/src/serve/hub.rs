@@ -155,6 +155,14 @@ impl Hub {
         }
     }
 
+    /// Until it is armed again, nobody is told of what the connection sends. It fails only if the connection is gone.
+    pub(super) fn disarm(&self, connection: &Connection) {
+        let _arming = connection.arming.lock();
+        if connection.link.is_open() {
+            let _ = self.poller.arm(&connection.stream, connection.link.id(), false, false);
+        }
+    }
+
     fn try_arm(&self, connection: &Arc<Connection>) -> io::Result<()> {
         let _arming = connection.arming.lock();
         if !connection.link.is_open() {

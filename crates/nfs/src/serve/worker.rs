@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_base::{Broken, Promise};
+use tally_base::{Broken, Driven, Promise};
 
 use super::accept::accept;
 use super::connection::Connection;
@@ -43,7 +43,7 @@ fn do_tasks(hub: &Arc<Hub>) -> bool {
             hub.wake_one();
         }
         match task {
-            Task::Run(work) => run(hub, work, false),
+            Task::Run(work) => drop(run(hub, work, false)),
             Task::Settle(batch) => settle_all(hub, batch),
         }
     }
@@ -80,7 +80,12 @@ fn handle(hub: &Arc<Hub>, ready: Ready, scratch: &mut [u8]) {
         flush(hub, &connection);
     }
     if ready.readable && !hub.stopping.load(SeqCst) {
-        return receive(hub, &connection, scratch);
+        // Who asks one thing at a time has mostly sent the next when the reply is on its way, and this worker is awake.
+        let mut again = true;
+        while again && !hub.stopping.load(SeqCst) {
+            again = receive(hub, &connection, scratch);
+        }
+        return;
     }
     if ready.broken {
         return hub.close(&connection);
@@ -88,8 +93,9 @@ fn handle(hub: &Arc<Hub>, ready: Ready, scratch: &mut [u8]) {
     hub.arm(&connection);
 }
 
-/// Receives what is there, gives all requests but the last to others, arms the connection, runs the last.
-fn receive(hub: &Arc<Hub>, connection: &Arc<Connection>, scratch: &mut [u8]) {
+/// Receives what is there, gives all requests but the last to others, arms the connection, runs the last. True: its
+/// reply is sent and the connection is not armed, so that it has to be received from again.
+fn receive(hub: &Arc<Hub>, connection: &Arc<Connection>, scratch: &mut [u8]) -> bool {
     let mut found = Vec::new();
     let (received, held_bytes) = {
         let mut input = connection.input.lock();
@@ -112,9 +118,7 @@ fn receive(hub: &Arc<Hub>, connection: &Arc<Connection>, scratch: &mut [u8]) {
             hub.close(connection);
         }
     }
-    if let Some(work) = last {
-        run(hub, work, alone);
-    }
+    last.is_some_and(|work| run(hub, work, alone))
 }
 
 fn report(connection: &Connection, end: &End) {
@@ -151,10 +155,11 @@ fn open_all(hub: &Arc<Hub>, connection: &Arc<Connection>, found: Vec<Bytes>, rea
     last
 }
 
-/// Carries a request out. `alone`: it was the only one that its connection had.
-fn run(hub: &Arc<Hub>, mut work: Box<Work>, alone: bool) {
+/// Carries a request out. `alone`: it was the only one that its connection had. True: see [`receive`].
+fn run(hub: &Arc<Hub>, mut work: Box<Work>, alone: bool) -> bool {
     if work.connection.output.held_bytes() > hub.options.output_bytes_max {
-        return stall(hub, work);
+        stall(hub, work);
+        return false;
     }
     hub.keep_watch();
     match hub.service.run(&mut work.job) {
@@ -167,8 +172,9 @@ fn run(hub: &Arc<Hub>, mut work: Box<Work>, alone: bool) {
             let hub = hub.clone();
             promise.then(Box::new(move |_| hub.push_run(work)));
         }
-        Step::Wait(promise) => wait(hub, work, promise, alone),
+        Step::Wait(promise) => return wait(hub, work, promise, alone),
     }
+    false
 }
 
 /// The client does not take its replies: this request waits until it has.
@@ -188,19 +194,21 @@ fn resume_stalled(hub: &Hub, connection: &Connection) {
 }
 
 /// Writes the log here if this request is alone in the house as far as this worker can see and others watch
-/// the connections; otherwise leaves word where the reply goes.
-fn wait(hub: &Arc<Hub>, mut work: Box<Work>, promise: Box<dyn Promise>, alone: bool) {
-    if alone && hub.options.drive_in_place && hub.idle_count.load(SeqCst) > 0 && hub.queue.is_empty() {
-        let start = Instant::now();
-        if let Some(outcome) = promise.drive() {
-            work.job.times.driven = start.elapsed();
-            hub.service.stats().driven.fetch_add(1, Relaxed);
-            return settle_all(hub, vec![(work, outcome)]);
-        }
+/// the connections; otherwise leaves word where the reply goes. True: see [`receive`].
+fn wait(hub: &Arc<Hub>, mut work: Box<Work>, promise: Box<dyn Promise>, alone: bool) -> bool {
+    let is_fastest = alone && hub.options.drive_in_place && hub.idle_count.load(SeqCst) > 0 && hub.queue.is_empty();
+    if is_fastest && let Some(Driven { outcome, in_device }) = promise.drive() {
+        work.job.times.in_device = in_device;
+        hub.service.stats().driven.fetch_add(1, Relaxed);
+        // Others watched it while the device was busy. What the reply brings is for this worker: nobody is woken.
+        hub.disarm(&work.connection);
+        settle_all(hub, vec![(work, outcome)]);
+        return true;
     }
     hub.service.stats().handed_over.fetch_add(1, Relaxed);
     let hub = hub.clone();
     promise.then(Box::new(move |outcome| hub.push_settled(work, outcome)));
+    false
 }
 
 /// Sends the replies of requests whose wait is over; those of one connection together.
@@ -249,7 +257,7 @@ fn sent(hub: &Arc<Hub>, works: &[Box<Work>]) {
             let times = &work.job.times;
             let whole = now.saturating_duration_since(times.read_at);
             stats.whole.record(whole);
-            stats.own.record(whole.saturating_sub(times.driven));
+            stats.own.record(whole.saturating_sub(times.in_device));
         }
     }
 }

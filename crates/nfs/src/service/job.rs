@@ -19,7 +19,7 @@ pub struct Times {
     /// Its (last) execution ended, and its wait began.
     pub executed: Instant,
     /// Time that the working thread itself spent in the device.
-    pub driven: Duration,
+    pub in_device: Duration,
 }
 
 /// A request that was read and not yet answered.
@@ -53,7 +53,7 @@ pub(super) struct Pending {
 impl Job {
     pub(super) fn new(call: Call, link: Arc<Link>, read_at: Instant) -> Self {
         Self {
-            times: Times { read_at, started: read_at, executed: read_at, driven: Duration::ZERO },
+            times: Times { read_at, started: read_at, executed: read_at, in_device: Duration::ZERO },
             call,
             link,
             procedure: None,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use tally_base::{Broken, DatasetId, PoolGuid, Promise, Time, Wait};
+use tally_base::{Broken, DatasetId, Driven, PoolGuid, Promise, Time, Wait};
 use tally_fs::model::Model;
 use tally_fs::vfs::*;
 
@@ -74,17 +74,18 @@ impl Promise for Held {
         None
     }
 
-    fn drive(&self) -> Option<Result<(), Broken>> {
-        match self.kind {
+    fn drive(&self) -> Option<Driven> {
+        let outcome = match self.kind {
             Promises::Driven => Some(Ok(())),
             Promises::Broken => Some(Err(Broken("the test says so".into()))),
             _ => None,
-        }
+        };
+        outcome.map(Driven::from)
     }
 
     fn then(self: Box<Self>, then: Then) {
         match self.drive() {
-            Some(outcome) => then(outcome),
+            Some(driven) => then(driven.outcome),
             None => self.held.lock().push_back(then),
         }
     }

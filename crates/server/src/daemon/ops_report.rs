@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tally_nfs::stats::{Histogram, Stats};
+use tally_base::Histogram;
+use tally_nfs::stats::Stats;
 use tally_nfs::v3::Procedure;
 
 use crate::control::report::{OpReport, OpsReport, Quantiles};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tally_base::{Broken, Lsn, Promise, Txg, Wait};
+use tally_base::{Broken, Driven, Lsn, Promise, Txg, Wait};
 use tally_intent::Lane;
 
 use super::Pool;
@@ -133,8 +133,8 @@ impl Promise for LogPromise {
         self.log.poll().filter(Result::is_ok)
     }
 
-    fn drive(&self) -> Option<Result<(), Broken>> {
-        self.log.drive().filter(Result::is_ok)
+    fn drive(&self) -> Option<Driven> {
+        self.log.drive().filter(|driven| driven.outcome.is_ok())
     }
 
     fn then(self: Box<Self>, then: Box<dyn FnOnce(Result<(), Broken>) + Send>) {

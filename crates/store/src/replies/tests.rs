@@ -67,7 +67,7 @@ fn what_is_kept_back_covers_every_block() {
     let cache = ReplyCache::default();
     for round in 0..3000_u32 {
         cache.remember(HOME, Txg(1), seconds(u64::from(round) / 20), key((round % 40) as u8, round / 2), [1; 17]);
-        cache.recall(HOME, seconds(u64::from(round) / 10), &key((round % 7) as u8, round));
+        let _ = cache.recall(HOME, seconds(u64::from(round) / 10), &key((round % 7) as u8, round));
     }
     cache.purge(DatasetId(9));
     let blocks = cache.fold(Txg(1));
