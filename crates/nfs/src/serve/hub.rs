@@ -182,7 +182,8 @@ impl Hub {
         self.poller.arm(&connection.stream, connection.link.id(), read, write)
     }
 
-    fn may_read(&self, connection: &Connection) -> bool {
+    /// Whether no bound forbids to read on.
+    pub(super) fn may_read(&self, connection: &Connection) -> bool {
         !self.stopping.load(SeqCst)
             && connection.request_count.load(SeqCst) < self.options.requests_per_connection_max
             && connection.output.held_bytes() <= self.options.output_bytes_max

@@ -81,9 +81,10 @@ fn handle(hub: &Arc<Hub>, ready: Ready, scratch: &mut [u8]) {
     }
     if ready.readable && !hub.stopping.load(SeqCst) {
         // Who asks one thing at a time has mostly sent the next when the reply is on its way, and this worker is awake.
-        let mut again = true;
-        while again && !hub.stopping.load(SeqCst) {
-            again = receive(hub, &connection, scratch);
+        while receive(hub, &connection, scratch) {
+            if !hub.may_read(&connection) {
+                return hub.arm(&connection);
+            }
         }
         return;
     }
