@@ -5,10 +5,12 @@
 
 mod belongings;
 mod datasets;
+mod decode;
 mod relief;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::thread::Scope;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -202,13 +204,14 @@ impl Filer {
     ) -> Result<(), FilerError> {
         std::thread::scope(|scope| {
             let mut relief = Relief::new(scope, &self.pool);
-            self.replay_all(content, options, report, progress, &mut relief)?;
+            self.replay_all(scope, content, options, report, progress, &mut relief)?;
             Ok(relief.finish()?)
         })
     }
 
-    fn replay_all(
+    fn replay_all<'scope>(
         &self,
+        scope: &'scope Scope<'scope, '_>,
         content: LogContent,
         options: &ImportOptions,
         report: &mut ImportReport,
@@ -220,16 +223,20 @@ impl Filer {
             let Some(filesystem) = self.filesystem(id) else { continue };
             let count = replay.records.len() as u64;
             let last = replay.records.last().map_or(Dseq(0), |record| record.head.dseq);
-            for (done, record) in replay.records.into_iter().enumerate() {
-                if let Err(source) = filesystem.replay(record.head.dseq, &record.body) {
-                    let withheld = count - done as u64;
+            let records = decode::decoded(scope, replay.records, self.pool.tuning.helper_threads);
+            let mut left = count;
+            for (dseq, record) in records {
+                if let Err(source) = record.and_then(|record| filesystem.replay(dseq, record)) {
+                    let withheld = left;
                     let loss = FilerError::Replay { dataset: filesystem.name(), source, withheld };
                     if !options.accept_loss && !options.read_only {
                         return Err(loss);
                     }
                     report.losses.push(loss.to_string());
+                    left = 0;
                     break;
                 }
+                left -= 1;
                 report.records_replayed += 1;
                 if report.records_replayed.is_multiple_of(1024) {
                     progress(Progress::Replayed(report.records_replayed, total));
@@ -238,6 +245,7 @@ impl Filer {
                     relief.relieve()?;
                 }
             }
+            assert_eq!(left, 0, "whoever decodes the records hands all of them over");
             // Records that were withheld or dropped keep their numbers: none is given out twice.
             self.pool.replay_in(0, |txg| filesystem.resume_log_after(last, txg));
         }

@@ -51,8 +51,7 @@ pub enum ReplayError {
 
 impl Filesystem {
     /// Applies one record. The caller keeps the order, and syncs between records when much is dirty.
-    pub fn replay(&self, dseq: Dseq, body: &Bytes) -> Result<(), ReplayError> {
-        let mut record = Record::decode(body).map_err(|source| ReplayError::Malformed { dseq, source })?;
+    pub(crate) fn replay(&self, dseq: Dseq, mut record: Record) -> Result<(), ReplayError> {
         let ids = touched(&record);
         let mut locked = self.lock(&ids).map_err(|source| ReplayError::Unreadable { dseq, source })?;
         check_present(&record, &locked, dseq)?;

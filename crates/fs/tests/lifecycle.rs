@@ -83,6 +83,24 @@ fn a_replay_that_is_itself_cut_short_is_done_again() {
     }
 }
 
+/// So many records that a thread decodes them ahead of the one that applies them.
+#[test]
+fn a_long_replay_keeps_its_order() {
+    let world = World::new(768 * MIB, 64 * MIB);
+    let filer = world.create_without_threads(&CreateOptions::default());
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let file = done(fs.create(ctx(&cred), fs.root(), b"f", &CreateHow::Guarded(mode(0o600)))).unwrap();
+    let modes = (0..4200).map(|number| 0o100 + number % 0o600);
+    for mode in modes.clone() {
+        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+        done(fs.setattr(ctx(&cred), file.object, &set, None)).unwrap();
+    }
+    let (again, report) = world.cut().import();
+    assert!(report.records_replayed > 4200, "{report:?}");
+    assert_eq!(Some(vfs(&again).getattr(file.object).unwrap().mode), modes.last());
+}
+
 /// Groups are synced beside a long replay, while records go on into the next one. The root of a group must not speak of
 /// records that came after it: a power cut behind its uberblock would skip them.
 #[test]

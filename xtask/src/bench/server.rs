@@ -17,8 +17,8 @@ pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// A child process that serves NFSv3.
 pub(crate) struct Server {
     child: Child,
-    /// Ganesha does not start without a port mapper; where none runs, one on loopback goes with it.
-    port_mapper: Option<Child>,
+    /// Ganesha does not start without a port mapper; where none runs, one goes with it.
+    _port_mapper: Option<PortMapper>,
     folder: TempDir,
     target: Target,
 }
@@ -46,7 +46,7 @@ impl Server {
         command.arg("-p").arg(folder.path().join("pid")).args(["-L", "/dev/stderr", "-N", "NIV_EVENT"]);
         let port_mapper = port_mapper()?;
         let mut server = Self::spawn(command, folder, (nfs, mount), "/served")?;
-        server.port_mapper = port_mapper;
+        server._port_mapper = port_mapper;
         Ok(server)
     }
 
@@ -57,7 +57,7 @@ impl Server {
         let child = command.spawn().with_context(|| format!("cannot start {:?}", command.get_program()))?;
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let target = Target { nfs: address(ports.0), mount: address(ports.1), export: export.to_owned() };
-        let mut server = Self { child, port_mapper: None, folder, target };
+        let mut server = Self { child, _port_mapper: None, folder, target };
         server.wait_until_it_answers(&log_path)?;
         Ok(server)
     }
@@ -91,14 +91,23 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // The folder is about to be removed, so the server need not end cleanly.
-        for child in std::iter::once(&mut self.child).chain(&mut self.port_mapper) {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
-fn port_mapper() -> Result<Option<Child>> {
+/// An rpcbind; it ends when it is dropped, also where the server that needed it did not start.
+struct PortMapper(Child);
+
+impl Drop for PortMapper {
+    fn drop(&mut self) {
+        // It keeps nothing.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn port_mapper() -> Result<Option<PortMapper>> {
     let address = SocketAddr::from(([127, 0, 0, 1], 111));
     if TcpStream::connect(address).is_ok() {
         return Ok(None);
@@ -116,7 +125,7 @@ fn port_mapper() -> Result<Option<Child>> {
     while started.elapsed() < Duration::from_secs(5) && TcpStream::connect(address).is_err() {
         std::thread::sleep(Duration::from_millis(20));
     }
-    Ok(Some(child))
+    Ok(Some(PortMapper(child)))
 }
 
 pub(crate) fn free_port() -> Result<u16> {

@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -11,11 +12,13 @@ use crate::ring::LaneGeometry;
 
 /// How much is read ahead: long enough that a disk streams, so that a ring of 1 GiB takes seconds.
 const CHUNK_BYTES: u64 = 4 << 20;
+/// So many chunks are read at a time behind the one that is looked at.
+const CHUNKS_AHEAD: usize = 2;
 
 const _: () = assert!(CHUNK_BYTES.is_multiple_of(SECTOR as u64));
 
-/// Reads one leg's copy of the ring, in long pieces, forward. Once a second piece follows the first, the next one is read
-/// by a thread meanwhile: half of the time of a long scan is the disk's.
+/// Reads one leg's copy of the ring, in long pieces, forward. Once a second piece follows the first, the next ones
+/// are read by threads meanwhile: half of the time of a long scan is the disk's.
 pub(super) struct LegReader<'a> {
     pub(super) leg: &'a Leg,
     /// Frames of later generations are not believed; `u64::MAX` for a leg of the set.
@@ -24,8 +27,10 @@ pub(super) struct LegReader<'a> {
     chunk: AlignedBuf,
     /// Offset of the chunk in the ring.
     chunk_offset: u64,
-    /// What is being read of the ring behind the chunk.
-    ahead: Option<Ahead>,
+    /// The memory of chunks that are done with, for those that are read ahead.
+    spare: Vec<AlignedBuf>,
+    /// What is being read of the ring behind the chunk, in its order.
+    ahead: VecDeque<Ahead>,
     /// Bytes that were asked for across the end of a chunk.
     across: Vec<u8>,
     /// Sectors and frames that could not be read.
@@ -74,7 +79,8 @@ impl<'a> LegReader<'a> {
             geometry,
             chunk,
             chunk_offset: 0,
-            ahead: None,
+            spare: Vec::new(),
+            ahead: VecDeque::new(),
             across: Vec::new(),
             unreadable_count: 0,
         }
@@ -105,10 +111,10 @@ impl<'a> LegReader<'a> {
     fn advance(&mut self, offset: u64, end: u64) -> bool {
         let chunk_end = self.chunk_end();
         if !(self.chunk_offset..=chunk_end).contains(&offset) {
-            self.ahead = None;
+            self.ahead.clear();
             return false;
         }
-        let Some(next) = self.ahead.take().and_then(Ahead::chunk) else { return false };
+        let Some(next) = self.ahead.pop_front().and_then(Ahead::chunk) else { return false };
         let before = self.chunk.get((offset - self.chunk_offset) as usize..).unwrap_or_default();
         let rest = next.get(..end.saturating_sub(chunk_end) as usize).filter(|_| !before.is_empty());
         self.across.clear();
@@ -117,7 +123,7 @@ impl<'a> LegReader<'a> {
             self.across.extend_from_slice(rest);
         }
         let is_across = rest.is_some();
-        self.chunk = next;
+        self.spare.push(std::mem::replace(&mut self.chunk, next));
         self.chunk_offset = chunk_end;
         self.read_ahead();
         is_across
@@ -125,16 +131,18 @@ impl<'a> LegReader<'a> {
 
     /// Starts to read what follows the chunk.
     fn read_ahead(&mut self) {
-        let offset = self.chunk_end();
-        let length = CHUNK_BYTES.min(self.geometry.size.saturating_sub(offset)) as usize;
-        let Some(at) = self.leg.start.checked_add(offset).filter(|_| length > 0) else { return };
-        let disk = Arc::clone(&self.leg.disk);
-        let read = move || {
-            let mut chunk = AlignedBuf::zeroed(length);
-            disk.read(at, &mut chunk).is_ok().then_some(chunk)
-        };
-        // Without a thread the bytes are read when they are asked for.
-        self.ahead = std::thread::Builder::new().name("log-read".into()).spawn(read).ok().map(|read| Ahead(Some(read)));
+        while self.ahead.len() < CHUNKS_AHEAD {
+            let offset = self.chunk_end() + self.ahead.len() as u64 * CHUNK_BYTES;
+            let length = CHUNK_BYTES.min(self.geometry.size.saturating_sub(offset)) as usize;
+            let Some(at) = self.leg.start.checked_add(offset).filter(|_| length > 0) else { return };
+            let disk = Arc::clone(&self.leg.disk);
+            let mut chunk = self.spare.pop().unwrap_or_else(|| AlignedBuf::with_capacity(0));
+            chunk.resize(length);
+            let read = move || disk.read(at, &mut chunk).is_ok().then_some(chunk);
+            // Without a thread the bytes are read when they are asked for.
+            let Ok(read) = std::thread::Builder::new().name("log-read".into()).spawn(read) else { return };
+            self.ahead.push_back(Ahead(Some(read)));
+        }
     }
 
     /// Reads a chunk that begins at `offset`; where that fails, just what was asked for.
@@ -154,7 +162,7 @@ impl<'a> LegReader<'a> {
     fn load_exactly(&mut self, offset: u64, length: u64) -> bool {
         let Ok(length) = usize::try_from(length) else { return false };
         let Some(at) = self.leg.start.checked_add(offset) else { return false };
-        self.ahead = None;
+        self.ahead.clear();
         self.chunk.resize(length);
         self.chunk_offset = offset;
         let is_read = self.leg.disk.read(at, &mut self.chunk).is_ok();

@@ -1,0 +1,46 @@
+//! Records of a long replay are decoded ahead of it, by a thread of their own.
+
+use std::sync::mpsc::sync_channel;
+use std::thread::Scope;
+
+use tally_base::Dseq;
+use tally_intent::recovery::RecoveredRecord;
+
+use crate::record::Record;
+use crate::replay::ReplayError;
+
+/// Fewer records than this are not worth a thread.
+const RECORDS_MIN: usize = 4 << 10;
+/// Records that change hands at a time, and how many such batches may wait.
+const BATCH: usize = 256;
+const BATCHES_MAX: usize = 16;
+
+/// A record's place, and what it says.
+pub(super) type Decoded = (Dseq, Result<Record, ReplayError>);
+
+/// The records in their order, decoded; beside the caller if there are many and `threads` may be used.
+pub(super) fn decoded<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    records: Vec<RecoveredRecord>,
+    threads: bool,
+) -> Box<dyn Iterator<Item = Decoded> + 'scope> {
+    // Each record's bytes are let go as soon as they are understood: a long log fills the memory.
+    let decode = |record: RecoveredRecord| {
+        let dseq = record.head.dseq;
+        (dseq, Record::decode(&record.body).map_err(|source| ReplayError::Malformed { dseq, source }))
+    };
+    let mut decoded = records.into_iter().map(decode);
+    if !threads || decoded.len() < RECORDS_MIN {
+        return Box::new(decoded);
+    }
+    let (sender, batches) = sync_channel::<Vec<Decoded>>(BATCHES_MAX);
+    scope.spawn(move || {
+        while decoded.len() > 0 {
+            // Whoever stops to listen has found a record that cannot be replayed.
+            if sender.send(decoded.by_ref().take(BATCH).collect()).is_err() {
+                return;
+            }
+        }
+    });
+    Box::new(batches.into_iter().flatten())
+}
