@@ -45,7 +45,8 @@ impl Server {
         command.arg("-F").arg("-f").arg(configuration);
         command.arg("-p").arg(folder.path().join("pid")).args(["-L", "/dev/stderr", "-N", "NIV_EVENT"]);
         let port_mapper = port_mapper()?;
-        let mut server = Self::spawn(command, folder, (nfs, mount), "/served")?;
+        // Version 3 mounts what is exported, not its name in the pseudo file system.
+        let mut server = Self::spawn(command, folder, (nfs, mount), &served.to_string_lossy())?;
         server._port_mapper = port_mapper;
         Ok(server)
     }
