@@ -3,6 +3,7 @@
 mod support;
 
 use std::io::Write;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use support::House;
