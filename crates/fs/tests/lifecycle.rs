@@ -91,14 +91,14 @@ fn a_long_replay_keeps_its_order() {
     let fs = vfs(&filer);
     let cred = Cred::root();
     let file = done(fs.create(ctx(&cred), fs.root(), b"f", &CreateHow::Guarded(mode(0o600)))).unwrap();
-    let modes = (0..4200).map(|number| 0o100 + number % 0o600);
-    for mode in modes.clone() {
-        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+    let modes: Vec<u32> = (0..4200).map(|number| 0o100 + number % 0o600).collect();
+    for mode in &modes {
+        let set = SetAttr { mode: Some(*mode), ..SetAttr::default() };
         done(fs.setattr(ctx(&cred), file.object, &set, None)).unwrap();
     }
     let (again, report) = world.cut().import();
     assert!(report.records_replayed > 4200, "{report:?}");
-    assert_eq!(Some(vfs(&again).getattr(file.object).unwrap().mode), modes.last());
+    assert_eq!(Some(vfs(&again).getattr(file.object).unwrap().mode), modes.last().copied());
 }
 
 /// Groups are synced beside a long replay, while records go on into the next one. The root of a group must not speak of
