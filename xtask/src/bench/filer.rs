@@ -25,7 +25,8 @@ pub(crate) const POOL: &str = "tank";
 /// Names of its files.
 const POOL_FILE: &str = "pool.img";
 pub(crate) const LOG_FILE: &str = "log.img";
-/// How long the pool must have written nothing until it counts as quiet: longer than the time between two groups.
+/// How long the pool must have read and written nothing until it counts as quiet: longer than the time between two groups.
+/// A group that changes much at random reads for seconds before it writes anything.
 const QUIET: Duration = Duration::from_secs(6);
 const QUIET_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -192,7 +193,7 @@ impl Filer {
         while since.elapsed() < QUIET && started.elapsed() < QUIET_TIMEOUT {
             std::thread::sleep(Duration::from_millis(500));
             let now = self.status()?;
-            if now.io.write_ops != status.io.write_ops {
+            if (now.io.write_ops, now.io.read_bytes) != (status.io.write_ops, status.io.read_bytes) {
                 (status, since) = (now, Instant::now());
             }
         }
