@@ -222,11 +222,14 @@ impl Filer {
         for (id, replay) in content.datasets {
             let Some(filesystem) = self.filesystem(id) else { continue };
             let count = replay.records.len() as u64;
-            let last = replay.records.last().map_or(Dseq(0), |record| record.head.dseq);
+            let [first, last] = [replay.records.first(), replay.records.last()]
+                .map(|record| record.map_or(Dseq(0), |record| record.head.dseq));
+            let sound = if count > 0 { filesystem.check_ids(first) } else { Ok(()) };
             let records = decode::decoded(scope, replay.records, self.pool.tuning.helper_threads);
             let mut left = count;
             for (dseq, record) in records {
-                if let Err(source) = record.and_then(|record| filesystem.replay(dseq, record)) {
+                let replayed = sound.clone().and(record).and_then(|record| filesystem.replay(dseq, record));
+                if let Err(source) = replayed {
                     let withheld = left;
                     let loss = FilerError::Replay { dataset: filesystem.name(), source, withheld };
                     if !options.accept_loss && !options.read_only {

@@ -289,15 +289,14 @@ impl Filesystem {
 
     /// The inode in the tree.
     pub(crate) fn stored_inode(&self, root: &DatasetRoot, id: ObjectId) -> Result<Option<Inode>, FsError> {
-        // An id that was not drawn yet means nothing, whatever a damaged tree says. A replay makes many such objects.
-        if id >= root.next_object {
-            return Ok(None);
-        }
         let key = Key::new(Class::Inode, id.0, 0, 0);
         let Some(value) = root.tree.get(&self.pool.io, &key).map_err(|error| self.broken(&error))? else {
             return Ok(None);
         };
         let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| self.broken(&error))?;
+        if id >= root.next_object {
+            return Err(self.broken(&format!("object {id} has an id that was never drawn")));
+        }
         // An orphan waits for the reaper and is nobody's any more.
         Ok((inode.nlink > 0).then_some(inode))
     }

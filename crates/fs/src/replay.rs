@@ -53,7 +53,7 @@ impl Filesystem {
     /// Applies one record. The caller keeps the order, and syncs between records when much is dirty.
     pub(crate) fn replay(&self, dseq: Dseq, mut record: Record) -> Result<(), ReplayError> {
         let ids = touched(&record);
-        let mut locked = self.lock(&ids).map_err(|source| ReplayError::Unreadable { dseq, source })?;
+        let mut locked = self.lock_to_replay(&ids).map_err(|source| ReplayError::Unreadable { dseq, source })?;
         check_present(&record, &locked, dseq)?;
         settle_sizes(&mut record, &locked, dseq)?;
         self.learn_ids(&record);
@@ -63,6 +63,33 @@ impl Filesystem {
             self.resume_log_after(dseq, txg);
         });
         Ok(())
+    }
+
+    /// Before the first record, `dseq`: the tree holds no object whose id its root says was never drawn. So a replay, which
+    /// makes many objects, need not look for them one by one.
+    pub(crate) fn check_ids(&self, dseq: Dseq) -> Result<(), ReplayError> {
+        let root = self.dataset.root();
+        let (first, end) = (Key::new(Class::Inode, root.next_object.0, 0, 0), Key::new(Class::DirEntry, 0, 0, 0));
+        let source = match root.tree.range(&self.pool.io, &first, &end).next() {
+            None => return Ok(()),
+            Some(Ok((key, _))) => self.broken(&format!("object {} has an id that was never drawn", key.object)),
+            Some(Err(error)) => self.broken(&error),
+        };
+        Err(ReplayError::Unreadable { dseq, source })
+    }
+
+    /// Locks objects and loads those that the tree can have.
+    fn lock_to_replay(&self, ids: &[ObjectId]) -> Result<Locked, FsError> {
+        let mut locked = Locked::lock(&self.objects, ids);
+        // Read behind the locks: an object that was let go of in between is in this root's tree.
+        let root = self.dataset.root();
+        for (id, state) in locked.states_mut() {
+            if id < root.next_object {
+                self.load(id, state)?;
+            }
+            state.loaded = true;
+        }
+        Ok(locked)
     }
 
     /// Ids that the record uses are never drawn again (rules F15), and time goes on behind what it issued (F14).
