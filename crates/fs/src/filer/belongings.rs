@@ -1,5 +1,5 @@
 //! What a dataset takes of the pool: found while others work, and freed in the group in which it is destroyed. Why so is
-//! told in docs/design, number 8.
+//! told in docs/design/0010-destroying-a-dataset.md.
 
 use std::sync::atomic::Ordering;
 

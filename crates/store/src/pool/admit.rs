@@ -11,15 +11,13 @@ use crate::alloc::Space;
 use crate::label::FailMode;
 use crate::txg::Txgs;
 
-/// How deep into its reserve the pool lets an operation go (rules F19).
+/// How deep into its reserve the pool lets an operation go (rules F19). A replay is not asked: what it brings was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceClass {
     /// New data and new names: stops at the reserve.
     Write,
     /// What frees space, and administration: stops at half of it.
     Remove,
-    /// Replay: stops at a quarter; what was acknowledged must fit.
-    Replay,
 }
 
 /// The pool takes no changes for now.
@@ -67,7 +65,6 @@ impl Pool {
         let kept_back = match class {
             SpaceClass::Write => reserve,
             SpaceClass::Remove => reserve / 2,
-            SpaceClass::Replay => reserve / 4,
         };
         let folding = self.txgs.fold_bytes().saturating_add(fold_bytes).saturating_add(self.replies.fold_bytes());
         if space.free >= kept_back.saturating_add(folding) { Ok(()) } else { Err(SpaceShort) }
