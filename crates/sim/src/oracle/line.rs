@@ -12,50 +12,17 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use tally_base::{Clock, ObjectId, Rng, Time};
-use tally_fs::model::{Model, ModelOptions};
+use tally_base::ObjectId;
+use tally_fs::model::Model;
 use tally_fs::vfs::{Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
 use super::ranges::Ranges;
-
-/// A clock that moves a little with every look.
-#[derive(Default)]
-pub struct Ticks(std::sync::atomic::AtomicU64);
-
-impl Ticks {
-    fn tick(&self) -> u64 {
-        self.0.fetch_add(1000, std::sync::atomic::Ordering::Relaxed)
-    }
-}
-
-impl Clock for Ticks {
-    fn now(&self) -> Time {
-        Time(1_700_000_000_000_000_000 + self.tick())
-    }
-
-    fn monotonic(&self) -> std::time::Duration {
-        std::time::Duration::from_nanos(self.tick())
-    }
-}
-
-/// Generations mean nothing in the model: it never gives an id twice.
-struct Zero;
-
-impl Rng for Zero {
-    fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill(0);
-    }
-}
-
-pub fn new_model() -> Model {
-    Model::new(&ModelOptions { clock: Arc::<Ticks>::default(), rng: Arc::new(Zero), ..ModelOptions::default() })
-}
+use crate::op::Op;
 
 /// How a change reaches the disk.
-pub enum Effect {
+pub(super) enum Effect {
     /// Its record carries everything: the same operation.
     Same,
     /// A write that only its group makes durable, and the part of it that is in the pool ahead.
@@ -66,10 +33,12 @@ pub enum Effect {
     Resized { object: ObjectRef, size: u64 },
     /// These dirty parts of the file went to the log, as they are now.
     Committed { object: ObjectRef, parts: Vec<Range<u64>> },
+    /// Nothing goes to the log: what is dirty waits for its group.
+    InGroup,
 }
 
 /// What is on disk after one group and so much of the log.
-pub struct Line {
+pub(super) struct Line {
     /// With the whole log.
     newest: Model,
     dirty: HashMap<ObjectId, Ranges>,
@@ -78,28 +47,31 @@ pub struct Line {
 }
 
 impl Line {
-    pub fn new(live: &Model, op: usize) -> Self {
+    pub(super) fn new(live: &Model, op: usize) -> Self {
         Self { newest: live.fork(), dirty: HashMap::new(), states: vec![(op, live.fork())] }
     }
 
     /// Everything up to operation `op` is promised.
-    pub fn raise_floor(&mut self, op: usize) {
+    pub(super) fn raise_floor(&mut self, op: usize) {
         let keep_from = self.states.iter().rposition(|(at, _)| *at <= op).unwrap_or(0);
         self.states.drain(..keep_from);
     }
 
-    pub fn states(&self) -> impl Iterator<Item = (usize, &Model)> {
+    pub(super) fn states(&self) -> impl Iterator<Item = (usize, &Model)> {
         self.states.iter().rev().map(|(op, model)| (*op, model))
     }
 
-    pub fn dirty(&mut self, object: ObjectRef) -> &mut Ranges {
+    pub(super) fn dirty(&mut self, object: ObjectRef) -> &mut Ranges {
         self.dirty.entry(object.id).or_default()
     }
 
-    /// Takes in what operation `op` did: `again` is the operation itself, `live` the model after it.
-    pub fn take(&mut self, live: &Model, op: usize, effect: &Effect, again: &dyn Fn(&Model)) {
+    /// Takes in what operation `number` did, `live` being the model after it.
+    pub(super) fn take(&mut self, live: &Model, number: usize, effect: &Effect, op: &Op) {
         match effect {
-            Effect::Same => again(&self.newest),
+            Effect::InGroup => return,
+            Effect::Same => {
+                op.run_on(&self.newest).result.expect("what the live model did, too");
+            }
             Effect::Unlogged { object, offset, length, placed } => {
                 self.dirty(*object).insert(*offset..offset + length, false);
                 self.dirty(*object).insert(placed.clone(), true);
@@ -125,7 +97,7 @@ impl Line {
                 }
             }
         }
-        self.states.push((op, self.newest.fork()));
+        self.states.push((number, self.newest.fork()));
     }
 
     fn write(&self, object: ObjectRef, offset: u64, data: Bytes) {

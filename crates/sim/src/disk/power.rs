@@ -1,42 +1,18 @@
 //! Disks on one power line. What was not flushed when the power goes is kept in part, in any order, and torn.
+//!
+//! A disk has two contents: what a reader sees, and what survives for certain. A write changes the first and is put
+//! aside until a flush; a durable write changes both. When the power goes, a chance decides for each write that was
+//! put aside, or for each sector of it, whether it has reached the medium: so any subset, in any order.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tally_disk::{Disk, Durability, Geometry};
 
-use super::Chance;
-
-const PAGE: usize = 4096;
-
-/// Sparse bytes.
-#[derive(Clone, Default)]
-struct Pages(HashMap<u64, Arc<[u8; PAGE]>>);
-
-impl Pages {
-    fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = offset + done as u64;
-            let within = (at % PAGE as u64) as usize;
-            let length = (PAGE - within).min(bytes.len() - done);
-            let page = self.0.entry(at / PAGE as u64).or_insert_with(|| Arc::new([0; PAGE]));
-            Arc::make_mut(page)[within..within + length].copy_from_slice(&bytes[done..done + length]);
-            done += length;
-        }
-    }
-
-    fn read(&self, offset: u64, into: &mut [u8]) {
-        for (at, part) in into.chunks_mut(PAGE).enumerate() {
-            match self.0.get(&(offset / PAGE as u64 + at as u64)) {
-                Some(page) => part.copy_from_slice(&page[..part.len()]),
-                None => part.fill(0),
-            }
-        }
-    }
-}
+use super::fault::{Fault, Faults};
+use super::pages::{PAGE, Pages};
+use crate::chance::Chance;
 
 /// What runs inside a device write.
 type Hook = Box<dyn FnMut() + Send>;
@@ -54,25 +30,34 @@ struct PowerState {
     /// Device writes and flushes until the cut, if one is planned.
     left: Option<u64>,
     events: u64,
-    chance: u64,
+}
+
+/// Whether a request comes through.
+enum Current {
+    On,
+    /// The power goes in the middle of this one.
+    Goes,
 }
 
 impl Power {
     /// Plans the cut at the `events`th write or flush from now on, or none.
-    pub fn plan_cut(&self, events: Option<u64>, chance: u64) {
-        let mut state = self.state.lock();
-        state.left = events;
-        state.chance = chance;
+    pub fn plan_cut(&self, events: Option<u64>) {
+        self.state.lock().left = events;
     }
 
+    /// Cuts it now.
     pub fn cut(&self) {
         self.state.lock().off = true;
     }
 
+    /// Whether it is gone.
+    #[must_use]
     pub fn is_off(&self) -> bool {
         self.state.lock().off
     }
 
+    /// Writes and flushes so far.
+    #[must_use]
     pub fn events(&self) -> u64 {
         self.state.lock().events
     }
@@ -91,22 +76,21 @@ impl Power {
         }
     }
 
-    /// Counts a write or flush. An error: the power is off. `Some`: it goes off in the middle of this one.
-    fn count(&self) -> io::Result<Option<u64>> {
+    fn count(&self) -> io::Result<Current> {
         let mut state = self.state.lock();
         if state.off {
             return Err(gone());
         }
         state.events += 1;
         match &mut state.left {
-            Some(0) | None => Ok(None),
+            Some(0) | None => Ok(Current::On),
             Some(left) => {
                 *left -= 1;
                 if *left > 0 {
-                    return Ok(None);
+                    return Ok(Current::On);
                 }
                 state.off = true;
-                Ok(Some(state.chance))
+                Ok(Current::Goes)
             }
         }
     }
@@ -121,6 +105,7 @@ pub struct PowerDisk {
     power: Arc<Power>,
     size: u64,
     state: Mutex<DiskState>,
+    faults: Faults,
 }
 
 #[derive(Clone, Default)]
@@ -134,11 +119,27 @@ struct DiskState {
 }
 
 impl PowerDisk {
+    /// Zeroes.
+    #[must_use]
     pub fn new(power: &Arc<Power>, size: u64) -> Self {
-        Self { power: Arc::clone(power), size, state: Mutex::default() }
+        Self { power: Arc::clone(power), size, state: Mutex::default(), faults: Faults::default() }
+    }
+
+    /// What it refuses.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// The same content on another power line; what was put aside, too.
+    #[must_use]
+    pub fn copy(&self, power: &Arc<Power>) -> Self {
+        let state = Mutex::new(self.state.lock().clone());
+        Self { power: Arc::clone(power), size: self.size, state, faults: Faults::default() }
     }
 
     /// What the disk has after the cut, on another power line.
+    #[must_use]
     pub fn survivor(&self, power: &Arc<Power>, chance: &mut Chance) -> Self {
         let mut state = self.state.lock().clone();
         let kept_of_8 = chance.pick(&[0, 1, 4, 7, 8]);
@@ -158,7 +159,25 @@ impl PowerDisk {
             }
         }
         state.current = state.stable.clone();
-        Self { power: Arc::clone(power), size: self.size, state: Mutex::new(state) }
+        Self { power: Arc::clone(power), size: self.size, state: Mutex::new(state), faults: Faults::default() }
+    }
+
+    /// Flips a bit of some pages that were written once, of the medium and of what a reader sees. Gives their offsets.
+    pub fn rot(&self, pages: u64, chance: &mut Chance) -> Vec<u64> {
+        let mut state = self.state.lock();
+        let numbers = state.stable.numbers();
+        if numbers.is_empty() {
+            return Vec::new();
+        }
+        let hit: Vec<u64> = (0..pages).map(|_| chance.pick(&numbers) * PAGE as u64).collect();
+        for offset in &hit {
+            let mut page = [0; PAGE];
+            state.stable.read(*offset, &mut page);
+            page[chance.below(PAGE as u64) as usize] ^= 1 << chance.below(8);
+            state.stable.write(*offset, &page);
+            state.current.write(*offset, &page);
+        }
+        hit
     }
 }
 
@@ -185,6 +204,7 @@ impl Disk for PowerDisk {
         if self.power.is_off() {
             return Err(gone());
         }
+        self.faults.strike(Fault::Read)?;
         if offset + buf.len() as u64 > self.size {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -198,25 +218,34 @@ impl Disk for PowerDisk {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         self.power.run_hook();
-        let cut = self.power.count()?;
+        let current = self.power.count()?;
+        let struck = match durability {
+            Durability::Durable => self.faults.strike(Fault::DurableWrite),
+            Durability::Cached => self.faults.strike(Fault::Write),
+        };
         let mut state = self.state.lock();
-        match (cut, durability) {
-            (None, Durability::Durable) => state.write_durable(offset, buf),
-            (None, Durability::Cached) => {
+        match (current, &struck, durability) {
+            (Current::On, Ok(()), Durability::Durable) => state.write_durable(offset, buf),
+            (Current::On, Ok(()), Durability::Cached) => {
                 state.current.write(offset, buf);
                 state.cached.push((offset, buf.to_vec()));
             }
-            // The write during which the power goes is like any that was not flushed: it stays in part.
-            (Some(_), _) => state.cached.push((offset, buf.to_vec())),
+            // A write during which the power goes, or that fails, is like any that was not flushed: it stays in part.
+            (Current::Goes, ..) => {
+                state.cached.push((offset, buf.to_vec()));
+                return Err(gone());
+            }
+            (Current::On, Err(_), _) => state.cached.push((offset, buf.to_vec())),
         }
-        if cut.is_some() { Err(gone()) } else { Ok(()) }
+        struck
     }
 
     fn flush(&self) -> io::Result<()> {
         self.power.run_hook();
-        if self.power.count()?.is_some() {
+        if let Current::Goes = self.power.count()? {
             return Err(gone());
         }
+        self.faults.strike(Fault::Flush)?;
         let state = &mut *self.state.lock();
         for (offset, bytes) in state.cached.drain(..) {
             state.stable.write(offset, &bytes);

@@ -6,10 +6,10 @@ use std::ops::Range;
 
 /// Ranges that do not overlap, by start: (end, placed).
 #[derive(Clone, Debug, Default)]
-pub struct Ranges(BTreeMap<u64, (u64, bool)>);
+pub(super) struct Ranges(BTreeMap<u64, (u64, bool)>);
 
 impl Ranges {
-    pub fn remove(&mut self, range: Range<u64>) {
+    pub(super) fn remove(&mut self, range: Range<u64>) {
         let hit: Vec<(u64, (u64, bool))> = self
             .0
             .range(..range.end)
@@ -27,7 +27,7 @@ impl Ranges {
         }
     }
 
-    pub fn insert(&mut self, range: Range<u64>, placed: bool) {
+    pub(super) fn insert(&mut self, range: Range<u64>, placed: bool) {
         if range.is_empty() {
             return;
         }
@@ -36,7 +36,7 @@ impl Ranges {
     }
 
     /// What lies in `range`, cut to it.
-    pub fn within(&self, range: Range<u64>) -> Vec<(Range<u64>, bool)> {
+    pub(super) fn within(&self, range: Range<u64>) -> Vec<(Range<u64>, bool)> {
         self.0
             .iter()
             .map(|(start, (end, placed))| ((*start).max(range.start)..(*end).min(range.end), *placed))

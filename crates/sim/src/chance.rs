@@ -1,13 +1,4 @@
-//! Random histories on the real file system and on the model, with power cuts: what `random.rs` is made of.
-
-#![allow(unreachable_pub)] // One test binary is all that sees this.
-
-pub mod check;
-pub mod disks;
-pub mod history;
-pub mod oracle;
-pub mod power;
-pub mod ranges;
+//! Numbers that a seed repeats.
 
 /// A generator that a seed repeats exactly (splitmix64).
 #[derive(Clone, Debug)]
@@ -21,6 +12,8 @@ impl Chance {
         chance
     }
 
+    /// The next number.
+    #[allow(clippy::should_implement_trait)] // It has no end, and nobody collects it.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -34,10 +27,12 @@ impl Chance {
         self.next() % end
     }
 
+    /// True once in `count` times.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 
+    /// One of these.
     pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize].clone()
     }

@@ -1,0 +1,182 @@
+//! What is done next.
+
+use std::sync::Arc;
+
+use tally_base::Time;
+use tally_fs::vfs::{CreateHow, FileKind, NodeKind, SetAttr, SetTime, Stability, Vfs};
+use tally_store::properties::SyncMode;
+
+use super::State;
+use crate::chance::Chance;
+use crate::op::{NAMES, Object, Op};
+
+/// What is to be done next.
+pub(super) enum Act {
+    Op(Op),
+    Sync,
+    RecordSize(u64),
+    SyncMode(usize, SyncMode),
+    Settle,
+    Look,
+    /// Reads, through the protocol.
+    Read,
+    /// A request is sent again.
+    Again,
+    /// A client loses its connection, and makes another.
+    Reconnect,
+}
+
+impl State {
+    pub(super) fn choose(&self) -> Act {
+        let mut chance = Chance::new(self.plan.seed, (1 << 32) + self.step as u64);
+        match chance.below(100) {
+            0..8 => Act::Sync,
+            8..12 => Act::Settle,
+            12..14 => Act::Look,
+            14 => Act::RecordSize(chance.pick(&[4096, 16384, 131_072])),
+            15 => {
+                let part = chance.below(self.parts.len() as u64) as usize;
+                Act::SyncMode(part, chance.pick(&[SyncMode::Standard, SyncMode::Always, SyncMode::Disabled]))
+            }
+            16..22 => Act::Again,
+            22 => Act::Reconnect,
+            23..27 => Act::Read,
+            _ => Act::Op(self.choose_op(&mut chance)),
+        }
+    }
+
+    fn is_there(&self, object: &Object) -> bool {
+        self.parts[object.dataset].oracle.live.getattr(object.model).is_ok()
+    }
+
+    fn root(&self, part: usize) -> Object {
+        let is_root = |object: &&Object| object.dataset == part && object.model == self.parts[part].oracle.live.root();
+        Arc::clone(self.objects.iter().find(is_root).expect("the handle of a root is never lost"))
+    }
+
+    pub(super) fn directory(&self, chance: &mut Chance, part: usize) -> Object {
+        if chance.one_in(40) {
+            return chance.pick(&self.objects);
+        }
+        let fit: Vec<&Object> = self
+            .objects
+            .iter()
+            .filter(|object| object.kind == FileKind::Directory && object.dataset == part)
+            .filter(|object| chance.one_in(10) || self.is_there(object))
+            .collect();
+        if fit.is_empty() || chance.one_in(3) { self.root(part) } else { Arc::clone(chance.pick(&fit)) }
+    }
+
+    pub(super) fn object(&self, chance: &mut Chance, part: usize, kind: Option<FileKind>) -> Object {
+        let fit: Vec<&Object> = self
+            .objects
+            .iter()
+            .filter(|object| object.dataset == part && object.model != self.parts[part].oracle.live.root())
+            .filter(|object| kind.is_none_or(|kind| object.kind == kind))
+            .filter(|object| chance.one_in(15) || self.is_there(object))
+            .collect();
+        if fit.is_empty() || chance.one_in(60) {
+            return chance.pick(&self.objects);
+        }
+        // A few files get most of it, so that their changes meet.
+        if chance.one_in(2) {
+            Arc::clone(fit[fit.len() - 1 - chance.below(fit.len().min(3) as u64) as usize])
+        } else {
+            Arc::clone(chance.pick(&fit))
+        }
+    }
+
+    pub(super) fn choose_op(&self, chance: &mut Chance) -> Op {
+        let name = chance.pick(&NAMES);
+        let part = chance.below(self.parts.len() as u64) as usize;
+        match chance.below(100) {
+            0..14 => Op::Create { dir: self.directory(chance, part), name, how: create_how(chance) },
+            14..20 => Op::Mkdir { dir: self.directory(chance, part), name },
+            20..22 => Op::Symlink { dir: self.directory(chance, part), name, length: 1 + chance.below(4000) as usize },
+            22..24 => {
+                let node = chance.pick(&[NodeKind::Fifo, NodeKind::Socket, NodeKind::CharDevice(3, 4)]);
+                Op::Mknod { dir: self.directory(chance, part), name, node }
+            }
+            24..31 => Op::Remove { dir: self.directory(chance, part), name },
+            31..34 => Op::Rmdir { dir: self.directory(chance, part), name },
+            34..44 => {
+                let other = if chance.one_in(15) { chance.below(self.parts.len() as u64) as usize } else { part };
+                let (from_dir, to_dir) = (self.directory(chance, part), self.directory(chance, other));
+                Op::Rename { from_dir, from: name, to_dir, to: chance.pick(&NAMES) }
+            }
+            44..50 => {
+                let kind = if chance.one_in(4) { None } else { Some(FileKind::File) };
+                Op::Link { object: self.object(chance, part, kind), dir: self.directory(chance, part), name }
+            }
+            50..54 => Op::SetAttr { object: self.object(chance, part, None), set: attributes(chance) },
+            54..62 => {
+                let object = self.object(chance, part, Some(FileKind::File));
+                let size = Some(self.place(chance, &object));
+                Op::SetAttr { object, set: SetAttr { size, ..SetAttr::default() } }
+            }
+            62..90 => {
+                let object = self.object(chance, part, Some(FileKind::File));
+                let stability =
+                    chance.pick(&[Stability::Unstable, Stability::Unstable, Stability::FileSync, Stability::DataSync]);
+                let (offset, length) = (self.place(chance, &object), length(chance));
+                Op::Write { object, offset, length, fill: chance.next(), stability }
+            }
+            _ => {
+                let object = self.object(chance, part, Some(FileKind::File));
+                if chance.one_in(2) {
+                    return Op::Commit { object, offset: 0, count: 0 };
+                }
+                let offset = self.place(chance, &object);
+                Op::Commit { object, offset, count: length(chance) as u32 }
+            }
+        }
+    }
+
+    /// An offset that is likely to matter.
+    pub(super) fn place(&self, chance: &mut Chance, object: &Object) -> u64 {
+        let size = self.parts[object.dataset].oracle.live.getattr(object.model).map_or(0, |attr| attr.size);
+        match chance.below(8) {
+            0 | 1 => 0,
+            2 => size,
+            3 => chance.below(size + 1),
+            4 => chance.below(size + 1) / 4096 * 4096,
+            5 => chance.below(8) * 131_072,
+            6 => chance.below(40_000),
+            _ => chance.below(700_000),
+        }
+    }
+}
+
+fn create_how(chance: &mut Chance) -> CreateHow {
+    let set = SetAttr {
+        mode: Some(chance.pick(&[0o600, 0o644, 0o755])),
+        size: if chance.one_in(3) { Some(chance.pick(&[0, 0, 1, 5000, 200_000])) } else { None },
+        ..SetAttr::default()
+    };
+    match chance.below(4) {
+        0 => CreateHow::Exclusive(chance.below(3)),
+        1 => CreateHow::Guarded(set),
+        _ => CreateHow::Unchecked(set),
+    }
+}
+
+fn attributes(chance: &mut Chance) -> SetAttr {
+    match chance.below(4) {
+        0 => SetAttr::default(),
+        1 => SetAttr { mode: Some(chance.below(0o1000) as u32), ..SetAttr::default() },
+        2 => SetAttr { uid: Some(chance.below(5) as u32), gid: Some(chance.below(5) as u32), ..SetAttr::default() },
+        _ => SetAttr { mtime: Some(SetTime::Client(Time(chance.below(1000)))), ..SetAttr::default() },
+    }
+}
+
+fn length(chance: &mut Chance) -> u64 {
+    match chance.below(10) {
+        0 | 1 => 1 + chance.below(100),
+        2 | 3 => 1 + chance.below(6000),
+        4 | 5 => 4096 * (1 + chance.below(8)),
+        6 => 131_072 * (1 + chance.below(2)),
+        7 => 16_384 - 8 + chance.below(16),
+        8 => chance.below(40_000),
+        _ => 1 + chance.below(300 << 10),
+    }
+}

@@ -1,0 +1,163 @@
+//! From a cut, or an export, to the next life.
+
+use std::sync::Arc;
+
+use nfs3_types::nfs3::{GETATTR3args, NFS_PROGRAM, nfsstat3};
+use tally_fs::filer::ImportOptions;
+use tally_fs::vfs::Vfs;
+use tally_store::properties::SyncMode;
+
+use super::requests::{Fate, Past};
+use super::{Checked, State};
+use crate::chance::Chance;
+use crate::client::{Call, handle};
+use crate::op::Op;
+use crate::same::{same, same_fattr};
+use crate::sound::sound;
+
+/// Imports of one life that are cut short, at most.
+const CUT_IMPORTS_MAX: u64 = 4;
+
+impl State {
+    /// The power goes, if it has not; what survives is imported, and must be a state that the oracles know.
+    pub(super) fn begin_life(&mut self, was_exported: bool) -> Checked<()> {
+        let mut exported = was_exported;
+        self.sent.clear();
+        for attempt in 0.. {
+            let stream = (4 << 32) + self.totals.lives * 16 + attempt;
+            let mut chance = Chance::new(self.plan.seed, stream);
+            self.machine.lose_power(&mut chance);
+            self.totals.cuts += u64::from(!exported);
+            let scale = chance.pick(&[8, 60]);
+            let planned = (attempt < CUT_IMPORTS_MAX && chance.one_in(3)).then(|| 1 + chance.below(scale));
+            self.machine.power().plan_cut(planned);
+            self.note(format!("import{}", planned.map_or(String::new(), |at| format!(", cut after {at} writes"))));
+            let outcome = self.machine.import(&ImportOptions::default());
+            if self.is_off() {
+                self.totals.cuts_in_import += 1;
+                exported = false;
+                continue;
+            }
+            let report = outcome.map_err(|error| format!("the import is refused: {error}"))?;
+            self.machine.power().plan_cut(None);
+            self.note(format!("imported; {} records replayed {:?}", report.records_replayed, report.remarks));
+            self.totals.replayed += report.records_replayed;
+            if !report.losses.is_empty() {
+                return Err(format!("losses: {:?}", report.losses));
+            }
+            if exported && (!report.was_clean || report.records_replayed > 0) {
+                return Err(format!("not clean after an export: {report:?}"));
+            }
+            self.adopt(report.was_clean, was_exported)?;
+            let filer = &self.machine.server().filer;
+            return sound(filer).map_err(|what| format!("after the import: {what}"));
+        }
+        unreachable!("the last attempt is not cut");
+    }
+
+    /// Finds the states that the import has, and goes on from there.
+    fn adopt(&mut self, was_clean: bool, was_exported: bool) -> Checked<()> {
+        let filer = Arc::clone(&self.machine.server().filer);
+        for at in 0..self.parts.len() {
+            let (now, part) = (self.op, &mut self.parts[at]);
+            let name = part.name.clone();
+            let fs = filer.by_name(&name).ok_or_else(|| format!("dataset {name} is gone"))?;
+            let found = part.oracle.find(|model| same(&*fs, model)).map_err(|what| format!("{name}: {what}"))?;
+            if was_clean && same(&*fs, &part.oracle.live).is_err() {
+                return Err(format!("{name}: the pool says that it was exported, and something is missing"));
+            }
+            let info = filer.datasets().into_iter().find(|info| info.name == name).expect("it was just found");
+            part.oracle.sync = info.effective.sync;
+            // After a clean export nothing is lost, also when the power went before the labels said so. A cut in the import
+            // that follows may change the verifier, and need not.
+            let verifier = part.verifier.take();
+            if was_clean {
+                part.verifier = verifier;
+            } else if !was_exported {
+                part.old_verifiers.extend(verifier);
+            }
+            self.trace.lock().push(format!("     {name}: the state after #{} of #{now}", found.ops.1));
+            let fates: Vec<_> =
+                self.past.iter().map(|past| (past.op.dataset() == at).then(|| fate(past, found.ops))).collect();
+            let mut fates = fates.into_iter();
+            self.past.retain_mut(|past| match fates.next().expect("as many fates as requests") {
+                None => true,
+                Some(None) => false,
+                Some(Some(fate)) => {
+                    past.fate = fate;
+                    true
+                }
+            });
+            self.check_handles(at, &found.model)?;
+            let newest = self.newest_known();
+            self.parts[at].oracle.begin_life(found.model, now, newest);
+        }
+        self.synced_op = self.op;
+        let objects = &self.objects;
+        let knows = |op: &Op| op.objects().iter().all(|object| objects.iter().any(|known| Arc::ptr_eq(known, object)));
+        self.past.retain(|past| knows(&past.op));
+        Ok(())
+    }
+
+    /// Every handle opens what it did, or nothing.
+    fn check_handles(&mut self, part: usize, model: &tally_fs::model::Model) -> Checked<()> {
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.objects).into_iter().partition(|object| object.dataset == part);
+        self.objects = elsewhere;
+        for object in here {
+            let told = self.attributes(&object.handle)?;
+            match (told.status, model.getattr(object.model)) {
+                (nfsstat3::NFS3_OK, Ok(expected)) => {
+                    let attr = told.attr.expect("GETATTR tells attributes");
+                    same_fattr(&attr, &expected).map_err(|what| format!("{object:?} by its handle: {what}"))?;
+                    self.objects.push(object);
+                }
+                (nfsstat3::NFS3ERR_STALE, Err(_)) => self.parts[part].gone.push(object.handle.clone()),
+                (status, expected) => {
+                    return Err(format!("the handle of {object:?} gives {status} instead of {expected:?}"));
+                }
+            }
+        }
+        for gone in self.parts[part].gone.clone() {
+            if self.attributes(&gone)?.status != nfsstat3::NFS3ERR_STALE {
+                return Err(format!("a handle of something lost opens an object: {gone:02x?}"));
+            }
+        }
+        let gone = &mut self.parts[part].gone;
+        let excess = gone.len().saturating_sub(100);
+        gone.drain(..excess);
+        Ok(())
+    }
+
+    fn attributes(&mut self, of: &[u8]) -> Checked<crate::client::Told> {
+        self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_GETATTR, &GETATTR3args { object: handle(of) }))
+    }
+}
+
+/// What became of a request whose dataset looks as it did behind some operation from the first of `ops` to the second.
+/// `None`: that cannot be known.
+fn fate(past: &Past, ops: (usize, usize)) -> Option<Fate> {
+    // A WRITE is remembered in memory only: sent again, it writes the same again.
+    if matches!(past.op, Op::Write { .. }) || past.fate == Fate::Lost {
+        return Some(Fate::Lost);
+    }
+    if past.fate == Fate::Survived {
+        return Some(Fate::Survived);
+    }
+    if !past.succeeded {
+        return Some(Fate::Lost);
+    }
+    if !past.has_effect || (ops.0 < past.number && past.number <= ops.1) {
+        return None;
+    }
+    Some(if past.number <= ops.0 { Fate::Survived } else { Fate::Lost })
+}
+
+/// Whether two settings promise the same.
+pub(super) fn shown(sync: SyncMode) -> &'static str {
+    match sync {
+        SyncMode::Standard => "standard",
+        SyncMode::Always => "always",
+        SyncMode::Disabled => "disabled",
+    }
+}

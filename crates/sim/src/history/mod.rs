@@ -1,0 +1,149 @@
+//! One seed: a machine, its lives, and what is done in them.
+//!
+//! ```text
+//!        ┌──────────── step: an operation, a repetition, a look, a sync, a property ◀──┐
+//!  life ─┤                                                                             │
+//!        └─ the power goes (or the pool is exported) ─▶ import, perhaps cut short ─────┘
+//!                                                        the state found is one that the oracles explain
+//! ```
+//!
+//! Requests run one after the other, so the order in which they take effect is known; their answers come later, when the
+//! device has written, and are compared then. Inside the device writes of a group's sync other requests run too.
+
+mod choose;
+mod lives;
+mod requests;
+mod run;
+
+use std::collections::VecDeque;
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tally_base::ObjectId;
+
+use crate::client::Client;
+use crate::machine::Machine;
+use crate::op::Object;
+use crate::oracle::Oracle;
+use requests::{Past, Sent};
+
+pub use run::{Failure, run, shrink};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Everything that happens follows from it.
+    pub seed: u64,
+    /// Steps in all, over all lives.
+    pub steps: usize,
+    /// Where groups are synced.
+    pub syncs: Syncs,
+    /// Steps that are left out, to make a trace shorter.
+    pub skipped: Vec<usize>,
+}
+
+/// Where groups are synced, beside the commands for it in the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Syncs {
+    /// Between operations.
+    Between,
+    /// Between operations, and other operations run inside the sync's device writes.
+    Around,
+    /// In a thread that does nothing else. A seed does not repeat this, so the power is cut only after the thread has ended
+    /// and another group was synced.
+    Beside,
+}
+
+/// What a run has come through.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Requests that were carried out.
+    pub operations: u64,
+    /// Requests that were sent again.
+    pub repetitions: u64,
+    /// Of these, sent again in a later life, and answered from what the pool remembers.
+    pub remembered: u64,
+    /// Lives, from an import to the next cut or export.
+    pub lives: u64,
+    /// Power cuts.
+    pub cuts: u64,
+    /// Of these, during an import.
+    pub cuts_in_import: u64,
+    /// Syncs of a group.
+    pub syncs: u64,
+    /// Log records that imports replayed.
+    pub replayed: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.repetitions += other.repetitions;
+        self.remembered += other.remembered;
+        self.lives += other.lives;
+        self.cuts += other.cuts;
+        self.cuts_in_import += other.cuts_in_import;
+        self.syncs += other.syncs;
+        self.replayed += other.replayed;
+    }
+}
+
+/// `Err` says what was found wrong.
+type Checked<T> = Result<T, String>;
+
+/// What was done, line by line.
+type Trace = Arc<Mutex<Vec<String>>>;
+
+/// A dataset and what is known of it.
+struct Part {
+    name: String,
+    oracle: Oracle,
+    verifier: Option<u64>,
+    old_verifiers: Vec<u64>,
+    /// Handles of objects that a cut took away.
+    gone: Vec<Vec<u8>>,
+}
+
+/// The state of a run.
+struct State {
+    plan: Plan,
+    trace: Trace,
+    totals: Totals,
+    machine: Machine,
+    clients: Vec<Client>,
+    parts: Vec<Part>,
+    /// Objects whose handles are known.
+    objects: Vec<Object>,
+    /// Requests on their way.
+    sent: Vec<Sent>,
+    /// Requests that may be sent again.
+    past: VecDeque<Past>,
+    next_past: u64,
+    /// Operations so far.
+    op: usize,
+    step: usize,
+    /// The operations that the newest durable group has.
+    synced_op: usize,
+    /// The operations of the group that is being synced, and all before it.
+    closed_op: usize,
+}
+
+impl State {
+    fn note(&self, line: impl std::fmt::Display) {
+        self.trace.lock().push(format!("{:4} {line}", self.step));
+    }
+
+    fn is_off(&self) -> bool {
+        self.machine.power().is_off()
+    }
+
+    /// Bytes that one request may log.
+    fn inline_max(&self) -> u64 {
+        self.machine.server().filer.pool().lanes()[0].fill().size / 8
+    }
+
+    fn newest_known(&self) -> ObjectId {
+        self.objects.iter().map(|object| object.model.id).max().unwrap_or(ObjectId(0))
+    }
+}

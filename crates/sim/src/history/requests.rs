@@ -1,0 +1,484 @@
+//! Requests on their way: sent, waited for, answered, sent again.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use nfs3_types::nfs3::{nfsstat3, stable_how};
+use tally_base::Promise;
+use tally_fs::vfs::{Attr, FsError, Stability, Vfs};
+use tally_nfs::service::{Job, Step};
+
+use super::{Checked, State};
+use crate::chance::Chance;
+use crate::client::{Told, bytes_of, told};
+use crate::op::{Answer, Expected, Known, Object, Op};
+use crate::oracle::{Before, Promised};
+use crate::same::same_fattr;
+
+/// Requests that may be sent again, at most: fewer than a server must remember of one client.
+const PAST_MAX: usize = 48;
+/// Repetitions that may wait for one answer.
+const ATTACHED_MAX: usize = 3;
+/// Handles that are kept.
+const OBJECTS_MAX: usize = 60;
+
+/// A request that was sent and not carried out yet.
+pub(super) struct Attempt {
+    op: Op,
+    client: usize,
+    record: Bytes,
+    job: Job,
+    /// The past request that it repeats, if it is one.
+    repeats: Option<u64>,
+}
+
+/// A request that was carried out, and not answered yet.
+pub(super) struct Sent {
+    pub(super) number: usize,
+    op: Op,
+    job: Job,
+    promise: Box<dyn Promise>,
+    /// `None`: nobody can know.
+    expected: Option<Expected>,
+    promised: Promised,
+    past: Option<u64>,
+}
+
+/// What became of a past request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It was carried out in this life.
+    Here,
+    /// It was carried out in an earlier life, and its effect is there.
+    Survived,
+    /// It was sent in an earlier life, and has left nothing.
+    Lost,
+}
+
+/// A request that may be sent again.
+pub(super) struct Past {
+    id: u64,
+    client: usize,
+    record: Bytes,
+    pub(super) op: Op,
+    pub(super) number: usize,
+    reply: Option<Vec<u8>>,
+    attached: usize,
+    /// What it made, in the model.
+    made: Option<Attr>,
+    pub(super) succeeded: bool,
+    pub(super) has_effect: bool,
+    pub(super) fate: Fate,
+}
+
+/// How an attempt goes on.
+pub(super) enum Next {
+    Done,
+    /// It was not admitted: again after a sync.
+    AfterSync(Box<Attempt>),
+    Settle,
+}
+
+impl State {
+    /// A new request of some client.
+    pub(super) fn attempt(&mut self, op: &Op, chance: &mut Chance) -> Checked<Attempt> {
+        let client = chance.below(self.clients.len() as u64) as usize;
+        let record = self.clients[client].record(&op.call());
+        self.open(op.clone(), client, record, None)
+    }
+
+    fn open(&self, op: Op, client: usize, record: Bytes, repeats: Option<u64>) -> Checked<Attempt> {
+        let job = self
+            .machine
+            .server()
+            .service
+            .open(record.clone(), self.clients[client].link(), Instant::now())
+            .map_err(|refusal| format!("{op:?} is refused: {refusal:?}"))?;
+        Ok(Attempt { op, client, record, job, repeats })
+    }
+
+    /// Runs a request until its answer waits for a device, or is there.
+    pub(super) fn carry_out(&mut self, mut attempt: Attempt, chance: &mut Chance) -> Checked<Next> {
+        let server = Arc::clone(self.machine.server());
+        let inline_max = self.inline_max();
+        let before = self.parts[attempt.op.dataset()].oracle.before(&attempt.op, inline_max);
+        match server.service.run(&mut attempt.job) {
+            Step::Again(_) => {
+                self.note(format!("{:?} throttled", attempt.op));
+                Ok(if self.is_off() { Next::Done } else { Next::AfterSync(Box::new(attempt)) })
+            }
+            Step::Attached => Err(format!("{:?} is taken for a repetition", attempt.op)),
+            Step::Reply(reply) => {
+                server.service.finish(&mut attempt.job, &reply);
+                let bytes = bytes_of(&reply);
+                let told = told(attempt.op.call().procedure, &bytes)?;
+                if self.is_no_effect(&told) {
+                    self.note(format!("{:?}: {}", attempt.op, told.status));
+                    return Ok(Next::Done);
+                }
+                let (number, expected, promised, past) = self.take(&attempt, &before, inline_max);
+                self.note(format!("#{number} {:?}: {}", attempt.op, told.status));
+                self.answered(&attempt.op, number, expected.as_ref(), promised, past, (&told, bytes))?;
+                Ok(Next::Done)
+            }
+            Step::Wait(promise) => {
+                let (number, expected, promised, past) = self.take(&attempt, &before, inline_max);
+                self.note(format!("#{number} {:?}", attempt.op));
+                let Attempt { op, job, .. } = attempt;
+                self.sent.push(Sent { number, op, job, promise, expected, promised, past });
+                Ok(if chance.one_in(3) { Next::Done } else { Next::Settle })
+            }
+        }
+    }
+
+    /// Refused for a reason that the model knows nothing of, and without effect.
+    fn is_no_effect(&self, told: &Told) -> bool {
+        let is_full = matches!(told.status, nfsstat3::NFS3ERR_NOSPC | nfsstat3::NFS3ERR_DQUOT);
+        is_full || (self.is_off() && matches!(told.status, nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX))
+    }
+
+    /// The model does what the server has just done.
+    fn take(
+        &mut self,
+        attempt: &Attempt,
+        before: &Before,
+        inline_max: u64,
+    ) -> (usize, Option<Expected>, Promised, Option<u64>) {
+        let op = &attempt.op;
+        self.op += 1;
+        self.totals.operations += 1;
+        let number = self.op;
+        if is_across(op) {
+            let expected = Expected { result: Err(FsError::Unavailable), attr: None };
+            return (number, Some(expected), Promised::Nothing, None);
+        }
+        let oracle = &mut self.parts[op.dataset()].oracle;
+        if oracle.cannot_know(op, before) {
+            return (number, None, Promised::Nothing, None);
+        }
+        let expected = op.run_on(&oracle.live);
+        let (promised, has_effect) = match expected.result {
+            Ok(_) => (oracle.take(op, number, before, inline_max), oracle.has_effect(op, before, inline_max)),
+            Err(_) => (oracle.refused(op), false),
+        };
+        let past = self.remember(attempt, number, &expected, has_effect);
+        (number, Some(expected), promised, past)
+    }
+
+    fn remember(&mut self, attempt: &Attempt, number: usize, expected: &Expected, has_effect: bool) -> Option<u64> {
+        if matches!(attempt.op, Op::Commit { .. }) {
+            return None;
+        }
+        if let Some(repeated) = attempt.repeats {
+            self.past.retain(|past| past.id != repeated);
+        }
+        let id = self.next_past;
+        self.next_past += 1;
+        let made = match &expected.result {
+            Ok(Answer::Made(attr)) => Some(attr.clone()),
+            _ => None,
+        };
+        self.past.push_back(Past {
+            id,
+            client: attempt.client,
+            record: attempt.record.clone(),
+            op: attempt.op.clone(),
+            number,
+            reply: None,
+            attached: 0,
+            made,
+            succeeded: expected.result.is_ok(),
+            has_effect,
+            fate: Fate::Here,
+        });
+        if self.past.len() > PAST_MAX {
+            self.past.pop_front();
+        }
+        Some(id)
+    }
+
+    /// Drives those who wait; gives whether nobody is left.
+    pub(super) fn drive_sent(&mut self) -> Checked<bool> {
+        let server = Arc::clone(self.machine.server());
+        let mut left = Vec::new();
+        for mut sent in std::mem::take(&mut self.sent) {
+            let outcome = sent.promise.drive().map(|driven| driven.outcome).or_else(|| sent.promise.poll());
+            match outcome {
+                None => left.push(sent),
+                Some(Err(_)) if self.is_off() => {}
+                Some(Err(broken)) => return Err(format!("#{}: {broken}", sent.number)),
+                Some(Ok(())) => {
+                    let reply = server.service.settle(&mut sent.job, Ok(()));
+                    let links = server.service.finish(&mut sent.job, &reply);
+                    let past = self.past.iter().find(|past| Some(past.id) == sent.past);
+                    if let Some(past) = past
+                        && past.attached != links.len()
+                    {
+                        return Err(format!(
+                            "#{}: {} connections get its answer, not {}",
+                            sent.number,
+                            links.len(),
+                            past.attached
+                        ));
+                    }
+                    let bytes = bytes_of(&reply);
+                    let told = told(sent.op.call().procedure, &bytes)?;
+                    let Sent { number, op, expected, promised, past, .. } = sent;
+                    self.answered(&op, number, expected.as_ref(), promised, past, (&told, bytes))?;
+                }
+            }
+        }
+        self.sent = left;
+        Ok(self.sent.is_empty())
+    }
+
+    /// An answer is there: it must agree with the model, and what it promises counts from now on.
+    fn answered(
+        &mut self,
+        op: &Op,
+        number: usize,
+        expected: Option<&Expected>,
+        promised: Promised,
+        past: Option<u64>,
+        (told, bytes): (&Told, Vec<u8>),
+    ) -> Checked<()> {
+        if let Some(past) = self.past.iter_mut().find(|of| Some(of.id) == past) {
+            past.reply = Some(bytes);
+        }
+        let Some(expected) = expected else { return Ok(()) };
+        agree(op, told, expected).map_err(|what| format!("#{number} {op:?} {what}"))?;
+        self.learn(op, told, expected)?;
+        self.kept(op.dataset(), number, promised)
+    }
+
+    /// What was waited for is durable.
+    fn kept(&mut self, part: usize, number: usize, promised: Promised) -> Checked<()> {
+        match promised {
+            Promised::Nothing => Ok(()),
+            Promised::Log(floor) => {
+                self.parts[part].oracle.raise_floor(floor);
+                Ok(())
+            }
+            Promised::Group(wanted) if wanted <= self.synced_op => Ok(()),
+            // Which operations a group of the other thread has is not known here.
+            Promised::Group(_) if self.is_beside() => Ok(()),
+            Promised::Group(wanted) => Err(format!(
+                "#{number} was answered, but #{wanted} is in no durable group (the newest ends with #{})",
+                self.synced_op
+            )),
+        }
+    }
+
+    /// Takes in what a success has told: new objects, the verifier.
+    fn learn(&mut self, op: &Op, told: &Told, expected: &Expected) -> Checked<()> {
+        if let (Ok(Answer::Made(attr)), Some(handle), true) = (&expected.result, &told.handle, op.makes()) {
+            self.meet(op.dataset(), handle.clone(), attr)?;
+        }
+        if let Some(verifier) = told.verifier {
+            let part = &mut self.parts[op.dataset()];
+            let first = *part.verifier.get_or_insert(verifier);
+            if first != verifier {
+                return Err("the verifier changed within a life".into());
+            }
+            if part.old_verifiers.contains(&verifier) {
+                return Err("the verifier is that of a life whose data may be lost".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A handle is seen: of a new object, or the same as before.
+    pub(super) fn meet(&mut self, dataset: usize, handle: Vec<u8>, attr: &Attr) -> Checked<()> {
+        let known = self.objects.iter().find(|known| known.dataset == dataset && known.model == attr.object);
+        if let Some(known) = known {
+            let same = known.handle == handle;
+            return if same { Ok(()) } else { Err(format!("{known:?} has another handle than before")) };
+        }
+        if self.parts[dataset].oracle.live.getattr(attr.object).is_err() {
+            return Ok(());
+        }
+        let name = &self.parts[dataset].name;
+        let info = self.machine.server().filer.datasets().into_iter().find(|info| info.name == *name);
+        let record_size = u64::from(info.expect("datasets stay").effective.recordsize);
+        self.objects.push(Arc::new(Known { handle, model: attr.object, kind: attr.kind, dataset, record_size }));
+        if self.objects.len() > OBJECTS_MAX {
+            let parts = &self.parts;
+            self.objects.retain(|object| parts[object.dataset].oracle.live.getattr(object.model).is_ok());
+        }
+        Ok(())
+    }
+
+    // ---- repetitions ----
+
+    /// Sends a past request again, as a client does that has seen no answer.
+    pub(super) fn repeat(&mut self, chance: &mut Chance) -> Checked<Option<Attempt>> {
+        let may = |past: &&mut Past| past.reply.is_some() || past.fate != Fate::Here || past.attached < ATTACHED_MAX;
+        let mut candidates: Vec<&mut Past> = self.past.iter_mut().filter(may).collect();
+        if candidates.is_empty() {
+            return Ok(None);
+        }
+        let at = chance.below(candidates.len() as u64) as usize;
+        let id = candidates.swap_remove(at).id;
+        let past = self.past.iter().find(|past| past.id == id).expect("it was just found");
+        self.totals.repetitions += 1;
+        self.note(format!("again #{} {:?} ({:?})", past.number, past.op, past.fate));
+        let attempt = self.open(past.op.clone(), past.client, past.record.clone(), Some(id))?;
+        match past.fate {
+            Fate::Here => self.repeat_here(attempt, id).map(|()| None),
+            Fate::Survived => self.repeat_later(attempt, id).map(|()| None),
+            Fate::Lost => Ok(Some(attempt)),
+        }
+    }
+
+    fn repeat_here(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
+        let server = Arc::clone(self.machine.server());
+        let step = server.service.run(&mut attempt.job);
+        let past = self.past.iter_mut().find(|past| past.id == id).expect("the caller has found it");
+        match (step, &past.reply) {
+            (Step::Attached, None) => past.attached += 1,
+            (Step::Reply(reply), Some(first)) if bytes_of(&reply) == *first => {
+                server.service.finish(&mut attempt.job, &reply);
+            }
+            (Step::Reply(reply), first) => {
+                let (now, first) = (bytes_of(&reply), first.as_ref().map(Vec::len));
+                return Err(format!(
+                    "a repetition of #{} is answered with {now:?}, the first answer has {first:?} bytes",
+                    past.number
+                ));
+            }
+            (Step::Attached, Some(_)) => {
+                return Err(format!("a repetition of #{} waits, though it was answered", past.number));
+            }
+            (Step::Wait(_) | Step::Again(_), _) => {
+                return Err(format!("a repetition of #{} is carried out", past.number));
+            }
+        }
+        Ok(())
+    }
+
+    /// Across a crash: what was done is not done again.
+    fn repeat_later(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
+        let server = Arc::clone(self.machine.server());
+        let step = server.service.run(&mut attempt.job);
+        let at = self.past.iter().position(|past| past.id == id).expect("the caller has found it");
+        let number = self.past[at].number;
+        let Step::Reply(reply) = step else { return Err(format!("a repetition of #{number} is carried out again")) };
+        server.service.finish(&mut attempt.job, &reply);
+        let bytes = bytes_of(&reply);
+        let procedure = attempt.op.call().procedure;
+        let now = told(procedure, &bytes)?;
+        if self.is_off() && now.status != nfsstat3::NFS3_OK {
+            return Ok(());
+        }
+        let first = self.past[at].reply.as_ref().map(|reply| told(procedure, reply)).transpose()?;
+        if now.status != nfsstat3::NFS3_OK {
+            return Err(format!("a repetition of #{number} after a crash is answered with {}", now.status));
+        }
+        if let Some(first) = first
+            && first.handle != now.handle
+        {
+            return Err(format!("a repetition of #{number} after a crash gives another handle"));
+        }
+        self.totals.remembered += 1;
+        if let (Some(handle), Some(made), true) = (&now.handle, self.past[at].made.clone(), attempt.op.makes()) {
+            self.meet(attempt.op.dataset(), handle.clone(), &made)?;
+        }
+        let past = &mut self.past[at];
+        (past.reply, past.fate) = (Some(bytes), Fate::Here);
+        Ok(())
+    }
+
+    pub(super) fn is_beside(&self) -> bool {
+        self.plan.syncs == super::Syncs::Beside
+    }
+
+    // ---- reads ----
+
+    /// Sends a read, which waits for nothing.
+    pub(super) fn read_told(&mut self, call: &crate::client::Call) -> Checked<Told> {
+        let record = self.clients[0].record(call);
+        let server = Arc::clone(self.machine.server());
+        let mut job = server
+            .service
+            .open(record, self.clients[0].link(), Instant::now())
+            .map_err(|refusal| format!("{} is refused: {refusal:?}", call.procedure))?;
+        let Step::Reply(reply) = server.service.run(&mut job) else { return Err(format!("{} waits", call.procedure)) };
+        server.service.finish(&mut job, &reply);
+        told(call.procedure, &bytes_of(&reply))
+    }
+
+    pub(super) fn root_handle(&self, part: usize) -> Vec<u8> {
+        let server = self.machine.server();
+        let fs = server.filer.by_name(&self.parts[part].name).expect("datasets stay");
+        let key = server.filer.pool().roster.config().handle_key;
+        tally_nfs::handle::Handle { pool: fs.pool(), dataset: fs.dataset(), object: fs.root() }.seal(&key).to_vec()
+    }
+}
+
+/// Whether an operation names two datasets: EXDEV, whatever else is wrong with it.
+fn is_across(op: &Op) -> bool {
+    let objects: Vec<&Object> = op.objects().into_iter().collect();
+    objects.iter().any(|object| object.dataset != objects[0].dataset)
+}
+
+/// Whether an answer is the one that the model gives.
+fn agree(op: &Op, told: &Told, expected: &Expected) -> Checked<()> {
+    let wanted = match &expected.result {
+        _ if is_across(op) => nfsstat3::NFS3ERR_XDEV,
+        Ok(_) => nfsstat3::NFS3_OK,
+        Err(error) => status_of(*error),
+    };
+    let is_type = |status| matches!(status, nfsstat3::NFS3ERR_INVAL | nfsstat3::NFS3ERR_BADTYPE);
+    // Two handles, one of them stale and the other no directory: which is told first is nobody's concern.
+    let is_handle = |status| matches!(status, nfsstat3::NFS3ERR_STALE | nfsstat3::NFS3ERR_NOTDIR);
+    let alike = told.status == wanted
+        || (is_type(told.status) && is_type(wanted))
+        || (is_handle(told.status) && is_handle(wanted) && op.objects().len() == 2);
+    if !alike {
+        return Err(format!("is answered with {} instead of {wanted}", told.status));
+    }
+    if told.status != nfsstat3::NFS3_OK {
+        return Ok(());
+    }
+    if let (Some(attr), Some(expected)) = (&told.attr, &expected.attr) {
+        same_fattr(attr, expected).map_err(|what| format!("tells attributes {what}"))?;
+    }
+    if let (Op::Write { stability, .. }, Ok(Answer::Written(count))) = (op, &expected.result) {
+        let asked = match stability {
+            Stability::Unstable => stable_how::UNSTABLE,
+            Stability::DataSync => stable_how::DATA_SYNC,
+            Stability::FileSync => stable_how::FILE_SYNC,
+        };
+        match told.written {
+            Some((taken, stable)) if taken == *count && stable as u32 >= asked as u32 => {}
+            other => return Err(format!("is answered with {other:?} instead of {count} {asked}")),
+        }
+    }
+    Ok(())
+}
+
+fn status_of(error: FsError) -> nfsstat3 {
+    use nfsstat3 as S;
+    match error {
+        FsError::NotOwner => S::NFS3ERR_PERM,
+        FsError::NotFound => S::NFS3ERR_NOENT,
+        FsError::Io => S::NFS3ERR_IO,
+        FsError::Access => S::NFS3ERR_ACCES,
+        FsError::Exists => S::NFS3ERR_EXIST,
+        FsError::NotDirectory => S::NFS3ERR_NOTDIR,
+        FsError::IsDirectory => S::NFS3ERR_ISDIR,
+        FsError::Invalid => S::NFS3ERR_INVAL,
+        FsError::TooBig => S::NFS3ERR_FBIG,
+        FsError::NoSpace => S::NFS3ERR_NOSPC,
+        FsError::ReadOnly => S::NFS3ERR_ROFS,
+        FsError::TooManyLinks => S::NFS3ERR_MLINK,
+        FsError::NameTooLong => S::NFS3ERR_NAMETOOLONG,
+        FsError::NotEmpty => S::NFS3ERR_NOTEMPTY,
+        FsError::Quota => S::NFS3ERR_DQUOT,
+        FsError::Stale => S::NFS3ERR_STALE,
+        FsError::NotSync => S::NFS3ERR_NOT_SYNC,
+        FsError::BadType => S::NFS3ERR_BADTYPE,
+        FsError::Unavailable | FsError::Throttled => S::NFS3ERR_JUKEBOX,
+    }
+}

@@ -1,0 +1,550 @@
+//! Running a plan, and looking for a shorter one that fails, too.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nfs3_types::nfs3::*;
+use parking_lot::Mutex;
+use tally_fs::filer::Filer;
+use tally_fs::vfs::{Cred, FileKind, OpCtx, SetAttr, Vfs};
+use tally_store::platform::Tuning;
+use tally_store::properties::{Property, PropertySet, SyncMode, parse};
+
+use super::choose::Act;
+use super::lives::shown;
+use super::requests::Next;
+use super::{Checked, Part, Plan, State, Syncs, Totals, Trace};
+use crate::chance::Chance;
+use crate::client::{Call, Client, handle, name_in};
+use crate::machine::{Machine, POOL, Shape};
+use crate::op::{Known, NAMES};
+use crate::oracle::{Oracle, new_model};
+use crate::same::same;
+
+/// How a run ended badly.
+#[derive(Debug)]
+pub struct Failure {
+    /// What was found wrong.
+    pub message: String,
+    /// What led to it.
+    pub trace: Vec<String>,
+}
+
+/// Runs a plan to its end.
+pub fn run(plan: &Plan) -> Result<Totals, Failure> {
+    let trace = Trace::default();
+    let outcome = catch_unwind(AssertUnwindSafe(|| History::new(plan, &trace).and_then(|history| history.live_on())));
+    let message = match outcome {
+        Ok(Ok(totals)) => return Ok(totals),
+        Ok(Err(message)) => message,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            format!("panic: {}", text.unwrap_or_default())
+        }
+    };
+    let trace = std::mem::take(&mut *trace.lock());
+    Err(Failure { message, trace })
+}
+
+/// Looks for a shorter history that fails, too, within so many runs.
+#[must_use]
+pub fn shrink(plan: &Plan, failure: Failure, mut runs: usize) -> (Plan, Failure) {
+    let mut attempt = |candidate: Plan, best: &mut (Plan, Failure)| -> bool {
+        if runs == 0 {
+            return false;
+        }
+        runs -= 1;
+        match run(&candidate) {
+            Err(shorter) => {
+                *best = (candidate, shorter);
+                true
+            }
+            Ok(_) => false,
+        }
+    };
+    let mut best = (plan.clone(), failure);
+    let mut cut = plan.steps / 2;
+    while cut > 0 {
+        let candidate = Plan { steps: best.0.steps.saturating_sub(cut), ..best.0.clone() };
+        if !attempt(candidate, &mut best) {
+            cut /= 2;
+        }
+    }
+    let mut chunk = best.0.steps.div_ceil(4).max(1);
+    loop {
+        let mut at = 0;
+        while at < best.0.steps {
+            let mut candidate = best.0.clone();
+            candidate.skipped.extend((at..at + chunk).filter(|step| !best.0.skipped.contains(step)));
+            if candidate.skipped.len() > best.0.skipped.len() {
+                attempt(candidate, &mut best);
+            }
+            at += chunk;
+        }
+        if chunk == 1 {
+            return best;
+        }
+        chunk = chunk.div_ceil(2);
+    }
+}
+
+/// A run's state, which the hook inside of device writes needs, too.
+struct History(Arc<Mutex<State>>);
+
+impl History {
+    fn new(plan: &Plan, trace: &Trace) -> Checked<Self> {
+        let mut chance = Chance::new(plan.seed, 0xd15c);
+        let shape = shape(&mut chance);
+        let clients = (1..3).map(|number| Client::new(number, chance.next() as u32)).collect();
+        let mut state = State {
+            plan: plan.clone(),
+            trace: Arc::clone(trace),
+            totals: Totals::default(),
+            machine: Machine::new(shape, plan.seed),
+            clients,
+            parts: Vec::new(),
+            objects: Vec::new(),
+            sent: Vec::new(),
+            past: VecDeque::new(),
+            next_past: 0,
+            op: 0,
+            step: 0,
+            synced_op: 0,
+            closed_op: 0,
+        };
+        let shape = state.machine.shape();
+        state.note(format!(
+            "create {} of {} with a log of {}",
+            shape.vdevs.join(" "),
+            shape.data_bytes,
+            shape.log_bytes
+        ));
+        let mut properties = PropertySet::new();
+        properties.set(parse(Property::RecordSize, chance.pick(&["4K", "16K", "128K"])).expect("a size"));
+        state.machine.create(properties).map_err(|error| format!("create: {error}"))?;
+        state.add_part(POOL, SyncMode::Standard)?;
+        if chance.one_in(2) {
+            let sync = chance.pick(&[SyncMode::Standard, SyncMode::Always, SyncMode::Disabled]);
+            state.add_dataset("home", sync)?;
+        }
+        Ok(Self(Arc::new(Mutex::new(state))))
+    }
+
+    /// All lives, to the last.
+    fn live_on(self) -> Checked<Totals> {
+        loop {
+            let exported = self.live()?;
+            let mut state = self.0.lock();
+            state.totals.lives += 1;
+            state.begin_life(exported)?;
+            if state.step >= state.plan.steps {
+                return Ok(state.totals);
+            }
+        }
+    }
+
+    /// One life: until the power goes, or the pool is exported. Gives whether it was.
+    fn live(&self) -> Checked<bool> {
+        let (end, planned, beside) = {
+            let state = self.0.lock();
+            let mut chance = Chance::new(state.plan.seed, 0x11fe + state.totals.lives);
+            let length = chance.pick(&[3u64, 10, 30, 60]);
+            let scale = chance.below(9);
+            let beside = state.is_beside();
+            let planned = (!chance.one_in(4) && !beside).then(|| 1 + chance.below(1 << scale));
+            state.machine.power().plan_cut(planned);
+            state.note(format!("life; cut after {planned:?} writes"));
+            ((state.step + 1 + chance.below(length) as usize).min(state.plan.steps), planned, beside)
+        };
+        debug_assert!(planned.is_none() || !beside);
+        if beside {
+            self.beside_syncs(|| self.steps_to(end))?;
+            self.sync_group()?;
+            self.settle()?;
+        } else {
+            self.steps_to(end)?;
+        }
+        if self.0.lock().is_off() {
+            return Ok(false);
+        }
+        let exported = Chance::new(self.0.lock().plan.seed, 0xe4d + end as u64).one_in(4);
+        if exported { self.export() } else { Ok(false) }
+    }
+
+    fn steps_to(&self, end: usize) -> Checked<()> {
+        loop {
+            {
+                let state = self.0.lock();
+                if state.is_off() || state.step >= end {
+                    return Ok(());
+                }
+            }
+            self.step()?;
+        }
+    }
+
+    /// Does `work` while another thread syncs one group after the other.
+    fn beside_syncs(&self, work: impl FnOnce() -> Checked<()>) -> Checked<()> {
+        let server = Arc::clone(self.0.lock().machine.server());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let syncing = scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    server.filer.sync().map_err(|error| format!("sync beside: {error}"))?;
+                }
+                Ok(())
+            });
+            let worked = catch_unwind(AssertUnwindSafe(work));
+            over.store(true, Ordering::Relaxed);
+            let synced = syncing.join().unwrap_or_else(|_| Err("the syncing thread panicked".into()));
+            match worked {
+                Ok(worked) => worked.and(synced),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    fn step(&self) -> Checked<()> {
+        let (act, mut chance) = {
+            let mut state = self.0.lock();
+            let step = state.step;
+            state.step += 1;
+            if state.plan.skipped.contains(&step) {
+                return Ok(());
+            }
+            (state.choose(), Chance::new(state.plan.seed, (3 << 32) + step as u64))
+        };
+        match act {
+            Act::Sync => self.sync_group(),
+            Act::RecordSize(bytes) => {
+                let value = parse(Property::RecordSize, &bytes.to_string()).expect("a size");
+                self.sync(true, move |filer| filer.set_property(POOL, value).map_err(|error| error.to_string()))
+            }
+            Act::SyncMode(part, mode) => self.set_sync(part, mode),
+            Act::Settle => self.settle(),
+            Act::Look => self.0.lock().look(),
+            Act::Read => self.0.lock().read(&mut chance),
+            Act::Reconnect => {
+                let mut state = self.0.lock();
+                let client = chance.below(state.clients.len() as u64) as usize;
+                state.note(format!("client {client} reconnects"));
+                state.clients[client].reconnect();
+                Ok(())
+            }
+            Act::Again => {
+                let repeated = self.0.lock().repeat(&mut chance)?;
+                repeated.map_or(Ok(()), |attempt| self.carry_out(attempt, &mut chance))
+            }
+            Act::Op(op) => {
+                let attempt = self.0.lock().attempt(&op, &mut chance)?;
+                self.carry_out(attempt, &mut chance)
+            }
+        }
+    }
+
+    fn carry_out(&self, mut attempt: super::requests::Attempt, chance: &mut Chance) -> Checked<()> {
+        let beside = self.0.lock().is_beside();
+        let tries = if beside { 1_000_000 } else { 20 };
+        for _ in 0..tries {
+            let next = self.0.lock().carry_out(attempt, chance)?;
+            match next {
+                Next::Done => return Ok(()),
+                Next::Settle => return self.settle(),
+                Next::AfterSync(again) => {
+                    attempt = *again;
+                    if beside {
+                        std::thread::yield_now();
+                    } else {
+                        self.sync_group()?;
+                        if self.0.lock().is_off() {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        }
+        Err(format!("a request was refused for {tries} groups"))
+    }
+
+    fn sync_group(&self) -> Checked<()> {
+        self.sync(true, |filer| filer.sync().map(|_| ()).map_err(|error| error.to_string()))
+    }
+
+    /// Syncs by `how`; requests may run inside its device writes.
+    fn sync(&self, interludes: bool, how: impl FnOnce(&Filer) -> Result<(), String>) -> Checked<()> {
+        let (server, power) = {
+            let mut state = self.0.lock();
+            state.begin_sync();
+            (Arc::clone(state.machine.server()), Arc::clone(state.machine.power()))
+        };
+        let faults = Arc::<Mutex<Option<String>>>::default();
+        if interludes && self.0.lock().plan.syncs == Syncs::Around {
+            let (state, faults) = (Arc::clone(&self.0), Arc::clone(&faults));
+            power.set_hook(Some(Box::new(move || {
+                // While a request itself writes, the state is taken: nothing runs inside a request.
+                let Some(mut state) = state.try_lock() else { return };
+                if let Err(fault) = state.interlude() {
+                    faults.lock().get_or_insert(fault);
+                }
+            })));
+        }
+        let outcome = how(&server.filer);
+        power.set_hook(None);
+        if let Some(fault) = faults.lock().take() {
+            return Err(fault);
+        }
+        self.0.lock().end_sync(outcome)
+    }
+
+    /// The switch takes effect with a group, and the command returns when it is durable (rules F13).
+    fn set_sync(&self, part: usize, mode: SyncMode) -> Checked<()> {
+        if self.0.lock().is_beside() {
+            return Ok(());
+        }
+        let name = {
+            let state = self.0.lock();
+            let name = state.parts[part].name.clone();
+            state.note(format!("sync={} on {name}", shown(mode)));
+            name
+        };
+        let value = parse(Property::Sync, shown(mode)).expect("a mode");
+        self.sync(false, move |filer| filer.set_property(&name, value).map_err(|error| error.to_string()))?;
+        let mut state = self.0.lock();
+        if !state.is_off() {
+            state.take_sync_modes();
+        }
+        Ok(())
+    }
+
+    /// Everybody who waits is answered, by the log or by a group.
+    fn settle(&self) -> Checked<()> {
+        if self.0.lock().drive_sent()? {
+            return Ok(());
+        }
+        if self.0.lock().is_beside() {
+            // The other thread is at it; it may also have ended, then the next settling comes after a sync.
+            return Ok(());
+        }
+        self.sync_group()?;
+        let mut state = self.0.lock();
+        // What began inside of that sync belongs to the next group.
+        let closed_op = state.closed_op;
+        if state.drive_sent()? || state.is_off() || state.sent.iter().all(|sent| sent.number > closed_op) {
+            return Ok(());
+        }
+        Err("a wait was not over after its group was synced".into())
+    }
+
+    fn export(&self) -> Checked<bool> {
+        self.settle()?;
+        let mut state = self.0.lock();
+        if state.is_off() {
+            return Ok(false);
+        }
+        state.note("export");
+        state.begin_sync();
+        let outcome = state.machine.server().filer.export();
+        if state.is_off() {
+            return Ok(false);
+        }
+        state.end_sync(outcome.map_err(|error| error.to_string()))?;
+        Ok(true)
+    }
+}
+
+/// A machine of a kind that somebody would build, or smaller.
+fn shape(chance: &mut Chance) -> Shape {
+    let shapes: [&[&str]; 4] = [
+        &["/d/data", "log", "/d/slog"],
+        &["/d/data"],
+        &["/d/data", "log", "mirror", "/d/slog", "/d/slog2"],
+        &["mirror", "/d/data", "/d/data2", "log", "/d/slog"],
+    ];
+    let tuning = Tuning {
+        cache_bytes: chance.pick(&[64u64 << 10, 64 << 20]),
+        dirty_bytes_max: chance.pick(&[1u64 << 20, 256 << 20]),
+        helper_threads: false,
+        ..Tuning::default()
+    };
+    Shape {
+        vdevs: chance.pick(&shapes).iter().map(|word| (*word).to_owned()).collect(),
+        data_bytes: chance.pick(&[16u64, 96, 96]) << 20,
+        log_bytes: chance.pick(&[2u64, 4, 16]) << 20,
+        tuning,
+    }
+}
+
+impl State {
+    fn add_dataset(&mut self, component: &str, sync: SyncMode) -> Checked<()> {
+        let name = format!("{POOL}/{component}");
+        let mut properties = PropertySet::new();
+        properties.set(parse(Property::Sync, shown(sync)).expect("a mode"));
+        let filer = Arc::clone(&self.machine.server().filer);
+        filer.create_dataset(&name, properties, (0, 0)).map_err(|error| format!("{name}: {error}"))?;
+        // The directory that the child is mounted on stands in the parent, too.
+        let parent = &mut self.parts[0];
+        let (cred, set) = (Cred::root(), SetAttr { mode: Some(0o755), ..SetAttr::default() });
+        let ctx = OpCtx { cred: &cred, reply: None };
+        let root = parent.oracle.live.root();
+        parent.oracle.live.mkdir(ctx, root, component.as_bytes(), &set).result.expect("an empty directory");
+        let live = parent.oracle.live.fork();
+        parent.oracle = Oracle::new(live, parent.oracle.sync);
+        self.add_part(&name, sync)
+    }
+
+    fn add_part(&mut self, name: &str, sync: SyncMode) -> Checked<()> {
+        let dataset = self.parts.len();
+        let oracle = Oracle::new(new_model(), sync);
+        let model = oracle.live.root();
+        self.parts.push(Part {
+            name: name.into(),
+            oracle,
+            verifier: None,
+            old_verifiers: Vec::new(),
+            gone: Vec::new(),
+        });
+        let handle = self.root_handle(dataset);
+        self.objects.push(Arc::new(Known { handle, model, kind: FileKind::Directory, dataset, record_size: 0 }));
+        Ok(())
+    }
+
+    fn take_sync_modes(&mut self) {
+        let datasets = self.machine.server().filer.datasets();
+        for part in &mut self.parts {
+            let info = datasets.iter().find(|info| info.name == part.name).expect("datasets stay");
+            part.oracle.sync = info.effective.sync;
+        }
+    }
+
+    /// A few requests inside a device write of a sync.
+    fn interlude(&mut self) -> Checked<()> {
+        let mut chance = Chance::new(self.plan.seed, (2 << 32) + self.machine.power().events());
+        if self.is_off() || !chance.one_in(4) {
+            return Ok(());
+        }
+        for _ in 0..1 + chance.below(3) {
+            let op = self.choose_op(&mut chance);
+            let attempt = self.attempt(&op, &mut chance)?;
+            if let Next::Settle = self.carry_out(attempt, &mut chance)? {
+                self.drive_sent()?;
+            }
+            if self.is_off() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin_sync(&mut self) {
+        self.note("sync");
+        self.totals.syncs += 1;
+        let op = self.op;
+        self.parts.iter_mut().for_each(|part| part.oracle.begin_group(op));
+        self.closed_op = op;
+    }
+
+    fn end_sync(&mut self, outcome: Result<(), String>) -> Checked<()> {
+        match outcome {
+            Ok(()) => {
+                self.note("synced");
+                self.parts.iter_mut().for_each(|part| part.oracle.end_group());
+                self.synced_op = self.closed_op;
+                Ok(())
+            }
+            Err(error) if self.is_off() => {
+                self.note(format!("sync failed: {error}"));
+                Ok(())
+            }
+            Err(error) => Err(format!("sync: {error}")),
+        }
+    }
+
+    /// Everything is as the model says, while alive.
+    fn look(&self) -> Checked<()> {
+        for part in &self.parts {
+            let fs = self.machine.server().filer.by_name(&part.name).expect("datasets stay");
+            let seen = same(&*fs, &part.oracle.live);
+            if !self.is_off() {
+                seen.map_err(|what| format!("{} while alive: {what}", part.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads, lists or looks up something through the protocol.
+    fn read(&mut self, chance: &mut Chance) -> Checked<()> {
+        let part = chance.below(self.parts.len() as u64) as usize;
+        match chance.below(3) {
+            0 => self.read_file(chance, part),
+            1 => self.list(chance, part),
+            _ => self.look_up(chance, part),
+        }
+    }
+
+    fn read_file(&mut self, chance: &mut Chance, part: usize) -> Checked<()> {
+        let object = self.object(chance, part, Some(FileKind::File));
+        let (offset, count) = (self.place(chance, &object), chance.below(200_000) as u32);
+        let arguments = READ3args { file: handle(&object.handle), offset, count };
+        let told = self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_READ, &arguments))?;
+        let model = &self.parts[object.dataset].oracle.live;
+        let expected = model.read(&Cred::root(), object.model, offset, count);
+        match (told.status, expected) {
+            _ if self.is_off() => Ok(()),
+            (nfsstat3::NFS3_OK, Ok(expected)) if told.data == expected.data.concat() && told.eof == expected.eof => {
+                Ok(())
+            }
+            (nfsstat3::NFS3_OK, _) => Err(format!("READ of {object:?} at {offset} gives something else")),
+            (_, Err(_)) => Ok(()),
+            (status, Ok(_)) => Err(format!("READ of {object:?} at {offset} gives {status}")),
+        }
+    }
+
+    /// Lists a directory in small pages.
+    fn list(&mut self, chance: &mut Chance, part: usize) -> Checked<()> {
+        let dir = self.directory(chance, part);
+        let count = 200 + chance.below(600) as u32;
+        let expected = self.parts[dir.dataset].oracle.live.readdir(&Cred::root(), dir.model, 0, 10_000, false);
+        let (mut names, mut cookie, mut cookieverf) = (Vec::new(), 0, cookieverf3::default());
+        loop {
+            let arguments = READDIR3args { dir: handle(&dir.handle), cookie, cookieverf, count };
+            let told = self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_READDIR, &arguments))?;
+            if told.status != nfsstat3::NFS3_OK {
+                let is_right = self.is_off() || expected.is_err();
+                return if is_right { Ok(()) } else { Err(format!("READDIR of {dir:?} gives {}", told.status)) };
+            }
+            if told.entries.is_empty() && !told.eof {
+                return Err(format!("READDIR of {dir:?} gives nothing, and not the end"));
+            }
+            cookie = told.entries.last().map_or(cookie, |(_, cookie)| *cookie);
+            cookieverf = cookieverf3::default();
+            names.extend(told.entries.into_iter().map(|(name, _)| name));
+            if told.eof {
+                break;
+            }
+        }
+        let expected = expected.map_err(|error| format!("READDIR of {dir:?} is answered, and not: {error}"))?;
+        if self.is_off() || expected.entries.iter().map(|entry| &entry.name[..]).eq(names.iter().map(|name| &name[..]))
+        {
+            return Ok(());
+        }
+        Err(format!("READDIR of {dir:?} gives {} names instead of {}", names.len(), expected.entries.len()))
+    }
+
+    /// Finds a name; its handle is known from then on, whoever has made it, and whether or not they have an answer.
+    fn look_up(&mut self, chance: &mut Chance, part: usize) -> Checked<()> {
+        let (dir, name) = (self.directory(chance, part), chance.pick(&NAMES));
+        let told = self
+            .read_told(&Call::new(NFS_PROGRAM::NFSPROC3_LOOKUP, &LOOKUP3args { what: name_in(&dir.handle, name) }))?;
+        let expected = self.parts[dir.dataset].oracle.live.lookup(&Cred::root(), dir.model, name.as_bytes());
+        match (told.status, expected, told.handle) {
+            _ if self.is_off() => Ok(()),
+            (nfsstat3::NFS3_OK, Ok((attr, _)), Some(handle)) => self.meet(dir.dataset, handle, &attr),
+            (nfsstat3::NFS3_OK, ..) => Err(format!("LOOKUP of {name} in {dir:?} finds what is not there")),
+            (_, Err(_), _) => Ok(()),
+            (status, Ok(_), _) => Err(format!("LOOKUP of {name} in {dir:?} gives {status}")),
+        }
+    }
+}

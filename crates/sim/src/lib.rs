@@ -1,0 +1,29 @@
+//! A world that one seed owns: disks, clock, randomness, clients, and the whole server between them, from the bytes
+//! of an RPC call to the bytes of a device write.
+//!
+//! A promise is only worth what its test is. A test that kills a process spares the page cache and the device's cache;
+//! one that runs threads cannot be repeated. Here everything happens in one thread: a request runs until its reply
+//! waits for the device, the device is a map of pages, and the power goes off at a write that the seed has chosen. What
+//! comes up again must be a state that an oracle explains, and a seed that fails fails again.
+//!
+//! ```text
+//!  history/   one seed: what is done, in which order, and what must be found     shrink   a shorter history that fails
+//!    op       what clients ask, and how it is chosen                             oracle/  what a power cut may leave
+//!    client   calls and replies as bytes, by a codec that is not ours            same     this state against that one
+//!  machine    disks, engine and protocol, switched on and off                    sound    a walk over everything
+//!  disk/      disks that lose, tear, rot and fail                                chance   numbers that a seed repeats
+//! ```
+//!
+//! Production code carries no hook for any of it: the engine is given its disks, its clock and its randomness, and the
+//! protocol is the same [`tally_nfs::service::Service`] that the sockets feed.
+
+pub mod chance;
+pub mod client;
+pub mod disk;
+pub mod history;
+pub mod machine;
+pub mod op;
+pub mod oracle;
+pub mod same;
+pub mod sound;
+pub mod sweep;

@@ -1,0 +1,229 @@
+//! A machine: disks, and the server's engine and protocol on them, switched on and off.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tally_base::{Clock, DatasetId, PoolGuid, Rng, Time};
+use tally_disk::{MemOpener, SerialFanout};
+use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
+use tally_fs::vfs::{ObjectRef, Vfs};
+use tally_nfs::exports::{Exports, Place, Rule, Squash};
+use tally_nfs::service::Service;
+use tally_store::assemble::PoolSelect;
+use tally_store::discover::ImportSource;
+use tally_store::grammar::parse_vdev_args;
+use tally_store::platform::{Host, Platform, Tuning};
+use tally_store::properties::PropertySet;
+
+use crate::chance::Chance;
+use crate::disk::{Power, PowerDisk};
+
+/// The pool's name, and its root dataset's.
+pub const POOL: &str = "tank";
+
+/// A clock that moves a little with every look.
+#[derive(Default)]
+pub struct Ticks(AtomicU64);
+
+impl Ticks {
+    fn tick(&self) -> u64 {
+        self.0.fetch_add(1000, Ordering::Relaxed)
+    }
+}
+
+impl Clock for Ticks {
+    fn now(&self) -> Time {
+        Time(1_700_000_000_000_000_000 + self.tick())
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_nanos(self.tick())
+    }
+}
+
+/// A seeded [`Rng`] for guids, generations and verifiers.
+struct SeededRng(Mutex<Chance>);
+
+impl Rng for SeededRng {
+    fn fill(&self, bytes: &mut [u8]) {
+        let mut chance = self.0.lock();
+        for part in bytes.chunks_mut(8) {
+            part.copy_from_slice(&chance.next().to_le_bytes()[..part.len()]);
+        }
+    }
+}
+
+/// What a machine is built of.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// The words of `tally pool create`; paths begin with `/`.
+    pub vdevs: Vec<String>,
+    /// Bytes of each disk of data.
+    pub data_bytes: u64,
+    /// Bytes of each log device: disks with `slog` in their path.
+    pub log_bytes: u64,
+    /// Memory of the server.
+    pub tuning: Tuning,
+}
+
+/// Disks and what runs on them.
+pub struct Machine {
+    shape: Shape,
+    clock: Arc<Ticks>,
+    rng: Arc<SeededRng>,
+    disks: Vec<(String, Arc<PowerDisk>)>,
+    power: Arc<Power>,
+    server: Option<Arc<Server>>,
+}
+
+/// The server while it runs.
+pub struct Server {
+    /// The engine.
+    pub filer: Arc<Filer>,
+    /// The protocol.
+    pub service: Service,
+}
+
+impl Machine {
+    /// Empty disks, switched on.
+    #[must_use]
+    pub fn new(shape: Shape, seed: u64) -> Self {
+        let power = Arc::new(Power::default());
+        let disk = |path: &String| {
+            let bytes = if path.contains("slog") { shape.log_bytes } else { shape.data_bytes };
+            (path.clone(), Arc::new(PowerDisk::new(&power, bytes)))
+        };
+        let disks = shape.vdevs.iter().filter(|word| word.starts_with('/')).map(disk).collect();
+        let rng = Arc::new(SeededRng(Mutex::new(Chance::new(seed, 0x4e6))));
+        Self { shape, clock: Arc::default(), rng, disks, power, server: None }
+    }
+
+    /// Its power line. Another one after every cut.
+    #[must_use]
+    pub fn power(&self) -> &Arc<Power> {
+        &self.power
+    }
+
+    /// Its disks by path.
+    #[must_use]
+    pub fn disks(&self) -> &[(String, Arc<PowerDisk>)] {
+        &self.disks
+    }
+
+    /// What it is built of.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The server, which must run.
+    #[must_use]
+    pub fn server(&self) -> &Arc<Server> {
+        self.server.as_ref().expect("the machine is on")
+    }
+
+    /// Makes the pool and serves it.
+    pub fn create(&mut self, properties: PropertySet) -> Result<(), FilerError> {
+        let options = CreateOptions { properties, ..CreateOptions::default() };
+        let specs = parse_vdev_args(&self.shape.vdevs).expect("a shape is made of words that fit");
+        let filer = Filer::create(&self.platform(), &self.shape.tuning, POOL, &specs, &options)?;
+        self.start(filer);
+        Ok(())
+    }
+
+    /// Imports the pool from these disks and serves it.
+    pub fn import(&mut self, options: &ImportOptions) -> Result<ImportReport, FilerError> {
+        let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
+        let source = ImportSource { paths, dirs: vec![] };
+        let select = PoolSelect::Name(POOL.into());
+        let (filer, report) =
+            Filer::import(&self.platform(), &self.shape.tuning, &source, &select, options, &mut |_| {})?;
+        self.start(filer);
+        Ok(report)
+    }
+
+    fn start(&mut self, filer: Arc<Filer>) {
+        for lane in filer.pool().lanes().iter() {
+            lane.set_inline(true);
+        }
+        let service = Service::new(Arc::new(Shares(Arc::clone(&filer))));
+        self.server = Some(Arc::new(Server { filer, service }));
+    }
+
+    /// The power goes, if it has not, and comes back: chance decides what of the last writes is there.
+    pub fn lose_power(&mut self, chance: &mut Chance) {
+        self.power.cut();
+        self.server = None;
+        let power = Arc::new(Power::default());
+        for (_, disk) in &mut self.disks {
+            *disk = Arc::new(disk.survivor(&power, chance));
+        }
+        self.power = power;
+    }
+
+    /// Takes a disk out, or changes it for another.
+    pub fn swap(&mut self, path: &str, with: Option<Arc<PowerDisk>>) -> Option<Arc<PowerDisk>> {
+        let at = self.disks.iter().position(|(of, _)| of == path)?;
+        match with {
+            Some(disk) => Some(std::mem::replace(&mut self.disks[at].1, disk)),
+            None => Some(self.disks.remove(at).1),
+        }
+    }
+
+    /// Puts a disk in.
+    pub fn plug(&mut self, path: &str, disk: Arc<PowerDisk>) {
+        self.disks.push((path.to_owned(), disk));
+    }
+
+    fn platform(&self) -> Platform {
+        let opener = MemOpener::default();
+        for (path, disk) in &self.disks {
+            opener.put(path, Arc::clone(disk) as _);
+        }
+        Platform {
+            clock: Arc::clone(&self.clock) as _,
+            rng: Arc::clone(&self.rng) as _,
+            opener: Arc::new(opener),
+            fanout: Arc::new(SerialFanout),
+            host: Host { id: 1, name: "sim".into() },
+        }
+    }
+}
+
+/// Everything is exported to everybody.
+struct Shares(Arc<Filer>);
+
+impl Exports for Shares {
+    fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)> {
+        let fs = self.0.by_name(path.trim_matches('/'))?;
+        Some((fs, String::new()))
+    }
+
+    fn place(&self, pool: PoolGuid, dataset: DatasetId) -> Place {
+        if pool != self.0.pool().roster.config().pool {
+            return Place::Unknown;
+        }
+        self.0.filesystem(dataset).map_or(Place::Unknown, |fs| Place::Here(fs as _))
+    }
+
+    fn rule(&self, _: PoolGuid, _: DatasetId, _: IpAddr) -> Option<Rule> {
+        Some(Rule { read_only: false, squash: Squash::None, anon_uid: 65534, anon_gid: 65534, secure: true })
+    }
+
+    fn child(&self, _: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>> {
+        let child = self.0.child(dataset, dir, name)?;
+        self.0.filesystem(child).map(|fs| fs as _)
+    }
+
+    fn list(&self) -> Vec<(String, Vec<String>)> {
+        Vec::new()
+    }
+
+    fn handle_key(&self, _: PoolGuid) -> Option<[u8; 32]> {
+        Some(self.0.pool().roster.config().handle_key)
+    }
+}

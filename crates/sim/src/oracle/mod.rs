@@ -1,0 +1,275 @@
+//! What may be found of one dataset: while it lives, and after a cut. See [`line`] for the idea.
+
+mod line;
+mod ranges;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use tally_base::{ObjectId, Rng};
+use tally_fs::model::{Model, ModelOptions};
+use tally_fs::vfs::{CreateHow, Cred, ObjectRef, SetAttr, Stability, Vfs};
+use tally_store::properties::SyncMode;
+
+use crate::machine::Ticks;
+use crate::op::Op;
+use line::{Effect, Line};
+
+/// Generations mean nothing in the model: it never gives an id twice.
+struct Zero;
+
+impl Rng for Zero {
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(0);
+    }
+}
+
+/// An empty file system in memory.
+#[must_use]
+pub fn new_model() -> Model {
+    Model::new(&ModelOptions { clock: Arc::<Ticks>::default(), rng: Arc::new(Zero), ..ModelOptions::default() })
+}
+
+/// What a reply promises.
+#[derive(Clone, Copy, Debug)]
+pub enum Promised {
+    /// Nothing: `sync=disabled`, or nothing that anybody could miss.
+    Nothing,
+    /// The history up to this operation.
+    Log(usize),
+    /// A durable group that contains this operation.
+    Group(usize),
+}
+
+/// What stood there before an operation.
+#[derive(Debug)]
+pub struct Before {
+    /// The file that a CREATE finds, and its size.
+    pub existing: Option<(ObjectRef, u64)>,
+    named: Vec<ObjectId>,
+    /// The part of a WRITE that goes to the pool ahead; `None` if its record carries it.
+    placed: Option<Range<u64>>,
+    /// What a COMMIT finds to be done, and whether it is in the pool ahead.
+    due: Vec<(Range<u64>, bool)>,
+}
+
+/// One dataset's oracle.
+pub struct Oracle {
+    /// What operations answer.
+    pub live: Model,
+    /// The property in force.
+    pub sync: SyncMode,
+    /// Before and after the group that is being synced; one while none is.
+    lines: Vec<Line>,
+    last_change: HashMap<ObjectId, usize>,
+    /// The newest write to a file, logged or not.
+    last_write: HashMap<ObjectId, usize>,
+    /// Objects of the model from here on were made in this life.
+    first_id: ObjectId,
+}
+
+/// A state that fits what was found.
+pub struct Found {
+    /// The model in that state.
+    pub model: Model,
+    /// The oldest and the newest operation behind which the history looks like this.
+    pub ops: (usize, usize),
+}
+
+impl Oracle {
+    /// Of a dataset that looks like `live`, all of it synced.
+    #[must_use]
+    pub fn new(live: Model, sync: SyncMode) -> Self {
+        let lines = vec![Line::new(&live, 0)];
+        let first_id = ObjectId(0);
+        Self { live, sync, lines, last_change: HashMap::new(), last_write: HashMap::new(), first_id }
+    }
+
+    /// Looks at what an operation is about to change. `inline_max`: bytes that one request may log.
+    pub fn before(&mut self, op: &Op, inline_max: u64) -> Before {
+        let due = self.due_of(op);
+        Before { existing: self.existing(op), named: self.named(op), placed: self.placed(op, inline_max), due }
+    }
+
+    /// Whether the outcome of an operation is not known: states before and after a SETATTR may look alike, so what a file
+    /// from an earlier life keeps of its EXCLUSIVE create is not known after a cut.
+    #[must_use]
+    pub fn cannot_know(&self, op: &Op, before: &Before) -> bool {
+        let is_old = before.existing.is_some_and(|(object, _)| object.id < self.first_id);
+        is_old && matches!(op, Op::Create { how: CreateHow::Exclusive(_), .. })
+    }
+
+    /// What the answer to a refused operation rests on: the newest change of what it looked at (rules F9).
+    #[must_use]
+    pub fn refused(&self, op: &Op) -> Promised {
+        match self.sync {
+            SyncMode::Disabled => Promised::Nothing,
+            _ => Promised::Log(self.newest(op.objects().iter().map(|object| object.model.id))),
+        }
+    }
+
+    fn newest(&self, objects: impl Iterator<Item = ObjectId>) -> usize {
+        objects.filter_map(|id| self.last_change.get(&id)).copied().max().unwrap_or(0)
+    }
+
+    /// Takes in what a successful operation did, the live model being behind it. Gives what its answer promises.
+    pub fn take(&mut self, op: &Op, number: usize, before: &Before, inline_max: u64) -> Promised {
+        let looked_at = op.objects();
+        let mut changed: Vec<ObjectId> =
+            looked_at.iter().map(|object| object.model.id).chain(before.named.iter().copied()).collect();
+        let seen = self.newest(changed.iter().copied());
+        let Some(effect) = self.effect(op, before, inline_max, &mut changed) else { return self.promise(seen) };
+        if let Op::Write { object, .. } = op {
+            self.last_write.insert(object.model.id, number);
+        }
+        if let Effect::InGroup = effect {
+            let Op::Commit { object, .. } = op else { unreachable!("only a COMMIT waits for its group as a whole") };
+            return Promised::Group(self.last_write.get(&object.model.id).copied().unwrap_or(0));
+        }
+        if self.sync == SyncMode::Disabled {
+            return Promised::Nothing;
+        }
+        for line in &mut self.lines {
+            line.take(&self.live, number, &effect, op);
+        }
+        if matches!(effect, Effect::Unlogged { .. }) {
+            return if self.is_stable(op) { Promised::Group(number) } else { Promised::Nothing };
+        }
+        for id in changed {
+            self.last_change.insert(id, number);
+        }
+        Promised::Log(number)
+    }
+
+    /// Whether a successful operation changes anything.
+    #[must_use]
+    pub fn has_effect(&self, op: &Op, before: &Before, inline_max: u64) -> bool {
+        self.effect(op, before, inline_max, &mut Vec::new()).is_some()
+    }
+
+    fn promise(&self, op: usize) -> Promised {
+        if self.sync == SyncMode::Disabled { Promised::Nothing } else { Promised::Log(op) }
+    }
+
+    /// `None`: nothing is changed.
+    fn effect(&self, op: &Op, before: &Before, inline_max: u64, changed: &mut Vec<ObjectId>) -> Option<Effect> {
+        Some(match op {
+            Op::Create { how, .. } if before.existing.is_some() => {
+                let (object, was) = before.existing.expect("it was just seen");
+                match how {
+                    CreateHow::Unchecked(SetAttr { size: Some(size), .. }) if was != *size => {
+                        *changed = vec![object.id];
+                        Effect::Resized { object, size: *size }
+                    }
+                    _ => return None,
+                }
+            }
+            Op::SetAttr { object, set } => match set.size {
+                Some(size) => Effect::Resized { object: object.model, size },
+                None if *set == SetAttr::default() => return None,
+                None => Effect::Same,
+            },
+            Op::Write { length: 0, .. } => return None,
+            // Two names of one object: nothing is done.
+            Op::Rename { .. } if before.named.len() == 2 && before.named[0] == before.named[1] => return None,
+            Op::Write { object, offset, length, .. } => match before.placed.clone() {
+                Some(placed) => Effect::Unlogged { object: object.model, offset: *offset, length: *length, placed },
+                None => Effect::Written { object: object.model, offset: *offset, data: op.data() },
+            },
+            Op::Commit { object, .. } => {
+                let due = &before.due;
+                let bytes: u64 = due.iter().filter(|(_, placed)| !placed).map(|(part, _)| part.end - part.start).sum();
+                if due.is_empty() || self.sync == SyncMode::Disabled {
+                    return None;
+                }
+                if due.iter().any(|(_, placed)| *placed) || bytes > inline_max {
+                    return Some(Effect::InGroup);
+                }
+                Effect::Committed { object: object.model, parts: due.iter().map(|(part, _)| part.clone()).collect() }
+            }
+            _ => Effect::Same,
+        })
+    }
+
+    fn is_stable(&self, op: &Op) -> bool {
+        let Op::Write { stability, .. } = op else { return true };
+        *stability > Stability::Unstable || self.sync == SyncMode::Always
+    }
+
+    /// The file that a CREATE finds, and its size.
+    fn existing(&self, op: &Op) -> Option<(ObjectRef, u64)> {
+        let Op::Create { dir, name, .. } = op else { return None };
+        let found = self.live.lookup(&Cred::root(), dir.model, name.as_bytes());
+        found.ok().map(|(attr, _)| (attr.object, attr.size))
+    }
+
+    /// The objects that an operation finds under its names.
+    fn named(&self, op: &Op) -> Vec<ObjectId> {
+        let find = |(dir, name): &(&crate::op::Object, &str)| {
+            self.live.lookup(&Cred::root(), dir.model, name.as_bytes()).ok().map(|(attr, _)| attr.object.id)
+        };
+        op.names().iter().filter_map(find).collect()
+    }
+
+    fn placed(&self, op: &Op, inline_max: u64) -> Option<Range<u64>> {
+        let Op::Write { object, offset, length, .. } = op else { return None };
+        if self.is_stable(op) && *length <= inline_max {
+            return None;
+        }
+        let record_size = object.record_size.max(1);
+        let (first, last) = (offset.next_multiple_of(record_size), (offset + length) / record_size * record_size);
+        Some(if first < last { first..last } else { 0..0 })
+    }
+
+    fn due_of(&mut self, op: &Op) -> Vec<(Range<u64>, bool)> {
+        let Op::Commit { object, offset, count } = op else { return Vec::new() };
+        let size = self.live.getattr(object.model).map_or(0, |attr| attr.size);
+        let end = if *count == 0 { size } else { size.min(offset + u64::from(*count)) };
+        self.lines[0].dirty(object.model).within((*offset).min(end)..end)
+    }
+
+    // ---- promises and groups ----
+
+    /// Everything up to operation `op` is promised.
+    pub fn raise_floor(&mut self, op: usize) {
+        self.lines.iter_mut().for_each(|line| line.raise_floor(op));
+    }
+
+    /// A group is closed behind operation `op`, and its sync begins.
+    pub fn begin_group(&mut self, op: usize) {
+        self.lines.push(Line::new(&self.live, op));
+    }
+
+    /// That group is durable.
+    pub fn end_group(&mut self) {
+        self.lines.remove(0);
+    }
+
+    // ---- lives ----
+
+    /// Looks for a state that is the one found, the newest first. An error says how each of them differs.
+    pub fn find(&self, same: impl Fn(&Model) -> Result<(), String>) -> Result<Found, String> {
+        let mut differences = Vec::new();
+        let mut found: Option<Found> = None;
+        for (at, line) in self.lines.iter().enumerate().rev() {
+            for (op, model) in line.states() {
+                match (same(model), &mut found) {
+                    (Ok(()), None) => found = Some(Found { model: model.fork(), ops: (op, op) }),
+                    (Ok(()), Some(found)) => found.ops = (found.ops.0.min(op), found.ops.1.max(op)),
+                    (Err(what), _) => differences.push(format!("    group line {at}, after #{op}: {what}")),
+                }
+            }
+        }
+        found.ok_or_else(|| format!("the import has a state that never was:\n{}", differences.join("\n")))
+    }
+
+    /// A new life begins in this state, behind operation `op`; objects up to `newest` are known.
+    pub fn begin_life(&mut self, model: Model, op: usize, newest: ObjectId) {
+        self.live = model;
+        self.lines = vec![Line::new(&self.live, op)];
+        self.first_id = ObjectId(newest.0 + 1);
+        self.last_change.clear();
+        self.last_write.clear();
+    }
+}
