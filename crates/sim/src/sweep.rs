@@ -63,15 +63,13 @@ impl<'a> Sweep<'a> {
 pub fn sweep(sweep: &Sweep<'_>) -> Outcome {
     let next = AtomicU64::new(sweep.seeds.start);
     let outcome = Mutex::new(Outcome { totals: Totals::default(), seeds: 0, failed: Vec::new() });
-    // A panic of the tree is a finding with a trace of its own; the standard message would come before its story.
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    std::thread::scope(|scope| {
-        for _ in 0..sweep.threads {
-            scope.spawn(|| one_after_the_other(sweep, &next, &outcome));
-        }
+    quietly(|| {
+        std::thread::scope(|scope| {
+            for _ in 0..sweep.threads {
+                scope.spawn(|| one_after_the_other(sweep, &next, &outcome));
+            }
+        });
     });
-    std::panic::set_hook(hook);
     let mut outcome = outcome.into_inner();
     outcome.failed.sort_by_key(|(plan, _)| plan.seed);
     outcome
@@ -99,19 +97,35 @@ fn one_after_the_other(sweep: &Sweep<'_>, next: &AtomicU64, outcome: &Mutex<Outc
 }
 
 impl Outcome {
-    /// The first failure, as short as it could be made in a while.
+    /// The first failure: its trace, as short as it could be made in a while, what was wrong, and the command that
+    /// repeats it.
     #[must_use]
-    pub fn first_failure(mut self) -> Option<String> {
-        let count = self.failed.len();
-        if count == 0 {
+    pub fn first_failure(mut self, shorter: bool) -> Option<String> {
+        if self.failed.is_empty() {
             return None;
         }
-        let (plan, failure) = self.failed.swap_remove(0);
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(|_| {}));
-        let (plan, failure) = shrink(&plan, failure, SHRINK_RUNS);
-        std::panic::set_hook(hook);
-        let trace = failure.trace.join("\n");
-        Some(format!("{count} seeds failed; the first one:\n{plan:?}\n{trace}\n{}", failure.message))
+        let (mut plan, mut failure) = self.failed.swap_remove(0);
+        if shorter {
+            (plan, failure) = quietly(|| shrink(&plan, failure, SHRINK_RUNS));
+        }
+        let skipped: Vec<String> = plan.skipped.iter().map(usize::to_string).collect();
+        let skip = if skipped.is_empty() { String::new() } else { format!(" --skip {}", skipped.join(",")) };
+        Some(format!(
+            "{}\nseed {} fails: {}\nrepeat it with: cargo xtask sim --seed {} --steps {}{skip} --no-shrink",
+            failure.trace.join("\n"),
+            plan.seed,
+            failure.message,
+            plan.seed,
+            plan.steps
+        ))
     }
+}
+
+/// Runs `work` without the standard message of a panic: a panic of the tree is a finding with a trace of its own.
+fn quietly<T>(work: impl FnOnce() -> T) -> T {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let value = work();
+    std::panic::set_hook(hook);
+    value
 }

@@ -12,7 +12,7 @@ fn run(seeds: std::ops::Range<u64>, syncs: Syncs) {
     let plan = |seed| Plan { seed, steps: 150, syncs, skipped: Vec::new() };
     let outcome = sweep(&Sweep::over(seeds, &plan));
     println!("{:?}", outcome.totals);
-    if let Some(report) = outcome.first_failure() {
+    if let Some(report) = outcome.first_failure(true) {
         panic!("{report}");
     }
 }

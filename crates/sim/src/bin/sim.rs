@@ -1,0 +1,94 @@
+//! The simulated world's command: `cargo xtask sim` builds and runs it.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use tally_sim::history::{Plan, Syncs};
+use tally_sim::sweep::{Sweep, sweep};
+
+/// How often progress is told.
+const TELLING_EVERY: Duration = Duration::from_secs(15);
+
+/// Random histories with power cuts, each owned by its seed.
+#[derive(Parser)]
+#[command(name = "sim")]
+struct Arguments {
+    /// How many seeds
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// One seed alone
+    #[arg(long, conflicts_with_all = ["seeds", "from", "minutes"])]
+    seed: Option<u64>,
+    /// Begin no further seed after so many minutes
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// Steps of a history, over all its lives
+    #[arg(long, default_value_t = 400)]
+    steps: usize,
+    /// Steps that are left out, as a failure's report names them
+    #[arg(long, value_delimiter = ',')]
+    skip: Vec<usize>,
+    /// Seeds at once [default: one for each processor]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Print the trace of a failure as it is, without looking for a shorter one
+    #[arg(long)]
+    no_shrink: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let plan = |seed| Plan { seed, steps: arguments.steps, syncs: syncs_of(seed), skipped: arguments.skip.clone() };
+    let seeds = match arguments.seed {
+        Some(seed) => seed..seed + 1,
+        None => arguments.from..arguments.from.saturating_add(arguments.seeds),
+    };
+    let threads = arguments.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let (started, told) = (Instant::now(), AtomicU64::new(0));
+    let tell = |done: u64| {
+        let elapsed = started.elapsed().as_secs();
+        let turn = elapsed / TELLING_EVERY.as_secs();
+        if told.swap(turn, Ordering::Relaxed) < turn {
+            eprintln!("sim: {done} seeds in {elapsed} s");
+        }
+    };
+    let mut wanted = Sweep::over(seeds, &plan).on(threads).telling(&tell);
+    if let Some(minutes) = arguments.minutes {
+        wanted = wanted.at_most(Duration::from_secs(60 * minutes));
+    }
+    let outcome = sweep(&wanted);
+    let totals = outcome.totals;
+    println!(
+        "sim: {} seeds in {} s: {} lives, {} power cuts ({} during an import), {} requests, {} sent again ({} answered \
+         across a crash), {} groups, {} records replayed",
+        outcome.seeds,
+        started.elapsed().as_secs(),
+        totals.lives,
+        totals.cuts,
+        totals.cuts_in_import,
+        totals.operations,
+        totals.repetitions,
+        totals.remembered,
+        totals.syncs,
+        totals.replayed
+    );
+    let (failed, seeds) = (outcome.failed.len(), outcome.seeds);
+    match outcome.first_failure(!arguments.no_shrink) {
+        None => ExitCode::SUCCESS,
+        Some(report) => {
+            println!("{report}");
+            eprintln!("sim: {failed} of {seeds} seeds failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Every other seed runs requests inside of the syncs.
+fn syncs_of(seed: u64) -> Syncs {
+    if seed.is_multiple_of(2) { Syncs::Around } else { Syncs::Between }
+}
