@@ -150,7 +150,9 @@ impl Machine {
         for lane in filer.pool().lanes().iter() {
             lane.set_inline(true);
         }
-        let service = Service::new(Arc::new(Shares(Arc::clone(&filer))));
+        let config = filer.pool().roster.config();
+        let shares = Shares { filer: Arc::clone(&filer), pool: config.pool, handle_key: config.handle_key };
+        let service = Service::new(Arc::new(shares));
         self.server = Some(Arc::new(Server { filer, service }));
     }
 
@@ -163,6 +165,15 @@ impl Machine {
             *disk = Arc::new(disk.survivor(&power, chance));
         }
         self.power = power;
+    }
+
+    /// Another machine with the same disks, as they are now, switched on and not serving.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let power = Arc::new(Power::default());
+        let disks = self.disks.iter().map(|(path, disk)| (path.clone(), Arc::new(disk.copy(&power)))).collect();
+        let (clock, rng) = (Arc::clone(&self.clock), Arc::clone(&self.rng));
+        Self { shape: self.shape.clone(), clock, rng, disks, power, server: None }
     }
 
     /// Takes a disk out, or changes it for another.
@@ -195,19 +206,23 @@ impl Machine {
 }
 
 /// Everything is exported to everybody.
-struct Shares(Arc<Filer>);
+struct Shares {
+    filer: Arc<Filer>,
+    pool: PoolGuid,
+    handle_key: [u8; 32],
+}
 
 impl Exports for Shares {
     fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)> {
-        let fs = self.0.by_name(path.trim_matches('/'))?;
+        let fs = self.filer.by_name(path.trim_matches('/'))?;
         Some((fs, String::new()))
     }
 
     fn place(&self, pool: PoolGuid, dataset: DatasetId) -> Place {
-        if pool != self.0.pool().roster.config().pool {
+        if pool != self.pool {
             return Place::Unknown;
         }
-        self.0.filesystem(dataset).map_or(Place::Unknown, |fs| Place::Here(fs as _))
+        self.filer.filesystem(dataset).map_or(Place::Unknown, |fs| Place::Here(fs as _))
     }
 
     fn rule(&self, _: PoolGuid, _: DatasetId, _: IpAddr) -> Option<Rule> {
@@ -215,15 +230,15 @@ impl Exports for Shares {
     }
 
     fn child(&self, _: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>> {
-        let child = self.0.child(dataset, dir, name)?;
-        self.0.filesystem(child).map(|fs| fs as _)
+        let child = self.filer.child(dataset, dir, name)?;
+        self.filer.filesystem(child).map(|fs| fs as _)
     }
 
     fn list(&self) -> Vec<(String, Vec<String>)> {
         Vec::new()
     }
 
-    fn handle_key(&self, _: PoolGuid) -> Option<[u8; 32]> {
-        Some(self.0.pool().roster.config().handle_key)
+    fn handle_key(&self, pool: PoolGuid) -> Option<[u8; 32]> {
+        (pool == self.pool).then_some(self.handle_key)
     }
 }

@@ -5,62 +5,114 @@ use std::collections::HashMap;
 use nfs3_types::nfs3::{fattr3, ftype3};
 use tally_base::ObjectId;
 use tally_fs::model::Model;
-use tally_fs::vfs::{Attr, Cred, FileKind, ObjectRef, Vfs};
+use tally_fs::vfs::{Attr, Cred, DirPage, FileKind, FsError, ObjectRef, Vfs};
 
 /// Compares a dataset with a model.
 pub fn same(real: &dyn Vfs, model: &Model) -> Result<(), String> {
-    let mut known = HashMap::new();
-    same_directory(real, real.root(), model, model.root(), "", &mut known)
+    Comparison { real, model, known: HashMap::new(), errors_count: true }.directory(real.root(), model.root(), "")
 }
 
-fn same_directory(
-    real: &dyn Vfs,
-    dir: ObjectRef,
-    model: &Model,
-    model_dir: ObjectRef,
-    path: &str,
-    known: &mut HashMap<ObjectId, ObjectId>,
-) -> Result<(), String> {
-    let root = Cred::root();
-    let names = |vfs: &dyn Vfs, dir| -> Result<Vec<(Vec<u8>, ObjectId)>, String> {
-        let page = vfs.readdir(&root, dir, 0, 100_000, false).map_err(|error| format!("{path}/: {error}"))?;
-        Ok(page.entries.into_iter().map(|entry| (entry.name.to_vec(), entry.object)).collect())
-    };
-    let (found, expected) = (names(real, dir)?, names(model, model_dir)?);
-    let shown = |list: &[(Vec<u8>, ObjectId)]| {
-        list.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>().join(" ")
-    };
-    if !found.iter().map(|(name, _)| name).eq(expected.iter().map(|(name, _)| name)) {
-        return Err(format!("{path}/ lists {} instead of {}", shown(&found), shown(&expected)));
+/// Compares what can be read of a dataset with a model: an I/O error is an honest answer.
+pub fn same_where_readable(real: &dyn Vfs, model: &Model) -> Result<(), String> {
+    Comparison { real, model, known: HashMap::new(), errors_count: false }.directory(real.root(), model.root(), "")
+}
+
+struct Comparison<'a> {
+    real: &'a dyn Vfs,
+    model: &'a Model,
+    /// Objects of the one by those of the other: names of one object are names of one object there, too.
+    known: HashMap<ObjectId, ObjectId>,
+    errors_count: bool,
+}
+
+impl Comparison<'_> {
+    /// What the real side gives; `None` is an error that does not count.
+    fn found<T>(&self, result: Result<T, FsError>, what: impl FnOnce() -> String) -> Result<Option<T>, String> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(FsError::Io) if !self.errors_count => Ok(None),
+            Err(error) => Err(format!("{}: {error}", what())),
+        }
     }
-    for (name, of_entry) in &found {
-        let path = format!("{path}/{}", String::from_utf8_lossy(name));
-        let (attr, _) = real.lookup(&root, dir, name).map_err(|error| format!("{path}: {error}"))?;
-        let (wanted, _) = model.lookup(&root, model_dir, name).expect("the model lists what it has");
-        if attr.object.id != *of_entry {
+
+    fn directory(&mut self, dir: ObjectRef, wanted: ObjectRef, path: &str) -> Result<(), String> {
+        let root = Cred::root();
+        let names = |page: DirPage| -> Vec<(Vec<u8>, ObjectId)> {
+            page.entries.into_iter().map(|entry| (entry.name.to_vec(), entry.object)).collect()
+        };
+        let listed = self.real.readdir(&root, dir, 0, 100_000, false);
+        let Some(found) = self.found(listed, || format!("{path}/"))?.map(names) else { return Ok(()) };
+        let expected = names(self.model.readdir(&root, wanted, 0, 100_000, false).map_err(|error| error.to_string())?);
+        let shown = |list: &[(Vec<u8>, ObjectId)]| {
+            list.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        if !found.iter().map(|(name, _)| name).eq(expected.iter().map(|(name, _)| name)) {
+            return Err(format!("{path}/ lists {} instead of {}", shown(&found), shown(&expected)));
+        }
+        for (name, of_entry) in &found {
+            let path = format!("{path}/{}", String::from_utf8_lossy(name));
+            self.entry((dir, wanted), name, *of_entry, &path)?;
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        (dir, model_dir): (ObjectRef, ObjectRef),
+        name: &[u8],
+        of_entry: ObjectId,
+        path: &str,
+    ) -> Result<(), String> {
+        let root = Cred::root();
+        let looked_up = self.real.lookup(&root, dir, name);
+        let Some((attr, _)) = self.found(looked_up, || path.to_owned())? else { return Ok(()) };
+        let (wanted, _) = self.model.lookup(&root, model_dir, name).expect("the model lists what it has");
+        if attr.object.id != of_entry {
             return Err(format!("{path}: READDIR says object {of_entry}, LOOKUP {}", attr.object.id));
         }
-        if *known.entry(attr.object.id).or_insert(wanted.object.id) != wanted.object.id {
+        if *self.known.entry(attr.object.id).or_insert(wanted.object.id) != wanted.object.id {
             return Err(format!("{path} is another name of the wrong object"));
         }
         same_attr(&attr, &wanted).map_err(|what| format!("{path}: {what}"))?;
         match attr.kind {
-            FileKind::File => {
-                same_content(real, attr.object, model, wanted.object).map_err(|what| format!("{path}: {what}"))?
-            }
-            FileKind::Directory if name != b"." && name != b".." => {
-                same_directory(real, attr.object, model, wanted.object, &path, known)?;
-            }
+            FileKind::File => self.content(attr.object, wanted.object).map_err(|what| format!("{path}: {what}")),
+            FileKind::Directory if name != b"." && name != b".." => self.directory(attr.object, wanted.object, path),
             FileKind::Symlink => {
-                let (found, expected) = (real.readlink(attr.object), model.readlink(wanted.object));
-                if found.map(|(target, _)| target).ok() != expected.map(|(target, _)| target).ok() {
-                    return Err(format!("{path}: another target"));
-                }
+                let read = self.real.readlink(attr.object).map(|(target, _)| target);
+                let Some(found) = self.found(read, || path.to_owned())? else { return Ok(()) };
+                let expected = self.model.readlink(wanted.object).map(|(target, _)| target);
+                if Ok(found) == expected { Ok(()) } else { Err(format!("{path}: another target")) }
             }
-            _ => {}
+            _ => Ok(()),
         }
     }
-    Ok(())
+
+    fn content(&self, file: ObjectRef, wanted: ObjectRef) -> Result<(), String> {
+        let root = Cred::root();
+        let size = self.model.getattr(wanted).expect("it was just found").size;
+        let mut at = 0;
+        while at < size {
+            let expected = self.model.read(&root, wanted, at, 1 << 20).expect("it was just found").data.concat();
+            let read = self.real.read(&root, file, at, 1 << 20);
+            if let Some(found) = self.found(read, || format!("reading at {at}"))? {
+                same_bytes(&found.data.concat(), &expected, at)?;
+            }
+            at += expected.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+fn same_bytes(found: &[u8], expected: &[u8], at: u64) -> Result<(), String> {
+    let Some(differs) = (0..expected.len()).find(|byte| found.get(*byte) != expected.get(*byte)) else { return Ok(()) };
+    let until = (differs..expected.len()).find(|byte| found.get(*byte) == expected.get(*byte));
+    Err(format!(
+        "bytes {}..{} differ: {:?} instead of {:?}",
+        at + differs as u64,
+        at + until.unwrap_or(expected.len()) as u64,
+        found.get(differs),
+        expected[differs],
+    ))
 }
 
 /// Compares attributes.
@@ -75,29 +127,6 @@ pub fn same_attr(found: &Attr, expected: &Attr) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{:?} instead of {:?}", fields(found), fields(expected)))
-}
-
-fn same_content(real: &dyn Vfs, file: ObjectRef, model: &Model, wanted: ObjectRef) -> Result<(), String> {
-    let root = Cred::root();
-    let size = model.getattr(wanted).expect("it was just found").size;
-    let mut at = 0;
-    while at < size {
-        let found = real.read(&root, file, at, 1 << 20).map_err(|error| format!("reading at {at}: {error}"))?;
-        let expected = model.read(&root, wanted, at, 1 << 20).expect("it was just found").data.concat();
-        let found = found.data.concat();
-        if let Some(differs) = (0..expected.len()).find(|byte| found.get(*byte) != expected.get(*byte)) {
-            let until = (differs..expected.len()).find(|byte| found.get(*byte) == expected.get(*byte));
-            return Err(format!(
-                "bytes {}..{} differ: {:?} instead of {:?}",
-                at + differs as u64,
-                at + until.unwrap_or(expected.len()) as u64,
-                found.get(differs),
-                expected[differs],
-            ));
-        }
-        at += expected.len() as u64;
-    }
-    Ok(())
 }
 
 /// Compares what a reply says of an object with what the model says.

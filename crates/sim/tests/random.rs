@@ -2,14 +2,14 @@
 
 use tally_fs::filer::ImportOptions;
 use tally_sim::chance::Chance;
-use tally_sim::history::{Plan, Syncs};
+use tally_sim::history::{Plan, Syncs, Trouble};
 use tally_sim::machine::{Machine, Shape};
 use tally_sim::sweep::{Sweep, sweep};
 use tally_store::platform::Tuning;
 use tally_store::properties::PropertySet;
 
 fn run(seeds: std::ops::Range<u64>, syncs: Syncs) {
-    let plan = |seed| Plan { seed, steps: 150, syncs, skipped: Vec::new() };
+    let plan = |seed| Plan { seed, steps: 150, syncs, trouble: Trouble::None, skipped: Vec::new() };
     let outcome = sweep(&Sweep::over(seeds, &plan));
     println!("{:?}", outcome.totals);
     if let Some(report) = outcome.first_failure(true) {

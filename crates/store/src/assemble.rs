@@ -3,7 +3,7 @@
 //! Nothing is written. What an import finds it keeps in memory until [`Roster::claim`], so that an import which is
 //! given up (a lane is missing, the operator has forgotten a disk) leaves every disk as it was.
 //!
-//! The newest configuration over all labels holds. Each leg that it names stands as follows, where *own* is the leg's
+//! The newest configuration over all labels holds, but for claims that nobody was served under ([`is_idle_claim`]). Each leg that it names stands as follows, where *own* is the leg's
 //! own label, `t` the sequence with which the newest configuration dropped it, and *rank* is (open_gen, sequence):
 //!
 //! | case | dropped | own label | standing |
@@ -15,7 +15,8 @@
 //! | e | – | further behind | stale: an older copy of the leg |
 //! | f | at t | before t | stale |
 //! | g | at t | at or after t, and says itself that it is stale | stale: its copy was not finished |
-//! | h | at t | at or after t | refuse: it went on without the others |
+//! | h | at t | at or after t | refuse: it went on without the others, but for l |
+//! | l | at t | at or after t, and it names all legs in use as such, or its newest uberblock is one that they have | stale: power was cut inside a claim that only it has seen, and nobody was served |
 //! | i | at t | t − 1, and it is the last of a log lane's set | online: the lane ended with it, it has every frame |
 //! | k | – | one change behind, and no leg has an uberblock of the newest open_gen | online: power was cut inside a claim, and there is nothing that it could have missed |
 //!
@@ -263,14 +264,29 @@ fn hold(platform: &Platform, pool: &FoundPool) -> Result<Vec<HeldLeg>, ImportErr
     Ok(held)
 }
 
-/// The newest configuration; two different ones of equal rank cannot both be.
+/// The newest configuration. Two different ones of equal rank cannot both be, unless they are claims that were cut short
+/// before anybody was served: then either will do.
 fn newest(held: &[HeldLeg]) -> Result<PoolConfig, ImportError> {
-    let newest = held.iter().max_by_key(|leg| leg.label.config.rank()).expect("the caller has at least one leg");
-    let config = &newest.label.config;
-    match held.iter().find(|leg| leg.label.config.rank() == config.rank() && leg.label.config != *config) {
+    let claims_count = held.iter().all(|leg| is_idle_claim(leg, held));
+    let voters = || held.iter().filter(|leg| claims_count || !is_idle_claim(leg, held));
+    let order = |leg: &&HeldLeg| (leg.label.config.rank(), leg.label.config.open_id);
+    let config = &voters().max_by_key(order).expect("the caller has at least one leg").label.config;
+    let was_used = held.iter().flat_map(|leg| &leg.uberblocks).any(|seen| seen.open_gen >= config.open_gen);
+    let other = voters().find(|leg| leg.label.config.rank() == config.rank() && leg.label.config != *config);
+    match other.filter(|_| was_used) {
         Some(other) => Err(ImportError::SplitBrain { pool: config.name.clone(), path: other.path.clone() }),
         None => Ok(config.clone()),
     }
+}
+
+/// Whether a leg's configuration is a claim behind which it has synced nothing, while others have synced more than it
+/// has: the power was cut inside an import, and the next one was without this leg. Such a claim counts for nothing,
+/// however high its rank is.
+fn is_idle_claim(leg: &HeldLeg, held: &[HeldLeg]) -> bool {
+    let newest = |leg: &HeldLeg| leg.uberblocks.iter().map(Uberblock::rank).max();
+    let own = newest(leg);
+    let claimed = leg.uberblocks.iter().all(|own| own.open_gen < leg.label.config.open_gen);
+    claimed && held.iter().any(|other| newest(other) > own)
 }
 
 /// Whether this machine may have the pool.
@@ -295,9 +311,14 @@ fn assemble(
 ) -> Result<(Assembled, Chosen), ImportError> {
     let (mut vdevs, mut logs, mut candidates, mut notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let is_claim_cut = !held.iter().flat_map(|leg| &leg.uberblocks).any(|seen| seen.open_gen >= config.open_gen);
+    let shared: Vec<Uberblock> = held
+        .iter()
+        .filter(|leg| config.leg(leg.label.leg).is_some_and(|(_, leg)| leg.stale_since.is_none()))
+        .flat_map(|leg| leg.uberblocks.iter().cloned())
+        .collect();
     let label_txg = held.iter().map(|leg| leg.label.config.synced_txg).max().unwrap_or(Txg(0));
     for vdev_config in config.vdevs_present() {
-        let legs = stand(&config, vdev_config, held, is_claim_cut)?;
+        let legs = stand(&config, vdev_config, held, is_claim_cut, &shared)?;
         for (leg, uberblocks) in &legs {
             if leg.state() != LegState::Online {
                 notes.push(format!("{} is {}", leg.path().display(), leg.state().word()));
@@ -321,12 +342,13 @@ fn assemble(
 }
 
 /// Decides how each leg of a vdev stands, and takes its disk out of `held`. With `is_claim_cut` nothing was synced since
-/// the newest claim.
+/// the newest claim. `shared`: the uberblocks of all legs in use.
 fn stand(
     config: &PoolConfig,
     vdev: &VdevConfig,
     held: &mut Vec<HeldLeg>,
     is_claim_cut: bool,
+    shared: &[Uberblock],
 ) -> Result<Vec<(VdevLeg, Vec<Uberblock>)>, ImportError> {
     let best_open_gen = vdev
         .legs
@@ -344,8 +366,16 @@ fn stand(
             continue;
         };
         let fits = data_bytes_of(disk.geometry().size).is_some_and(|bytes| bytes >= vdev.data_bytes);
-        let state =
-            if fits { standing(config, vdev, leg, &label.config, gen_needed, &path)? } else { LegState::Missing };
+        let state = if !fits {
+            LegState::Missing
+        } else if is_ahead_of_its_drop(leg, &label.config) {
+            if !needs_the_others(config, &label.config) && !has_only(&uberblocks, shared) {
+                return Err(ImportError::SplitBrain { pool: config.name.clone(), path });
+            }
+            LegState::Stale
+        } else {
+            standing(config, vdev, leg, &label.config, gen_needed)
+        };
         let disk = (state != LegState::Missing).then_some(disk);
         legs.push((VdevLeg::new(leg.guid, path, disk, state), uberblocks));
     }
@@ -355,30 +385,37 @@ fn stand(
     Ok(legs)
 }
 
-/// The table in the head of this module, for a leg that is there.
-fn standing(
-    newest: &PoolConfig,
-    vdev: &VdevConfig,
-    leg: &LegConfig,
-    own: &PoolConfig,
-    gen_needed: u64,
-    path: &Path,
-) -> Result<LegState, ImportError> {
+/// Whether a leg that was dropped has taken part in changes behind that, and does not know that it was (cases h and l).
+fn is_ahead_of_its_drop(leg: &LegConfig, own: &PoolConfig) -> bool {
+    let says_stale = || own.leg(leg.guid).is_none_or(|(_, leg)| leg.stale_since.is_some());
+    leg.stale_since.is_some_and(|dropped| own.sequence >= dropped && !says_stale())
+}
+
+/// Whether a leg's own configuration has all legs in use that the newest one has: whatever was synced under it, they have
+/// it, too.
+fn needs_the_others(newest: &PoolConfig, own: &PoolConfig) -> bool {
+    let in_use = |config: &PoolConfig| -> BTreeSet<VdevGuid> {
+        let legs = config.vdevs_present().flat_map(|vdev| &vdev.legs);
+        legs.filter(|leg| leg.stale_since.is_none()).map(|leg| leg.guid).collect()
+    };
+    in_use(newest).is_subset(&in_use(own))
+}
+
+/// Whether a leg's newest uberblock is one of these: then it has synced nothing that the others do not know.
+fn has_only(uberblocks: &[Uberblock], shared: &[Uberblock]) -> bool {
+    uberblocks.iter().max_by_key(|uberblock| uberblock.rank()).is_some_and(|newest| shared.contains(newest))
+}
+
+/// The table in the head of this module, for any other leg that is there.
+fn standing(newest: &PoolConfig, vdev: &VdevConfig, leg: &LegConfig, own: &PoolConfig, gen_needed: u64) -> LegState {
     let Some(dropped) = leg.stale_since else {
         let is_current = own.rank() == newest.rank()
             || own.open_gen >= gen_needed && own.sequence.saturating_add(1) >= newest.sequence;
-        return Ok(if is_current { LegState::Online } else { LegState::Stale });
+        return if is_current { LegState::Online } else { LegState::Stale };
     };
-    if own.sequence >= dropped {
-        let says_stale = own.leg(leg.guid).is_none_or(|(_, leg)| leg.stale_since.is_some());
-        if says_stale {
-            return Ok(LegState::Stale);
-        }
-        return Err(ImportError::SplitBrain { pool: newest.name.clone(), path: path.to_owned() });
-    }
     let is_last_of_lane = vdev.class == VdevClass::Log && newest.lanes.iter().any(|line| line.legset == [leg.guid]);
     let has_every_frame = is_last_of_lane && own.sequence.saturating_add(1) == dropped;
-    Ok(if has_every_frame { LegState::Online } else { LegState::Stale })
+    if has_every_frame { LegState::Online } else { LegState::Stale }
 }
 
 /// Two or more uberblocks behind a sibling: not a power cut.

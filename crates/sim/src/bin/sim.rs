@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use tally_sim::history::{Plan, Syncs};
+use tally_sim::history::{Plan, Syncs, Trouble};
 use tally_sim::sweep::{Sweep, sweep};
 
 /// How often progress is told.
@@ -43,7 +43,13 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let plan = |seed| Plan { seed, steps: arguments.steps, syncs: syncs_of(seed), skipped: arguments.skip.clone() };
+    let plan = |seed| Plan {
+        seed,
+        steps: arguments.steps,
+        syncs: syncs_of(seed),
+        trouble: trouble_of(seed),
+        skipped: arguments.skip.clone(),
+    };
     let seeds = match arguments.seed {
         Some(seed) => seed..seed + 1,
         None => arguments.from..arguments.from.saturating_add(arguments.seeds),
@@ -65,7 +71,7 @@ fn main() -> ExitCode {
     let totals = outcome.totals;
     println!(
         "sim: {} seeds in {} s: {} lives, {} power cuts ({} during an import), {} requests, {} sent again ({} answered \
-         across a crash), {} groups, {} records replayed",
+         across a crash), {} groups, {} records replayed, {} losses named",
         outcome.seeds,
         started.elapsed().as_secs(),
         totals.lives,
@@ -75,7 +81,8 @@ fn main() -> ExitCode {
         totals.repetitions,
         totals.remembered,
         totals.syncs,
-        totals.replayed
+        totals.replayed,
+        totals.named
     );
     let (failed, seeds) = (outcome.failed.len(), outcome.seeds);
     match outcome.first_failure(!arguments.no_shrink) {
@@ -91,4 +98,14 @@ fn main() -> ExitCode {
 /// Every other seed runs requests inside of the syncs.
 fn syncs_of(seed: u64) -> Syncs {
     if seed.is_multiple_of(2) { Syncs::Around } else { Syncs::Between }
+}
+
+/// Of eight seeds, four lose nothing but the power.
+fn trouble_of(seed: u64) -> Trouble {
+    match seed % 8 {
+        2 | 3 => Trouble::Legs,
+        5 => Trouble::Refusals,
+        7 => Trouble::Rot,
+        _ => Trouble::None,
+    }
 }

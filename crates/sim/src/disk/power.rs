@@ -245,12 +245,17 @@ impl Disk for PowerDisk {
         if let Current::Goes = self.power.count()? {
             return Err(gone());
         }
-        self.faults.strike(Fault::Flush)?;
+        let struck = self.faults.strike(Fault::Flush);
         let state = &mut *self.state.lock();
+        // What a failed flush was to save is on the medium or not, and no later flush saves it: the device believes that it
+        // has done its part. A reader sees it all the same, until the power goes.
+        let mut chance = Chance::new(self.power.events(), 0xf1);
         for (offset, bytes) in state.cached.drain(..) {
-            state.stable.write(offset, &bytes);
+            if struck.is_ok() || chance.one_in(2) {
+                state.stable.write(offset, &bytes);
+            }
         }
-        Ok(())
+        struck
     }
 
     fn discard(&self, _: u64, _: u64) -> io::Result<()> {

@@ -6,7 +6,7 @@ use tally_base::Time;
 use tally_fs::vfs::{CreateHow, FileKind, NodeKind, SetAttr, SetTime, Stability, Vfs};
 use tally_store::properties::SyncMode;
 
-use super::State;
+use super::{State, Trouble};
 use crate::chance::Chance;
 use crate::op::{NAMES, Object, Op};
 
@@ -24,6 +24,8 @@ pub(super) enum Act {
     Again,
     /// A client loses its connection, and makes another.
     Reconnect,
+    /// Something goes wrong.
+    Trouble,
 }
 
 impl State {
@@ -41,6 +43,7 @@ impl State {
             16..22 => Act::Again,
             22 => Act::Reconnect,
             23..27 => Act::Read,
+            27..33 if matches!(self.plan.trouble, Trouble::Legs | Trouble::Refusals) => Act::Trouble,
             _ => Act::Op(self.choose_op(&mut chance)),
         }
     }

@@ -28,6 +28,7 @@ impl State {
             let mut chance = Chance::new(self.plan.seed, stream);
             self.machine.lose_power(&mut chance);
             self.totals.cuts += u64::from(!exported);
+            self.trouble_while_off(&mut chance)?;
             let scale = chance.pick(&[8, 60]);
             let planned = (attempt < CUT_IMPORTS_MAX && chance.one_in(3)).then(|| 1 + chance.below(scale));
             self.machine.power().plan_cut(planned);
@@ -62,7 +63,7 @@ impl State {
             let (now, part) = (self.op, &mut self.parts[at]);
             let name = part.name.clone();
             let fs = filer.by_name(&name).ok_or_else(|| format!("dataset {name} is gone"))?;
-            let found = part.oracle.find(|model| same(&*fs, model)).map_err(|what| format!("{name}: {what}"))?;
+            let found = part.oracle.find(false, |model| same(&*fs, model)).map_err(|what| format!("{name}: {what}"))?;
             if was_clean && same(&*fs, &part.oracle.live).is_err() {
                 return Err(format!("{name}: the pool says that it was exported, and something is missing"));
             }

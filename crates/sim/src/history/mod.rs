@@ -14,6 +14,7 @@ mod choose;
 mod lives;
 mod requests;
 mod run;
+mod trouble;
 
 use std::collections::VecDeque;
 use std::ops::AddAssign;
@@ -28,7 +29,10 @@ use crate::op::Object;
 use crate::oracle::Oracle;
 use requests::{Past, Sent};
 
+use trouble::Troubles;
+
 pub use run::{Failure, run, shrink};
+pub use trouble::Trouble;
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -39,6 +43,8 @@ pub struct Plan {
     pub steps: usize,
     /// Where groups are synced.
     pub syncs: Syncs,
+    /// What goes wrong beside the power.
+    pub trouble: Trouble,
     /// Steps that are left out, to make a trace shorter.
     pub skipped: Vec<usize>,
 }
@@ -74,6 +80,8 @@ pub struct Totals {
     pub syncs: u64,
     /// Log records that imports replayed.
     pub replayed: u64,
+    /// Losses beyond the redundancy that an import has named.
+    pub named: u64,
 }
 
 impl AddAssign for Totals {
@@ -86,6 +94,7 @@ impl AddAssign for Totals {
         self.cuts_in_import += other.cuts_in_import;
         self.syncs += other.syncs;
         self.replayed += other.replayed;
+        self.named += other.named;
     }
 }
 
@@ -111,6 +120,7 @@ struct State {
     trace: Trace,
     totals: Totals,
     machine: Machine,
+    troubles: Troubles,
     clients: Vec<Client>,
     parts: Vec<Part>,
     /// Objects whose handles are known.
@@ -136,6 +146,11 @@ impl State {
 
     fn is_off(&self) -> bool {
         self.machine.power().is_off()
+    }
+
+    /// Whether a request may be refused for a reason that the models know nothing of.
+    fn is_in_trouble(&self) -> bool {
+        self.is_off() || self.troubles.struck
     }
 
     /// Bytes that one request may log.

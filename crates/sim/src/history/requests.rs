@@ -135,7 +135,7 @@ impl State {
     /// Refused for a reason that the model knows nothing of, and without effect.
     fn is_no_effect(&self, told: &Told) -> bool {
         let is_full = matches!(told.status, nfsstat3::NFS3ERR_NOSPC | nfsstat3::NFS3ERR_DQUOT);
-        is_full || (self.is_off() && matches!(told.status, nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX))
+        is_full || (self.is_in_trouble() && matches!(told.status, nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX))
     }
 
     /// The model does what the server has just done.
@@ -207,6 +207,12 @@ impl State {
             match outcome {
                 None => left.push(sent),
                 Some(Err(_)) if self.is_off() => {}
+                // It is told that it failed, and may have left its effect: in memory, or on disk.
+                Some(Err(broken)) if self.is_in_trouble() => {
+                    let reply = server.service.settle(&mut sent.job, Err(broken));
+                    server.service.finish(&mut sent.job, &reply);
+                    self.past.retain(|past| Some(past.id) != sent.past);
+                }
                 Some(Err(broken)) => return Err(format!("#{}: {broken}", sent.number)),
                 Some(Ok(())) => {
                     let reply = server.service.settle(&mut sent.job, Ok(()));
@@ -368,7 +374,7 @@ impl State {
         let bytes = bytes_of(&reply);
         let procedure = attempt.op.call().procedure;
         let now = told(procedure, &bytes)?;
-        if self.is_off() && now.status != nfsstat3::NFS3_OK {
+        if self.is_in_trouble() && now.status != nfsstat3::NFS3_OK {
             return Ok(());
         }
         let first = self.past[at].reply.as_ref().map(|reply| told(procedure, reply)).transpose()?;

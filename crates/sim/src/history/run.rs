@@ -15,7 +15,7 @@ use tally_store::properties::{Property, PropertySet, SyncMode, parse};
 use super::choose::Act;
 use super::lives::shown;
 use super::requests::Next;
-use super::{Checked, Part, Plan, State, Syncs, Totals, Trace};
+use super::{Checked, Part, Plan, State, Syncs, Totals, Trace, Trouble, Troubles};
 use crate::chance::Chance;
 use crate::client::{Call, Client, handle, name_in};
 use crate::machine::{Machine, POOL, Shape};
@@ -97,13 +97,15 @@ struct History(Arc<Mutex<State>>);
 impl History {
     fn new(plan: &Plan, trace: &Trace) -> Checked<Self> {
         let mut chance = Chance::new(plan.seed, 0xd15c);
-        let shape = shape(&mut chance);
+        let shape = shape(plan.trouble, &mut chance);
+        let troubles = Troubles::of(&shape.vdevs, &mut chance);
         let clients = (1..3).map(|number| Client::new(number, chance.next() as u32)).collect();
         let mut state = State {
             plan: plan.clone(),
             trace: Arc::clone(trace),
             totals: Totals::default(),
             machine: Machine::new(shape, plan.seed),
+            troubles,
             clients,
             parts: Vec::new(),
             objects: Vec::new(),
@@ -139,6 +141,13 @@ impl History {
             let exported = self.live()?;
             let mut state = self.0.lock();
             state.totals.lives += 1;
+            if state.step >= state.plan.steps && state.plan.trouble == Trouble::Rot {
+                let mut chance = Chance::new(state.plan.seed, 0x707);
+                state.sent.clear();
+                state.machine.lose_power(&mut chance);
+                state.end_in_rot(&mut chance)?;
+                return Ok(state.totals);
+            }
             state.begin_life(exported)?;
             if state.step >= state.plan.steps {
                 return Ok(state.totals);
@@ -237,6 +246,10 @@ impl History {
             Act::Again => {
                 let repeated = self.0.lock().repeat(&mut chance)?;
                 repeated.map_or(Ok(()), |attempt| self.carry_out(attempt, &mut chance))
+            }
+            Act::Trouble => {
+                self.0.lock().trouble(&mut chance);
+                Ok(())
             }
             Act::Op(op) => {
                 let attempt = self.0.lock().attempt(&op, &mut chance)?;
@@ -351,18 +364,12 @@ impl History {
             return Ok(false);
         }
         state.end_sync(outcome.map_err(|error| error.to_string()))?;
-        Ok(true)
+        Ok(!state.is_off())
     }
 }
 
 /// A machine of a kind that somebody would build, or smaller.
-fn shape(chance: &mut Chance) -> Shape {
-    let shapes: [&[&str]; 4] = [
-        &["/d/data", "log", "/d/slog"],
-        &["/d/data"],
-        &["/d/data", "log", "mirror", "/d/slog", "/d/slog2"],
-        &["mirror", "/d/data", "/d/data2", "log", "/d/slog"],
-    ];
+fn shape(trouble: Trouble, chance: &mut Chance) -> Shape {
     let tuning = Tuning {
         cache_bytes: chance.pick(&[64u64 << 10, 64 << 20]),
         dirty_bytes_max: chance.pick(&[1u64 << 20, 256 << 20]),
@@ -370,7 +377,7 @@ fn shape(chance: &mut Chance) -> Shape {
         ..Tuning::default()
     };
     Shape {
-        vdevs: chance.pick(&shapes).iter().map(|word| (*word).to_owned()).collect(),
+        vdevs: chance.pick(trouble.shapes()).iter().map(|word| (*word).to_owned()).collect(),
         data_bytes: chance.pick(&[16u64, 96, 96]) << 20,
         log_bytes: chance.pick(&[2u64, 4, 16]) << 20,
         tuning,
@@ -454,8 +461,10 @@ impl State {
                 self.synced_op = self.closed_op;
                 Ok(())
             }
-            Err(error) if self.is_off() => {
+            // After a failed sync the pool stands still: nobody believes it until it is imported again.
+            Err(error) if self.is_in_trouble() => {
                 self.note(format!("sync failed: {error}"));
+                self.machine.power().cut();
                 Ok(())
             }
             Err(error) => Err(format!("sync: {error}")),
@@ -467,7 +476,7 @@ impl State {
         for part in &self.parts {
             let fs = self.machine.server().filer.by_name(&part.name).expect("datasets stay");
             let seen = same(&*fs, &part.oracle.live);
-            if !self.is_off() {
+            if !self.is_in_trouble() {
                 seen.map_err(|what| format!("{} while alive: {what}", part.name))?;
             }
         }
@@ -492,6 +501,7 @@ impl State {
         let model = &self.parts[object.dataset].oracle.live;
         let expected = model.read(&Cred::root(), object.model, offset, count);
         match (told.status, expected) {
+            (nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX, _) if self.is_in_trouble() => Ok(()),
             _ if self.is_off() => Ok(()),
             (nfsstat3::NFS3_OK, Ok(expected)) if told.data == expected.data.concat() && told.eof == expected.eof => {
                 Ok(())
@@ -512,7 +522,7 @@ impl State {
             let arguments = READDIR3args { dir: handle(&dir.handle), cookie, cookieverf, count };
             let told = self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_READDIR, &arguments))?;
             if told.status != nfsstat3::NFS3_OK {
-                let is_right = self.is_off() || expected.is_err();
+                let is_right = self.is_in_trouble() || expected.is_err();
                 return if is_right { Ok(()) } else { Err(format!("READDIR of {dir:?} gives {}", told.status)) };
             }
             if told.entries.is_empty() && !told.eof {
@@ -540,6 +550,7 @@ impl State {
             .read_told(&Call::new(NFS_PROGRAM::NFSPROC3_LOOKUP, &LOOKUP3args { what: name_in(&dir.handle, name) }))?;
         let expected = self.parts[dir.dataset].oracle.live.lookup(&Cred::root(), dir.model, name.as_bytes());
         match (told.status, expected, told.handle) {
+            (nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX, ..) if self.is_in_trouble() => Ok(()),
             _ if self.is_off() => Ok(()),
             (nfsstat3::NFS3_OK, Ok((attr, _)), Some(handle)) => self.meet(dir.dataset, handle, &attr),
             (nfsstat3::NFS3_OK, ..) => Err(format!("LOOKUP of {name} in {dir:?} finds what is not there")),

@@ -51,14 +51,20 @@ impl Line {
         Self { newest: live.fork(), dirty: HashMap::new(), states: vec![(op, live.fork())] }
     }
 
-    /// Everything up to operation `op` is promised.
-    pub(super) fn raise_floor(&mut self, op: usize) {
-        let keep_from = self.states.iter().rposition(|(at, _)| *at <= op).unwrap_or(0);
+    /// Nobody will ask for a state from before operation `op`.
+    pub(super) fn forget_before(&mut self, op: usize) {
+        let keep_from = self.first_at(op);
         self.states.drain(..keep_from);
     }
 
-    pub(super) fn states(&self) -> impl Iterator<Item = (usize, &Model)> {
-        self.states.iter().rev().map(|(op, model)| (*op, model))
+    /// The states in which operation `op` is done, the newest first.
+    pub(super) fn states_from(&self, op: usize) -> impl Iterator<Item = (usize, &Model)> {
+        self.states[self.first_at(op)..].iter().rev().map(|(op, model)| (*op, model))
+    }
+
+    /// Where the state behind operation `op` stands: the last one that it or an earlier one has led to.
+    fn first_at(&self, op: usize) -> usize {
+        self.states.iter().rposition(|(at, _)| *at <= op).unwrap_or(0)
     }
 
     pub(super) fn dirty(&mut self, object: ObjectRef) -> &mut Ranges {

@@ -67,6 +67,8 @@ pub struct Oracle {
     last_write: HashMap<ObjectId, usize>,
     /// Objects of the model from here on were made in this life.
     first_id: ObjectId,
+    /// Everything up to the second operation is promised; up to the first it was, when the last frame was written.
+    floors: [usize; 2],
 }
 
 /// A state that fits what was found.
@@ -83,7 +85,7 @@ impl Oracle {
     pub fn new(live: Model, sync: SyncMode) -> Self {
         let lines = vec![Line::new(&live, 0)];
         let first_id = ObjectId(0);
-        Self { live, sync, lines, last_change: HashMap::new(), last_write: HashMap::new(), first_id }
+        Self { live, sync, lines, last_change: HashMap::new(), last_write: HashMap::new(), first_id, floors: [0, 0] }
     }
 
     /// Looks at what an operation is about to change. `inline_max`: bytes that one request may log.
@@ -231,9 +233,12 @@ impl Oracle {
 
     // ---- promises and groups ----
 
-    /// Everything up to operation `op` is promised.
+    /// Everything up to operation `op` is promised, by one more frame of the log.
     pub fn raise_floor(&mut self, op: usize) {
-        self.lines.iter_mut().for_each(|line| line.raise_floor(op));
+        if op > self.floors[1] {
+            self.floors = [self.floors[1], op];
+            self.lines.iter_mut().for_each(|line| line.forget_before(self.floors[0]));
+        }
     }
 
     /// A group is closed behind operation `op`, and its sync begins.
@@ -248,12 +253,14 @@ impl Oracle {
 
     // ---- lives ----
 
-    /// Looks for a state that is the one found, the newest first. An error says how each of them differs.
-    pub fn find(&self, same: impl Fn(&Model) -> Result<(), String>) -> Result<Found, String> {
+    /// Looks for a state that is the one found, the newest first. An error says how each of them differs. The last frame
+    /// of the log may be missing if it was `damaged`: nothing bears witness to it (rules F27).
+    pub fn find(&self, damaged: bool, same: impl Fn(&Model) -> Result<(), String>) -> Result<Found, String> {
+        let floor = self.floors[usize::from(!damaged)];
         let mut differences = Vec::new();
         let mut found: Option<Found> = None;
         for (at, line) in self.lines.iter().enumerate().rev() {
-            for (op, model) in line.states() {
+            for (op, model) in line.states_from(floor) {
                 match (same(model), &mut found) {
                     (Ok(()), None) => found = Some(Found { model: model.fork(), ops: (op, op) }),
                     (Ok(()), Some(found)) => found.ops = (found.ops.0.min(op), found.ops.1.max(op)),
@@ -268,6 +275,7 @@ impl Oracle {
     pub fn begin_life(&mut self, model: Model, op: usize, newest: ObjectId) {
         self.live = model;
         self.lines = vec![Line::new(&self.live, op)];
+        self.floors = [op, op];
         self.first_id = ObjectId(newest.0 + 1);
         self.last_change.clear();
         self.last_write.clear();

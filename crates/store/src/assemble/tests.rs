@@ -88,6 +88,42 @@ fn halves_that_went_on_apart_are_refused() {
     }
 }
 
+/// Seed 115 of the simulated world. The power was cut inside an import, when one leg had the claim and
+/// the other one not; the next import was without that leg, and served. When the leg came back it was taken for one that
+/// had gone on by itself, and the pool could not be imported. It had served nobody: it is stale.
+#[test]
+fn a_leg_with_a_claim_that_was_cut_short_is_stale_when_it_returns() {
+    for later_lives in [1, 2, 9] {
+        let mut world = mirror();
+        let b = world.disk("b").copy();
+        let (assembled, _) = reopen(&world).unwrap();
+        claim(&world, &assembled.roster);
+        drop(assembled);
+        world.swap("b", &b);
+        world.present(&["b"]);
+        (0..later_lives).for_each(|life| live(&world, 2 + 10 * life..=9 + 10 * life));
+        world.present(&["a", "b"]);
+        let (assembled, chosen) = reopen(&world).unwrap_or_else(|error| panic!("{later_lives}: {error}"));
+        assert_eq!(states(&assembled), "a:STALE b:ONLINE", "{later_lives}");
+        assert_eq!(chosen.uberblock.txg, Txg(9 + 10 * (later_lives - 1)), "{later_lives}");
+    }
+}
+
+/// The same with one leg after the other alone: neither claim came to anything, so either may be taken.
+#[test]
+fn two_claims_that_were_cut_short_are_no_split() {
+    let world = mirror();
+    for name in ["a", "b"] {
+        world.present(&[name]);
+        let (assembled, _) = reopen(&world).unwrap();
+        claim(&world, &assembled.roster);
+    }
+    world.present(&["a", "b"]);
+    let (assembled, chosen) = reopen(&world).unwrap();
+    assert_eq!(chosen.uberblock.txg, Txg(1));
+    assert_eq!(assembled.vdevs[0].legs().iter().filter(|leg| leg.state() == LegState::Online).count(), 1);
+}
+
 #[test]
 fn an_older_copy_of_a_leg_is_stale() {
     let mut world = mirror();
