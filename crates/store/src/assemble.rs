@@ -16,7 +16,7 @@
 //! | f | at t | before t | stale |
 //! | g | at t | at or after t, and says itself that it is stale | stale: its copy was not finished |
 //! | h | at t | at or after t | refuse: it went on without the others, but for l |
-//! | l | at t | at or after t, and it names all legs in use as such, or its newest uberblock is one that they have | stale: power was cut inside a claim that only it has seen, and nobody was served |
+//! | l | at t | at or after t, and it names a leg in use as such, or its newest uberblock is one that they have | stale: power was cut inside a claim that only it has seen, and nobody was served |
 //! | i | at t | t − 1, and it is the last of a log lane's set | online: the lane ended with it, it has every frame |
 //! | k | – | one change behind, and no leg has an uberblock of the newest open_gen | online: power was cut inside a claim, and there is nothing that it could have missed |
 //!
@@ -369,7 +369,7 @@ fn stand(
         let state = if !fits {
             LegState::Missing
         } else if is_ahead_of_its_drop(leg, &label.config) {
-            if !needs_the_others(config, &label.config) && !has_only(&uberblocks, shared) {
+            if !shares_a_leg(leg.guid, config, &label.config) && !has_only(&uberblocks, shared) {
                 return Err(ImportError::SplitBrain { pool: config.name.clone(), path });
             }
             LegState::Stale
@@ -391,14 +391,14 @@ fn is_ahead_of_its_drop(leg: &LegConfig, own: &PoolConfig) -> bool {
     leg.stale_since.is_some_and(|dropped| own.sequence >= dropped && !says_stale())
 }
 
-/// Whether a leg's own configuration has all legs in use that the newest one has: whatever was synced under it, they have
-/// it, too.
-fn needs_the_others(newest: &PoolConfig, own: &PoolConfig) -> bool {
+/// Whether a leg's own configuration has a leg in use that the newest one has in use, too: whatever was synced under it is
+/// on that one as well.
+fn shares_a_leg(leg: VdevGuid, newest: &PoolConfig, own: &PoolConfig) -> bool {
     let in_use = |config: &PoolConfig| -> BTreeSet<VdevGuid> {
         let legs = config.vdevs_present().flat_map(|vdev| &vdev.legs);
-        legs.filter(|leg| leg.stale_since.is_none()).map(|leg| leg.guid).collect()
+        legs.filter(|other| other.stale_since.is_none() && other.guid != leg).map(|leg| leg.guid).collect()
     };
-    in_use(newest).is_subset(&in_use(own))
+    !in_use(newest).is_disjoint(&in_use(own))
 }
 
 /// Whether a leg's newest uberblock is one of these: then it has synced nothing that the others do not know.

@@ -100,10 +100,11 @@ fn syncs_of(seed: u64) -> Syncs {
     if seed.is_multiple_of(2) { Syncs::Around } else { Syncs::Between }
 }
 
-/// Of eight seeds, four lose nothing but the power.
+/// Of eight seeds, four lose nothing but the power. While a disk fails, labels are written under a lock that requests take,
+/// too: so nothing runs inside of writes then.
 fn trouble_of(seed: u64) -> Trouble {
     match seed % 8 {
-        2 | 3 => Trouble::Legs,
+        1 | 3 => Trouble::Legs,
         5 => Trouble::Refusals,
         7 => Trouble::Rot,
         _ => Trouble::None,
