@@ -25,7 +25,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tally_base::{PoolGuid, Txg, VdevGuid};

@@ -134,7 +134,9 @@ impl Roster {
     }
 
     /// Takes the pool for writing: open generation, host and state are durable on all present legs when this returns, and
-    /// legs that are missing or stale are marked so (rules F8). Returns the new open generation.
+    /// legs that are missing or stale are marked so (rules F8). A leg that was struck off and has every frame of its lane
+    /// all the same stays as it is, label and all, until [`Self::rejoin_lanes`]: a power cut before that leaves it as
+    /// it was found. Returns the new open generation.
     pub fn claim(&self, host: &Host, rng: &dyn Rng) -> Result<u64, RosterError> {
         let mut state = self.state.lock();
         self.catch_up(&state.config);
@@ -145,11 +147,8 @@ impl Roster {
             config.host = host.clone();
             config.state = PoolState::Active;
             let sequence = config.sequence;
-            for (guid, found) in legs {
-                match found {
-                    LegState::Online => config.leg_mut(guid).into_iter().for_each(|leg| leg.stale_since = None),
-                    _ => mark_stale(config, guid, sequence),
-                }
+            for (guid, _) in legs.iter().filter(|(_, found)| *found != LegState::Online) {
+                mark_stale(config, *guid, sequence);
             }
         })?;
         state.claimed = true;
@@ -161,7 +160,7 @@ impl Roster {
     /// this a second cut at the same place would leave them two behind, and the next import would take them for
     /// older copies. A leg that refuses will refuse the next change as well, and is struck off then.
     fn catch_up(&self, newest: &PoolConfig) {
-        for leg in self.legs().filter(|leg| leg.takes_writes()) {
+        for leg in self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, newest)) {
             let Some(disk) = leg.disk() else { continue };
             let is_current = label::read(disk.as_ref()).is_ok_and(|own| own.config.rank() == newest.rank());
             if !is_current && let Err(error) = leg.note_write(label::write(disk.as_ref(), leg.guid(), newest)) {
@@ -230,7 +229,8 @@ impl Roster {
         change(&mut next);
         loop {
             self.every_vdev_is_there(state)?;
-            let refused = self.write_labels(&next).map_err(|error| RosterError::Label(error.to_string()))?;
+            let refused =
+                self.write_labels(&state.config, &next).map_err(|error| RosterError::Label(error.to_string()))?;
             if refused.is_empty() {
                 break;
             }
@@ -253,10 +253,13 @@ impl Roster {
         Ok(())
     }
 
-    /// Writes every leg that takes writes; returns those that refused.
-    fn write_labels(&self, config: &PoolConfig) -> Result<Vec<Arc<VdevLeg>>, LabelError> {
+    /// Writes every leg that takes writes; returns those that refused. A leg that `before` has struck off comes first: if the
+    /// power is cut behind it, the others are one change behind, while it may be many.
+    fn write_labels(&self, before: &PoolConfig, config: &PoolConfig) -> Result<Vec<Arc<VdevLeg>>, LabelError> {
         let mut refused = Vec::new();
-        for leg in self.legs().filter(|leg| leg.takes_writes()) {
+        let mut legs: Vec<_> = self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, config)).collect();
+        legs.sort_by_key(|leg| !is_returning(leg, before));
+        for leg in legs {
             let Some(disk) = leg.disk() else { continue };
             match leg.note_write(label::write(disk.as_ref(), leg.guid(), config)) {
                 Ok(()) => {}
@@ -396,10 +399,15 @@ impl Roster {
             }
         }
         let online: Vec<_> = self.legs().filter(|leg| leg.state() == LegState::Online).map(|leg| leg.guid()).collect();
-        self.update(|config| {
-            for guid in &online {
-                config.leg_mut(*guid).into_iter().for_each(|leg| leg.stale_since = None);
+        // One after the other: a leg whose label is not written yet is still what it was.
+        for guid in &online {
+            let is_struck_off =
+                |config: &PoolConfig| config.leg(*guid).is_some_and(|(_, leg)| leg.stale_since.is_some());
+            if is_struck_off(&self.config()) {
+                self.update(|config| config.leg_mut(*guid).into_iter().for_each(|leg| leg.stale_since = None))?;
             }
+        }
+        self.update(|config| {
             let vdevs = config.vdevs.clone();
             for line in &mut config.lanes {
                 let vdev = usize::try_from(line.vdev).ok().and_then(|index| vdevs.get(index));
@@ -554,6 +562,12 @@ impl Membership for Roster {
     fn leg_failed(&self, leg: VdevGuid, cause: &io::Error) -> Result<(), String> {
         self.drop_leg(leg, cause).map_err(|error| error.to_string())
     }
+}
+
+/// Whether a leg is in use again that this configuration has struck off: the last one of a log lane, which has every frame.
+fn is_returning(leg: &VdevLeg, config: &PoolConfig) -> bool {
+    let is_struck_off = || config.leg(leg.guid()).is_some_and(|(_, leg)| leg.stale_since.is_some());
+    leg.state() == LegState::Online && is_struck_off()
 }
 
 /// Marks a leg as left behind, and takes it out of every lane's leg set.

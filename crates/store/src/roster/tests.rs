@@ -190,7 +190,42 @@ fn the_last_leg_of_a_lane_stays_in_its_set() {
     assert_eq!(leg(&again.roster, "l").state(), LegState::Online, "it has every frame that was acknowledged");
     assert_eq!(again.roster.lane_config(&line).legs.len(), 1);
     claim(&world, &again.roster);
+    again.roster.rejoin_lanes().unwrap();
     assert_eq!(again.roster.config().leg(log).unwrap().1.stale_since, None);
+    drop(again);
+    assert_eq!(leg(&reopen(&world).unwrap().0.roster, "l").state(), LegState::Online);
+}
+
+/// Seed 5 of the simulated world. The claim wrote the other disks first and took the leg back in the same change: cut in
+/// the middle, it left a leg two changes behind, which is an older copy, and a pool that nobody could import without
+/// giving up what was acknowledged. It had every frame all the time.
+#[test]
+fn the_last_leg_of_a_lane_survives_imports_that_are_cut_short() {
+    for (claims, writes) in (0..3).flat_map(|claims| (0..12).map(move |writes| (claims, writes))) {
+        let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES)]);
+        let pool = pool(&world, "/d/a log /d/l");
+        FaultyDisk::set(&world.disk("l").writes_fail, true);
+        commit(&pool.roster, 2).expect("the data vdev has it");
+        drop(pool);
+        FaultyDisk::set(&world.disk("l").writes_fail, false);
+        for _ in 0..claims {
+            let (again, _) = reopen(&world).unwrap();
+            claim(&world, &again.roster);
+        }
+        // A claim, the group that ends the replay, and the return, cut after so many writes on each disk.
+        let (again, _) = reopen(&world).unwrap();
+        for name in ["a", "l"] {
+            world.disk(name).writes_left.store(writes, Ordering::SeqCst);
+        }
+        let platform = world.platform();
+        let _cut = again.roster.claim(&platform.host, platform.rng.as_ref()).map(|_| again.roster.rejoin_lanes());
+        drop(again);
+        for name in ["a", "l"] {
+            world.disk(name).writes_left.store(u64::MAX, Ordering::SeqCst);
+        }
+        let (after, _) = reopen(&world).unwrap();
+        assert_eq!(leg(&after.roster, "l").state(), LegState::Online, "{claims} claims, then {writes} writes");
+    }
 }
 
 #[test]
