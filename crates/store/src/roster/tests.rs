@@ -218,7 +218,8 @@ fn the_last_leg_of_a_lane_survives_imports_that_are_cut_short() {
             world.disk(name).writes_left.store(writes, Ordering::SeqCst);
         }
         let platform = world.platform();
-        let _cut = again.roster.claim(&platform.host, platform.rng.as_ref()).map(|_| again.roster.rejoin_lanes());
+        let claimed = again.roster.claim(&platform.host, platform.rng.as_ref());
+        let _cut = claimed.and_then(|_| commit(&again.roster, 3)).and_then(|()| again.roster.rejoin_lanes());
         drop(again);
         for name in ["a", "l"] {
             world.disk(name).writes_left.store(u64::MAX, Ordering::SeqCst);
