@@ -4,6 +4,7 @@ mod bench;
 mod cargo;
 mod ci;
 mod lab;
+mod nbd;
 mod packages;
 mod slow_disk;
 mod tally;
