@@ -6,6 +6,7 @@ mod ci;
 mod lab;
 mod nbd;
 mod packages;
+mod recording;
 mod slow_disk;
 mod tally;
 mod test;
@@ -35,6 +36,8 @@ enum Task {
     /// Benchmarks.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Block devices that write down what they are told; the lab's guest runs them.
+    RecordDisks(recording::disks::Options),
     /// A block device that is slow in the same way every time; the lab's guest runs it.
     SlowDisk(slow_disk::Options),
 }
@@ -56,6 +59,7 @@ fn run(task: Task) -> Result<()> {
         Task::Lab(options) => lab::run(&options)?.into_result(),
         Task::Crash(crash) => crash.run()?.into_result(),
         Task::Bench(bench) => bench.run(),
+        Task::RecordDisks(options) => recording::disks::run(&options),
         Task::SlowDisk(options) => slow_disk::run(&options),
     }
 }
