@@ -144,7 +144,8 @@ impl Expected<'_> {
             (expected, found) => return differs("size", &found.as_ref().map(Vec::len), &expected.map(<[u8]>::len)),
         }
         if self.mode.is_some_and(|mode| mode != found.mode) {
-            return differs("mode", &found.mode, &self.mode);
+            let octal = |mode| format!("{mode:04o}");
+            return Err(format!("mode {} instead of {}", octal(found.mode), self.mode.map(octal).unwrap_or_default()));
         }
         if self.owner != found.owner {
             return differs("owner", &found.owner, &self.owner);

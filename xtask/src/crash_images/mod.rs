@@ -60,8 +60,9 @@ pub(crate) struct Options {
     /// Only the power cut with this number; it needs the run's seed.
     #[arg(long, requires = "seed")]
     cut: Option<u64>,
-    /// The disk of this name lies: one time in two, what it calls durable is only in its cache. That must be noticed.
-    #[arg(long, value_name = "DISK")]
+    /// The disk of this name lies: one time in two, what it calls durable is only in its cache. Or the server lies, and
+    /// answers before the write that it should wait for. That must be noticed.
+    #[arg(long, value_name = "DISK|server")]
     lying: Option<String>,
     /// Keep the last images, and say where.
     #[arg(long)]
@@ -103,7 +104,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let members = archive::read(&options.archive)?;
     let seed = options.share.seed.map_or_else(drawn_seed, Ok)?;
     let events = match &options.lying {
-        Some(disk) => lies::told(&recording, disk, seed)?,
+        Some(liar) => lies::told(&recording, liar, seed)?,
         None => recording.events.clone(),
     };
     let stations = options.stations(stations::all(&events, recording.disks.len(), &options.share, seed));
@@ -143,8 +144,8 @@ impl Options {
     fn verdict(&self, counts: Counts) -> Tally {
         match (&self.lying, counts.failed) {
             (None, failed) => Tally { passed: counts.borders + counts.full + counts.cuts - failed, failed, skipped: 0 },
-            (Some(disk), 0) => {
-                println!("FAIL disk {disk} lied, and nobody noticed");
+            (Some(liar), 0) => {
+                println!("FAIL {liar} lied, and nobody noticed");
                 Tally::FAILED
             }
             (Some(_), _) => Tally { passed: 1, failed: 0, skipped: 0 },
@@ -160,7 +161,7 @@ impl Options {
             self.share.every,
             self.share.cuts,
             what.option(),
-            self.lying.as_ref().map(|disk| format!(" --lying {disk}")).unwrap_or_default()
+            self.lying.as_ref().map(|liar| format!(" --lying {liar}")).unwrap_or_default()
         )
     }
 }

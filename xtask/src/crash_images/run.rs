@@ -95,13 +95,22 @@ impl Run<'_> {
             Ok(steps) => Ok(Some(steps)),
             Err(error) => {
                 self.counts.failed += 1;
-                let (answered, part) = (known.answered, survivors.len());
-                let told = if self.options.lying.is_some() { "as it must, the lie is noticed" } else { "FAIL" };
-                println!("{told}: event {index}, {answered} steps answered, {part} pieces of caches: {error}");
-                println!("     again: {}", self.options.again(what, self.seed));
+                self.tell(known, index, what, survivors.len(), &error);
                 Ok(None)
             }
         }
+    }
+
+    fn tell(&self, known: &Known, index: usize, what: &What, pieces: usize, error: &str) {
+        let answered = known.answered;
+        let place = format!("event {index}, {answered} steps answered, {pieces} pieces of caches");
+        match &self.options.lying {
+            None => println!("FAIL {place}: {error}"),
+            Some(_) => {
+                println!("as it must, the lie is noticed at {place}: {}", error.lines().next().unwrap_or_default())
+            }
+        }
+        println!("     again: {}", self.options.again(what, self.seed));
     }
 }
 

@@ -74,7 +74,7 @@ fn every_difference_is_told() {
     told(&|tree| a(tree).content = Some(b"aba".to_vec()), "d/a has other content from byte 1 on");
     told(&|tree| a(tree).content = Some(b"aa".to_vec()), "d/a has size Some(2) instead of Some(3)");
     told(&|tree| a(tree).content = None, "d/a has size None");
-    told(&|tree| a(tree).mode = 0o600, "d/a has mode");
+    told(&|tree| a(tree).mode = 0o600, "d/a has mode 0600 instead of 0640");
     told(&|tree| a(tree).owner = (1000, 0), "d/a has owner");
     told(&|tree| a(tree).mtime = (5, 1), "d/a has mtime");
     told(&|tree| tree.get_mut("d").unwrap().mtime = (8, 0), "d has mtime");
