@@ -131,6 +131,31 @@ crash() {
     esac
 }
 
+# ---- network block devices: disks of our own making ---------------------------------------------------------
+# The kernel's side of one: greets the server, hands the connection over, and waits until it is cut.
+cat > /tmp/nbd.py <<'PY'
+import fcntl, os, socket, struct, sys
+SET_SOCK, SET_BLKSIZE, DO_IT, CLEAR_SOCK, SET_SIZE_BLOCKS, DISCONNECT, SET_FLAGS = (0xab00 + n for n in (0, 1, 3, 4, 7, 8, 10))
+device = os.open("/dev/" + sys.argv[1], os.O_RDWR)
+if sys.argv[2] == "detach":
+    fcntl.ioctl(device, DISCONNECT); fcntl.ioctl(device, CLEAR_SOCK); sys.exit()
+disk = socket.socket(socket.AF_UNIX); disk.connect(sys.argv[2])
+assert disk.recv(18, socket.MSG_WAITALL)[:16] == b"NBDMAGICIHAVEOPT"
+disk.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 1, 0))
+size, flags = struct.unpack(">QH", disk.recv(10, socket.MSG_WAITALL))
+fcntl.ioctl(device, SET_BLKSIZE, 512); fcntl.ioctl(device, SET_SIZE_BLOCKS, size // 512)
+fcntl.ioctl(device, SET_FLAGS, flags); fcntl.ioctl(device, SET_SOCK, disk.fileno())
+fcntl.ioctl(device, DO_IT)
+PY
+nbd_attach() { # nbd_attach DEVICE SOCKET
+    python3 /tmp/nbd.py "$1" "$2" & eval "CLIENT_PID_$1=$!"
+    until [ "$(cat "/sys/block/$1/size")" -gt 0 ]; do kill -0 $! || return; sleep 0.1; done
+}
+nbd_detach() { # nbd_detach DEVICE
+    python3 /tmp/nbd.py "$1" detach
+    eval "wait \$CLIENT_PID_$1"
+}
+
 # ---- loads -------------------------------------------------------------------------------------------------
 # small_files FOLDER COUNT: files of 4 KiB random bytes, 64 to a folder, made in one process.
 small_files() {

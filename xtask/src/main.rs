@@ -3,8 +3,11 @@
 mod bench;
 mod cargo;
 mod ci;
+mod crash_images;
 mod lab;
+mod nbd;
 mod packages;
+mod recording;
 mod slow_disk;
 mod tally;
 mod test;
@@ -34,6 +37,10 @@ enum Task {
     /// Benchmarks.
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Turns a recording of disks into what power cuts would have left of them, and has the server import each.
+    CrashImages(crash_images::Options),
+    /// Block devices that write down what they are told; the lab's guest runs them.
+    RecordDisks(recording::disks::Options),
     /// A block device that is slow in the same way every time; the lab's guest runs it.
     SlowDisk(slow_disk::Options),
 }
@@ -55,6 +62,8 @@ fn run(task: Task) -> Result<()> {
         Task::Lab(options) => lab::run(&options)?.into_result(),
         Task::Crash(crash) => crash.run()?.into_result(),
         Task::Bench(bench) => bench.run(),
+        Task::CrashImages(options) => crash_images::run(&options)?.into_result(),
+        Task::RecordDisks(options) => recording::disks::run(&options),
         Task::SlowDisk(options) => slow_disk::run(&options),
     }
 }

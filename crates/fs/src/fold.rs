@@ -25,8 +25,9 @@ use crate::layer::{Layer, Piece, Seen};
 use crate::sight::decode_pointer;
 use crate::vfs::{FileKind, FsError};
 
-/// Largest file that is kept under one key. Several fit in a leaf of 64 KiB; docs/design tells how it was chosen.
-pub(crate) const SMALL_MAX: u64 = 16 << 10;
+/// Largest file that is kept under one key: one that a block of its own would not need a second sector for. Measured in
+/// docs/design/0003. Files up to 16 KiB were kept so before; those that were stay until they are written.
+pub(crate) const SMALL_MAX: u64 = 4 << 10;
 
 /// Extents that the reaper frees in one transaction group.
 const REAP_EXTENTS_MAX: usize = 32 << 10;

@@ -8,33 +8,17 @@ CONTENDERS=$SERVER
 [ "$SERVER" != tally ] || CONTENDERS="tally tally-fast-log knfsd-ext4 knfsd-xfs"
 POOL_DISK=/dev/nbd0
 
-# The kernel's side of a network block device: greets the server, hands the connection over, and waits.
-cat > /tmp/nbd.py <<'PY'
-import fcntl, os, socket, struct, sys
-SET_SOCK, SET_BLKSIZE, DO_IT, CLEAR_SOCK, SET_SIZE_BLOCKS, DISCONNECT, SET_FLAGS = (0xab00 + n for n in (0, 1, 3, 4, 7, 8, 10))
-device = os.open("/dev/nbd0", os.O_RDWR)
-if sys.argv[1] == "detach":
-    fcntl.ioctl(device, DISCONNECT); fcntl.ioctl(device, CLEAR_SOCK); sys.exit()
-disk = socket.socket(socket.AF_UNIX); disk.connect(sys.argv[1])
-assert disk.recv(18, socket.MSG_WAITALL)[:16] == b"NBDMAGICIHAVEOPT"
-disk.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 1, 0))
-size, flags = struct.unpack(">QH", disk.recv(10, socket.MSG_WAITALL))
-fcntl.ioctl(device, SET_BLKSIZE, 512); fcntl.ioctl(device, SET_SIZE_BLOCKS, size // 512)
-fcntl.ioctl(device, SET_FLAGS, flags); fcntl.ioctl(device, SET_SOCK, disk.fileno())
-fcntl.ioctl(device, DO_IT)
-PY
 attach() {
     rm -f /tmp/slow.* || return
     /tmp/xtask slow-disk /tmp/slow.disk --mib 2048 --socket /tmp/slow.socket --counts /tmp/slow.counts \
         --durable-us "$DURABLE_US" --write-us "$WRITE_US" & DISK_PID=$!
     until [ -S /tmp/slow.socket ]; do kill -0 "$DISK_PID" || return; sleep 0.1; done
-    python3 /tmp/nbd.py /tmp/slow.socket & CLIENT_PID=$!
-    until [ "$(cat /sys/block/nbd0/size)" -gt 0 ]; do kill -0 "$CLIENT_PID" || return; sleep 0.1; done
+    nbd_attach nbd0 /tmp/slow.socket
 }
 detach() {
-    python3 /tmp/nbd.py detach
+    nbd_detach nbd0
     # The disk serves for ever; it is told to go, and that is no failure.
-    wait "$CLIENT_PID"; kill "$DISK_PID"; wait "$DISK_PID"; rm -f /tmp/slow.*
+    kill "$DISK_PID"; wait "$DISK_PID"; rm -f /tmp/slow.*
 }
 # What the disk itself counted: writes, flushes, and turns of the platter that something durable waited for.
 slow_counts() { awk '{print $2 + 0, $4 + 0, $6 + 0}' /tmp/slow.counts; }

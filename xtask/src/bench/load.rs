@@ -154,7 +154,7 @@ impl Client {
     fn step(&mut self, load: Load, item: u64) -> Result<()> {
         let Self { connection, place, random } = self;
         match load {
-            Load::Untar | Load::Mixed => load.make_file(connection, place, item, random).map(drop),
+            Load::Untar | Load::Mixed => load.make_file(connection, place, item, &random.bytes(FILE_BYTES)).map(drop),
             Load::Lone => {
                 let mode = Some(0o600 + (item % 2) as u32);
                 connection.set_attributes(place, Attributes { mode, ..Attributes::default() })
@@ -164,21 +164,19 @@ impl Client {
 }
 
 impl Load {
-    /// Makes file number `item` in a folder as this load does. The load must be one that makes files.
+    /// Makes file number `item` with this content in a folder as this load does. The load must be one that makes files.
     pub(crate) fn make_file(
         self,
         connection: &mut Connection,
         folder: &Handle,
         item: u64,
-        random: &mut Random,
+        data: &[u8],
     ) -> Result<Handle> {
-        let mut data = [0; FILE_BYTES];
-        random.fill(&mut data);
         match self {
-            Self::Untar => untar(connection, folder, item, &data),
+            Self::Untar => untar(connection, folder, item, data),
             Self::Mixed => {
                 let file = connection.create(folder, &file_name(item))?;
-                connection.write(&file, 0, &data, Stable::Unstable)?;
+                connection.write(&file, 0, data, Stable::Unstable)?;
                 connection.commit(&file)?;
                 Ok(file)
             }

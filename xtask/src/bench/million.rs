@@ -31,9 +31,12 @@ pub(crate) struct Million {
     /// Where the pool is made; a folder on a disk [default: target/bench]
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Files of 4 KiB.
+    /// Files.
     #[arg(long, default_value_t = 1_000_000)]
     files: u64,
+    /// Bytes of each file.
+    #[arg(long, default_value_t = FILE_BYTES)]
+    file_bytes: usize,
     /// Files in one directory.
     #[arg(long, default_value_t = 1000)]
     per_directory: u64,
@@ -43,7 +46,7 @@ pub(crate) struct Million {
     /// How a file is made.
     #[arg(long, value_enum, default_value_t = Load::Untar)]
     load: Load,
-    /// Files that are overwritten at random, each with one FILE_SYNC WRITE of 4 KiB.
+    /// Files that are overwritten at random, each with one FILE_SYNC WRITE of all of it.
     #[arg(long, default_value_t = 10_000)]
     overwrites: u64,
     /// The server's cache, MiB.
@@ -79,15 +82,20 @@ impl Million {
         }
         figures.finish("million")?;
         println!(
-            "{} files, {} to a directory, {} connections, cache {} MiB, dirty data at most {} MiB",
-            self.files, self.per_directory, self.connections, self.cache_mebibytes, self.dirty_mebibytes
+            "{} files of {} bytes, {} to a directory, {} connections, cache {} MiB, dirty data at most {} MiB",
+            self.files,
+            self.file_bytes,
+            self.per_directory,
+            self.connections,
+            self.cache_mebibytes,
+            self.dirty_mebibytes
         );
         figures.row("bench million", LAST_AGAINST_FIRST, Bar::AtLeast(0.8));
         figures.row("bench million", ABOVE_LIMITS, Bar::AtMost(SLACK_MEBIBYTES));
         for (phase, item) in [(MAKE, "file"), (OVERWRITE, "file"), (CHMOD, "file")] {
             figures.row("bench million", &format!("{phase}: pool bytes written per {item}"), Bar::Stated);
         }
-        for phase in [MAKE, OVERWRITE, CHMOD, LIST, LOOKUP] {
+        for phase in [MAKE, OVERWRITE, CHMOD, LIST, LOOKUP, READ] {
             figures.row("bench million", &format!("{phase}: rate"), Bar::Stated);
             figures.row("bench million", &format!("{phase}: resident memory at most"), Bar::Stated);
         }
@@ -98,7 +106,7 @@ impl Million {
         let (cache, dirty) = (self.cache_mebibytes, self.dirty_mebibytes);
         let setup = Setup {
             configuration: format!("cache = \"{cache}M\"\ndirty_data_max = \"{dirty}M\"\n"),
-            pool_bytes: (4 << 30) + self.files * 3 * FILE_BYTES as u64,
+            pool_bytes: (4 << 30) + self.files * 3 * self.file_bytes.next_multiple_of(FILE_BYTES) as u64,
             ..Setup::default()
         };
         let mut filer = Filer::make(binaries, setup, &super::prepared(self.folder.as_deref())?)?;
@@ -122,6 +130,8 @@ impl Million {
         phase(&filer, LIST, files.len() as u64, &mut || self.list(&filer, &made))?;
         restart(&mut filer)?;
         phase(&filer, LOOKUP, files.len() as u64, &mut || self.look_up(&filer, &made))?;
+        restart(&mut filer)?;
+        phase(&filer, READ, files.len() as u64, &mut || self.read(&filer, &files))?;
         let above = (memory >> 20) as f64 - (cache + dirty) as f64;
         figures.add(ABOVE_LIMITS, "MiB", above);
         if let [first, .., last] = first_and_last.as_slice() {
@@ -151,7 +161,8 @@ impl Million {
     fn make_directory(&self, connection: &mut Connection, root: &Handle, number: u64) -> Result<Directory> {
         let handle = connection.mkdir(root, &format!("d{number:07}"))?;
         let mut random = Random::new(random_u32()?.into(), number);
-        let files = (0..self.per_directory).map(|item| self.load.make_file(connection, &handle, item, &mut random));
+        let files = (0..self.per_directory)
+            .map(|item| self.load.make_file(connection, &handle, item, &random.bytes(self.file_bytes)));
         let files = files.collect::<Result<_>>()?;
         Ok(Directory { handle, files })
     }
@@ -163,7 +174,7 @@ impl Million {
             let mut random = Random::new(seed, index as u64);
             (0..each).try_for_each(|_| {
                 let file = random.pick(files);
-                connection.write(file, 0, &random.bytes(FILE_BYTES), Stable::FileSync)
+                connection.write(file, 0, &random.bytes(self.file_bytes), Stable::FileSync)
             })
         })?;
         Ok(time)
@@ -196,6 +207,17 @@ impl Million {
         Ok(time)
     }
 
+    /// In the order in which they were made: a backup, or a search through all of them.
+    fn read(&self, filer: &Filer, files: &[&Handle]) -> Result<Duration> {
+        let (time, _) = self.on_shares(filer, files, |connection, file| {
+            connection.send_read(file, 0, u32::try_from(self.file_bytes)?)?;
+            let bytes = connection.receive_read()?;
+            ensure!(bytes == self.file_bytes, "READ gives {bytes} bytes");
+            Ok(())
+        })?;
+        Ok(time)
+    }
+
     /// Each connection does its share of the items, in order. Gives the time, and how many were done.
     fn on_shares<T: Sync>(
         &self,
@@ -213,10 +235,11 @@ impl Million {
 }
 
 const MAKE: &str = "files made";
-const OVERWRITE: &str = "cold random overwrites of 4 KiB";
+const OVERWRITE: &str = "cold random overwrites";
 const CHMOD: &str = "chmod of every file";
 const LIST: &str = "cold READDIRPLUS of every directory";
 const LOOKUP: &str = "cold LOOKUP of every file";
+const READ: &str = "cold READ of every file";
 
 fn restart(filer: &mut Filer) -> Result<()> {
     filer.stop()?;

@@ -11,13 +11,13 @@ mod load;
 mod lone;
 mod memory_log;
 mod million;
-mod random;
+pub(crate) mod random;
 mod report;
-mod server;
+pub(crate) mod server;
 mod slow;
 mod stream;
 mod ways;
-mod wire;
+pub(crate) mod wire;
 mod wtmax;
 
 use std::path::{Path, PathBuf};

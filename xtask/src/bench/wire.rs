@@ -11,6 +11,7 @@
 //! reply    | xid | 1 | 0 accepted | verifier flavor, length, bytes | 0 success | results |
 //! ```
 
+mod look;
 mod probe;
 
 use std::io::{Read, Write};
@@ -18,6 +19,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+
+pub(crate) use look::Status;
 
 /// Procedures of NFSv3 that the loads use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

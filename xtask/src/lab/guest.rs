@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::Server;
 use super::suites::{LIBRARY, Suite};
+use super::{Server, recordings};
 use crate::cargo;
+use crate::crash_images::Share;
 use crate::tally::Tally;
 
 /// How long boot and shutdown may take on top of the suite's own limit.
@@ -28,6 +29,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) suite: &'a Suite,
     pub(crate) server: Server,
     pub(crate) keep: bool,
+    /// How much of the suite's recordings is checked.
+    pub(crate) share: Share,
 }
 
 impl Guest<'_> {
@@ -42,9 +45,11 @@ impl Guest<'_> {
         // A process group of its own: the kernel is several processes, and all must go at the time limit.
         let child = kernel.process_group(0).stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console).spawn();
         let ended = wait(child.context("cannot start linux.uml")?, self.suite.time_limit() + BOOT_TIMEOUT)?;
-        let tally = judge(&share, ended);
+        let mut tally = judge(&share, ended);
         if tally.failed > 0 {
             show(&scene.path().join("console"));
+        } else if self.suite.records && self.server == Server::Tally {
+            tally += recordings::check(&share, self.share)?;
         }
         if self.keep {
             println!("kept: {}", scene.keep().display());

@@ -7,12 +7,14 @@
 //! content and count requests, device writes and flushes; times are printed and never judged.
 
 mod guest;
+mod recordings;
 mod root;
 mod suites;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
+use crate::crash_images::Share;
 use crate::tally::Tally;
 use crate::{cargo, packages};
 use guest::Guest;
@@ -71,12 +73,19 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let mut total = Tally::default();
     for suite in chosen {
         println!("== lab: {} over {}", suite.name, options.peer.name());
-        let guest = Guest { root: &root, suite, server: options.peer, keep: options.keep };
+        let guest = Guest { root: &root, suite, server: options.peer, keep: options.keep, share: options.share() };
         let tally = guest.run()?;
         println!("== lab: {}: {tally}", suite.name);
         total += tally;
     }
     Ok(total)
+}
+
+impl Options {
+    /// Whoever asks for the suite wants all of it.
+    fn share(&self) -> Share {
+        if self.all || !self.suite.is_empty() { Share::WHOLE } else { Share::SMALL }
+    }
 }
 
 fn chosen(options: &Options) -> Result<Vec<&'static Suite>> {

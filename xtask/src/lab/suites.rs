@@ -14,6 +14,8 @@ pub(crate) struct Suite {
     pub(crate) memory_mib: u32,
     /// Sizes of its disks, from ubda on: the pool's and the log's, where a suite says nothing else.
     pub(crate) disks_gib: &'static [u64],
+    /// Whether it leaves recordings of its disks, to be looked at here.
+    pub(crate) records: bool,
     minutes_max: u64,
 }
 
@@ -28,13 +30,23 @@ impl Suite {
 pub(crate) const LIBRARY: &str = include_str!("../../lab/library.sh");
 
 /// All of them, the shortest first.
-pub(crate) const SUITES: [Suite; 9] = [
+pub(crate) const SUITES: [Suite; 10] = [
     Suite {
         name: "untar",
         script: include_str!("../../lab/suites/untar.sh"),
         in_ci: true,
         memory_mib: 2048,
         disks_gib: &[4, 1],
+        records: false,
+        minutes_max: 6,
+    },
+    Suite {
+        name: "crash-images",
+        script: include_str!("../../lab/suites/crash-images.sh"),
+        in_ci: true,
+        memory_mib: 2048,
+        disks_gib: &[1, 1],
+        records: true,
         minutes_max: 6,
     },
     Suite {
@@ -43,6 +55,7 @@ pub(crate) const SUITES: [Suite; 9] = [
         in_ci: false,
         memory_mib: 2048,
         disks_gib: &[4, 1],
+        records: false,
         minutes_max: 6,
     },
     Suite {
@@ -51,6 +64,7 @@ pub(crate) const SUITES: [Suite; 9] = [
         in_ci: false,
         memory_mib: 2048,
         disks_gib: &[4, 1],
+        records: false,
         minutes_max: 15,
     },
     Suite {
@@ -59,6 +73,7 @@ pub(crate) const SUITES: [Suite; 9] = [
         in_ci: false,
         memory_mib: 2048,
         disks_gib: &[4, 1],
+        records: false,
         minutes_max: 5,
     },
     Suite {
@@ -67,6 +82,7 @@ pub(crate) const SUITES: [Suite; 9] = [
         in_ci: false,
         memory_mib: 3072,
         disks_gib: &[4, 1],
+        records: false,
         minutes_max: 30,
     },
     Suite {
@@ -75,6 +91,7 @@ pub(crate) const SUITES: [Suite; 9] = [
         in_ci: false,
         memory_mib: 3072,
         disks_gib: &[8, 1],
+        records: false,
         minutes_max: 20,
     },
     Suite {
@@ -83,6 +100,7 @@ pub(crate) const SUITES: [Suite; 9] = [
         in_ci: false,
         memory_mib: 2048,
         disks_gib: &[4, 1],
+        records: false,
         minutes_max: 6,
     },
     Suite {
@@ -91,6 +109,7 @@ pub(crate) const SUITES: [Suite; 9] = [
         in_ci: false,
         memory_mib: 2048,
         disks_gib: &[1; 8],
+        records: false,
         minutes_max: 10,
     },
     Suite {
@@ -99,6 +118,7 @@ pub(crate) const SUITES: [Suite; 9] = [
         in_ci: false,
         memory_mib: 3072,
         disks_gib: &[1, 1],
+        records: false,
         minutes_max: 25,
     },
 ];

@@ -20,7 +20,6 @@
 //! have virtual machines' disks as a rule; a durable write then is a write and a FLUSH.
 
 mod model;
-mod wire;
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -32,8 +31,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::nbd::{self, Action, Request, Status};
 use model::{Counts, Model};
-use wire::{Action, Request, Status};
 
 /// The disk, as its command line describes it.
 #[derive(Args)]
@@ -101,7 +100,7 @@ impl Disk {
     }
 
     fn serve(&mut self, client: &mut UnixStream) -> Result<()> {
-        if !wire::greet(client, self.size, self.fua)? {
+        if !nbd::greet(client, self.size, self.fua)? {
             return Ok(());
         }
         while let Some(request) = Request::read(client)? {

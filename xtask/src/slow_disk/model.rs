@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::wire::Action;
+use crate::nbd::Action;
 
 /// The costs, and whether the cache holds anything that a power cut would lose.
 pub(super) struct Model {

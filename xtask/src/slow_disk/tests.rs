@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::model::{Counts, Model};
-use super::wire::Action;
 use super::{Disk, Options};
+use crate::nbd::Action;
 
 const WRITE: Duration = Duration::from_micros(3);
 const DURABLE: Duration = Duration::from_millis(8);

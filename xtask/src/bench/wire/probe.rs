@@ -1,6 +1,6 @@
 //! Requests whose answer is only a status: what a benchmark sends that a server should refuse, or a scan.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 
 use super::{Attributes, Connection, Handle, NFS_PROGRAM, Procedure};
 
@@ -34,40 +34,4 @@ impl Connection {
         let mut results = self.round_trip("LOOKUP", name)?;
         Ok(Handle(results.opaque()?.to_vec()))
     }
-
-    /// READDIRPLUS of a whole directory; gives the number of entries that came with attributes and handle, those
-    /// for the directory itself and its parent included.
-    pub(crate) fn list(&mut self, folder: &Handle) -> Result<u64> {
-        let (mut cookie, mut verifier, mut entries) = (0, 0, 0);
-        loop {
-            self.begin(NFS_PROGRAM, Procedure::ReadDirPlus as u32);
-            self.opaque(&folder.0);
-            self.long(cookie);
-            self.long(verifier);
-            self.number(LISTING_BYTES);
-            self.number(LISTING_BYTES);
-            let mut results = self.round_trip("READDIRPLUS", "")?;
-            results.skip_attributes()?;
-            verifier = results.long()?;
-            let before = entries;
-            while results.number()? == 1 {
-                let _object = results.long()?;
-                let _name = results.opaque()?;
-                cookie = results.long()?;
-                ensure!(results.number()? == 1, "an entry without attributes");
-                results.take(84)?;
-                if results.number()? == 1 {
-                    results.opaque()?;
-                }
-                entries += 1;
-            }
-            if results.number().context("READDIRPLUS ends without saying whether there is more")? == 1 {
-                return Ok(entries);
-            }
-            ensure!(entries > before, "READDIRPLUS gives nothing and is not at the end");
-        }
-    }
 }
-
-/// Bytes that a reply to READDIRPLUS may take: what Linux asks for.
-const LISTING_BYTES: u32 = 1 << 20;

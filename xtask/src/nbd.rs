@@ -42,7 +42,7 @@ const LENGTH_MAX: u32 = 32 << 20;
 
 /// What a client asks of the disk.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     Read {
         offset: u64,
         length: u32,
@@ -59,27 +59,27 @@ pub(super) enum Action {
 
 impl Action {
     /// Whether the disk's counts may differ afterwards.
-    pub(super) fn changes(&self) -> bool {
+    pub(crate) fn changes(&self) -> bool {
         matches!(self, Self::Write { .. } | Self::Flush)
     }
 }
 
 /// An action and the name under which its answer is awaited.
-pub(super) struct Request {
-    pub(super) action: Action,
+pub(crate) struct Request {
+    pub(crate) action: Action,
     handle: [u8; 8],
 }
 
 /// The outcome, with the protocol's number.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Status {
+pub(crate) enum Status {
     Done = 0,
     Broken = 5,
     Invalid = 22,
 }
 
 /// Agrees with a client on the disk's size and what it can. False if the client wanted nothing more.
-pub(super) fn greet(client: &mut (impl Read + Write), size: u64, fua: bool) -> Result<bool> {
+pub(crate) fn greet(client: &mut (impl Read + Write), size: u64, fua: bool) -> Result<bool> {
     client.write_all(GREETING)?;
     client.write_all(&(FIXED_NEWSTYLE | NO_ZEROES).to_be_bytes())?;
     let client_flags = u32::from_be_bytes(array(client)?);
@@ -110,7 +110,7 @@ pub(super) fn greet(client: &mut (impl Read + Write), size: u64, fua: bool) -> R
 
 impl Request {
     /// The next request; none if the client disconnects.
-    pub(super) fn read(client: &mut impl Read) -> Result<Option<Self>> {
+    pub(crate) fn read(client: &mut impl Read) -> Result<Option<Self>> {
         ensure!(u32::from_be_bytes(array(client)?) == REQUEST_MAGIC, "a request without its magic number");
         let flags = u16::from_be_bytes(array(client)?);
         let command = u16::from_be_bytes(array(client)?);
@@ -128,7 +128,7 @@ impl Request {
         Ok(Some(Self { action, handle }))
     }
 
-    pub(super) fn answer(&self, client: &mut impl Write, status: Status, data: &[u8]) -> Result<()> {
+    pub(crate) fn answer(&self, client: &mut impl Write, status: Status, data: &[u8]) -> Result<()> {
         // In one piece: every system call counts where a round trip is to cost nothing.
         let mut reply = Vec::with_capacity(16 + data.len());
         reply.extend(REPLY_MAGIC.to_be_bytes());
