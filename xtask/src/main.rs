@@ -1,4 +1,4 @@
-//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `bench`.
+//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `bench`.
 
 mod bench;
 mod cargo;
@@ -8,6 +8,7 @@ mod lab;
 mod nbd;
 mod packages;
 mod recording;
+mod sim;
 mod slow_disk;
 mod tally;
 mod test;
@@ -34,6 +35,8 @@ enum Task {
     Lab(lab::Options),
     /// The kill ledger: clients, a server that is killed at random, and what they were promised.
     Crash(test::Crash),
+    /// The simulated world: random histories with power cuts, each owned by its seed; and bugs planted in it.
+    Sim(sim::Sim),
     /// Benchmarks.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -61,6 +64,7 @@ fn run(task: Task) -> Result<()> {
         Task::Test => test::run(),
         Task::Lab(options) => lab::run(&options)?.into_result(),
         Task::Crash(crash) => crash.run()?.into_result(),
+        Task::Sim(sim) => sim.run(),
         Task::Bench(bench) => bench.run(),
         Task::CrashImages(options) => crash_images::run(&options)?.into_result(),
         Task::RecordDisks(options) => recording::disks::run(&options),

@@ -19,6 +19,7 @@ pub struct Sweep<'a> {
     plan: &'a (dyn Fn(u64) -> Plan + Sync),
     until: Option<Instant>,
     threads: usize,
+    failures_max: usize,
     progress: Option<&'a (dyn Fn(u64) + Sync)>,
 }
 
@@ -36,7 +37,7 @@ impl<'a> Sweep<'a> {
     /// These seeds, each with the plan that belongs to it.
     #[must_use]
     pub fn over(seeds: Range<u64>, plan: &'a (dyn Fn(u64) -> Plan + Sync)) -> Self {
-        Self { seeds, plan, until: None, threads: 1, progress: None }
+        Self { seeds, plan, until: None, threads: 1, failures_max: FAILURES_MAX, progress: None }
     }
 
     /// Begins no seed after this time.
@@ -49,6 +50,12 @@ impl<'a> Sweep<'a> {
     #[must_use]
     pub fn on(self, threads: usize) -> Self {
         Self { threads, ..self }
+    }
+
+    /// Ends with the first failure.
+    #[must_use]
+    pub fn until_failure(self) -> Self {
+        Self { failures_max: 1, ..self }
     }
 
     /// Calls this with the number of seeds that are done.
@@ -79,7 +86,7 @@ fn one_after_the_other(sweep: &Sweep<'_>, next: &AtomicU64, outcome: &Mutex<Outc
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         let is_late = sweep.until.is_some_and(|until| Instant::now() >= until);
-        if seed >= sweep.seeds.end || is_late || outcome.lock().failed.len() >= FAILURES_MAX {
+        if seed >= sweep.seeds.end || is_late || outcome.lock().failed.len() >= sweep.failures_max {
             return;
         }
         let plan = (sweep.plan)(seed);

@@ -36,6 +36,9 @@ struct Arguments {
     /// Seeds at once [default: one for each processor]
     #[arg(long)]
     threads: Option<usize>,
+    /// End with the first failure
+    #[arg(long)]
+    until_failure: bool,
     /// Print the trace of a failure as it is, without looking for a shorter one
     #[arg(long)]
     no_shrink: bool,
@@ -66,6 +69,9 @@ fn main() -> ExitCode {
     let mut wanted = Sweep::over(seeds, &plan).on(threads).telling(&tell);
     if let Some(minutes) = arguments.minutes {
         wanted = wanted.at_most(Duration::from_secs(60 * minutes));
+    }
+    if arguments.until_failure {
+        wanted = wanted.until_failure();
     }
     let outcome = sweep(&wanted);
     let totals = outcome.totals;

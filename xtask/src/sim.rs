@@ -1,0 +1,216 @@
+//! `cargo xtask sim`: the simulated world, and the bugs that it must catch.
+//!
+//! A planted bug is a patch under `crates/sim/planted` that breaks one promise. Its first paragraph says which. It is applied
+//! to a copy of the tree, the copy's `sim` is built and run, and must fail within so many seeds.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+
+use crate::cargo;
+use crate::tally::Tally;
+
+/// Seeds within which a planted bug must be caught.
+const SEEDS_MAX: u64 = 2000;
+/// Patches that continuous integration tries, in rotation.
+const CI_PATCHES: usize = 3;
+/// Seeds of continuous integration.
+const CI_SEEDS: &str = "200";
+/// How long a planted bug may stay in hiding.
+const HIDING_MAX: Duration = Duration::from_secs(900);
+
+/// What `sim` takes.
+#[derive(Args)]
+pub(crate) struct Sim {
+    /// Plant bugs in copies of the tree: these, or all of them.
+    #[arg(long, num_args = 0.., value_name = "PATCH")]
+    planted: Option<Vec<String>>,
+    /// What the simulator itself takes, see `-- --help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+impl Sim {
+    pub(crate) fn run(&self) -> Result<()> {
+        match &self.planted {
+            None => {
+                ensure!(simulate(&self.rest)?, "the simulated world found something; it says above how to repeat it")
+            }
+            Some(names) => return plant(&chosen(names)?)?.into_result(),
+        }
+        Ok(())
+    }
+}
+
+/// The share of continuous integration.
+pub(crate) fn continuous_integration() -> Result<Tally> {
+    let mut tally = Tally::default();
+    let held = simulate(&["--seeds".to_owned(), CI_SEEDS.to_owned()])?;
+    tally += if held { Tally { passed: 1, ..Tally::default() } } else { Tally::FAILED };
+    let patches = patches()?;
+    let start = rotation() % patches.len();
+    let today: Vec<PathBuf> = patches.iter().cycle().skip(start).take(CI_PATCHES).cloned().collect();
+    tally += plant(&today)?;
+    Ok(tally)
+}
+
+/// Runs the simulator; tells whether everything held.
+fn simulate(arguments: &[String]) -> Result<bool> {
+    cargo::run(&["build", "--release", "--package", "tally-sim", "--bins"])?;
+    let mut command = Command::new(cargo::target_folder().join("release/sim"));
+    cargo::watch(command.args(arguments), |_| {})
+}
+
+/// Every patch, by name.
+fn patches() -> Result<Vec<PathBuf>> {
+    let folder = cargo::workspace().join("crates/sim/planted");
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let mut patches: Vec<_> =
+        paths.into_iter().filter(|path| path.extension().is_some_and(|is| is == "patch")).collect();
+    patches.sort();
+    ensure!(!patches.is_empty(), "{} holds no patch", folder.display());
+    Ok(patches)
+}
+
+fn chosen(names: &[String]) -> Result<Vec<PathBuf>> {
+    let patches = patches()?;
+    if names.is_empty() {
+        return Ok(patches);
+    }
+    let find = |name: &String| {
+        let found = patches.iter().find(|path| name_of(path) == *name).cloned();
+        found.with_context(|| format!("there is no planted bug {name:?}"))
+    };
+    names.iter().map(find).collect()
+}
+
+fn name_of(patch: &Path) -> String {
+    patch.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Another number for each commit.
+fn rotation() -> usize {
+    let head = Command::new("git").current_dir(cargo::workspace()).args(["rev-parse", "--short=7", "HEAD"]).output();
+    let text = head.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    usize::from_str_radix(&text, 16).unwrap_or(0)
+}
+
+/// Plants each of them, and says by what it was caught.
+fn plant(patches: &[PathBuf]) -> Result<Tally> {
+    let copy = Copy::make()?;
+    let mut tally = Tally::default();
+    for patch in patches {
+        let name = name_of(patch);
+        match copy.try_out(patch).with_context(|| format!("planting {name}"))? {
+            Some(caught) => {
+                tally.passed += 1;
+                println!("{name}: caught after {} seeds: {}", caught.seeds, caught.check);
+            }
+            None => {
+                tally.failed += 1;
+                println!("{name}: NOT caught within {SEEDS_MAX} seeds");
+            }
+        }
+    }
+    Ok(tally)
+}
+
+/// By what a planted bug was caught.
+struct Caught {
+    seeds: String,
+    check: String,
+}
+
+/// A copy of the tree, with build products of its own.
+struct Copy {
+    tree: PathBuf,
+    build: PathBuf,
+}
+
+impl Copy {
+    fn make() -> Result<Self> {
+        let folder = cargo::target_folder().join("planted");
+        let copy = Self { tree: folder.join("tree"), build: folder.join("build") };
+        let source = cargo::workspace();
+        let listed = Command::new("git").current_dir(&source).args(["ls-files", "-z"]).output()?;
+        ensure!(listed.status.success(), "git cannot list the files of {}", source.display());
+        for name in String::from_utf8(listed.stdout)?.split('\0').filter(|name| !name.is_empty()) {
+            let (from, to) = (source.join(name), copy.tree.join(name));
+            // A file that is as it was keeps its time, so that little is built again.
+            let Ok(content) = std::fs::read(&from) else { continue };
+            if std::fs::read(&to).is_ok_and(|there| there == content) {
+                continue;
+            }
+            std::fs::create_dir_all(to.parent().context("a file lies in a folder")?)?;
+            std::fs::write(&to, content)?;
+        }
+        Ok(copy)
+    }
+
+    /// `None`: nothing was noticed.
+    fn try_out(&self, patch: &Path) -> Result<Option<Caught>> {
+        self.apply(patch, &[])?;
+        let caught = self.build().and_then(|()| self.run());
+        self.apply(patch, &["--reverse"])?;
+        caught
+    }
+
+    fn apply(&self, patch: &Path, how: &[&str]) -> Result<()> {
+        let mut git = Command::new("git");
+        // The copy lies inside of the checkout, and is no part of it.
+        git.current_dir(&self.tree).env("GIT_CEILING_DIRECTORIES", self.tree.parent().unwrap_or(&self.tree));
+        let status = git.arg("apply").args(how).arg(patch).status()?;
+        ensure!(
+            status.success(),
+            "{} no longer applies: bring it up to date with the code that it breaks",
+            patch.display()
+        );
+        Ok(())
+    }
+
+    fn build(&self) -> Result<()> {
+        let mut command = cargo::command(&["build", "--package", "tally-sim", "--bins"]);
+        cargo::step(command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build))
+    }
+
+    fn run(&self) -> Result<Option<Caught>> {
+        let output = self.build.join("output");
+        let mut child = Command::new(self.build.join("debug/sim"))
+            .args(["--seeds", &SEEDS_MAX.to_string(), "--until-failure", "--no-shrink"])
+            .stdout(std::fs::File::create(&output)?)
+            .stderr(Stdio::null())
+            .spawn()?;
+        let deadline = Instant::now() + HIDING_MAX;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if Instant::now() > deadline {
+                child.kill()?;
+                child.wait()?;
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        if status.success() {
+            return Ok(None);
+        }
+        let text = String::from_utf8_lossy(&std::fs::read(&output)?).into_owned();
+        let word_behind = |line: &str, start: &str| line.strip_prefix(start).map(str::to_owned);
+        let seeds = text.lines().find_map(|line| word_behind(line, "sim: "));
+        let check = text
+            .lines()
+            .find_map(|line| line.strip_prefix("seed ")?.split_once(" fails: ").map(|(_, what)| what.to_owned()));
+        match (seeds, check) {
+            (Some(seeds), Some(check)) => {
+                let seeds = seeds.split(' ').next().unwrap_or_default().to_owned();
+                Ok(Some(Caught { seeds, check }))
+            }
+            _ => bail!("the simulator ended with {status} and told nothing: {}", output.display()),
+        }
+    }
+}
