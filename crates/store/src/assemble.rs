@@ -17,7 +17,7 @@
 //! | g | at t | at or after t, and says itself that it is stale | stale: its copy was not finished |
 //! | h | at t | at or after t | refuse: it went on without the others, but for l |
 //! | l | at t | at or after t, and it names a leg in use as such, or its newest uberblock is one that they have | stale: power was cut inside a claim that only it has seen, and nobody was served |
-//! | i | at t | t − 1, and it is the last of a log lane's set | online: the lane ended with it, it has every frame |
+//! | i | at t | t − 1 or t − 2 (it refused the label before), and it is the last of a log lane's set | online: the lane ended with it, it has every frame |
 //! | k | – | one change behind, and no leg has an uberblock of the newest open_gen | online: power was cut inside a claim, and there is nothing that it could have missed |
 //!
 //! An online leg of a mirror whose newest uberblock is two or more behind its siblings is an older copy with a
@@ -414,7 +414,8 @@ fn standing(newest: &PoolConfig, vdev: &VdevConfig, leg: &LegConfig, own: &PoolC
         return if is_current { LegState::Online } else { LegState::Stale };
     };
     let is_last_of_lane = vdev.class == VdevClass::Log && newest.lanes.iter().any(|line| line.legset == [leg.guid]);
-    let has_every_frame = is_last_of_lane && own.sequence.saturating_add(1) == dropped;
+    // It was struck off for refusing a label, or a frame while one was written.
+    let has_every_frame = is_last_of_lane && own.sequence.saturating_add(2) >= dropped;
     if has_every_frame { LegState::Online } else { LegState::Stale }
 }
 

@@ -90,6 +90,9 @@ fn main() -> ExitCode {
         totals.replayed,
         totals.named
     );
+    for (plan, failure) in &outcome.failed {
+        eprintln!("sim: seed {}: {}", plan.seed, failure.message.lines().next().unwrap_or_default());
+    }
     let (failed, seeds) = (outcome.failed.len(), outcome.seeds);
     match outcome.first_failure(!arguments.no_shrink) {
         None => ExitCode::SUCCESS,

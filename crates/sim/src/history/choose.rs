@@ -35,7 +35,7 @@ impl State {
             0..8 => Act::Sync,
             8..12 => Act::Settle,
             12..14 => Act::Look,
-            14 => Act::RecordSize(chance.pick(&[4096, 16384, 131_072])),
+            14 if self.plan.trouble != Trouble::Refusals => Act::RecordSize(chance.pick(&[4096, 16384, 131_072])),
             15 => {
                 let part = chance.below(self.parts.len() as u64) as usize;
                 Act::SyncMode(part, chance.pick(&[SyncMode::Standard, SyncMode::Always, SyncMode::Disabled]))
@@ -121,7 +121,11 @@ impl State {
                 let object = self.object(chance, part, Some(FileKind::File));
                 let stability =
                     chance.pick(&[Stability::Unstable, Stability::Unstable, Stability::FileSync, Stability::DataSync]);
-                let (offset, length) = (self.place(chance, &object), length(chance));
+                let (offset, mut length) = (self.place(chance, &object), length(chance));
+                // Where a block cannot be written ahead of its group it goes to the log after all. The oracle does not guess.
+                if self.plan.trouble == Trouble::Refusals {
+                    length %= 60_000;
+                }
                 Op::Write { object, offset, length, fill: chance.next(), stability }
             }
             _ => {

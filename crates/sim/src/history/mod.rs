@@ -16,17 +16,19 @@ mod requests;
 mod run;
 mod trouble;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::AddAssign;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tally_base::ObjectId;
+use tally_fs::record::RECORD_OVERHEAD_MAX;
+use tally_fs::vfs::ObjectRef;
 
 use crate::client::Client;
 use crate::machine::Machine;
 use crate::op::Object;
-use crate::oracle::Oracle;
+use crate::oracle::{Limits, Oracle};
 use requests::{Past, Sent};
 
 use trouble::Troubles;
@@ -112,6 +114,8 @@ struct Part {
     old_verifiers: Vec<u64>,
     /// Handles of objects that a cut took away.
     gone: Vec<Vec<u8>>,
+    /// Bytes of the blocks of each file.
+    record_sizes: HashMap<ObjectRef, u64>,
 }
 
 /// The state of a run.
@@ -153,9 +157,11 @@ impl State {
         self.is_off() || self.troubles.struck
     }
 
-    /// Bytes that one request may log.
-    fn inline_max(&self) -> u64 {
-        self.machine.server().filer.pool().lanes()[0].fill().size / 8
+    fn limits(&self) -> Limits {
+        let server = self.machine.server();
+        let lane = &server.filer.pool().lanes()[0];
+        let record_bytes_max = (lane.geometry().record_bytes_max() - RECORD_OVERHEAD_MAX) as u64;
+        Limits { inline_bytes_max: lane.fill().size / 8, record_bytes_max }
     }
 
     fn newest_known(&self) -> ObjectId {

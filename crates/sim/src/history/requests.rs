@@ -6,14 +6,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use nfs3_types::nfs3::{nfsstat3, stable_how};
 use tally_base::Promise;
-use tally_fs::vfs::{Attr, FsError, Stability, Vfs};
+use tally_fs::vfs::{Attr, FsError, ObjectRef, Stability, Vfs};
 use tally_nfs::service::{Job, Step};
 
 use super::{Checked, State};
 use crate::chance::Chance;
 use crate::client::{Told, bytes_of, told};
 use crate::op::{Answer, Expected, Known, Object, Op};
-use crate::oracle::{Before, Promised};
+use crate::oracle::{Before, Limits, Promised};
 use crate::same::same_fattr;
 
 /// Requests that may be sent again, at most: fewer than a server must remember of one client.
@@ -101,8 +101,8 @@ impl State {
     /// Runs a request until its answer waits for a device, or is there.
     pub(super) fn carry_out(&mut self, mut attempt: Attempt, chance: &mut Chance) -> Checked<Next> {
         let server = Arc::clone(self.machine.server());
-        let inline_max = self.inline_max();
-        let before = self.parts[attempt.op.dataset()].oracle.before(&attempt.op, inline_max);
+        let limits = self.limits();
+        let before = self.parts[attempt.op.dataset()].oracle.before(&attempt.op, limits);
         match server.service.run(&mut attempt.job) {
             Step::Again(_) => {
                 self.note(format!("{:?} throttled", attempt.op));
@@ -117,13 +117,13 @@ impl State {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
                     return Ok(Next::Done);
                 }
-                let (number, expected, promised, past) = self.take(&attempt, &before, inline_max);
+                let (number, expected, promised, past) = self.take(&attempt, &before, limits);
                 self.note(format!("#{number} {:?}: {}", attempt.op, told.status));
                 self.answered(&attempt.op, number, expected.as_ref(), promised, past, (&told, bytes))?;
                 Ok(Next::Done)
             }
             Step::Wait(promise) => {
-                let (number, expected, promised, past) = self.take(&attempt, &before, inline_max);
+                let (number, expected, promised, past) = self.take(&attempt, &before, limits);
                 self.note(format!("#{number} {:?}", attempt.op));
                 let Attempt { op, job, .. } = attempt;
                 self.sent.push(Sent { number, op, job, promise, expected, promised, past });
@@ -143,7 +143,7 @@ impl State {
         &mut self,
         attempt: &Attempt,
         before: &Before,
-        inline_max: u64,
+        limits: Limits,
     ) -> (usize, Option<Expected>, Promised, Option<u64>) {
         let op = &attempt.op;
         self.op += 1;
@@ -159,11 +159,22 @@ impl State {
         }
         let expected = op.run_on(&oracle.live);
         let (promised, has_effect) = match expected.result {
-            Ok(_) => (oracle.take(op, number, before, inline_max), oracle.has_effect(op, before, inline_max)),
+            Ok(_) => (oracle.take(op, number, before, limits), oracle.has_effect(op, before, limits)),
             Err(_) => (oracle.refused(op), false),
         };
+        if let (Ok(Answer::Made(attr)), true) = (&expected.result, op.makes() && before.existing.is_none()) {
+            self.note_record_size(op.dataset(), attr.object);
+        }
         let past = self.remember(attempt, number, &expected, has_effect);
         (number, Some(expected), promised, past)
+    }
+
+    /// A file keeps the size of its blocks for ever: what the property says when it is made.
+    fn note_record_size(&mut self, dataset: usize, object: ObjectRef) {
+        let part = &mut self.parts[dataset];
+        let info = self.machine.server().filer.datasets().into_iter().find(|info| info.name == part.name);
+        let record_size = u64::from(info.expect("datasets stay").effective.recordsize);
+        part.record_sizes.insert(object, record_size);
     }
 
     fn remember(&mut self, attempt: &Attempt, number: usize, expected: &Expected, has_effect: bool) -> Option<u64> {
@@ -304,9 +315,7 @@ impl State {
         if self.parts[dataset].oracle.live.getattr(attr.object).is_err() {
             return Ok(());
         }
-        let name = &self.parts[dataset].name;
-        let info = self.machine.server().filer.datasets().into_iter().find(|info| info.name == *name);
-        let record_size = u64::from(info.expect("datasets stay").effective.recordsize);
+        let record_size = self.parts[dataset].record_sizes.get(&attr.object).copied().unwrap_or(0);
         self.objects.push(Arc::new(Known { handle, model: attr.object, kind: attr.kind, dataset, record_size }));
         if self.objects.len() > OBJECTS_MAX {
             let parts = &self.parts;

@@ -1,6 +1,6 @@
 //! Running a plan, and looking for a shorter one that fails, too.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -125,7 +125,8 @@ impl History {
             shape.log_bytes
         ));
         let mut properties = PropertySet::new();
-        properties.set(parse(Property::RecordSize, chance.pick(&["4K", "16K", "128K"])).expect("a size"));
+        let sizes: &[&str] = if plan.trouble == Trouble::Refusals { &["128K"] } else { &["4K", "16K", "128K"] };
+        properties.set(parse(Property::RecordSize, chance.pick(sizes)).expect("a size"));
         state.machine.create(properties).map_err(|error| format!("create: {error}"))?;
         state.add_part(POOL, SyncMode::Standard)?;
         if chance.one_in(2) {
@@ -412,6 +413,7 @@ impl State {
             verifier: None,
             old_verifiers: Vec::new(),
             gone: Vec::new(),
+            record_sizes: HashMap::new(),
         });
         let handle = self.root_handle(dataset);
         self.objects.push(Arc::new(Known { handle, model, kind: FileKind::Directory, dataset, record_size: 0 }));

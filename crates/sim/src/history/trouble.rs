@@ -14,7 +14,7 @@ use tally_fs::filer::ImportOptions;
 use super::{Checked, State};
 use crate::chance::Chance;
 use crate::disk::{Fault, PowerDisk};
-use crate::same::{same, same_where_readable};
+use crate::same::same_where_readable;
 
 /// What goes wrong in a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,8 @@ impl State {
         }
         for part in &self.parts {
             let Some(fs) = other.server().filer.by_name(&part.name) else { continue };
-            let seen = part.oracle.find(false, |model| same(&*fs, model));
+            // It may have rotted, too.
+            let seen = part.oracle.find(false, |model| same_where_readable(&*fs, model));
             seen.map_err(|what| format!("{} from {victim} alone, which had missed something: {what}", part.name))?;
         }
         Ok(())

@@ -72,7 +72,7 @@ impl Line {
     }
 
     /// Takes in what operation `number` did, `live` being the model after it.
-    pub(super) fn take(&mut self, live: &Model, number: usize, effect: &Effect, op: &Op) {
+    pub(super) fn take(&mut self, live: &Model, number: usize, effect: &Effect, op: &Op, record_bytes_max: u64) {
         match effect {
             Effect::InGroup => return,
             Effect::Same => {
@@ -85,7 +85,7 @@ impl Line {
             }
             Effect::Written { object, offset, data } => {
                 self.dirty(*object).remove(*offset..offset + data.len() as u64);
-                self.write(*object, *offset, data.clone());
+                self.write_in_records(number, *object, &[(*offset, data.clone())], record_bytes_max);
             }
             Effect::Resized { object, size } => {
                 self.dirty(*object).remove(*size..u64::MAX);
@@ -95,15 +95,35 @@ impl Line {
                 self.newest.setattr(ctx, *object, &set, None).result.expect("the file is there");
             }
             Effect::Committed { object, parts } => {
-                for part in parts {
-                    let length = (part.end - part.start) as u32;
-                    let read = live.read(&Cred::root(), *object, part.start, length).expect("the file is there");
-                    self.dirty(*object).remove(part.clone());
-                    self.write(*object, part.start, Bytes::from(read.data.concat()));
-                }
+                let read = |part: &Range<u64>| {
+                    let read = live.read(&Cred::root(), *object, part.start, (part.end - part.start) as u32);
+                    (part.start, Bytes::from(read.expect("the file is there").data.concat()))
+                };
+                let pieces: Vec<_> = parts.iter().map(read).collect();
+                parts.iter().for_each(|part| self.dirty(*object).remove(part.clone()));
+                self.write_in_records(number, *object, &pieces, record_bytes_max);
             }
         }
         self.states.push((number, self.newest.fork()));
+    }
+
+    /// Writes piece by piece, and keeps the states between two records.
+    fn write_in_records(&mut self, number: usize, object: ObjectRef, pieces: &[(u64, Bytes)], record_bytes_max: u64) {
+        let mut room = record_bytes_max as usize;
+        for (offset, bytes) in pieces {
+            let mut at = 0;
+            while at < bytes.len() {
+                if room == 0 {
+                    self.states.push((number, self.newest.fork()));
+                    room = record_bytes_max as usize;
+                }
+                let part = bytes.slice(at..bytes.len().min(at + room));
+                room -= part.len();
+                let length = part.len();
+                self.write(object, offset + at as u64, part);
+                at += length;
+            }
+        }
     }
 
     fn write(&self, object: ObjectRef, offset: u64, data: Bytes) {

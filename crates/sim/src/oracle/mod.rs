@@ -31,6 +31,15 @@ pub fn new_model() -> Model {
     Model::new(&ModelOptions { clock: Arc::<Ticks>::default(), rng: Arc::new(Zero), ..ModelOptions::default() })
 }
 
+/// What the server's log takes at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of one request that go to the log; what is longer waits for its group.
+    pub inline_bytes_max: u64,
+    /// Bytes of content that one record carries. A longer request has several, and a cut between them leaves a part.
+    pub record_bytes_max: u64,
+}
+
 /// What a reply promises.
 #[derive(Clone, Copy, Debug)]
 pub enum Promised {
@@ -88,10 +97,10 @@ impl Oracle {
         Self { live, sync, lines, last_change: HashMap::new(), last_write: HashMap::new(), first_id, floors: [0, 0] }
     }
 
-    /// Looks at what an operation is about to change. `inline_max`: bytes that one request may log.
-    pub fn before(&mut self, op: &Op, inline_max: u64) -> Before {
+    /// Looks at what an operation is about to change.
+    pub fn before(&mut self, op: &Op, limits: Limits) -> Before {
         let due = self.due_of(op);
-        Before { existing: self.existing(op), named: self.named(op), placed: self.placed(op, inline_max), due }
+        Before { existing: self.existing(op), named: self.named(op), placed: self.placed(op, limits), due }
     }
 
     /// Whether the outcome of an operation is not known: states before and after a SETATTR may look alike, so what a file
@@ -116,12 +125,12 @@ impl Oracle {
     }
 
     /// Takes in what a successful operation did, the live model being behind it. Gives what its answer promises.
-    pub fn take(&mut self, op: &Op, number: usize, before: &Before, inline_max: u64) -> Promised {
+    pub fn take(&mut self, op: &Op, number: usize, before: &Before, limits: Limits) -> Promised {
         let looked_at = op.objects();
         let mut changed: Vec<ObjectId> =
             looked_at.iter().map(|object| object.model.id).chain(before.named.iter().copied()).collect();
         let seen = self.newest(changed.iter().copied());
-        let Some(effect) = self.effect(op, before, inline_max, &mut changed) else { return self.promise(seen) };
+        let Some(effect) = self.effect(op, before, limits, &mut changed) else { return self.promise(seen) };
         if let Op::Write { object, .. } = op {
             self.last_write.insert(object.model.id, number);
         }
@@ -133,7 +142,7 @@ impl Oracle {
             return Promised::Nothing;
         }
         for line in &mut self.lines {
-            line.take(&self.live, number, &effect, op);
+            line.take(&self.live, number, &effect, op, limits.record_bytes_max);
         }
         if matches!(effect, Effect::Unlogged { .. }) {
             return if self.is_stable(op) { Promised::Group(number) } else { Promised::Nothing };
@@ -146,8 +155,8 @@ impl Oracle {
 
     /// Whether a successful operation changes anything.
     #[must_use]
-    pub fn has_effect(&self, op: &Op, before: &Before, inline_max: u64) -> bool {
-        self.effect(op, before, inline_max, &mut Vec::new()).is_some()
+    pub fn has_effect(&self, op: &Op, before: &Before, limits: Limits) -> bool {
+        self.effect(op, before, limits, &mut Vec::new()).is_some()
     }
 
     fn promise(&self, op: usize) -> Promised {
@@ -155,7 +164,7 @@ impl Oracle {
     }
 
     /// `None`: nothing is changed.
-    fn effect(&self, op: &Op, before: &Before, inline_max: u64, changed: &mut Vec<ObjectId>) -> Option<Effect> {
+    fn effect(&self, op: &Op, before: &Before, limits: Limits, changed: &mut Vec<ObjectId>) -> Option<Effect> {
         Some(match op {
             Op::Create { how, .. } if before.existing.is_some() => {
                 let (object, was) = before.existing.expect("it was just seen");
@@ -185,7 +194,7 @@ impl Oracle {
                 if due.is_empty() || self.sync == SyncMode::Disabled {
                     return None;
                 }
-                if due.iter().any(|(_, placed)| *placed) || bytes > inline_max {
+                if due.iter().any(|(_, placed)| *placed) || bytes > limits.inline_bytes_max {
                     return Some(Effect::InGroup);
                 }
                 Effect::Committed { object: object.model, parts: due.iter().map(|(part, _)| part.clone()).collect() }
@@ -214,9 +223,9 @@ impl Oracle {
         op.names().iter().filter_map(find).collect()
     }
 
-    fn placed(&self, op: &Op, inline_max: u64) -> Option<Range<u64>> {
+    fn placed(&self, op: &Op, limits: Limits) -> Option<Range<u64>> {
         let Op::Write { object, offset, length, .. } = op else { return None };
-        if self.is_stable(op) && *length <= inline_max {
+        if self.is_stable(op) && *length <= limits.inline_bytes_max {
             return None;
         }
         let record_size = object.record_size.max(1);
