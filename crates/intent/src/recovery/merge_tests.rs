@@ -81,8 +81,10 @@ fn verdict_lost_a_history_that_begins_too_late() {
 
 #[test]
 fn verdict_whole_a_gap_below_the_replay_cursor_is_none() {
-    let scans = vec![lane(0, 3, &[(1, 10, 5), (2, 12, 5), (3, 13, 5)])];
-    assert_eq!(merged(scans, cursor(4, 12, Some(9))), (vec![13], 2, DatasetVerdict::Whole));
+    for next in [Some(9), None] {
+        let scans = vec![lane(0, 3, &[(1, 10, 5), (2, 12, 5), (3, 13, 5)])];
+        assert_eq!(merged(scans, cursor(4, 12, next)), (vec![13], 2, DatasetVerdict::Whole), "{next:?}");
+    }
 }
 
 #[test]

@@ -267,6 +267,19 @@ fn case_k_the_header_of_a_damaged_payload_bears_witness() {
     assert_eq!(lsns(&found), [1]);
 }
 
+/// What it says of groups counts even where nothing comes after it: no number of a group is used twice.
+#[test]
+fn case_k_the_header_of_a_damaged_last_frame_tells_of_groups() {
+    let world = World::new(1);
+    world.log_frames(2);
+    world.lane.release(Txg(6), &world.lane.checkpoint(Txg(6)));
+    world.append_in(Txg(9), b"in a later group");
+    assert!(world.lane.drive_frame());
+    world.legs[0].rot(frame_offset(3) + IN_BODY);
+    let found = world.scan();
+    assert_eq!((found.max_txg, found.max_synced_txg, found.verdict), (Txg(9), Txg(6), cut(2)));
+}
+
 #[test]
 fn case_l_a_break_of_the_chain_below_the_witness_is_loss() {
     let world = World::new(1);
@@ -409,10 +422,14 @@ fn case_s_a_lost_seal_loses_nothing() {
 
 #[test]
 fn case_t_numbers_that_do_not_continue_stop_the_import() {
-    let lies: [(&str, Lie); 3] = [
+    let lies: [(&str, Lie); 4] = [
         ("a later number in the epoch", |header| header.seq += 1),
         ("a record that was there before", |header| (header.first_lsn, header.durable_lsn) = (Lsn(2), Lsn(1))),
         ("a record too far", |header| header.first_lsn = Lsn(4)),
+        ("a record that was there before, behind another frame", |header| {
+            (header.first_lsn, header.durable_lsn) = (Lsn(2), Lsn(1));
+            header.prev ^= 1;
+        }),
     ];
     for (what, lie) in lies {
         let world = World::new(1);
