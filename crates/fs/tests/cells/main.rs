@@ -48,9 +48,11 @@ cells! {
     replayed_once: replay::once,
     replayed_twice: replay::twice,
     power_cut_during_replay: replay::cut,
+    power_cut_during_replay_in_groups: replay::cut_in_groups,
     torn_tail: tail::torn,
     stale_frame_behind_the_tail: tail::stale,
     log_leg_missing: legs::one_leg,
+    log_leg_missing_and_power_cut: legs::one_leg_and_cut,
     log_missing: legs::the_log,
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn once(kind: RecordKind, shape: &Shape) -> Result<u64, String> {
     Ok(2)
 }
 
-/// The power goes when everything is replayed and the uberblock of that is not there yet, twice; and when a group in the
-/// middle of the replay is durable, of which the log knows nothing.
+/// The power goes when everything is replayed and the uberblock of that is not there yet, three times in a row; and when a
+/// group in the middle of the replay is durable, of which the log knows nothing.
 pub(crate) fn twice(kind: RecordKind, shape: &Shape) -> Result<u64, String> {
     let story = Story::tell(kind, shape, Log::OneLeg);
     Ok(before_the_commit(&story)? + behind_a_group_in_between(&story)?)
@@ -90,22 +90,27 @@ fn found(world: &World) -> Result<Found, String> {
     import(world).map(|(_, report)| (report.records_replayed, report.frames > 0))
 }
 
-/// The power goes at every write of the import: of one that makes everything durable with one uberblock, and of one that
-/// does so record by record.
+/// The power goes at every write of an import that makes everything durable with one uberblock.
 pub(crate) fn cut(kind: RecordKind, shape: &Shape) -> Result<u64, String> {
+    every_cut_of(kind, shape, &alone())
+}
+
+/// And of one that does so record by record.
+pub(crate) fn cut_in_groups(kind: RecordKind, shape: &Shape) -> Result<u64, String> {
+    every_cut_of(kind, shape, &tight())
+}
+
+fn every_cut_of(kind: RecordKind, shape: &Shape, tuning: &Tuning) -> Result<u64, String> {
     let story = Story::tell(kind, shape, Log::OneLeg);
-    let mut count = 0;
-    for tuning in [alone(), tight()] {
-        let journal = Journal::of(&story.after, |world| import_as(world, &tuning))?;
-        let mut replayed = [0, 0];
-        count += journal.every_cut(|_, _, world| {
-            let (filer, report) = import(world)?;
-            replayed[usize::from(report.records_replayed > 0)] += 1;
-            story.with.check(&filer)
-        })?;
-        if replayed.contains(&0) {
-            return Err(format!("{replayed:?} cuts left nothing and something to replay"));
-        }
+    let journal = Journal::of(&story.after, |world| import_as(world, tuning))?;
+    let mut replayed = [0, 0];
+    let count = journal.every_cut(|_, _, world| {
+        let (filer, report) = import(world)?;
+        replayed[usize::from(report.records_replayed > 0)] += 1;
+        story.with.check(&filer)
+    })?;
+    if replayed.contains(&0) {
+        return Err(format!("{replayed:?} cuts left nothing and something to replay"));
     }
     Ok(count)
 }

@@ -13,7 +13,7 @@ use crate::world::{World, ctx, done, mode, vfs};
 
 /// Of a longer frame so many pieces at each end, and as many between, are looked at one by one.
 const PIECES_AT_AN_END: usize = 6;
-/// Frames' headers and records end here, and zeroes follow.
+/// Where a frame's records begin.
 const HEADER_BYTES: usize = 136;
 
 /// The operation's frame arrives in part, and nobody was told that it is there.
