@@ -40,6 +40,12 @@ impl MemDisk {
         disk
     }
 
+    /// Another disk with the same content. Memory that nothing was written to is not taken again.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self { size: self.size, chunks: self.chunks.iter().map(|chunk| RwLock::new(chunk.read().clone())).collect() }
+    }
+
     /// A copy of every byte: what a power cut at this moment would leave.
     #[must_use]
     pub fn content(&self) -> Vec<u8> {

@@ -27,11 +27,25 @@ use tally_store::key::{Class, KEY_BYTES, Key};
 use crate::inode::Inode;
 use crate::vfs::{FILE_SIZE_MAX, ObjectRef, RememberedReply, ReplyKey};
 
-/// What kind of operation left the record: for people, statistics and tests. Replay does not look at it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u16)]
-#[allow(missing_docs)]
-pub enum RecordKind {
+/// The kinds and their numbers, so that one that is named here is in [`RecordKind::ALL`], too.
+macro_rules! record_kinds {
+    ($($kind:ident = $number:literal,)*) => {
+        /// What kind of operation left the record: for people, statistics and tests. Replay does not look at it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        #[allow(missing_docs)]
+        pub enum RecordKind {
+            $($kind = $number,)*
+        }
+
+        impl RecordKind {
+            /// Every kind, for tests that must cover all of them.
+            pub const ALL: &[Self] = &[$(Self::$kind,)*];
+        }
+    };
+}
+
+record_kinds! {
     Create = 1,
     Mkdir = 2,
     Symlink = 3,
@@ -44,31 +58,13 @@ pub enum RecordKind {
     Truncate = 10,
     Write = 11,
     CommitData = 12,
-    CommitAttr = 13,
 }
 
 impl RecordKind {
-    /// Every kind, for tests that must cover all of them.
-    pub const ALL: [Self; 13] = [
-        Self::Create,
-        Self::Mkdir,
-        Self::Symlink,
-        Self::Mknod,
-        Self::Remove,
-        Self::Rmdir,
-        Self::Rename,
-        Self::Link,
-        Self::SetAttr,
-        Self::Truncate,
-        Self::Write,
-        Self::CommitData,
-        Self::CommitAttr,
-    ];
-
     /// The kind with this number in the log.
     #[must_use]
     pub fn of(number: u16) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u16 == number)
+        Self::ALL.iter().copied().find(|kind| *kind as u16 == number)
     }
 }
 

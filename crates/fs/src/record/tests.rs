@@ -86,7 +86,7 @@ fn no_flipped_byte_panics() {
 #[test]
 fn the_kinds_have_stable_numbers() {
     for kind in RecordKind::ALL {
-        assert_eq!(RecordKind::of(kind as u16), Some(kind));
+        assert_eq!(RecordKind::of(*kind as u16), Some(*kind));
     }
     assert_eq!(RecordKind::of(0), None);
     assert_eq!(RecordKind::Write as u16, 11);

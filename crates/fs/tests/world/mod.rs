@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::thread::JoinHandle;
 
-use tally_base::{Clock, LaneId, SystemClock, SystemRng, Wait};
+use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
 use tally_fs::vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
@@ -27,6 +27,17 @@ struct Gated {
     /// Writes that still reach a disk of the world.
     writes_left: Arc<AtomicU64>,
     faults: Arc<Faults>,
+    path: String,
+    journal: Arc<Mutex<Option<Vec<Event>>>>,
+}
+
+/// What a disk was told to do, and did.
+#[derive(Clone)]
+pub(crate) enum Event {
+    /// These bytes are at this place; only a durable write is more than cached.
+    Write { disk: String, offset: u64, bytes: Vec<u8>, durability: Durability },
+    /// What was cached is stable.
+    Flush { disk: String },
 }
 
 /// What a disk refuses, all nothing at first.
@@ -69,11 +80,13 @@ impl Disk for Gated {
             Durability::Durable => Faults::check(&self.faults.durable_writes, "durable write")?,
             Durability::Cached => Faults::check(&self.faults.writes, "write")?,
         }
+        self.note(|disk| Event::Write { disk, offset, bytes: buf.to_vec(), durability });
         self.disk.write(offset, buf, durability)
     }
 
     fn flush(&self) -> io::Result<()> {
         Faults::check(&self.faults.flushes, "flush")?;
+        self.note(|disk| Event::Flush { disk });
         self.disk.flush()
     }
 
@@ -86,11 +99,21 @@ impl Disk for Gated {
     }
 }
 
+impl Gated {
+    fn note(&self, event: impl FnOnce(String) -> Event) {
+        if let Some(events) = &mut *self.journal.lock().unwrap() {
+            events.push(event(self.path.clone()));
+        }
+    }
+}
+
 /// A pool's disks, by path.
 pub(crate) struct World {
     gate: Arc<RwLock<()>>,
     writes_left: Arc<AtomicU64>,
     faults: RwLock<BTreeMap<String, Arc<Faults>>>,
+    /// What the disks were told since somebody asked.
+    journal: Arc<Mutex<Option<Vec<Event>>>>,
     disks: Vec<(String, Arc<MemDisk>)>,
     vdevs: Vec<String>,
     clock: Arc<dyn Clock>,
@@ -99,49 +122,36 @@ pub(crate) struct World {
 impl World {
     /// One data disk and one log disk of these sizes.
     pub(crate) fn new(data_bytes: u64, log_bytes: u64) -> Self {
-        let disks = vec![
-            ("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes))),
-            ("/disks/slog".to_owned(), Arc::new(MemDisk::new(log_bytes))),
-        ];
-        Self {
-            gate: Arc::default(),
-            writes_left: unlimited(),
-            faults: RwLock::default(),
-            disks,
-            vdevs: ["/disks/data", "log", "/disks/slog"].map(str::to_owned).to_vec(),
-            clock: Arc::new(SystemClock::default()),
-        }
+        Self::of(&[("/disks/data", data_bytes), ("/disks/slog", log_bytes)], "/disks/data log /disks/slog")
     }
 
     /// Without a log disk: the log lies in the pool.
     pub(crate) fn without_log(data_bytes: u64) -> Self {
+        Self::of(&[("/disks/data", data_bytes)], "/disks/data")
+    }
+
+    /// Disks of these names and sizes, in a pool of `vdevs`: the words of `tally pool create`.
+    pub(crate) fn of(disks: &[(&str, u64)], vdevs: &str) -> Self {
+        let disks = disks.iter().map(|(path, bytes)| ((*path).to_owned(), Arc::new(MemDisk::new(*bytes))));
+        let vdevs = vdevs.split(' ').map(str::to_owned).collect();
+        Self::over(disks.collect(), vdevs, Arc::new(SystemClock::default()))
+    }
+
+    fn over(disks: Vec<(String, Arc<MemDisk>)>, vdevs: Vec<String>, clock: Arc<dyn Clock>) -> Self {
         Self {
             gate: Arc::default(),
             writes_left: unlimited(),
             faults: RwLock::default(),
-            disks: vec![("/disks/data".to_owned(), Arc::new(MemDisk::new(data_bytes)))],
-            vdevs: vec!["/disks/data".to_owned()],
-            clock: Arc::new(SystemClock::default()),
+            journal: Arc::default(),
+            disks,
+            vdevs,
+            clock,
         }
     }
 
     /// The same disks with another clock.
     pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
-    }
-
-    /// Disks of these names and sizes, in a pool of `vdevs`: the words of `tally pool create`.
-    pub(crate) fn of(disks: &[(&str, u64)], vdevs: &str) -> Self {
-        let disks = disks.iter().map(|(path, bytes)| ((*path).to_owned(), Arc::new(MemDisk::new(*bytes))));
-        let vdevs = vdevs.split(' ').map(str::to_owned);
-        Self {
-            gate: Arc::default(),
-            writes_left: unlimited(),
-            faults: RwLock::default(),
-            disks: disks.collect(),
-            vdevs: vdevs.collect(),
-            clock: Arc::new(SystemClock::default()),
-        }
     }
 
     /// Takes disks away; what holds them open does not notice. Gives them to whoever may want to bring them back.
@@ -164,7 +174,7 @@ impl World {
     }
 
     pub(crate) fn copy(disk: &MemDisk) -> Arc<MemDisk> {
-        Arc::new(MemDisk::from_bytes(&disk.content()))
+        Arc::new(disk.fork())
     }
 
     /// Whether the disks of another world hold the same.
@@ -181,7 +191,8 @@ impl World {
         let opener = MemOpener::default();
         for (path, disk) in &self.disks {
             let (gate, writes_left) = (Arc::clone(&self.gate), Arc::clone(&self.writes_left));
-            let gated = Gated { disk: Arc::clone(disk), gate, writes_left, faults: self.faults(path) };
+            let (faults, journal) = (self.faults(path), Arc::clone(&self.journal));
+            let gated = Gated { disk: Arc::clone(disk), gate, writes_left, faults, path: path.clone(), journal };
             opener.put(path, Arc::new(gated) as _);
         }
         Platform {
@@ -231,12 +242,21 @@ impl World {
         tuning: &Tuning,
         options: &ImportOptions,
     ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
+        let (filer, report) = self.try_import_without_threads(tuning, options)?;
+        drive(&filer);
+        Ok((filer, report))
+    }
+
+    /// An import after which nothing happens by itself.
+    pub(crate) fn try_import_without_threads(
+        &self,
+        tuning: &Tuning,
+        options: &ImportOptions,
+    ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
         let source =
             ImportSource { paths: self.disks.iter().map(|(path, _)| Path::new(path).into()).collect(), dirs: vec![] };
         let select = PoolSelect::Name("tank".into());
-        let (filer, report) = Filer::import(&self.platform(), tuning, &source, &select, options, &mut |_| {})?;
-        drive(&filer);
-        Ok((filer, report))
+        Filer::import(&self.platform(), tuning, &source, &select, options, &mut |_| {})
     }
 
     /// What `tally pool replace` does with a log device that is gone.
@@ -262,19 +282,37 @@ impl World {
     /// The disks as they are now, as another world: what a power cut at this moment leaves if every completed write stays.
     pub(crate) fn cut(&self) -> Self {
         let _held_up = self.gate.write().unwrap();
-        let disks = self
-            .disks
-            .iter()
-            .map(|(path, disk)| (path.clone(), Arc::new(MemDisk::from_bytes(&disk.content()))))
-            .collect();
-        Self {
-            gate: Arc::default(),
-            writes_left: unlimited(),
-            faults: RwLock::default(),
-            disks,
-            vdevs: self.vdevs.clone(),
-            clock: Arc::clone(&self.clock),
-        }
+        let disks = self.disks.iter().map(|(path, disk)| (path.clone(), Arc::new(disk.fork()))).collect();
+        Self::over(disks, self.vdevs.clone(), Arc::clone(&self.clock))
+    }
+
+    /// From now on what the disks are told is written down.
+    pub(crate) fn start_journal(&self) {
+        *self.journal.lock().unwrap() = Some(Vec::new());
+    }
+
+    /// What the disks were told since then.
+    pub(crate) fn end_journal(&self) -> Vec<Event> {
+        self.journal.lock().unwrap().take().unwrap()
+    }
+
+    fn at(&self, path: &str) -> &MemDisk {
+        &self.disks.iter().find(|(other, _)| other == path).unwrap().1
+    }
+
+    /// All of a disk's bytes.
+    pub(crate) fn content_of(&self, path: &str) -> Vec<u8> {
+        self.at(path).content()
+    }
+
+    /// Puts bytes on a disk behind everybody's back, also parts of sectors.
+    pub(crate) fn poke(&self, path: &str, offset: u64, bytes: &[u8]) {
+        let start = offset - offset % SECTOR as u64;
+        let end = (offset + bytes.len() as u64).next_multiple_of(SECTOR as u64);
+        let mut sectors = vec![0; (end - start) as usize];
+        self.at(path).read(start, &mut sectors).unwrap();
+        sectors[(offset - start) as usize..][..bytes.len()].copy_from_slice(bytes);
+        self.at(path).write(start, &sectors, Durability::Durable).unwrap();
     }
 }
 

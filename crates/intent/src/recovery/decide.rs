@@ -11,10 +11,10 @@
 //! | d lost | S+1 invalid on every leg, W ≥ its first LSN | loss; go on behind it | [`ending`] |
 //! | e one leg bad | S+1 valid on some leg of the set | take it; if ≤ W, count it as rot of the other leg | [`choose`], scan |
 //! | f union | S only on one leg, S+1 only on another | take both | [`choose`] |
-//! | g both valid, and different | same epoch and position, other bytes | stop: two writers | [`choose`] |
+//! | g both valid, different | same epoch and position, other bytes | stop: two writers | [`choose`] |
 //! | h stale leg | a leg outside the set | repair source for witnessed frames of its generations, never more | scan |
 //! | i set absent | no leg of the set | missing | scan |
-//! | j stale lap or epoch | position or epoch wrong | as unwritten | leg |
+//! | j stale lap or epoch | position, epoch, pool or lane wrong | as unwritten | leg |
 //! | k payload bad | header good | invalid, but its witness counts | [`choose`], [`ending`] |
 //! | l chain break | S+1 valid, but it names another S | ≤ W: loss; above: cut, with a remark | [`ending`] |
 //! | m tail frame gone | the first live frame invalid, later ones witness it | loss, as d (the usual sign of a rolled-back uberblock) | [`ending`] |
@@ -24,8 +24,11 @@
 //! | q two epochs live | a frame of another epoch continues the chain | stop: cannot happen | [`choose`] |
 //! | r header damaged in the last, unwitnessed frames of a lane with one leg | looks like b | cut: a stated limit; a mirror or a seal narrows it | [`ending`] |
 //! | s seal gone | S+1 invalid, and the next valid frame begins with the very LSN that S+1 would | nothing is missing: go on there, with a remark | [`ending`] |
+//! | t misnumbered | a sound header whose number or LSN does not follow from those before it | stop: cannot happen | [`choose`], [`ending`] |
+//! | u records malformed | both checksums good, and no records | stop: cannot happen | scan |
 //!
-//! Case s is an addition to the table: frames without records are in the chain, but no record is lost with them.
+//! In case s frames without records are in the chain, but no record is lost with them. Nothing but two writers or a
+//! defect leads to g, q, t and u. They are errors and no panics, because disks can say anything.
 
 use tally_base::Lsn;
 

@@ -43,13 +43,13 @@ fn merged(scans: Vec<LaneScan>, cursor: Cursor) -> (Vec<u64>, u64, DatasetVerdic
 }
 
 #[test]
-fn lanes_are_merged_by_dseq() {
+fn verdict_whole_lanes_are_merged_by_dseq() {
     let scans = vec![lane(0, 9, &[(1, 10, 5), (2, 12, 5)]), lane(1, 9, &[(1, 11, 5), (2, 13, 6)])];
     assert_eq!(merged(scans, cursor(4, 0, None)), (vec![10, 11, 12, 13], 0, DatasetVerdict::Whole));
 }
 
 #[test]
-fn what_the_trees_contain_is_skipped_and_still_counts_as_present() {
+fn verdict_whole_what_the_trees_contain_is_skipped_and_still_counts_as_present() {
     let records = [(1, 10, 5), (2, 11, 4), (3, 12, 5), (4, 13, 6)];
     assert_eq!(
         merged(vec![lane(0, 4, &records)], cursor(4, 10, Some(10))),
@@ -59,34 +59,36 @@ fn what_the_trees_contain_is_skipped_and_still_counts_as_present() {
 }
 
 #[test]
-fn a_gap_with_nothing_witnessed_behind_it_is_a_cut() {
+fn verdict_cut_a_gap_with_nothing_witnessed_behind_it() {
     let scans = vec![lane(0, 1, &[(1, 10, 5), (2, 12, 5), (3, 13, 5)])];
     let verdict = DatasetVerdict::Cut { after: Dseq(10), dropped: 2 };
     assert_eq!(merged(scans, cursor(4, 0, None)), (vec![10], 0, verdict));
 }
 
 #[test]
-fn a_gap_with_a_witnessed_record_behind_it_is_loss() {
+fn verdict_lost_a_gap_with_a_witnessed_record_behind_it() {
     let scans = vec![lane(0, 3, &[(1, 10, 5), (2, 13, 5), (3, 14, 5)])];
     let verdict = DatasetVerdict::Lost { first: Dseq(11), last: Dseq(12), withheld: 2 };
     assert_eq!(merged(scans, cursor(4, 0, None)), (vec![10], 0, verdict));
 }
 
 #[test]
-fn a_history_that_begins_too_late_has_a_gap() {
+fn verdict_lost_a_history_that_begins_too_late() {
     let scans = vec![lane(0, 3, &[(1, 10, 5)])];
     let verdict = DatasetVerdict::Lost { first: Dseq(8), last: Dseq(9), withheld: 1 };
     assert_eq!(merged(scans, cursor(4, 0, Some(8))), (vec![], 0, verdict));
 }
 
 #[test]
-fn a_gap_below_the_replay_cursor_is_none() {
-    let scans = vec![lane(0, 3, &[(1, 10, 5), (2, 12, 5), (3, 13, 5)])];
-    assert_eq!(merged(scans, cursor(4, 12, Some(9))), (vec![13], 2, DatasetVerdict::Whole));
+fn verdict_whole_a_gap_below_the_replay_cursor_is_none() {
+    for next in [Some(9), None] {
+        let scans = vec![lane(0, 3, &[(1, 10, 5), (2, 12, 5), (3, 13, 5)])];
+        assert_eq!(merged(scans, cursor(4, 12, next)), (vec![13], 2, DatasetVerdict::Whole), "{next:?}");
+    }
 }
 
 #[test]
-fn equal_duplicates_are_one_and_unequal_ones_stop_the_import() {
+fn case_o_equal_duplicates_are_one_and_unequal_ones_stop_the_import() {
     let twice = || vec![lane(0, 2, &[(1, 10, 5), (2, 11, 5)]), lane(1, 2, &[(1, 11, 5), (2, 12, 5)])];
     assert_eq!(merged(twice(), cursor(4, 0, None)).0, [10, 11, 12]);
     let mut unequal = twice();
@@ -97,14 +99,14 @@ fn equal_duplicates_are_one_and_unequal_ones_stop_the_import() {
 }
 
 #[test]
-fn an_unknown_dataset_is_withheld() {
+fn verdict_unknown_its_records_are_withheld() {
     let merged = merge(vec![lane(0, 2, &[(1, 10, 5)])], &|_| None).expect("no contradiction");
     let replay = &merged.datasets[&DATASET];
     assert_eq!((replay.records.len(), &replay.verdict), (0, &DatasetVerdict::Unknown { withheld: 1 }));
 }
 
 #[test]
-fn a_loss_that_may_have_been_anybodys_makes_suspect_unless_the_history_goes_on_behind_it() {
+fn verdict_suspect_a_loss_that_may_have_been_anybodys_unless_the_history_goes_on_behind_it() {
     let cases: [(&[Numbers], Option<u64>, DatasetVerdict); 4] = [
         (&[(1, 10, 5), (4, 11, 5)], None, DatasetVerdict::Whole),
         (&[(1, 10, 5)], None, DatasetVerdict::Suspect { lane: LaneId(0) }),

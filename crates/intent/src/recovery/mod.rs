@@ -20,4 +20,6 @@ pub use scan::{LaneScan, LegFault, RecoveredRecord, ScanError, Verdict, scan};
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
+mod table_tests;
+#[cfg(test)]
 mod tests;

@@ -1,19 +1,23 @@
-//! One test for each row of the decision table, over disks that were really written by a lane.
+//! Tests for each row of the decision table, over disks that were really written by a lane. The name begins with the
+//! row's letter: see `table_tests`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tally_base::{Dseq, LaneId, Lsn, SECTOR, Txg};
+use tally_base::{Dseq, LaneId, Lsn, SECTOR, Txg, log_checksum};
 
 use super::{Cursor, DatasetVerdict, LegFault, ScanError, Verdict, list_frames, merge, scan};
-use crate::frame::HEADER_BYTES;
+use crate::frame::{FrameHeader, HEADER_BYTES};
 use crate::testdisk::{DATASET, TestDisk, TestRng, World, frame_offset, leg_guid, lsns};
 use crate::{Checkpoint, Lane, StaleLeg};
 
 /// A byte of a frame's header, and one of its first record's body.
 const IN_HEADER: u64 = 80;
 const IN_BODY: u64 = HEADER_BYTES as u64 + 33;
+
+/// What a frame says instead of the truth, under a sound checksum.
+type Lie = fn(&mut FrameHeader);
 
 fn cut(last: u64) -> Verdict {
     Verdict::Cut { last: Lsn(last), dropped_frames: 0 }
@@ -24,14 +28,14 @@ fn lost(first: u64, last: u64) -> Verdict {
 }
 
 #[test]
-fn row_a_nothing_was_ever_written() {
+fn case_a_nothing_was_ever_written() {
     let world = World::new(1);
     let found = world.scan();
     assert_eq!((found.verdict, found.records.len(), found.frames), (Verdict::Empty, 0, 0));
 }
 
 #[test]
-fn row_b_the_log_ends_where_writing_ended() {
+fn case_b_the_log_ends_where_writing_ended() {
     let world = World::new(1);
     world.log_frames(3);
     let found = world.scan();
@@ -44,7 +48,7 @@ fn row_b_the_log_ends_where_writing_ended() {
 
 /// Longer than the pieces in which a ring is read: frames lie across their ends, and what follows is read ahead.
 #[test]
-fn row_b_in_a_long_ring_nothing_is_lost_between_two_reads() {
+fn case_b_in_a_long_ring_nothing_is_lost_between_two_reads() {
     const FRAMES: u64 = 1500;
     let world = World::over(vec![TestDisk::new(32 << 20, false)], Checkpoint::fresh(&TestRng::new(5)));
     let body = |number: u64| vec![number as u8; 9000 + number as usize * 7];
@@ -61,7 +65,7 @@ fn row_b_in_a_long_ring_nothing_is_lost_between_two_reads() {
 }
 
 #[test]
-fn row_b_the_last_frame_is_torn() {
+fn case_b_the_last_frame_is_torn() {
     for kept_bytes in [512, HEADER_BYTES, 1024, SECTOR] {
         let world = World::new(1);
         world.log_frames(3);
@@ -73,7 +77,7 @@ fn row_b_the_last_frame_is_torn() {
 }
 
 #[test]
-fn row_b_the_unwitnessed_end_cannot_be_read() {
+fn case_b_the_unwitnessed_end_cannot_be_read() {
     let world = World::new(1);
     world.log_frames(3);
     world.legs[0].make_unreadable(frame_offset(3)..frame_offset(4));
@@ -81,7 +85,7 @@ fn row_b_the_unwitnessed_end_cannot_be_read() {
 }
 
 #[test]
-fn row_c_a_later_frame_arrived_first() {
+fn case_c_a_later_frame_arrived_first() {
     let world = World::new(1);
     world.log_frames(3);
     world.append(b"never arrives");
@@ -95,7 +99,7 @@ fn row_c_a_later_frame_arrived_first() {
 }
 
 #[test]
-fn row_d_an_acknowledged_frame_is_gone() {
+fn case_d_an_acknowledged_frame_is_gone() {
     let world = World::new(2);
     world.log_frames(6);
     world.legs[0].rot(frame_offset(3) + IN_HEADER);
@@ -106,7 +110,7 @@ fn row_d_an_acknowledged_frame_is_gone() {
 }
 
 #[test]
-fn row_d_the_uberblock_is_a_witness_too() {
+fn case_d_the_uberblock_is_a_witness_too() {
     let mut world = World::new(1);
     world.log_frames(3);
     world.checkpoint = world.lane.checkpoint(Txg(6));
@@ -116,7 +120,7 @@ fn row_d_the_uberblock_is_a_witness_too() {
 }
 
 #[test]
-fn row_e_one_leg_has_rotted() {
+fn case_e_one_leg_has_rotted() {
     let world = World::new(2);
     world.log_frames(4);
     world.legs[0].rot(frame_offset(2) + IN_BODY);
@@ -129,7 +133,7 @@ fn row_e_one_leg_has_rotted() {
 }
 
 #[test]
-fn row_f_each_leg_has_what_the_other_lacks() {
+fn case_f_each_leg_has_what_the_other_lacks() {
     let world = World::new(2);
     world.log_frames(1);
     world.append(b"on A");
@@ -144,7 +148,7 @@ fn row_f_each_leg_has_what_the_other_lacks() {
 }
 
 #[test]
-fn row_g_two_writers() {
+fn case_g_two_writers() {
     let world = World::new(2);
     world.log_frames(2);
     let elsewhere = World::new(1);
@@ -167,7 +171,7 @@ fn world_with_a_stale_leg() -> World {
 }
 
 #[test]
-fn row_h_a_stale_leg_repairs_what_was_written_while_it_belonged() {
+fn case_h_a_stale_leg_repairs_what_was_written_while_it_belonged() {
     let world = world_with_a_stale_leg();
     world.legs[0].rot(frame_offset(2) + IN_HEADER);
     let found = world.scan();
@@ -176,7 +180,7 @@ fn row_h_a_stale_leg_repairs_what_was_written_while_it_belonged() {
 }
 
 #[test]
-fn row_h_a_stale_leg_is_not_believed_for_later_generations() {
+fn case_h_a_stale_leg_is_not_believed_for_later_generations() {
     let world = world_with_a_stale_leg();
     world.legs[1].poke(frame_offset(4), &world.legs[0].peek(frame_offset(4), SECTOR));
     world.legs[0].rot(frame_offset(4) + IN_HEADER);
@@ -184,7 +188,7 @@ fn row_h_a_stale_leg_is_not_believed_for_later_generations() {
 }
 
 #[test]
-fn row_i_no_leg_of_the_set_is_present() {
+fn case_i_no_leg_of_the_set_is_present() {
     let mut world = World::new(1);
     world.log_frames(1);
     world.config.legs.clear();
@@ -192,7 +196,7 @@ fn row_i_no_leg_of_the_set_is_present() {
 }
 
 #[test]
-fn row_j_frames_of_an_older_lap_are_not_there() {
+fn case_j_frames_of_an_older_lap_are_not_there() {
     let mut world = World::new(1);
     let per_lap = world.lane.geometry().size / SECTOR as u64;
     for txg in 1..=per_lap {
@@ -211,7 +215,7 @@ fn row_j_frames_of_an_older_lap_are_not_there() {
 }
 
 #[test]
-fn row_j_frames_of_another_epoch_are_not_there() {
+fn case_j_frames_of_another_epoch_are_not_there() {
     let world = World::new(1);
     world.log_frames(3);
     let again = World::over(world.legs.clone(), Checkpoint::fresh(&TestRng::new(2)));
@@ -222,7 +226,28 @@ fn row_j_frames_of_another_epoch_are_not_there() {
 }
 
 #[test]
-fn row_k_a_damaged_payload_is_no_frame() {
+fn case_j_a_copy_of_a_frame_elsewhere_is_not_there() {
+    let world = World::new(1);
+    world.log_frames(3);
+    world.legs[0].poke(frame_offset(4), &world.legs[0].peek(frame_offset(3), SECTOR));
+    let found = world.scan();
+    assert_eq!((lsns(&found), found.verdict), (vec![1, 2, 3], cut(3)));
+}
+
+#[test]
+fn case_j_frames_of_another_pool_or_lane_are_not_there() {
+    let lies: [Lie; 2] = [|header| header.pool.0 ^= 1, |header| header.lane.0 ^= 1];
+    for lie in lies {
+        let world = World::new(1);
+        world.log_frames(3);
+        world.forge(0, 3, lie);
+        let found = world.scan();
+        assert_eq!((lsns(&found), found.anomalies.len(), found.verdict), (vec![1, 2], 0, cut(2)));
+    }
+}
+
+#[test]
+fn case_k_a_damaged_payload_is_no_frame() {
     let world = World::new(1);
     world.log_frames(5);
     world.legs[0].rot(frame_offset(3) + IN_BODY);
@@ -232,7 +257,7 @@ fn row_k_a_damaged_payload_is_no_frame() {
 }
 
 #[test]
-fn row_k_the_header_of_a_damaged_payload_bears_witness() {
+fn case_k_the_header_of_a_damaged_payload_bears_witness() {
     let world = World::new(1);
     world.log_frames(3);
     world.legs[0].rot(frame_offset(2) + IN_HEADER);
@@ -242,8 +267,21 @@ fn row_k_the_header_of_a_damaged_payload_bears_witness() {
     assert_eq!(lsns(&found), [1]);
 }
 
+/// What it says of groups counts even where nothing comes after it: no number of a group is used twice.
 #[test]
-fn row_l_a_break_of_the_chain_below_the_witness_is_loss() {
+fn case_k_the_header_of_a_damaged_last_frame_tells_of_groups() {
+    let world = World::new(1);
+    world.log_frames(2);
+    world.lane.release(Txg(6), &world.lane.checkpoint(Txg(6)));
+    world.append_in(Txg(9), b"in a later group");
+    assert!(world.lane.drive_frame());
+    world.legs[0].rot(frame_offset(3) + IN_BODY);
+    let found = world.scan();
+    assert_eq!((found.max_txg, found.max_synced_txg, found.verdict), (Txg(9), Txg(6), cut(2)));
+}
+
+#[test]
+fn case_l_a_break_of_the_chain_below_the_witness_is_loss() {
     let world = World::new(1);
     world.log_frames(4);
     world.forge(0, 3, |header| header.prev ^= 1);
@@ -254,7 +292,7 @@ fn row_l_a_break_of_the_chain_below_the_witness_is_loss() {
 }
 
 #[test]
-fn row_l_a_break_of_the_chain_above_the_witness_is_a_cut() {
+fn case_l_a_break_of_the_chain_above_the_witness_is_a_cut() {
     let world = World::new(1);
     world.log_frames(3);
     world.forge(0, 3, |header| header.prev ^= 1);
@@ -264,7 +302,7 @@ fn row_l_a_break_of_the_chain_above_the_witness_is_a_cut() {
 }
 
 #[test]
-fn row_m_the_tail_frame_is_gone() {
+fn case_m_the_tail_frame_is_gone() {
     let world = World::new(1);
     world.log_frames(3);
     world.legs[0].rot(frame_offset(1) + IN_HEADER);
@@ -274,7 +312,7 @@ fn row_m_the_tail_frame_is_gone() {
 }
 
 #[test]
-fn row_n_a_frame_knows_a_newer_uberblock() {
+fn case_n_a_frame_knows_a_newer_uberblock() {
     let world = World::new(1);
     world.log_frames(2);
     // The uberblock of txg 7 becomes durable, a frame says so, and the uberblock is lost.
@@ -284,7 +322,7 @@ fn row_n_a_frame_knows_a_newer_uberblock() {
 }
 
 #[test]
-fn row_o_a_failed_lane_is_continued_on_another() {
+fn case_o_a_failed_lane_is_continued_on_another() {
     let first = World::new(1);
     first.log_frames(3);
     // Frame 4 reaches the disk although its write reports an error; its record is appended to the other lane.
@@ -306,7 +344,7 @@ fn row_o_a_failed_lane_is_continued_on_another() {
 }
 
 #[test]
-fn row_p_a_crash_during_recovery_is_decided_again() {
+fn case_p_a_crash_during_recovery_is_decided_again() {
     let world = World::new(2);
     world.log_frames(5);
     world.legs[0].rot(frame_offset(2) + IN_HEADER);
@@ -323,15 +361,27 @@ fn row_p_a_crash_during_recovery_is_decided_again() {
 }
 
 #[test]
-fn row_q_two_epochs_cannot_be_live() {
+fn case_q_two_epochs_cannot_be_live() {
     let world = World::new(1);
     world.log_frames(2);
     world.forge(0, 2, |header| header.epoch ^= 1);
     assert_eq!(world.try_scan().unwrap_err(), ScanError::TwoEpochs { lane: LaneId(0), pos: frame_offset(2) });
 }
 
+/// Two epochs beside each other are the usual thing (row j). Here the other one's frame names the very frame before it.
 #[test]
-fn row_r_the_last_header_of_a_lane_with_one_leg_is_a_stated_limit() {
+fn case_q_a_frame_of_another_epoch_that_does_not_continue_the_chain_is_no_contradiction() {
+    let world = World::new(1);
+    world.log_frames(2);
+    world.forge(0, 2, |header| {
+        header.epoch ^= 1;
+        header.prev ^= 1;
+    });
+    assert_eq!(world.scan().verdict, cut(1));
+}
+
+#[test]
+fn case_r_the_last_header_of_a_lane_with_one_leg_is_a_stated_limit() {
     let world = World::new(1);
     world.log_frames(3);
     world.legs[0].rot(frame_offset(3) + IN_HEADER);
@@ -339,7 +389,7 @@ fn row_r_the_last_header_of_a_lane_with_one_leg_is_a_stated_limit() {
 }
 
 #[test]
-fn row_r_a_mirror_narrows_the_limit() {
+fn case_r_a_mirror_narrows_the_limit() {
     let world = World::new(2);
     world.log_frames(3);
     world.legs[0].rot(frame_offset(3) + IN_HEADER);
@@ -347,7 +397,7 @@ fn row_r_a_mirror_narrows_the_limit() {
 }
 
 #[test]
-fn row_r_a_seal_narrows_the_limit() {
+fn case_r_a_seal_narrows_the_limit() {
     let world = World::new(1);
     world.log_frames(3);
     world.clock.advance(Duration::from_millis(50));
@@ -357,7 +407,7 @@ fn row_r_a_seal_narrows_the_limit() {
 }
 
 #[test]
-fn row_s_a_lost_seal_loses_nothing() {
+fn case_s_a_lost_seal_loses_nothing() {
     let world = World::new(1);
     world.log_frames(3);
     world.clock.advance(Duration::from_millis(50));
@@ -368,6 +418,59 @@ fn row_s_a_lost_seal_loses_nothing() {
     assert_eq!(found.verdict, cut(5));
     assert_eq!(lsns(&found), [1, 2, 3, 4, 5]);
     assert_eq!(found.anomalies.len(), 1);
+}
+
+#[test]
+fn case_t_numbers_that_do_not_continue_stop_the_import() {
+    let lies: [(&str, Lie); 4] = [
+        ("a later number in the epoch", |header| header.seq += 1),
+        ("a record that was there before", |header| (header.first_lsn, header.durable_lsn) = (Lsn(2), Lsn(1))),
+        ("a record too far", |header| header.first_lsn = Lsn(4)),
+        ("a record that was there before, behind another frame", |header| {
+            (header.first_lsn, header.durable_lsn) = (Lsn(2), Lsn(1));
+            header.prev ^= 1;
+        }),
+    ];
+    for (what, lie) in lies {
+        let world = World::new(1);
+        world.log_frames(3);
+        world.forge(0, 3, lie);
+        let stopped = ScanError::Misnumbered { lane: LaneId(0), pos: frame_offset(3) };
+        assert_eq!(world.try_scan().unwrap_err(), stopped, "{what}");
+    }
+}
+
+#[test]
+fn case_t_numbers_of_a_later_frame_that_were_there_before_stop_the_import() {
+    let world = World::new(1);
+    world.log_frames(4);
+    world.legs[0].rot(frame_offset(3) + IN_HEADER);
+    world.forge(0, 4, |header| (header.first_lsn, header.durable_lsn) = (Lsn(2), Lsn(1)));
+    assert_eq!(world.try_scan().unwrap_err(), ScanError::Misnumbered { lane: LaneId(0), pos: frame_offset(3) });
+}
+
+#[test]
+fn case_u_records_that_are_none_under_a_sound_checksum_stop_the_import() {
+    let world = World::new(1);
+    world.log_frames(2);
+    let mut sector = world.legs[0].peek(frame_offset(2), SECTOR);
+    let (mut header, _) = FrameHeader::decode(&sector).expect("there is a frame");
+    let payload = HEADER_BYTES..HEADER_BYTES + header.payload_bytes as usize;
+    // The record's length, longer than the frame.
+    sector[HEADER_BYTES..HEADER_BYTES + 4].fill(0xff);
+    header.payload_checksum = log_checksum(&sector[payload]);
+    header.encode(&mut sector);
+    world.legs[0].poke(frame_offset(2), &sector);
+    assert_eq!(world.try_scan().unwrap_err(), ScanError::Malformed { lane: LaneId(0), pos: frame_offset(2) });
+}
+
+#[test]
+fn frames_behind_a_clean_export_are_remarked() {
+    let mut world = World::new(1);
+    world.checkpoint.clean = true;
+    assert_eq!(world.scan().anomalies, [""; 0]);
+    world.log_frames(1);
+    assert!(world.scan().anomalies[0].contains("exported cleanly"));
 }
 
 #[test]

@@ -13,7 +13,9 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tally_base::codec::Malformed;
 use tally_base::{DatasetId, LaneId, Time, Txg};
-use tally_intent::recovery::{self, Cursor, DatasetReplay, DatasetVerdict, LaneScan, MergeError, ScanError, Verdict};
+use tally_intent::recovery::{
+    self, Cursor, DatasetReplay, DatasetVerdict, LaneScan, MergeError, Merged, ScanError, Verdict,
+};
 
 use super::lanes::home_among;
 use super::root::PoolRoot;
@@ -311,6 +313,7 @@ fn read_log(
     for (id, replay) in &merged.datasets {
         note_dataset(&mut content, root, *id, &replay.verdict);
     }
+    note_suspects(&mut content, root, uberblock, &merged);
     content.datasets = merged.datasets;
     Ok((content, seen))
 }
@@ -381,6 +384,25 @@ fn note_lane(content: &mut LogContent, lane: LaneId, scan: &LaneScan) {
         }
         // The caller knows more about it.
         Verdict::Missing => {}
+    }
+}
+
+/// Datasets that a lane's loss may have cost something, without a gap to tell (rules F26): those with records on one side of it
+/// only, and those at home there of which no record is left.
+fn note_suspects(content: &mut LogContent, root: &PoolRoot, uberblock: &Uberblock, merged: &Merged) {
+    let open: Vec<_> = uberblock.lanes.iter().map(|(lane, _)| *lane).collect();
+    for (lane, _) in merged.lanes.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Lost { .. })) {
+        let is_suspect = |entry: &&DatasetEntry| match merged.datasets.get(&entry.birth.id) {
+            Some(replay) => replay.verdict == DatasetVerdict::Suspect { lane: *lane },
+            None => entry.root.logged && home_among(&open, entry.birth.lane, entry.birth.id) == *lane,
+        };
+        let suspects: Vec<_> = root.datasets.iter().filter(is_suspect).map(|entry| entry.line.name.as_str()).collect();
+        if !suspects.is_empty() {
+            content.losses.push(format!(
+                "lane {lane}: nothing tells whose records are gone; they may have been of {}",
+                suspects.join(", ")
+            ));
+        }
     }
 }
 
