@@ -125,7 +125,7 @@ struct Caught {
     check: String,
 }
 
-/// A copy of the tree, with build products of its own.
+/// A copy of the tree.
 struct Copy {
     tree: PathBuf,
     build: PathBuf,
@@ -133,8 +133,8 @@ struct Copy {
 
 impl Copy {
     fn make() -> Result<Self> {
-        let folder = cargo::target_folder().join("planted");
-        let copy = Self { tree: folder.join("tree"), build: folder.join("build") };
+        // Dependencies are built once for both: they are the same.
+        let copy = Self { tree: cargo::target_folder().join("planted"), build: cargo::target_folder() };
         let source = cargo::workspace();
         let listed = Command::new("git").current_dir(&source).args(["ls-files", "-z"]).output()?;
         ensure!(listed.status.success(), "git cannot list the files of {}", source.display());
@@ -178,7 +178,7 @@ impl Copy {
     }
 
     fn run(&self) -> Result<Option<Caught>> {
-        let output = self.build.join("output");
+        let output = self.tree.join("output");
         let mut child = Command::new(self.build.join("debug/sim"))
             .args(["--seeds", &SEEDS_MAX.to_string(), "--until-failure", "--no-shrink"])
             .stdout(std::fs::File::create(&output)?)

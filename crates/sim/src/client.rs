@@ -8,8 +8,11 @@ use bytes::Bytes;
 use nfs3_types::nfs3::*;
 use nfs3_types::rpc::{auth_unix, call_body, msg_body, opaque_auth, rpc_msg};
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack};
+use tally_fs::vfs::{Attr, FileKind};
 use tally_nfs::rpc::Reply;
 use tally_nfs::service::Link;
+
+use crate::same::same_attr;
 
 /// The program and its version.
 const NFS: (u32, u32) = (100_003, 3);
@@ -239,4 +242,28 @@ fn results(procedure: NFS_PROGRAM, rest: &mut &[u8]) -> Read<Told> {
         }),
         other => panic!("no history asks {other}"),
     }
+}
+
+/// Compares what a reply says of an object with what the model says.
+pub fn same_fattr(found: &fattr3, expected: &Attr) -> Result<(), String> {
+    let kind = match found.type_ {
+        ftype3::NF3REG => FileKind::File,
+        ftype3::NF3DIR => FileKind::Directory,
+        ftype3::NF3BLK => FileKind::BlockDevice,
+        ftype3::NF3CHR => FileKind::CharDevice,
+        ftype3::NF3LNK => FileKind::Symlink,
+        ftype3::NF3SOCK => FileKind::Socket,
+        ftype3::NF3FIFO => FileKind::Fifo,
+    };
+    let told = Attr {
+        kind,
+        mode: found.mode,
+        nlink: found.nlink,
+        uid: found.uid,
+        gid: found.gid,
+        size: found.size,
+        rdev: (found.rdev.specdata1, found.rdev.specdata2),
+        ..expected.clone()
+    };
+    same_attr(&told, expected)
 }

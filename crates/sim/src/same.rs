@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use nfs3_types::nfs3::{fattr3, ftype3};
 use tally_base::ObjectId;
 use tally_fs::model::Model;
 use tally_fs::vfs::{Attr, Cred, DirPage, FileKind, FsError, ObjectRef, Vfs};
@@ -127,28 +126,4 @@ pub fn same_attr(found: &Attr, expected: &Attr) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{:?} instead of {:?}", fields(found), fields(expected)))
-}
-
-/// Compares what a reply says of an object with what the model says.
-pub fn same_fattr(found: &fattr3, expected: &Attr) -> Result<(), String> {
-    let kind = match found.type_ {
-        ftype3::NF3REG => FileKind::File,
-        ftype3::NF3DIR => FileKind::Directory,
-        ftype3::NF3BLK => FileKind::BlockDevice,
-        ftype3::NF3CHR => FileKind::CharDevice,
-        ftype3::NF3LNK => FileKind::Symlink,
-        ftype3::NF3SOCK => FileKind::Socket,
-        ftype3::NF3FIFO => FileKind::Fifo,
-    };
-    let told = Attr {
-        kind,
-        mode: found.mode,
-        nlink: found.nlink,
-        uid: found.uid,
-        gid: found.gid,
-        size: found.size,
-        rdev: (found.rdev.specdata1, found.rdev.specdata2),
-        ..expected.clone()
-    };
-    same_attr(&told, expected)
 }

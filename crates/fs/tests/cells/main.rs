@@ -8,13 +8,16 @@
 //! cargo test -p tally-fs --test cells -- --show-output
 //! ```
 
-#[path = "../chance/check.rs"]
-#[allow(unreachable_pub)]
-mod check;
 mod cuts;
 mod legs;
 mod replay;
+#[path = "../../../sim/src/same.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod same;
 mod shapes;
+#[path = "../../../sim/src/sound.rs"]
+#[allow(unreachable_pub)]
+mod sound;
 mod story;
 mod tail;
 #[path = "../world/mod.rs"]

@@ -16,8 +16,9 @@ use tally_store::discover::ImportSource;
 use tally_store::inspect::{Plan, Value, inspect};
 use tally_store::platform::Tuning;
 
-use crate::check::{same, sound};
+use crate::same::same;
 use crate::shapes::{Late, Shape, furnish};
+use crate::sound::sound;
 use crate::world::{World, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;

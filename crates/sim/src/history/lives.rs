@@ -10,9 +10,9 @@ use tally_store::properties::SyncMode;
 use super::requests::{Fate, Past};
 use super::{Checked, State};
 use crate::chance::Chance;
-use crate::client::{Call, handle};
+use crate::client::{Call, handle, same_fattr};
 use crate::op::Op;
-use crate::same::{same, same_fattr};
+use crate::same::same;
 use crate::sound::sound;
 
 /// Imports of one life that are cut short, at most.

@@ -11,10 +11,9 @@ use tally_nfs::service::{Job, Step};
 
 use super::{Checked, State};
 use crate::chance::Chance;
-use crate::client::{Told, bytes_of, told};
+use crate::client::{Told, bytes_of, same_fattr, told};
 use crate::op::{Answer, Expected, Known, Object, Op};
 use crate::oracle::{Before, Limits, Promised};
-use crate::same::same_fattr;
 
 /// Requests that may be sent again, at most: fewer than a server must remember of one client.
 const PAST_MAX: usize = 48;
