@@ -4,6 +4,7 @@
 //! aside until a flush; a durable write changes both. When the power goes, a chance decides for each write that was
 //! put aside, or for each sector of it, whether it has reached the medium: so any subset, in any order.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -13,6 +14,9 @@ use tally_disk::{Disk, Durability, Geometry};
 use super::fault::{Fault, Faults};
 use super::pages::{PAGE, Pages};
 use crate::chance::Chance;
+
+/// Pages that count as written last.
+const RECENT_MAX: usize = 32;
 
 /// What runs inside a device write.
 type Hook = Box<dyn FnMut() + Send>;
@@ -116,6 +120,8 @@ struct DiskState {
     stable: Pages,
     /// Cached writes since the last flush, in order.
     cached: Vec<(u64, Vec<u8>)>,
+    /// The pages that were written last.
+    recent: VecDeque<u64>,
 }
 
 impl PowerDisk {
@@ -162,14 +168,23 @@ impl PowerDisk {
         Self { power: Arc::clone(power), size: self.size, state: Mutex::new(state), faults: Faults::default() }
     }
 
-    /// Flips a bit of some pages that were written once, of the medium and of what a reader sees. Gives their offsets.
+    /// Flips a bit of some pages that were written once, half of them a while ago, of the medium and of what a reader sees.
+    /// Gives their offsets.
     pub fn rot(&self, pages: u64, chance: &mut Chance) -> Vec<u64> {
         let mut state = self.state.lock();
         let numbers = state.stable.numbers();
         if numbers.is_empty() {
             return Vec::new();
         }
-        let hit: Vec<u64> = (0..pages).map(|_| chance.pick(&numbers) * PAGE as u64).collect();
+        // One of the pages written last, at most: the frame behind one of the log bears witness to it.
+        let (recent, old): (Vec<u64>, Vec<u64>) = numbers.iter().partition(|page| state.recent.contains(page));
+        let mut hit = Vec::new();
+        for nth in 0..pages {
+            let from = if nth == 0 && chance.one_in(2) { &recent } else { &old };
+            if !from.is_empty() {
+                hit.push(chance.pick(from) * PAGE as u64);
+            }
+        }
         for offset in &hit {
             let mut page = [0; PAGE];
             state.stable.read(*offset, &mut page);
@@ -182,6 +197,12 @@ impl PowerDisk {
 }
 
 impl DiskState {
+    fn note(&mut self, offset: u64, bytes: &[u8]) {
+        self.recent.extend((0..bytes.len() / PAGE).map(|page| offset / PAGE as u64 + page as u64));
+        let excess = self.recent.len().saturating_sub(RECENT_MAX);
+        self.recent.drain(..excess);
+    }
+
     fn write_durable(&mut self, offset: u64, bytes: &[u8]) {
         self.current.write(offset, bytes);
         self.stable.write(offset, bytes);
@@ -224,6 +245,7 @@ impl Disk for PowerDisk {
             Durability::Cached => self.faults.strike(Fault::Write),
         };
         let mut state = self.state.lock();
+        state.note(offset, buf);
         match (current, &struck, durability) {
             (Current::On, Ok(()), Durability::Durable) => state.write_durable(offset, buf),
             (Current::On, Ok(()), Durability::Cached) => {
