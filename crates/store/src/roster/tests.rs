@@ -25,7 +25,7 @@ pub(crate) fn pool(world: &World, words: &str) -> Assembled {
 
 pub(crate) fn claim(world: &World, roster: &Roster) {
     let platform = world.platform();
-    roster.claim(&platform.host, platform.rng.as_ref()).unwrap();
+    roster.claim(&platform.host, platform.rng.as_ref(), 0).unwrap();
 }
 
 /// An empty transaction group.
