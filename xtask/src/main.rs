@@ -1,8 +1,9 @@
-//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `bench`.
+//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `fuzz`, `bench`.
 
 mod bench;
 mod cargo;
 mod ci;
+mod fuzz;
 mod lab;
 mod packages;
 mod slow_disk;
@@ -31,6 +32,8 @@ enum Task {
     Lab(lab::Options),
     /// The kill ledger: clients, a server that is killed at random, and what they were promised.
     Crash(test::Crash),
+    /// The fuzz targets, with libFuzzer and a nightly compiler.
+    Fuzz(fuzz::Fuzz),
     /// Benchmarks.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -54,6 +57,7 @@ fn run(task: Task) -> Result<()> {
         Task::Test => test::run(),
         Task::Lab(options) => lab::run(&options)?.into_result(),
         Task::Crash(crash) => crash.run()?.into_result(),
+        Task::Fuzz(fuzz) => fuzz.run(),
         Task::Bench(bench) => bench.run(),
         Task::SlowDisk(options) => slow_disk::run(&options),
     }
