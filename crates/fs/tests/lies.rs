@@ -191,7 +191,7 @@ fn the_truth_survives() {
 
 #[test]
 fn counters_of_inodes() {
-    let lies: [(&str, LieOfInodes); 12] = [
+    let lies: [(&str, LieOfInodes); 13] = [
         ("no subdirectories", |_, inode| inode.nlink = if inode.kind == FileKind::Directory { 2 } else { inode.nlink }),
         ("directories with one link", |_, inode| inode.nlink = 1),
         ("most links", |_, inode| inode.nlink = u32::MAX),
@@ -201,6 +201,7 @@ fn counters_of_inodes() {
         ("most bytes", |_, inode| inode.size = FILE_SIZE_MAX),
         ("more bytes", |_, inode| inode.size = u64::MAX),
         ("most bytes on disk", |_, inode| inode.used = u64::MAX),
+        ("as many bytes on disk as there may be", |_, inode| inode.used = FILE_SIZE_MAX),
         ("fewest bytes on disk", |_, inode| inode.used = 0),
         ("changed at the end of time", |_, inode| inode.change = Time(u64::MAX)),
         ("the other layout", |_, inode| {
