@@ -34,6 +34,9 @@ pub(crate) const LANE: LaneId = LaneId(0);
 pub(crate) const EPOCH: u128 = 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978;
 const TAIL_PREV: u64 = 77;
 
+/// A bit of the first byte: what inspection does, which takes as long as everything else.
+const IS_LISTED: u8 = 128;
+
 /// Bits of a control byte.
 pub(crate) const CONTINUES: u8 = 1;
 const PAYLOAD_IS_BAD: u8 = 2;
@@ -79,8 +82,10 @@ pub(crate) fn ring(data: &[u8]) -> bool {
         };
         let rings = Rings::written(&mut input, &checkpoint);
         let config = config(rings.bytes, legs, geometry);
-        for frame in list_frames(&config, &checkpoint) {
-            assert!(frame.offset + frame.header.frame_bytes() <= geometry.size, "a frame lies in its ring");
+        if legs & IS_LISTED != 0 {
+            for frame in list_frames(&config, &checkpoint) {
+                assert!(frame.offset + frame.header.frame_bytes() <= geometry.size, "a frame lies in its ring");
+            }
         }
         let Ok(found) = scan(&config, &checkpoint, &mut |_| {}) else { return false };
         check(&found, &checkpoint);

@@ -76,14 +76,14 @@ fn rings(frames: &[Vec<u8>]) -> Vec<Seed> {
     let go_on = [CONTINUES; 6];
     vec![
         Seed::new("frame", "one-leg", whole([0, 0, 0], &go_on)),
-        Seed::new("frame", "two-legs", whole([1, 2, 0], &go_on)),
+        Seed::new("frame", "two-legs", whole([1 | 128, 2, 0], &go_on)),
         Seed::new("frame", "around-the-end", whole([0, 13, 0], &go_on)),
         Seed::new("frame", "each-leg-lacks-one", whole([1, 0, 0], &[1, 1 | 8, 1 | 16, 1])),
         Seed::new("frame", "repaired-by-a-leg-that-left", whole([2 | 31 << 3, 0, 12], &[1, 1 | 8, 1, 1])),
         Seed::new("frame", "lost", whole([0, 0, 12], &[1, 1, 1 | 32, 1, 1])),
         Seed::new("frame", "cut", whole([0, 0, 0], &[1, 1, 1 | 32, 1])),
         Seed::new("frame", "payload-damaged", whole([1, 0, 0], &[1, 1, 1 | 2, 1])),
-        Seed::new("frame", "header-damaged", whole([0, 0, 0], &[1, 1, 1 | 4, 1])),
+        Seed::new("frame", "header-damaged", whole([128, 0, 0], &[1, 1, 1 | 4, 1])),
         Seed::new("frame", "of-another-ring", whole([0, 0, 0], &[0, 0])).refused(),
     ]
 }
