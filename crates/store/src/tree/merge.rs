@@ -173,11 +173,11 @@ impl Merger<'_> {
                 (Change::Put(value), Some(entry)) if entry.value == *value => merged.keep(entry),
                 (Change::Put(value), Some(_)) => merged.replace(*key, value),
                 (Change::Put(value), None) => {
-                    self.entry_count += 1;
+                    // The count is what a damaged root claims, so it may be anything.
+                    self.entry_count = self.entry_count.saturating_add(1);
                     merged.insert(*key, value);
                 }
                 (Change::Delete, Some(_)) => {
-                    // The count is what a damaged root claims, so it may be anything.
                     self.entry_count = self.entry_count.saturating_sub(1);
                     merged.changed = true;
                 }

@@ -498,3 +498,18 @@ fn neighbours_that_are_not_what_is_said_above_them_are_not_joined() {
     let outcome = tree.apply(&forger.0.io, &mut forger.0.io.writer(Txg(9)), &change);
     assert!(matches!(outcome, Err(BlockError::Malformed { bp, .. }) if bp == high), "{outcome:?}");
 }
+
+/// A root that claims as many entries as there are numbers: one more was one too many, and the sync panicked.
+#[test]
+fn a_root_that_claims_too_many_entries_can_be_changed() {
+    let forger = Forger::new();
+    let leaf = forger.leaf(&[key(Class::Inode, 3, 0)]);
+    for (entry_count, change) in
+        [(u64::MAX, Change::Put(Bytes::from_static(b"new"))), (0, Change::Delete), (1, Change::Delete)]
+    {
+        let object = if change == Change::Delete { 3 } else { 4 };
+        let tree = Tree { root: Some(leaf), height: 0, entry_count };
+        let mut out = forger.0.io.writer(Txg(9));
+        tree.apply(&forger.0.io, &mut out, &[(key(Class::Inode, object, 0), change)]).expect("the leaf is sound");
+    }
+}
