@@ -18,3 +18,6 @@ pub(crate) fn at_most<T>(bytes_max: usize, body: impl FnOnce() -> T) -> T {
     assert!(peak <= bytes_max, "{peak} bytes of heap were taken, and {bytes_max} are allowed");
     result
 }
+
+#[cfg(test)]
+mod tests;

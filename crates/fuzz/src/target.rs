@@ -9,27 +9,25 @@ pub struct Target {
     pub run: fn(&[u8]) -> bool,
     /// Longer inputs than this are not tried: they would only be slower.
     pub input_bytes_max: usize,
-    /// Whether an execution is short enough for tens of millions of them.
-    pub is_decoder: bool,
 }
 
 /// All of them.
 pub const TARGETS: [Target; 11] = [
-    decoder("rpc", rpc::stream, 40 << 10),
-    decoder("nfs", rpc::nfs, 4 << 10),
-    decoder("mount", rpc::mount, 2 << 10),
-    decoder("label", label::slot, 4 << 10),
-    decoder("uberblock", uberblock::sector, 4 << 10),
-    decoder("frame", frame::ring, 8 << 10),
-    decoder("record", record::body, 4 << 10),
-    decoder("node", node::tree, 16 << 10),
-    decoder("space", space::allocator, 16 << 10),
-    Target { name: "import", run: image::import, input_bytes_max: 2 << 10, is_decoder: false },
-    Target { name: "inspect", run: image::inspect, input_bytes_max: 2 << 10, is_decoder: false },
+    target("rpc", rpc::stream, 40 << 10),
+    target("nfs", rpc::nfs, 4 << 10),
+    target("mount", rpc::mount, 2 << 10),
+    target("label", label::slot, 4 << 10),
+    target("uberblock", uberblock::sector, 4 << 10),
+    target("frame", frame::ring, 8 << 10),
+    target("record", record::body, 4 << 10),
+    target("node", node::tree, 16 << 10),
+    target("space", space::allocator, 16 << 10),
+    target("import", image::import, 2 << 10),
+    target("inspect", image::inspect, 2 << 10),
 ];
 
-const fn decoder(name: &'static str, run: fn(&[u8]) -> bool, input_bytes_max: usize) -> Target {
-    Target { name, run, input_bytes_max, is_decoder: true }
+const fn target(name: &'static str, run: fn(&[u8]) -> bool, input_bytes_max: usize) -> Target {
+    Target { name, run, input_bytes_max }
 }
 
 impl Target {
