@@ -1,9 +1,10 @@
-//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `bench`.
+//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `bench`.
 
 mod bench;
 mod cargo;
 mod ci;
 mod crash_images;
+mod fuzz;
 mod lab;
 mod nbd;
 mod packages;
@@ -37,6 +38,8 @@ enum Task {
     Crash(test::Crash),
     /// The simulated world: random histories with power cuts, each owned by its seed; and bugs planted in it.
     Sim(sim::Sim),
+    /// The fuzz targets, with libFuzzer and a nightly compiler.
+    Fuzz(fuzz::Fuzz),
     /// Benchmarks.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -65,6 +68,7 @@ fn run(task: Task) -> Result<()> {
         Task::Lab(options) => lab::run(&options)?.into_result(),
         Task::Crash(crash) => crash.run()?.into_result(),
         Task::Sim(sim) => sim.run(),
+        Task::Fuzz(fuzz) => fuzz.run(),
         Task::Bench(bench) => bench.run(),
         Task::CrashImages(options) => crash_images::run(&options)?.into_result(),
         Task::RecordDisks(options) => recording::disks::run(&options),

@@ -6,6 +6,8 @@ use aligned_vec::{AVec, ConstAlign};
 #[derive(Clone)]
 pub struct AlignedBuf(AVec<u8, ConstAlign<4096>>);
 
+static ZEROES: [u8; tally_base::SECTOR] = [0; tally_base::SECTOR];
+
 impl AlignedBuf {
     /// An empty buffer with room for `capacity` bytes.
     #[must_use]
@@ -23,7 +25,13 @@ impl AlignedBuf {
 
     /// Sets the length; new bytes are zero.
     pub fn resize(&mut self, length: usize) {
-        self.0.resize(length, 0);
+        // Copied in pieces: what the vector has for this goes from byte to byte in a build that is not optimised.
+        self.0.reserve(length.saturating_sub(self.0.len()));
+        while self.0.len() < length {
+            let missing = length - self.0.len();
+            self.0.extend_from_slice(ZEROES.get(..missing).unwrap_or(&ZEROES));
+        }
+        self.0.truncate(length);
     }
 
     /// Appends a copy of `bytes`.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use tally_base::{ObjectId, Txg};
 use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr, Compression, Dva};
-use tally_store::dataset::{DatasetClient, DatasetRoot, OBJECT_CHARGE};
+use tally_store::dataset::{ACCOUNT_MAX, DatasetClient, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::run::RunWriter;
 use tally_store::tree::Change;
@@ -23,7 +23,7 @@ use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
 use crate::layer::{Layer, Piece, Seen};
 use crate::sight::decode_pointer;
-use crate::vfs::{FileKind, FsError};
+use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError};
 
 /// Largest file that is kept under one key: one that a block of its own would not need a second sector for. Measured in
 /// docs/design/0003. Files up to 16 KiB were kept so before; those that were stay until they are written.
@@ -137,7 +137,8 @@ impl Fold<'_> {
             self.object_count = self.object_count.saturating_add(1);
             self.used_bytes = self.used_bytes.saturating_add(OBJECT_CHARGE);
         }
-        self.used_bytes = self.used_bytes.saturating_sub(was_used).saturating_add(inode.used);
+        let used_bytes = self.used_bytes.saturating_sub(was_used).saturating_add(inode.used);
+        self.used_bytes = used_bytes.min(ACCOUNT_MAX);
         self.used.push((id, inode.used));
         self.put_inode(id, &inode);
         Ok(())
@@ -331,7 +332,8 @@ impl Fold<'_> {
         let key = Key::new(Class::Extent, id.0, start, 0);
         match (old, new) {
             (_, Some(new)) => {
-                inode.used += new.asize();
+                // An inode that claims all the bytes there can be would become one that cannot be read.
+                inode.used = inode.used.saturating_add(new.asize()).min(FILE_SIZE_MAX);
                 self.changes.push((key, Change::Put(Bytes::copy_from_slice(&new.encode()))));
             }
             (Some(_), None) => self.changes.push((key, Change::Delete)),

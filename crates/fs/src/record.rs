@@ -23,6 +23,8 @@ use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId};
 use tally_store::key::{Class, KEY_BYTES, Key};
+use tally_store::pool::{DRAWN_ROOM_END, TIME_ROOM_END};
+use tally_store::tree::VALUE_BYTES_MAX;
 
 use crate::inode::Inode;
 use crate::vfs::{FILE_SIZE_MAX, ObjectRef, RememberedReply, ReplyKey};
@@ -117,9 +119,6 @@ pub struct Record {
 /// Room for everything in a record that is not data: four inodes with a long symbolic link, eight keys with names.
 pub const RECORD_OVERHEAD_MAX: usize = 16 * 1024;
 
-/// Ids stay below this (rules F21), so that the one behind any of them is a number, too.
-const ID_END: u64 = 1 << 63;
-
 /// Most pieces of data in one record: their places stay below 12 KiB, within the overhead.
 pub const RECORD_PIECES_MAX: usize = 1000;
 
@@ -197,15 +196,21 @@ impl Record {
         possible.map(|()| record)
     }
 
-    /// Whether its numbers can have been issued: a sound checksum does not say so.
+    /// Whether its numbers can have been issued, and leave room to go on: a sound checksum does not say so.
     fn is_possible(&self) -> bool {
         let objects = self.inodes.iter().map(|after| after.object.0).chain(self.keys.iter().map(|(key, _)| key.object));
         let entries = self.keys.iter().filter(|(key, _)| key.class == Class::DirEntry).map(|(key, _)| key.a);
+        // Everything else in the tree is the fold's to write: two changes of one key would make a leaf that cannot be read.
+        let is_entry = |key: &Key| matches!(key.class, Class::DirEntry | Class::DirHash);
+        let fits = |value: &Option<Bytes>| value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
+        let keys = self.keys.iter().all(|(key, value)| is_entry(key) && fits(value));
         let links = |after: &InodeAfter| after.inode.as_ref().is_none_or(|inode| inode.nlink > 0);
         let size = self.truncate.is_none_or(|(_, size)| size <= FILE_SIZE_MAX);
+        let time = |after: &InodeAfter| after.inode.as_ref().is_none_or(|inode| inode.change < TIME_ROOM_END);
         let at_least = |after: &InodeAfter| !matches!(after.size, SizeRule::AtLeast(end) if end > FILE_SIZE_MAX);
-        size && objects.chain(entries).all(|id| id < ID_END)
-            && self.inodes.iter().all(|after| links(after) && at_least(after))
+        size && keys
+            && objects.chain(entries).all(|id| id < DRAWN_ROOM_END)
+            && self.inodes.iter().all(|after| links(after) && at_least(after) && time(after))
     }
 }
 

@@ -47,7 +47,7 @@ pub const OBJECT_CHARGE: u64 = 512;
 pub(crate) const DRAWN_END: u64 = 1 << 62;
 /// No account of bytes or objects is larger. Accounts only inform, so one that claims more does not keep the pool from
 /// being imported.
-const ACCOUNT_MAX: u64 = 1 << 62;
+pub const ACCOUNT_MAX: u64 = 1 << 62;
 
 impl DatasetRoot {
     fn encode(&self, out: &mut Vec<u8>) {

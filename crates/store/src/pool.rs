@@ -26,6 +26,7 @@
 mod admit;
 mod lanes;
 mod open;
+mod room;
 mod root;
 mod sync;
 
@@ -50,6 +51,7 @@ use crate::uberblock::Uberblock;
 pub use admit::{NotServing, SpaceClass, SpaceShort};
 pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
+pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
 pub(crate) use root::PoolRoot;
 pub use sync::SyncError;
 

@@ -136,13 +136,14 @@ impl Roster {
     /// Takes the pool for writing: open generation, host and state are durable on all present legs when this returns, and
     /// legs that are missing or stale are marked so (rules F8). A leg that was struck off and has every frame of its lane
     /// all the same stays as it is, label and all, until [`Self::rejoin_lanes`]: a power cut before that leaves it as
-    /// it was found. Returns the new open generation.
-    pub fn claim(&self, host: &Host, rng: &dyn Rng) -> Result<u64, RosterError> {
+    /// it was found. Returns the new open generation, which is above those of all labels and above `open_gen`, that of the
+    /// chosen uberblock: it would stand in the way of the next ones for ever.
+    pub fn claim(&self, host: &Host, rng: &dyn Rng, open_gen: u64) -> Result<u64, RosterError> {
         let mut state = self.state.lock();
         self.catch_up(&state.config);
         let legs: Vec<_> = self.legs().map(|leg| (leg.guid(), leg.state())).collect();
         self.change(&mut state, |config| {
-            config.open_gen += 1;
+            config.open_gen = config.open_gen.max(open_gen) + 1;
             config.open_id = rng.next_u64();
             config.host = host.clone();
             config.state = PoolState::Active;

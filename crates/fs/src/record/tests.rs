@@ -94,7 +94,15 @@ fn the_kinds_have_stable_numbers() {
 
 #[test]
 fn numbers_that_cannot_have_been_issued_are_malformed() {
-    let lies: [(&str, Lie); 6] = [
+    let lies: [(&str, Lie); 11] = [
+        // What follows this id could not be read: a pool that had replayed it could not be imported any more.
+        ("an object with none behind it", |record| record.inodes[0].object = ObjectId((1 << 62) - 1)),
+        ("a change at the end of time", |record| record.inodes[0].inode.as_mut().unwrap().change = Time((1 << 63) - 1)),
+        // The fold changed the same key, and a leaf with two of it was written, which nobody could read.
+        ("a key that the fold writes", |record| record.keys[0].0.class = Class::Inode),
+        ("content that the fold writes", |record| record.keys[0].0.class = Class::Extent),
+        // The tree takes no longer one, and said so by a panic.
+        ("a value that no leaf takes", |record| record.keys[0].1 = Some(vec![7; 33 << 10].into())),
         ("an object behind the last", |record| record.inodes[0].object = ObjectId(1 << 63)),
         ("an entry behind the last", |record| record.keys[0].0.a = u64::MAX),
         ("a key of no object", |record| record.keys[1].0.object = u64::MAX),

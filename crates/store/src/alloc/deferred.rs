@@ -64,6 +64,12 @@ impl Deferred {
         (self.lists.values().map(|list| list.chain.len()).sum::<usize>() + self.retired.len()) as u64
     }
 
+    /// Where the chains themselves lie.
+    pub(super) fn own_sectors(&self) -> impl Iterator<Item = Dva> {
+        let chains = self.lists.values().flat_map(|list| list.chain.iter().map(|sector| sector.dva));
+        chains.chain(self.retired.iter().copied())
+    }
+
     /// Lists that wait.
     pub(super) fn list_count(&self) -> usize {
         self.lists.len()

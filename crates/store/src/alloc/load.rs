@@ -73,7 +73,17 @@ impl Allocator {
             deferred.restore(head.txg, allocator.load_list(head)?);
         }
         *allocator.deferred.lock() = deferred;
+        allocator.check_own_sectors()?;
         Ok(allocator)
+    }
+
+    /// The allocator's own sectors are in use in its own maps. Otherwise the next commit would put sectors on its list that
+    /// are not there to be freed, and nobody could load what it wrote.
+    fn check_own_sectors(&self) -> Result<(), LoadError> {
+        let (persisted, deferred) = (self.persisted.lock(), self.deferred.lock());
+        let indexes = persisted.indexes.iter().flat_map(|index| index.levels.iter().flatten().flatten());
+        let mut own = indexes.map(|pointer| pointer.dva).chain(deferred.own_sectors());
+        if own.all(|sector| self.is_busy(&sector)) { Ok(()) } else { Err(Malformed("space map").into()) }
     }
 
     fn load_list(&self, head: &DeferredHead) -> Result<FreeList, LoadError> {

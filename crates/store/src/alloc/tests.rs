@@ -438,3 +438,22 @@ fn a_commit_writes_what_was_touched() {
     assert_eq!(committed.sector_count, 3);
     assert_eq!(mem[0].written_bytes() - before, 3 * SECTOR_BYTES);
 }
+
+/// Space maps that did not contain themselves were loaded. The next commit put their sectors on its list of frees, of
+/// which a later import said that they were not in use, and nobody could import the pool any more.
+#[test]
+fn an_allocator_whose_own_sectors_are_free_in_its_maps_is_not_loaded() {
+    let (_, devs) = devices(&[16 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    let committed = alloc.commit(Txg(1), 100).expect("there is space");
+    Allocator::load(&devs, &committed.root, Txg(1)).expect("what was committed can be loaded");
+    // The same map in a place that it says is free.
+    let mut root = committed.root;
+    let map = root.vdevs[0].top.expect("something was allocated");
+    let bytes = devs[0].read(map.dva.offset, SECTOR, &|_| true).expect("it was written");
+    let elsewhere = Dva { offset: 8 * MIB, ..map.dva };
+    devs[0].write(elsewhere.offset, &bytes).expect("there is a device");
+    root.vdevs[0].top = Some(crate::bp::BlockPtr { dva: elsewhere, ..map });
+    let error = Allocator::load(&devs, &root, Txg(1)).err();
+    assert!(matches!(error, Some(LoadError::Malformed(_))), "{error:?}");
+}

@@ -7,6 +7,7 @@ use tally_intent::LaneGeometry;
 
 use super::{Features, Supplement};
 use crate::platform::Host;
+use crate::uberblock::LANES_MAX;
 
 /// The configuration of a pool. Numbered by `sequence`; the highest one over all labels holds.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -25,7 +26,7 @@ pub struct PoolConfig {
     pub lanes: Vec<LaneConfigLine>,
     /// Raised by one with every change.
     pub sequence: u64,
-    /// Raised by one with every import that may write (rules F8).
+    /// Raised with every import that may write, above what any label or uberblock says (rules F8).
     pub open_gen: u64,
     /// Drawn with every raise of `open_gen`: two machines that both raised it to the same number differ here.
     pub open_id: u64,
@@ -193,16 +194,36 @@ impl PoolConfig {
                 return Err("a vdev without legs");
             }
         }
-        for line in &self.lanes {
-            line.geometry().validate()?;
-            let vdev = usize::try_from(line.vdev).ok().and_then(|index| self.vdevs.get(index));
-            let ring = vdev.and_then(|vdev| vdev.ring).ok_or("a lane on a vdev without a ring")?;
-            if line.size > ring.length {
-                return Err("a lane longer than its ring");
+        if self.lanes.len() > LANES_MAX {
+            return Err("more lanes than an uberblock can name");
+        }
+        for (place, line) in self.lanes.iter().enumerate() {
+            self.check_lane(line)?;
+            let is_same = |other: &LaneConfigLine| other.lane == line.lane || other.vdev == line.vdev;
+            if self.lanes.iter().take(place).any(is_same) {
+                return Err("two lanes in one ring, or of one name");
             }
         }
         // Counters near the end of their range would overflow in later sums.
         if self.sequence >= 1 << 62 || self.open_gen >= 1 << 62 {
+            return Err("a counter near its end");
+        }
+        Ok(())
+    }
+    fn check_lane(&self, line: &LaneConfigLine) -> Result<(), &'static str> {
+        line.geometry().validate()?;
+        let vdev = usize::try_from(line.vdev).ok().and_then(|index| self.vdevs.get(index));
+        let ring = vdev.and_then(|vdev| vdev.ring).ok_or("a lane on a vdev without a ring")?;
+        if line.size > ring.length {
+            return Err("a lane longer than its ring");
+        }
+        // Frames would go to a place of the other vdev that holds something else.
+        let is_elsewhere = |guid: &VdevGuid| self.leg(*guid).is_some_and(|(vdev, _)| vdev.index != line.vdev);
+        if line.legset.iter().any(is_elsewhere) {
+            return Err("a lane on a leg of another vdev");
+        }
+        let generations = line.left.iter().map(|(_, last)| *last).chain([line.legset_gen]);
+        if generations.into_iter().any(|generation| generation >= 1 << 62) {
             return Err("a counter near its end");
         }
         Ok(())

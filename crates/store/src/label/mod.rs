@@ -162,8 +162,10 @@ pub fn encode(leg: VdevGuid, config: &PoolConfig) -> Result<AlignedBuf, LabelErr
 
 /// Why a slot is not one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Bad {
+pub enum Bad {
+    /// It was never written, or it is damaged.
     Damaged(Malformed),
+    /// A newer program wrote it.
     Unknown(Unreadable),
 }
 
@@ -174,7 +176,7 @@ impl From<Malformed> for Bad {
 }
 
 /// Reads a slot; every length and number is checked before it is used.
-fn decode(slot: &[u8]) -> Result<Label, Bad> {
+pub fn decode(slot: &[u8]) -> Result<Label, Bad> {
     let malformed = Malformed(WHAT);
     let mut reader = Reader::new(slot, WHAT);
     let checked = slot.get(..HEADER_CHECKED_BYTES).ok_or(malformed)?;

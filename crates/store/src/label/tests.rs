@@ -136,7 +136,7 @@ type Spoil = fn(&mut PoolConfig);
 /// What the checks of a configuration refuse, each by one change of a good one.
 #[test]
 fn parts_that_do_not_fit_are_refused() {
-    let cases: [(&str, Spoil); 9] = [
+    let cases: [(&str, Spoil); 14] = [
         ("index", |config| config.vdevs[1].index = 5),
         ("data size odd", |config| config.vdevs[0].data_bytes += 1),
         ("data size huge", |config| config.vdevs[0].data_bytes = 1 << 62),
@@ -146,6 +146,19 @@ fn parts_that_do_not_fit_are_refused() {
         ("lane elsewhere", |config| config.lanes[0].vdev = 9),
         ("lane too long", |config| config.lanes[0].size = 1 << 30),
         ("sequence", |config| config.sequence = u64::MAX),
+        ("a lane twice", |config| config.lanes.push(config.lanes[0].clone())),
+        // The first uberblock after the import could not name them all, and panicked.
+        ("too many lanes", |config| {
+            let (vdev, line) = (config.vdevs[1].clone(), config.lanes[0].clone());
+            config.vdevs.extend((2..34).map(|index| VdevConfig { index, ..vdev.clone() }));
+            let line = |index: u32| LaneConfigLine { lane: LaneId(u64::from(index)), vdev: index, ..line.clone() };
+            config.lanes.extend((4..34).map(line).chain([line(2), line(0)]));
+            config.vdevs[0].ring = config.vdevs[1].ring;
+            config.lanes.iter_mut().for_each(|line| line.legset.clear());
+        }),
+        ("a leg set's generation", |config| config.lanes[0].legset_gen = u64::MAX),
+        ("a generation that a leg left with", |config| config.lanes[0].left[0].1 = u64::MAX),
+        ("a lane on another vdev's leg", |config| config.lanes[0].legset = vec![VdevGuid(0x21)]),
     ];
     for (name, spoil) in cases {
         let mut config = sample();

@@ -18,6 +18,7 @@ use tally_intent::recovery::{
 };
 
 use super::lanes::home_among;
+use super::room;
 use super::root::PoolRoot;
 use super::sync::SyncError;
 use super::{Pool, Syncing};
@@ -63,6 +64,17 @@ pub enum OpenError {
     /// The first group could not be synced.
     #[error("{0}")]
     Sync(#[from] SyncError),
+    /// A number has come to the end of its range.
+    #[error(
+        "the newest {what} of the pool is {number}, and there are none behind it: the pool was written by faulty software; \
+         import it with --readonly to save what is there"
+    )]
+    NoRoom {
+        /// Of what.
+        what: &'static str,
+        /// The number.
+        number: u64,
+    },
     /// Acknowledged records are gone.
     #[error(
         "acknowledged changes are missing from the intent log:\n{report}bring the missing log device back and import \
@@ -93,7 +105,7 @@ impl Pool {
     /// A new pool on disks that were just put together ([`crate::create`]). Its lanes are open; it has no dataset
     /// yet, and can be imported only after its first sync.
     pub fn create(platform: &Platform, tuning: &Tuning, roster: &Arc<Roster>) -> Result<Arc<Self>, OpenError> {
-        let open_gen = roster.claim(&platform.host, platform.rng.as_ref())?;
+        let open_gen = roster.claim(&platform.host, platform.rng.as_ref(), 0)?;
         let devs = data_vdevs(roster);
         let alloc = Arc::new(Allocator::create(&devs, &rings_in_pool(roster)));
         let uberblock = Uberblock {
@@ -145,11 +157,12 @@ impl Pool {
             return Err(OpenError::LogLost { report: content.losses.join("\n") + "\n" });
         }
         let alloc = Arc::new(Allocator::load(&devs, &alloc_root, uberblock.txg)?);
+        let open = seen.max(chosen.txg_max).max(uberblock.txg).next();
         let mut uberblock = uberblock;
         if !options.read_only {
-            uberblock.open_gen = roster.claim(&platform.host, platform.rng.as_ref())?;
+            room::check(&roster.config(), &uberblock, &root, &content, open)?;
+            uberblock.open_gen = roster.claim(&platform.host, platform.rng.as_ref(), uberblock.open_gen)?;
         }
-        let open = seen.max(chosen.txg_max).max(uberblock.txg).next();
         let top = (uberblock, Some(pointer), root);
         let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, open, options.read_only);
         pool.load_replies()?;

@@ -25,7 +25,7 @@ pub(crate) fn pool(world: &World, words: &str) -> Assembled {
 
 pub(crate) fn claim(world: &World, roster: &Roster) {
     let platform = world.platform();
-    roster.claim(&platform.host, platform.rng.as_ref()).unwrap();
+    roster.claim(&platform.host, platform.rng.as_ref(), 0).unwrap();
 }
 
 /// An empty transaction group.
@@ -218,7 +218,7 @@ fn the_last_leg_of_a_lane_survives_imports_that_are_cut_short() {
             world.disk(name).writes_left.store(writes, Ordering::SeqCst);
         }
         let platform = world.platform();
-        let claimed = again.roster.claim(&platform.host, platform.rng.as_ref());
+        let claimed = again.roster.claim(&platform.host, platform.rng.as_ref(), 0);
         let _cut = claimed.and_then(|_| commit(&again.roster, 3)).and_then(|()| again.roster.rejoin_lanes());
         drop(again);
         for name in ["a", "l"] {

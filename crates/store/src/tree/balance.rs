@@ -9,6 +9,7 @@
 use bytes::Bytes;
 use tally_base::SECTOR;
 
+use super::bounds::Bounds;
 use super::inner::{self, Child, Inner};
 use super::leaf::{self, Entry};
 use super::merge::Merger;
@@ -28,8 +29,8 @@ pub(super) trait Draft: Sized {
     fn joined_size_with(&self, kept: &Child) -> Option<usize>;
     /// Appends what follows.
     fn join(&mut self, next: Self);
-    /// Makes a draft of a neighbour on disk, and frees that.
-    fn thaw(kept: &Child, merger: &mut Merger<'_>) -> Result<Self, BlockError>;
+    /// Makes a draft of a neighbour on disk, to be joined with this one, and frees it.
+    fn thaw(&self, kept: &Kept, merger: &mut Merger<'_>) -> Result<Self, BlockError>;
     /// Cuts and writes.
     fn write(self, merger: &mut Merger<'_>, out: &mut Vec<Child>) -> Result<(), BlockError>;
 
@@ -38,10 +39,17 @@ pub(super) trait Draft: Sized {
     }
 }
 
+/// A child that is untouched so far, and what its place allows it to hold: nobody has looked into it yet.
+#[derive(Clone, Copy)]
+pub(super) struct Kept {
+    pub(super) child: Child,
+    pub(super) bounds: Bounds,
+}
+
 /// A child of a node that is being rebuilt.
 pub(super) enum Slot<D> {
     /// Untouched, on disk.
-    Kept(Child),
+    Kept(Kept),
     /// Rebuilt.
     Fresh(D),
 }
@@ -59,7 +67,7 @@ pub(super) fn settle<D: Draft>(slots: Vec<Slot<D>>, merger: &mut Merger<'_>) -> 
     let mut children = Vec::with_capacity(settled.len());
     for slot in settled {
         match slot {
-            Slot::Kept(child) => children.push(child),
+            Slot::Kept(kept) => children.push(kept.child),
             Slot::Fresh(draft) => draft.write(merger, &mut children)?,
         }
     }
@@ -79,12 +87,13 @@ fn join<D: Draft>(
             a.join(b);
             Ok(Slot::Fresh(a))
         }
-        (Slot::Fresh(mut a), Slot::Kept(b)) if a.is_sparse() && fits(&a, a.joined_size_with(&b)) => {
-            a.join(D::thaw(&b, merger)?);
+        (Slot::Fresh(mut a), Slot::Kept(b)) if a.is_sparse() && fits(&a, a.joined_size_with(&b.child)) => {
+            let b = a.thaw(&b, merger)?;
+            a.join(b);
             Ok(Slot::Fresh(a))
         }
-        (Slot::Kept(a), Slot::Fresh(b)) if b.is_sparse() && fits(&b, b.joined_size_with(&a)) => {
-            let mut a = D::thaw(&a, merger)?;
+        (Slot::Kept(a), Slot::Fresh(b)) if b.is_sparse() && fits(&b, b.joined_size_with(&a.child)) => {
+            let mut a = b.thaw(&a, merger)?;
             a.join(b);
             Ok(Slot::Fresh(a))
         }
@@ -137,9 +146,14 @@ impl Draft for LeafDraft {
         self.grows_at = None;
     }
 
-    fn thaw(kept: &Child, merger: &mut Merger<'_>) -> Result<Self, BlockError> {
-        let entries = merger.read_entries(&kept.bp)?;
-        merger.free(&kept.bp);
+    fn thaw(&self, kept: &Kept, merger: &mut Merger<'_>) -> Result<Self, BlockError> {
+        let bp = &kept.child.bp;
+        let entries = merger.read_entries(kept)?;
+        // Only the key above it was of this class so far.
+        if entries.first().is_none_or(|entry| entry.key.class != self.class()) {
+            return Err(BlockError::Malformed { bp: *bp, what: "keys of its place in the tree" });
+        }
+        merger.free(bp);
         Ok(Self::new(entries, None))
     }
 
@@ -187,13 +201,15 @@ impl Draft for InnerDraft {
         self.grows_at_end = false;
     }
 
-    fn thaw(kept: &Child, merger: &mut Merger<'_>) -> Result<Self, BlockError> {
-        let bytes = merger.io.read_checked(&kept.bp, BlockKind::TreeNode, inner::check)?;
-        let malformed = |malformed| super::malformed_block(&kept.bp, malformed);
+    fn thaw(&self, kept: &Kept, merger: &mut Merger<'_>) -> Result<Self, BlockError> {
+        let bp = &kept.child.bp;
+        let bytes = super::read_inner(merger.io, bp, self.height)?;
+        let malformed = |malformed| super::malformed_block(bp, malformed);
         let node = Inner::view(&bytes).map_err(malformed)?;
+        kept.bounds.check_inner(bp, &node)?;
         let children = (0..node.count()).map(|at| node.child(at)).collect::<Result<_, _>>().map_err(malformed)?;
-        merger.free(&kept.bp);
-        Ok(Self { height: node.height(), children, grows_at_end: false })
+        merger.free(bp);
+        Ok(Self { height: self.height, children, grows_at_end: false })
     }
 
     fn write(self, merger: &mut Merger<'_>, out: &mut Vec<Child>) -> Result<(), BlockError> {

@@ -1,5 +1,6 @@
 use bytes::Bytes;
 
+use super::bounds::Bounds;
 use super::{Tree, malformed_block, read_inner, read_leaf, view_inner, view_leaf};
 use crate::block::BlockError;
 use crate::bp::BlockPtr;
@@ -28,6 +29,7 @@ struct Step {
     bp: BlockPtr,
     bytes: Bytes,
     height: u8,
+    bounds: Bounds,
     /// The next child to go to.
     next: usize,
     /// Children below this one have been read ahead.
@@ -68,7 +70,7 @@ impl<'io> RangeIter<'io> {
     fn advance(&mut self) -> Result<bool, BlockError> {
         self.leaf = None;
         if let Some((root, height)) = self.root.take() {
-            self.descend(root, height, true)?;
+            self.descend(root, height, Bounds::default(), true)?;
             return Ok(true);
         }
         while let Some(step) = self.path.last_mut() {
@@ -78,9 +80,9 @@ impl<'io> RangeIter<'io> {
                 Some(key) if key < self.to => {
                     read_ahead(self.io, &self.to, step, &mut self.ahead_count);
                     let child = node.pointer(step.next).map_err(|malformed| malformed_block(&step.bp, malformed))?;
-                    let height = step.height - 1;
+                    let (height, bounds) = (step.height - 1, step.bounds.of_child(&node, step.next));
                     step.next += 1;
-                    self.descend(child, height, false)?;
+                    self.descend(child, height, bounds, false)?;
                     return Ok(true);
                 }
                 _ => self.path.pop(),
@@ -90,17 +92,26 @@ impl<'io> RangeIter<'io> {
     }
 
     /// Down to a leaf: along `from` at the very first, along the first children later.
-    fn descend(&mut self, mut bp: BlockPtr, height: u8, along_from: bool) -> Result<(), BlockError> {
+    fn descend(
+        &mut self,
+        mut bp: BlockPtr,
+        height: u8,
+        mut bounds: Bounds,
+        along_from: bool,
+    ) -> Result<(), BlockError> {
         for height in (1..=height).rev() {
             let bytes = read_inner(self.io, &bp, height)?;
             let node = view_inner(&bp, &bytes)?;
+            bounds.check_inner(&bp, &node)?;
             let at = if along_from { node.position(&self.from) } else { 0 };
             let child = node.pointer(at).map_err(|malformed| malformed_block(&bp, malformed))?;
-            self.path.push(Step { bp, bytes, height, next: at + 1, ahead: at + 1 });
-            bp = child;
+            let below = bounds.of_child(&node, at);
+            self.path.push(Step { bp, bytes, height, bounds, next: at + 1, ahead: at + 1 });
+            (bp, bounds) = (child, below);
         }
         let bytes = read_leaf(self.io, &bp)?;
         let leaf = view_leaf(&bp, &bytes)?;
+        bounds.check_leaf(&bp, &leaf)?;
         let next = if along_from { leaf.lower_bound(&self.from) } else { 0 };
         let end = leaf.lower_bound(&self.to);
         self.leaf = Some(LeafStep { bp, bytes, next, end });

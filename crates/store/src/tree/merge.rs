@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::balance::{InnerDraft, LeafDraft, Slot, settle};
+use super::balance::{InnerDraft, Kept, LeafDraft, Slot, settle};
+use super::bounds::Bounds;
 use super::inner::{self, Child};
 use super::leaf::{self, Entry};
 use super::{Change, Tree, VALUE_BYTES_MAX, malformed_block, read_inner, view_inner, view_leaf};
@@ -52,11 +53,13 @@ impl Merger<'_> {
                 let drafts = self.merge_entries(Vec::new(), changes).map(into_drafts).unwrap_or_default();
                 Some(settle(drafts, self)?)
             }
-            Some(root) if tree.height == 0 => match self.rebuild_leaf(&root, changes)? {
+            Some(root) if tree.height == 0 => match self.rebuild_leaf(&root, Bounds::default(), changes)? {
                 Some(drafts) => Some(settle(drafts, self)?),
                 None => None,
             },
-            Some(root) => self.rebuild_inner(&root, tree.height, changes)?.map(|draft| draft.children),
+            Some(root) => {
+                self.rebuild_inner(&root, tree.height, Bounds::default(), changes)?.map(|draft| draft.children)
+            }
         };
         match children {
             Some(children) => self.root_of(children, tree.height.saturating_sub(1)),
@@ -92,20 +95,24 @@ impl Merger<'_> {
         &mut self,
         bp: &BlockPtr,
         height: u8,
+        bounds: Bounds,
         changes: &Changes,
     ) -> Result<Option<InnerDraft>, BlockError> {
         let bytes = read_inner(self.io, bp, height)?;
         let node = view_inner(bp, &bytes)?;
+        bounds.check_inner(bp, &node)?;
         let mut touched = Vec::new();
         for (at, share) in node.shares(changes, |change| &change.0) {
             let child = node.child(at).map_err(|malformed| malformed_block(bp, malformed))?;
-            touched.push((child, share));
+            touched.push((Kept { child, bounds: bounds.of_child(&node, at) }, share));
         }
         let (children, first_touched) = if height == 1 {
-            self.rebuild_children(touched, |merger, child, share| merger.rebuild_leaf(&child.bp, share))?
+            self.rebuild_children(touched, |merger, kept, share| {
+                merger.rebuild_leaf(&kept.child.bp, kept.bounds, share)
+            })?
         } else {
-            self.rebuild_children(touched, |merger, child, share| {
-                let draft = merger.rebuild_inner(&child.bp, height - 1, share)?;
+            self.rebuild_children(touched, |merger, kept, share| {
+                let draft = merger.rebuild_inner(&kept.child.bp, height - 1, kept.bounds, share)?;
                 Ok(draft.map(|draft| if draft.children.is_empty() { Vec::new() } else { vec![Slot::Fresh(draft)] }))
             })?
         };
@@ -118,15 +125,15 @@ impl Merger<'_> {
     /// ones was the first to change.
     fn rebuild_children<D: super::balance::Draft>(
         &mut self,
-        children: Vec<(Child, &Changes)>,
-        rebuild: impl Fn(&mut Self, &Child, &Changes) -> Result<Option<Vec<Slot<D>>>, BlockError>,
+        children: Vec<(Kept, &Changes)>,
+        rebuild: impl Fn(&mut Self, &Kept, &Changes) -> Result<Option<Vec<Slot<D>>>, BlockError>,
     ) -> Result<(Option<Vec<Child>>, usize), BlockError> {
         let mut slots = Vec::with_capacity(children.len() + 1);
         let mut first_touched = None;
-        for (at, (child, share)) in children.into_iter().enumerate() {
-            let rebuilt = if share.is_empty() { None } else { rebuild(self, &child, share)? };
+        for (at, (kept, share)) in children.into_iter().enumerate() {
+            let rebuilt = if share.is_empty() { None } else { rebuild(self, &kept, share)? };
             match rebuilt {
-                None => slots.push(Slot::Kept(child)),
+                None => slots.push(Slot::Kept(kept)),
                 Some(drafts) => {
                     first_touched.get_or_insert(at);
                     slots.extend(drafts);
@@ -140,9 +147,14 @@ impl Merger<'_> {
     }
 
     /// What a leaf becomes: a draft for each class, none at all if it is emptied; `None` if nothing changes.
-    fn rebuild_leaf(&mut self, bp: &BlockPtr, changes: &Changes) -> Result<Option<Vec<Slot<LeafDraft>>>, BlockError> {
+    fn rebuild_leaf(
+        &mut self,
+        bp: &BlockPtr,
+        bounds: Bounds,
+        changes: &Changes,
+    ) -> Result<Option<Vec<Slot<LeafDraft>>>, BlockError> {
         let bytes = self.feed.next(self.io, bp)?;
-        let old = entries_of(bp, &bytes)?;
+        let old = entries_of(bp, &bytes, bounds)?;
         let Some(drafts) = self.merge_entries(old, changes) else { return Ok(None) };
         self.free(bp);
         Ok(Some(into_drafts(drafts)))
@@ -161,11 +173,11 @@ impl Merger<'_> {
                 (Change::Put(value), Some(entry)) if entry.value == *value => merged.keep(entry),
                 (Change::Put(value), Some(_)) => merged.replace(*key, value),
                 (Change::Put(value), None) => {
-                    self.entry_count += 1;
+                    // The count is what a damaged root claims, so it may be anything.
+                    self.entry_count = self.entry_count.saturating_add(1);
                     merged.insert(*key, value);
                 }
                 (Change::Delete, Some(_)) => {
-                    // The count is what a damaged root claims, so it may be anything.
                     self.entry_count = self.entry_count.saturating_sub(1);
                     merged.changed = true;
                 }
@@ -177,9 +189,10 @@ impl Merger<'_> {
     }
 
     /// Entries of a leaf that no change touches.
-    pub(super) fn read_entries(&mut self, bp: &BlockPtr) -> Result<Vec<Entry>, BlockError> {
+    pub(super) fn read_entries(&mut self, kept: &Kept) -> Result<Vec<Entry>, BlockError> {
+        let bp = &kept.child.bp;
         let bytes = super::read_leaf(self.io, bp)?;
-        entries_of(bp, &bytes)
+        entries_of(bp, &bytes, kept.bounds)
     }
 
     pub(super) fn free(&mut self, bp: &BlockPtr) {
@@ -195,8 +208,9 @@ fn into_drafts(drafts: Vec<LeafDraft>) -> Vec<Slot<LeafDraft>> {
     drafts.into_iter().map(Slot::Fresh).collect()
 }
 
-fn entries_of(bp: &BlockPtr, bytes: &Bytes) -> Result<Vec<Entry>, BlockError> {
+fn entries_of(bp: &BlockPtr, bytes: &Bytes, bounds: Bounds) -> Result<Vec<Entry>, BlockError> {
     let leaf = view_leaf(bp, bytes)?;
+    bounds.check_leaf(bp, &leaf)?;
     let entry = |at| Some(Entry { key: leaf.key(at)?, value: bytes.slice(leaf.value(at)) });
     Ok((0..leaf.count()).filter_map(entry).collect())
 }

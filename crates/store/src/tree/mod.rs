@@ -16,6 +16,7 @@
 //! path above; changes to neighbours share that. See [`leaf`] and [`inner`] for the layouts.
 
 mod balance;
+mod bounds;
 mod cursor;
 mod inner;
 mod leaf;

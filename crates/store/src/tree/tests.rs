@@ -428,3 +428,88 @@ fn roots_are_checked() {
     assert!(matches!(tree.get(&world.io, &FIRST), Err(BlockError::Malformed { .. })));
     assert!(tree.apply(&world.io, &mut world.io.writer(Txg(9)), &[(FIRST, Change::Delete)]).is_err());
 }
+
+/// Blocks with right checksums, as faulty software might write them.
+struct Forger(World);
+
+impl Forger {
+    fn new() -> Self {
+        Self(World::new(&[64 << 20]))
+    }
+
+    fn put(&self, kind: BlockKind, bytes: &[u8]) -> BlockPtr {
+        let mut out = self.0.io.writer(Txg(1));
+        let bp = out.put(kind, bytes, crate::bp::Compression::Off).expect("there is space");
+        out.finish().expect("there is a device");
+        bp
+    }
+
+    fn leaf(&self, keys: &[Key]) -> BlockPtr {
+        let entry = |key: &Key| leaf::Entry { key: *key, value: Bytes::from_static(b"value") };
+        self.put(BlockKind::Leaf, &leaf::encode(&keys.iter().map(entry).collect::<Vec<_>>()))
+    }
+
+    fn inner(&self, height: u8, children: &[(Key, BlockPtr)]) -> BlockPtr {
+        let child = |(key, bp): &(Key, BlockPtr)| inner::Child { key: *key, bp: *bp };
+        self.put(BlockKind::TreeNode, &inner::encode(height, &children.iter().map(child).collect::<Vec<_>>()))
+    }
+}
+
+/// A node that every child of its parent named was gone through once for each, and so were its own children: eight
+/// levels of that never ended, in an import's look for orphans as in `tally inspect`. Three are enough to count.
+#[test]
+fn a_node_that_is_named_many_times_is_gone_through_once() {
+    let forger = Forger::new();
+    let mut below = forger.leaf(&[key(Class::Inode, 3, 0)]);
+    for height in 1..=3 {
+        let children: Vec<_> = (0..100).map(|at| (key(Class::Inode, 3 + at, 0), below)).collect();
+        below = forger.inner(height, &children);
+    }
+    let tree = Tree { root: Some(below), height: 3, entry_count: 1 };
+    let mut visit_count = 0;
+    let summary = tree.check(&forger.0.io, &mut |_| visit_count += 1);
+    assert!(visit_count < 1000, "{visit_count} visits of four blocks");
+    assert!(summary.damage_count > 0);
+    let scanned: Vec<_> = tree.range(&forger.0.io, &FIRST, &LAST).take(1000).collect();
+    assert!(scanned.len() < 1000 && scanned.last().is_some_and(Result::is_err), "{} entries of one", scanned.len());
+}
+
+/// Neighbours were joined by what the node above them said of their class and height, and the joined one was written as
+/// if it were so: one leaf with entries of two classes.
+#[test]
+fn neighbours_that_are_not_what_is_said_above_them_are_not_joined() {
+    let forger = Forger::new();
+    let (first, second, third) = (key(Class::Inode, 3, 0), key(Class::Inode, 8, 0), key(Class::Inode, 20, 0));
+    let other_class = forger.leaf(&[key(Class::DirEntry, 3, 4)]);
+    let behind_the_next = forger.leaf(&[key(Class::Inode, 9, 0), key(Class::Inode, 30, 0)]);
+    let sound = forger.leaf(&[first]);
+    let change = [(first, Change::Put(Bytes::from_static(b"another value")))];
+    for neighbour in [other_class, behind_the_next] {
+        let root = forger.inner(1, &[(first, sound), (second, neighbour), (third, forger.leaf(&[third]))]);
+        let tree = Tree { root: Some(root), height: 1, entry_count: 4 };
+        let outcome = tree.apply(&forger.0.io, &mut forger.0.io.writer(Txg(9)), &change);
+        assert!(matches!(outcome, Err(BlockError::Malformed { bp, .. }) if bp == neighbour), "{outcome:?}");
+    }
+    // Two levels: the neighbour stands as high as its parent.
+    let low = forger.inner(1, &[(first, sound)]);
+    let high = forger.inner(2, &[(second, forger.inner(1, &[(second, forger.leaf(&[second]))]))]);
+    let root = forger.inner(2, &[(first, low), (second, high)]);
+    let tree = Tree { root: Some(root), height: 2, entry_count: 2 };
+    let outcome = tree.apply(&forger.0.io, &mut forger.0.io.writer(Txg(9)), &change);
+    assert!(matches!(outcome, Err(BlockError::Malformed { bp, .. }) if bp == high), "{outcome:?}");
+}
+
+/// A root that claims as many entries as there are numbers: one more was one too many, and the sync panicked.
+#[test]
+fn a_root_that_claims_too_many_entries_can_be_changed() {
+    let forger = Forger::new();
+    let leaf = forger.leaf(&[key(Class::Inode, 3, 0)]);
+    for (entry_count, change) in
+        [(u64::MAX, Change::Put(Bytes::from_static(b"new"))), (0, Change::Delete), (1, Change::Delete)]
+    {
+        let object = if change == Change::Delete { 3 } else { 4 };
+        let tree = Tree { root: Some(leaf), height: 0, entry_count };
+        let mut out = forger.0.io.writer(Txg(9));
+        tree.apply(&forger.0.io, &mut out, &[(key(Class::Inode, object, 0), change)]).expect("the leaf is sound");
+    }
+}

@@ -1,6 +1,7 @@
 //! Going through a whole tree: for checks and for `tally inspect`. Damage is reported and walked around; what
 //! lies behind a damaged pointer is what is missing, and its key range is named.
 
+use super::bounds::Bounds;
 use super::inner::{self, Inner};
 use super::leaf::Leaf;
 use super::{Tree, malformed_block, read_inner, read_leaf, view_inner, view_leaf};
@@ -68,30 +69,10 @@ struct Walk<'a> {
     only: Option<Class>,
 }
 
-/// The key range that a node's place in the tree allows.
-#[derive(Clone, Copy)]
-struct Bounds {
-    from: Option<Key>,
-    to: Option<Key>,
-}
-
-impl Bounds {
-    fn hold(&self, first: Option<Key>, last: Option<Key>) -> bool {
-        let above = self.from.is_none_or(|from| first.is_none_or(|first| from <= first));
-        above && self.to.is_none_or(|to| last.is_none_or(|last| last < to))
-    }
-
-    /// Whether a key of `class` may lie within.
-    fn may_hold(&self, class: Class) -> bool {
-        let (first, behind) = (Key::new(class, 0, 0, 0), Key::new(class, u64::MAX, u64::MAX, u64::MAX));
-        self.from.is_none_or(|from| from <= behind) && self.to.is_none_or(|to| first < to)
-    }
-}
-
 pub(super) fn walk(tree: &Tree, io: &BlockIo, only: Option<Class>, visit: &mut dyn FnMut(Visit<'_>)) -> WalkSummary {
     let mut walk = Walk { io, visit, summary: WalkSummary::default(), only };
     if let Some(root) = &tree.root {
-        walk.node(root, tree.height, Bounds { from: None, to: None });
+        walk.node(root, tree.height, Bounds::default());
     }
     walk.summary
 }
@@ -121,7 +102,7 @@ impl Walk<'_> {
                 (self.visit)(Visit::Entry { key, value });
             }
         }
-        in_bounds(bp, bounds.hold(leaf.key(0), leaf.key(leaf.count() - 1)))
+        bounds.check_leaf(bp, &leaf)
     }
 
     fn inner(&mut self, bp: &BlockPtr, height: u8, bounds: Bounds) -> Result<(), BlockError> {
@@ -129,14 +110,13 @@ impl Walk<'_> {
         let node: Inner<'_> = view_inner(bp, &bytes)?;
         self.summary.node_count += 1;
         self.count(bp, height, node.count());
+        bounds.check_inner(bp, &node)?;
         for at in 0..node.count() {
             let child = node.child(at).map_err(|malformed| malformed_block(bp, malformed))?;
-            // The first child may hold keys below its own, down to the bound of the node.
-            let from = if at == 0 { bounds.from } else { Some(child.key) };
             debug_assert_eq!(child.bp.kind, inner::child_kind(height), "checked when the node was read");
-            self.node(&child.bp, height - 1, Bounds { from, to: node.key(at + 1).or(bounds.to) });
+            self.node(&child.bp, height - 1, bounds.of_child(&node, at));
         }
-        in_bounds(bp, bounds.hold(node.key(0), node.key(node.count() - 1)))
+        Ok(())
     }
 
     fn count(&mut self, bp: &BlockPtr, height: u8, count: usize) {
@@ -144,8 +124,4 @@ impl Walk<'_> {
         self.summary.allocated_bytes += bp.asize();
         (self.visit)(Visit::Block { bp, height, count });
     }
-}
-
-fn in_bounds(bp: &BlockPtr, holds: bool) -> Result<(), BlockError> {
-    if holds { Ok(()) } else { Err(BlockError::Malformed { bp: *bp, what: "keys of its place in the tree" }) }
 }

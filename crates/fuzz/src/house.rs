@@ -1,0 +1,227 @@
+//! A service over two file systems in memory: `/tank`, and `/tank/child`, which is mounted in its root.
+//!
+//! One service serves all inputs, as its statistics alone take half a megabyte. Each input finds the file systems as they
+//! were at first, comes from an address of its own, so that no input gets another one's remembered answer, and the keys
+//! and generations are constants, so that handles in a corpus stay good.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Instant;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
+use tally_fs::model::{Model, ModelOptions};
+use tally_fs::vfs::{CreateHow, Cred, NodeKind, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
+use tally_nfs::exports::{Exports, Place, Rule, parse_sharenfs};
+use tally_nfs::handle::{HANDLE_BYTES, Handle};
+use tally_nfs::rpc::{Refusal, Reply};
+use tally_nfs::service::{Link, Service, Step};
+
+use crate::world::{Fixed, Still};
+
+pub(crate) const POOL: PoolGuid = PoolGuid(0xabcd);
+/// A pool that is known, and not here.
+pub(crate) const AWAY_POOL: PoolGuid = PoolGuid(0xef01);
+pub(crate) const TANK: DatasetId = DatasetId(1);
+pub(crate) const CHILD: DatasetId = DatasetId(2);
+const KEY: [u8; 32] = [9; 32];
+const GENERATION: u64 = 0x67;
+/// The largest reply: a READ of 1 MiB and its attributes.
+const REPLY_BYTES_MAX: usize = (1 << 20) + (4 << 10);
+
+/// Object ids of the tank, in the order in which they are made; the odd ones are entries.
+pub(crate) const TANK_ROOT: u64 = 3;
+
+static HOUSE: LazyLock<House> = LazyLock::new(House::new);
+
+pub(crate) struct House {
+    service: Service,
+    exports: Arc<Places>,
+    fresh: [Model; 2],
+    inputs: AtomicU64,
+    /// Whether somebody may have changed what is served.
+    is_used: AtomicBool,
+}
+
+struct Places {
+    served: RwLock<[Arc<dyn Vfs>; 2]>,
+}
+
+/// One input's connection.
+pub(crate) struct Visit {
+    house: &'static House,
+    link: Arc<Link>,
+}
+
+fn model(dataset: DatasetId) -> Model {
+    let (clock, rng) = (Arc::new(Still), Arc::new(Fixed(GENERATION)));
+    let quota_bytes = Some(4 << 20);
+    Model::new(&ModelOptions {
+        pool: POOL,
+        dataset,
+        root_mode: 0o777,
+        quota_bytes,
+        read_only: false,
+        clock,
+        rng,
+        root_owner: (0, 0),
+    })
+}
+
+/// Something of each kind.
+fn furnish(tank: &Model) {
+    let cred = Cred::root();
+    let ctx = OpCtx { cred: &cred, reply: None };
+    let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
+    let made = |outcome: tally_fs::vfs::Outcome<_>| outcome.result.expect("there is room in a new model");
+    made(tank.mkdir(ctx, tank.root(), b"child", &set));
+    let dir = made(tank.mkdir(ctx, tank.root(), b"dir", &set)).object;
+    let file = made(tank.create(ctx, dir, b"file", &CreateHow::Guarded(set.clone()))).object;
+    let content = Bytes::from_static(b"a tally, split\n");
+    tank.write(ctx, file, 0, content, Stability::FileSync).result.expect("there is room in a new model");
+    made(tank.symlink(ctx, tank.root(), b"link", b"dir/file", &set));
+    made(tank.mknod(ctx, dir, b"pipe", NodeKind::Fifo, &set));
+    made(tank.create(ctx, tank.root(), b"once", &CreateHow::Exclusive(5)));
+    made(tank.mkdir(ctx, tank.root(), b"empty", &set));
+}
+
+impl House {
+    fn new() -> Self {
+        let fresh = [model(TANK), model(CHILD)];
+        furnish(&fresh[0]);
+        let served = fresh.each_ref().map(|model| Arc::new(model.fork()) as Arc<dyn Vfs>);
+        let exports = Arc::new(Places { served: RwLock::new(served) });
+        let (inputs, is_used) = (AtomicU64::new(1), AtomicBool::new(false));
+        Self { service: Service::new(exports.clone()), exports, fresh, inputs, is_used }
+    }
+
+    /// Is there before anything is counted.
+    pub(crate) fn open() -> &'static Self {
+        &HOUSE
+    }
+
+    /// A client comes in; everything is as it was at first. `port` tells whether it is a privileged one.
+    pub(crate) fn visit(&'static self, port: u16) -> Visit {
+        if self.is_used.swap(false, Ordering::Relaxed) {
+            *self.exports.served.write() = self.fresh.each_ref().map(|model| Arc::new(model.fork()) as Arc<dyn Vfs>);
+        }
+        let number = self.inputs.fetch_add(1, Ordering::Relaxed);
+        let peer = SocketAddr::new(IpAddr::V6(Ipv6Addr::from_bits(0xfd00 << 112 | u128::from(number))), port);
+        Visit { house: self, link: Arc::new(Link::new(number, peer)) }
+    }
+}
+
+impl Visit {
+    /// Carries out one record, and checks the reply. Whether the call was carried out; with `has_status`, with success.
+    pub(crate) fn serve(&self, record: Bytes, has_status: bool) -> bool {
+        let service = &self.house.service;
+        let mut job = match service.open(record, &self.link, Instant::now()) {
+            Ok(job) => job,
+            Err(Refusal::NotACall) => return false,
+            Err(Refusal::Answer(reply)) => {
+                check(&reply, false);
+                return false;
+            }
+        };
+        let step = service.run(&mut job);
+        if job.procedure().is_some_and(|procedure| procedure.modifies()) {
+            self.house.is_used.store(true, Ordering::Relaxed);
+        }
+        let was_carried_out = match step {
+            Step::Reply(reply) => {
+                service.finish(&mut job, &reply);
+                check(&reply, has_status)
+            }
+            Step::Wait(_) | Step::Again(_) => panic!("a model keeps its promises at once"),
+            Step::Attached => panic!("no request is under way"),
+        };
+        assert_eq!(service.stats().panics.load(Ordering::Relaxed), 0, "an operation panicked");
+        was_carried_out
+    }
+
+    /// The client goes.
+    pub(crate) fn leave(self) {
+        self.link.close();
+        self.house.service.mounts().remove_all(self.link.peer().ip());
+    }
+}
+
+/// A reply is one fragment of a bounded size, and says that it is a reply. Whether the call was carried out.
+fn check(reply: &Reply, has_status: bool) -> bool {
+    let mut pieces = Vec::new();
+    reply.slices(0, &mut pieces);
+    let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+    assert_eq!(bytes, reply.wire_bytes(), "the pieces are the reply");
+    assert!(bytes <= REPLY_BYTES_MAX, "a reply of {bytes} bytes");
+    let head = pieces.first().expect("a reply has a head");
+    let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().expect("four bytes"));
+    assert_eq!(word(0), 1 << 31 | (bytes - 4) as u32, "the mark tells the length");
+    assert_eq!(word(8), 1, "a reply");
+    word(12) == 0 && word(24) == 0 && (!has_status || head.len() < 32 || word(28) == 0)
+}
+
+/// Sets the MAC right of everything in a record that looks like a handle of ours: a client brings back only what
+/// it was given, but whoever knows the key of one pool must not get further than that.
+pub(crate) fn sign_handles(record: &mut [u8]) {
+    let mut at = 0;
+    while let Some(bytes) = record.get_mut(at..at + HANDLE_BYTES) {
+        let word = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        if bytes[..8] == [1, 0, 0, 0, 0, 0, 0, 0] && [POOL.0, AWAY_POOL.0].contains(&word(8)) {
+            let object = ObjectRef { id: ObjectId(word(24)), generation: Generation(word(32)) };
+            let handle = Handle { pool: PoolGuid(word(8)), dataset: DatasetId(word(16)), object };
+            bytes.copy_from_slice(&handle.seal(&KEY));
+        }
+        at += 4;
+    }
+}
+
+/// The handle of an object, signed or not: [`sign_handles`] does that.
+pub(crate) fn handle(dataset: DatasetId, id: u64) -> [u8; HANDLE_BYTES] {
+    let object = ObjectRef { id: ObjectId(id), generation: Generation(GENERATION) };
+    Handle { pool: POOL, dataset, object }.seal(&KEY)
+}
+
+impl Exports for Places {
+    fn resolve(&self, path: &str) -> Option<(Arc<dyn Vfs>, String)> {
+        let below = path.strip_prefix("/tank").filter(|below| below.is_empty() || below.starts_with('/'))?;
+        let [tank, child] = self.served.read().clone();
+        match below.strip_prefix("/child") {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                Some((child, rest.trim_start_matches('/').to_owned()))
+            }
+            _ => Some((tank, below.trim_start_matches('/').to_owned())),
+        }
+    }
+
+    fn place(&self, pool: PoolGuid, dataset: DatasetId) -> Place {
+        let [tank, child] = self.served.read().clone();
+        match (pool, dataset) {
+            (AWAY_POOL, _) => Place::Away,
+            (POOL, TANK) => Place::Here(tank),
+            (POOL, CHILD) => Place::Here(child),
+            _ => Place::Unknown,
+        }
+    }
+
+    fn rule(&self, _: PoolGuid, dataset: DatasetId, client: IpAddr) -> Option<Rule> {
+        static RULES: LazyLock<[tally_nfs::exports::ShareRules; 2]> = LazyLock::new(|| {
+            ["*(rw,no_root_squash)", "*(rw,secure,root_squash)"].map(|rules| parse_sharenfs(rules).expect("good rules"))
+        });
+        RULES[usize::from(dataset == CHILD)].rule(client)
+    }
+
+    fn child(&self, pool: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>> {
+        let [tank, child] = self.served.read().clone();
+        ((pool, dataset, dir) == (POOL, TANK, tank.root()) && name == b"child").then_some(child)
+    }
+
+    fn list(&self) -> Vec<(String, Vec<String>)> {
+        vec![("/tank".into(), vec!["*".into()]), ("/tank/child".into(), vec!["*".into()])]
+    }
+
+    fn handle_key(&self, pool: PoolGuid) -> Option<[u8; 32]> {
+        (pool == POOL).then_some(KEY)
+    }
+}

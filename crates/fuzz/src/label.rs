@@ -1,0 +1,54 @@
+//! One slot of a label.
+
+use tally_base::{block_checksum, log_checksum};
+use tally_store::label::{self, PoolConfig};
+
+use crate::heap;
+
+/// Where in a slot the header's fields lie; the drawing is in `tally_store::label`.
+const PAYLOAD_BYTES_AT: usize = 12;
+const PAYLOAD_CHECKSUM_AT: usize = 72;
+const HEADER_CHECKSUM_AT: usize = 88;
+const PAYLOAD_AT: usize = 96;
+
+/// Room for the configuration twice, with its strings and lists.
+const HEAP_BYTES: usize = 256 << 10;
+const HEAP_FACTOR: usize = 64;
+
+/// A flag and a slot. With bit 0 of the flag the header's copies of the configuration's fields are set right.
+pub(crate) fn slot(data: &[u8]) -> bool {
+    heap::at_most(HEAP_BYTES + HEAP_FACTOR * data.len(), || {
+        let Some((flags, slot)) = data.split_first() else { return false };
+        let mut slot = slot.to_vec();
+        seal(&mut slot, flags & 1 == 1);
+        let Ok(label) = label::decode(&slot) else { return false };
+        let again = label::encode(label.leg, &label.config).expect("what was read can be written");
+        assert_eq!(label::decode(&again).as_ref(), Ok(&label), "what was written reads the same");
+        true
+    })
+}
+
+/// Sets lengths and checksums right; with `is_agreed` also what stands in the header and in the configuration.
+pub(crate) fn seal(slot: &mut Vec<u8>, is_agreed: bool) {
+    slot.resize(slot.len().max(PAYLOAD_AT), 0);
+    let (header, payload) = slot.split_at_mut(PAYLOAD_AT);
+    let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
+    if is_agreed {
+        put(0, b"TALLYLBL");
+        if let Ok((config, _)) = postcard::take_from_bytes::<PoolConfig>(payload) {
+            let (features, pool) = (config.features, config.pool);
+            put(8, &config.version.to_le_bytes());
+            put(16, &pool.0.to_le_bytes());
+            let numbers = [features.compat, features.ro_compat, features.incompat, config.sequence, config.open_gen];
+            for (number, at) in numbers.iter().zip((32..).step_by(8)) {
+                put(at, &number.to_le_bytes());
+            }
+        }
+    }
+    let length = u32::from_le_bytes(header[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].try_into().expect("four bytes"));
+    let length = (length as usize).min(payload.len());
+    header[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].copy_from_slice(&(length as u32).to_le_bytes());
+    header[PAYLOAD_CHECKSUM_AT..HEADER_CHECKSUM_AT].copy_from_slice(&block_checksum(&payload[..length]).to_le_bytes());
+    let checksum = log_checksum(&header[..HEADER_CHECKSUM_AT]);
+    header[HEADER_CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+}
