@@ -102,6 +102,9 @@ fn rotation() -> usize {
 /// Plants each of them, and says by what it was caught.
 fn plant(patches: &[PathBuf]) -> Result<Tally> {
     let copy = Copy::make()?;
+    for patch in self::patches()? {
+        copy.apply(&patch, &["--check"])?;
+    }
     let mut tally = Tally::default();
     for patch in patches {
         let name = name_of(patch);
