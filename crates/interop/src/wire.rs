@@ -137,7 +137,9 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Sends a recorded request again on a new connection, with its old transaction id, and gives the reply.
+/// Sends a recorded request again on a new connection, with its old transaction id, and gives the reply. The connection
+/// has ended on both sides then: TCP keeps no order between its end and what comes on the next one, and before the end
+/// has arrived it is another living sender, who gets no answer of this one's.
 pub async fn retransmit(from: IpAddr, to: SocketAddr, request: &[u8]) -> Result<Vec<u8>> {
     let exchange = async {
         let mut stream = Wire::connect(from, to, Record::default()).await?.stream;
@@ -149,6 +151,8 @@ pub async fn retransmit(from: IpAddr, to: SocketAddr, request: &[u8]) -> Result<
         let mut reply = vec![0; length];
         stream.read_exact(&mut reply).await?;
         ensure!(reply.get(..4) == request.get(..4), "the reply has another transaction id");
+        stream.shutdown().await?;
+        ensure!(stream.read(&mut [0]).await? == 0, "the server sends more than one reply");
         Ok(reply)
     };
     tokio::time::timeout(ANSWER_TIMEOUT, exchange).await.context("no answer in time")?

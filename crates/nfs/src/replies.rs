@@ -6,9 +6,11 @@
 //!
 //! - An entry fits only if client address, xid, procedure, arguments and ids are all equal ([`ReplyKey`]).
 //!   User-space clients start at fixed xids, and their second process must not get the first one's answers.
-//! - An entry made on a connection that is still open answers only that connection, for the same reason:
+//! - An entry made on a connection that is still alive answers only that connection, for the same reason:
 //!   two live connections of one client are two senders, and a client retransmits elsewhere only after its
-//!   connection broke.
+//!   connection broke. A client may be faster than the news of that: it hangs up, connects and repeats, and
+//!   the repetition is looked at before the hang-up, or before the first transmission even. So the kernel is
+//!   asked whether both connections live ([`Link::is_alive`]).
 //! - A request whose first transmission is still being worked on is attached to it: both get its answer.
 //!
 //! What outlives a crash is kept by the file system (`Vfs::remembered`); this cache spares it the question
@@ -93,7 +95,7 @@ impl Replies {
         shard.forget_old(now);
         if let Some(entry) = shard.entries.get_mut(key) {
             let ours = entry.link.id() == link.id();
-            if !ours && entry.link.is_open() {
+            if !ours && entry.link.is_alive() && link.is_alive() {
                 return Begin::Apart;
             }
             return match &mut entry.state {

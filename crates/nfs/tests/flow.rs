@@ -5,6 +5,7 @@ mod support;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use support::House;
 use support::client::{NFS, dir_name, mode, size, words, write_arguments};
@@ -211,6 +212,38 @@ fn a_retransmission_over_another_connection_and_another_server() {
     assert_eq!(answer.post_attr().map(|attr| attr.kind), Some(2));
     assert!(!answer.wcc().0, "nothing from before is known");
     answer.end();
+}
+
+/// The client hangs up and repeats, and the server has not come to the hang-up yet: here because it does not read on
+/// while a READ is worked on. Found by the crash ledger: a LINK that had been carried out was answered EXIST.
+#[test]
+fn a_repetition_is_known_before_the_hang_up_is() {
+    let house = House::with(&ServeOptions { requests_per_connection_max: 1, ..ServeOptions::default() });
+    let mut first = house.client();
+    let root = first.mount("/tank");
+    let file = first.file(&root, b"f");
+    let xid = first.xid();
+    let arguments = || {
+        let mut arguments = dir_name(&root, b"d");
+        arguments.raw(&mode(0o755).into_vec());
+        arguments
+    };
+    first.send(xid, NFS, Procedure::MkDir.number(), arguments());
+    assert_eq!(first.receive_answer().1.status, 0);
+    house.exports.tank.reads.shut();
+    let read = words(|words| {
+        words.opaque(&file).u64(0).u32(10);
+    });
+    let read_xid = first.xid();
+    first.send(read_xid, NFS, Procedure::Read.number(), read);
+    // Time for the server to begin the READ, and for the end of the connection to arrive.
+    std::thread::sleep(Duration::from_millis(20));
+    drop(first);
+    std::thread::sleep(Duration::from_millis(20));
+    let mut second = house.client();
+    second.send(xid, NFS, Procedure::MkDir.number(), arguments());
+    assert_eq!(second.receive_answer().1.status, 0);
+    house.exports.tank.reads.open();
 }
 
 /// A late copy of a truncation may not kill newer data.

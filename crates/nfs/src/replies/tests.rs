@@ -1,3 +1,5 @@
+use std::net::{TcpListener, TcpStream};
+
 use super::*;
 use crate::xdr::Encoder;
 
@@ -39,6 +41,32 @@ fn an_open_connection_keeps_its_answers_to_itself() {
     assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Apart));
     first.close();
     assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Again(_)));
+}
+
+#[test]
+fn a_connection_that_hung_up_is_no_other_sender() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let connect = |id| {
+        let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (ours, peer) = listener.accept().unwrap();
+        let ours = Arc::new(ours);
+        (Arc::new(Link::over(id, peer, &ours)), ours, theirs)
+    };
+    let replies = Replies::default();
+    let ((first, _at_first, theirs), (second, at_second, _theirs)) = (connect(1), connect(2));
+    assert!(matches!(replies.begin(&key(1, 7), &first, NOW), Begin::New));
+    assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Apart), "both live");
+    drop(theirs);
+    while first.is_alive() {
+        std::thread::yield_now();
+    }
+    assert!(first.is_open(), "nobody has noticed yet");
+    assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Attached));
+    // The repetition was the faster one: what comes late from the dead connection is the same request.
+    assert!(matches!(replies.begin(&key(1, 8), &second, NOW), Begin::New));
+    assert!(matches!(replies.begin(&key(1, 8), &first, NOW), Begin::Attached));
+    drop(at_second);
+    assert!(!second.is_alive(), "a memory may outlive its connection");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A connection: its socket, what comes in, what goes out, and how much of it is in the house.
 
 use std::collections::VecDeque;
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -15,7 +15,7 @@ use crate::service::Link;
 /// A client's TCP connection.
 pub(super) struct Connection {
     pub(super) link: Arc<Link>,
-    pub(super) stream: TcpStream,
+    pub(super) stream: Arc<TcpStream>,
     /// Locked while one worker receives: records come out in the order of the stream.
     pub(super) input: Mutex<Input>,
     pub(super) output: Output,
@@ -32,9 +32,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(link: Arc<Link>, stream: TcpStream) -> Self {
+    pub(super) fn new(id: u64, peer: SocketAddr, stream: TcpStream) -> Self {
+        let stream = Arc::new(stream);
         Self {
-            link,
+            link: Arc::new(Link::over(id, peer, &stream)),
             stream,
             input: Mutex::default(),
             output: Output::default(),

@@ -16,7 +16,7 @@ use super::connection::Connection;
 use super::poller::Poller;
 use super::queue::{Queue, Work};
 use super::worker;
-use crate::service::{Link, Service};
+use crate::service::Service;
 
 /// Tokens of connections start here; listeners are below.
 const FIRST_CONNECTION: u64 = 1 << 16;
@@ -126,7 +126,7 @@ impl Hub {
     /// Takes a new connection in.
     pub(super) fn admit(&self, stream: TcpStream, peer: std::net::SocketAddr) -> io::Result<()> {
         let id = self.next_connection.fetch_add(1, SeqCst);
-        let connection = Arc::new(Connection::new(Arc::new(Link::new(id, peer)), stream));
+        let connection = Arc::new(Connection::new(id, peer, stream));
         self.connections.write().insert(id, connection.clone());
         self.service.stats().connections.fetch_add(1, SeqCst);
         self.poller.add(&connection.stream, id).inspect_err(|_| self.close(&connection))

@@ -1,21 +1,37 @@
 //! What a request knows of the connection it came on.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
-/// A connection, without its socket.
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// A connection, without what it sends and receives.
 #[derive(Debug)]
 pub struct Link {
     id: u64,
     peer: SocketAddr,
     open: AtomicBool,
+    /// Asked whether the peer has hung up. Nothing where there is no socket; weak, as memories outlive connections.
+    socket: Option<Weak<TcpStream>>,
 }
 
 impl Link {
-    /// An open connection. Ids are never used twice.
+    /// An open connection that has no socket. Ids are never used twice.
     #[must_use]
     pub fn new(id: u64, peer: SocketAddr) -> Self {
-        Self { id, peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()), open: AtomicBool::new(true) }
+        Self {
+            id,
+            peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+            open: AtomicBool::new(true),
+            socket: None,
+        }
+    }
+
+    /// An open connection over `socket`.
+    #[must_use]
+    pub fn over(id: u64, peer: SocketAddr, socket: &Arc<TcpStream>) -> Self {
+        Self { socket: Some(Arc::downgrade(socket)), ..Self::new(id, peer) }
     }
 
     /// Its id.
@@ -30,14 +46,32 @@ impl Link {
         self.peer
     }
 
-    /// Whether it is open.
+    /// Whether it is open, as far as the server has noticed.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
+    }
+
+    /// Whether it is open and its peer may still send: asks the kernel, which may know of a hang-up that waits behind
+    /// other events.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.is_open()
+            && match &self.socket {
+                None => true,
+                Some(socket) => socket.upgrade().is_some_and(|socket| !has_hung_up(&socket)),
+            }
     }
 
     /// It is closed, for good.
     pub fn close(&self) {
         self.open.store(false, Ordering::Release);
     }
+}
+
+fn has_hung_up(socket: &TcpStream) -> bool {
+    let mut asked = [PollFd::new(socket, PollFlags::RDHUP)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // If the kernel cannot say, the connection counts as alive: its requests are then its own.
+    poll(&mut asked, Some(&at_once)).is_ok_and(|count| count > 0)
 }
