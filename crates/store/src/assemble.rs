@@ -3,25 +3,8 @@
 //! Nothing is written. What an import finds it keeps in memory until [`Roster::claim`], so that an import which is
 //! given up (a lane is missing, the operator has forgotten a disk) leaves every disk as it was.
 //!
-//! The newest configuration over all labels holds, but for claims that nobody was served under ([`is_idle_claim`]). Each leg that it names stands as follows, where *own* is the leg's
-//! own label, `t` the sequence with which the newest configuration dropped it, and *rank* is (open_gen, sequence):
-//!
-//! | case | dropped | own label | standing |
-//! |---|---|---|---|
-//! | a | – | none, or the disk is too small | missing |
-//! | b | – | the newest rank | online |
-//! | c | – | open_gen below that of another leg of the vdev | stale: it missed an import (rules F8), but for k |
-//! | d | – | one change behind | online: power was cut between two labels |
-//! | e | – | further behind | stale: an older copy of the leg |
-//! | f | at t | before t | stale |
-//! | g | at t | at or after t, and says itself that it is stale | stale: its copy was not finished |
-//! | h | at t | at or after t | refuse: it went on without the others, but for l |
-//! | l | at t | at or after t, and it names a leg in use as such, or its newest uberblock is one that they have | stale: power was cut inside a claim that only it has seen, and nobody was served |
-//! | i | at t | t − 1 or t − 2 (it refused the label before), and it is the last of a log lane's set | online: the lane ended with it, it has every frame |
-//! | k | – | one change behind, and no leg has an uberblock of the newest open_gen | online: power was cut inside a claim, and there is nothing that it could have missed |
-//!
-//! An online leg of a mirror whose newest uberblock is two or more behind its siblings is an older copy with a
-//! lucky label, and stale too; one behind is a power cut between two legs.
+//! How each leg stands is the table of docs/on-disk.md ("Which configuration holds"), whose cases have letters; the
+//! functions here name theirs.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -267,10 +250,9 @@ fn hold(platform: &Platform, pool: &FoundPool) -> Result<Vec<HeldLeg>, ImportErr
 /// The newest configuration. Two different ones of equal rank cannot both be, unless they are claims that were cut short
 /// before anybody was served: then either will do.
 fn newest(held: &[HeldLeg]) -> Result<PoolConfig, ImportError> {
-    let claims_count = held.iter().all(|leg| is_idle_claim(leg, held));
-    let voters = || held.iter().filter(|leg| claims_count || !is_idle_claim(leg, held));
+    let voters = || held.iter().filter(|leg| !is_idle_claim(leg, held));
     let order = |leg: &&HeldLeg| (leg.label.config.rank(), leg.label.config.open_id);
-    let config = &voters().max_by_key(order).expect("the caller has at least one leg").label.config;
+    let config = &voters().max_by_key(order).expect("the leg with the newest uberblock is no idle claim").label.config;
     let was_used = held.iter().flat_map(|leg| &leg.uberblocks).any(|seen| seen.open_gen >= config.open_gen);
     let other = voters().find(|leg| leg.label.config.rank() == config.rank() && leg.label.config != *config);
     match other.filter(|_| was_used) {
@@ -284,9 +266,9 @@ fn newest(held: &[HeldLeg]) -> Result<PoolConfig, ImportError> {
 /// however high its rank is.
 fn is_idle_claim(leg: &HeldLeg, held: &[HeldLeg]) -> bool {
     let newest = |leg: &HeldLeg| leg.uberblocks.iter().map(Uberblock::rank).max();
-    let own = newest(leg);
-    let claimed = leg.uberblocks.iter().all(|own| own.open_gen < leg.label.config.open_gen);
-    claimed && held.iter().any(|other| newest(other) > own)
+    // Without one that can be read, nobody knows what it has synced.
+    let Some(own) = newest(leg) else { return false };
+    own.0 < leg.label.config.open_gen && held.iter().any(|other| newest(other) > Some(own))
 }
 
 /// Whether this machine may have the pool.

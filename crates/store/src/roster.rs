@@ -136,8 +136,8 @@ impl Roster {
     /// Takes the pool for writing: open generation, host and state are durable on all present legs when this returns, and
     /// legs that are missing or stale are marked so (rules F8). A leg that was struck off and has every frame of its lane
     /// all the same stays as it is, label and all, until [`Self::rejoin_lanes`]: a power cut before that leaves it as
-    /// it was found. Returns the new open generation, which is above those of all labels and above `open_gen`, that of the
-    /// chosen uberblock: it would stand in the way of the next ones for ever.
+    /// it was found. Returns the new open generation, which is above that of the configuration that holds, and above
+    /// `open_gen`, that of the chosen uberblock: it would stand in the way of the next ones for ever.
     pub fn claim(&self, host: &Host, rng: &dyn Rng, open_gen: u64) -> Result<u64, RosterError> {
         let mut state = self.state.lock();
         self.catch_up(&state.config);
@@ -394,20 +394,8 @@ impl Roster {
     /// replays the old ones, which only the smaller set has. A lane without a disk keeps its set, for the day on which
     /// the disk comes back.
     pub fn rejoin_lanes(&self) -> Result<PoolConfig, RosterError> {
-        for vdev in self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Log) {
-            for leg in vdev.legs().iter().filter(|leg| leg.state() == LegState::Stale) {
-                leg.set_state(LegState::Online);
-            }
-        }
+        self.take_log_legs_back()?;
         let online: Vec<_> = self.legs().filter(|leg| leg.state() == LegState::Online).map(|leg| leg.guid()).collect();
-        // One after the other: a leg whose label is not written yet is still what it was.
-        for guid in &online {
-            let is_struck_off =
-                |config: &PoolConfig| config.leg(*guid).is_some_and(|(_, leg)| leg.stale_since.is_some());
-            if is_struck_off(&self.config()) {
-                self.update(|config| config.leg_mut(*guid).into_iter().for_each(|leg| leg.stale_since = None))?;
-            }
-        }
         self.update(|config| {
             let vdevs = config.vdevs.clone();
             for line in &mut config.lanes {
@@ -424,6 +412,24 @@ impl Roster {
                 line.left.clear();
             }
         })
+    }
+
+    /// Every log leg that was struck off and is there counts again, one after the other: a leg whose label is not written
+    /// yet is still what it was. One that refuses its label is struck off once more, and in no set.
+    fn take_log_legs_back(&self) -> Result<(), RosterError> {
+        for vdev in self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Log) {
+            for leg in vdev.legs().iter().filter(|leg| leg.state() == LegState::Stale) {
+                leg.set_state(LegState::Online);
+            }
+            for leg in vdev.legs().iter().filter(|leg| leg.state() == LegState::Online) {
+                let guid = leg.guid();
+                let is_struck_off = self.config().leg(guid).is_some_and(|(_, leg)| leg.stale_since.is_some());
+                if is_struck_off {
+                    self.update(|config| config.leg_mut(guid).into_iter().for_each(|leg| leg.stale_since = None))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A lane whose disks are gone goes on with a new ring on `leg` alone. Nothing in an older one is needed any more.

@@ -124,6 +124,22 @@ fn two_claims_that_were_cut_short_are_no_split() {
     assert_eq!(assembled.vdevs[0].legs().iter().filter(|leg| leg.state() == LegState::Online).count(), 1);
 }
 
+/// A leg without a readable uberblock may have served for years: its claim is no idle one, and a leg that it has struck
+/// off long ago is not the pool.
+#[test]
+fn a_leg_whose_uberblocks_are_gone_is_not_overruled_by_an_older_one() {
+    let world = mirror();
+    world.present(&["a"]);
+    live(&world, 2..=40);
+    let (slots, size) = (1..=16, world.disk("a").geometry().size);
+    for offset in slots.flat_map(|txg| slot_offsets(size, Txg(txg)).unwrap()) {
+        world.disk("a").write(offset, &[0; 4096], Durability::Durable).unwrap();
+    }
+    world.present(&["a", "b"]);
+    let outcome = reopen(&world).map(|(assembled, chosen)| (states(&assembled), chosen.uberblock.txg));
+    assert!(matches!(outcome, Err(ImportError::Choose(_))), "{outcome:?}");
+}
+
 #[test]
 fn an_older_copy_of_a_leg_is_stale() {
     let mut world = mirror();

@@ -26,7 +26,7 @@ pub struct PoolConfig {
     pub lanes: Vec<LaneConfigLine>,
     /// Raised by one with every change.
     pub sequence: u64,
-    /// Raised with every import that may write, above what any label or uberblock says (rules F8).
+    /// Raised with every import that may write, above the configuration that holds and the chosen uberblock (rules F8).
     pub open_gen: u64,
     /// Drawn with every raise of `open_gen`: two machines that both raised it to the same number differ here.
     pub open_id: u64,

@@ -261,6 +261,30 @@ fn a_stale_log_leg_rejoins_when_the_rings_are_empty() {
     assert_eq!(leg(&third.roster, "m").state(), LegState::Online);
 }
 
+/// A leg that takes no label is not taken back: were it in the set, it could be believed to have what it has missed, and
+/// the leg that has it all be struck off for a refused write as if there were another.
+#[test]
+fn a_log_leg_that_refuses_its_label_stays_out() {
+    let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES), ("m", LEG_BYTES)]);
+    let first = pool(&world, "/d/a log mirror /d/l /d/m");
+    let (l, m) = (leg(&first.roster, "l").guid(), leg(&first.roster, "m").guid());
+    first.roster.drop_leg(m, &io::Error::other("gone")).unwrap();
+    drop(first);
+    let (again, _) = reopen(&world).unwrap();
+    FaultyDisk::set(&world.disk("m").writes_fail, true);
+    claim(&world, &again.roster);
+    let config = again.roster.rejoin_lanes().unwrap();
+    assert_eq!(config.lanes[0].legset, [l]);
+    assert!(config.leg(m).unwrap().1.stale_since.is_some());
+    assert_eq!(leg(&again.roster, "m").state(), LegState::Faulted);
+    again.roster.drop_leg(l, &io::Error::other("refused a frame")).unwrap();
+    drop(again);
+    FaultyDisk::set(&world.disk("m").writes_fail, false);
+    let (third, _) = reopen(&world).unwrap();
+    assert_eq!(leg(&third.roster, "l").state(), LegState::Online, "the lane ended with it");
+    assert_eq!(leg(&third.roster, "m").state(), LegState::Stale);
+}
+
 /// attach, copy, finish; then the new leg alone carries the pool.
 #[test]
 fn a_new_leg_can_stand_alone_once_it_is_copied() {
