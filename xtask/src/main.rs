@@ -38,6 +38,8 @@ enum Task {
     Crash(test::Crash),
     /// The simulated world: random histories with power cuts, each owned by its seed; and bugs planted in it.
     Sim(sim::Sim),
+    /// The simulated world: all short sequences of requests, and every cut of the power in them.
+    Cuts(sim::Cuts),
     /// The fuzz targets, with libFuzzer and a nightly compiler.
     Fuzz(fuzz::Fuzz),
     /// Benchmarks.
@@ -68,6 +70,7 @@ fn run(task: Task) -> Result<()> {
         Task::Lab(options) => lab::run(&options)?.into_result(),
         Task::Crash(crash) => crash.run()?.into_result(),
         Task::Sim(sim) => sim.run(),
+        Task::Cuts(cuts) => cuts.run(),
         Task::Fuzz(fuzz) => fuzz.run(),
         Task::Bench(bench) => bench.run(),
         Task::CrashImages(options) => crash_images::run(&options)?.into_result(),

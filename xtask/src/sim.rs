@@ -19,6 +19,8 @@ const SEEDS_MAX: u64 = 2000;
 const CI_PATCHES: usize = 3;
 /// Seeds of continuous integration.
 const CI_SEEDS: &str = "200";
+/// States behind a cut of short sequences, there.
+const CI_STATES: &str = "20000";
 /// How long a planted bug may stay in hiding.
 const HIDING_MAX: Duration = Duration::from_secs(900);
 
@@ -37,7 +39,10 @@ impl Sim {
     pub(crate) fn run(&self) -> Result<()> {
         match &self.planted {
             None => {
-                ensure!(simulate(&self.rest)?, "the simulated world found something; it says above how to repeat it")
+                ensure!(
+                    simulate("sim", &self.rest)?,
+                    "the simulated world found something; it says above how to repeat it"
+                )
             }
             Some(names) => return plant(&chosen(names)?)?.into_result(),
         }
@@ -45,11 +50,28 @@ impl Sim {
     }
 }
 
+/// What `cuts` takes.
+#[derive(Args)]
+pub(crate) struct Cuts {
+    /// What the command itself takes, see `-- --help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+impl Cuts {
+    pub(crate) fn run(&self) -> Result<()> {
+        ensure!(simulate("cuts", &self.rest)?, "a power cut costs a promise; it says above how to repeat it");
+        Ok(())
+    }
+}
+
 /// The share of continuous integration.
 pub(crate) fn continuous_integration() -> Result<Tally> {
     let mut tally = Tally::default();
-    let held = simulate(&["--seeds".to_owned(), CI_SEEDS.to_owned()])?;
-    tally += if held { Tally { passed: 1, ..Tally::default() } } else { Tally::FAILED };
+    for (name, arguments) in [("sim", ["--seeds", CI_SEEDS]), ("cuts", ["--states", CI_STATES])] {
+        let held = simulate(name, &arguments.map(str::to_owned))?;
+        tally += if held { Tally { passed: 1, ..Tally::default() } } else { Tally::FAILED };
+    }
     let patches = patches()?;
     let start = rotation() % patches.len();
     let today: Vec<PathBuf> = patches.iter().cycle().skip(start).take(CI_PATCHES).cloned().collect();
@@ -57,10 +79,10 @@ pub(crate) fn continuous_integration() -> Result<Tally> {
     Ok(tally)
 }
 
-/// Runs the simulator; tells whether everything held.
-fn simulate(arguments: &[String]) -> Result<bool> {
+/// Runs a command of the simulated world; tells whether everything held.
+fn simulate(command: &str, arguments: &[String]) -> Result<bool> {
     cargo::run(&["build", "--release", "--package", "tally-sim", "--bins"])?;
-    let mut command = Command::new(cargo::target_folder().join("release/sim"));
+    let mut command = Command::new(cargo::target_folder().join("release").join(command));
     cargo::watch(command.args(arguments), |_| {})
 }
 

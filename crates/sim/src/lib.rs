@@ -7,16 +7,20 @@
 //! comes up again must be a state that an oracle explains, and a seed that fails fails again.
 //!
 //! ```text
-//!  history/   one seed: what is done, in which order, and what must be found     shrink   a shorter history that fails
-//!    op       what clients ask, and how it is chosen                             oracle/  what a power cut may leave
-//!    client   calls and replies as bytes, by a codec that is not ours            same     this state against that one
-//!  machine    disks, engine and protocol, switched on and off                    sound    a walk over everything
-//!  disk/      disks that lose, tear, rot and fail                                chance   numbers that a seed repeats
+//!  sweep       many seeds, and a shorter history for one that fails (`bin/sim`)
+//!    history/  one seed: what is done, in which order, and what must be found     oracle/  what a power cut may leave
+//!  sequences/  all short sequences, and every cut in them (`bin/cuts`)            same     this state against that one
+//!  op          what clients ask                                                   agree    a reply against the model's
+//!  client      calls and replies as bytes, by a codec that is not ours            sound    a walk over everything
+//!  machine     disks, engine and protocol, switched on and off                    chance   numbers that a seed repeats
+//!  disk/       disks that lose, tear, rot and fail; all states that a cut may leave
+//!  planted/    patches that break a promise each: what all this must catch
 //! ```
 //!
 //! Production code carries no hook for any of it: the engine is given its disks, its clock and its randomness, and the
 //! protocol is the same [`tally_nfs::service::Service`] that the sockets feed.
 
+pub mod agree;
 pub mod chance;
 pub mod client;
 pub mod disk;
@@ -25,5 +29,6 @@ pub mod machine;
 pub mod op;
 pub mod oracle;
 pub mod same;
+pub mod sequences;
 pub mod sound;
 pub mod sweep;

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tally_base::{Clock, DatasetId, PoolGuid, Rng, Time};
 use tally_disk::{MemOpener, SerialFanout};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
+use tally_fs::record::RECORD_OVERHEAD_MAX;
 use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_nfs::exports::{Exports, Place, Rule, Squash};
 use tally_nfs::service::Service;
@@ -20,7 +21,8 @@ use tally_store::platform::{Host, Platform, Tuning};
 use tally_store::properties::PropertySet;
 
 use crate::chance::Chance;
-use crate::disk::{Power, PowerDisk};
+use crate::disk::{Pages, Power, PowerDisk};
+use crate::oracle::Limits;
 
 /// The pool's name, and its root dataset's.
 pub const POOL: &str = "tank";
@@ -88,6 +90,28 @@ pub struct Server {
     pub service: Service,
 }
 
+impl Server {
+    /// The handle of a dataset's root, which a client gets by MOUNT.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such dataset.
+    #[must_use]
+    pub fn root_handle(&self, dataset: &str) -> Vec<u8> {
+        let fs = self.filer.by_name(dataset).expect("datasets stay");
+        let key = self.filer.pool().roster.config().handle_key;
+        tally_nfs::handle::Handle { pool: fs.pool(), dataset: fs.dataset(), object: fs.root() }.seal(&key).to_vec()
+    }
+
+    /// What its log takes at once.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let lane = &self.filer.pool().lanes()[0];
+        let record_bytes_max = (lane.geometry().record_bytes_max() - RECORD_OVERHEAD_MAX) as u64;
+        Limits { inline_bytes_max: lane.fill().size / 8, record_bytes_max }
+    }
+}
+
 impl Machine {
     /// Empty disks, switched on.
     #[must_use]
@@ -100,6 +124,23 @@ impl Machine {
         let disks = shape.vdevs.iter().filter(|word| word.starts_with('/')).map(disk).collect();
         let rng = Arc::new(SeededRng(Mutex::new(Chance::new(seed, 0x4e6))));
         Self { shape, clock: Arc::default(), rng, disks, power, server: None }
+    }
+
+    /// Disks with this content, in the order of the shape, switched on and not serving.
+    ///
+    /// # Panics
+    ///
+    /// If the shape has another number of disks.
+    #[must_use]
+    pub fn holding(shape: Shape, seed: u64, content: &[Pages]) -> Self {
+        let mut machine = Self::new(shape, seed);
+        assert_eq!(machine.disks.len(), content.len(), "one content for each disk");
+        let power = Arc::new(Power::default());
+        for ((_, disk), content) in machine.disks.iter_mut().zip(content) {
+            *disk = Arc::new(PowerDisk::holding(&power, disk.size(), content));
+        }
+        machine.power = power;
+        machine
     }
 
     /// Its power line. Another one after every cut.

@@ -122,6 +122,12 @@ impl Op {
         }
     }
 
+    /// Whether it names two datasets: EXDEV, whatever else is wrong with it.
+    #[must_use]
+    pub fn is_across(&self) -> bool {
+        self.objects().iter().any(|object| object.dataset != self.dataset())
+    }
+
     /// Whether it makes an object.
     #[must_use]
     pub fn makes(&self) -> bool {

@@ -129,7 +129,7 @@ impl Outcome {
 }
 
 /// Runs `work` without the standard message of a panic: a panic of the tree is a finding with a trace of its own.
-fn quietly<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let value = work();

@@ -1,8 +1,11 @@
 //! Disks that lose, tear, rot and fail.
 
+mod cuts;
 mod fault;
 mod pages;
 mod power;
 
+pub use cuts::{Cuts, FULL_MAX, Place};
 pub use fault::{Fault, Faults};
-pub use power::{Power, PowerDisk};
+pub use pages::Pages;
+pub use power::{Event, Power, PowerDisk, What};

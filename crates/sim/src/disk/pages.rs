@@ -8,7 +8,7 @@ pub(super) const PAGE: usize = 4096;
 
 /// Pages by number; what is not there is zeroes.
 #[derive(Clone, Default)]
-pub(super) struct Pages(HashMap<u64, Arc<[u8; PAGE]>>);
+pub struct Pages(HashMap<u64, Arc<[u8; PAGE]>>);
 
 impl Pages {
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) {

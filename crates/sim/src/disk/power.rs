@@ -26,6 +26,25 @@ type Hook = Box<dyn FnMut() + Send>;
 pub struct Power {
     state: Mutex<PowerState>,
     hook: Mutex<Option<Hook>>,
+    /// What the disks did, if that is recorded.
+    events: Mutex<Option<Vec<Event>>>,
+}
+
+/// Something that a disk did.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Which disk of its power line, in the order in which they were put on it.
+    pub disk: usize,
+    /// What it did.
+    pub what: What,
+}
+
+/// What a disk did.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub enum What {
+    Write { offset: u64, bytes: Vec<u8>, durability: Durability },
+    Flush,
 }
 
 #[derive(Default)]
@@ -34,6 +53,7 @@ struct PowerState {
     /// Device writes and flushes until the cut, if one is planned.
     left: Option<u64>,
     events: u64,
+    disks: usize,
 }
 
 /// Whether a request comes through.
@@ -69,6 +89,29 @@ impl Power {
     /// Runs `hook` before every write and flush; not inside itself.
     pub fn set_hook(&self, hook: Option<Hook>) {
         *self.hook.lock() = hook;
+    }
+
+    /// Begins to record what the disks do, or ends it.
+    pub fn record(&self, on: bool) {
+        *self.events.lock() = on.then(Vec::new);
+    }
+
+    /// What was recorded since it was last taken.
+    pub fn take_events(&self) -> Vec<Event> {
+        self.events.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn note(&self, disk: usize, what: impl FnOnce() -> What) {
+        if let Some(events) = &mut *self.events.lock() {
+            events.push(Event { disk, what: what() });
+        }
+    }
+
+    /// One more disk; gives its number.
+    fn plug(&self) -> usize {
+        let mut state = self.state.lock();
+        state.disks += 1;
+        state.disks - 1
     }
 
     fn run_hook(&self) {
@@ -107,19 +150,20 @@ fn gone() -> io::Error {
 /// One disk.
 pub struct PowerDisk {
     power: Arc<Power>,
+    number: usize,
     size: u64,
     state: Mutex<DiskState>,
     faults: Faults,
 }
 
 #[derive(Clone, Default)]
-struct DiskState {
+pub(super) struct DiskState {
     /// What a reader sees.
     current: Pages,
     /// What survives for certain.
-    stable: Pages,
+    pub(super) stable: Pages,
     /// Cached writes since the last flush, in order.
-    cached: Vec<(u64, Vec<u8>)>,
+    pub(super) cached: Vec<(u64, Vec<u8>)>,
     /// The pages that were written last.
     recent: VecDeque<u64>,
 }
@@ -128,7 +172,35 @@ impl PowerDisk {
     /// Zeroes.
     #[must_use]
     pub fn new(power: &Arc<Power>, size: u64) -> Self {
-        Self { power: Arc::clone(power), size, state: Mutex::default(), faults: Faults::default() }
+        Self::with(power, size, DiskState::default())
+    }
+
+    /// With this content, all of it on the medium.
+    #[must_use]
+    pub fn holding(power: &Arc<Power>, size: u64, content: &Pages) -> Self {
+        let state = DiskState { current: content.clone(), stable: content.clone(), ..DiskState::default() };
+        Self::with(power, size, state)
+    }
+
+    fn with(power: &Arc<Power>, size: u64, state: DiskState) -> Self {
+        let (power, number) = (Arc::clone(power), power.plug());
+        Self { power, number, size, state: Mutex::new(state), faults: Faults::default() }
+    }
+
+    pub(super) fn state(&self) -> DiskState {
+        self.state.lock().clone()
+    }
+
+    /// What is on its medium for certain.
+    #[must_use]
+    pub fn content(&self) -> Pages {
+        self.state.lock().stable.clone()
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
     }
 
     /// What it refuses.
@@ -140,14 +212,13 @@ impl PowerDisk {
     /// The same content on another power line; what was put aside, too.
     #[must_use]
     pub fn copy(&self, power: &Arc<Power>) -> Self {
-        let state = Mutex::new(self.state.lock().clone());
-        Self { power: Arc::clone(power), size: self.size, state, faults: Faults::default() }
+        Self::with(power, self.size, self.state())
     }
 
     /// What the disk has after the cut, on another power line.
     #[must_use]
     pub fn survivor(&self, power: &Arc<Power>, chance: &mut Chance) -> Self {
-        let mut state = self.state.lock().clone();
+        let mut state = self.state();
         let kept_of_8 = chance.pick(&[0, 1, 4, 7, 8]);
         let tear = chance.pick(&[512usize, 4096]);
         let tears = chance.one_in(2);
@@ -165,7 +236,7 @@ impl PowerDisk {
             }
         }
         state.current = state.stable.clone();
-        Self { power: Arc::clone(power), size: self.size, state: Mutex::new(state), faults: Faults::default() }
+        Self::with(power, self.size, state)
     }
 
     /// Flips a bit of some pages that were written once, half of them a while ago, of the medium and of what a reader sees.
@@ -201,6 +272,23 @@ impl DiskState {
         self.recent.extend((0..bytes.len() / PAGE).map(|page| offset / PAGE as u64 + page as u64));
         let excess = self.recent.len().saturating_sub(RECENT_MAX);
         self.recent.drain(..excess);
+    }
+
+    pub(super) fn write(&mut self, offset: u64, bytes: &[u8], durability: Durability) {
+        match durability {
+            Durability::Durable => self.write_durable(offset, bytes),
+            Durability::Cached => {
+                self.current.write(offset, bytes);
+                self.cached.push((offset, bytes.to_vec()));
+            }
+        }
+    }
+
+    /// All that was put aside is on the medium.
+    pub(super) fn flush(&mut self) {
+        for (offset, bytes) in self.cached.drain(..) {
+            self.stable.write(offset, &bytes);
+        }
     }
 
     fn write_durable(&mut self, offset: u64, bytes: &[u8]) {
@@ -246,18 +334,17 @@ impl Disk for PowerDisk {
         };
         let mut state = self.state.lock();
         state.note(offset, buf);
-        match (current, &struck, durability) {
-            (Current::On, Ok(()), Durability::Durable) => state.write_durable(offset, buf),
-            (Current::On, Ok(()), Durability::Cached) => {
-                state.current.write(offset, buf);
-                state.cached.push((offset, buf.to_vec()));
+        match (current, &struck) {
+            (Current::On, Ok(())) => {
+                self.power.note(self.number, || What::Write { offset, bytes: buf.to_vec(), durability });
+                state.write(offset, buf, durability);
             }
             // A write during which the power goes, or that fails, is like any that was not flushed: it stays in part.
-            (Current::Goes, ..) => {
+            (Current::Goes, _) => {
                 state.cached.push((offset, buf.to_vec()));
                 return Err(gone());
             }
-            (Current::On, Err(_), _) => state.cached.push((offset, buf.to_vec())),
+            (Current::On, Err(_)) => state.cached.push((offset, buf.to_vec())),
         }
         struck
     }
@@ -268,6 +355,7 @@ impl Disk for PowerDisk {
             return Err(gone());
         }
         let struck = self.faults.strike(Fault::Flush);
+        self.power.note(self.number, || What::Flush);
         let state = &mut *self.state.lock();
         // What a failed flush was to save is on the medium or not, and no later flush saves it: the device believes that it
         // has done its part. A reader sees it all the same, until the power goes.

@@ -22,13 +22,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tally_base::ObjectId;
-use tally_fs::record::RECORD_OVERHEAD_MAX;
 use tally_fs::vfs::ObjectRef;
 
 use crate::client::Client;
 use crate::machine::Machine;
 use crate::op::Object;
-use crate::oracle::{Limits, Oracle};
+use crate::oracle::Oracle;
 use requests::{Past, Sent};
 
 use trouble::Troubles;
@@ -155,13 +154,6 @@ impl State {
     /// Whether a request may be refused for a reason that the models know nothing of.
     fn is_in_trouble(&self) -> bool {
         self.is_off() || self.troubles.struck
-    }
-
-    fn limits(&self) -> Limits {
-        let server = self.machine.server();
-        let lane = &server.filer.pool().lanes()[0];
-        let record_bytes_max = (lane.geometry().record_bytes_max() - RECORD_OVERHEAD_MAX) as u64;
-        Limits { inline_bytes_max: lane.fill().size / 8, record_bytes_max }
     }
 
     fn newest_known(&self) -> ObjectId {

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use nfs3_types::nfs3::{nfsstat3, stable_how};
+use nfs3_types::nfs3::nfsstat3;
 use tally_base::Promise;
-use tally_fs::vfs::{Attr, FsError, ObjectRef, Stability, Vfs};
+use tally_fs::vfs::{Attr, FsError, ObjectRef, Vfs};
 use tally_nfs::service::{Job, Step};
 
 use super::{Checked, State};
+use crate::agree::agree;
 use crate::chance::Chance;
-use crate::client::{Told, bytes_of, same_fattr, told};
-use crate::op::{Answer, Expected, Known, Object, Op};
+use crate::client::{Told, bytes_of, told};
+use crate::op::{Answer, Expected, Known, Op};
 use crate::oracle::{Before, Limits, Promised};
 
 /// Requests that may be sent again, at most: fewer than a server must remember of one client.
@@ -100,7 +101,7 @@ impl State {
     /// Runs a request until its answer waits for a device, or is there.
     pub(super) fn carry_out(&mut self, mut attempt: Attempt, chance: &mut Chance) -> Checked<Next> {
         let server = Arc::clone(self.machine.server());
-        let limits = self.limits();
+        let limits = server.limits();
         let before = self.parts[attempt.op.dataset()].oracle.before(&attempt.op, limits);
         match server.service.run(&mut attempt.job) {
             Step::Again(_) => {
@@ -148,7 +149,7 @@ impl State {
         self.op += 1;
         self.totals.operations += 1;
         let number = self.op;
-        if is_across(op) {
+        if op.is_across() {
             let expected = Expected { result: Err(FsError::Unavailable), attr: None };
             return (number, Some(expected), Promised::Nothing, None);
         }
@@ -420,79 +421,5 @@ impl State {
         let Step::Reply(reply) = server.service.run(&mut job) else { return Err(format!("{} waits", call.procedure)) };
         server.service.finish(&mut job, &reply);
         told(call.procedure, &bytes_of(&reply))
-    }
-
-    pub(super) fn root_handle(&self, part: usize) -> Vec<u8> {
-        let server = self.machine.server();
-        let fs = server.filer.by_name(&self.parts[part].name).expect("datasets stay");
-        let key = server.filer.pool().roster.config().handle_key;
-        tally_nfs::handle::Handle { pool: fs.pool(), dataset: fs.dataset(), object: fs.root() }.seal(&key).to_vec()
-    }
-}
-
-/// Whether an operation names two datasets: EXDEV, whatever else is wrong with it.
-fn is_across(op: &Op) -> bool {
-    let objects: Vec<&Object> = op.objects().into_iter().collect();
-    objects.iter().any(|object| object.dataset != objects[0].dataset)
-}
-
-/// Whether an answer is the one that the model gives.
-fn agree(op: &Op, told: &Told, expected: &Expected) -> Checked<()> {
-    let wanted = match &expected.result {
-        _ if is_across(op) => nfsstat3::NFS3ERR_XDEV,
-        Ok(_) => nfsstat3::NFS3_OK,
-        Err(error) => status_of(*error),
-    };
-    let is_type = |status| matches!(status, nfsstat3::NFS3ERR_INVAL | nfsstat3::NFS3ERR_BADTYPE);
-    // Two handles, one of them stale and the other no directory: which is told first is nobody's concern.
-    let is_handle = |status| matches!(status, nfsstat3::NFS3ERR_STALE | nfsstat3::NFS3ERR_NOTDIR);
-    let alike = told.status == wanted
-        || (is_type(told.status) && is_type(wanted))
-        || (is_handle(told.status) && is_handle(wanted) && op.objects().len() == 2);
-    if !alike {
-        return Err(format!("is answered with {} instead of {wanted}", told.status));
-    }
-    if told.status != nfsstat3::NFS3_OK {
-        return Ok(());
-    }
-    if let (Some(attr), Some(expected)) = (&told.attr, &expected.attr) {
-        same_fattr(attr, expected).map_err(|what| format!("tells attributes {what}"))?;
-    }
-    if let (Op::Write { stability, .. }, Ok(Answer::Written(count))) = (op, &expected.result) {
-        let asked = match stability {
-            Stability::Unstable => stable_how::UNSTABLE,
-            Stability::DataSync => stable_how::DATA_SYNC,
-            Stability::FileSync => stable_how::FILE_SYNC,
-        };
-        match told.written {
-            Some((taken, stable)) if taken == *count && stable as u32 >= asked as u32 => {}
-            other => return Err(format!("is answered with {other:?} instead of {count} {asked}")),
-        }
-    }
-    Ok(())
-}
-
-fn status_of(error: FsError) -> nfsstat3 {
-    use nfsstat3 as S;
-    match error {
-        FsError::NotOwner => S::NFS3ERR_PERM,
-        FsError::NotFound => S::NFS3ERR_NOENT,
-        FsError::Io => S::NFS3ERR_IO,
-        FsError::Access => S::NFS3ERR_ACCES,
-        FsError::Exists => S::NFS3ERR_EXIST,
-        FsError::NotDirectory => S::NFS3ERR_NOTDIR,
-        FsError::IsDirectory => S::NFS3ERR_ISDIR,
-        FsError::Invalid => S::NFS3ERR_INVAL,
-        FsError::TooBig => S::NFS3ERR_FBIG,
-        FsError::NoSpace => S::NFS3ERR_NOSPC,
-        FsError::ReadOnly => S::NFS3ERR_ROFS,
-        FsError::TooManyLinks => S::NFS3ERR_MLINK,
-        FsError::NameTooLong => S::NFS3ERR_NAMETOOLONG,
-        FsError::NotEmpty => S::NFS3ERR_NOTEMPTY,
-        FsError::Quota => S::NFS3ERR_DQUOT,
-        FsError::Stale => S::NFS3ERR_STALE,
-        FsError::NotSync => S::NFS3ERR_NOT_SYNC,
-        FsError::BadType => S::NFS3ERR_BADTYPE,
-        FsError::Unavailable | FsError::Throttled => S::NFS3ERR_JUKEBOX,
     }
 }

@@ -415,7 +415,7 @@ impl State {
             gone: Vec::new(),
             record_sizes: HashMap::new(),
         });
-        let handle = self.root_handle(dataset);
+        let handle = self.machine.server().root_handle(name);
         self.objects.push(Arc::new(Known { handle, model, kind: FileKind::Directory, dataset, record_size: 0 }));
         Ok(())
     }
