@@ -123,6 +123,7 @@ fn rotation() -> usize {
 
 /// Plants each of them, and says by what it was caught.
 fn plant(patches: &[PathBuf]) -> Result<Tally> {
+    cargo::run(&["build", "--release", "--package", "tally-sim", "--bins"])?;
     let copy = Copy::make()?;
     for patch in self::patches()? {
         copy.apply(&patch, &["--check"])?;
@@ -132,6 +133,7 @@ fn plant(patches: &[PathBuf]) -> Result<Tally> {
         let name = name_of(patch);
         match copy.try_out(patch).with_context(|| format!("planting {name}"))? {
             Some(caught) => {
+                holds_without_it(&caught)?;
                 tally.passed += 1;
                 println!("{name}: caught after {} seeds: {}", caught.seeds, caught.check);
             }
@@ -144,9 +146,18 @@ fn plant(patches: &[PathBuf]) -> Result<Tally> {
     Ok(tally)
 }
 
+/// The seed that has caught a bug must pass without it: else it has found something of its own.
+fn holds_without_it(caught: &Caught) -> Result<()> {
+    let mut command = Command::new(cargo::target_folder().join("release/sim"));
+    let status = command.args(["--no-shrink", "--seed", &caught.seed]).stdout(Stdio::null()).status()?;
+    ensure!(status.success(), "seed {} fails without the planted bug, too: {}", caught.seed, caught.check);
+    Ok(())
+}
+
 /// By what a planted bug was caught.
 struct Caught {
     seeds: String,
+    seed: String,
     check: String,
 }
 
@@ -227,13 +238,11 @@ impl Copy {
         let text = String::from_utf8_lossy(&std::fs::read(&output)?).into_owned();
         let word_behind = |line: &str, start: &str| line.strip_prefix(start).map(str::to_owned);
         let seeds = text.lines().find_map(|line| word_behind(line, "sim: "));
-        let check = text
-            .lines()
-            .find_map(|line| line.strip_prefix("seed ")?.split_once(" fails: ").map(|(_, what)| what.to_owned()));
+        let check = text.lines().find_map(|line| line.strip_prefix("seed ")?.split_once(" fails: "));
         match (seeds, check) {
-            (Some(seeds), Some(check)) => {
+            (Some(seeds), Some((seed, check))) => {
                 let seeds = seeds.split(' ').next().unwrap_or_default().to_owned();
-                Ok(Some(Caught { seeds, check }))
+                Ok(Some(Caught { seeds, seed: seed.to_owned(), check: check.to_owned() }))
             }
             _ => bail!("the simulator ended with {status} and told nothing: {}", output.display()),
         }

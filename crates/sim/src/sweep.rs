@@ -117,13 +117,14 @@ impl Outcome {
         }
         let skipped: Vec<String> = plan.skipped.iter().map(usize::to_string).collect();
         let skip = if skipped.is_empty() { String::new() } else { format!(" --skip {}", skipped.join(",")) };
+        let Plan { seed, steps, syncs, trouble, .. } = plan;
         Some(format!(
-            "{}\nseed {} fails: {}\nrepeat it with: cargo xtask sim --seed {} --steps {}{skip} --no-shrink",
+            "{}\nseed {seed} fails: {}\nrepeat it with: cargo xtask sim -- --seed {seed} --steps {steps} --syncs {} --trouble \
+             {}{skip} --no-shrink",
             failure.trace.join("\n"),
-            plan.seed,
             failure.message,
-            plan.seed,
-            plan.steps
+            format!("{syncs:?}").to_lowercase(),
+            format!("{trouble:?}").to_lowercase(),
         ))
     }
 }

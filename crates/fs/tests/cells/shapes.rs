@@ -51,7 +51,7 @@ pub(crate) fn furnish(fs: &dyn Vfs) {
     let other = done(fs.mkdir(ctx(&root), fs.root(), b"other", &mode(0o2775))).unwrap().object;
     done(fs.mkdir(ctx(&root), dir, b"sub", &mode(0o700))).unwrap();
     done(fs.mkdir(ctx(&root), other, b"empty", &mode(0o700))).unwrap();
-    file(dir, b"small", 5000);
+    file(dir, b"small", SMALL_BYTES);
     file(dir, b"large", LARGE_BYTES);
     file(other, b"large", LARGE_BYTES);
     let twice = file(dir, b"twice", 100);
@@ -60,6 +60,8 @@ pub(crate) fn furnish(fs: &dyn Vfs) {
     done(fs.symlink(ctx(&root), dir, b"link", b"small", &SetAttr::default())).unwrap();
 }
 
+/// Stays under one key of the tree, also with 500 bytes more at its end; 3,000 more take it into blocks.
+const SMALL_BYTES: usize = 3000;
 /// Three blocks of a file, the last one not full.
 const LARGE_BYTES: usize = 300_000;
 /// More than a block, and less than what one record takes.
@@ -170,7 +172,7 @@ const REMOVE: &[Shape] = &[
     }),
     Shape {
         name: "of a file with unstable data",
-        late: Late::Lost(|fs| unstable(fs, "dir/small", 4000, 9000)),
+        late: Late::Lost(|fs| unstable(fs, "dir/small", 2000, 9000)),
         op: |fs, ctx| done(fs.remove(ctx, at(fs, "dir"), b"small")).unwrap(),
     },
 ];
@@ -213,7 +215,7 @@ const SET_ATTR: &[Shape] = &[
     // Its inode says a size that the file has only as long as the data is there.
     Shape {
         name: "mode of a file that unstable data has made longer",
-        late: Late::Lost(|fs| unstable(fs, "dir/small", 4000, 9000)),
+        late: Late::Lost(|fs| unstable(fs, "dir/small", 2000, 9000)),
         op: |fs, ctx| done(fs.setattr(ctx, at(fs, "dir/small"), &mode(0o600), None)).unwrap(),
     },
 ];
@@ -228,13 +230,14 @@ const TRUNCATE: &[Shape] = &[
     }),
     Shape {
         name: "a file that unstable data has made longer",
-        late: Late::Lost(|fs| unstable(fs, "dir/small", 4900, 9000)),
-        op: |fs, ctx| resize(fs, ctx, "dir/small", 4800),
+        late: Late::Lost(|fs| unstable(fs, "dir/small", 2900, 9000)),
+        op: |fs, ctx| resize(fs, ctx, "dir/small", 2800),
     },
 ];
 
 const WRITE: &[Shape] = &[
-    shape("into a small file", |fs, ctx| write(fs, ctx, "dir/small", 4990, 1000)),
+    shape("into a small file", |fs, ctx| write(fs, ctx, "dir/small", 2990, 500)),
+    shape("into a small file, which outgrows its key", |fs, ctx| write(fs, ctx, "dir/small", 2990, 3000)),
     shape("the first bytes of a file, of more than a block", |fs, ctx| {
         write(fs, ctx, "other/nothing", 0, LONG_WRITE_BYTES);
     }),
@@ -250,7 +253,12 @@ const WRITE: &[Shape] = &[
 const COMMIT_DATA: &[Shape] = &[
     Shape {
         name: "of a small file",
-        late: Late::Saved(|fs| unstable(fs, "dir/small", 4990, 1000)),
+        late: Late::Saved(|fs| unstable(fs, "dir/small", 2990, 500)),
+        op: |fs, ctx| commit(fs, ctx, "dir/small"),
+    },
+    Shape {
+        name: "of a small file, which outgrows its key",
+        late: Late::Saved(|fs| unstable(fs, "dir/small", 2990, 3000)),
         op: |fs, ctx| commit(fs, ctx, "dir/small"),
     },
     Shape {

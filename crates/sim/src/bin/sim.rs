@@ -33,6 +33,12 @@ struct Arguments {
     /// Steps that are left out, as a failure's report names them
     #[arg(long, value_delimiter = ',')]
     skip: Vec<usize>,
+    /// Where groups are synced [default: the seed's own choice]
+    #[arg(long)]
+    syncs: Option<Syncs>,
+    /// What goes wrong beside the power [default: the seed's own choice]
+    #[arg(long)]
+    trouble: Option<Trouble>,
     /// Seeds at once [default: one for each processor]
     #[arg(long)]
     threads: Option<usize>,
@@ -49,8 +55,8 @@ fn main() -> ExitCode {
     let plan = |seed| Plan {
         seed,
         steps: arguments.steps,
-        syncs: syncs_of(seed),
-        trouble: trouble_of(seed),
+        syncs: arguments.syncs.unwrap_or_else(|| syncs_of(seed)),
+        trouble: arguments.trouble.unwrap_or_else(|| trouble_of(seed)),
         skipped: arguments.skip.clone(),
     };
     let seeds = match arguments.seed {

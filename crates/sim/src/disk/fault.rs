@@ -13,7 +13,7 @@ pub enum Fault {
     Write,
     /// A durable write. What it was to write may be there, in part.
     DurableWrite,
-    /// A flush. What was not flushed stays where it was: perhaps on the medium.
+    /// A flush. What was not flushed is on the medium in part, and no later flush saves the rest.
     Flush,
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tally_disk::{Disk, Durability, Geometry};
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::{Fault, Faults};
 use super::pages::{PAGE, Pages};
@@ -359,7 +360,8 @@ impl Disk for PowerDisk {
         let state = &mut *self.state.lock();
         // What a failed flush was to save is on the medium or not, and no later flush saves it: the device believes that it
         // has done its part. A reader sees it all the same, until the power goes.
-        let mut chance = Chance::new(self.power.events(), 0xf1);
+        let first = state.cached.first().map_or(0, |(_, bytes)| xxh3_64(bytes));
+        let mut chance = Chance::new(first, self.power.events());
         for (offset, bytes) in state.cached.drain(..) {
             if struck.is_ok() || chance.one_in(2) {
                 state.stable.write(offset, &bytes);

@@ -182,7 +182,7 @@ fn length(chance: &mut Chance) -> u64 {
         2 | 3 => 1 + chance.below(6000),
         4 | 5 => 4096 * (1 + chance.below(8)),
         6 => 131_072 * (1 + chance.below(2)),
-        7 => 16_384 - 8 + chance.below(16),
+        7 => chance.pick(&[4096, 16_384]) - 8 + chance.below(16),
         8 => chance.below(40_000),
         _ => 1 + chance.below(300 << 10),
     }

@@ -154,7 +154,7 @@ fn fate(past: &Past, ops: (usize, usize)) -> Option<Fate> {
     Some(if past.number <= ops.0 { Fate::Survived } else { Fate::Lost })
 }
 
-/// Whether two settings promise the same.
+/// As people write it.
 pub(super) fn shown(sync: SyncMode) -> &'static str {
     match sync {
         SyncMode::Standard => "standard",

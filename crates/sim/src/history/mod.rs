@@ -20,6 +20,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::AddAssign;
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use parking_lot::Mutex;
 use tally_base::ObjectId;
 use tally_fs::vfs::ObjectRef;
@@ -51,7 +52,7 @@ pub struct Plan {
 }
 
 /// Where groups are synced, beside the commands for it in the history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Syncs {
     /// Between operations.
     Between,

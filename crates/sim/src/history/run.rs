@@ -32,6 +32,11 @@ pub struct Failure {
     pub trace: Vec<String>,
 }
 
+/// Groups after which a request must have been admitted: one makes room for it, unless others take the room.
+const TRIES_MAX: usize = 20;
+/// The same while another thread syncs: looks, not groups.
+const TRIES_BESIDE_MAX: usize = 1_000_000;
+
 /// Runs a plan to its end.
 pub fn run(plan: &Plan) -> Result<Totals, Failure> {
     let trace = Trace::default();
@@ -160,7 +165,7 @@ impl History {
     fn live(&self) -> Checked<bool> {
         let (end, planned, beside) = {
             let state = self.0.lock();
-            let mut chance = Chance::new(state.plan.seed, 0x11fe + state.totals.lives);
+            let mut chance = Chance::new(state.plan.seed, (5 << 32) + state.totals.lives);
             let length = chance.pick(&[3u64, 10, 30, 60]);
             let scale = chance.below(9);
             let beside = state.is_beside();
@@ -180,7 +185,7 @@ impl History {
         if self.0.lock().is_off() {
             return Ok(false);
         }
-        let exported = Chance::new(self.0.lock().plan.seed, 0xe4d + end as u64).one_in(4);
+        let exported = Chance::new(self.0.lock().plan.seed, (6 << 32) + end as u64).one_in(4);
         if exported { self.export() } else { Ok(false) }
     }
 
@@ -261,7 +266,7 @@ impl History {
 
     fn carry_out(&self, mut attempt: super::requests::Attempt, chance: &mut Chance) -> Checked<()> {
         let beside = self.0.lock().is_beside();
-        let tries = if beside { 1_000_000 } else { 20 };
+        let tries = if beside { TRIES_BESIDE_MAX } else { TRIES_MAX };
         for _ in 0..tries {
             let next = self.0.lock().carry_out(attempt, chance)?;
             match next {

@@ -3,12 +3,13 @@
 //!
 //! | trouble | what happens | what must hold |
 //! |---|---|---|
-//! | `Legs` | one leg of each mirror refuses, rots, is pulled out, comes back stale | everything: the other leg has it all |
+//! | `Legs` | one leg of each mirror refuses, also in an import, rots, is pulled out, comes back stale | everything: the other leg has it all |
 //! | `Refusals` | a disk refuses a read, write, durable write or flush | what was answered; who was refused is told so |
 //! | `Rot` | bits flip where nothing is mirrored | what can be read is right; what is lost is named or answered with an error |
 
 use std::sync::Arc;
 
+use clap::ValueEnum;
 use tally_fs::filer::ImportOptions;
 
 use super::{Checked, State};
@@ -17,7 +18,7 @@ use crate::disk::{Fault, PowerDisk};
 use crate::same::same_where_readable;
 
 /// What goes wrong in a history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Trouble {
     /// The power alone.
     None,
@@ -127,7 +128,7 @@ impl State {
             return Ok(());
         }
         let Some(victim) = self.some_victim(chance) else { return Ok(()) };
-        match chance.below(6) {
+        match chance.below(8) {
             0 | 1 => {
                 if let Some(disk) = self.machine.swap(&victim, None) {
                     self.note(format!("{victim} is out"));
@@ -146,6 +147,14 @@ impl State {
                 if let Some(disk) = self.disk(&victim) {
                     disk.rot(1 + chance.below(20), chance);
                     self.note(format!("{victim} rots"));
+                }
+            }
+            5 | 6 => {
+                if let Some(disk) = self.disk(&victim) {
+                    let (fault, count) = (chance.pick(&Fault::ALL), 1 + chance.below(6) as u32);
+                    disk.faults().set(fault, count);
+                    self.note(format!("{victim} will refuse {fault:?} {count} times"));
+                    self.troubles.stale.push(victim);
                 }
             }
             _ => self.only_stale(&victim)?,
