@@ -91,7 +91,10 @@ impl Fuzz {
         if !status.success() {
             let tail: Vec<&str> = text.lines().rev().take(30).collect();
             tail.iter().rev().for_each(|line| println!("  {line}"));
-            println!("Put the input into {} and repeat it with `cargo test -p tally-fuzz`.", place.kept.display());
+            println!(
+                "Put the input into {} and repeat it with `cargo test -p tally-fuzz`.",
+                place.regressions.display()
+            );
         }
         Ok(status.success())
     }
@@ -106,8 +109,10 @@ struct Place {
     seeds: PathBuf,
     /// What libFuzzer works with.
     corpus: PathBuf,
-    /// What is in the tree.
+    /// What is in the tree: as few as reach everything.
     kept: PathBuf,
+    /// What has found something once, for ever.
+    regressions: PathBuf,
     findings: PathBuf,
 }
 
@@ -135,6 +140,7 @@ impl Place {
             seeds: work.join("seeds").join(name),
             corpus: work.join("corpus").join(name),
             kept: fuzz_folder().join("corpus").join(name),
+            regressions: fuzz_folder().join("regressions").join(name),
             findings: work.join("findings").join(name),
         }
     }
@@ -154,8 +160,14 @@ impl Place {
         merge.arg(&self.corpus).arg(&self.seeds).arg(&self.kept);
         let output = merge.output().with_context(|| format!("cannot start {}", self.program.display()))?;
         ensure!(output.status.success(), "merging {}: {}", self.name, String::from_utf8_lossy(&output.stderr));
-        fs::remove_dir_all(&self.kept)?;
-        fs::rename(&fresh, &self.kept)?;
+        for old in fs::read_dir(&self.kept)? {
+            fs::remove_file(old?.path())?;
+        }
+        // The two may lie on different file systems.
+        for new in fs::read_dir(&fresh)? {
+            let new = new?;
+            fs::copy(new.path(), self.kept.join(new.file_name()))?;
+        }
         let sizes: Vec<u64> =
             fs::read_dir(&self.kept)?.map(|entry| Ok(entry?.metadata()?.len())).collect::<Result<_>>()?;
         println!("{}: {} inputs of {} bytes are kept", self.name, sizes.len(), sizes.iter().sum::<u64>());

@@ -6,9 +6,13 @@ use std::path::{Path, PathBuf};
 
 use tally_fuzz::{TARGETS, Target, seeds};
 
-/// The folder of a target's corpus.
-fn corpus(target: &Target) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name)
+/// The inputs in a folder of a target, in order; none if there is no such folder.
+fn inputs(folder: &str, target: &Target) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(folder).join(target.name);
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("the folder can be read").path()).collect();
+    paths.sort();
+    paths
 }
 
 #[test]
@@ -20,11 +24,11 @@ fn what_was_kept_is_still_withstood_and_what_was_real_is_still_believed() {
         assert_eq!((target.run)(&seed.bytes), seed.is_believed, "seed {} of {}", seed.name, seed.target);
     }
     for target in &TARGETS {
-        let mut paths: Vec<_> = std::fs::read_dir(corpus(target))
-            .unwrap_or_else(|error| panic!("the corpus of {}: {error}", target.name))
-            .map(|entry| entry.expect("the folder can be read").path())
-            .collect();
-        paths.sort();
+        for path in inputs("regressions", target) {
+            println!("{}", path.display());
+            (target.run)(&std::fs::read(path).expect("it can be read"));
+        }
+        let paths = inputs("corpus", target);
         assert!(!paths.is_empty(), "the corpus of {} is empty", target.name);
         let mut believed_count = 0;
         for path in &paths {

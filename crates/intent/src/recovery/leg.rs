@@ -12,10 +12,12 @@ use crate::ring::LaneGeometry;
 
 /// How much is read ahead: long enough that a disk streams, so that a ring of 1 GiB takes seconds.
 const CHUNK_BYTES: u64 = 4 << 20;
+/// How much is read where nothing was read before: most logs are short, and end in it.
+const FIRST_BYTES: u64 = 128 << 10;
 /// So many chunks are read at a time behind the one that is looked at.
 const CHUNKS_AHEAD: usize = 2;
 
-const _: () = assert!(CHUNK_BYTES.is_multiple_of(SECTOR as u64));
+const _: () = assert!(CHUNK_BYTES.is_multiple_of(SECTOR as u64) && FIRST_BYTES.is_multiple_of(SECTOR as u64));
 
 /// Reads one leg's copy of the ring, in long pieces, forward. Once a second piece follows the first, the next ones
 /// are read by threads meanwhile: half of the time of a long scan is the disk's.
@@ -149,7 +151,7 @@ impl<'a> LegReader<'a> {
     fn load(&mut self, offset: u64, length: u64) -> bool {
         let goes_on = !self.chunk.is_empty() && (self.chunk_offset..=self.chunk_end()).contains(&offset);
         let left = self.geometry.size - offset;
-        let ahead = length.max(CHUNK_BYTES).min(left);
+        let ahead = length.max(if goes_on { CHUNK_BYTES } else { FIRST_BYTES }).min(left);
         if self.load_exactly(offset, ahead) {
             if goes_on && ahead == CHUNK_BYTES {
                 self.read_ahead();
