@@ -188,7 +188,7 @@ pub fn read_all(disk: &dyn Disk) -> Vec<UberblockSlot> {
 fn read_slot(disk: &dyn Disk, offset: u64) -> io::Result<Result<Option<Uberblock>, String>> {
     let mut sector = AlignedBuf::zeroed(SECTOR);
     disk.read(offset, &mut sector)?;
-    if sector.iter().all(|byte| *byte == 0) {
+    if sector[..] == [0; SECTOR] {
         return Ok(Ok(None));
     }
     Ok(Uberblock::decode(&sector).map(Some).map_err(|malformed| malformed.to_string()))
