@@ -169,8 +169,10 @@ struct Copy {
 
 impl Copy {
     fn make() -> Result<Self> {
-        // Dependencies are built once for both: they are the same.
-        let copy = Self { tree: cargo::target_folder().join("planted"), build: cargo::target_folder() };
+        // A folder of its own for what is built: in a common one cargo takes the copy's crates for those of the checkout,
+        // and looks for changes in the copy alone.
+        let target = cargo::target_folder();
+        let copy = Self { tree: target.join("planted"), build: target.join("planted-build") };
         let source = cargo::workspace();
         let listed = Command::new("git").current_dir(&source).args(["ls-files", "-z"]).output()?;
         ensure!(listed.status.success(), "git cannot list the files of {}", source.display());

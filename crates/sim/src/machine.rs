@@ -180,11 +180,16 @@ impl Machine {
 
     /// Imports the pool from these disks and serves it.
     pub fn import(&mut self, options: &ImportOptions) -> Result<ImportReport, FilerError> {
+        let tuning = self.shape.tuning.clone();
+        self.import_with(options, &tuning)
+    }
+
+    /// The same, with other memory than it was built with.
+    pub fn import_with(&mut self, options: &ImportOptions, tuning: &Tuning) -> Result<ImportReport, FilerError> {
         let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
         let source = ImportSource { paths, dirs: vec![] };
         let select = PoolSelect::Name(POOL.into());
-        let (filer, report) =
-            Filer::import(&self.platform(), &self.shape.tuning, &source, &select, options, &mut |_| {})?;
+        let (filer, report) = Filer::import(&self.platform(), tuning, &source, &select, options, &mut |_| {})?;
         self.start(filer);
         Ok(report)
     }

@@ -10,6 +10,16 @@ use super::{State, Trouble};
 use crate::chance::Chance;
 use crate::op::{NAMES, Object, Op};
 
+/// Longest write where disks refuse requests: a block that cannot be written ahead of its group goes to the log after all,
+/// and the oracle does not guess.
+const REFUSED_WRITE_MAX: u64 = 60_000;
+/// Of a hundredth of the steps, one in so many is a burst.
+const BURST_ONE_IN: u64 = 2;
+/// Longest write of a burst: some ten of them fill the smallest rings.
+const BURST_WRITE_MAX: u64 = 192 << 10;
+/// Most writes of a burst.
+pub(super) const BURST_WRITES_MAX: u64 = 20;
+
 /// What is to be done next.
 pub(super) enum Act {
     Op(Op),
@@ -24,6 +34,8 @@ pub(super) enum Act {
     Again,
     /// A client loses its connection, and makes another.
     Reconnect,
+    /// A client writes a file over and over, durably.
+    Burst,
     /// Something goes wrong.
     Trouble,
 }
@@ -44,8 +56,18 @@ impl State {
             22 => Act::Reconnect,
             23..27 => Act::Read,
             27..33 if matches!(self.plan.trouble, Trouble::Legs | Trouble::Refusals) => Act::Trouble,
+            33 if chance.one_in(BURST_ONE_IN) => Act::Burst,
             _ => Act::Op(self.choose_op(&mut chance)),
         }
+    }
+
+    /// One write of a burst: as long as the log takes one.
+    pub(super) fn burst_write(&self, chance: &mut Chance, object: &Object) -> Op {
+        let most = if self.plan.trouble == Trouble::Refusals { REFUSED_WRITE_MAX } else { BURST_WRITE_MAX };
+        let most = most.min(self.limits().inline_bytes_max);
+        let offset = 4096 * chance.below(16);
+        let length = most - chance.below(4096);
+        Op::Write { object: Arc::clone(object), offset, length, fill: chance.next(), stability: Stability::FileSync }
     }
 
     fn is_there(&self, object: &Object) -> bool {
@@ -122,9 +144,8 @@ impl State {
                 let stability =
                     chance.pick(&[Stability::Unstable, Stability::Unstable, Stability::FileSync, Stability::DataSync]);
                 let (offset, mut length) = (self.place(chance, &object), length(chance));
-                // Where a block cannot be written ahead of its group it goes to the log after all. The oracle does not guess.
                 if self.plan.trouble == Trouble::Refusals {
-                    length %= 60_000;
+                    length %= REFUSED_WRITE_MAX;
                 }
                 Op::Write { object, offset, length, fill: chance.next(), stability }
             }

@@ -17,6 +17,8 @@ use crate::sound::sound;
 
 /// Imports of one life that are cut short, at most.
 const CUT_IMPORTS_MAX: u64 = 4;
+/// Dirty bytes of a machine with little memory.
+const LITTLE_MEMORY_BYTES: u64 = 64 << 10;
 
 impl State {
     /// The power goes, if it has not; what survives is imported, and must be a state that the oracles know.
@@ -29,11 +31,17 @@ impl State {
             self.machine.lose_power(&mut chance);
             self.totals.cuts += u64::from(!exported);
             self.trouble_while_off(&mut chance)?;
-            let scale = chance.pick(&[8, 60]);
+            let scale = chance.pick(&[8, 60, 60]);
             let planned = (attempt < CUT_IMPORTS_MAX && chance.one_in(3)).then(|| 1 + chance.below(scale));
             self.machine.power().plan_cut(planned);
             self.note(format!("import{}", planned.map_or(String::new(), |at| format!(", cut after {at} writes"))));
-            let outcome = self.machine.import(&ImportOptions::default());
+            let mut tuning = self.machine.shape().tuning.clone();
+            // With little memory a log is replayed in several groups, and the cut comes between them, or before anybody is served.
+            let has_little_memory = planned.is_some() && scale > 8 && chance.one_in(2);
+            if has_little_memory {
+                tuning.dirty_bytes_max = LITTLE_MEMORY_BYTES;
+            }
+            let outcome = self.machine.import_with(&ImportOptions::default(), &tuning);
             if self.is_off() {
                 self.totals.cuts_in_import += 1;
                 exported = false;
@@ -48,6 +56,11 @@ impl State {
             }
             if exported && (!report.was_clean || report.records_replayed > 0) {
                 return Err(format!("not clean after an export: {report:?}"));
+            }
+            if has_little_memory {
+                self.totals.cuts_in_import += 1;
+                exported = false;
+                continue;
             }
             self.adopt(report.was_clean, was_exported)?;
             let filer = &self.machine.server().filer;

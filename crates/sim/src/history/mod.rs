@@ -134,6 +134,8 @@ struct State {
     /// Requests that may be sent again.
     past: VecDeque<Past>,
     next_past: u64,
+    /// How often those who wait were driven.
+    round: u64,
     /// Operations so far.
     op: usize,
     step: usize,

@@ -211,6 +211,7 @@ impl State {
 
     /// Drives those who wait; gives whether nobody is left.
     pub(super) fn drive_sent(&mut self) -> Checked<bool> {
+        self.round += 1;
         let server = Arc::clone(self.machine.server());
         let mut left = Vec::new();
         for mut sent in std::mem::take(&mut self.sent) {
@@ -274,7 +275,7 @@ impl State {
         match promised {
             Promised::Nothing => Ok(()),
             Promised::Log(floor) => {
-                self.parts[part].oracle.raise_floor(floor);
+                self.parts[part].oracle.raise_floor(floor, self.round);
                 Ok(())
             }
             Promised::Group(wanted) if wanted <= self.synced_op => Ok(()),

@@ -12,7 +12,7 @@ use tally_fs::vfs::{Cred, FileKind, OpCtx, SetAttr, Vfs};
 use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, SyncMode, parse};
 
-use super::choose::Act;
+use super::choose::{Act, BURST_WRITES_MAX};
 use super::lives::shown;
 use super::requests::Next;
 use super::{Checked, Part, Plan, State, Syncs, Totals, Trace, Trouble, Troubles};
@@ -117,6 +117,7 @@ impl History {
             sent: Vec::new(),
             past: VecDeque::new(),
             next_past: 0,
+            round: 0,
             op: 0,
             step: 0,
             synced_op: 0,
@@ -147,12 +148,9 @@ impl History {
             let exported = self.live()?;
             let mut state = self.0.lock();
             state.totals.lives += 1;
-            if state.step >= state.plan.steps && state.plan.trouble == Trouble::Rot {
-                let mut chance = Chance::new(state.plan.seed, 0x707);
-                state.sent.clear();
-                state.machine.lose_power(&mut chance);
-                state.end_in_rot(&mut chance)?;
-                return Ok(state.totals);
+            let mut chance = Chance::new(state.plan.seed, (5 << 32) + state.totals.lives);
+            if state.plan.trouble == Trouble::Rot && chance.one_in(3) {
+                state.rot_in_a_copy(&mut chance)?;
             }
             state.begin_life(exported)?;
             if state.step >= state.plan.steps {
@@ -253,6 +251,7 @@ impl History {
                 let repeated = self.0.lock().repeat(&mut chance)?;
                 repeated.map_or(Ok(()), |attempt| self.carry_out(attempt, &mut chance))
             }
+            Act::Burst => self.burst(&mut chance),
             Act::Trouble => {
                 self.0.lock().trouble(&mut chance);
                 Ok(())
@@ -262,6 +261,27 @@ impl History {
                 self.carry_out(attempt, &mut chance)
             }
         }
+    }
+
+    /// Fills the ring of the log, so that it wraps, and groups are closed because it is full.
+    fn burst(&self, chance: &mut Chance) -> Checked<()> {
+        let (object, writes) = {
+            let state = self.0.lock();
+            let part = chance.below(state.parts.len() as u64) as usize;
+            (state.object(chance, part, Some(FileKind::File)), 4 + chance.below(BURST_WRITES_MAX))
+        };
+        for _ in 0..writes {
+            let attempt = {
+                let mut state = self.0.lock();
+                if state.is_off() {
+                    return Ok(());
+                }
+                let op = state.burst_write(chance, &object);
+                state.attempt(&op, chance)?
+            };
+            self.carry_out(attempt, chance)?;
+        }
+        Ok(())
     }
 
     fn carry_out(&self, mut attempt: super::requests::Attempt, chance: &mut Chance) -> Checked<()> {

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `Legs` | one leg of each mirror refuses, also in an import, rots, is pulled out, comes back stale | everything: the other leg has it all |
 //! | `Refusals` | a disk refuses a read, write, durable write or flush | what was answered; who was refused is told so |
-//! | `Rot` | bits flip where nothing is mirrored | what can be read is right; what is lost is named or answered with an error |
+//! | `Rot` | bits flip where nothing is mirrored, in a copy of the disks | what can be read is right; what is lost is named or answered with an error |
 
 use std::sync::Arc;
 
@@ -192,23 +192,26 @@ impl State {
         Ok(())
     }
 
-    /// The end of a history with rot: what is imported is right as far as it can be read, or what is lost has a name.
-    pub(super) fn end_in_rot(&mut self, chance: &mut Chance) -> Checked<()> {
-        let (path, disk) = chance.pick(self.machine.disks());
+    /// The power goes and bits flip, in a copy of the disks: what is imported is right as far as it can be read, or what is
+    /// lost has a name. The history goes on without the rot.
+    pub(super) fn rot_in_a_copy(&mut self, chance: &mut Chance) -> Checked<()> {
+        let mut other = self.machine.copy();
+        other.lose_power(chance);
+        let (path, disk) = chance.pick(other.disks());
         let pages = disk.rot(chance.pick(&[1, 1, 3, 20]), chance);
-        self.note(format!("{path} rots at {pages:x?}"));
-        let has_slog = self.machine.disks().iter().any(|(path, _)| path.contains("slog"));
+        self.note(format!("in a copy {path} rots at {pages:x?}"));
+        let has_slog = other.disks().iter().any(|(path, _)| path.contains("slog"));
         let is_log = path.contains("slog") || !has_slog;
         let mut options = ImportOptions::default();
-        let report = match self.machine.import(&options) {
+        let report = match other.import(&options) {
             Ok(report) => report,
             Err(error) => {
                 self.note(format!("refused: {error}"));
                 self.totals.named += 1;
                 options.accept_loss = true;
-                self.machine.lose_power(chance);
+                other.lose_power(chance);
                 // What cannot be imported at all says so again.
-                let Ok(report) = self.machine.import(&options) else { return Ok(()) };
+                let Ok(report) = other.import(&options) else { return Ok(()) };
                 if report.losses.is_empty() && report.remarks.is_empty() {
                     return Err(format!("{error}: and then a loss is accepted that nobody names"));
                 }
@@ -221,7 +224,7 @@ impl State {
             return Ok(());
         }
         for part in &self.parts {
-            let Some(fs) = self.machine.server().filer.by_name(&part.name) else {
+            let Some(fs) = other.server().filer.by_name(&part.name) else {
                 return Err(format!("dataset {} is gone, and nobody says so", part.name));
             };
             let seen = part.oracle.find(is_log, |model| same_where_readable(&*fs, model));

@@ -76,8 +76,10 @@ pub struct Oracle {
     last_write: HashMap<ObjectId, usize>,
     /// Objects of the model from here on were made in this life.
     first_id: ObjectId,
-    /// Everything up to the second operation is promised; up to the first it was, when the last frame was written.
+    /// Everything up to the second operation is promised; up to the first it was, before the last frame was written.
     floors: [usize; 2],
+    /// The round of answers in which the second one was raised.
+    raised_in: u64,
 }
 
 /// A state that fits what was found.
@@ -94,7 +96,8 @@ impl Oracle {
     pub fn new(live: Model, sync: SyncMode) -> Self {
         let lines = vec![Line::new(&live, 0)];
         let first_id = ObjectId(0);
-        Self { live, sync, lines, last_change: HashMap::new(), last_write: HashMap::new(), first_id, floors: [0, 0] }
+        let (last_change, last_write) = (HashMap::new(), HashMap::new());
+        Self { live, sync, lines, last_change, last_write, first_id, floors: [0, 0], raised_in: 0 }
     }
 
     /// Looks at what an operation is about to change.
@@ -242,10 +245,13 @@ impl Oracle {
 
     // ---- promises and groups ----
 
-    /// Everything up to operation `op` is promised, by one more frame of the log.
-    pub fn raise_floor(&mut self, op: usize) {
+    /// Everything up to operation `op` is promised. What is answered in one round may stand in one frame of the log.
+    pub fn raise_floor(&mut self, op: usize, round: u64) {
         if op > self.floors[1] {
-            self.floors = [self.floors[1], op];
+            if round > self.raised_in {
+                (self.floors[0], self.raised_in) = (self.floors[1], round);
+            }
+            self.floors[1] = op;
             self.lines.iter_mut().for_each(|line| line.forget_before(self.floors[0]));
         }
     }
