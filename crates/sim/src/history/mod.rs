@@ -12,8 +12,10 @@
 
 mod choose;
 mod lives;
+mod look;
 mod requests;
 mod run;
+mod shrink;
 mod trouble;
 
 use std::collections::{HashMap, VecDeque};
@@ -33,7 +35,8 @@ use requests::{Past, Sent};
 
 use trouble::Troubles;
 
-pub use run::{Failure, run, shrink};
+pub use run::{Failure, run};
+pub use shrink::shrink;
 pub use trouble::Trouble;
 
 /// What is run.

@@ -1,11 +1,10 @@
-//! Running a plan, and looking for a shorter one that fails, too.
+//! Running a plan.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nfs3_types::nfs3::*;
 use parking_lot::Mutex;
 use tally_fs::filer::Filer;
 use tally_fs::vfs::{Cred, FileKind, OpCtx, SetAttr, Vfs};
@@ -17,11 +16,10 @@ use super::lives::shown;
 use super::requests::Next;
 use super::{Checked, Part, Plan, State, Syncs, Totals, Trace, Trouble, Troubles};
 use crate::chance::Chance;
-use crate::client::{Call, Client, handle, name_in};
+use crate::client::Client;
 use crate::machine::{Machine, POOL, Shape};
-use crate::op::{Known, NAMES};
+use crate::op::Known;
 use crate::oracle::{Oracle, new_model};
-use crate::same::same;
 
 /// How a run ended badly.
 #[derive(Debug)]
@@ -52,48 +50,6 @@ pub fn run(plan: &Plan) -> Result<Totals, Failure> {
     };
     let trace = std::mem::take(&mut *trace.lock());
     Err(Failure { message, trace })
-}
-
-/// Looks for a shorter history that fails, too, within so many runs.
-#[must_use]
-pub fn shrink(plan: &Plan, failure: Failure, mut runs: usize) -> (Plan, Failure) {
-    let mut attempt = |candidate: Plan, best: &mut (Plan, Failure)| -> bool {
-        if runs == 0 {
-            return false;
-        }
-        runs -= 1;
-        match run(&candidate) {
-            Err(shorter) => {
-                *best = (candidate, shorter);
-                true
-            }
-            Ok(_) => false,
-        }
-    };
-    let mut best = (plan.clone(), failure);
-    let mut cut = plan.steps / 2;
-    while cut > 0 {
-        let candidate = Plan { steps: best.0.steps.saturating_sub(cut), ..best.0.clone() };
-        if !attempt(candidate, &mut best) {
-            cut /= 2;
-        }
-    }
-    let mut chunk = best.0.steps.div_ceil(4).max(1);
-    loop {
-        let mut at = 0;
-        while at < best.0.steps {
-            let mut candidate = best.0.clone();
-            candidate.skipped.extend((at..at + chunk).filter(|step| !best.0.skipped.contains(step)));
-            if candidate.skipped.len() > best.0.skipped.len() {
-                attempt(candidate, &mut best);
-            }
-            at += chunk;
-        }
-        if chunk == 1 {
-            return best;
-        }
-        chunk = chunk.div_ceil(2);
-    }
 }
 
 /// A run's state, which the hook inside of device writes needs, too.
@@ -495,94 +451,6 @@ impl State {
                 Ok(())
             }
             Err(error) => Err(format!("sync: {error}")),
-        }
-    }
-
-    /// Everything is as the model says, while alive.
-    fn look(&self) -> Checked<()> {
-        for part in &self.parts {
-            let fs = self.machine.server().filer.by_name(&part.name).expect("datasets stay");
-            let seen = same(&*fs, &part.oracle.live);
-            if !self.is_in_trouble() {
-                seen.map_err(|what| format!("{} while alive: {what}", part.name))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads, lists or looks up something through the protocol.
-    fn read(&mut self, chance: &mut Chance) -> Checked<()> {
-        let part = chance.below(self.parts.len() as u64) as usize;
-        match chance.below(3) {
-            0 => self.read_file(chance, part),
-            1 => self.list(chance, part),
-            _ => self.look_up(chance, part),
-        }
-    }
-
-    fn read_file(&mut self, chance: &mut Chance, part: usize) -> Checked<()> {
-        let object = self.object(chance, part, Some(FileKind::File));
-        let (offset, count) = (self.place(chance, &object), chance.below(200_000) as u32);
-        let arguments = READ3args { file: handle(&object.handle), offset, count };
-        let told = self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_READ, &arguments))?;
-        let model = &self.parts[object.dataset].oracle.live;
-        let expected = model.read(&Cred::root(), object.model, offset, count);
-        match (told.status, expected) {
-            (nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX, _) if self.is_in_trouble() => Ok(()),
-            _ if self.is_off() => Ok(()),
-            (nfsstat3::NFS3_OK, Ok(expected)) if told.data == expected.data.concat() && told.eof == expected.eof => {
-                Ok(())
-            }
-            (nfsstat3::NFS3_OK, _) => Err(format!("READ of {object:?} at {offset} gives something else")),
-            (_, Err(_)) => Ok(()),
-            (status, Ok(_)) => Err(format!("READ of {object:?} at {offset} gives {status}")),
-        }
-    }
-
-    /// Lists a directory in small pages.
-    fn list(&mut self, chance: &mut Chance, part: usize) -> Checked<()> {
-        let dir = self.directory(chance, part);
-        let count = 200 + chance.below(600) as u32;
-        let expected = self.parts[dir.dataset].oracle.live.readdir(&Cred::root(), dir.model, 0, 10_000, false);
-        let (mut names, mut cookie, mut cookieverf) = (Vec::new(), 0, cookieverf3::default());
-        loop {
-            let arguments = READDIR3args { dir: handle(&dir.handle), cookie, cookieverf, count };
-            let told = self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_READDIR, &arguments))?;
-            if told.status != nfsstat3::NFS3_OK {
-                let is_right = self.is_in_trouble() || expected.is_err();
-                return if is_right { Ok(()) } else { Err(format!("READDIR of {dir:?} gives {}", told.status)) };
-            }
-            if told.entries.is_empty() && !told.eof {
-                return Err(format!("READDIR of {dir:?} gives nothing, and not the end"));
-            }
-            cookie = told.entries.last().map_or(cookie, |(_, cookie)| *cookie);
-            cookieverf = cookieverf3::default();
-            names.extend(told.entries.into_iter().map(|(name, _)| name));
-            if told.eof {
-                break;
-            }
-        }
-        let expected = expected.map_err(|error| format!("READDIR of {dir:?} is answered, and not: {error}"))?;
-        if self.is_off() || expected.entries.iter().map(|entry| &entry.name[..]).eq(names.iter().map(|name| &name[..]))
-        {
-            return Ok(());
-        }
-        Err(format!("READDIR of {dir:?} gives {} names instead of {}", names.len(), expected.entries.len()))
-    }
-
-    /// Finds a name; its handle is known from then on, whoever has made it, and whether or not they have an answer.
-    fn look_up(&mut self, chance: &mut Chance, part: usize) -> Checked<()> {
-        let (dir, name) = (self.directory(chance, part), chance.pick(&NAMES));
-        let told = self
-            .read_told(&Call::new(NFS_PROGRAM::NFSPROC3_LOOKUP, &LOOKUP3args { what: name_in(&dir.handle, name) }))?;
-        let expected = self.parts[dir.dataset].oracle.live.lookup(&Cred::root(), dir.model, name.as_bytes());
-        match (told.status, expected, told.handle) {
-            (nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX, ..) if self.is_in_trouble() => Ok(()),
-            _ if self.is_off() => Ok(()),
-            (nfsstat3::NFS3_OK, Ok((attr, _)), Some(handle)) => self.meet(dir.dataset, handle, &attr),
-            (nfsstat3::NFS3_OK, ..) => Err(format!("LOOKUP of {name} in {dir:?} finds what is not there")),
-            (_, Err(_), _) => Ok(()),
-            (status, Ok(_), _) => Err(format!("LOOKUP of {name} in {dir:?} gives {status}")),
         }
     }
 }

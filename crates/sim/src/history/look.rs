@@ -1,0 +1,100 @@
+//! Looking at what is there: all of it, or through the protocol as clients read.
+
+use nfs3_types::nfs3::*;
+use tally_fs::vfs::{Cred, FileKind, Vfs};
+
+use super::{Checked, State};
+use crate::chance::Chance;
+use crate::client::{Call, handle, name_in};
+use crate::op::NAMES;
+use crate::same::same;
+
+impl State {
+    /// Everything is as the model says, while alive.
+    pub(super) fn look(&self) -> Checked<()> {
+        for part in &self.parts {
+            let fs = self.machine.server().filer.by_name(&part.name).expect("datasets stay");
+            let seen = same(&*fs, &part.oracle.live);
+            if !self.is_in_trouble() {
+                seen.map_err(|what| format!("{} while alive: {what}", part.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads, lists or looks up something through the protocol.
+    pub(super) fn read(&mut self, chance: &mut Chance) -> Checked<()> {
+        let part = chance.below(self.parts.len() as u64) as usize;
+        match chance.below(3) {
+            0 => self.read_file(chance, part),
+            1 => self.list(chance, part),
+            _ => self.look_up(chance, part),
+        }
+    }
+
+    fn read_file(&mut self, chance: &mut Chance, part: usize) -> Checked<()> {
+        let object = self.object(chance, part, Some(FileKind::File));
+        let (offset, count) = (self.place(chance, &object), chance.below(200_000) as u32);
+        let arguments = READ3args { file: handle(&object.handle), offset, count };
+        let told = self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_READ, &arguments))?;
+        let model = &self.parts[object.dataset].oracle.live;
+        let expected = model.read(&Cred::root(), object.model, offset, count);
+        match (told.status, expected) {
+            (nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX, _) if self.is_in_trouble() => Ok(()),
+            _ if self.is_off() => Ok(()),
+            (nfsstat3::NFS3_OK, Ok(expected)) if told.data == expected.data.concat() && told.eof == expected.eof => {
+                Ok(())
+            }
+            (nfsstat3::NFS3_OK, _) => Err(format!("READ of {object:?} at {offset} gives something else")),
+            (_, Err(_)) => Ok(()),
+            (status, Ok(_)) => Err(format!("READ of {object:?} at {offset} gives {status}")),
+        }
+    }
+
+    /// Lists a directory in small pages.
+    fn list(&mut self, chance: &mut Chance, part: usize) -> Checked<()> {
+        let dir = self.directory(chance, part);
+        let count = 200 + chance.below(600) as u32;
+        let expected = self.parts[dir.dataset].oracle.live.readdir(&Cred::root(), dir.model, 0, 10_000, false);
+        let (mut names, mut cookie, mut cookieverf) = (Vec::new(), 0, cookieverf3::default());
+        loop {
+            let arguments = READDIR3args { dir: handle(&dir.handle), cookie, cookieverf, count };
+            let told = self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_READDIR, &arguments))?;
+            if told.status != nfsstat3::NFS3_OK {
+                let is_right = self.is_in_trouble() || expected.is_err();
+                return if is_right { Ok(()) } else { Err(format!("READDIR of {dir:?} gives {}", told.status)) };
+            }
+            if told.entries.is_empty() && !told.eof {
+                return Err(format!("READDIR of {dir:?} gives nothing, and not the end"));
+            }
+            cookie = told.entries.last().map_or(cookie, |(_, cookie)| *cookie);
+            cookieverf = cookieverf3::default();
+            names.extend(told.entries.into_iter().map(|(name, _)| name));
+            if told.eof {
+                break;
+            }
+        }
+        let expected = expected.map_err(|error| format!("READDIR of {dir:?} is answered, and not: {error}"))?;
+        if self.is_off() || expected.entries.iter().map(|entry| &entry.name[..]).eq(names.iter().map(|name| &name[..]))
+        {
+            return Ok(());
+        }
+        Err(format!("READDIR of {dir:?} gives {} names instead of {}", names.len(), expected.entries.len()))
+    }
+
+    /// Finds a name; its handle is known from then on, whoever has made it, and whether or not they have an answer.
+    fn look_up(&mut self, chance: &mut Chance, part: usize) -> Checked<()> {
+        let (dir, name) = (self.directory(chance, part), chance.pick(&NAMES));
+        let told = self
+            .read_told(&Call::new(NFS_PROGRAM::NFSPROC3_LOOKUP, &LOOKUP3args { what: name_in(&dir.handle, name) }))?;
+        let expected = self.parts[dir.dataset].oracle.live.lookup(&Cred::root(), dir.model, name.as_bytes());
+        match (told.status, expected, told.handle) {
+            (nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX, ..) if self.is_in_trouble() => Ok(()),
+            _ if self.is_off() => Ok(()),
+            (nfsstat3::NFS3_OK, Ok((attr, _)), Some(handle)) => self.meet(dir.dataset, handle, &attr),
+            (nfsstat3::NFS3_OK, ..) => Err(format!("LOOKUP of {name} in {dir:?} finds what is not there")),
+            (_, Err(_), _) => Ok(()),
+            (status, Ok(_), _) => Err(format!("LOOKUP of {name} in {dir:?} gives {status}")),
+        }
+    }
+}
