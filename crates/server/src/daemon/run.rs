@@ -342,11 +342,14 @@ fn platform(opener: Arc<dyn Opener>) -> Platform {
     }
 }
 
+/// Below this a long WRITE, which has to wait for an empty group, may starve while short ones keep coming.
+const DIRTY_DATA_MIN: u64 = 16 << 20;
+
 fn tuning(config: &Config) -> Tuning {
     let memory = process::memory_bytes();
     Tuning {
         cache_bytes: config.cache.of(memory),
-        dirty_bytes_max: config.dirty_data_max.of(memory),
+        dirty_bytes_max: config.dirty_data_max.of(memory).max(DIRTY_DATA_MIN),
         txg_interval: Duration::from_secs(config.txg_interval_seconds.into()),
         ..Tuning::default()
     }
