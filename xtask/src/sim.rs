@@ -1,7 +1,8 @@
 //! `cargo xtask sim`: the simulated world, and the bugs that it must catch.
 //!
 //! A planted bug is a patch under `crates/sim/planted` that breaks one promise. Its first paragraph says which. It is applied
-//! to a copy of the tree, the copy's `sim` is built and run, and must fail within so many seeds.
+//! to a copy of the tree, the copy's `sim` is built and run, and must fail within so many seeds. A bug that takes two requests
+//! at once names, on a line that begins with [`BY_TEST`], the arguments of the `cargo test` that must fail instead.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,6 +14,8 @@ use clap::Args;
 use crate::cargo;
 use crate::tally::Tally;
 
+/// What a patch says before the test that catches it.
+const BY_TEST: &str = "Test: ";
 /// Seeds within which a planted bug must be caught.
 const SEEDS_MAX: u64 = 2000;
 /// Patches that continuous integration tries, in rotation.
@@ -132,10 +135,10 @@ fn plant(patches: &[PathBuf]) -> Result<Tally> {
     for patch in patches {
         let name = name_of(patch);
         match copy.try_out(patch).with_context(|| format!("planting {name}"))? {
-            Some(caught) => {
-                holds_without_it(&caught)?;
+            Some(mut caught) => {
+                caught.holds_without()?;
                 tally.passed += 1;
-                println!("{name}: caught after {} seeds: {}", caught.seeds, caught.check);
+                println!("{name}: caught {}: {}", caught.by, caught.check);
             }
             None => {
                 tally.failed += 1;
@@ -146,19 +149,28 @@ fn plant(patches: &[PathBuf]) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The seed that has caught a bug must pass without it: else it has found something of its own.
-fn holds_without_it(caught: &Caught) -> Result<()> {
-    let mut command = Command::new(cargo::target_folder().join("release/sim"));
-    let status = command.args(["--no-shrink", "--seed", &caught.seed]).stdout(Stdio::null()).status()?;
-    ensure!(status.success(), "seed {} fails without the planted bug, too: {}", caught.seed, caught.check);
-    Ok(())
+/// How a planted bug was caught.
+struct Caught {
+    by: String,
+    check: String,
+    /// What must succeed without it.
+    again: Command,
 }
 
-/// By what a planted bug was caught.
-struct Caught {
-    seeds: String,
-    seed: String,
-    check: String,
+impl Caught {
+    /// What has caught a bug must succeed without it: else it has found something of its own.
+    fn holds_without(&mut self) -> Result<()> {
+        let status = self.again.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+        ensure!(status.success(), "{:?} fails without the planted bug, too: {}", self.again, self.check);
+        Ok(())
+    }
+}
+
+/// The arguments of the test that a patch names, if it names one.
+fn test_of(patch: &Path) -> Result<Option<Vec<String>>> {
+    let text = std::fs::read_to_string(patch)?;
+    let line = text.lines().take_while(|line| !line.starts_with("diff ")).find_map(|line| line.strip_prefix(BY_TEST));
+    Ok(line.map(|arguments| arguments.split_whitespace().map(str::to_owned).collect()))
 }
 
 /// A copy of the tree.
@@ -192,7 +204,10 @@ impl Copy {
     /// `None`: nothing was noticed.
     fn try_out(&self, patch: &Path) -> Result<Option<Caught>> {
         self.apply(patch, &[])?;
-        let caught = self.build().and_then(|()| self.run());
+        let caught = match test_of(patch)? {
+            Some(arguments) => self.test(&arguments),
+            None => self.build().and_then(|()| self.run()),
+        };
         self.apply(patch, &["--reverse"])?;
         caught
     }
@@ -213,6 +228,29 @@ impl Copy {
     fn build(&self) -> Result<()> {
         let mut command = cargo::command(&["build", "--package", "tally-sim", "--bins"]);
         cargo::step(command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build))
+    }
+
+    /// Runs a test that must fail. One that cannot be built fails otherwise.
+    fn test(&self, arguments: &[String]) -> Result<Option<Caught>> {
+        let command = || {
+            let mut command = cargo::command(&["test"]);
+            command.args(arguments);
+            command
+        };
+        let mut here = command();
+        let output = here.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build).output()?;
+        if output.status.success() {
+            return Ok(None);
+        }
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            text.contains("test result: FAILED"),
+            "the test does not run: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let mut lines = text.lines().skip_while(|line| !line.contains("panicked at"));
+        let check = lines.nth(1).unwrap_or("it failed").to_owned();
+        Ok(Some(Caught { by: format!("by cargo test {}", arguments.join(" ")), check, again: command() }))
     }
 
     fn run(&self) -> Result<Option<Caught>> {
@@ -244,7 +282,9 @@ impl Copy {
         match (seeds, check) {
             (Some(seeds), Some((seed, check))) => {
                 let seeds = seeds.split(' ').next().unwrap_or_default().to_owned();
-                Ok(Some(Caught { seeds, seed: seed.to_owned(), check: check.to_owned() }))
+                let mut again = Command::new(cargo::target_folder().join("release/sim"));
+                again.args(["--no-shrink", "--seed", seed]);
+                Ok(Some(Caught { by: format!("after {seeds} seeds"), check: check.to_owned(), again }))
             }
             _ => bail!("the simulator ended with {status} and told nothing: {}", output.display()),
         }
