@@ -27,6 +27,8 @@ const SECTOR: usize = 512;
 /// Disks, as a cut may find them.
 pub struct Cuts {
     disks: Vec<DiskState>,
+    /// Durable writes stay in the cache, whatever the disk says.
+    lies: bool,
     /// Pages that differ between the states of this one.
     touched: Vec<(usize, u64)>,
     met: HashSet<u64>,
@@ -49,10 +51,10 @@ pub struct Place {
 }
 
 impl Cuts {
-    /// Of disks as they are now.
+    /// Of disks as they are now. With `lies` their durable writes are not: something must then be found.
     #[must_use]
-    pub fn of<'a>(disks: impl Iterator<Item = &'a Arc<PowerDisk>>) -> Self {
-        Self { disks: disks.map(|disk| disk.state()).collect(), touched: Vec::new(), met: HashSet::new() }
+    pub fn of<'a>(disks: impl Iterator<Item = &'a Arc<PowerDisk>>, lies: bool) -> Self {
+        Self { disks: disks.map(|disk| disk.state()).collect(), lies, touched: Vec::new(), met: HashSet::new() }
     }
 
     /// Shows `see` every state that a cut may leave before, in the middle of, and behind `events`. Gives how many there
@@ -77,10 +79,11 @@ impl Cuts {
                         self.show(number, &[], Some(torn), see)?;
                         self.show(number, &others, Some(torn), see)?;
                     }
-                    self.disks[event.disk].write(*offset, bytes, *durability);
+                    let durability = if self.lies { Durability::Cached } else { *durability };
+                    self.disks[event.disk].write(*offset, bytes, durability);
                     let newest = Cached(event.disk, self.disks[event.disk].cached.len().wrapping_sub(1));
                     for mut kept in subsets(&others) {
-                        if *durability == Durability::Cached {
+                        if durability == Durability::Cached {
                             kept.push(newest);
                         }
                         self.show(number + 1, &kept, None, see)?;
@@ -189,7 +192,7 @@ mod tests {
     fn the_states_are_those_that_a_cut_may_leave() {
         let power = Arc::new(Power::default());
         let disk = Arc::new(PowerDisk::new(&power, 1 << 20));
-        let mut cuts = Cuts::of([&disk].into_iter());
+        let mut cuts = Cuts::of([&disk].into_iter(), false);
         power.record(true);
         disk.write(0, &[1; PAGE], Durability::Cached).unwrap();
         disk.write(PAGE as u64, &[2; PAGE], Durability::Durable).unwrap();

@@ -122,7 +122,7 @@ pub fn explore(
             if states.load(Ordering::Relaxed) >= states_max || outcome.lock().is_err() {
                 return;
             }
-            let result = worlds[case.layout].run(&case.letters);
+            let result = worlds[case.layout].run(&case.letters, false);
             let mut outcome = outcome.lock();
             match (result, &mut *outcome) {
                 (Ok(found), Ok(totals)) => {

@@ -71,6 +71,8 @@ struct Run<'a> {
     done: Vec<Done>,
     waiting: Vec<Waiting>,
     cuts: Option<Cuts>,
+    /// The disks lie about durable writes.
+    lies: bool,
     totals: Totals,
 }
 
@@ -111,13 +113,13 @@ impl World {
         Self { shape, disks, model }
     }
 
-    /// Runs a sequence, and compares every state that a cut may leave.
-    pub fn run(&self, letters: &[usize]) -> Checked<Totals> {
+    /// Runs a sequence, and compares every state that a cut may leave; with `lies` such as the server is not made for.
+    pub fn run(&self, letters: &[usize], lies: bool) -> Checked<Totals> {
         let run = || {
-            let mut totals = self.one_by_one(letters)?;
+            let mut totals = self.one_by_one(letters, lies)?;
             let requests = letters.iter().all(|letter| matches!(ALPHABET[*letter].step, Step::Request(_)));
             if requests && letters.len() > 1 && totals.impossible == 0 {
-                totals += self.together(letters)?;
+                totals += self.together(letters, lies)?;
             }
             Ok(totals)
         };
@@ -129,8 +131,8 @@ impl World {
     }
 
     /// Every request is answered before the next one is sent.
-    fn one_by_one(&self, letters: &[usize]) -> Checked<Totals> {
-        let mut run = Run::begin(self)?;
+    fn one_by_one(&self, letters: &[usize], lies: bool) -> Checked<Totals> {
+        let mut run = Run { lies, ..Run::begin(self)? };
         for (at, letter) in letters.iter().enumerate() {
             if at + 1 == letters.len() {
                 run.begin_cuts();
@@ -151,8 +153,8 @@ impl World {
     }
 
     /// All requests are sent, and then the log is written.
-    fn together(&self, letters: &[usize]) -> Checked<Totals> {
-        let mut run = Run::begin(self)?;
+    fn together(&self, letters: &[usize], lies: bool) -> Checked<Totals> {
+        let mut run = Run { lies, ..Run::begin(self)? };
         for letter in letters {
             let Step::Request(op) = ALPHABET[*letter].step else { unreachable!("the caller has looked") };
             // What is made has no handle yet: later requests about it are none.
@@ -191,6 +193,7 @@ impl<'a> Run<'a> {
             done: Vec::new(),
             waiting: Vec::new(),
             cuts: None,
+            lies: false,
             totals: Totals::default(),
             machine,
         };
@@ -341,7 +344,7 @@ impl<'a> Run<'a> {
     /// From now on, every cut is tried.
     fn begin_cuts(&mut self) {
         self.machine.power().record(true);
-        self.cuts = Some(Cuts::of(self.machine.disks().iter().map(|(_, disk)| disk)));
+        self.cuts = Some(Cuts::of(self.machine.disks().iter().map(|(_, disk)| disk), self.lies));
     }
 
     /// Tries every cut since it was last called.
