@@ -14,7 +14,7 @@ use tally_base::codec::Reader;
 use tally_base::{ObjectId, Time, Txg};
 use tally_disk::{Disk, Durability, MemDisk};
 use tally_fs::filer::ImportOptions;
-use tally_fs::inode::Inode;
+use tally_fs::inode::{Inode, Layout};
 use tally_fs::vfs::{
     Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, ObjectRef, Outcome, SetAttr, Stability, Vfs,
 };
@@ -72,6 +72,30 @@ fn furnish(fs: &dyn Vfs) {
 
 /// A pool with a dataset `tank/forged`: a copy of `tank` with lies in it, as an import finds it.
 fn forged(inodes: LieOfInodes, roots: LieOfRoots) -> Result<(World, Arc<Filer>), tally_fs::filer::FilerError> {
+    rewritten(|entries, root| {
+        for (key, value) in entries.iter_mut().filter(|(key, _)| key.class == Class::Inode) {
+            let mut inode = decoded(value);
+            inodes(ObjectId(key.object), &mut inode);
+            *value = encoded(&inode);
+        }
+        roots(root);
+    })
+}
+
+fn decoded(value: &[u8]) -> Inode {
+    Inode::decode(&mut Reader::new(value, "inode")).unwrap()
+}
+
+fn encoded(inode: &Inode) -> Bytes {
+    let mut bytes = Vec::new();
+    inode.encode(&mut bytes);
+    bytes.into()
+}
+
+/// The same with whatever entries and root `rewrite` makes of the true ones.
+fn rewritten(
+    rewrite: impl FnOnce(&mut Vec<(Key, Bytes)>, &mut DatasetRoot),
+) -> Result<(World, Arc<Filer>), tally_fs::filer::FilerError> {
     let world = World::new(64 * MIB, 16 * MIB);
     let filer = world.create();
     let fs = vfs(&filer);
@@ -81,20 +105,10 @@ fn forged(inodes: LieOfInodes, roots: LieOfRoots) -> Result<(World, Arc<Filer>),
     let tank = pool.dataset(fs.dataset()).unwrap();
     let mut root = (*tank.root()).clone();
     let (from, to) = (Key::new(Class::Inode, 0, 0, 0), Key::new(Class::Orphan, u64::MAX, 0, 0));
-    let lie = |(key, value): (Key, Bytes)| {
-        if key.class != Class::Inode {
-            return (key, value);
-        }
-        let mut inode = Inode::decode(&mut Reader::new(&value, "inode")).unwrap();
-        inodes(ObjectId(key.object), &mut inode);
-        let mut encoded = Vec::new();
-        inode.encode(&mut encoded);
-        (key, encoded.into())
-    };
-    let entries = root.tree.range(&pool.io, &from, &to).map(|entry| lie(entry.unwrap())).collect();
+    let mut entries = root.tree.range(&pool.io, &from, &to).map(|entry| entry.unwrap()).collect();
     root.tree = Tree::empty();
     let empty = root.clone();
-    roots(&mut root);
+    rewrite(&mut entries, &mut root);
     let birth = DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
     let line = DatasetLine { name: "tank/forged".into(), local: PropertySet::new() };
     let dataset = Arc::new(Dataset::new(birth, line, (*tank.effective()).clone(), empty));
@@ -183,6 +197,72 @@ fn survives(what: &str, inodes: LieOfInodes, roots: LieOfRoots) {
 }
 
 fn nothing(_: &mut DatasetRoot) {}
+
+/// A pool of the time when files up to 16 KiB were kept under one key: they stay so until they are written.
+#[test]
+fn a_file_that_is_too_large_for_its_key_is_read_and_changed() {
+    /// The file's content, changed in the file system and here.
+    type Use = fn(&dyn Vfs, ObjectRef, &mut Vec<u8>);
+    fn write(fs: &dyn Vfs, file: ObjectRef, content: &mut Vec<u8>, offset: usize, length: usize) {
+        let cred = Cred::root();
+        done(fs.write(ctx(&cred), file, offset as u64, vec![3; length].into(), Stability::FileSync)).unwrap();
+        content.resize(content.len().max(offset + length), 0);
+        content[offset..offset + length].fill(3);
+    }
+    fn resize(fs: &dyn Vfs, file: ObjectRef, content: &mut Vec<u8>, size: usize) {
+        let set = SetAttr { size: Some(size as u64), ..SetAttr::default() };
+        done(fs.setattr(ctx(&Cred::root()), file, &set, None)).unwrap();
+        content.resize(size, 0);
+    }
+    let uses: [(&str, Use); 7] = [
+        ("read", |_, _, _| {}),
+        ("touched", |fs, file, _| done(fs.setattr(ctx(&Cred::root()), file, &mode(0o600), None)).unwrap()),
+        ("overwritten in part", |fs, file, content| write(fs, file, content, 100, 10)),
+        ("extended by a write", |fs, file, content| write(fs, file, content, 4990, 300)),
+        ("overwritten far away", |fs, file, content| write(fs, file, content, 400_000, 10)),
+        ("cut", |fs, file, content| resize(fs, file, content, 4500)),
+        ("cut to what would be small, and extended", |fs, file, content| {
+            resize(fs, file, content, 1000);
+            resize(fs, file, content, 200_000);
+        }),
+    ];
+    for (what, using) in uses {
+        let (world, filer) = rewritten(|entries, root| {
+            let (id, inode) = entries
+                .iter_mut()
+                .filter(|(key, _)| key.class == Class::Inode)
+                .map(|(key, value)| (key.object, value))
+                .find(|(_, value)| decoded(value).size == 5000)
+                .unwrap();
+            let mut changed = decoded(inode);
+            root.used_bytes = root.used_bytes - changed.used + 5000;
+            (changed.layout, changed.used) = (Layout::Small, 5000);
+            *inode = encoded(&changed);
+            entries.retain(|(key, _)| key.class != Class::Extent || key.object != id);
+            entries.push((Key::new(Class::Small, id, 0, 0), vec![7; 5000].into()));
+            entries.sort_by_key(|(key, _)| *key);
+        })
+        .unwrap();
+        let mut content = vec![7; 5000];
+        let cred = Cred::root();
+        let all = |fs: &Filesystem, file: ObjectRef| fs.read(&cred, file, 0, 1 << 20).unwrap().data.concat();
+        let find = |fs: &Filesystem| fs.lookup(&cred, fs.root(), b"file").unwrap().0.object;
+        let fs = filer.by_name("tank/forged").unwrap();
+        let file = find(&fs);
+        assert!(all(&fs, file) == content, "{what}: before");
+        using(&*fs, file, &mut content);
+        assert!(all(&fs, file) == content, "{what}: in memory");
+        let (from_log, _) = world.cut().import();
+        let from_log = from_log.by_name("tank/forged").unwrap();
+        assert!(all(&from_log, find(&from_log)) == content, "{what}: from the log");
+        filer.sync().unwrap();
+        assert!(all(&fs, file) == content, "{what}: synced");
+        let (again, _) = world.cut().import();
+        let again = again.by_name("tank/forged").unwrap();
+        assert!(all(&again, find(&again)) == content, "{what}: after an import");
+        assert!(again.info().used_bytes < 2 << 20, "{what}: {:?}", again.info());
+    }
+}
 
 #[test]
 fn the_truth_survives() {
