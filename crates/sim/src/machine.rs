@@ -108,9 +108,8 @@ impl Server {
     pub fn limits(&self) -> Limits {
         let lane = &self.filer.pool().lanes()[0];
         let record_bytes_max = (lane.geometry().record_bytes_max() - RECORD_OVERHEAD_MAX) as u64;
-        // A lane that has lost its disks takes nothing: data waits for its group.
-        let inline_bytes_max = if lane.has_ended() { 0 } else { lane.fill().size / 8 };
-        Limits { inline_bytes_max, record_bytes_max }
+        let is_whole = self.filer.pool().lanes().iter().all(|lane| !lane.has_ended());
+        Limits { inline_bytes_max: lane.fill().size / 8, record_bytes_max, is_whole }
     }
 }
 

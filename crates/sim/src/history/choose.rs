@@ -17,7 +17,7 @@ const REFUSED_WRITE_MAX: u64 = 60_000;
 const BURST_ONE_IN: u64 = 2;
 /// Longest write of a burst: some ten of them fill the smallest rings.
 const BURST_WRITE_MAX: u64 = 192 << 10;
-/// Bytes by which writes of a burst differ; none is longer than this if the log takes none.
+/// Bytes by which writes of a burst differ.
 const BURST_WRITE_STEP: u64 = 4096;
 /// Most writes of a burst.
 pub(super) const BURST_WRITES_MAX: u64 = 20;
@@ -66,8 +66,7 @@ impl State {
     /// One write of a burst: as long as the log takes one.
     pub(super) fn burst_write(&self, chance: &mut Chance, object: &Object) -> Op {
         let most = if self.plan.trouble == Trouble::Refusals { REFUSED_WRITE_MAX } else { BURST_WRITE_MAX };
-        // A log that has ended takes nothing, and the group is waited for.
-        let most = most.min(self.machine.server().limits().inline_bytes_max).max(BURST_WRITE_STEP);
+        let most = most.min(self.machine.server().limits().inline_bytes_max);
         let offset = 4096 * chance.below(16);
         let length = most - chance.below(BURST_WRITE_STEP);
         Op::Write { object: Arc::clone(object), offset, length, fill: chance.next(), stability: Stability::FileSync }

@@ -149,6 +149,9 @@ impl State {
         self.op += 1;
         self.totals.operations += 1;
         let number = self.op;
+        if let Some(repeated) = attempt.repeats {
+            self.past.retain(|past| past.id != repeated);
+        }
         if op.is_across() {
             let expected = Expected { result: Err(FsError::Unavailable), attr: None };
             return (number, Some(expected), Promised::Nothing, None);
@@ -180,9 +183,6 @@ impl State {
     fn remember(&mut self, attempt: &Attempt, number: usize, expected: &Expected, has_effect: bool) -> Option<u64> {
         if matches!(attempt.op, Op::Commit { .. }) {
             return None;
-        }
-        if let Some(repeated) = attempt.repeats {
-            self.past.retain(|past| past.id != repeated);
         }
         let id = self.next_past;
         self.next_past += 1;
@@ -265,6 +265,13 @@ impl State {
             past.reply = Some(bytes);
         }
         let Some(expected) = expected else { return Ok(()) };
+        if self.is_in_trouble()
+            && expected.result.is_err()
+            && matches!(told.status, nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX)
+        {
+            // Refused as it had to be, and for another reason.
+            return Ok(());
+        }
         agree(op, told, expected).map_err(|what| format!("#{number} {op:?} {what}"))?;
         self.learn(op, told, expected)?;
         self.kept(op.dataset(), number, promised)

@@ -254,9 +254,12 @@ impl History {
                         std::thread::yield_now();
                     } else {
                         self.sync_group()?;
-                        if self.0.lock().is_off() {
+                        let mut state = self.0.lock();
+                        if state.is_off() {
                             return Ok(());
                         }
+                        // Each reply that waits has somebody who writes the log for it: what is gathered takes room, too.
+                        state.drive_sent()?;
                     }
                 }
             }

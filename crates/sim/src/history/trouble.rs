@@ -39,6 +39,8 @@ pub(super) struct Troubles {
     aside: Vec<(String, Arc<PowerDisk>)>,
     /// Victims that may have missed something.
     stale: Vec<String>,
+    /// Victims that have rotted.
+    rotten: Vec<String>,
     /// A request was refused in this life, so that others may be.
     pub(super) struck: bool,
 }
@@ -100,6 +102,7 @@ impl State {
                     0 => disk.faults().all(),
                     1 => {
                         disk.rot(1 + chance.below(20), chance);
+                        self.troubles.rotten.push(victim.clone());
                     }
                     _ => disk.faults().set(chance.pick(&Fault::ALL), 1 + chance.below(3) as u32),
                 }
@@ -147,6 +150,7 @@ impl State {
                 if let Some(disk) = self.disk(&victim) {
                     disk.rot(1 + chance.below(20), chance);
                     self.note(format!("{victim} rots"));
+                    self.troubles.rotten.push(victim);
                 }
             }
             5 | 6 => {
@@ -185,8 +189,9 @@ impl State {
         }
         for part in &self.parts {
             let Some(fs) = other.server().filer.by_name(&part.name) else { continue };
-            // It may have rotted, too.
-            let seen = part.oracle.find(false, |model| same_where_readable(&*fs, model));
+            // If it has rotted, too, the last frame of the log may be missing: it has no witness here.
+            let is_rotten = self.troubles.rotten.iter().any(|rotten| rotten == victim);
+            let seen = part.oracle.find(is_rotten, |model| same_where_readable(&*fs, model));
             seen.map_err(|what| format!("{} from {victim} alone, which had missed something: {what}", part.name))?;
         }
         Ok(())

@@ -38,6 +38,8 @@ pub struct Limits {
     pub inline_bytes_max: u64,
     /// Bytes of content that one record carries. A longer request has several, and a cut between them leaves a part.
     pub record_bytes_max: u64,
+    /// Whether no lane has ended. Behind an end, data waits for its group, and others do not wait for it with its author.
+    pub is_whole: bool,
 }
 
 /// What a reply promises.
@@ -150,8 +152,10 @@ impl Oracle {
         if matches!(effect, Effect::Unlogged { .. }) {
             return if self.is_stable(op) { Promised::Group(number) } else { Promised::Nothing };
         }
-        for id in changed {
-            self.last_change.insert(id, number);
+        if limits.is_whole || !matches!(effect, Effect::Written { .. }) {
+            for id in changed {
+                self.last_change.insert(id, number);
+            }
         }
         Promised::Log(number)
     }
