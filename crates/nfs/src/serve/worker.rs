@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_base::{Broken, Driven, Promise};
+use tally_base::{Fate, Promise};
 
 use super::accept::accept;
 use super::connection::Connection;
@@ -198,22 +198,26 @@ fn resume_stalled(hub: &Hub, connection: &Connection) {
 /// the connections; otherwise leaves word where the reply goes. True: see [`receive`].
 fn wait(hub: &Arc<Hub>, mut work: Box<Work>, promise: Box<dyn Promise>, alone: bool) -> bool {
     let is_fastest = alone && hub.options.drive_in_place && hub.idle_count.load(SeqCst) > 0 && hub.queue.is_empty();
-    if is_fastest && let Some(Driven { outcome, in_device }) = promise.drive() {
-        work.job.times.in_device = in_device;
+    if is_fastest && let Some(fate) = promise.drive() {
+        work.job.settled(&fate);
+        work.job.times.in_device = fate.as_ref().map_or(Duration::ZERO, |kept| kept.device);
         hub.service.stats().driven.fetch_add(1, Relaxed);
         // Others watched it while the device was busy. What the reply brings is for this worker: nobody is woken.
         hub.disarm(&work.connection);
-        settle_all(hub, vec![(work, outcome)]);
+        settle_all(hub, vec![(work, fate)]);
         return true;
     }
     hub.service.stats().handed_over.fetch_add(1, Relaxed);
     let hub = hub.clone();
-    promise.then(Box::new(move |outcome| hub.push_settled(work, outcome)));
+    promise.then(Box::new(move |fate| {
+        work.job.settled(&fate);
+        hub.push_settled(work, fate);
+    }));
     false
 }
 
 /// Sends the replies of requests whose wait is over; those of one connection together.
-fn settle_all(hub: &Arc<Hub>, batch: Vec<(Box<Work>, Result<(), Broken>)>) {
+fn settle_all(hub: &Arc<Hub>, batch: Vec<(Box<Work>, Fate)>) {
     let mut works = SmallVec::<[Box<Work>; 4]>::new();
     for (mut work, outcome) in batch {
         let reply = hub.service.settle(&mut work.job, outcome);
@@ -252,9 +256,10 @@ fn sent(hub: &Arc<Hub>, works: &[Box<Work>]) {
     let now = Instant::now();
     let stats = hub.service.stats();
     for work in works {
-        let Some(procedure) = work.job.procedure() else { continue };
-        stats.procedure(procedure).send.record(now - ready_at);
-        if procedure.modifies() {
+        let Some((payer, paid)) = work.job.bill(now) else { continue };
+        stats.kind(paid.kind).send.record(now - ready_at);
+        stats.accounts.enter(payer, &paid);
+        if paid.kind.procedure().modifies() {
             let times = &work.job.times;
             let whole = now.saturating_duration_since(times.read_at);
             stats.whole.record(whole);

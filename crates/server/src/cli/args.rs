@@ -10,6 +10,7 @@ use super::dataset::DatasetCommand;
 use super::inspect::InspectArgs;
 use super::pool::PoolCommand;
 use super::stat::StatCommand;
+use super::zilstat::ZilstatArgs;
 
 /// A file server that keeps every promise: a copy-on-write pool, an intent log, NFSv3.
 #[derive(Debug, Parser)]
@@ -42,6 +43,8 @@ pub enum Command {
     /// Show what clients call and what it costs them
     #[command(subcommand)]
     Stat(StatCommand),
+    /// Show what the intent log is given and writes, and where requests wait for it
+    Zilstat(ZilstatArgs),
     /// Show what stands on the disks of a pool that is not imported; changes nothing, and goes on after damage
     Inspect(InspectArgs),
     /// Print the configuration file with every key, its meaning and its default

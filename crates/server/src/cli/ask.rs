@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
 
 use clap::CommandFactory;
 
@@ -10,11 +9,10 @@ use super::args::{Cli, Command};
 use super::dataset::{self, DatasetCommand};
 use super::pool::{self, PoolCommand};
 use super::progress::Bar;
-use super::stat::{self, StatCommand};
-use super::{inspect, iostat, status};
+use super::stat::{self, By, StatCommand};
+use super::{inspect, status, watch};
 use crate::control::client::{Client, ClientError};
 use crate::control::message::{Reply, Request};
-use crate::control::report::PoolReport;
 use crate::daemon::config;
 
 /// Where a command prints.
@@ -90,22 +88,10 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             clap_complete::generate(*shell, &mut Cli::command(), "tally", &mut script);
             Ok(console.out.write_all(&script)?)
         }
-        Command::Pool(PoolCommand::Iostat { words, verbose, table }) => {
-            let plan = iostat::Plan::parse(words).map_err(Failure::Usage)?;
-            let mut client = Client::connect(cli.socket.as_deref())?;
-            watch(&mut client, &plan, &mut |now, before| {
-                if cli.json {
-                    return Ok(writeln!(console.out, "{}", serde_json::to_string(now)?)?);
-                }
-                let width = iostat::name_width(now, *verbose);
-                if before.is_none() && !table.plain {
-                    console.out.write_all(iostat::header(width).as_bytes())?;
-                }
-                let text = iostat::sample(now, before, *verbose, *table, width);
-                console.out.write_all(text.as_bytes())?;
-                Ok(console.out.flush()?)
-            })
-        }
+        Command::Pool(PoolCommand::Iostat { words, args }) => watch::iostat(cli, words, *args, console),
+        Command::Zilstat(args) => watch::zilstat(cli, args, console),
+        Command::Stat(StatCommand::Clients(args)) => watch::accounts(cli, By::Client, args, console),
+        Command::Stat(StatCommand::Exports(args)) => watch::accounts(cli, By::Export, args, console),
         Command::Pool(command) => {
             let request = command.request(here).map_err(Failure::Usage)?;
             let reply = ask(cli, &request)?;
@@ -163,6 +149,7 @@ fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
         Reply::Datasets(datasets) => serde_json::to_string_pretty(&datasets),
         Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
         Reply::Ops(report) => serde_json::to_string_pretty(&report),
+        Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
     }?;
     Ok(writeln!(console.out, "{text}")?)
 }
@@ -191,27 +178,6 @@ fn dataset_text(command: &DatasetCommand, reply: &Reply) -> Option<String> {
         (DatasetCommand::List { table, .. }, Reply::Datasets(datasets)) => Some(dataset::list(datasets, *table)),
         (DatasetCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
         _ => None,
-    }
-}
-
-type Show<'a> = &'a mut dyn FnMut(&[PoolReport], Option<&[PoolReport]>) -> Result<(), Failure>;
-
-/// Asks for the state again and again on one connection.
-fn watch(client: &mut Client, plan: &iostat::Plan, show: Show<'_>) -> Result<(), Failure> {
-    let request = Request::PoolStatus { names: plan.names.clone() };
-    let mut before: Option<Vec<PoolReport>> = None;
-    let mut left = plan.count;
-    loop {
-        let Reply::Pools(mut now) = client.ask(&request, &mut |_| {})? else { return Err(Failure::Mismatch) };
-        // Its disks are not even open.
-        now.retain(|pool| pool.state != PoolReport::UNAVAILABLE);
-        show(&now, before.as_deref())?;
-        before = Some(now);
-        left = left.map(|left| left - 1);
-        if left == Some(0) {
-            return Ok(());
-        }
-        std::thread::sleep(plan.interval.unwrap_or(Duration::ZERO));
     }
 }
 

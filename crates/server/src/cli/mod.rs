@@ -12,7 +12,9 @@ pub mod progress;
 mod stat;
 mod status;
 mod table;
+mod watch;
 mod words;
+mod zilstat;
 
 pub use args::{Cli, Command, ServeArgs};
 pub use ask::{Console, Failure, run};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::observation::Observation;
 use super::report::{DatasetReport, FoundPool, OpsReport, PoolReport, PropertyLine};
 
 /// Longest request or answer line, bytes. A pool of thousands of datasets fits; a runaway peer does not.
@@ -114,6 +115,8 @@ pub enum Request {
     },
     /// What clients have called, and how long it took.
     StatOps,
+    /// Everything that somebody who watches wants to know: the source of `zilstat`, `stat` and `top`.
+    Observe,
 }
 
 /// What is answered.
@@ -158,4 +161,6 @@ pub enum Reply {
     Properties(Vec<PropertyLine>),
     /// Calls of clients.
     Ops(OpsReport),
+    /// Everything at one moment.
+    Observation(Box<Observation>),
 }

@@ -22,5 +22,7 @@
 pub mod client;
 pub mod listener;
 pub mod message;
+pub mod observation;
 pub mod report;
 pub mod socket;
+pub mod spread;

@@ -1,15 +1,21 @@
 //! What the server counts: calls, errors and where the time of each procedure goes. Plain atomics, written
 //! without locks and read at any time.
 
+pub mod accounts;
+mod kind;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use tally_base::Histogram;
 
-use crate::v3::{PROCEDURE_COUNT, Procedure};
+pub use kind::{KIND_COUNT, Kind};
 
-/// One procedure.
+use accounts::Accounts;
+
+/// One kind of call.
 #[derive(Debug, Default)]
-pub struct ProcedureStats {
+pub struct KindStats {
     /// Calls that were carried out.
     pub calls: AtomicU64,
     /// Those that did not answer OK.
@@ -25,9 +31,12 @@ pub struct ProcedureStats {
 /// The whole server.
 #[derive(Debug)]
 pub struct Stats {
-    procedures: Box<[ProcedureStats]>,
+    start: Instant,
+    kinds: Box<[KindStats]>,
+    /// Who called, and about what.
+    pub accounts: Accounts,
     /// MOUNT, all procedures together.
-    pub mount: ProcedureStats,
+    pub mount: KindStats,
     /// Modifying requests, from their last byte read to the reply handed to the socket, less the time that the
     /// working thread itself spent in the device.
     pub own: Histogram,
@@ -54,8 +63,10 @@ pub struct Stats {
 impl Default for Stats {
     fn default() -> Self {
         Self {
-            procedures: (0..PROCEDURE_COUNT).map(|_| ProcedureStats::default()).collect(),
-            mount: ProcedureStats::default(),
+            start: Instant::now(),
+            kinds: (0..KIND_COUNT).map(|_| KindStats::default()).collect(),
+            accounts: Accounts::default(),
+            mount: KindStats::default(),
             own: Histogram::default(),
             whole: Histogram::default(),
             refused: AtomicU64::default(),
@@ -71,10 +82,16 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// One procedure of NFSv3.
+    /// For how long it has counted.
     #[must_use]
-    pub fn procedure(&self, procedure: Procedure) -> &ProcedureStats {
-        &self.procedures[procedure.number() as usize]
+    pub fn since(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// One kind of call of NFSv3.
+    #[must_use]
+    pub fn kind(&self, kind: Kind) -> &KindStats {
+        &self.kinds[kind.index()]
     }
 }
 
