@@ -16,6 +16,7 @@ use super::poller::{Ready, WAKE};
 use super::queue::{Task, Work};
 use crate::rpc::{Refusal, Reply};
 use crate::service::Step;
+use crate::stats::recorder::Event;
 
 /// Tasks of the queue that a worker does before it looks at the epoll again, so that neither starves.
 const TASKS_PER_LOOK: usize = 16;
@@ -259,6 +260,8 @@ fn sent(hub: &Arc<Hub>, works: &[Box<Work>]) {
         let Some((payer, paid)) = work.job.bill(now) else { continue };
         stats.kind(paid.kind).send.record(now - ready_at);
         stats.accounts.enter(payer, &paid);
+        let event = || Event { connection: work.connection.link.id(), read_at: work.job.times.read_at, paid };
+        stats.recorder.note(event);
         if paid.kind.procedure().modifies() {
             let times = &work.job.times;
             let whole = now.saturating_duration_since(times.read_at);

@@ -3,6 +3,7 @@
 
 pub mod accounts;
 mod kind;
+pub mod recorder;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use tally_base::Histogram;
 pub use kind::{KIND_COUNT, Kind};
 
 use accounts::Accounts;
+use recorder::Recorder;
 
 /// One kind of call.
 #[derive(Debug, Default)]
@@ -35,6 +37,8 @@ pub struct Stats {
     kinds: Box<[KindStats]>,
     /// Who called, and about what.
     pub accounts: Accounts,
+    /// Everything they did, while somebody asks for it.
+    pub recorder: Recorder,
     /// MOUNT, all procedures together.
     pub mount: KindStats,
     /// Modifying requests, from their last byte read to the reply handed to the socket, less the time that the
@@ -66,6 +70,7 @@ impl Default for Stats {
             start: Instant::now(),
             kinds: (0..KIND_COUNT).map(|_| KindStats::default()).collect(),
             accounts: Accounts::default(),
+            recorder: Recorder::default(),
             mount: KindStats::default(),
             own: Histogram::default(),
             whole: Histogram::default(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use tally_base::Size;
 
+use super::advise::AdviseCommand;
 use super::dataset::DatasetCommand;
 use super::inspect::InspectArgs;
 use super::pool::PoolCommand;
@@ -45,6 +46,9 @@ pub enum Command {
     Stat(StatCommand),
     /// Show what the intent log is given and writes, and where requests wait for it
     Zilstat(ZilstatArgs),
+    /// Say what another device would bring
+    #[command(subcommand)]
+    Advise(AdviseCommand),
     /// Show what stands on the disks of a pool that is not imported; changes nothing, and goes on after damage
     Inspect(InspectArgs),
     /// Print the configuration file with every key, its meaning and its default

@@ -5,12 +5,14 @@ use std::path::Path;
 
 use clap::CommandFactory;
 
+use super::advise::{self, AdviseCommand};
 use super::args::{Cli, Command};
 use super::dataset::{self, DatasetCommand};
 use super::pool::{self, PoolCommand};
 use super::progress::Bar;
 use super::stat::{self, By, StatCommand};
 use super::{inspect, status, watch};
+use crate::advise::candidate::CandidateError;
 use crate::control::client::{Client, ClientError};
 use crate::control::message::{Reply, Request};
 use crate::daemon::config;
@@ -38,6 +40,17 @@ pub enum Failure {
     /// Exit status 1.
     #[error("the answer cannot be printed as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// A device that was not measured.
+    #[error(transparent)]
+    Candidate(#[from] CandidateError),
+    /// Nothing that a log device could make faster.
+    #[error(
+        "in {seconds:.0} seconds nobody waited for the intent log; ask again while clients work, with --seconds for longer"
+    )]
+    NoLoad {
+        /// How long was waited.
+        seconds: f64,
+    },
     /// A directory that cannot be listed.
     #[error("cannot look for pools: {0}")]
     Look(std::io::Error),
@@ -89,6 +102,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             Ok(console.out.write_all(&script)?)
         }
         Command::Pool(PoolCommand::Iostat { words, args }) => watch::iostat(cli, words, *args, console),
+        Command::Advise(AdviseCommand::Log(args)) => advise::log(cli, args, console),
         Command::Zilstat(args) => watch::zilstat(cli, args, console),
         Command::Stat(StatCommand::Clients(args)) => watch::accounts(cli, By::Client, args, console),
         Command::Stat(StatCommand::Exports(args)) => watch::accounts(cli, By::Export, args, console),
@@ -149,6 +163,7 @@ fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
         Reply::Datasets(datasets) => serde_json::to_string_pretty(&datasets),
         Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
         Reply::Ops(report) => serde_json::to_string_pretty(&report),
+        Reply::Load(load) => serde_json::to_string(&load),
         Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
     }?;
     Ok(writeln!(console.out, "{text}")?)

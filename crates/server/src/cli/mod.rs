@@ -2,6 +2,7 @@
 //!
 //! Data goes to stdout and messages to stderr. Exit status: 0 done, 1 refused or failed, 2 not understood.
 
+mod advise;
 mod args;
 mod ask;
 mod dataset;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::load::RecordedLoad;
 use super::observation::Observation;
 use super::report::{DatasetReport, FoundPool, OpsReport, PoolReport, PropertyLine};
 
@@ -20,7 +21,7 @@ pub struct Assignment {
 }
 
 /// What may be asked. Paths are absolute: the daemon's working directory is not the asker's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
 #[allow(missing_docs)] // The fields are the words of the commands.
 pub enum Request {
@@ -115,6 +116,10 @@ pub enum Request {
     },
     /// What clients have called, and how long it took.
     StatOps,
+    /// Records what clients do for so many seconds, and tells it.
+    Record {
+        seconds: f64,
+    },
     /// Everything that somebody who watches wants to know: the source of `zilstat`, `stat` and `top`.
     Observe,
 }
@@ -163,4 +168,6 @@ pub enum Reply {
     Ops(OpsReport),
     /// Everything at one moment.
     Observation(Box<Observation>),
+    /// What clients did.
+    Load(RecordedLoad),
 }

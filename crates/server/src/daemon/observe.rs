@@ -3,14 +3,16 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tally_base::{DatasetId, PoolGuid};
+use tally_base::{DatasetId, Keeper, PoolGuid};
 use tally_nfs::stats::accounts::{Account, Payer, Sums};
+use tally_nfs::stats::recorder::{EVENTS_MAX, Event};
 use tally_nfs::stats::{Kind, Stats};
 
 use super::pools::{Pools, PoolsError, ServedPool};
 use super::{ops_report, pool_report};
+use crate::control::load::{KeptBy, LoadEvent, RecordedLoad};
 use crate::control::observation::{AccountReport, KindReport, Observation, ObservedDataset};
 
 /// All pools, datasets and clients.
@@ -32,6 +34,55 @@ pub(super) fn observe(pools: &Pools, stats: &Stats) -> Result<Observation, Pools
         accounts: stats.accounts.all().iter().map(|(payer, account)| report(&served, *payer, account)).collect(),
         pools: served.iter().map(named).chain(absent).collect(),
     })
+}
+
+/// How often a recording is looked at while it runs.
+const RECORD_LOOK: Duration = Duration::from_millis(50);
+/// Longest recording.
+const RECORD_SECONDS_MAX: f64 = 3600.0;
+
+/// Records the load, in the thread of whoever asked for it.
+pub(super) fn record(stats: &Stats, seconds: f64) -> Result<RecordedLoad, PoolsError> {
+    let began = Instant::now();
+    if !stats.recorder.begin() {
+        return Err(PoolsError::Recording);
+    }
+    let length =
+        Duration::from_secs_f64(if seconds.is_finite() { seconds.clamp(0.0, RECORD_SECONDS_MAX) } else { 0.0 });
+    while began.elapsed() < length && stats.recorder.has_room() {
+        std::thread::sleep(RECORD_LOOK.min(length.saturating_sub(began.elapsed())));
+    }
+    let events = stats.recorder.end();
+    let kinds: Vec<Kind> = Kind::all().collect();
+    let event = |event: &Event| load_event(event, began, &kinds);
+    Ok(RecordedLoad {
+        seconds: began.elapsed().as_secs_f64(),
+        is_full: events.len() >= EVENTS_MAX,
+        // What was read before the beginning has a cause that nobody saw.
+        events: events.iter().filter(|event| event.read_at >= began).map(event).collect(),
+        kinds: kinds.iter().map(|kind| kind.procedure().name().to_owned()).collect(),
+    })
+}
+
+fn load_event(Event { connection, read_at, paid }: &Event, began: Instant, kinds: &[Kind]) -> LoadEvent {
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    LoadEvent {
+        connection: *connection,
+        read_ns: ns(read_at.saturating_duration_since(began)),
+        queue_ns: ns(paid.queue),
+        work_ns: ns(paid.work),
+        wait_ns: ns(paid.wait),
+        device_ns: ns(paid.kept.device.min(paid.wait)),
+        reply_ns: ns(paid.reply),
+        record_bytes: paid.kept.record_bytes,
+        frame_bytes: paid.kept.frame_bytes,
+        by: match paid.kept.by {
+            Keeper::Nobody => KeptBy::Nobody,
+            Keeper::Log(_) => KeptBy::Log,
+            Keeper::Group => KeptBy::Group,
+        },
+        kind: kinds.iter().position(|kind| *kind == paid.kind).unwrap_or(0) as u64,
+    }
 }
 
 fn exposure(served: &[Arc<ServedPool>], name: &str, id: DatasetId) -> (u64, Duration) {
