@@ -16,7 +16,6 @@ use super::poller::{Ready, WAKE};
 use super::queue::{Task, Work};
 use crate::rpc::{Refusal, Reply};
 use crate::service::Step;
-use crate::stats::recorder::Event;
 
 /// Tasks of the queue that a worker does before it looks at the epoll again, so that neither starves.
 const TASKS_PER_LOOK: usize = 16;
@@ -245,7 +244,6 @@ fn answer(hub: &Arc<Hub>, work: &mut Work, reply: Reply) {
 
 /// Sends, and notes how long everything took.
 fn sent(hub: &Arc<Hub>, works: &[Box<Work>]) {
-    let ready_at = Instant::now();
     let mut flushed = SmallVec::<[u64; 8]>::new();
     for work in works {
         let id = work.connection.link.id();
@@ -255,20 +253,7 @@ fn sent(hub: &Arc<Hub>, works: &[Box<Work>]) {
         }
     }
     let now = Instant::now();
-    let stats = hub.service.stats();
-    for work in works {
-        let Some((payer, paid)) = work.job.bill(now) else { continue };
-        stats.kind(paid.kind).send.record(now - ready_at);
-        stats.accounts.enter(payer, &paid);
-        let event = || Event { connection: work.connection.link.id(), read_at: work.job.times.read_at, paid };
-        stats.recorder.note(event);
-        if paid.kind.procedure().modifies() {
-            let times = &work.job.times;
-            let whole = now.saturating_duration_since(times.read_at);
-            stats.whole.record(whole);
-            stats.own.record(whole.saturating_sub(times.in_device));
-        }
-    }
+    works.iter().for_each(|work| hub.service.sent(&work.job, now));
 }
 
 fn flush(hub: &Arc<Hub>, connection: &Arc<Connection>) {

@@ -99,7 +99,7 @@ impl Job {
     }
 
     /// Who pays for it, and what, if its reply was sent at `sent`.
-    pub(crate) fn bill(&self, sent: Instant) -> Option<(Payer, Paid)> {
+    pub(super) fn bill(&self, sent: Instant) -> Option<(Payer, Paid)> {
         let times = &self.times;
         let payer = Payer { client: Some(self.link.peer().ip()), dataset: self.about.dataset };
         let paid = Paid {

@@ -116,7 +116,6 @@ impl Service {
 
     /// The reply of a job is on its way: remembers it, and names the connections that wait for it besides.
     pub fn finish(&self, job: &mut Job, reply: &Reply) -> Vec<Arc<Link>> {
-        self.count_answer(job);
         match std::mem::replace(&mut job.memory, Memory::None) {
             Memory::Begun(key) => {
                 let keep = job.keep && !matches!(job.status, None | Some(Status::JukeBox | Status::ServerFault));
@@ -126,15 +125,11 @@ impl Service {
         }
     }
 
-    fn count_answer(&self, job: &Job) {
-        let Some(kind) = job.kind() else { return };
-        let stats = self.stats.kind(kind);
-        count(&stats.calls);
-        if job.status != Some(Status::Ok) {
-            count(&stats.errors);
+    /// The socket has the reply of a job: counts it.
+    pub fn sent(&self, job: &Job, sent: Instant) {
+        if let Some((payer, paid)) = job.bill(sent) {
+            self.stats.enter(&job.link, payer, &paid, job.times);
         }
-        stats.execute.record(job.times.executed.saturating_duration_since(job.times.started));
-        stats.wait.record(job.times.settled.saturating_duration_since(job.times.executed));
     }
 
     fn now(&self) -> Duration {

@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 
 use tally_base::Histogram;
 
+use crate::service::{Link, Times};
+
 pub use kind::{KIND_COUNT, Kind};
 
-use accounts::Accounts;
-use recorder::Recorder;
+use accounts::{Accounts, Paid, Payer};
+use recorder::{Event, Recorder};
 
 /// One kind of call.
 #[derive(Debug, Default)]
@@ -26,8 +28,6 @@ pub struct KindStats {
     pub execute: Histogram,
     /// Until what the reply rests on was durable.
     pub wait: Histogram,
-    /// From there until the socket had the reply.
-    pub send: Histogram,
 }
 
 /// The whole server.
@@ -87,6 +87,24 @@ impl Default for Stats {
 }
 
 impl Stats {
+    /// Enters an answered request, wherever it counts.
+    pub(crate) fn enter(&self, link: &Link, payer: Payer, paid: &Paid, times: Times) {
+        let counted = self.kind(paid.kind);
+        count(&counted.calls);
+        if !paid.ok {
+            count(&counted.errors);
+        }
+        counted.execute.record(paid.work);
+        counted.wait.record(paid.wait);
+        if paid.kind.procedure().modifies() {
+            let whole = paid.queue + paid.work + paid.wait + paid.reply;
+            self.whole.record(whole);
+            self.own.record(whole.saturating_sub(times.in_device));
+        }
+        self.accounts.enter(link.newest(), payer, paid);
+        self.recorder.note(|| Event { connection: link.id(), read_at: times.read_at, paid: *paid });
+    }
+
     /// For how long it has counted.
     #[must_use]
     pub fn since(&self) -> Duration {

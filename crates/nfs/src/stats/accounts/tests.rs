@@ -22,14 +22,14 @@ fn payer(last: u32) -> Payer {
 
 #[test]
 fn a_wait_is_slot_and_device_or_else_the_group_s() {
-    let accounts = Accounts::default();
+    let (accounts, newest) = (Accounts::default(), Newest::default());
     let log =
         Kept { by: Keeper::Log(LaneId(3)), device: Duration::from_micros(90), record_bytes: 4_200, frame_bytes: 8_192 };
-    accounts.enter(payer(1), &paid(log, 250));
+    accounts.enter(&newest, payer(1), &paid(log, 250));
     // The frame of another was under way when it came.
-    accounts.enter(payer(1), &paid(log, 60));
-    accounts.enter(payer(1), &paid(Kept::GROUP, 5_000));
-    accounts.enter(payer(1), &Paid { ok: false, ..paid(Kept::default(), 0) });
+    accounts.enter(&newest, payer(1), &paid(log, 60));
+    accounts.enter(&newest, payer(1), &paid(Kept::GROUP, 5_000));
+    accounts.enter(&newest, payer(1), &Paid { ok: false, ..paid(Kept::default(), 0) });
     let all = accounts.all();
     let (whose, account) = &all[0];
     let sums = account.kind(Kind::new(Procedure::Write, Stability::FileSync));
@@ -46,13 +46,13 @@ fn a_wait_is_slot_and_device_or_else_the_group_s() {
 
 #[test]
 fn who_comes_too_late_for_an_account_shares_one() {
-    let accounts = Accounts::default();
+    let (accounts, newest) = (Accounts::default(), Newest::default());
     let clients = u32::try_from(ACCOUNTS_MAX).expect("a small number") + 3;
     for client in 0..clients {
-        accounts.enter(payer(client), &paid(Kept::default(), 0));
+        accounts.enter(&newest, payer(client), &paid(Kept::default(), 0));
     }
     // Who has one keeps it.
-    accounts.enter(payer(0), &paid(Kept::default(), 0));
+    accounts.enter(&newest, payer(0), &paid(Kept::default(), 0));
     let all = accounts.all();
     let kind = Kind::new(Procedure::Write, Stability::FileSync);
     let calls = |wanted: Payer| {
