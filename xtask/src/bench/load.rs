@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
-
-use super::random::Random;
-use super::wire::{Attributes, Connection, Handle, Stable, Target, random_u32};
+use tally_bench::random::Random;
+use tally_bench::wire::{Attributes, Connection, Handle, Stable, Target, random_u32};
 
 /// Requests that a streaming client keeps under way on its connection.
 const STREAM_DEPTH: usize = 8;

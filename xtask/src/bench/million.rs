@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use tally_bench::random::Random;
+use tally_bench::wire::{Attributes, Connection, Handle, Stable, random_u32};
 
 use super::figures::{Bar, Figures};
 use super::filer::{Binaries, Filer, Setup, Status};
 use super::load::{self, FILE_BYTES, Load};
-use super::random::Random;
-use super::wire::{Attributes, Connection, Handle, Stable, random_u32};
 
 /// The files are made in so many parts, of which the first and the last are compared.
 const PARTS: u64 = 10;

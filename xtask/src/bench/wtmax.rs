@@ -4,13 +4,13 @@
 
 use anyhow::Result;
 use clap::Args;
+use tally_bench::random::Random;
+use tally_bench::wire::{Connection, Handle, Stable, random_u32};
 
 use super::Site;
 use super::figures::Figures;
 use super::filer::{Binaries, Filer, Setup, Status};
 use super::load;
-use super::random::Random;
-use super::wire::{Connection, Handle, Stable, random_u32};
 
 const KIB: usize = 1 << 10;
 /// Sizes of files, and values of wtmax.

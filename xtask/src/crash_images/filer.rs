@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
+use tally_bench::wire::{Connection, Handle, Stable, Status, Target};
 
 use super::expected::{Object, Tree};
 use crate::bench::server::free_port;
-use crate::bench::wire::{Connection, Handle, Stable, Status, Target};
 
 const POOL: &str = "tank";
 /// Where the images are, below the folder.

@@ -6,14 +6,14 @@ use super::{Attributes, Connection, Handle, NFS_PROGRAM, Procedure};
 
 impl Connection {
     /// Sends a GETATTR of any bytes that stand where a handle should, without waiting for the reply.
-    pub(crate) fn send_getattr(&mut self, handle: &[u8]) -> Result<()> {
+    pub fn send_getattr(&mut self, handle: &[u8]) -> Result<()> {
         self.begin(NFS_PROGRAM, Procedure::GetAttr as u32);
         self.opaque(handle);
         self.send()
     }
 
     /// Sends a SETATTR of the mode without waiting for its reply.
-    pub(crate) fn send_mode(&mut self, handle: &[u8], mode: u32) -> Result<()> {
+    pub fn send_mode(&mut self, handle: &[u8], mode: u32) -> Result<()> {
         self.begin(NFS_PROGRAM, Procedure::SetAttr as u32);
         self.opaque(handle);
         self.attributes(Attributes { mode: Some(mode), ..Attributes::default() });
@@ -22,12 +22,12 @@ impl Connection {
     }
 
     /// The status of the reply that comes next.
-    pub(crate) fn receive_status(&mut self) -> Result<u32> {
+    pub fn receive_status(&mut self) -> Result<u32> {
         self.receive()?.number()
     }
 
     /// LOOKUP of a name that exists.
-    pub(crate) fn lookup(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
+    pub fn lookup(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
         self.begin(NFS_PROGRAM, Procedure::Lookup as u32);
         self.opaque(&folder.0);
         self.opaque(name.as_bytes());

@@ -20,12 +20,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-pub(crate) use look::Status;
+pub use look::Status;
 
 /// Procedures of NFSv3 that the loads use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub(crate) enum Procedure {
+pub enum Procedure {
     GetAttr = 1,
     SetAttr = 2,
     Lookup = 3,
@@ -37,8 +37,8 @@ pub(crate) enum Procedure {
     Commit = 21,
 }
 
-/// The programs that are called.
-pub(crate) const NFS_PROGRAM: u32 = 100_003;
+/// The number of NFS among RPC programs.
+pub const NFS_PROGRAM: u32 = 100_003;
 const MOUNT_PROGRAM: u32 = 100_005;
 const MOUNT_MNT: u32 = 1;
 
@@ -49,33 +49,44 @@ const REPLY_BYTES_MAX: usize = 4 << 20;
 
 /// A file handle as the server gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Handle(pub(crate) Vec<u8>);
+pub struct Handle(
+    /// Its bytes, which mean something to the server alone.
+    pub Vec<u8>,
+);
 
 /// What a SETATTR of the loads sets.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Attributes {
-    pub(crate) mode: Option<u32>,
-    pub(crate) owner: Option<(u32, u32)>,
-    pub(crate) times: Option<(u32, u32)>,
+pub struct Attributes {
+    /// Permissions.
+    pub mode: Option<u32>,
+    /// User and group.
+    pub owner: Option<(u32, u32)>,
+    /// Access and modification: seconds and nanoseconds.
+    pub times: Option<(u32, u32)>,
 }
 
 /// How stable a WRITE is asked to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stable {
+pub enum Stable {
+    /// Not before a COMMIT.
     Unstable = 0,
+    /// With all that is needed to find it again.
     FileSync = 2,
 }
 
 /// Where a server listens and what is mounted from it.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) nfs: SocketAddr,
-    pub(crate) mount: SocketAddr,
-    pub(crate) export: String,
+pub struct Target {
+    /// The NFS service.
+    pub nfs: SocketAddr,
+    /// The MOUNT service.
+    pub mount: SocketAddr,
+    /// The path that is mounted.
+    pub export: String,
 }
 
 /// One connection with one request under way at a time, or several where `send` and `receive` are used apart.
-pub(crate) struct Connection {
+pub struct Connection {
     stream: TcpStream,
     xid: u32,
     request: Vec<u8>,
@@ -84,7 +95,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects to the NFS service.
-    pub(crate) fn open(address: SocketAddr) -> Result<Self> {
+    pub fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).with_context(|| format!("no connection to {address}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
@@ -92,7 +103,7 @@ impl Connection {
     }
 
     /// Asks the MOUNT service for the root of the export.
-    pub(crate) fn mount(target: &Target) -> Result<Handle> {
+    pub fn mount(target: &Target) -> Result<Handle> {
         let mut connection = Self::open(target.mount)?;
         connection.begin(MOUNT_PROGRAM, MOUNT_MNT);
         connection.opaque(target.export.as_bytes());
@@ -105,7 +116,7 @@ impl Connection {
     }
 
     /// CREATE EXCLUSIVE, as `O_CREAT | O_EXCL` sends it.
-    pub(crate) fn create_exclusive(&mut self, folder: &Handle, name: &str, verifier: u64) -> Result<Handle> {
+    pub fn create_exclusive(&mut self, folder: &Handle, name: &str, verifier: u64) -> Result<Handle> {
         self.begin(NFS_PROGRAM, Procedure::Create as u32);
         self.opaque(&folder.0);
         self.opaque(name.as_bytes());
@@ -115,7 +126,7 @@ impl Connection {
     }
 
     /// CREATE UNCHECKED with mode 0644.
-    pub(crate) fn create(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
+    pub fn create(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
         self.begin(NFS_PROGRAM, Procedure::Create as u32);
         self.opaque(&folder.0);
         self.opaque(name.as_bytes());
@@ -125,7 +136,7 @@ impl Connection {
     }
 
     /// MKDIR with mode 0755.
-    pub(crate) fn mkdir(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
+    pub fn mkdir(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
         self.begin(NFS_PROGRAM, Procedure::MkDir as u32);
         self.opaque(&folder.0);
         self.opaque(name.as_bytes());
@@ -134,7 +145,7 @@ impl Connection {
     }
 
     /// SETATTR without a guard.
-    pub(crate) fn set_attributes(&mut self, file: &Handle, attributes: Attributes) -> Result<()> {
+    pub fn set_attributes(&mut self, file: &Handle, attributes: Attributes) -> Result<()> {
         self.begin(NFS_PROGRAM, Procedure::SetAttr as u32);
         self.opaque(&file.0);
         self.attributes(attributes);
@@ -144,13 +155,13 @@ impl Connection {
     }
 
     /// WRITE; the reply must promise at least what was asked for.
-    pub(crate) fn write(&mut self, file: &Handle, offset: u64, data: &[u8], stable: Stable) -> Result<()> {
+    pub fn write(&mut self, file: &Handle, offset: u64, data: &[u8], stable: Stable) -> Result<()> {
         self.send_write(file, offset, data, stable)?;
         self.receive_write(data.len(), stable)
     }
 
     /// Sends a WRITE without waiting for its reply.
-    pub(crate) fn send_write(&mut self, file: &Handle, offset: u64, data: &[u8], stable: Stable) -> Result<()> {
+    pub fn send_write(&mut self, file: &Handle, offset: u64, data: &[u8], stable: Stable) -> Result<()> {
         self.begin(NFS_PROGRAM, Procedure::Write as u32);
         self.opaque(&file.0);
         self.long(offset);
@@ -161,7 +172,7 @@ impl Connection {
     }
 
     /// Takes one reply to a WRITE of `length` bytes, whichever comes first.
-    pub(crate) fn receive_write(&mut self, length: usize, stable: Stable) -> Result<()> {
+    pub fn receive_write(&mut self, length: usize, stable: Stable) -> Result<()> {
         let mut results = self.receive()?;
         results.status("WRITE", "")?;
         results.skip_wcc()?;
@@ -172,7 +183,7 @@ impl Connection {
     }
 
     /// COMMIT of the whole file.
-    pub(crate) fn commit(&mut self, file: &Handle) -> Result<()> {
+    pub fn commit(&mut self, file: &Handle) -> Result<()> {
         self.begin(NFS_PROGRAM, Procedure::Commit as u32);
         self.opaque(&file.0);
         self.long(0);
@@ -182,7 +193,7 @@ impl Connection {
     }
 
     /// Sends a READ without waiting for its reply.
-    pub(crate) fn send_read(&mut self, file: &Handle, offset: u64, count: u32) -> Result<()> {
+    pub fn send_read(&mut self, file: &Handle, offset: u64, count: u32) -> Result<()> {
         self.begin(NFS_PROGRAM, Procedure::Read as u32);
         self.opaque(&file.0);
         self.long(offset);
@@ -191,7 +202,7 @@ impl Connection {
     }
 
     /// Takes one reply to a READ; gives the number of bytes that came.
-    pub(crate) fn receive_read(&mut self) -> Result<usize> {
+    pub fn receive_read(&mut self) -> Result<usize> {
         let mut results = self.receive()?;
         results.status("READ", "")?;
         results.skip_attributes()?;
@@ -335,7 +346,7 @@ impl<'a> Results<'a> {
 }
 
 /// Four random bytes as a number.
-pub(crate) fn random_u32() -> Result<u32> {
+pub fn random_u32() -> Result<u32> {
     let mut bytes = [0; 4];
     rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
     Ok(u32::from_ne_bytes(bytes))

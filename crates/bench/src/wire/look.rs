@@ -9,21 +9,28 @@ const LISTING_BYTES: u32 = 1 << 20;
 const ATTRIBUTES_BYTES: usize = 84;
 
 /// A directory's entry, as READDIRPLUS gives it.
-pub(crate) struct Entry<'a> {
-    pub(crate) name: &'a [u8],
-    pub(crate) status: Status,
-    pub(crate) handle: Option<Handle>,
+pub struct Entry<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Its attributes.
+    pub status: Status,
+    /// Its handle, where one came with it.
+    pub handle: Option<Handle>,
 }
 
 /// Attributes, as far as anybody here looks at them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Status {
+pub struct Status {
     /// 1 file, 2 directory.
-    pub(crate) kind: u32,
-    pub(crate) mode: u32,
-    pub(crate) owner: (u32, u32),
-    pub(crate) size: u64,
-    pub(crate) mtime: (u32, u32),
+    pub kind: u32,
+    /// Permissions.
+    pub mode: u32,
+    /// User and group.
+    pub owner: (u32, u32),
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the content: seconds and nanoseconds.
+    pub mtime: (u32, u32),
 }
 
 impl Status {
@@ -45,7 +52,7 @@ impl Status {
 impl Connection {
     /// READDIRPLUS of a whole directory; gives the number of entries that came with attributes, those for the
     /// directory itself and its parent included.
-    pub(crate) fn list(&mut self, folder: &Handle) -> Result<u64> {
+    pub fn list(&mut self, folder: &Handle) -> Result<u64> {
         let mut entries = 0;
         self.entries(folder, |_| {
             entries += 1;
@@ -55,7 +62,7 @@ impl Connection {
     }
 
     /// READDIRPLUS of a whole directory, entry by entry.
-    pub(crate) fn entries(&mut self, folder: &Handle, mut visit: impl FnMut(&Entry<'_>) -> Result<()>) -> Result<()> {
+    pub fn entries(&mut self, folder: &Handle, mut visit: impl FnMut(&Entry<'_>) -> Result<()>) -> Result<()> {
         let (mut cookie, mut verifier) = (0, 0);
         loop {
             self.begin(NFS_PROGRAM, Procedure::ReadDirPlus as u32);
@@ -80,7 +87,7 @@ impl Connection {
     }
 
     /// READ of at most `count` bytes.
-    pub(crate) fn read(&mut self, file: &Handle, offset: u64, count: u32) -> Result<Vec<u8>> {
+    pub fn read(&mut self, file: &Handle, offset: u64, count: u32) -> Result<Vec<u8>> {
         self.send_read(file, offset, count)?;
         let mut results = self.receive()?;
         results.status("READ", "")?;
