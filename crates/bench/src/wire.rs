@@ -11,18 +11,26 @@
 //! reply    | xid | 1 | 0 accepted | verifier flavor, length, bytes | 0 success | results |
 //! ```
 
+mod change;
+mod connect;
+mod limits;
 mod look;
 mod probe;
+mod results;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-pub use look::Status;
+pub use change::Special;
+pub use connect::{Caller, NFS_PORT, RPCBIND_PORT};
+pub use limits::Limits;
+pub use look::{Entry, Status};
+use results::Results;
+pub use results::{Refused, status};
 
-/// Procedures of NFSv3 that the loads use.
+/// Procedures of NFSv3 that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Procedure {
@@ -33,17 +41,25 @@ pub enum Procedure {
     Write = 7,
     Create = 8,
     MkDir = 9,
+    SymLink = 10,
+    MkNod = 11,
+    Remove = 12,
+    RmDir = 13,
+    Rename = 14,
+    Link = 15,
     ReadDirPlus = 17,
+    FsInfo = 19,
     Commit = 21,
 }
 
 /// The number of NFS among RPC programs.
 pub const NFS_PROGRAM: u32 = 100_003;
-const MOUNT_PROGRAM: u32 = 100_005;
+/// The number of MOUNT among RPC programs.
+pub const MOUNT_PROGRAM: u32 = 100_005;
 const MOUNT_MNT: u32 = 1;
+/// Version of both that is spoken.
+pub const VERSION: u32 = 3;
 
-/// How long a server may take for one reply before the benchmark gives up.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest reply that is believed, bytes.
 const REPLY_BYTES_MAX: usize = 4 << 20;
 
@@ -54,24 +70,37 @@ pub struct Handle(
     pub Vec<u8>,
 );
 
-/// What a SETATTR of the loads sets.
+/// What a SETATTR sets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attributes {
     /// Permissions.
     pub mode: Option<u32>,
+    /// Length.
+    pub size: Option<u64>,
     /// User and group.
     pub owner: Option<(u32, u32)>,
     /// Access and modification: seconds and nanoseconds.
     pub times: Option<(u32, u32)>,
 }
 
-/// How stable a WRITE is asked to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How stable a WRITE is asked to be, or says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stable {
     /// Not before a COMMIT.
     Unstable = 0,
-    /// With all that is needed to find it again.
+    /// The data, and what is needed to read it.
+    DataSync = 1,
+    /// With every attribute.
     FileSync = 2,
+}
+
+/// What a reply to a WRITE says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// How stable the data is.
+    pub committed: Stable,
+    /// Changes when the server may have lost what was not committed.
+    pub verifier: u64,
 }
 
 /// Where a server listens and what is mounted from it.
@@ -88,36 +117,28 @@ pub struct Target {
 /// One connection with one request under way at a time, or several where `send` and `receive` are used apart.
 pub struct Connection {
     stream: TcpStream,
+    caller: Caller,
     xid: u32,
     request: Vec<u8>,
     reply: Vec<u8>,
 }
 
 impl Connection {
-    /// Connects to the NFS service.
-    pub fn open(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address).with_context(|| format!("no connection to {address}"))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
-        Ok(Self { stream, xid: random_u32()?, request: Vec::with_capacity(8192), reply: Vec::with_capacity(8192) })
-    }
-
     /// Asks the MOUNT service for the root of the export.
     pub fn mount(target: &Target) -> Result<Handle> {
-        let mut connection = Self::open(target.mount)?;
-        connection.begin(MOUNT_PROGRAM, MOUNT_MNT);
-        connection.opaque(target.export.as_bytes());
-        connection.send()?;
-        let mut results = connection.receive()?;
-        match results.number()? {
-            0 => Ok(Handle(results.opaque()?.to_vec())),
-            status => bail!("{} answers MNT {} with status {status}", target.mount, target.export),
-        }
+        Self::open(target.mount)?.mnt(&target.export)
+    }
+
+    /// MNT, on a connection to the MOUNT service.
+    pub fn mnt(&mut self, export: &str) -> Result<Handle> {
+        self.begin(MOUNT_PROGRAM, VERSION, MOUNT_MNT);
+        self.opaque(export.as_bytes());
+        Ok(Handle(self.round_trip("MNT", export)?.opaque()?.to_vec()))
     }
 
     /// CREATE EXCLUSIVE, as `O_CREAT | O_EXCL` sends it.
     pub fn create_exclusive(&mut self, folder: &Handle, name: &str, verifier: u64) -> Result<Handle> {
-        self.begin(NFS_PROGRAM, Procedure::Create as u32);
+        self.call(Procedure::Create);
         self.opaque(&folder.0);
         self.opaque(name.as_bytes());
         self.number(2);
@@ -127,7 +148,7 @@ impl Connection {
 
     /// CREATE UNCHECKED with mode 0644.
     pub fn create(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
-        self.begin(NFS_PROGRAM, Procedure::Create as u32);
+        self.call(Procedure::Create);
         self.opaque(&folder.0);
         self.opaque(name.as_bytes());
         self.number(0);
@@ -137,7 +158,7 @@ impl Connection {
 
     /// MKDIR with mode 0755.
     pub fn mkdir(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
-        self.begin(NFS_PROGRAM, Procedure::MkDir as u32);
+        self.call(Procedure::MkDir);
         self.opaque(&folder.0);
         self.opaque(name.as_bytes());
         self.attributes(Attributes { mode: Some(0o755), ..Attributes::default() });
@@ -146,7 +167,7 @@ impl Connection {
 
     /// SETATTR without a guard.
     pub fn set_attributes(&mut self, file: &Handle, attributes: Attributes) -> Result<()> {
-        self.begin(NFS_PROGRAM, Procedure::SetAttr as u32);
+        self.call(Procedure::SetAttr);
         self.opaque(&file.0);
         self.attributes(attributes);
         self.number(0);
@@ -155,14 +176,14 @@ impl Connection {
     }
 
     /// WRITE; the reply must promise at least what was asked for.
-    pub fn write(&mut self, file: &Handle, offset: u64, data: &[u8], stable: Stable) -> Result<()> {
+    pub fn write(&mut self, file: &Handle, offset: u64, data: &[u8], stable: Stable) -> Result<Written> {
         self.send_write(file, offset, data, stable)?;
         self.receive_write(data.len(), stable)
     }
 
     /// Sends a WRITE without waiting for its reply.
     pub fn send_write(&mut self, file: &Handle, offset: u64, data: &[u8], stable: Stable) -> Result<()> {
-        self.begin(NFS_PROGRAM, Procedure::Write as u32);
+        self.call(Procedure::Write);
         self.opaque(&file.0);
         self.long(offset);
         self.number(u32::try_from(data.len())?);
@@ -172,29 +193,31 @@ impl Connection {
     }
 
     /// Takes one reply to a WRITE of `length` bytes, whichever comes first.
-    pub fn receive_write(&mut self, length: usize, stable: Stable) -> Result<()> {
+    pub fn receive_write(&mut self, length: usize, stable: Stable) -> Result<Written> {
         let mut results = self.receive()?;
         results.status("WRITE", "")?;
         results.skip_wcc()?;
         let (count, committed) = (results.number()?, results.number()?);
         ensure!(count as usize == length, "WRITE of {length} bytes took {count}");
-        ensure!(committed >= stable as u32, "WRITE asked for stability {} and got {committed}", stable as u32);
-        Ok(())
+        let committed = Stable::parse(committed)?;
+        ensure!(committed >= stable, "WRITE asked for {stable:?} and got {committed:?}");
+        Ok(Written { committed, verifier: results.long()? })
     }
 
-    /// COMMIT of the whole file.
-    pub fn commit(&mut self, file: &Handle) -> Result<()> {
-        self.begin(NFS_PROGRAM, Procedure::Commit as u32);
+    /// COMMIT of the whole file; gives the verifier.
+    pub fn commit(&mut self, file: &Handle) -> Result<u64> {
+        self.call(Procedure::Commit);
         self.opaque(&file.0);
         self.long(0);
         self.number(0);
-        self.round_trip("COMMIT", "")?;
-        Ok(())
+        let mut results = self.round_trip("COMMIT", "")?;
+        results.skip_wcc()?;
+        results.long()
     }
 
     /// Sends a READ without waiting for its reply.
     pub fn send_read(&mut self, file: &Handle, offset: u64, count: u32) -> Result<()> {
-        self.begin(NFS_PROGRAM, Procedure::Read as u32);
+        self.call(Procedure::Read);
         self.opaque(&file.0);
         self.long(offset);
         self.number(count);
@@ -203,31 +226,30 @@ impl Connection {
 
     /// Takes one reply to a READ; gives the number of bytes that came.
     pub fn receive_read(&mut self) -> Result<usize> {
-        let mut results = self.receive()?;
-        results.status("READ", "")?;
-        results.skip_attributes()?;
-        let count = results.number()? as usize;
-        results.number()?;
-        ensure!(results.opaque()?.len() == count, "READ says {count} bytes and brings another number");
-        Ok(count)
+        Ok(self.receive_data()?.len())
     }
 
-    fn round_trip(&mut self, procedure: &str, name: &str) -> Result<Results<'_>> {
+    fn round_trip(&mut self, procedure: &'static str, name: &str) -> Result<Results<'_>> {
         self.send()?;
         let mut results = self.receive()?;
         results.status(procedure, name)?;
         Ok(results)
     }
 
-    fn begin(&mut self, program: u32, procedure: u32) {
+    fn call(&mut self, procedure: Procedure) {
+        self.begin(NFS_PROGRAM, VERSION, procedure as u32);
+    }
+
+    fn begin(&mut self, program: u32, version: u32, procedure: u32) {
         self.xid = self.xid.wrapping_add(1);
         self.request.clear();
         self.number(0); // The record mark, known when the request is complete.
-        for number in [self.xid, 0, 2, program, 3, procedure] {
+        for number in [self.xid, 0, 2, program, version, procedure] {
             self.number(number);
         }
         // AUTH_SYS: stamp, machine name, uid, gid, no further groups; then an empty verifier.
-        for number in [1, 20 + 4, 0, 4, u32::from_be_bytes(*b"lab."), 0, 0, 0, 0, 0] {
+        let Caller { uid, gid, .. } = self.caller;
+        for number in [1, 20 + 4, 0, 4, u32::from_be_bytes(*b"lab."), uid, gid, 0, 0, 0] {
             self.number(number);
         }
     }
@@ -239,20 +261,20 @@ impl Connection {
     }
 
     fn receive(&mut self) -> Result<Results<'_>> {
-        let mut mark = [0; 4];
-        self.stream.read_exact(&mut mark).context("the connection broke before a reply")?;
-        let mark = u32::from_be_bytes(mark);
-        let length = (mark & 0x7fff_ffff) as usize;
-        ensure!(mark >> 31 == 1 && length <= REPLY_BYTES_MAX, "reply in fragments or of {length} bytes");
-        self.reply.resize(length, 0);
-        self.stream.read_exact(&mut self.reply).context("the connection broke inside a reply")?;
-        let mut results = Results { rest: &self.reply };
-        let (_xid, kind, accepted) = (results.number()?, results.number()?, results.number()?);
-        let _flavor = results.number()?;
-        results.opaque()?;
-        let success = results.number()?;
-        ensure!((kind, accepted, success) == (1, 0, 0), "call refused: {kind}, {accepted}, {success}");
-        Ok(results)
+        self.reply.clear();
+        loop {
+            let mut mark = [0; 4];
+            self.stream.read_exact(&mut mark).context("the connection broke before a reply")?;
+            let mark = u32::from_be_bytes(mark);
+            let (before, length) = (self.reply.len(), (mark & 0x7fff_ffff) as usize);
+            ensure!(before + length <= REPLY_BYTES_MAX, "reply of {} bytes or more", before + length);
+            self.reply.resize(before + length, 0);
+            self.stream.read_exact(&mut self.reply[before..]).context("the connection broke inside a reply")?;
+            if mark >> 31 == 1 {
+                break;
+            }
+        }
+        Results::accepted(&self.reply)
     }
 
     fn number(&mut self, number: u32) {
@@ -273,7 +295,8 @@ impl Connection {
         self.option(attributes.mode);
         self.option(attributes.owner.map(|owner| owner.0));
         self.option(attributes.owner.map(|owner| owner.1));
-        self.number(0); // No size.
+        self.number(u32::from(attributes.size.is_some()));
+        attributes.size.into_iter().for_each(|size| self.long(size));
         for _access_then_modification in 0..2 {
             match attributes.times {
                 Some((seconds, nanoseconds)) => [2, seconds, nanoseconds].into_iter().for_each(|n| self.number(n)),
@@ -287,61 +310,6 @@ impl Connection {
         if let Some(value) = value {
             self.number(value);
         }
-    }
-}
-
-/// What is left of a reply.
-struct Results<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Results<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(length).context("reply too short")?;
-        self.rest = rest;
-        Ok(taken)
-    }
-
-    fn number(&mut self) -> Result<u32> {
-        Ok(u32::from_be_bytes(self.take(4)?.try_into()?))
-    }
-
-    fn long(&mut self) -> Result<u64> {
-        Ok(u64::from_be_bytes(self.take(8)?.try_into()?))
-    }
-
-    fn opaque(&mut self) -> Result<&'a [u8]> {
-        let length = self.number()? as usize;
-        ensure!(length <= REPLY_BYTES_MAX, "opaque of {length} bytes");
-        let bytes = self.take(length)?;
-        self.take(length.next_multiple_of(4) - length)?;
-        Ok(bytes)
-    }
-
-    fn status(&mut self, procedure: &str, name: &str) -> Result<()> {
-        match self.number()? {
-            0 => Ok(()),
-            status => bail!("{procedure} {name} is answered with status {status}"),
-        }
-    }
-
-    fn handle(&mut self) -> Result<Handle> {
-        ensure!(self.number()? == 1, "the server gives no handle in its reply");
-        Ok(Handle(self.opaque()?.to_vec()))
-    }
-
-    fn skip_attributes(&mut self) -> Result<()> {
-        if self.number()? == 1 {
-            self.take(84)?;
-        }
-        Ok(())
-    }
-
-    fn skip_wcc(&mut self) -> Result<()> {
-        if self.number()? == 1 {
-            self.take(24)?;
-        }
-        self.skip_attributes()
     }
 }
 

@@ -190,7 +190,7 @@ pub(crate) fn file_name(item: u64) -> String {
 }
 
 fn untar(connection: &mut Connection, folder: &Handle, item: u64, data: &[u8]) -> Result<Handle> {
-    let set = |mode, owner, times| Attributes { mode, owner, times };
+    let set = |mode, owner, times| Attributes { mode, size: None, owner, times };
     let file = connection.create_exclusive(folder, &file_name(item), item + 1)?;
     connection.set_attributes(&file, set(Some(0o600), None, None))?;
     connection.write(&file, 0, data, Stable::FileSync)?;

@@ -174,7 +174,7 @@ impl Million {
             let mut random = Random::new(seed, index as u64);
             (0..each).try_for_each(|_| {
                 let file = random.pick(files);
-                connection.write(file, 0, &random.bytes(self.file_bytes), Stable::FileSync)
+                connection.write(file, 0, &random.bytes(self.file_bytes), Stable::FileSync).map(drop)
             })
         })?;
         Ok(time)

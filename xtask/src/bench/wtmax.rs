@@ -110,7 +110,7 @@ fn print_table(figures: &Figures, what: &str) {
 
 fn write_file(connection: &mut Connection, file: &Handle, data: &[u8], wtmax: usize) -> Result<()> {
     if data.len() <= wtmax {
-        return connection.write(file, 0, data, Stable::FileSync);
+        return connection.write(file, 0, data, Stable::FileSync).map(drop);
     }
     let mut under_way = 0;
     for (index, piece) in data.chunks(wtmax).enumerate() {
@@ -124,7 +124,7 @@ fn write_file(connection: &mut Connection, file: &Handle, data: &[u8], wtmax: us
     for _ in 0..under_way {
         connection.receive_write(wtmax, Stable::Unstable)?;
     }
-    connection.commit(file)
+    connection.commit(file).map(drop)
 }
 
 fn name(size: usize, wtmax: usize, what: &str) -> String {

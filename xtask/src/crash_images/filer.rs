@@ -137,6 +137,7 @@ fn add(tree: &mut Tree, connection: &mut Connection, folder: &Handle, prefix: &s
     })?;
     for (path, status, handle) in entries {
         let handle = handle.with_context(|| format!("{path} comes without a handle"))?;
+        let status = status.with_context(|| format!("{path} comes without attributes"))?;
         let content = match status.kind {
             FOLDER => {
                 add(tree, connection, &handle, &format!("{path}/"))?;

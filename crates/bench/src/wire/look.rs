@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Connection, Handle, NFS_PROGRAM, Procedure, Results};
+use super::{Connection, Handle, Procedure, Results};
 
 /// Bytes that a reply to READDIRPLUS may take: what Linux asks for.
 const LISTING_BYTES: u32 = 1 << 20;
@@ -12,8 +12,8 @@ const ATTRIBUTES_BYTES: usize = 84;
 pub struct Entry<'a> {
     /// Its name.
     pub name: &'a [u8],
-    /// Its attributes.
-    pub status: Status,
+    /// Its attributes, where they came with it.
+    pub status: Option<Status>,
     /// Its handle, where one came with it.
     pub handle: Option<Handle>,
 }
@@ -54,8 +54,8 @@ impl Connection {
     /// directory itself and its parent included.
     pub fn list(&mut self, folder: &Handle) -> Result<u64> {
         let mut entries = 0;
-        self.entries(folder, |_| {
-            entries += 1;
+        self.entries(folder, |entry| {
+            entries += u64::from(entry.status.is_some());
             Ok(())
         })?;
         Ok(entries)
@@ -65,7 +65,7 @@ impl Connection {
     pub fn entries(&mut self, folder: &Handle, mut visit: impl FnMut(&Entry<'_>) -> Result<()>) -> Result<()> {
         let (mut cookie, mut verifier) = (0, 0);
         loop {
-            self.begin(NFS_PROGRAM, Procedure::ReadDirPlus as u32);
+            self.call(Procedure::ReadDirPlus);
             self.opaque(&folder.0);
             self.long(cookie);
             self.long(verifier);
@@ -86,16 +86,21 @@ impl Connection {
         }
     }
 
-    /// READ of at most `count` bytes.
-    pub fn read(&mut self, file: &Handle, offset: u64, count: u32) -> Result<Vec<u8>> {
-        self.send_read(file, offset, count)?;
+    /// Takes one reply to a READ, whichever comes first.
+    pub fn receive_data(&mut self) -> Result<&[u8]> {
         let mut results = self.receive()?;
         results.status("READ", "")?;
         results.skip_attributes()?;
         let (count, _end) = (results.number()? as usize, results.number()?);
         let data = results.opaque()?;
         ensure!(data.len() == count, "READ says {count} bytes and brings {}", data.len());
-        Ok(data.to_vec())
+        Ok(data)
+    }
+
+    /// READ of at most `count` bytes.
+    pub fn read(&mut self, file: &Handle, offset: u64, count: u32) -> Result<Vec<u8>> {
+        self.send_read(file, offset, count)?;
+        Ok(self.receive_data()?.to_vec())
     }
 }
 
@@ -104,8 +109,7 @@ impl<'a> Results<'a> {
         let _object = self.long()?;
         let name = self.opaque()?;
         *cookie = self.long()?;
-        ensure!(self.number()? == 1, "an entry without attributes");
-        let status = Status::parse(self.take(ATTRIBUTES_BYTES)?)?;
+        let status = if self.number()? == 1 { Some(Status::parse(self.take(ATTRIBUTES_BYTES)?)?) } else { None };
         let handle = if self.number()? == 1 { Some(Handle(self.opaque()?.to_vec())) } else { None };
         Ok(Entry { name, status, handle })
     }
