@@ -17,9 +17,9 @@ pub struct IoCounts {
     pub writes: u64,
     /// Bytes of the writes.
     pub write_bytes: u64,
-    /// Those of the writes that were durable.
+    /// Those of the writes that were durable, counted when they are done: a count that is seen is a disk's answer.
     pub durable_writes: u64,
-    /// Flushes.
+    /// Flushes, counted when they are done.
     pub flushes: u64,
     /// Discards.
     pub discards: u64,
@@ -87,13 +87,15 @@ impl Disk for CountingDisk {
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         add(&self.counters.writes, 1);
         add(&self.counters.write_bytes, buf.len() as u64);
+        let outcome = self.note(self.disk.write(offset, buf, durability));
         add(&self.counters.durable_writes, u64::from(durability == Durability::Durable));
-        self.note(self.disk.write(offset, buf, durability))
+        outcome
     }
 
     fn flush(&self) -> io::Result<()> {
+        let outcome = self.note(self.disk.flush());
         add(&self.counters.flushes, 1);
-        self.note(self.disk.flush())
+        outcome
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
