@@ -4,6 +4,7 @@
 
 mod args;
 mod ask;
+mod bench;
 mod dataset;
 mod inspect;
 mod iostat;

@@ -40,7 +40,7 @@ pub(super) fn ops(report: &OpsReport, style: TableArgs) -> String {
 }
 
 /// Three digits and a unit.
-fn duration(ns: u64) -> String {
+pub(super) fn duration(ns: u64) -> String {
     #[allow(clippy::cast_precision_loss)]
     let value = ns as f64;
     let (scaled, unit) = match ns {
