@@ -18,10 +18,11 @@ mod look;
 mod probe;
 mod results;
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 pub use change::Special;
 pub use connect::{Caller, NFS_PORT, RPCBIND_PORT};
@@ -60,6 +61,8 @@ const MOUNT_MNT: u32 = 1;
 /// Version of both that is spoken.
 pub const VERSION: u32 = 3;
 
+/// How long a server may take for one reply before the benchmark gives up.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest reply that is believed, bytes.
 const REPLY_BYTES_MAX: usize = 4 << 20;
 
@@ -97,6 +100,8 @@ pub enum Stable {
 /// What a reply to a WRITE says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
+    /// Bytes that were taken.
+    pub count: usize,
     /// How stable the data is.
     pub committed: Stable,
     /// Changes when the server may have lost what was not committed.
@@ -194,14 +199,19 @@ impl Connection {
 
     /// Takes one reply to a WRITE of `length` bytes, whichever comes first.
     pub fn receive_write(&mut self, length: usize, stable: Stable) -> Result<Written> {
+        let written = self.receive_any_write(stable)?;
+        ensure!(written.count == length, "WRITE of {length} bytes took {}", written.count);
+        Ok(written)
+    }
+
+    /// Takes one reply to a WRITE of any length, where several are under way: replies may overtake each other.
+    pub fn receive_any_write(&mut self, stable: Stable) -> Result<Written> {
         let mut results = self.receive()?;
         results.status("WRITE", "")?;
         results.skip_wcc()?;
-        let (count, committed) = (results.number()?, results.number()?);
-        ensure!(count as usize == length, "WRITE of {length} bytes took {count}");
-        let committed = Stable::parse(committed)?;
+        let (count, committed) = (results.number()? as usize, Stable::parse(results.number()?)?);
         ensure!(committed >= stable, "WRITE asked for {stable:?} and got {committed:?}");
-        Ok(Written { committed, verifier: results.long()? })
+        Ok(Written { count, committed, verifier: results.long()? })
     }
 
     /// COMMIT of the whole file; gives the verifier.
@@ -257,19 +267,20 @@ impl Connection {
     fn send(&mut self) -> Result<()> {
         let length = u32::try_from(self.request.len() - 4)?;
         self.request[..4].copy_from_slice(&(length | 1 << 31).to_be_bytes());
-        self.stream.write_all(&self.request).context("the connection broke while a request was sent")
+        self.stream.write_all(&self.request).map_err(|error| broken(error, "while a request was sent"))
     }
 
     fn receive(&mut self) -> Result<Results<'_>> {
         self.reply.clear();
         loop {
             let mut mark = [0; 4];
-            self.stream.read_exact(&mut mark).context("the connection broke before a reply")?;
+            self.stream.read_exact(&mut mark).map_err(|error| broken(error, "before a reply"))?;
             let mark = u32::from_be_bytes(mark);
             let (before, length) = (self.reply.len(), (mark & 0x7fff_ffff) as usize);
             ensure!(before + length <= REPLY_BYTES_MAX, "reply of {} bytes or more", before + length);
             self.reply.resize(before + length, 0);
-            self.stream.read_exact(&mut self.reply[before..]).context("the connection broke inside a reply")?;
+            let rest = self.stream.read_exact(&mut self.reply[before..]);
+            rest.map_err(|error| broken(error, "inside a reply"))?;
             if mark >> 31 == 1 {
                 break;
             }
@@ -311,6 +322,17 @@ impl Connection {
             self.number(value);
         }
     }
+}
+
+/// A server that says nothing for long is not the same as one that has gone.
+fn broken(error: io::Error, when: &str) -> anyhow::Error {
+    let what = match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("the server does not answer: nothing came for {} s", REPLY_TIMEOUT.as_secs())
+        }
+        _ => format!("the connection broke {when}; has the server gone away?"),
+    };
+    anyhow::Error::new(error).context(what)
 }
 
 /// Four random bytes as a number.

@@ -110,7 +110,7 @@ fn a_server_that_keeps_its_word_is_honest_and_one_that_was_told_not_to_is_found_
     assert!(!careless.may_be_ranked() && honest.may_be_ranked());
 
     // Both have removed what they made.
-    assert_eq!((server.names("/tank"), server.names("/tank/careless")), (3, 2));
+    assert_eq!((server.names("/tank"), server.names("/tank/careless")), (2, 2));
     server.stop();
 }
 

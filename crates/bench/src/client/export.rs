@@ -205,12 +205,15 @@ impl Requests {
     }
 }
 
-/// UNSTABLE WRITEs under way, oldest first, and what is owed for them.
+/// UNSTABLE WRITEs under way, and what is owed for them.
 #[derive(Default)]
 struct Stream {
-    under_way: VecDeque<(usize, Instant)>,
+    /// When each was sent. Replies may overtake each other, so which of them a reply belongs to is not looked at; what
+    /// they took must be right in sum.
+    under_way: VecDeque<Instant>,
     verifier: Option<u64>,
-    bytes: u64,
+    bytes_sent: u64,
+    bytes_taken: u64,
 }
 
 impl Stream {
@@ -219,16 +222,16 @@ impl Stream {
             self.receive(client)?;
         }
         client.connection.send_write(file, offset, piece, Stable::Unstable)?;
-        self.under_way.push_back((piece.len(), Instant::now()));
+        self.under_way.push_back(Instant::now());
+        self.bytes_sent += piece.len() as u64;
         Ok(())
     }
 
-    /// Replies may overtake each other only where all pieces are equally long but the last.
     fn receive(&mut self, client: &mut Requests) -> Result<()> {
-        let Some((length, sent)) = self.under_way.pop_front() else { return Ok(()) };
-        let Written { verifier, .. } = client.connection.receive_write(length, Stable::Unstable)?;
+        let Some(sent) = self.under_way.pop_front() else { return Ok(()) };
+        let Written { count, verifier, .. } = client.connection.receive_any_write(Stable::Unstable)?;
         client.meter.answered(Promise::Nothing, sent.elapsed());
-        self.bytes += length as u64;
+        self.bytes_taken += count as u64;
         ensure!(*self.verifier.get_or_insert(verifier) == verifier, LOST);
         Ok(())
     }
@@ -237,7 +240,9 @@ impl Stream {
         while !self.under_way.is_empty() {
             self.receive(client)?;
         }
-        let verifier = client.change(self.bytes, |connection| connection.commit(file))?;
+        let (sent, taken) = (self.bytes_sent, self.bytes_taken);
+        ensure!(sent == taken, "WRITEs of {sent} bytes took {taken}");
+        let verifier = client.change(taken, |connection| connection.commit(file))?;
         ensure!(self.verifier.is_none_or(|before| before == verifier), LOST);
         Ok(())
     }

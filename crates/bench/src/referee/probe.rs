@@ -88,3 +88,46 @@ fn idle(watch: &mut dyn Watch) -> Result<f64> {
     let events = (work.durable_events + work.unknown_events) as f64;
     Ok(events / started.elapsed().as_secs_f64())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work::Work;
+
+    /// Disks under a server that replies first and flushes behind it: the event comes with the third look from then.
+    #[derive(Default)]
+    struct Late {
+        events: u64,
+        looks_left: Option<u32>,
+    }
+
+    impl Watch for Late {
+        fn work(&mut self) -> Result<Work> {
+            self.looks_left = self.looks_left.and_then(|left| left.checked_sub(1));
+            if self.looks_left == Some(0) {
+                self.events += 1;
+            }
+            Ok(Work { durable_events: self.events, ..Work::default() })
+        }
+
+        fn is_at_rest(&mut self) -> Result<bool> {
+            Ok(self.looks_left.is_none())
+        }
+
+        fn source(&self) -> String {
+            "a test".into()
+        }
+    }
+
+    #[test]
+    fn a_flush_behind_the_reply_does_not_help_the_next_request() {
+        let mut late = Late::default();
+        for request in 0..10 {
+            let probed = ask(Kind::Create, &mut late, || Ok(())).unwrap();
+            let Probed::Answered { work, .. } = probed else { panic!("{probed:?}") };
+            assert_eq!(work.durable_events, 0, "request {request}");
+            late.looks_left = Some(3);
+        }
+        assert_eq!(late.events, 9, "the flushes came, each too late");
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use socket2::{Domain, Socket, Type};
 
-use super::{Connection, random_u32};
+use super::{Connection, REPLY_TIMEOUT, random_u32};
 
 /// Where NFS is looked for where nothing says otherwise.
 pub const NFS_PORT: u16 = 2049;
@@ -21,8 +21,6 @@ const TCP: u32 = 6;
 
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a server may take for one reply before the benchmark gives up.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Ports that only root may have; below them are those of well-known services.
 const RESERVED_PORTS: std::ops::Range<u16> = 665..1024;
 /// Reserved ports that are tried; most are free.

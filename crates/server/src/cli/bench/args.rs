@@ -80,7 +80,7 @@ pub enum BenchCommand {
 /// Where to work: one of the two.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub struct PlaceArgs {
+struct PlaceArgs {
     /// An export: nfs://HOST[:PORT]/EXPORT[?mountport=PORT&uid=UID&gid=GID]; no mount and no root is needed
     #[arg(long, value_name = "URL")]
     target: Option<Url>,
@@ -182,5 +182,55 @@ impl BenchCommand {
             Self::Probe { args } => (Case::Probe, args),
             Self::Compare { .. } => return None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn parse(words: &str) -> Result<(Case, String), String> {
+        let cli = Cli::try_parse_from(["tally", "bench"].into_iter().chain(words.split(' ')));
+        let Command::Bench(command) = cli.map_err(|error| error.to_string())?.command else { unreachable!("bench") };
+        let (case, args) = command.case().ok_or("no case")?;
+        Ok((case, args.place()?.to_string()))
+    }
+
+    #[test]
+    fn words_that_make_a_case() {
+        let cases = [
+            ("untar --target nfs://h/e", Case::Untar { files: 4096 }, "nfs://h/e"),
+            ("loop --rounds 7 --dir /mnt", Case::Loop { rounds: 7 }, "/mnt"),
+            ("copy --dir /mnt --as user -o x.json", Case::Copy, "/mnt"),
+            ("library --target nfs://h:1/e?uid=7", Case::Library { files: 300_000 }, "nfs://h:1/e"),
+            ("create --dir /mnt --connections 1,8", Case::Create { files: 4096, connections: vec![1, 8] }, "/mnt"),
+            ("seq --dir /mnt --size 2M --device sda --device sdb", Case::Seq { bytes: 2 << 20 }, "/mnt"),
+            ("probe --dir /mnt --runs 1 --quiet 0 --keep", Case::Probe, "/mnt"),
+        ];
+        for (words, case, place) in cases {
+            assert_eq!(parse(words), Ok((case, place.to_owned())), "{words}");
+        }
+    }
+
+    #[test]
+    fn words_that_make_none() {
+        let wrong = [
+            "untar",
+            "untar --target nfs://h/e --dir /mnt",
+            "untar --target h:/e",
+            "untar --dir /mnt --files 0",
+            "untar --dir /mnt --runs 0",
+            "untar --dir /mnt --as somebody",
+            "create --dir /mnt --connections 0",
+            "create --dir /mnt --connections 1,,2",
+            "seq --dir /mnt --size long",
+            "compare",
+        ];
+        for words in wrong {
+            assert!(parse(words).is_err(), "{words}");
+        }
     }
 }
