@@ -25,6 +25,8 @@ none() { awk -v k="$2 " 'index($0, k) == 1 {found = 1; part = $(NF - 2) / $NF} E
 # is NAME VERDICT
 is() { echo "$1: $(verdict "$1")"; [ "$(verdict "$1")" = "$2" ]; }
 
+is_broken() { echo "$1: $(verdict "$1")"; [ "$(verdict "$1" | cut -d' ' -f1)" = not-durable ]; }
+
 disks="--device /dev/ubda --device /dev/ubdb"
 case $SERVER in
     tally)
@@ -58,7 +60,11 @@ for peer in $peers; do
     check "knfsd on $peer is honest" is "$peer-sync" "honest complete"
     need "knfsd on $peer, async" exportfs -i -o "rw,async,$KNFSD_OPTIONS" 127.0.0.1:/mnt/served
     need "knfsd on $peer, async, the loop" judged "$peer-async" loop --rounds 2048 --target nfs://127.0.0.1/mnt/served --device /dev/ubda
-    check "knfsd on $peer with async is found out, and collapses" is "$peer-async" "not-durable collapsed"
+    case $peer in
+        ext4) check "knfsd on ext4 with async is found out, and collapses" is ext4-async "not-durable collapsed" ;;
+        # XFS writes a file that was truncated when it is closed: late, but every version.
+        *) check "knfsd on $peer with async is found out" is_broken "$peer-async" ;;
+    esac
     for kind in CREATE SETATTR "WRITE FILE_SYNC" COMMIT REMOVE; do check "async on $peer: no $kind" none "$peer-async" "$kind"; done
     need "knfsd on $peer stops" serve_stop
 done
