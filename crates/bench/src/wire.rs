@@ -22,7 +22,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 pub use change::Special;
 pub use connect::{Caller, NFS_PORT, RPCBIND_PORT};
@@ -65,6 +65,9 @@ pub const VERSION: u32 = 3;
 const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest reply that is believed, bytes.
 const REPLY_BYTES_MAX: usize = 4 << 20;
+
+/// Most pieces of one reply.
+const FRAGMENTS_MAX: usize = 1024;
 
 /// A file handle as the server gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -272,20 +275,25 @@ impl Connection {
 
     fn receive(&mut self) -> Result<Results<'_>> {
         self.reply.clear();
-        loop {
-            let mut mark = [0; 4];
-            self.stream.read_exact(&mut mark).map_err(|error| broken(error, "before a reply"))?;
-            let mark = u32::from_be_bytes(mark);
-            let (before, length) = (self.reply.len(), (mark & 0x7fff_ffff) as usize);
-            ensure!(before + length <= REPLY_BYTES_MAX, "reply of {} bytes or more", before + length);
-            self.reply.resize(before + length, 0);
-            let rest = self.stream.read_exact(&mut self.reply[before..]);
-            rest.map_err(|error| broken(error, "inside a reply"))?;
-            if mark >> 31 == 1 {
-                break;
+        for _ in 0..FRAGMENTS_MAX {
+            if self.receive_fragment()? {
+                return Results::accepted(&self.reply);
             }
         }
-        Results::accepted(&self.reply)
+        bail!("a reply in more than {FRAGMENTS_MAX} fragments")
+    }
+
+    /// Puts a fragment behind those that came before; whether it is the last.
+    fn receive_fragment(&mut self) -> Result<bool> {
+        let mut mark = [0; 4];
+        self.stream.read_exact(&mut mark).map_err(|error| broken(error, "before a reply"))?;
+        let mark = u32::from_be_bytes(mark);
+        let (before, length) = (self.reply.len(), (mark & 0x7fff_ffff) as usize);
+        ensure!(before + length <= REPLY_BYTES_MAX, "reply of {} bytes or more", before + length);
+        self.reply.resize(before + length, 0);
+        let rest = self.stream.read_exact(&mut self.reply[before..]);
+        rest.map_err(|error| broken(error, "inside a reply"))?;
+        Ok(mark >> 31 == 1)
     }
 
     fn number(&mut self, number: u32) {
@@ -341,3 +349,6 @@ pub fn random_u32() -> Result<u32> {
     rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
     Ok(u32::from_ne_bytes(bytes))
 }
+
+#[cfg(test)]
+mod tests;
