@@ -18,6 +18,9 @@
 //! | a kind with known events for less than 98 % (the rest are writes to a disk with FUA) | UNVERIFIED |
 //! | otherwise | HONEST |
 //!
+//! Whoever is accused gets the benefit of one more doubt: 8 MiB are written, and if they never arrive at the disks that
+//! are watched, those are not the server's, and the verdict is UNVERIFIED.
+//!
 //! A server that replies first and flushes right behind it would be helped by the next request's window. So the
 //! probe waits before each request until the disks are at rest.
 //!

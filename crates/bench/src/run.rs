@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 
 use crate::case::Case;
-use crate::client::{As, Client, Interrupted, Site};
+use crate::client::{As, Client, Interrupted, Pieces, Site};
 use crate::meter::Meter;
 use crate::referee::{Findings, PROBES, Verdict, probe};
 use crate::report::{Report, Run};
-use crate::stage::{Stage, Told};
+use crate::stage::{SETTLE_MAX, Stage, TOLD_EVERY, Told};
 use crate::wire::random_u32;
 use crate::work::Watch;
 
@@ -94,7 +94,10 @@ fn probe_and_case<S: Site>(
     let (findings, verdict) = match referee {
         Ok(watch) => {
             let findings = findings(site, folder, watch.as_mut(), stop, told)?;
-            (Some(findings.clone()), judge(site, &findings))
+            let verdict = judge(site, &findings);
+            let accused = matches!(verdict, Verdict::NotDurable { .. });
+            let theirs = !accused || disks_are_theirs(site, folder, watch.as_mut(), stop, told)?;
+            (Some(findings), if theirs { verdict } else { Verdict::Unverified { reason: FOREIGN_DISKS.into() } })
         }
         Err(reason) => (None, Verdict::Unverified { reason: reason.clone() }),
     };
@@ -129,4 +132,34 @@ fn judge<S: Site>(site: &S, findings: &Findings) -> Verdict {
         (_, Some(reason)) => Verdict::Unverified { reason },
         (verdict, None) => verdict,
     }
+}
+
+/// Bytes that are written to see whether they arrive.
+const MARK_BYTES: u64 = 8 << 20;
+const FOREIGN_DISKS: &str = "8M were written, and the disks that are watched never got them: are they those below the \
+                             server, and is that on this machine?";
+
+/// Nobody is accused because somebody has named the wrong disks: whatever is written must arrive there some time.
+fn disks_are_theirs<S: Site>(
+    site: &S,
+    folder: &<S::Client as Client>::Node,
+    watch: &mut dyn Watch,
+    stop: &AtomicBool,
+    told: &mut dyn FnMut(Told<'_>),
+) -> Result<bool> {
+    let mut client = site.client(&Arc::new(Meter::default()))?;
+    let file = client.create(folder, "mark")?;
+    let (before, length) = (watch.work()?, site.piece_bytes(1 << 20));
+    let count = MARK_BYTES / length as u64;
+    client.write_long(&file, &mut Pieces::new(count, length, random_u32()?.into(), &mut || Ok(())))?;
+    let started = Instant::now();
+    while watch.work()?.since(&before).write_bytes < MARK_BYTES {
+        if started.elapsed() >= SETTLE_MAX {
+            return Ok(false);
+        }
+        ensure!(!stop.load(Relaxed), Interrupted);
+        told(Told::Progress { what: "looking for what was written on the disks", done: 0, total: 0 });
+        std::thread::sleep(TOLD_EVERY);
+    }
+    Ok(true)
 }

@@ -18,9 +18,9 @@ use crate::wire::random_u32;
 use crate::work::{Watch, Work};
 
 /// How often somebody is told.
-const TOLD_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const TOLD_EVERY: Duration = Duration::from_millis(100);
 /// How long disks may take to become quiet; longer than Linux keeps dirty pages (30 s and 5).
-const SETTLE_MAX: Duration = Duration::from_secs(45);
+pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(45);
 
 /// How far a run is, for whoever looks on.
 #[derive(Clone, Debug, PartialEq, Eq)]
