@@ -3,29 +3,25 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Steps in each doubling: what is read is at most a sixteenth too large.
-const STEPS: u64 = 16;
-/// Steps of one nanosecond come first, then those of each doubling up to 2^64 ns.
-const STEP_COUNT: usize = (61 * STEPS) as usize;
-
-/// A distribution of durations, from 1 ns to centuries, in steps of a sixteenth.
+/// A distribution of durations, from 1 ns to centuries, with `STEPS` steps, a power of two, in each doubling: what is read
+/// is at most a `STEPS`th too large. Steps of one nanosecond come first, then those of each doubling up to 2^64 ns.
 #[derive(Debug)]
-pub struct Histogram {
+pub struct Histogram<const STEPS: u64 = 16> {
     steps: Box<[AtomicU64]>,
     sum_ns: AtomicU64,
 }
 
-impl Default for Histogram {
+impl<const STEPS: u64> Default for Histogram<STEPS> {
     fn default() -> Self {
-        Self { steps: (0..STEP_COUNT).map(|_| AtomicU64::new(0)).collect(), sum_ns: AtomicU64::new(0) }
+        Self { steps: (0..step_count(STEPS)).map(|_| AtomicU64::new(0)).collect(), sum_ns: AtomicU64::new(0) }
     }
 }
 
-impl Histogram {
+impl<const STEPS: u64> Histogram<STEPS> {
     /// One more.
     pub fn record(&self, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.steps[step_of(ns)].fetch_add(1, Relaxed);
+        self.steps[step_of(STEPS, ns)].fetch_add(1, Relaxed);
         self.sum_ns.fetch_add(ns, Relaxed);
     }
 
@@ -52,7 +48,7 @@ impl Histogram {
         for (at, count) in counts.iter().enumerate() {
             seen += count;
             if *count > 0 && seen >= rank {
-                return Duration::from_nanos(upper_end(at));
+                return Duration::from_nanos(upper_end(STEPS, at));
             }
         }
         Duration::ZERO
@@ -62,25 +58,32 @@ impl Histogram {
     #[must_use]
     pub fn steps(&self) -> Vec<(Duration, u64)> {
         let counts = self.steps.iter().enumerate().map(|(at, step)| (at, step.load(Relaxed)));
-        counts.filter(|(_, count)| *count > 0).map(|(at, count)| (Duration::from_nanos(upper_end(at)), count)).collect()
+        counts
+            .filter(|(_, count)| *count > 0)
+            .map(|(at, count)| (Duration::from_nanos(upper_end(STEPS, at)), count))
+            .collect()
     }
 }
 
-fn step_of(ns: u64) -> usize {
-    if ns < STEPS {
+const fn step_count(steps: u64) -> usize {
+    ((65 - steps.ilog2() as u64) * steps) as usize
+}
+
+const fn step_of(steps: u64, ns: u64) -> usize {
+    if ns < steps {
         return ns as usize;
     }
-    let doubling = u64::from(ns.ilog2()) - 4;
-    ((doubling + 1) * STEPS + ((ns >> doubling) & (STEPS - 1))) as usize
+    let doubling = (ns.ilog2() - steps.ilog2()) as u64;
+    ((doubling + 1) * steps + ((ns >> doubling) & (steps - 1))) as usize
 }
 
-fn upper_end(step: usize) -> u64 {
+const fn upper_end(steps: u64, step: usize) -> u64 {
     let step = step as u64;
-    if step < STEPS {
+    if step < steps {
         return step;
     }
-    let doubling = step / STEPS - 1;
-    ((STEPS + step % STEPS) << doubling) + ((1 << doubling) - 1)
+    let doubling = step / steps - 1;
+    ((steps + step % steps) << doubling) + ((1 << doubling) - 1)
 }
 
 #[cfg(test)]
@@ -89,17 +92,19 @@ mod tests {
 
     #[test]
     fn a_step_holds_what_lies_at_its_upper_end() {
-        for ns in (0..2000).chain([4096, 90_000, 6_000_000, 1 << 40, u64::MAX / 3, u64::MAX]) {
-            let end = upper_end(step_of(ns));
-            assert!(ns <= end && end - ns <= ns / STEPS, "{ns} fell into the step up to {end}");
-            assert!(ns == 0 || step_of(ns) - step_of(ns - 1) <= 1);
+        for steps in [8, 16] {
+            for ns in (0..2000).chain([4096, 90_000, 6_000_000, 1 << 40, u64::MAX / 3, u64::MAX]) {
+                let end = upper_end(steps, step_of(steps, ns));
+                assert!(ns <= end && end - ns <= ns / steps, "{ns} fell into the step up to {end}");
+                assert!(ns == 0 || step_of(steps, ns) - step_of(steps, ns - 1) <= 1);
+            }
+            assert_eq!(step_of(steps, u64::MAX), step_count(steps) - 1);
         }
-        assert_eq!(step_of(u64::MAX), STEP_COUNT - 1);
     }
 
     #[test]
     fn quantiles_of_a_device_that_is_slow_once_in_fifty() {
-        let histogram = Histogram::default();
+        let histogram: Histogram = Histogram::default();
         assert_eq!(histogram.quantile(0.5), Duration::ZERO);
         for sample in 0..1000 {
             histogram.record(Duration::from_micros(if sample % 50 == 0 { 8_000 } else { 90 }));

@@ -16,7 +16,7 @@ mod units;
 pub use checksum::{BlockChecksum, block_checksum, log_checksum, name_hash};
 pub use clock::{Clock, SystemClock};
 pub use histogram::Histogram;
-pub use promise::{Broken, Driven, Promise, Wait};
+pub use promise::{Broken, Fate, Keeper, Kept, Promise, Wait};
 pub use rng::{Rng, SystemRng};
 pub use size::{Size, SizeError};
 pub use units::{DatasetId, Dseq, Generation, LaneId, Lsn, ObjectId, PoolGuid, Time, Txg, VdevGuid};

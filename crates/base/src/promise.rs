@@ -5,6 +5,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::LaneId;
+
 /// The promise cannot be kept: the change may or may not survive a power cut, so no reply may rest on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken(pub String);
@@ -17,34 +19,53 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// A promise that was seen to in the calling thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Driven {
-    /// Whether it is kept.
-    pub outcome: Result<(), Broken>,
-    /// How long the thread was in the device for it.
-    pub in_device: Duration,
+/// Who kept a promise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keeper {
+    /// Nobody: it was kept already.
+    #[default]
+    Nobody,
+    /// A frame of this lane of the intent log.
+    Log(LaneId),
+    /// A transaction group.
+    Group,
 }
 
-impl From<Result<(), Broken>> for Driven {
-    /// The outcome was there already.
-    fn from(outcome: Result<(), Broken>) -> Self {
-        Self { outcome, in_device: Duration::ZERO }
-    }
+/// How a promise was kept, and what that took: what the one who waited is told, so that costs can be said to be
+/// somebody's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// By whom.
+    pub by: Keeper,
+    /// How long the device was at the frame that kept it; zero if no frame did.
+    pub device: Duration,
+    /// Bytes of the log records that the operation itself appended, without their heads.
+    pub record_bytes: u64,
+    /// Their part of what was written to each leg of the log, headers and padding included.
+    pub frame_bytes: u64,
 }
+
+impl Kept {
+    /// By a transaction group.
+    pub const GROUP: Self = Self { by: Keeper::Group, device: Duration::ZERO, record_bytes: 0, frame_bytes: 0 };
+}
+
+/// What became of a promise.
+pub type Fate = Result<Kept, Broken>;
 
 /// A change that is on its way to stable storage.
 pub trait Promise: Send {
     /// Whether it is kept by now. Never blocks.
-    fn poll(&self) -> Option<Result<(), Broken>>;
+    fn poll(&self) -> Option<Fate>;
 
     /// Does the device write in the calling thread if that is the fastest way (the write slot is free and
-    /// no other frame is on its way), and returns the outcome; returns `None` at once where it is not.
-    fn drive(&self) -> Option<Driven>;
+    /// no other frame is on its way), and returns the outcome, with the time that this thread itself was in the device;
+    /// returns `None` at once where it is not.
+    fn drive(&self) -> Option<Fate>;
 
     /// Calls `then` once, when the outcome is known: at once in this thread, or later in another one.
     /// `then` must be short and must not block: it runs where the next device write waits.
-    fn then(self: Box<Self>, then: Box<dyn FnOnce(Result<(), Broken>) + Send>);
+    fn then(self: Box<Self>, then: Box<dyn FnOnce(Fate) + Send>);
 }
 
 /// What a reply has to wait for.
@@ -59,10 +80,10 @@ pub enum Wait {
 
 impl Wait {
     /// Blocks until the outcome is known. For tools and tests: the server never blocks here.
-    pub fn block(self) -> Result<(), Broken> {
-        let Self::On(promise) = self else { return Ok(()) };
-        if let Some(driven) = promise.drive() {
-            return driven.outcome;
+    pub fn block(self) -> Fate {
+        let Self::On(promise) = self else { return Ok(Kept::default()) };
+        if let Some(fate) = promise.drive() {
+            return fate;
         }
         let (sender, receiver) = std::sync::mpsc::channel();
         promise.then(Box::new(move |outcome| {

@@ -1,8 +1,12 @@
-//! A disk that counts what passes through it: the source of `iostat`, and of every claim about device work.
+//! A disk that counts what passes through it, and how long that takes: the source of `iostat`, and of every claim about
+//! device work. Times are read from the system's clock, whatever clock the pool has: they decide nothing.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use tally_base::Histogram;
 
 use crate::{Disk, Durability, Geometry};
 
@@ -27,6 +31,49 @@ pub struct IoCounts {
     pub errors: u64,
 }
 
+/// What a request does, as far as its latency goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoKind {
+    /// A read.
+    Read,
+    /// A write that may stay in the disk's cache.
+    Write,
+    /// A write that is on stable storage when it returns.
+    DurableWrite,
+    /// A flush of the cache.
+    Flush,
+}
+
+impl IoKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::DurableWrite, Self::Flush];
+}
+
+/// Requests of one kind: how long they took, and how many the disk has now.
+#[derive(Debug, Default)]
+pub struct IoTimes {
+    /// How long those took that have returned.
+    pub latency: Histogram,
+    active: AtomicU64,
+}
+
+impl IoTimes {
+    /// Requests that have not returned yet.
+    #[must_use]
+    pub fn active(&self) -> u64 {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    fn run<T>(&self, request: impl FnOnce() -> T) -> T {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        let began = Instant::now();
+        let done = request();
+        self.latency.record(began.elapsed());
+        self.active.fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+}
+
 #[derive(Default)]
 struct Counters {
     reads: AtomicU64,
@@ -43,13 +90,14 @@ struct Counters {
 pub struct CountingDisk {
     disk: Arc<dyn Disk>,
     counters: Counters,
+    times: [IoTimes; 4],
 }
 
 impl CountingDisk {
     /// Counts from zero.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, counters: Counters::default() }
+        Self { disk, counters: Counters::default(), times: Default::default() }
     }
 
     /// The counts now. Each is exact; together they are not one moment's picture.
@@ -69,6 +117,12 @@ impl CountingDisk {
         }
     }
 
+    /// How long requests of one kind take.
+    #[must_use]
+    pub fn times(&self, kind: IoKind) -> &IoTimes {
+        &self.times[kind as usize]
+    }
+
     fn note<T>(&self, outcome: io::Result<T>) -> io::Result<T> {
         if outcome.is_err() {
             add(&self.counters.errors, 1);
@@ -81,19 +135,20 @@ impl Disk for CountingDisk {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         add(&self.counters.reads, 1);
         add(&self.counters.read_bytes, buf.len() as u64);
-        self.note(self.disk.read(offset, buf))
+        self.note(self.times(IoKind::Read).run(|| self.disk.read(offset, buf)))
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         add(&self.counters.writes, 1);
         add(&self.counters.write_bytes, buf.len() as u64);
-        let outcome = self.note(self.disk.write(offset, buf, durability));
+        let kind = if durability == Durability::Durable { IoKind::DurableWrite } else { IoKind::Write };
+        let outcome = self.note(self.times(kind).run(|| self.disk.write(offset, buf, durability)));
         add(&self.counters.durable_writes, u64::from(durability == Durability::Durable));
         outcome
     }
 
     fn flush(&self) -> io::Result<()> {
-        let outcome = self.note(self.disk.flush());
+        let outcome = self.note(self.times(IoKind::Flush).run(|| self.disk.flush()));
         add(&self.counters.flushes, 1);
         outcome
     }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use buffer::AlignedBuf;
-pub use counting::{CountingDisk, IoCounts};
+pub use counting::{CountingDisk, IoCounts, IoKind, IoTimes};
 pub use fanout::{Fanout, SerialFanout, ThreadFanout};
 pub use file::FileDisk;
 pub use memory::{MemDisk, MemOpener};

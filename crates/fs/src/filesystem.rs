@@ -27,7 +27,7 @@ use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tally_base::codec::Reader;
 use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait};
-use tally_intent::{Lane, Reservation};
+use tally_intent::{Appended, Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::pool::{NotServing, Pool, SpaceClass};
@@ -325,13 +325,16 @@ impl Filesystem {
             let logged = switch.logged(txg);
             // A record above a change that the log does not have could not be replayed.
             let sound = logged && locked.unlogged() <= self.pool.txgs.last_synced();
-            let mut last = Lsn(0);
+            let (mut last, mut record_bytes) = (Lsn(0), 0);
             let mut all_logged = logged;
             for (kind, record) in records {
-                let lsn = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
-                all_logged &= lsn.is_some();
-                self.apply(locked, txg, record, lsn.is_some());
-                last = last.max(lsn.unwrap_or_default());
+                let appended = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
+                all_logged &= appended.is_some();
+                self.apply(locked, txg, record, appended.is_some());
+                if let Some(appended) = appended {
+                    last = last.max(appended.lsn);
+                    record_bytes += appended.body_bytes;
+                }
             }
             for (_, state) in locked.states_mut() {
                 state.last_lsn = state.last_lsn.max(last);
@@ -339,7 +342,7 @@ impl Filesystem {
                     state.unlogged = txg;
                 }
             }
-            self.wait_of(switch, txg, last, all_logged)
+            self.wait_of(switch, txg, all_logged.then_some((last, record_bytes)))
         })
     }
 
@@ -363,11 +366,12 @@ impl Filesystem {
 
     /// What the reply to stable changes waits for that only group `txg` makes durable.
     pub(crate) fn wait_for_group(&self, txg: Txg) -> Wait {
-        self.wait_of(**self.log_switch.load(), txg, Lsn(0), false)
+        self.wait_of(**self.log_switch.load(), txg, None)
     }
 
-    /// What the reply to an operation of `txg` waits for.
-    fn wait_of(&self, switch: LogSwitch, txg: Txg, last: Lsn, all_logged: bool) -> Wait {
+    /// What the reply to an operation of `txg` waits for. `logged`: its last record, and the bytes of all of them, if the log
+    /// has taken them all.
+    fn wait_of(&self, switch: LogSwitch, txg: Txg, logged: Option<(Lsn, u64)>) -> Wait {
         if self.is_unsettled(switch, txg) {
             return self.pool.txgs.promise(txg);
         }
@@ -376,8 +380,8 @@ impl Filesystem {
             return Wait::Ready;
         }
         // A lane that failed, or has no disk, takes no records: the group is the promise then (rules F25).
-        match self.lane().filter(|_| all_logged) {
-            Some(lane) => self.pool.log_promise(&lane, last, txg),
+        match logged.and_then(|logged| Some((self.lane()?, logged))) {
+            Some((lane, (last, record_bytes))) => self.pool.log_promise(&lane, last, record_bytes, txg),
             None => self.pool.txgs.promise(txg),
         }
     }
@@ -387,7 +391,7 @@ impl Filesystem {
         self.exposed.lock().entry(txg).or_insert_with(|| self.pool.platform.clock.now());
     }
 
-    fn append(&self, ring: Option<Reservation>, txg: Txg, kind: RecordKind, record: &Record) -> Option<Lsn> {
+    fn append(&self, ring: Option<Reservation>, txg: Txg, kind: RecordKind, record: &Record) -> Option<Appended> {
         if self.gone.load(Ordering::Acquire) {
             return None;
         }
@@ -398,8 +402,7 @@ impl Filesystem {
         let id = self.dataset.birth.id;
         // The room is in the lane of the admission, which may have lost its disk, and got another, since.
         let ring = ring?;
-        let appended = ring.lane().append(ring, id, &self.next_dseq, txg, kind as u16, &parts).ok()?;
-        Some(appended.lsn)
+        ring.lane().append(ring, id, &self.next_dseq, txg, kind as u16, &parts).ok()
     }
 
     /// Changes the layers of `txg` as `record` says: the one place where memory changes, for operations and for replay.
@@ -454,7 +457,7 @@ impl Filesystem {
         if last == Lsn(0) {
             return Wait::Ready;
         }
-        self.lane().map_or_else(|| self.pool.txgs.promise(open), |lane| self.pool.log_promise(&lane, last, open))
+        self.lane().map_or_else(|| self.pool.txgs.promise(open), |lane| self.pool.log_promise(&lane, last, 0, open))
     }
 
     /// The answer that was given to a request with this key before.

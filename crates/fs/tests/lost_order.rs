@@ -62,9 +62,9 @@ fn append(filer: &Filer, record: &Record) {
     let next = AtomicU64::new(5);
     let kind = RecordKind::SetAttr as u16;
     let appended = lane.append(ring, fs.dataset(), &next, pool.txgs.open(), kind, &[&bytes]).unwrap();
-    match lane.promise(appended.lsn) {
+    match lane.promise(appended.lsn, appended.body_bytes) {
         Wait::Ready => {}
-        wait => wait.block().unwrap(),
+        wait => drop(wait.block().unwrap()),
     }
 }
 

@@ -186,7 +186,7 @@ fn verdict_unknown_records_of_a_dataset_that_is_not_there_are_named() {
     let room = lane.reserve(8).unwrap();
     let (stranger, kind) = (DatasetId(77), RecordKind::Create as u16);
     let appended = lane.append(room, stranger, &AtomicU64::new(1), filer.pool().txgs.open(), kind, &[&[0; 8]]).unwrap();
-    lane.promise(appended.lsn).block().unwrap();
+    lane.promise(appended.lsn, appended.body_bytes).block().unwrap();
     let world = world.cut();
     assert_says(&refusal(&world).to_string(), &["dataset 77: 1 records", "does not know"]);
     let (filer, report) = world.try_import(&ACCEPT).unwrap();

@@ -37,4 +37,4 @@ pub use failure::LaneFailed;
 pub use frame::{FrameHeader, RecordHead};
 pub use lane::{Appended, Lane, Reservation};
 pub use ring::{Fill, LaneGeometry, RingFull};
-pub use stats::LaneStats;
+pub use stats::{BySize, LaneStats};

@@ -4,36 +4,38 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use tally_base::{Broken, Driven, Lsn, Promise};
+use tally_base::{Fate, Lsn, Promise};
 
 use crate::lane::Lane;
 
 /// What is called when the outcome is known.
-pub(crate) type Then = Box<dyn FnOnce(Result<(), Broken>) + Send>;
+pub(crate) type Then = Box<dyn FnOnce(Fate) + Send>;
 
 /// The promise that a record, and all before it in its lane, will be durable.
 pub(crate) struct LanePromise {
     lane: Arc<Lane>,
     lsn: Lsn,
+    /// Bytes of records that the one who waits has appended himself.
+    record_bytes: u64,
 }
 
 impl LanePromise {
-    pub(crate) fn new(lane: Arc<Lane>, lsn: Lsn) -> Self {
-        Self { lane, lsn }
+    pub(crate) fn new(lane: Arc<Lane>, lsn: Lsn, record_bytes: u64) -> Self {
+        Self { lane, lsn, record_bytes }
     }
 }
 
 impl Promise for LanePromise {
-    fn poll(&self) -> Option<Result<(), Broken>> {
-        self.lane.outcome(self.lsn)
+    fn poll(&self) -> Option<Fate> {
+        self.lane.outcome(self.lsn).map(|outcome| outcome.map(|()| self.lane.kept_before(self.record_bytes)))
     }
 
-    fn drive(&self) -> Option<Driven> {
-        self.lane.drive_for(self.lsn)
+    fn drive(&self) -> Option<Fate> {
+        self.lane.drive_for(self.lsn, self.record_bytes)
     }
 
     fn then(self: Box<Self>, then: Then) {
-        self.lane.call_when_durable(self.lsn, then);
+        self.lane.call_when_durable(self.lsn, self.record_bytes, then);
     }
 }
 
@@ -44,25 +46,30 @@ pub(crate) struct Waiters {
     arrivals: u64,
 }
 
-struct Waiter {
-    lsn: Lsn,
+/// Somebody who waits.
+pub(crate) struct Waiter {
+    /// For this record.
+    pub(crate) lsn: Lsn,
+    /// Bytes of records that he has appended himself.
+    pub(crate) record_bytes: u64,
+    /// To be called.
+    pub(crate) then: Then,
     arrival: u64,
-    then: Then,
 }
 
 impl Waiters {
     /// Queues one.
-    pub(crate) fn push(&mut self, lsn: Lsn, then: Then) {
+    pub(crate) fn push(&mut self, lsn: Lsn, record_bytes: u64, then: Then) {
         self.arrivals += 1;
-        self.heap.push(Reverse(Waiter { lsn, arrival: self.arrivals, then }));
+        self.heap.push(Reverse(Waiter { lsn, record_bytes, then, arrival: self.arrivals }));
     }
 
     /// Takes the first one, if it waits for no more than `durable`.
-    pub(crate) fn pop(&mut self, durable: Lsn) -> Option<(Lsn, Then)> {
+    pub(crate) fn pop(&mut self, durable: Lsn) -> Option<Waiter> {
         if !self.is_due(durable) {
             return None;
         }
-        self.heap.pop().map(|Reverse(first)| (first.lsn, first.then))
+        self.heap.pop().map(|Reverse(first)| first)
     }
 
     /// Whether somebody waits for no more than `durable`.

@@ -2,6 +2,7 @@
 //!
 //! It is a library so that tests can run the whole daemon over disks of their own making.
 
+pub mod advise;
 pub mod cli;
 pub mod control;
 pub mod daemon;

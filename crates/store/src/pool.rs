@@ -45,7 +45,7 @@ use crate::io::BlockIo;
 use crate::platform::{Platform, Tuning};
 use crate::replies::{BUCKETS, ReplyCache};
 use crate::roster::Roster;
-use crate::txg::Txgs;
+use crate::txg::{TxgHistory, Txgs};
 use crate::uberblock::Uberblock;
 
 pub use admit::{NotServing, SpaceClass, SpaceShort};
@@ -67,6 +67,8 @@ pub struct Pool {
     pub io: Arc<BlockIo>,
     /// Its transaction groups.
     pub txgs: Arc<Txgs>,
+    /// Those that were synced since the import.
+    pub history: TxgHistory,
     /// Answers to remember.
     pub replies: ReplyCache,
     guid: PoolGuid,

@@ -20,15 +20,19 @@
 //! Admission is apart from holding, and comes first: it bounds dirty memory, and it is the only step at which an
 //! operation may have to wait, with nothing held.
 
+mod history;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tally_base::{Broken, Driven, Promise, Txg, Wait};
+use tally_base::{Broken, Fate, Kept, Promise, Txg, Wait};
 
-type Waiter = (Txg, Box<dyn FnOnce(Result<(), Broken>) + Send>);
+pub use history::{HISTORY_MAX, TxgHistory, TxgRecord};
+
+type Waiter = (Txg, Box<dyn FnOnce(Fate) + Send>);
 
 /// The pool's transaction groups.
 pub struct Txgs {
@@ -165,7 +169,7 @@ impl Txgs {
         let (due, later) = waiters.into_iter().partition(|(waiting, _)| *waiting <= txg);
         state.waiters = later;
         drop(state);
-        answer(due, &Ok(()));
+        answer(due, &Ok(Kept::GROUP));
     }
 
     /// No group will be synced any more: everybody who waits is told, now and from now on.
@@ -243,6 +247,18 @@ impl Txgs {
         self.state.lock().dirty_in_all()
     }
 
+    /// Bytes that are dirty in one group.
+    #[must_use]
+    pub fn dirty_bytes_of(&self, txg: Txg) -> u64 {
+        self.state.lock().dirty_bytes.get(&txg).copied().unwrap_or(0)
+    }
+
+    /// The most bytes that may be dirty or admitted.
+    #[must_use]
+    pub fn dirty_bytes_max(&self) -> u64 {
+        self.dirty_bytes_max
+    }
+
     /// What folding everything that is dirty or admitted may take of the pool, bytes.
     #[must_use]
     pub fn fold_bytes(&self) -> u64 {
@@ -257,7 +273,7 @@ impl State {
     }
 }
 
-fn answer(waiters: Vec<Waiter>, outcome: &Result<(), Broken>) {
+fn answer(waiters: Vec<Waiter>, outcome: &Fate) {
     for (_, then) in waiters {
         // A waiter that panics is somebody else's bug. It must not take with it those who are told after it, nor the
         // thread that syncs.
@@ -315,19 +331,19 @@ struct TxgPromise {
 }
 
 impl Promise for TxgPromise {
-    fn poll(&self) -> Option<Result<(), Broken>> {
+    fn poll(&self) -> Option<Fate> {
         let state = self.txgs.state.lock();
-        if state.synced >= self.txg { Some(Ok(())) } else { state.failure.clone().map(Err) }
+        if state.synced >= self.txg { Some(Ok(Kept::GROUP)) } else { state.failure.clone().map(Err) }
     }
 
-    fn drive(&self) -> Option<Driven> {
+    fn drive(&self) -> Option<Fate> {
         // A transaction group is never synced by the thread of one request.
-        self.poll().map(Driven::from)
+        self.poll()
     }
 
-    fn then(self: Box<Self>, then: Box<dyn FnOnce(Result<(), Broken>) + Send>) {
+    fn then(self: Box<Self>, then: Box<dyn FnOnce(Fate) + Send>) {
         let mut state = self.txgs.state.lock();
-        let outcome = if state.synced >= self.txg { Some(Ok(())) } else { state.failure.clone().map(Err) };
+        let outcome = if state.synced >= self.txg { Some(Ok(Kept::GROUP)) } else { state.failure.clone().map(Err) };
         match outcome {
             Some(outcome) => {
                 drop(state);

@@ -328,8 +328,8 @@ fn make_mount_point(parent: &Filesystem, name: &str) -> Result<(), DatasetError>
     loop {
         let made = parent.mkdir(ctx, parent.root(), component, &SetAttr { mode: Some(0o755), ..SetAttr::default() });
         match made.result {
-            Ok(_) => return made.wait.block().map_err(|broken| failed(broken.to_string())),
-            Err(FsError::Throttled) => made.wait.block().map_err(|broken| failed(broken.to_string()))?,
+            Ok(_) => return made.wait.block().map(drop).map_err(|broken| failed(broken.to_string())),
+            Err(FsError::Throttled) => drop(made.wait.block().map_err(|broken| failed(broken.to_string()))?),
             Err(FsError::Exists) => break,
             Err(error) => return Err(failed(error.to_string())),
         }

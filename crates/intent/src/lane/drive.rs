@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use std::io;
 use std::sync::Arc;
-use tally_base::{Driven, Lsn, VdevGuid, log_checksum};
+use tally_base::{Fate, Keeper, Kept, LaneId, Lsn, VdevGuid, log_checksum};
 use tally_disk::{AlignedBuf, Disk, Durability};
 
 use super::{FrameHeader, Gather, InFlight, Lane, LiveFrame, Member, State};
@@ -32,6 +32,31 @@ pub(crate) struct Flight<'a> {
     guids: SmallVec<[VdevGuid; 2]>,
 }
 
+/// What a frame took: for the waiters that it sets free.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    /// Behind its last record.
+    pub(super) lsn_end: Lsn,
+    /// In the device.
+    latency: Duration,
+    /// Bytes written to each leg.
+    frame_bytes: u64,
+    /// Those of them that are bodies of records.
+    body_bytes: u64,
+}
+
+impl Cost {
+    /// For somebody with so many bytes of records in it. Who has more than it holds has them in frames before it, of which
+    /// this one is the measure.
+    pub(super) fn kept(&self, lane: LaneId, record_bytes: u64) -> Kept {
+        let frame_bytes = record_bytes.saturating_mul(self.frame_bytes) / self.body_bytes.max(1);
+        Kept { by: Keeper::Log(lane), device: self.latency, record_bytes, frame_bytes }
+    }
+}
+
+/// Frames whose cost is remembered: more than can land between two looks for waiters.
+pub(super) const COSTS_MAX: usize = 8;
+
 /// One result per target of a flight.
 pub(crate) type Results = SmallVec<[io::Result<()>; 2]>;
 
@@ -41,8 +66,8 @@ impl Lane {
         self.write_frame().is_some()
     }
 
-    /// The same; gives how long the device took.
-    fn write_frame(&self) -> Option<Duration> {
+    /// The same; gives what it took.
+    fn write_frame(&self) -> Option<Cost> {
         Some(self.begin()?.fly())
     }
 
@@ -81,22 +106,23 @@ impl Lane {
     }
 
     /// For a waiter: writes in place as long as that helps it.
-    pub(crate) fn drive_for(&self, lsn: Lsn) -> Option<Driven> {
-        let mut in_device = Duration::ZERO;
-        if let Some(outcome) = self.outcome(lsn) {
-            return Some(Driven { outcome, in_device });
+    pub(crate) fn drive_for(&self, lsn: Lsn, record_bytes: u64) -> Option<Fate> {
+        let before = || self.outcome(lsn).map(|outcome| outcome.map(|()| self.kept_before(record_bytes)));
+        if let Some(fate) = before() {
+            return Some(fate);
         }
         if self.inline.load(Ordering::Relaxed) {
+            let mut in_device = Duration::ZERO;
             for _ in 0..INLINE_FRAMES_MAX {
-                let Some(latency) = self.write_frame() else { break };
-                in_device += latency;
+                let Some(cost) = self.write_frame() else { break };
+                in_device += cost.latency;
                 if let Some(outcome) = self.outcome(lsn) {
-                    return Some(Driven { outcome, in_device });
+                    return Some(outcome.map(|()| Kept { device: in_device, ..cost.kept(self.id, record_bytes) }));
                 }
             }
         }
         self.nudge();
-        self.outcome(lsn).map(|outcome| Driven { outcome, in_device })
+        before()
     }
 
     /// Whether records are gathered and a slot is free for them.
@@ -201,13 +227,12 @@ impl Lane {
     }
 
     /// A frame is on every leg that is left.
-    fn landed(&self, header: &FrameHeader, buf: AlignedBuf, body_bytes: u64, latency: Duration) {
+    fn landed(&self, header: &FrameHeader, buf: AlignedBuf, cost: Cost) {
         let mut state = self.state.lock();
-        let bytes = buf.len() as u64;
         state.gathering.recycle(buf);
-        state.latency.record(latency);
+        state.latency.record(cost.latency);
         state.idle_since = self.clock.monotonic();
-        state.count(header, bytes, body_bytes);
+        state.count(header, &cost);
         if state.advance(header.seq) {
             self.durable.store(state.durable_lsn.0, Ordering::Release);
         }
@@ -241,16 +266,21 @@ impl State {
         before < self.durable_lsn
     }
 
-    fn count(&mut self, header: &FrameHeader, frame_bytes: u64, body_bytes: u64) {
+    fn count(&mut self, header: &FrameHeader, cost: &Cost) {
         let stats = &mut self.stats;
         if header.is_seal() {
             stats.seal_count += 1;
         } else {
             stats.frame_count += 1;
+            stats.frames_by_size.count(cost.frame_bytes);
+            if self.costs.len() == COSTS_MAX {
+                self.costs.pop_front();
+            }
+            self.costs.push_back(*cost);
         }
         stats.record_count += u64::from(header.record_count);
-        stats.body_bytes += body_bytes;
-        stats.frame_bytes += frame_bytes;
+        stats.body_bytes += cost.body_bytes;
+        stats.frame_bytes += cost.frame_bytes;
     }
 }
 
@@ -283,13 +313,19 @@ impl Flight<'_> {
         self.targets.len()
     }
 
-    /// Writes it and lands it; gives how long the write took.
-    fn fly(self) -> Duration {
+    /// Writes it and lands it; gives what that took.
+    fn fly(self) -> Cost {
         let start = self.lane.clock.monotonic();
         let results = self.write();
         let latency = self.lane.clock.monotonic().saturating_sub(start);
+        let cost = self.cost(latency);
         self.land(results, latency);
-        latency
+        cost
+    }
+
+    fn cost(&self, latency: Duration) -> Cost {
+        let frame_bytes = self.buf.as_ref().map_or(0, |buf| buf.len() as u64);
+        Cost { lsn_end: self.header.lsn_end(), latency, frame_bytes, body_bytes: self.body_bytes }
     }
 
     /// The one device write, on every leg.
@@ -319,8 +355,9 @@ impl Flight<'_> {
             self.lane.fail(failed);
             return;
         }
+        let cost = self.cost(latency);
         let buf = self.buf.take().expect("a flight lands once");
-        self.lane.landed(&self.header, buf, self.body_bytes, latency);
+        self.lane.landed(&self.header, buf, cost);
     }
 }
 

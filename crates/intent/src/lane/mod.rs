@@ -121,6 +121,8 @@ struct State {
     releasing: bool,
     stats: LaneStats,
     latency: Histogram,
+    /// Of the newest frames, oldest first.
+    costs: VecDeque<drive::Cost>,
 }
 
 /// A leg, and whether it counts.
@@ -190,6 +192,8 @@ pub struct Appended {
     pub lsn: Lsn,
     /// Its position in its dataset.
     pub dseq: Dseq,
+    /// Bytes of its body.
+    pub body_bytes: u64,
 }
 
 impl Lane {
@@ -296,7 +300,7 @@ impl Lane {
             state.next_lsn = lsn.next();
             let frame_bytes_max = u64::from(self.geometry.frame_bytes_max);
             state.gathering.push(lsn, frame_bytes_max, &head, parts, body_bytes, charge);
-            Appended { lsn, dseq }
+            Appended { lsn, dseq, body_bytes: body_bytes as u64 }
         };
         // The charge now belongs to the gathered frame; what was reserved beyond it goes back with the drop.
         reservation.bytes -= charge;
@@ -309,13 +313,13 @@ impl Lane {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
-    /// What a reply that rests on the record must wait for.
+    /// What a reply that rests on the record must wait for, and `record_bytes` that were appended for it.
     #[must_use]
-    pub fn promise(self: &Arc<Self>, lsn: Lsn) -> Wait {
+    pub fn promise(self: &Arc<Self>, lsn: Lsn, record_bytes: u64) -> Wait {
         if lsn <= self.durable_lsn() {
             return Wait::Ready;
         }
-        Wait::On(Box::new(LanePromise::new(Arc::clone(self), lsn)))
+        Wait::On(Box::new(LanePromise::new(Arc::clone(self), lsn, record_bytes)))
     }
 
     /// How the lane stands in an uberblock that carries the state of `synced`: from the first frame that holds a
@@ -363,10 +367,17 @@ impl Lane {
     pub fn stats(&self) -> LaneStats {
         let state = self.state.lock();
         let mut stats = state.stats;
+        stats.pending_count = state.gathering.first_lsn().map_or(0, |first| state.next_lsn.0 - first.0);
         stats.in_flight = u32::try_from(state.in_flight.len()).expect("at most K");
         let ns = |quantile| u64::try_from(state.latency.quantile(quantile).as_nanos()).unwrap_or(u64::MAX);
         (stats.write_ns_p50, stats.write_ns_p99) = (ns(0.5), ns(0.99));
         stats
+    }
+
+    /// How long device writes took: counts by upper end, since the lane was opened.
+    #[must_use]
+    pub fn write_times(&self) -> Vec<(Duration, u64)> {
+        self.state.lock().latency.steps()
     }
 
     /// How many frames with records may be on their way at once: 1 to the geometry's K.
@@ -412,6 +423,7 @@ impl State {
             releasing: false,
             stats: LaneStats::default(),
             latency: Histogram::default(),
+            costs: VecDeque::with_capacity(drive::COSTS_MAX),
         }
     }
 

@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tally_base::{Broken, DatasetId, Dseq, Lsn, SECTOR, SystemClock, Txg, VdevGuid, Wait};
+use tally_base::{Broken, DatasetId, Dseq, Keeper, Lsn, SECTOR, SystemClock, Txg, VdevGuid, Wait};
 
 use super::Lane;
 use crate::recovery::Verdict;
 use crate::testdisk::{DATASET, RING_SIZE, TestDisk, World, config, frame_offset, leg_guid, lsns};
-use crate::{Appended, Checkpoint, LaneFailed, RingFull};
+use crate::{Appended, BySize, Checkpoint, LaneFailed, RingFull};
 
 /// Registers a waiter that notes its LSN and outcome.
 fn note(world: &World, lsn: Lsn, notes: &Arc<Mutex<Vec<(u64, bool)>>>) {
     let notes = Arc::clone(notes);
-    match world.lane.promise(lsn) {
+    match world.lane.promise(lsn, 0) {
         Wait::Ready => notes.lock().push((lsn.0, true)),
         Wait::On(promise) => promise.then(Box::new(move |outcome| notes.lock().push((lsn.0, outcome.is_ok())))),
     }
@@ -46,7 +46,7 @@ fn a_record_of_a_kibibyte_is_one_durable_write_of_a_sector() {
 fn records_that_wait_together_go_out_together_in_order() {
     let world = World::new(1);
     world.lane.set_frames_in_flight(1);
-    let numbered = |number: u64| Appended { lsn: Lsn(number), dseq: Dseq(number) };
+    let numbered = |number: u64| Appended { lsn: Lsn(number), dseq: Dseq(number), body_bytes: 5 };
     for number in 1..=20 {
         assert_eq!(world.append(b"small"), numbered(number));
     }
@@ -54,6 +54,28 @@ fn records_that_wait_together_go_out_together_in_order() {
     assert_eq!(world.lane.durable_lsn(), Lsn(20));
     assert_eq!(world.lane.stats().records_per_frame(), 20.0);
     assert_eq!(lsns(&world.scan()), (1..=20).collect::<Vec<_>>());
+}
+
+#[test]
+fn those_who_wait_together_share_what_their_frame_took() {
+    let world = World::new(1);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for body in [&[1; 3000], &[2; 500][..]] {
+        let appended = world.append(body);
+        let Wait::On(promise) = world.lane.promise(appended.lsn, appended.body_bytes) else {
+            panic!("it is not written")
+        };
+        let told = Arc::clone(&told);
+        promise.then(Box::new(move |fate| told.lock().push(fate.expect("the disk is well"))));
+    }
+    assert!(world.lane.drive_frame());
+    let told = told.lock();
+    let by = Keeper::Log(world.lane.id());
+    assert!(told.iter().all(|kept| kept.by == by), "{told:?}");
+    assert_eq!(told.iter().map(|kept| kept.record_bytes).collect::<Vec<_>>(), [3000, 500]);
+    // One sector for both.
+    assert_eq!(told.iter().map(|kept| kept.frame_bytes).collect::<Vec<_>>(), [3000 * 4096 / 3500, 500 * 4096 / 3500]);
+    assert_eq!(world.lane.stats().frames_by_size, BySize { small: 1, ..BySize::default() });
 }
 
 #[test]
@@ -226,8 +248,8 @@ fn a_failed_write_is_never_acknowledged() {
     assert!(matches!(&failed, LaneFailed::Write { seq: 2, cause, .. } if cause.contains("as the test asked")));
     assert_eq!(*failures.lock(), [failed]);
     assert_eq!(world.dseq.load(Ordering::Relaxed), before, "no dseq was taken");
-    assert!(matches!(world.lane.promise(Lsn(2)).block(), Err(Broken(_))));
-    assert!(matches!(world.lane.promise(Lsn(1)), Wait::Ready));
+    assert!(matches!(world.lane.promise(Lsn(2), 0).block(), Err(Broken(_))));
+    assert!(matches!(world.lane.promise(Lsn(1), 0), Wait::Ready));
     assert!(!world.lane.drive_frame());
 }
 
@@ -285,7 +307,7 @@ fn a_frame_that_no_leg_of_the_set_has_is_lost_even_if_a_dropped_leg_has_it() {
     assert_eq!(world.lane.durable_lsn(), Lsn(1));
     second.land([refused(), ok()].into_iter().collect(), Duration::ZERO);
     assert_eq!(world.lane.durable_lsn(), Lsn(1));
-    assert!(world.lane.promise(Lsn(2)).block().is_err());
+    assert!(world.lane.promise(Lsn(2), 0).block().is_err());
 }
 
 /// A third disk, as a leg.
@@ -331,7 +353,7 @@ fn a_leg_that_fails_while_it_joins_is_nobodys_loss() {
     world.lane.join_leg(leg);
     world.legs[0].fail_writes(1);
     let lsn = world.log(b"on the joining leg alone");
-    assert!(world.lane.promise(lsn).block().is_err(), "a leg that only joins cannot carry the lane");
+    assert!(world.lane.promise(lsn, 0).block().is_err(), "a leg that only joins cannot carry the lane");
 }
 
 #[test]
@@ -357,7 +379,7 @@ fn a_smaller_set_that_cannot_be_recorded_ends_the_lane() {
     world.legs[0].fail_writes(1);
     let lsn = world.append(b"on leg 1 alone").lsn;
     world.lane.drive_frame();
-    assert_eq!(world.lane.promise(lsn).block(), Err(Broken(refusal.to_string())));
+    assert_eq!(world.lane.promise(lsn, 0).block(), Err(Broken(refusal.to_string())));
 }
 
 #[test]
@@ -375,7 +397,7 @@ fn a_waiter_that_panics_takes_nobody_with_it() {
     let world = World::new(1);
     let notes = Arc::new(Mutex::new(Vec::new()));
     world.append(b"a");
-    let Wait::On(promise) = world.lane.promise(Lsn(1)) else { panic!("nothing was written yet") };
+    let Wait::On(promise) = world.lane.promise(Lsn(1), 0) else { panic!("nothing was written yet") };
     promise.then(Box::new(|_| panic!("a waiter that panics, as the test asked for")));
     note(&world, world.append(b"b").lsn, &notes);
     assert!(world.lane.drive_frame());
@@ -446,10 +468,14 @@ fn a_rotational_lane_writes_no_seals() {
 fn a_waiter_writes_in_place_unless_the_lane_thread_is_to_do_everything() {
     for legs in [1, 2] {
         let world = World::new(legs);
-        let Wait::On(promise) = world.lane.promise(world.append(b"x").lsn) else { panic!("nothing was written yet") };
-        assert!(promise.drive().is_some_and(|driven| driven.outcome.is_ok()), "{legs} legs");
+        let Wait::On(promise) = world.lane.promise(world.append(b"x").lsn, 0) else {
+            panic!("nothing was written yet")
+        };
+        assert!(promise.drive().is_some_and(|fate| fate.is_ok()), "{legs} legs");
         world.lane.set_inline(false);
-        let Wait::On(promise) = world.lane.promise(world.append(b"y").lsn) else { panic!("nothing was written yet") };
+        let Wait::On(promise) = world.lane.promise(world.append(b"y").lsn, 0) else {
+            panic!("nothing was written yet")
+        };
         assert_eq!(promise.drive(), None, "{legs} legs");
     }
 }
@@ -474,7 +500,7 @@ fn clients_are_all_answered(leg_count: usize, frames_in_flight: u32, inline: boo
                         let body = [client as u8; 700];
                         let room = lane.reserve(body.len()).expect("16 MiB hold all");
                         let lsn = lane.append(room, DATASET, dseq, Txg(number), 1, &[&body]).expect("open").lsn;
-                        assert_eq!(lane.promise(lsn).block(), Ok(()));
+                        assert!(lane.promise(lsn, 0).block().is_ok());
                         assert!(lane.durable_lsn() >= lsn);
                     }
                 })

@@ -4,10 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
-use tally_base::{Broken, Lsn};
+use tally_base::{Broken, Fate, Keeper, Kept, LaneId, Lsn};
 
+use super::drive::Cost;
 use super::{Lane, State};
-use crate::promise::Then;
+use crate::promise::{Then, Waiter};
 
 /// How many waiters are called between two looks at the state.
 const BATCH_COUNT_MAX: usize = 16;
@@ -24,16 +25,21 @@ impl Lane {
         self.state.lock().outcome(lsn)
     }
 
+    /// What is known of a promise that was kept before anybody waited for it.
+    pub(crate) fn kept_before(&self, record_bytes: u64) -> Kept {
+        Kept { by: Keeper::Log(self.id), record_bytes, frame_bytes: record_bytes, ..Kept::default() }
+    }
+
     /// Calls `then` when the outcome for `lsn` is known, and sees to it that somebody works on that.
-    pub(crate) fn call_when_durable(&self, lsn: Lsn, then: Then) {
+    pub(crate) fn call_when_durable(&self, lsn: Lsn, record_bytes: u64, then: Then) {
         let mut state = self.state.lock();
         if let Some(outcome) = state.outcome(lsn) {
             drop(state);
-            then(outcome);
+            then(outcome.map(|()| self.kept_before(record_bytes)));
             return;
         }
         assert!(lsn < state.next_lsn, "nobody waits for a record that was not appended");
-        state.waiters.push(lsn, then);
+        state.waiters.push(lsn, record_bytes, then);
         let is_work = self.may_begin(&state);
         drop(state);
         if is_work {
@@ -58,16 +64,16 @@ impl Lane {
         state.releasing = true;
         let mut batch = Batch::new();
         loop {
-            state.pop_due(&mut batch);
+            state.pop_due(self.id, &mut batch);
             if batch.is_empty() {
                 state.releasing = false;
                 return;
             }
             drop(state);
-            for (then, outcome) in batch.drain(..) {
+            for (then, fate) in batch.drain(..) {
                 // A waiter that panics is somebody else's bug. It must not take with it those who wait behind it, nor
                 // the lane thread, without which nobody would be answered any more.
-                if catch_unwind(AssertUnwindSafe(|| then(outcome))).is_err() {
+                if catch_unwind(AssertUnwindSafe(|| then(fate))).is_err() {
                     tracing::error!(lane = %self.id, "somebody who waited for the log panicked when called");
                 }
             }
@@ -78,15 +84,22 @@ impl Lane {
 
 impl State {
     /// Takes some waiters whose outcome is known.
-    fn pop_due(&mut self, batch: &mut Batch) {
+    fn pop_due(&mut self, lane: LaneId, batch: &mut Batch) {
         let limit = if self.is_open() { self.durable_lsn } else { Lsn(u64::MAX) };
         while batch.len() < BATCH_COUNT_MAX
-            && let Some((lsn, then)) = self.waiters.pop(limit)
+            && let Some(Waiter { lsn, record_bytes, then, .. }) = self.waiters.pop(limit)
         {
             let outcome = self.outcome(lsn).expect("a waiter is due when its outcome is known");
-            batch.push((then, outcome));
+            batch.push((then, outcome.map(|()| self.cost_of(lsn).kept(lane, record_bytes))));
         }
+    }
+
+    /// What the frame with record `lsn` took. Waiters are called as soon as it has landed, so it is among the newest; if
+    /// somebody was called later than that, the newest stands for it.
+    fn cost_of(&self, lsn: Lsn) -> Cost {
+        let holding = self.costs.iter().filter(|cost| lsn < cost.lsn_end).min_by_key(|cost| cost.lsn_end);
+        holding.or(self.costs.back()).copied().unwrap_or_default()
     }
 }
 
-type Batch = SmallVec<[(Then, Result<(), Broken>); BATCH_COUNT_MAX]>;
+type Batch = SmallVec<[(Then, Fate); BATCH_COUNT_MAX]>;

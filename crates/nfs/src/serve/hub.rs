@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use tally_base::Broken;
+use tally_base::Fate;
 
 use super::ServeOptions;
 use super::connection::Connection;
@@ -211,7 +211,7 @@ impl Hub {
         self.wake_one();
     }
 
-    pub(super) fn push_settled(&self, work: Box<Work>, outcome: Result<(), Broken>) {
+    pub(super) fn push_settled(&self, work: Box<Work>, outcome: Fate) {
         self.queue.push_settled(work, outcome);
         self.wake_one();
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tally_base::Broken;
+use tally_base::Fate;
 
 use super::connection::Connection;
 use super::hub::Charge;
@@ -22,7 +22,7 @@ pub(super) enum Task {
     /// Carry a request out.
     Run(Box<Work>),
     /// The wait of these is over: send their replies.
-    Settle(Vec<(Box<Work>, Result<(), Broken>)>),
+    Settle(Vec<(Box<Work>, Fate)>),
 }
 
 /// Replies that are settled at a time by one worker, so that those of one connection leave together.
@@ -37,7 +37,7 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct Lists {
     run: VecDeque<Box<Work>>,
-    settled: VecDeque<(Box<Work>, Result<(), Broken>)>,
+    settled: VecDeque<(Box<Work>, Fate)>,
 }
 
 impl Queue {
@@ -45,7 +45,7 @@ impl Queue {
         self.lists.lock().run.push_back(work);
     }
 
-    pub(super) fn push_settled(&self, work: Box<Work>, outcome: Result<(), Broken>) {
+    pub(super) fn push_settled(&self, work: Box<Work>, outcome: Fate) {
         self.lists.lock().settled.push_back((work, outcome));
     }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_base::{Broken, Driven, Promise};
+use tally_base::{Fate, Promise};
 
 use super::accept::accept;
 use super::connection::Connection;
@@ -198,22 +198,26 @@ fn resume_stalled(hub: &Hub, connection: &Connection) {
 /// the connections; otherwise leaves word where the reply goes. True: see [`receive`].
 fn wait(hub: &Arc<Hub>, mut work: Box<Work>, promise: Box<dyn Promise>, alone: bool) -> bool {
     let is_fastest = alone && hub.options.drive_in_place && hub.idle_count.load(SeqCst) > 0 && hub.queue.is_empty();
-    if is_fastest && let Some(Driven { outcome, in_device }) = promise.drive() {
-        work.job.times.in_device = in_device;
+    if is_fastest && let Some(fate) = promise.drive() {
+        work.job.settled(&fate);
+        work.job.times.in_device = fate.as_ref().map_or(Duration::ZERO, |kept| kept.device);
         hub.service.stats().driven.fetch_add(1, Relaxed);
         // Others watched it while the device was busy. What the reply brings is for this worker: nobody is woken.
         hub.disarm(&work.connection);
-        settle_all(hub, vec![(work, outcome)]);
+        settle_all(hub, vec![(work, fate)]);
         return true;
     }
     hub.service.stats().handed_over.fetch_add(1, Relaxed);
     let hub = hub.clone();
-    promise.then(Box::new(move |outcome| hub.push_settled(work, outcome)));
+    promise.then(Box::new(move |fate| {
+        work.job.settled(&fate);
+        hub.push_settled(work, fate);
+    }));
     false
 }
 
 /// Sends the replies of requests whose wait is over; those of one connection together.
-fn settle_all(hub: &Arc<Hub>, batch: Vec<(Box<Work>, Result<(), Broken>)>) {
+fn settle_all(hub: &Arc<Hub>, batch: Vec<(Box<Work>, Fate)>) {
     let mut works = SmallVec::<[Box<Work>; 4]>::new();
     for (mut work, outcome) in batch {
         let reply = hub.service.settle(&mut work.job, outcome);
@@ -240,7 +244,6 @@ fn answer(hub: &Arc<Hub>, work: &mut Work, reply: Reply) {
 
 /// Sends, and notes how long everything took.
 fn sent(hub: &Arc<Hub>, works: &[Box<Work>]) {
-    let ready_at = Instant::now();
     let mut flushed = SmallVec::<[u64; 8]>::new();
     for work in works {
         let id = work.connection.link.id();
@@ -250,17 +253,7 @@ fn sent(hub: &Arc<Hub>, works: &[Box<Work>]) {
         }
     }
     let now = Instant::now();
-    let stats = hub.service.stats();
-    for work in works {
-        let Some(procedure) = work.job.procedure() else { continue };
-        stats.procedure(procedure).send.record(now - ready_at);
-        if procedure.modifies() {
-            let times = &work.job.times;
-            let whole = now.saturating_duration_since(times.read_at);
-            stats.whole.record(whole);
-            stats.own.record(whole.saturating_sub(times.in_device));
-        }
-    }
+    works.iter().for_each(|work| hub.service.sent(&work.job, now));
 }
 
 fn flush(hub: &Arc<Hub>, connection: &Arc<Connection>) {

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tally_base::{Fate, Kept};
 use tally_fs::vfs::ReplyKey;
 
 use super::Link;
 use crate::rpc::{Call, Reply};
-use crate::v3::{Procedure, Status};
+use crate::stats::Kind;
+use crate::stats::accounts::{Paid, Payer};
+use crate::v3::{About, Procedure, Status};
 
 /// When what happened to a job.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +21,8 @@ pub struct Times {
     pub started: Instant,
     /// Its (last) execution ended, and its wait began.
     pub executed: Instant,
+    /// Its wait ended.
+    pub settled: Instant,
     /// Time that the working thread itself spent in the device.
     pub in_device: Duration,
 }
@@ -33,6 +38,9 @@ pub struct Job {
     pub(super) keep: bool,
     pub(super) pending: Option<Pending>,
     pub(super) status: Option<Status>,
+    pub(super) about: About,
+    /// How its promise was kept.
+    pub(super) kept: Kept,
 }
 
 /// What the reply cache knows of a job.
@@ -53,7 +61,7 @@ pub(super) struct Pending {
 impl Job {
     pub(super) fn new(call: Call, link: Arc<Link>, read_at: Instant) -> Self {
         Self {
-            times: Times { read_at, started: read_at, executed: read_at, in_device: Duration::ZERO },
+            times: Times { read_at, started: read_at, executed: read_at, settled: read_at, in_device: Duration::ZERO },
             call,
             link,
             procedure: None,
@@ -61,6 +69,8 @@ impl Job {
             keep: true,
             pending: None,
             status: None,
+            about: About::default(),
+            kept: Kept::default(),
         }
     }
 
@@ -74,6 +84,35 @@ impl Job {
     #[must_use]
     pub fn procedure(&self) -> Option<Procedure> {
         self.procedure
+    }
+
+    /// What it is to the statistics.
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind> {
+        self.procedure.map(|procedure| Kind::new(procedure, self.about.stability))
+    }
+
+    /// Its wait is over.
+    pub fn settled(&mut self, fate: &Fate) {
+        self.times.settled = Instant::now();
+        self.kept = fate.as_ref().copied().unwrap_or_default();
+    }
+
+    /// Who pays for it, and what, if its reply was sent at `sent`.
+    pub(super) fn bill(&self, sent: Instant) -> Option<(Payer, Paid)> {
+        let times = &self.times;
+        let payer = Payer { client: Some(self.link.peer().ip()), dataset: self.about.dataset };
+        let paid = Paid {
+            kind: self.kind()?,
+            ok: self.status == Some(Status::Ok),
+            data_bytes: self.about.data_bytes,
+            queue: times.started.saturating_duration_since(times.read_at),
+            work: times.executed.saturating_duration_since(times.started),
+            wait: times.settled.saturating_duration_since(times.executed),
+            kept: self.kept,
+            reply: sent.saturating_duration_since(times.settled),
+        };
+        Some((payer, paid))
     }
 
     /// Bytes of the record, which it keeps in memory.

@@ -6,6 +6,8 @@ use std::sync::{Arc, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::stats::accounts::Newest;
+
 /// A connection, without what it sends and receives.
 #[derive(Debug)]
 pub struct Link {
@@ -14,6 +16,7 @@ pub struct Link {
     open: AtomicBool,
     /// Asked whether the peer has hung up. Nothing where there is no socket; weak, as memories outlive connections.
     socket: Option<Weak<TcpStream>>,
+    newest: Newest,
 }
 
 impl Link {
@@ -25,6 +28,7 @@ impl Link {
             peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
             open: AtomicBool::new(true),
             socket: None,
+            newest: Newest::default(),
         }
     }
 
@@ -44,6 +48,12 @@ impl Link {
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The account that it has used last.
+    #[must_use]
+    pub fn newest(&self) -> &Newest {
+        &self.newest
     }
 
     /// Whether it is open, as far as the server has noticed.

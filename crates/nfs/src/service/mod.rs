@@ -11,12 +11,13 @@
 mod job;
 mod link;
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tally_base::{Broken, Promise, Wait};
+use tally_base::{Fate, Promise, Wait};
 use tally_fs::vfs::ReplyKey;
 
 use crate::exports::Exports;
@@ -93,15 +94,16 @@ impl Service {
             Step::Reply(self.fault(job))
         });
         job.times.executed = Instant::now();
+        job.times.settled = job.times.executed;
         step
     }
 
     /// The wait of a job is over: this is its reply.
-    pub fn settle(&self, job: &mut Job, outcome: Result<(), Broken>) -> Reply {
+    pub fn settle(&self, job: &mut Job, outcome: Fate) -> Reply {
         let pending = job.pending.take();
         let procedure = job.procedure;
         match (outcome, pending, procedure) {
-            (Ok(()), Some(Pending { reply, .. }), _) => reply,
+            (Ok(_), Some(Pending { reply, .. }), _) => reply,
             (Err(broken), _, Some(procedure)) => {
                 tracing::error!(procedure = procedure.name(), %broken, "a reply was replaced by an I/O error");
                 job.forget();
@@ -114,7 +116,6 @@ impl Service {
 
     /// The reply of a job is on its way: remembers it, and names the connections that wait for it besides.
     pub fn finish(&self, job: &mut Job, reply: &Reply) -> Vec<Arc<Link>> {
-        self.count_answer(job);
         match std::mem::replace(&mut job.memory, Memory::None) {
             Memory::Begun(key) => {
                 let keep = job.keep && !matches!(job.status, None | Some(Status::JukeBox | Status::ServerFault));
@@ -124,15 +125,11 @@ impl Service {
         }
     }
 
-    fn count_answer(&self, job: &Job) {
-        let Some(procedure) = job.procedure else { return };
-        let stats = self.stats.procedure(procedure);
-        count(&stats.calls);
-        if job.status != Some(Status::Ok) {
-            count(&stats.errors);
+    /// The socket has the reply of a job: counts it.
+    pub fn sent(&self, job: &Job, sent: Instant) {
+        if let Some((payer, paid)) = job.bill(sent) {
+            self.stats.enter(&job.link, payer, &paid, job.times);
         }
-        stats.execute.record(job.times.executed.saturating_duration_since(job.times.started));
-        stats.wait.record(job.times.executed.elapsed());
     }
 
     fn now(&self) -> Duration {
@@ -207,8 +204,11 @@ impl Service {
             exports: &*self.exports,
             reply_key: reply_key.filter(|_| procedure.outlives_crashes()),
             recall,
+            about: Cell::default(),
         };
-        match v3::run(procedure, &request) {
+        let done = v3::run(procedure, &request);
+        job.about = request.about.get();
+        match done {
             Err(crate::xdr::Garbage) => {
                 count(&self.stats.refused);
                 Step::Reply(Reply::accept_error(job.call.xid, AcceptError::GarbageArguments))

@@ -17,7 +17,10 @@ pub(super) fn read(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Don
         Err(status) => return Ok(Done::failure(Procedure::Read, status)),
     };
     Ok(match target.vfs.read(&target.cred, target.object, offset, count.min(READ_BYTES_MAX)) {
-        Ok(found) => Done::now(Status::Ok, read_body(found, target.fsid)),
+        Ok(found) => {
+            request.note_data(found.data.iter().map(Bytes::len).sum(), Stability::Unstable);
+            Done::now(Status::Ok, read_body(found, target.fsid))
+        }
         Err(error) => {
             let status = Status::from(error);
             let mut out = Encoder::new();
@@ -45,6 +48,7 @@ pub(super) fn write(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Do
         _ => return Err(Garbage),
     };
     let mut data = words.opaque_shared(usize::MAX)?;
+    request.note_data(data.len(), stability);
     let target = match request.target_to_change(handle) {
         Ok(target) => target,
         Err(status) => return Ok(Done::failure(Procedure::Write, status)),

@@ -1,11 +1,14 @@
 //! One request on its way: from a handle to a dataset under the client's rule, and from the file system's
 //! outcome to an answer.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid, Wait};
-use tally_fs::vfs::{Change, Cred, FileKind, FsError, ObjectRef, OpCtx, Outcome, RememberedReply, ReplyKey, Vfs};
+use tally_fs::vfs::{
+    Change, Cred, FileKind, FsError, ObjectRef, OpCtx, Outcome, RememberedReply, ReplyKey, Stability, Vfs,
+};
 
 use super::procedure::Procedure;
 use super::status::Status;
@@ -31,6 +34,25 @@ pub struct Request<'a> {
     pub reply_key: Option<ReplyKey>,
     /// Whether a remembered answer counts: not while the connection that it was made on is still open.
     pub recall: bool,
+    /// Noted on the way.
+    pub about: Cell<About>,
+}
+
+/// What a request turned out to be about, for the statistics.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    /// The dataset of its (first) handle, if the client may see it.
+    pub dataset: Option<(PoolGuid, DatasetId)>,
+    /// What a WRITE asked for.
+    pub stability: Stability,
+    /// Bytes of file content that it brought or took.
+    pub data_bytes: u64,
+}
+
+impl Default for About {
+    fn default() -> Self {
+        Self { dataset: None, stability: Stability::Unstable, data_bytes: 0 }
+    }
 }
 
 /// What became of a request.
@@ -88,6 +110,8 @@ impl Request<'_> {
     fn enter(&self, vfs: Arc<dyn Vfs>, object: ObjectRef, key: [u8; 32]) -> Result<Target, Status> {
         let (pool, dataset) = (vfs.pool(), vfs.dataset());
         let rule = self.rule(pool, dataset)?;
+        let about = self.about.get();
+        self.about.set(About { dataset: about.dataset.or(Some((pool, dataset))), ..about });
         let cred = squash(&self.call.identity, &rule);
         Ok(Target { fsid: fsid(pool, dataset), vfs, object, cred, rule, key })
     }
@@ -95,6 +119,11 @@ impl Request<'_> {
     fn rule(&self, pool: PoolGuid, dataset: DatasetId) -> Result<Rule, Status> {
         let rule = self.exports.rule(pool, dataset, self.peer.ip()).ok_or(Status::Acces)?;
         if rule.secure && self.peer.port() > PRIVILEGED_PORT_MAX { Err(Status::Acces) } else { Ok(rule) }
+    }
+
+    /// Notes what a READ took or a WRITE brought.
+    pub(super) fn note_data(&self, bytes: usize, stability: Stability) {
+        self.about.set(About { data_bytes: bytes as u64, stability, ..self.about.get() });
     }
 
     /// The root of the dataset that is mounted on `name` in the directory `target`, if there is one.

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use tally_base::{Broken, DatasetId, Driven, PoolGuid, Promise, Time, Wait};
+use tally_base::{Broken, DatasetId, Fate, Kept, PoolGuid, Promise, Time, Wait};
 use tally_fs::model::Model;
 use tally_fs::vfs::*;
 
-type Then = Box<dyn FnOnce(Result<(), Broken>) + Send>;
+type Then = Box<dyn FnOnce(Fate) + Send>;
 
 #[derive(Default)]
 pub struct Gate {
@@ -70,22 +70,21 @@ struct Held {
 }
 
 impl Promise for Held {
-    fn poll(&self) -> Option<Result<(), Broken>> {
+    fn poll(&self) -> Option<Fate> {
         None
     }
 
-    fn drive(&self) -> Option<Driven> {
-        let outcome = match self.kind {
-            Promises::Driven => Some(Ok(())),
+    fn drive(&self) -> Option<Fate> {
+        match self.kind {
+            Promises::Driven => Some(Ok(Kept::default())),
             Promises::Broken => Some(Err(Broken("the test says so".into()))),
             _ => None,
-        };
-        outcome.map(Driven::from)
+        }
     }
 
     fn then(self: Box<Self>, then: Then) {
         match self.drive() {
-            Some(driven) => then(driven.outcome),
+            Some(fate) => then(fate),
             None => self.held.lock().push_back(then),
         }
     }
@@ -107,7 +106,7 @@ impl Gated {
     /// Keeps the oldest promise that is held by hand.
     pub fn keep_one(&self) {
         let then = self.held.lock().pop_front().expect("a promise is held");
-        then(Ok(()));
+        then(Ok(Kept::default()));
     }
 
     /// Waits, without a clock, until so many promises are held.

@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use tally_base::Size;
 
+use super::advise::AdviseCommand;
 use super::bench::BenchCommand;
 use super::dataset::DatasetCommand;
 use super::inspect::InspectArgs;
 use super::pool::PoolCommand;
 use super::stat::StatCommand;
+use super::zilstat::ZilstatArgs;
 
 /// A file server that keeps every promise: a copy-on-write pool, an intent log, NFSv3.
 #[derive(Debug, Parser)]
@@ -43,6 +45,11 @@ pub enum Command {
     /// Show what clients call and what it costs them
     #[command(subcommand)]
     Stat(StatCommand),
+    /// Show what the intent log is given and writes, and where requests wait for it
+    Zilstat(ZilstatArgs),
+    /// Say what another device would bring
+    #[command(subcommand)]
+    Advise(AdviseCommand),
     /// Measure any NFSv3 server with what real clients send, and see whether it keeps what it promises
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -2,19 +2,19 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
 
 use clap::CommandFactory;
 
+use super::advise::{self, AdviseCommand};
 use super::args::{Cli, Command};
 use super::dataset::{self, DatasetCommand};
 use super::pool::{self, PoolCommand};
 use super::progress::Bar;
-use super::stat::{self, StatCommand};
-use super::{bench, inspect, iostat, status};
+use super::stat::{self, By, StatCommand};
+use super::{bench, inspect, status, watch};
+use crate::advise::candidate::CandidateError;
 use crate::control::client::{Client, ClientError};
 use crate::control::message::{Reply, Request};
-use crate::control::report::PoolReport;
 use crate::daemon::config;
 
 /// Where a command prints.
@@ -40,6 +40,17 @@ pub enum Failure {
     /// Exit status 1.
     #[error("the answer cannot be printed as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// A device that was not measured.
+    #[error(transparent)]
+    Candidate(#[from] CandidateError),
+    /// Nothing that a log device could make faster.
+    #[error(
+        "in {seconds:.0} seconds nobody waited for the intent log; ask again while clients work, with --seconds for longer"
+    )]
+    NoLoad {
+        /// How long was waited.
+        seconds: f64,
+    },
     /// A directory that cannot be listed.
     #[error("cannot look for pools: {0}")]
     Look(std::io::Error),
@@ -94,22 +105,11 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             clap_complete::generate(*shell, &mut Cli::command(), "tally", &mut script);
             Ok(console.out.write_all(&script)?)
         }
-        Command::Pool(PoolCommand::Iostat { words, verbose, table }) => {
-            let plan = iostat::Plan::parse(words).map_err(Failure::Usage)?;
-            let mut client = Client::connect(cli.socket.as_deref())?;
-            watch(&mut client, &plan, &mut |now, before| {
-                if cli.json {
-                    return Ok(writeln!(console.out, "{}", serde_json::to_string(now)?)?);
-                }
-                let width = iostat::name_width(now, *verbose);
-                if before.is_none() && !table.plain {
-                    console.out.write_all(iostat::header(width).as_bytes())?;
-                }
-                let text = iostat::sample(now, before, *verbose, *table, width);
-                console.out.write_all(text.as_bytes())?;
-                Ok(console.out.flush()?)
-            })
-        }
+        Command::Pool(PoolCommand::Iostat { words, args }) => watch::iostat(cli, words, *args, console),
+        Command::Advise(AdviseCommand::Log(args)) => advise::log(cli, args, console),
+        Command::Zilstat(args) => watch::zilstat(cli, args, console),
+        Command::Stat(StatCommand::Clients(args)) => watch::accounts(cli, By::Client, args, console),
+        Command::Stat(StatCommand::Exports(args)) => watch::accounts(cli, By::Export, args, console),
         Command::Pool(command) => {
             let request = command.request(here).map_err(Failure::Usage)?;
             let reply = ask(cli, &request)?;
@@ -167,6 +167,8 @@ fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
         Reply::Datasets(datasets) => serde_json::to_string_pretty(&datasets),
         Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
         Reply::Ops(report) => serde_json::to_string_pretty(&report),
+        Reply::Load(load) => serde_json::to_string(&load),
+        Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
     }?;
     Ok(writeln!(console.out, "{text}")?)
 }
@@ -195,27 +197,6 @@ fn dataset_text(command: &DatasetCommand, reply: &Reply) -> Option<String> {
         (DatasetCommand::List { table, .. }, Reply::Datasets(datasets)) => Some(dataset::list(datasets, *table)),
         (DatasetCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
         _ => None,
-    }
-}
-
-type Show<'a> = &'a mut dyn FnMut(&[PoolReport], Option<&[PoolReport]>) -> Result<(), Failure>;
-
-/// Asks for the state again and again on one connection.
-fn watch(client: &mut Client, plan: &iostat::Plan, show: Show<'_>) -> Result<(), Failure> {
-    let request = Request::PoolStatus { names: plan.names.clone() };
-    let mut before: Option<Vec<PoolReport>> = None;
-    let mut left = plan.count;
-    loop {
-        let Reply::Pools(mut now) = client.ask(&request, &mut |_| {})? else { return Err(Failure::Mismatch) };
-        // Its disks are not even open.
-        now.retain(|pool| pool.state != PoolReport::UNAVAILABLE);
-        show(&now, before.as_deref())?;
-        before = Some(now);
-        left = left.map(|left| left - 1);
-        if left == Some(0) {
-            return Ok(());
-        }
-        std::thread::sleep(plan.interval.unwrap_or(Duration::ZERO));
     }
 }
 

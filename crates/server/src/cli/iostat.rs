@@ -1,11 +1,15 @@
-//! `tally pool iostat`: reads and writes, first the average since import, then of each interval.
+//! `tally pool iostat`: reads and writes, first the average since import, then of each interval. With `-l` how long they
+//! took, with `-q` how many there are now, with `-w` how their times are distributed.
+
+mod latency;
 
 use std::time::Duration;
 
+use clap::Args;
 use tally_base::Size;
 
 use super::args::TableArgs;
-use crate::control::report::{IoCounters, PoolReport, VdevReport};
+use crate::control::report::{IoActive, IoCounters, IoTimes, PoolReport, VdevReport};
 
 /// What the words of the command ask for: `[POOL...] [INTERVAL [COUNT]]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,17 +48,44 @@ fn seconds(text: &str) -> Result<Duration, String> {
     value.map(Duration::from_secs_f64).ok_or_else(|| format!("'{text}' is no interval: write seconds, like 1 or 0.5"))
 }
 
+/// What is shown, and how.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct IostatArgs {
+    /// Each disk, too
+    #[arg(short)]
+    pub(super) verbose: bool,
+
+    /// How long requests took on average: of the disk's reads, writes, durable writes (the log's and the labels') and flushes
+    #[arg(short)]
+    pub(super) latency: bool,
+
+    /// How many requests the disk has at this moment, and how many records wait for a frame of the log
+    #[arg(short)]
+    pub(super) queues: bool,
+
+    /// Print histograms of the same times instead, in steps of doubled length
+    #[arg(short = 'w', conflicts_with_all = ["latency", "queues"])]
+    pub(super) histograms: bool,
+
+    #[command(flatten)]
+    pub(super) table: TableArgs,
+}
+
 /// The header.
-pub(super) fn header(name_width: usize) -> String {
-    let columns = ["alloc", "free", "read", "write", "read", "write"];
-    let columns = columns.map(|title| format!("{title:>7}")).join("  ");
-    format!(
-        "{:name_width$}  {:^16}  {:^16}  {:^16}\n{:<name_width$}  {columns}\n",
-        "", "capacity", "operations", "bandwidth", "pool"
-    )
-    .lines()
-    .map(|line| line.trim_end().to_owned() + "\n")
-    .collect()
+pub(super) fn header(name_width: usize, args: IostatArgs) -> String {
+    let mut columns = vec!["alloc", "free", "read", "write", "read", "write"];
+    let mut above = ["capacity", "operations", "bandwidth"].map(|title| format!("{title:^16}")).to_vec();
+    if args.latency {
+        above.push(format!("{:^34}", "disk wait"));
+        columns.extend(latency::KINDS);
+    }
+    if args.queues {
+        above.push(format!("{:^43}", "active, and pending for the log"));
+        columns.extend(latency::KINDS.iter().chain(&["pend"]));
+    }
+    let columns = columns.iter().map(|title| format!("{title:>7}")).collect::<Vec<_>>().join("  ");
+    let lines = format!("{:name_width$}  {}\n{:<name_width$}  {columns}\n", "", above.join("  "), "pool");
+    lines.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
 /// Width of the first column.
@@ -65,13 +96,7 @@ pub(super) fn name_width(pools: &[PoolReport], verbose: bool) -> usize {
 
 /// One sample: the difference between `now` and `before` over the time between them; without `before`, the
 /// average since import.
-pub(super) fn sample(
-    now: &[PoolReport],
-    before: Option<&[PoolReport]>,
-    verbose: bool,
-    style: TableArgs,
-    name_width: usize,
-) -> String {
+pub(super) fn sample(now: &[PoolReport], before: Option<&[PoolReport]>, args: IostatArgs, name_width: usize) -> String {
     let mut text = String::new();
     for pool in now {
         let earlier = before.and_then(|pools| pools.iter().find(|old| old.guid == pool.guid));
@@ -79,10 +104,14 @@ pub(super) fn sample(
         // Imported again in between: its counters started anew.
         let earlier = earlier.filter(|old| old.imported_seconds < pool.imported_seconds);
         let elapsed = (pool.imported_seconds - if earlier.is_some() { since } else { 0.0 }).max(0.001);
-        let old_lines = earlier.map(|old| lines(old, verbose)).unwrap_or_default();
-        for line in lines(pool, verbose) {
-            let old = old_lines.iter().find(|old| old.name == line.name).map(|old| old.io).unwrap_or_default();
-            text += &line.print(old, elapsed, style, name_width);
+        let old_lines = earlier.map(|old| lines(old, args.verbose)).unwrap_or_default();
+        for line in lines(pool, args.verbose) {
+            let old = old_lines.iter().find(|old| old.name == line.name);
+            text += &if args.histograms {
+                latency::histogram(&line.name, &line.times_since(old), args.table)
+            } else {
+                line.print(old, elapsed, args, name_width)
+            };
         }
     }
     text
@@ -93,28 +122,47 @@ struct Line {
     name: String,
     space: Option<(u64, u64)>,
     io: IoCounters,
+    times: IoTimes,
+    active: IoActive,
+    /// Records that wait for a frame of the log.
+    pending: u64,
 }
 
 fn lines(pool: &PoolReport, verbose: bool) -> Vec<Line> {
-    let mut all = vec![Line { name: pool.name.clone(), space: Some((pool.allocated, pool.free)), io: pool.io }];
+    let mut all = vec![Line {
+        name: pool.name.clone(),
+        space: Some((pool.allocated, pool.free)),
+        io: pool.io,
+        times: pool.vdevs.iter().fold(IoTimes::default(), |sum, vdev| sum.with(&vdev.times)),
+        active: pool.vdevs.iter().fold(IoActive::default(), |sum, vdev| sum.with(vdev.active)),
+        pending: pool.lanes.iter().map(|lane| lane.pending).sum(),
+    }];
     if verbose {
-        pool.vdevs.iter().for_each(|vdev| add(&mut all, vdev, 1));
+        pool.vdevs.iter().for_each(|vdev| add(&mut all, pool, vdev, 1));
     }
     all
 }
 
-fn add(all: &mut Vec<Line>, vdev: &VdevReport, depth: usize) {
+fn add(all: &mut Vec<Line>, pool: &PoolReport, vdev: &VdevReport, depth: usize) {
     let mark = if depth == 1 && vdev.class == "log" { " (log)" } else { "" };
     all.push(Line {
         name: format!("{}{}{mark}", "  ".repeat(depth), vdev.name),
         space: vdev.space.map(|space| (space.allocated, space.free)),
         io: vdev.io,
+        times: vdev.times.clone(),
+        active: vdev.active,
+        pending: pool.lanes.iter().filter(|lane| lane.vdev == vdev.name).map(|lane| lane.pending).sum(),
     });
-    vdev.children.iter().for_each(|child| add(all, child, depth + 1));
+    vdev.children.iter().for_each(|child| add(all, pool, child, depth + 1));
 }
 
 impl Line {
-    fn print(&self, old: IoCounters, elapsed: f64, style: TableArgs, name_width: usize) -> String {
+    fn times_since(&self, old: Option<&Self>) -> IoTimes {
+        old.map_or_else(|| self.times.clone(), |old| self.times.since(&old.times))
+    }
+
+    fn print(&self, before: Option<&Self>, elapsed: f64, args: IostatArgs, name_width: usize) -> String {
+        let (style, old) = (args.table, before.map(|before| before.io).unwrap_or_default());
         #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let rate = |new: u64, old: u64| (new.saturating_sub(old) as f64 / elapsed).round() as u64;
         let size = |bytes: u64| if style.exact { bytes.to_string() } else { Size(bytes).to_string() };
@@ -123,7 +171,7 @@ impl Line {
             Some((allocated, free)) => (size(allocated), size(free)),
             None => ("-".into(), "-".into()),
         };
-        let cells = [
+        let mut cells = vec![
             allocated,
             free,
             operations(rate(self.io.read_ops, old.read_ops)),
@@ -131,10 +179,18 @@ impl Line {
             size(rate(self.io.read_bytes, old.read_bytes)),
             size(rate(self.io.write_bytes, old.write_bytes)),
         ];
+        if args.latency {
+            cells.extend(latency::averages(&self.times_since(before), style));
+        }
+        if args.queues {
+            cells.extend(latency::active(self.active).map(|count| count.to_string()));
+            cells.push(self.pending.to_string());
+        }
         if style.plain {
             return format!("{}\t{}\n", self.name.trim_start(), cells.join("\t"));
         }
-        format!("{:<name_width$}  {}\n", self.name, cells.map(|cell| format!("{cell:>7}")).join("  "))
+        let cells = cells.iter().map(|cell| format!("{cell:>7}")).collect::<Vec<_>>().join("  ");
+        format!("{:<name_width$}  {cells}\n", self.name)
     }
 }
 

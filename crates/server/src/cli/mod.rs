@@ -2,6 +2,7 @@
 //!
 //! Data goes to stdout and messages to stderr. Exit status: 0 done, 1 refused or failed, 2 not understood.
 
+mod advise;
 mod args;
 mod ask;
 mod bench;
@@ -13,7 +14,9 @@ pub mod progress;
 mod stat;
 mod status;
 mod table;
+mod watch;
 mod words;
+mod zilstat;
 
 pub use args::{Cli, Command, ServeArgs};
 pub use ask::{Console, Failure, run};

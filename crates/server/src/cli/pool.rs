@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueHint};
 use tally_base::Size;
 
 use super::args::TableArgs;
+use super::iostat::IostatArgs;
 use super::table::{Align, Table};
 use super::words;
 use crate::control::message::{Assignment, Request};
@@ -37,11 +38,8 @@ pub enum PoolCommand {
         /// Pools, then optionally the seconds between samples and how many
         #[arg(value_name = "POOL|INTERVAL [COUNT]")]
         words: Vec<String>,
-        /// Each disk, too
-        #[arg(short)]
-        verbose: bool,
         #[command(flatten)]
-        table: TableArgs,
+        args: IostatArgs,
     },
     /// Write everything out and let go of a pool
     Export {

@@ -1,10 +1,13 @@
 //! `tally stat`: what clients call, and what it costs them.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use tally_base::Size;
 
 use super::args::TableArgs;
 use super::table::{Align, Table};
-use crate::control::report::{OpsReport, Quantiles};
+use super::words::duration;
+use crate::control::observation::{AccountReport, KindReport};
+use crate::control::report::{OpReport, OpsReport, Quantiles};
 
 /// What is counted.
 #[derive(Debug, Subcommand)]
@@ -14,6 +17,90 @@ pub enum StatCommand {
         #[command(flatten)]
         table: TableArgs,
     },
+    /// What each client has asked for, and where its time went
+    Clients(AccountArgs),
+    /// What each dataset was asked for, and where the time went
+    Exports(AccountArgs),
+}
+
+/// Words of `stat clients` and `stat exports`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct AccountArgs {
+    /// Seconds between samples, and how many; without them, one about all since the start
+    #[arg(value_name = "INTERVAL [COUNT]", num_args = 0..=2)]
+    pub(super) words: Vec<String>,
+
+    /// Each procedure with its stable_how, too, and whom it was called by or about
+    #[arg(short)]
+    pub(super) verbose: bool,
+
+    #[command(flatten)]
+    pub(super) table: TableArgs,
+}
+
+/// By what accounts are put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Client,
+    Export,
+}
+
+impl By {
+    fn names(self, account: &AccountReport) -> (&str, &str) {
+        match self {
+            Self::Client => (&account.client, &account.dataset),
+            Self::Export => (&account.dataset, &account.client),
+        }
+    }
+}
+
+/// One line for each client or dataset, whoever waited longest for stable storage first; `verbose`: below it one for each
+/// of the others and each kind of call.
+pub(super) fn accounts(accounts: &[AccountReport], by: By, args: &AccountArgs) -> String {
+    let title = if by == By::Client { "CLIENT" } else { "EXPORT" };
+    let numbers = ["CALLS", "ERRORS", "DATA", "TIME", "QUEUE", "WORK", "SLOT", "DEVICE", "GROUP", "REPLY", "SHARE"];
+    let columns: Vec<_> =
+        std::iter::once((title, Align::Left)).chain(numbers.map(|title| (title, Align::Right))).collect();
+    let mut table = Table::new(&columns);
+    let all = total(accounts.iter().flat_map(|account| &account.kinds));
+    let mut names: Vec<&str> = accounts.iter().map(|account| by.names(account).0).collect();
+    names.sort_unstable();
+    names.dedup();
+    let of_name =
+        |name: &str| accounts.iter().filter(|account| by.names(account).0 == name).collect::<Vec<&AccountReport>>();
+    let mut groups: Vec<(KindReport, &str)> = names
+        .into_iter()
+        .map(|name| (total(of_name(name).into_iter().flat_map(|account| &account.kinds)), name))
+        .collect();
+    groups.sort_by_key(|(sum, name)| (std::cmp::Reverse((sum.wait_ns(), sum.calls)), *name));
+    for (sum, name) in groups {
+        table.row(cells(name.to_owned(), &sum, &all, args.table));
+        for account in of_name(name).into_iter().filter(|_| args.verbose) {
+            let other = by.names(account).1;
+            for kind in &account.kinds {
+                table.row(cells(format!("  {other}  {}", kind.name()), kind, &all, args.table));
+            }
+        }
+    }
+    table.print(args.table)
+}
+
+fn total<'a>(kinds: impl Iterator<Item = &'a KindReport>) -> KindReport {
+    kinds.fold(KindReport::default(), |mut sum, kind| {
+        sum.add(kind);
+        sum
+    })
+}
+
+fn cells(name: String, sum: &KindReport, all: &KindReport, style: TableArgs) -> Vec<String> {
+    let time = |ns: u64| if style.exact { ns.to_string() } else { duration(ns) };
+    let data = if style.exact { sum.data_bytes.to_string() } else { Size(sum.data_bytes).to_string() };
+    let times = [sum.time_ns(), sum.queue_ns, sum.work_ns, sum.slot_ns, sum.device_ns, sum.group_ns, sum.reply_ns];
+    // Of all the waiting for stable storage: what this one costs the others.
+    let share = u128::from(sum.wait_ns()) * 100 / u128::from(all.wait_ns().max(1));
+    let name = if style.plain { name.trim_start().replace("  ", "\t") } else { name };
+    let counts = [name, sum.calls.to_string(), sum.errors.to_string(), data];
+    counts.into_iter().chain(times.map(time)).chain([format!("{share}%")]).collect()
 }
 
 /// One line for each procedure, and one for everything that modifies.
@@ -23,7 +110,7 @@ pub(super) fn ops(report: &OpsReport, style: TableArgs) -> String {
     let mut table = Table::new(&columns);
     let time = |ns: u64| if style.exact { ns.to_string() } else { duration(ns) };
     for op in &report.procedures {
-        let mut cells = vec![op.procedure.clone(), op.calls.to_string(), op.errors.to_string()];
+        let mut cells = vec![op_name(op), op.calls.to_string(), op.errors.to_string()];
         cells.extend([op.execute, op.wait].iter().flat_map(|q| [time(q.p50_ns), time(q.p99_ns)]));
         table.row(cells);
     }
@@ -39,31 +126,50 @@ pub(super) fn ops(report: &OpsReport, style: TableArgs) -> String {
     text
 }
 
-/// Three digits and a unit.
-pub(super) fn duration(ns: u64) -> String {
-    #[allow(clippy::cast_precision_loss)]
-    let value = ns as f64;
-    let (scaled, unit) = match ns {
-        0..1_000 => return format!("{ns}ns"),
-        1_000..1_000_000 => (value / 1e3, "us"),
-        1_000_000..1_000_000_000 => (value / 1e6, "ms"),
-        _ => (value / 1e9, "s"),
-    };
-    let decimals = if scaled < 10.0 { 2 } else { usize::from(scaled < 100.0) };
-    format!("{scaled:.decimals$}{unit}")
+fn op_name(op: &OpReport) -> String {
+    op.stable_how.as_ref().map_or_else(|| op.procedure.clone(), |how| format!("{} {how}", op.procedure))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::report::OpReport;
 
     #[test]
-    fn durations_have_three_digits() {
-        let cases = [(999, "999ns"), (1_234, "1.23us"), (45_678, "45.7us"), (456_789, "457us"), (8_000_000, "8.00ms")];
-        for (ns, text) in cases {
-            assert_eq!(duration(ns), text);
-        }
+    fn who_waits_longest_comes_first() {
+        let kind = |procedure: &str, how: Option<&str>, calls: u64| KindReport {
+            procedure: procedure.into(),
+            stable_how: how.map(str::to_owned),
+            calls,
+            data_bytes: 4096 * calls,
+            work_ns: 10_000 * calls,
+            device_ns: if how.is_some() { 90_000 * calls } else { 0 },
+            ..KindReport::default()
+        };
+        let account = |client: &str, dataset: &str, kinds: Vec<KindReport>| AccountReport {
+            client: client.into(),
+            dataset: dataset.into(),
+            kinds,
+            ..AccountReport::default()
+        };
+        let all = [
+            account("10.0.0.1", "tank", vec![kind("READ", None, 100)]),
+            account("10.0.0.2", "tank", vec![kind("WRITE", Some("FILE_SYNC"), 30)]),
+            account("10.0.0.2", "tank/home", vec![kind("WRITE", Some("FILE_SYNC"), 10)]),
+        ];
+        let args = AccountArgs { verbose: true, ..AccountArgs::default() };
+        let expected = "\
+EXPORT                       CALLS  ERRORS  DATA    TIME  QUEUE   WORK  SLOT  DEVICE  GROUP  REPLY  SHARE
+tank                           130       0  520K  4.00ms    0ns  1.30ms   0ns  2.70ms    0ns    0ns    75%
+";
+        let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = accounts(&all, By::Export, &args);
+        assert_eq!(squeeze(&text.lines().take(2).collect::<Vec<_>>().join(" ")), squeeze(expected));
+        let names: Vec<String> =
+            text.lines().map(|line| line.chars().take(30).collect::<String>()).map(|line| squeeze(&line)).collect();
+        assert!(names[3].starts_with("10.0.0.2 WRITE FILE_SYNC"), "{text}");
+        let plain = AccountArgs { table: TableArgs { plain: true, exact: true }, ..AccountArgs::default() };
+        let text = accounts(&all, By::Client, &plain);
+        assert_eq!(text.lines().next(), Some("10.0.0.2\t40\t0\t163840\t4000000\t0\t400000\t0\t3600000\t0\t0\t100%"));
     }
 
     #[test]
@@ -71,6 +177,7 @@ mod tests {
         let q = |p50_ns, p99_ns| Quantiles { count: 7, p50_ns, p99_ns, max_ns: p99_ns };
         let op = OpReport {
             procedure: "CREATE".into(),
+            stable_how: None,
             calls: 7,
             errors: 1,
             execute: q(9_000, 20_000),

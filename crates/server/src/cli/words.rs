@@ -55,9 +55,31 @@ pub(super) fn assignments_then_name(words: &[String]) -> Result<(String, Vec<Ass
     Ok((name.clone(), assignments.iter().map(read).collect::<Result<_, _>>()?))
 }
 
+/// A time of so many nanoseconds, in three digits and a unit.
+pub(super) fn duration(ns: u64) -> String {
+    #[allow(clippy::cast_precision_loss)]
+    let value = ns as f64;
+    let (scaled, unit) = match ns {
+        0..1_000 => return format!("{ns}ns"),
+        1_000..1_000_000 => (value / 1e3, "us"),
+        1_000_000..1_000_000_000 => (value / 1e6, "ms"),
+        _ => (value / 1e9, "s"),
+    };
+    let decimals = if scaled < 10.0 { 2 } else { usize::from(scaled < 100.0) };
+    format!("{scaled:.decimals$}{unit}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_have_three_digits() {
+        let cases = [(999, "999ns"), (1_234, "1.23us"), (45_678, "45.7us"), (456_789, "457us"), (8_000_000, "8.00ms")];
+        for (ns, text) in cases {
+            assert_eq!(duration(ns), text);
+        }
+    }
 
     #[test]
     fn vdev_paths_become_absolute_and_its_words_stay() {

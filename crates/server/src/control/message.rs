@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::load::RecordedLoad;
+use super::observation::Observation;
 use super::report::{DatasetReport, FoundPool, OpsReport, PoolReport, PropertyLine};
 
 /// Longest request or answer line, bytes. A pool of thousands of datasets fits; a runaway peer does not.
@@ -19,7 +21,7 @@ pub struct Assignment {
 }
 
 /// What may be asked. Paths are absolute: the daemon's working directory is not the asker's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
 #[allow(missing_docs)] // The fields are the words of the commands.
 pub enum Request {
@@ -114,6 +116,12 @@ pub enum Request {
     },
     /// What clients have called, and how long it took.
     StatOps,
+    /// Records what clients do for so many seconds, and tells it.
+    Record {
+        seconds: f64,
+    },
+    /// Everything that somebody who watches wants to know: the source of `zilstat`, `stat` and `top`.
+    Observe,
 }
 
 /// What is answered.
@@ -158,4 +166,8 @@ pub enum Reply {
     Properties(Vec<PropertyLine>),
     /// Calls of clients.
     Ops(OpsReport),
+    /// Everything at one moment.
+    Observation(Box<Observation>),
+    /// What clients did.
+    Load(RecordedLoad),
 }

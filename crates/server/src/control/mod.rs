@@ -21,6 +21,9 @@
 
 pub mod client;
 pub mod listener;
+pub mod load;
 pub mod message;
+pub mod observation;
 pub mod report;
 pub mod socket;
+pub mod spread;

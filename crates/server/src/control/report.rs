@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::spread::Spread;
+
 /// One imported pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PoolReport {
@@ -39,6 +41,35 @@ pub struct PoolReport {
     /// `wait` or `continue`.
     #[serde(default)]
     pub failmode: String,
+    /// The transaction group that takes changes.
+    #[serde(default)]
+    pub txg_open: u64,
+    /// The newest groups that were synced, oldest first.
+    #[serde(default)]
+    pub txgs: Vec<TxgReport>,
+    /// Bytes changed and not synced yet.
+    #[serde(default)]
+    pub dirty_bytes: u64,
+    /// The most there may be of them.
+    #[serde(default)]
+    pub dirty_bytes_max: u64,
+}
+
+/// A transaction group that was synced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TxgReport {
+    /// Its number.
+    pub txg: u64,
+    /// How long ago it was opened.
+    pub age_seconds: f64,
+    /// For how long it took changes.
+    pub open_seconds: f64,
+    /// Until the last of its changes was complete.
+    pub quiescing_seconds: f64,
+    /// Until it was durable.
+    pub syncing_seconds: f64,
+    /// Bytes that were dirty in it.
+    pub dirty_bytes: u64,
 }
 
 impl PoolReport {
@@ -72,6 +103,12 @@ pub struct VdevReport {
     pub errors: ErrorCounters,
     /// Reads and writes since import.
     pub io: IoCounters,
+    /// How long they took.
+    #[serde(default)]
+    pub times: IoTimes,
+    /// Those that have not returned yet.
+    #[serde(default)]
+    pub active: IoActive,
     /// The legs of a mirror.
     pub children: Vec<VdevReport>,
 }
@@ -115,6 +152,65 @@ pub struct IoCounters {
     pub flushes: u64,
 }
 
+/// How long requests took since import, by what they were.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoTimes {
+    /// Reads.
+    pub read: Spread,
+    /// Writes that may stay in the disk's cache.
+    pub write: Spread,
+    /// Durable writes: the log's and the labels'.
+    pub durable_write: Spread,
+    /// Flushes.
+    pub flush: Spread,
+}
+
+/// Requests that a disk has now, by what they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // As in [`IoTimes`].
+pub struct IoActive {
+    pub read: u64,
+    pub write: u64,
+    pub durable_write: u64,
+    pub flush: u64,
+}
+
+impl IoTimes {
+    /// Both together.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        self.combine(other, Spread::with)
+    }
+
+    /// What has come since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        self.combine(before, Spread::since)
+    }
+
+    fn combine(&self, other: &Self, how: fn(&Spread, &Spread) -> Spread) -> Self {
+        Self {
+            read: how(&self.read, &other.read),
+            write: how(&self.write, &other.write),
+            durable_write: how(&self.durable_write, &other.durable_write),
+            flush: how(&self.flush, &other.flush),
+        }
+    }
+}
+
+impl IoActive {
+    /// Both together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self {
+            read: self.read + other.read,
+            write: self.write + other.write,
+            durable_write: self.durable_write + other.durable_write,
+            flush: self.flush + other.flush,
+        }
+    }
+}
+
 /// One lane of the intent log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneReport {
@@ -126,12 +222,24 @@ pub struct LaneReport {
     pub size: u64,
     /// Bytes of it that may not be overwritten yet.
     pub used: u64,
+    /// Records that wait for a frame now.
+    #[serde(default)]
+    pub pending: u64,
     /// Frames written since import.
     pub frames: u64,
     /// Records in them.
     pub records: u64,
     /// Bytes of them.
     pub bytes: u64,
+    /// Bytes of the records' bodies.
+    #[serde(default)]
+    pub record_bytes: u64,
+    /// Frames of up to 4 KiB, below 32 KiB, and larger ones.
+    #[serde(default)]
+    pub frames_by_size: [u64; 3],
+    /// How long device writes took.
+    #[serde(default)]
+    pub write: Spread,
     /// Median duration of a device write.
     pub write_ns_p50: u64,
     /// 99th percentile of it.
@@ -211,6 +319,9 @@ pub struct OpsReport {
 pub struct OpReport {
     /// As RFC 1813 calls it.
     pub procedure: String,
+    /// Of a WRITE: `UNSTABLE`, `DATA_SYNC` or `FILE_SYNC`.
+    #[serde(default)]
+    pub stable_how: Option<String>,
     /// Calls that were carried out.
     pub calls: u64,
     /// Those that did not answer `NFS3_OK`.

@@ -18,6 +18,7 @@ mod disks;
 pub mod first_pool;
 pub mod listen;
 pub mod logging;
+mod observe;
 mod ops_report;
 mod pool_report;
 pub mod pools;

@@ -4,15 +4,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tally_base::Histogram;
-use tally_nfs::stats::Stats;
-use tally_nfs::v3::Procedure;
+use tally_nfs::stats::{Kind, Stats};
 
 use crate::control::report::{OpReport, OpsReport, Quantiles};
 
 /// The report of now.
 pub(super) fn report(stats: &Stats) -> OpsReport {
     OpsReport {
-        procedures: Procedure::ALL.iter().filter_map(|&procedure| op(stats, procedure)).collect(),
+        procedures: Kind::all().filter_map(|kind| op(stats, kind)).collect(),
         whole: quantiles(&stats.whole),
         own: quantiles(&stats.own),
         connections: stats.connections.load(Relaxed),
@@ -22,11 +21,12 @@ pub(super) fn report(stats: &Stats) -> OpsReport {
     }
 }
 
-fn op(stats: &Stats, procedure: Procedure) -> Option<OpReport> {
-    let counted = stats.procedure(procedure);
+fn op(stats: &Stats, kind: Kind) -> Option<OpReport> {
+    let counted = stats.kind(kind);
     let calls = counted.calls.load(Relaxed);
     (calls > 0).then(|| OpReport {
-        procedure: procedure.name().to_owned(),
+        procedure: kind.procedure().name().to_owned(),
+        stable_how: kind.stable_how().map(str::to_owned),
         calls,
         errors: counted.errors.load(Relaxed),
         execute: quantiles(&counted.execute),

@@ -1,16 +1,19 @@
 //! What the pools tell about themselves, as the control socket passes it on.
 
 use tally_base::Size;
-use tally_disk::IoCounts;
+use tally_disk::{IoCounts, IoKind};
 use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig, VdevClass, VdevConfig, VdevKind};
 use tally_store::properties::SyncMode;
+use tally_store::txg::TxgRecord;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
 
 use super::dates::utc;
 use super::pools::ServedPool;
 use crate::control::report::{
-    ErrorCounters, Exposure, IoCounters, LaneReport, PoolReport, PropertyLine, VdevReport, VdevSpace,
+    ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport, PropertyLine, TxgReport,
+    VdevReport, VdevSpace,
 };
+use crate::control::spread::Spread;
 
 /// Everything about one pool.
 pub(super) fn report(served: &ServedPool) -> PoolReport {
@@ -44,6 +47,10 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         messages: messages(served, &vdevs),
         losses: losses(&config),
         failmode: config.supplement.failmode.word().into(),
+        txg_open: pool.txgs.open().0,
+        txgs: txg_reports(served),
+        dirty_bytes: pool.txgs.dirty_bytes(),
+        dirty_bytes_max: pool.txgs.dirty_bytes_max(),
         vdevs,
     }
 }
@@ -51,6 +58,20 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
 const ONLINE: &str = LegState::Online.word();
 const DATA: &str = "data";
 const LOG: &str = "log";
+
+fn txg_reports(served: &ServedPool) -> Vec<TxgReport> {
+    let pool = served.filer.pool();
+    let now = pool.platform.clock.monotonic();
+    let report = |record: TxgRecord| TxgReport {
+        txg: record.txg.0,
+        age_seconds: now.saturating_sub(record.opened).as_secs_f64(),
+        open_seconds: record.open.as_secs_f64(),
+        quiescing_seconds: record.quiescing.as_secs_f64(),
+        syncing_seconds: record.syncing.as_secs_f64(),
+        dirty_bytes: record.dirty_bytes,
+    };
+    pool.history.records().into_iter().map(report).collect()
+}
 
 fn exposure(served: &ServedPool) -> Exposure {
     let (bytes, age) = served.filer.exposure();
@@ -165,6 +186,8 @@ fn vdev_report(vdev: &Vdev, config: &VdevConfig) -> VdevReport {
                 state: state.into(),
                 // A mirror reads from one leg and writes to all: what was asked of it, not of its disks together.
                 io: legs.iter().map(|leg| leg.io).fold(IoCounters::default(), widest),
+                times: legs.iter().map(|leg| &leg.times).fold(IoTimes::default(), |sum, leg| sum.with(leg)),
+                active: legs.iter().map(|leg| leg.active).fold(IoActive::default(), IoActive::with),
                 children: legs,
                 ..VdevReport::default()
             }
@@ -180,8 +203,28 @@ fn leg_report(leg: &VdevLeg, class: &str) -> VdevReport {
         state: leg.state().word().into(),
         errors: ErrorCounters { read: errors.read, write: errors.write, checksum: errors.checksum },
         io: io(&counts),
+        times: IoTimes {
+            read: spread(leg, IoKind::Read),
+            write: spread(leg, IoKind::Write),
+            durable_write: spread(leg, IoKind::DurableWrite),
+            flush: spread(leg, IoKind::Flush),
+        },
+        active: IoActive {
+            read: active(leg, IoKind::Read),
+            write: active(leg, IoKind::Write),
+            durable_write: active(leg, IoKind::DurableWrite),
+            flush: active(leg, IoKind::Flush),
+        },
         ..VdevReport::default()
     }
+}
+
+fn spread(leg: &VdevLeg, kind: IoKind) -> Spread {
+    leg.disk().map_or_else(Spread::default, |disk| (&disk.times(kind).latency).into())
+}
+
+fn active(leg: &VdevLeg, kind: IoKind) -> u64 {
+    leg.disk().map_or(0, |disk| disk.times(kind).active())
 }
 
 const fn io(counts: &IoCounts) -> IoCounters {
@@ -228,9 +271,13 @@ fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
             vdev: vdev.map(vdev_name).unwrap_or_default(),
             size: fill.size,
             used: fill.used,
+            pending: stats.pending_count,
             frames: stats.frame_count,
             records: stats.record_count,
             bytes: stats.frame_bytes,
+            record_bytes: stats.body_bytes,
+            frames_by_size: [stats.frames_by_size.small, stats.frames_by_size.medium, stats.frames_by_size.large],
+            write: lane.write_times().into(),
             write_ns_p50: stats.write_ns_p50,
             write_ns_p99: stats.write_ns_p99,
         })

@@ -68,6 +68,9 @@ pub enum PoolsError {
         /// As asked for.
         name: String,
     },
+    /// One at a time.
+    #[error("somebody else records the load already; ask again when that is over")]
+    Recording,
     /// No such dataset.
     #[error("there is no dataset '{name}'; `tally dataset list` shows those that are")]
     NoDataset {

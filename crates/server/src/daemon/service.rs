@@ -16,6 +16,7 @@ use tally_nfs::exports::parse_sharenfs;
 use tally_store::create;
 use tally_store::discover::ImportSource;
 
+use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
 use super::{Event, datasets, ops_report, pool_report, process};
 use crate::control::listener::Service;
@@ -86,6 +87,8 @@ impl Desk {
             Request::DatasetGet { names, recursive, properties } => {
                 self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)
             }
+            Request::Record { seconds } => record(self.nfs.stats(), *seconds).map(Reply::Load),
+            Request::Observe => observe(&self.pools, self.nfs.stats()).map(|seen| Reply::Observation(Box::new(seen))),
             Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
             _ => return None,
         })

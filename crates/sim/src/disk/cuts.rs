@@ -57,8 +57,8 @@ impl Cuts {
         Self { disks: disks.map(|disk| disk.state()).collect(), lies, touched: Vec::new(), met: HashSet::new() }
     }
 
-    /// Shows `see` every state that a cut may leave before, in the middle of, and behind `events`. Gives how many there
-    /// were, and ends with the first that it does not like.
+    /// Shows `see` every state that a cut may leave before, in the middle of, and behind `events`; ends with the first
+    /// that it does not like.
     pub fn each<E>(
         &mut self,
         events: &[Event],

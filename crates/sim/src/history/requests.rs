@@ -215,7 +215,7 @@ impl State {
         let server = Arc::clone(self.machine.server());
         let mut left = Vec::new();
         for mut sent in std::mem::take(&mut self.sent) {
-            let outcome = sent.promise.drive().map(|driven| driven.outcome).or_else(|| sent.promise.poll());
+            let outcome = sent.promise.drive().or_else(|| sent.promise.poll());
             match outcome {
                 None => left.push(sent),
                 Some(Err(_)) if self.is_off() => {}
@@ -226,8 +226,8 @@ impl State {
                     self.past.retain(|past| Some(past.id) != sent.past);
                 }
                 Some(Err(broken)) => return Err(format!("#{}: {broken}", sent.number)),
-                Some(Ok(())) => {
-                    let reply = server.service.settle(&mut sent.job, Ok(()));
+                Some(Ok(kept)) => {
+                    let reply = server.service.settle(&mut sent.job, Ok(kept));
                     let links = server.service.finish(&mut sent.job, &reply);
                     let past = self.past.iter().find(|past| Some(past.id) == sent.past);
                     if let Some(past) = past

@@ -6,7 +6,8 @@
 //! are those of a shorter sequence. Each state is imported by the real server and compared with what the oracle allows
 //! there; the pool must be sound, and requests of which it has the effect, sent again, get their first answer.
 //!
-//! A sequence of requests is also run with all of them waiting for one write of the log.
+//! A sequence of several requests, none of which speaks of what an earlier one has made, is also run with all of them
+//! waiting for one write of the log.
 
 mod alphabet;
 mod run;

@@ -305,12 +305,12 @@ impl<'a> Run<'a> {
             let server = Arc::clone(self.machine.server());
             let mut answers = Vec::new();
             for mut waiting in std::mem::take(&mut self.waiting) {
-                let driven = waiting.promise.drive().map(|driven| driven.outcome);
+                let driven = waiting.promise.drive();
                 match driven.or_else(|| waiting.promise.poll()) {
                     None => self.waiting.push(waiting),
                     Some(Err(broken)) => return Err(format!("#{}: {broken}", self.done[waiting.done].number)),
-                    Some(Ok(())) => {
-                        let reply = server.service.settle(&mut waiting.job, Ok(()));
+                    Some(Ok(kept)) => {
+                        let reply = server.service.settle(&mut waiting.job, Ok(kept));
                         server.service.finish(&mut waiting.job, &reply);
                         answers.push((waiting.done, bytes_of(&reply), waiting.promised));
                     }

@@ -210,6 +210,8 @@ impl PoolConfig {
         }
         Ok(())
     }
+
+    /// What is wrong with one lane.
     fn check_lane(&self, line: &LaneConfigLine) -> Result<(), &'static str> {
         line.geometry().validate()?;
         let vdev = usize::try_from(line.vdev).ok().and_then(|index| self.vdevs.get(index));

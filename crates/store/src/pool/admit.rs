@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tally_base::{Broken, Driven, Lsn, Promise, Txg, Wait};
+use tally_base::{Fate, Kept, Lsn, Promise, Txg, Wait};
 use tally_intent::Lane;
 
 use super::Pool;
@@ -96,11 +96,11 @@ impl Pool {
         }
     }
 
-    /// What a reply that rests on record `lsn` of `lane` waits for. Should the lane fail, the promise goes over to
+    /// What a reply that rests on record `lsn` of `lane`, and appended `record_bytes`, waits for. Should the lane fail, the promise goes over to
     /// transaction group `txg`, which contains the record's change (rules F25).
     #[must_use]
-    pub fn log_promise(&self, lane: &Arc<Lane>, lsn: Lsn, txg: Txg) -> Wait {
-        match lane.promise(lsn) {
+    pub fn log_promise(&self, lane: &Arc<Lane>, lsn: Lsn, record_bytes: u64, txg: Txg) -> Wait {
+        match lane.promise(lsn, record_bytes) {
             Wait::Ready => Wait::Ready,
             Wait::On(log) => Wait::On(Box::new(LogPromise { log, txgs: Arc::clone(&self.txgs), txg })),
         }
@@ -122,26 +122,26 @@ struct LogPromise {
 }
 
 impl Promise for LogPromise {
-    fn poll(&self) -> Option<Result<(), Broken>> {
+    fn poll(&self) -> Option<Fate> {
         if self.txgs.last_synced() >= self.txg {
-            return Some(Ok(()));
+            return Some(Ok(Kept::GROUP));
         }
         // A broken log is not the last word: `then` goes on with the group.
         self.log.poll().filter(Result::is_ok)
     }
 
-    fn drive(&self) -> Option<Driven> {
-        self.log.drive().filter(|driven| driven.outcome.is_ok())
+    fn drive(&self) -> Option<Fate> {
+        self.log.drive().filter(Result::is_ok)
     }
 
-    fn then(self: Box<Self>, then: Box<dyn FnOnce(Result<(), Broken>) + Send>) {
+    fn then(self: Box<Self>, then: Box<dyn FnOnce(Fate) + Send>) {
         let Self { log, txgs, txg } = *self;
         log.then(Box::new(move |outcome| {
             if outcome.is_ok() {
                 return then(outcome);
             }
             match txgs.promise(txg) {
-                Wait::Ready => then(Ok(())),
+                Wait::Ready => then(Ok(Kept::GROUP)),
                 Wait::On(group) => group.then(then),
             }
         }));

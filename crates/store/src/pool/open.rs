@@ -34,7 +34,7 @@ use crate::platform::{Platform, Tuning};
 use crate::properties::effective;
 use crate::replies::{BUCKETS, ReplyCache};
 use crate::roster::{Roster, RosterError};
-use crate::txg::Txgs;
+use crate::txg::{TxgHistory, Txgs};
 use crate::uberblock::Uberblock;
 
 /// Why a pool could not be opened.
@@ -189,6 +189,7 @@ impl Pool {
             roster: Arc::clone(roster),
             io,
             txgs: Txgs::new(open, tuning.dirty_bytes_max),
+            history: TxgHistory::default(),
             replies: ReplyCache::default(),
             guid: uberblock.pool,
             lanes: ArcSwap::default(),

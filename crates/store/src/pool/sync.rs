@@ -115,10 +115,15 @@ impl Pool {
 
     pub(super) fn sync_locked(&self, syncing: &mut Syncing, clean: bool) -> Result<Txg, SyncError> {
         self.check_syncing(syncing)?;
+        let clock = &self.platform.clock;
+        let closing = clock.monotonic();
         let txg = self.txgs.close();
+        let quiet = clock.monotonic();
+        let dirty_bytes = self.txgs.dirty_bytes_of(txg);
         let _all_or_nothing = SuspendsOnPanic(self);
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
+                self.history.note(txg, dirty_bytes, [closing, quiet, clock.monotonic()]);
                 self.publish(syncing, txg, folded);
                 Ok(txg)
             }

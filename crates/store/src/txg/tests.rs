@@ -27,7 +27,7 @@ fn waiters_hear_of_their_group_and_of_no_earlier_one() {
     let Wait::On(promise) = txgs.promise(Txg(2)) else { panic!("group 2 is not synced yet") };
     let counter = Arc::clone(&heard);
     promise.then(Box::new(move |outcome| {
-        assert_eq!(outcome, Ok(()));
+        assert_eq!(outcome, Ok(Kept::GROUP));
         counter.fetch_add(1, Ordering::SeqCst);
     }));
     let first = txgs.close();

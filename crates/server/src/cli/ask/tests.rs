@@ -6,6 +6,7 @@ use clap::Parser;
 use super::*;
 use crate::control::listener::{ControlSocket, Service};
 use crate::control::message::Progress;
+use crate::control::report::PoolReport;
 use crate::control::report::{DatasetReport, FoundPool, PropertyLine};
 
 /// Says back what it was asked for, with some data of each kind.

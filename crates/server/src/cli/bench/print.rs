@@ -8,9 +8,9 @@ use tally_bench::referee::Verdict;
 use tally_bench::report::{Figure, Group, Report, Row};
 
 use crate::cli::args::TableArgs;
-use crate::cli::stat::duration;
 use crate::cli::status::count;
 use crate::cli::table::{Align, Table};
+use crate::cli::words::duration;
 
 const RATES: [(&str, Align); 7] = [
     ("PART", Align::Left),

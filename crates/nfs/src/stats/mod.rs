@@ -1,15 +1,25 @@
 //! What the server counts: calls, errors and where the time of each procedure goes. Plain atomics, written
 //! without locks and read at any time.
 
+pub mod accounts;
+mod kind;
+pub mod recorder;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use tally_base::Histogram;
 
-use crate::v3::{PROCEDURE_COUNT, Procedure};
+use crate::service::{Link, Times};
 
-/// One procedure.
+pub use kind::{KIND_COUNT, Kind};
+
+use accounts::{Accounts, Paid, Payer};
+use recorder::{Event, Recorder};
+
+/// One kind of call.
 #[derive(Debug, Default)]
-pub struct ProcedureStats {
+pub struct KindStats {
     /// Calls that were carried out.
     pub calls: AtomicU64,
     /// Those that did not answer OK.
@@ -18,16 +28,19 @@ pub struct ProcedureStats {
     pub execute: Histogram,
     /// Until what the reply rests on was durable.
     pub wait: Histogram,
-    /// From there until the socket had the reply.
-    pub send: Histogram,
 }
 
 /// The whole server.
 #[derive(Debug)]
 pub struct Stats {
-    procedures: Box<[ProcedureStats]>,
+    start: Instant,
+    kinds: Box<[KindStats]>,
+    /// Who called, and about what.
+    pub accounts: Accounts,
+    /// Everything they did, while somebody asks for it.
+    pub recorder: Recorder,
     /// MOUNT, all procedures together.
-    pub mount: ProcedureStats,
+    pub mount: KindStats,
     /// Modifying requests, from their last byte read to the reply handed to the socket, less the time that the
     /// working thread itself spent in the device.
     pub own: Histogram,
@@ -54,8 +67,11 @@ pub struct Stats {
 impl Default for Stats {
     fn default() -> Self {
         Self {
-            procedures: (0..PROCEDURE_COUNT).map(|_| ProcedureStats::default()).collect(),
-            mount: ProcedureStats::default(),
+            start: Instant::now(),
+            kinds: (0..KIND_COUNT).map(|_| KindStats::default()).collect(),
+            accounts: Accounts::default(),
+            recorder: Recorder::default(),
+            mount: KindStats::default(),
             own: Histogram::default(),
             whole: Histogram::default(),
             refused: AtomicU64::default(),
@@ -71,10 +87,34 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// One procedure of NFSv3.
+    /// Enters an answered request, wherever it counts.
+    pub(crate) fn enter(&self, link: &Link, payer: Payer, paid: &Paid, times: Times) {
+        let counted = self.kind(paid.kind);
+        count(&counted.calls);
+        if !paid.ok {
+            count(&counted.errors);
+        }
+        counted.execute.record(paid.work);
+        counted.wait.record(paid.wait);
+        if paid.kind.procedure().modifies() {
+            let whole = paid.queue + paid.work + paid.wait + paid.reply;
+            self.whole.record(whole);
+            self.own.record(whole.saturating_sub(times.in_device));
+        }
+        self.accounts.enter(link.newest(), payer, paid);
+        self.recorder.note(|| Event { connection: link.id(), read_at: times.read_at, paid: *paid });
+    }
+
+    /// For how long it has counted.
     #[must_use]
-    pub fn procedure(&self, procedure: Procedure) -> &ProcedureStats {
-        &self.procedures[procedure.number() as usize]
+    pub fn since(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// One kind of call of NFSv3.
+    #[must_use]
+    pub fn kind(&self, kind: Kind) -> &KindStats {
+        &self.kinds[kind.index()]
     }
 }
 

@@ -1,0 +1,135 @@
+//! Commands that look again and again: each sample is the difference of two reports of counters that only rise, all asked
+//! for on one connection. The first is about everything since the start.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::args::Cli;
+use super::ask::{Console, Failure};
+use super::iostat::{self, IostatArgs, Plan};
+use super::stat::{self, AccountArgs, By};
+use super::zilstat::{self, Sums, ZilstatArgs};
+use crate::control::client::Client;
+use crate::control::message::{Reply, Request};
+use crate::control::observation::Observation;
+use crate::control::report::PoolReport;
+
+/// `tally pool iostat`.
+pub(super) fn iostat(cli: &Cli, words: &[String], args: IostatArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let plan = Plan::parse(words).map_err(Failure::Usage)?;
+    let mut client = Client::connect(cli.socket.as_deref())?;
+    let request = Request::PoolStatus { names: plan.names.clone() };
+    let mut before: Option<Vec<PoolReport>> = None;
+    repeat(&plan, &mut || {
+        let Reply::Pools(mut now) = client.ask(&request, &mut |_| {})? else { return Err(Failure::Mismatch) };
+        // Its disks are not even open.
+        now.retain(|pool| pool.state != PoolReport::UNAVAILABLE);
+        if cli.json {
+            writeln!(console.out, "{}", serde_json::to_string(&now)?)?;
+        } else {
+            let width = iostat::name_width(&now, args.verbose);
+            if before.is_none() && !args.table.plain && !args.histograms {
+                console.out.write_all(iostat::header(width, args).as_bytes())?;
+            }
+            console.out.write_all(iostat::sample(&now, before.as_deref(), args, width).as_bytes())?;
+        }
+        before = Some(now);
+        Ok(console.out.flush()?)
+    })
+}
+
+/// `tally stat clients` and `tally stat exports`.
+pub(super) fn accounts(cli: &Cli, by: By, args: &AccountArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let plan = only_numbers(Plan::parse(&args.words))?;
+    let mut client = Client::connect(cli.socket.as_deref())?;
+    let mut before: Option<Observation> = None;
+    repeat(&plan, &mut || {
+        let now = observe(&mut client)?;
+        let grown = now.accounts_since(before.as_ref());
+        if cli.json {
+            writeln!(console.out, "{}", serde_json::to_string(&grown)?)?;
+        } else {
+            let text = stat::accounts(&grown, by, args);
+            console.out.write_all(text.as_bytes())?;
+            if text.is_empty() {
+                writeln!(console.err, "nobody has called")?;
+            } else if plan.count != Some(1) && !args.table.plain {
+                writeln!(console.out)?;
+            }
+        }
+        before = Some(now);
+        Ok(console.out.flush()?)
+    })
+}
+
+/// `tally zilstat`. Within an interval it looks every second, for the highest rate.
+pub(super) fn zilstat(cli: &Cli, args: &ZilstatArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+    let plan = only_numbers(args.plan())?;
+    let mut client = Client::connect(cli.socket.as_deref())?;
+    let first = observe(&mut client)?;
+    args.check(&first).map_err(Failure::Usage)?;
+    if !cli.json && !args.style().plain {
+        console.out.write_all(zilstat::header().as_bytes())?;
+    }
+    let mut before = Sums::of(&first, args);
+    let Some(interval) = plan.interval else { return print_sums(cli, args, &before, false, console) };
+    let mut left = plan.count;
+    while left != Some(0) {
+        let mut rates = Sums::default();
+        let mut piece_before = before.clone();
+        let end = Instant::now() + interval;
+        loop {
+            sleep(ZilstatArgs::piece(&plan).min(end.saturating_duration_since(Instant::now())));
+            let now = Sums::of(&observe(&mut client)?, args);
+            rates.raise(&now.since(&piece_before));
+            piece_before = now;
+            if Instant::now() >= end {
+                break;
+            }
+        }
+        print_sums(cli, args, &piece_before.since(&before).with_rates_of(&rates), true, console)?;
+        before = piece_before;
+        left = left.map(|left| left - 1);
+    }
+    Ok(())
+}
+
+fn print_sums(
+    cli: &Cli,
+    args: &ZilstatArgs,
+    sums: &Sums,
+    watched: bool,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
+    let text = if cli.json { serde_json::to_string(sums)? + "\n" } else { sums.print(args, watched) };
+    console.out.write_all(text.as_bytes())?;
+    Ok(console.out.flush()?)
+}
+
+fn observe(client: &mut Client) -> Result<Observation, Failure> {
+    match client.ask(&Request::Observe, &mut |_| {})? {
+        Reply::Observation(seen) => Ok(*seen),
+        _ => Err(Failure::Mismatch),
+    }
+}
+
+fn only_numbers(plan: Result<Plan, String>) -> Result<Plan, Failure> {
+    let plan = plan.map_err(Failure::Usage)?;
+    match plan.names.first() {
+        None => Ok(plan),
+        Some(word) => Err(Failure::Usage(format!("'{word}' is no interval: write seconds, like 1 or 0.5"))),
+    }
+}
+
+/// Takes as many samples as were asked for, with the interval between them.
+fn repeat(plan: &Plan, sample: &mut dyn FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
+    let mut left = plan.count;
+    loop {
+        sample()?;
+        left = left.map(|left| left - 1);
+        if left == Some(0) {
+            return Ok(());
+        }
+        sleep(plan.interval.unwrap_or(Duration::ZERO));
+    }
+}
