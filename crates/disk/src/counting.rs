@@ -21,9 +21,9 @@ pub struct IoCounts {
     pub writes: u64,
     /// Bytes of the writes.
     pub write_bytes: u64,
-    /// Those of the writes that were durable.
+    /// Those of the writes that were durable, counted when they are done: a count that is seen is a disk's answer.
     pub durable_writes: u64,
-    /// Flushes.
+    /// Flushes, counted when they are done.
     pub flushes: u64,
     /// Discards.
     pub discards: u64,
@@ -141,14 +141,16 @@ impl Disk for CountingDisk {
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         add(&self.counters.writes, 1);
         add(&self.counters.write_bytes, buf.len() as u64);
-        add(&self.counters.durable_writes, u64::from(durability == Durability::Durable));
         let kind = if durability == Durability::Durable { IoKind::DurableWrite } else { IoKind::Write };
-        self.note(self.times(kind).run(|| self.disk.write(offset, buf, durability)))
+        let outcome = self.note(self.times(kind).run(|| self.disk.write(offset, buf, durability)));
+        add(&self.counters.durable_writes, u64::from(durability == Durability::Durable));
+        outcome
     }
 
     fn flush(&self) -> io::Result<()> {
+        let outcome = self.note(self.times(IoKind::Flush).run(|| self.disk.flush()));
         add(&self.counters.flushes, 1);
-        self.note(self.times(IoKind::Flush).run(|| self.disk.flush()))
+        outcome
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {

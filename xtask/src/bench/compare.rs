@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use tally_bench::wire::Target;
 
 use super::figures::{Bar, Figures};
 use super::floor::Floor;
@@ -11,7 +12,6 @@ use super::load::{self, Load};
 use super::prepared;
 use super::report::Report;
 use super::server::{self, Server};
-use super::wire::Target;
 
 /// What these benchmarks take.
 #[derive(Args)]

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal};
 use serde::Deserialize;
+use tally_bench::wire::{Connection, Target};
 use tally_disk::{Opener, SystemOpener};
 use tempfile::TempDir;
 
 use super::server::{START_TIMEOUT, free_port};
-use super::wire::{Connection, Target};
 
 /// Name of the pool.
 pub(crate) const POOL: &str = "tank";

@@ -20,9 +20,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use rustix::fs::OFlags;
+use tally_bench::wire::{NFS_PROGRAM, Procedure, Target};
 use tally_disk::AlignedBuf;
-
-use super::wire::{Procedure, Target};
 
 /// Bytes of the file that durable writes go round in.
 const FILE_BYTES: u64 = 64 << 20;
@@ -171,7 +170,7 @@ impl Call {
     }
 
     fn is(&self, procedure: Procedure) -> bool {
-        self.program == super::wire::NFS_PROGRAM && self.procedure == procedure as u32
+        self.program == NFS_PROGRAM && self.procedure == procedure as u32
     }
 
     /// How much is written before the reply; `None` where nothing is promised.
@@ -193,13 +192,13 @@ impl Call {
         };
         numbers(reply, &[0, self.xid, 1, 0, 0, 0, 0, 0]);
         match self.program {
-            super::wire::NFS_PROGRAM if self.is(Procedure::Create) || self.is(Procedure::MkDir) => {
+            NFS_PROGRAM if self.is(Procedure::Create) || self.is(Procedure::MkDir) => {
                 numbers(reply, &[1]);
                 handle(reply);
                 attributes(reply);
                 wcc(reply);
             }
-            super::wire::NFS_PROGRAM => {
+            NFS_PROGRAM => {
                 wcc(reply);
                 if self.is(Procedure::Write) {
                     numbers(reply, &[self.count, self.stable, 0, 0]);

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 use clap::Args;
 use serde::Serialize;
+use tally_bench::random::Random;
+use tally_bench::wire::{Connection, Handle, random_u32};
 
 use super::Site;
 use super::filer::{Binaries, Filer, Setup};
 use super::load;
-use super::random::Random;
 use super::report;
-use super::wire::{Connection, Handle, random_u32};
 
 /// Genuine handles of each dataset.
 const GENUINE: usize = 256;

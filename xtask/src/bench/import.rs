@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
+use tally_bench::wire::{Connection, Handle, Stable};
 
 use super::Site;
 use super::figures::{Bar, Figures};
 use super::filer::{Binaries, Filer, Setup, Status};
 use super::load;
-use super::wire::{Connection, Handle, Stable};
 
 /// The pool is only a size: every change sets aside the room that its fold might take at worst, and none is folded.
 const POOL_BYTES: u64 = 2 << 40;

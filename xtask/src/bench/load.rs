@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
-
-use super::random::Random;
-use super::wire::{Attributes, Connection, Handle, Stable, Target, random_u32};
+use tally_bench::random::Random;
+use tally_bench::wire::{Attributes, Connection, Handle, Stable, Target, random_u32};
 
 /// Requests that a streaming client keeps under way on its connection.
 const STREAM_DEPTH: usize = 8;
@@ -191,7 +190,7 @@ pub(crate) fn file_name(item: u64) -> String {
 }
 
 fn untar(connection: &mut Connection, folder: &Handle, item: u64, data: &[u8]) -> Result<Handle> {
-    let set = |mode, owner, times| Attributes { mode, owner, times };
+    let set = |mode, owner, times| Attributes { mode, size: None, owner, times };
     let file = connection.create_exclusive(folder, &file_name(item), item + 1)?;
     connection.set_attributes(&file, set(Some(0o600), None, None))?;
     connection.write(&file, 0, data, Stable::FileSync)?;

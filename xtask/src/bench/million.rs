@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use tally_bench::random::Random;
+use tally_bench::wire::{Attributes, Connection, Handle, Stable, random_u32};
 
 use super::figures::{Bar, Figures};
 use super::filer::{Binaries, Filer, Setup, Status};
 use super::load::{self, FILE_BYTES, Load};
-use super::random::Random;
-use super::wire::{Attributes, Connection, Handle, Stable, random_u32};
 
 /// The files are made in so many parts, of which the first and the last are compared.
 const PARTS: u64 = 10;
@@ -174,7 +174,7 @@ impl Million {
             let mut random = Random::new(seed, index as u64);
             (0..each).try_for_each(|_| {
                 let file = random.pick(files);
-                connection.write(file, 0, &random.bytes(self.file_bytes), Stable::FileSync)
+                connection.write(file, 0, &random.bytes(self.file_bytes), Stable::FileSync).map(drop)
             })
         })?;
         Ok(time)

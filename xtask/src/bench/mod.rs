@@ -1,4 +1,4 @@
-//! Benchmarks by a client that costs nothing (`wire`), against the bare floor (`floor`), this workspace's
+//! Benchmarks by a client that costs nothing (`tally_bench::wire`), against the bare floor (`floor`), this workspace's
 //! server, a running server or a peer. Contenders run alternately; a figure is a median with its spread.
 
 mod compare;
@@ -11,13 +11,11 @@ mod load;
 mod lone;
 mod memory_log;
 mod million;
-pub(crate) mod random;
 mod report;
 pub(crate) mod server;
 mod slow;
 mod stream;
 mod ways;
-pub(crate) mod wire;
 mod wtmax;
 
 use std::path::{Path, PathBuf};

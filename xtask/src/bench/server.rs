@@ -7,9 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use tally_bench::wire::{Connection, Target};
 use tempfile::TempDir;
-
-use super::wire::Target;
 
 /// How long a server may take until it answers; the first start writes its log out in full.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -67,7 +66,7 @@ impl Server {
         let started = Instant::now();
         while started.elapsed() < START_TIMEOUT {
             // A connection alone proves little: some servers listen before they can answer.
-            if TcpStream::connect(self.target.nfs).is_ok() && super::wire::Connection::mount(&self.target).is_ok() {
+            if TcpStream::connect(self.target.nfs).is_ok() && Connection::mount(&self.target).is_ok() {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use hdrhistogram::Histogram;
+use tally_bench::wire::{Connection, Stable, Target};
 
 use super::Site;
 use super::figures::{Bar, Figures};
 use super::filer::{Binaries, Filer, LOG_FILE, Setup};
 use super::load::{self, Load};
-use super::wire::{Connection, Stable, Target};
 
 /// Bytes of the file that is read, and of each committed write.
 const BYTES: usize = 4096;

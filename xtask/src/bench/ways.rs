@@ -8,6 +8,7 @@ use std::sync::{Arc, mpsc};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use tally_bench::wire::Target;
 use tally_disk::AlignedBuf;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
@@ -16,7 +17,6 @@ use super::Site;
 use super::figures::{Bar, Figures};
 use super::floor::{Call, Medium, REQUEST_BYTES_MAX};
 use super::load::{self, Load};
-use super::wire::Target;
 
 /// What `ways` takes.
 #[derive(Args)]

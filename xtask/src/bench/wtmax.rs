@@ -4,13 +4,13 @@
 
 use anyhow::Result;
 use clap::Args;
+use tally_bench::random::Random;
+use tally_bench::wire::{Connection, Handle, Stable, random_u32};
 
 use super::Site;
 use super::figures::Figures;
 use super::filer::{Binaries, Filer, Setup, Status};
 use super::load;
-use super::random::Random;
-use super::wire::{Connection, Handle, Stable, random_u32};
 
 const KIB: usize = 1 << 10;
 /// Sizes of files, and values of wtmax.
@@ -110,7 +110,7 @@ fn print_table(figures: &Figures, what: &str) {
 
 fn write_file(connection: &mut Connection, file: &Handle, data: &[u8], wtmax: usize) -> Result<()> {
     if data.len() <= wtmax {
-        return connection.write(file, 0, data, Stable::FileSync);
+        return connection.write(file, 0, data, Stable::FileSync).map(drop);
     }
     let mut under_way = 0;
     for (index, piece) in data.chunks(wtmax).enumerate() {
@@ -124,7 +124,7 @@ fn write_file(connection: &mut Connection, file: &Handle, data: &[u8], wtmax: us
     for _ in 0..under_way {
         connection.receive_write(wtmax, Stable::Unstable)?;
     }
-    connection.commit(file)
+    connection.commit(file).map(drop)
 }
 
 fn name(size: usize, wtmax: usize, what: &str) -> String {

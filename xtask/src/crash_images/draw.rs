@@ -1,7 +1,7 @@
 //! What chance decides about one power cut: when, and what of the caches survives. The run's seed and the cut's
 //! number repeat it.
 
-use crate::bench::random::Random;
+use tally_bench::random::Random;
 
 /// One power cut's chances.
 pub(super) struct Draw {

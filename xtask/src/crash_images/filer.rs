@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Deserialize;
+use tally_bench::wire::{Connection, Handle, Stable, Status, Target};
 
 use super::expected::{Object, Tree};
 use crate::bench::server::free_port;
-use crate::bench::wire::{Connection, Handle, Stable, Status, Target};
 
 const POOL: &str = "tank";
 /// Where the images are, below the folder.
@@ -137,6 +137,7 @@ fn add(tree: &mut Tree, connection: &mut Connection, folder: &Handle, prefix: &s
     })?;
     for (path, status, handle) in entries {
         let handle = handle.with_context(|| format!("{path} comes without a handle"))?;
+        let status = status.with_context(|| format!("{path} comes without attributes"))?;
         let content = match status.kind {
             FOLDER => {
                 add(tree, connection, &handle, &format!("{path}/"))?;

@@ -167,5 +167,5 @@ impl Options {
 }
 
 fn drawn_seed() -> Result<u64> {
-    Ok(crate::bench::wire::random_u32().context("the kernel gives no randomness")?.into())
+    Ok(tally_bench::wire::random_u32().context("the kernel gives no randomness")?.into())
 }

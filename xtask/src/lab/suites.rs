@@ -30,7 +30,7 @@ impl Suite {
 pub(crate) const LIBRARY: &str = include_str!("../../lab/library.sh");
 
 /// All of them, the shortest first.
-pub(crate) const SUITES: [Suite; 10] = [
+pub(crate) const SUITES: [Suite; 11] = [
     Suite {
         name: "untar",
         script: include_str!("../../lab/suites/untar.sh"),
@@ -111,6 +111,15 @@ pub(crate) const SUITES: [Suite; 10] = [
         disks_gib: &[1; 8],
         records: false,
         minutes_max: 10,
+    },
+    Suite {
+        name: "referee",
+        script: include_str!("../../lab/suites/referee.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_gib: &[4, 1],
+        records: false,
+        minutes_max: 15,
     },
     Suite {
         name: "hard-disk",

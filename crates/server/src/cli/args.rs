@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use tally_base::Size;
 
 use super::advise::AdviseCommand;
+use super::bench::BenchCommand;
 use super::dataset::DatasetCommand;
 use super::inspect::InspectArgs;
 use super::pool::PoolCommand;
@@ -49,6 +50,9 @@ pub enum Command {
     /// Say what another device would bring
     #[command(subcommand)]
     Advise(AdviseCommand),
+    /// Measure any NFSv3 server with what real clients send, and see whether it keeps what it promises
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// Show what stands on the disks of a pool that is not imported; changes nothing, and goes on after damage
     Inspect(InspectArgs),
     /// Print the configuration file with every key, its meaning and its default

@@ -11,7 +11,7 @@ use super::dataset::{self, DatasetCommand};
 use super::pool::{self, PoolCommand};
 use super::progress::Bar;
 use super::stat::{self, By, StatCommand};
-use super::{inspect, status, watch};
+use super::{bench, inspect, status, watch};
 use crate::advise::candidate::CandidateError;
 use crate::control::client::{Client, ClientError};
 use crate::control::message::{Reply, Request};
@@ -71,6 +71,9 @@ pub enum Failure {
         /// How many places.
         count: u64,
     },
+    /// A benchmark that could not be carried out.
+    #[error("{0:#}")]
+    Bench(anyhow::Error),
     /// Exit status 1.
     #[error("the daemon answered something else than was asked for; are command and daemon of the same version?")]
     Mismatch,
@@ -96,6 +99,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Serve(_) => unreachable!("the binary serves by itself"),
         Command::Config => Ok(console.out.write_all(config::DOCUMENTED.as_bytes())?),
         Command::Inspect(args) => inspect::run(args, &tally_disk::SystemOpener, here, cli.json, console),
+        Command::Bench(command) => bench::run(command, cli.socket.as_deref(), cli.json, console),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "tally", &mut script);

@@ -5,6 +5,7 @@
 mod advise;
 mod args;
 mod ask;
+mod bench;
 mod dataset;
 mod inspect;
 mod iostat;

@@ -144,6 +144,12 @@ pub struct IoCounters {
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
+    /// Those of the writes that were durable by themselves.
+    #[serde(default)]
+    pub durable_writes: u64,
+    /// Flushes.
+    #[serde(default)]
+    pub flushes: u64,
 }
 
 /// How long requests took since import, by what they were.

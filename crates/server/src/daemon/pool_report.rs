@@ -233,6 +233,8 @@ const fn io(counts: &IoCounts) -> IoCounters {
         write_ops: counts.writes,
         read_bytes: counts.read_bytes,
         write_bytes: counts.write_bytes,
+        durable_writes: counts.durable_writes,
+        flushes: counts.flushes,
     }
 }
 
@@ -242,6 +244,8 @@ const fn sum(a: IoCounters, b: IoCounters) -> IoCounters {
         write_ops: a.write_ops + b.write_ops,
         read_bytes: a.read_bytes + b.read_bytes,
         write_bytes: a.write_bytes + b.write_bytes,
+        durable_writes: a.durable_writes + b.durable_writes,
+        flushes: a.flushes + b.flushes,
     }
 }
 
@@ -252,6 +256,8 @@ fn widest(a: IoCounters, b: IoCounters) -> IoCounters {
         write_ops: a.write_ops.max(b.write_ops),
         read_bytes: a.read_bytes + b.read_bytes,
         write_bytes: a.write_bytes.max(b.write_bytes),
+        durable_writes: a.durable_writes.max(b.durable_writes),
+        flushes: a.flushes.max(b.flushes),
     }
 }
 

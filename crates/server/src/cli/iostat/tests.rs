@@ -24,7 +24,7 @@ fn numbers_behind_the_pools_are_interval_and_count() {
 }
 
 fn pool(seconds: f64, writes: u64) -> PoolReport {
-    let io = IoCounters { read_ops: 0, write_ops: writes, read_bytes: 0, write_bytes: writes * 4096 };
+    let io = IoCounters { write_ops: writes, write_bytes: writes * 4096, ..IoCounters::default() };
     let log = VdevReport { name: "/l".into(), class: "log".into(), io, ..VdevReport::default() };
     PoolReport {
         name: "tank".into(),

@@ -2,19 +2,19 @@
 
 use anyhow::Result;
 
-use super::{Attributes, Connection, Handle, NFS_PROGRAM, Procedure};
+use super::{Attributes, Connection, Handle, Procedure};
 
 impl Connection {
     /// Sends a GETATTR of any bytes that stand where a handle should, without waiting for the reply.
-    pub(crate) fn send_getattr(&mut self, handle: &[u8]) -> Result<()> {
-        self.begin(NFS_PROGRAM, Procedure::GetAttr as u32);
+    pub fn send_getattr(&mut self, handle: &[u8]) -> Result<()> {
+        self.call(Procedure::GetAttr);
         self.opaque(handle);
         self.send()
     }
 
     /// Sends a SETATTR of the mode without waiting for its reply.
-    pub(crate) fn send_mode(&mut self, handle: &[u8], mode: u32) -> Result<()> {
-        self.begin(NFS_PROGRAM, Procedure::SetAttr as u32);
+    pub fn send_mode(&mut self, handle: &[u8], mode: u32) -> Result<()> {
+        self.call(Procedure::SetAttr);
         self.opaque(handle);
         self.attributes(Attributes { mode: Some(mode), ..Attributes::default() });
         self.number(0);
@@ -22,13 +22,13 @@ impl Connection {
     }
 
     /// The status of the reply that comes next.
-    pub(crate) fn receive_status(&mut self) -> Result<u32> {
+    pub fn receive_status(&mut self) -> Result<u32> {
         self.receive()?.number()
     }
 
     /// LOOKUP of a name that exists.
-    pub(crate) fn lookup(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
-        self.begin(NFS_PROGRAM, Procedure::Lookup as u32);
+    pub fn lookup(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
+        self.call(Procedure::Lookup);
         self.opaque(&folder.0);
         self.opaque(name.as_bytes());
         let mut results = self.round_trip("LOOKUP", name)?;

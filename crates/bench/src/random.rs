@@ -3,11 +3,11 @@
 //! what they have in common.
 
 /// A stream of random numbers, which its seed repeats.
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// Streams of one seed differ from the start.
-    pub(crate) fn new(seed: u64, stream: u64) -> Self {
+    pub fn new(seed: u64, stream: u64) -> Self {
         let mut random = Self((seed ^ stream << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         for _warming_up in 0..8 {
             random.next();
@@ -25,12 +25,12 @@ impl Random {
     }
 
     /// A number below `bound`.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: usize) -> usize {
         (self.next() >> 16) as usize % bound
     }
 
     /// Fills all of `bytes`.
-    pub(crate) fn fill(&mut self, bytes: &mut [u8]) {
+    pub fn fill(&mut self, bytes: &mut [u8]) {
         for word in bytes.chunks_mut(8) {
             let drawn = self.next().to_le_bytes();
             word.copy_from_slice(&drawn[..word.len()]);
@@ -38,14 +38,14 @@ impl Random {
     }
 
     /// So many bytes.
-    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.fill(&mut bytes);
         bytes
     }
 
     /// One of them, of which there must be some.
-    pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }
 }

@@ -2,28 +2,35 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Connection, Handle, NFS_PROGRAM, Procedure, Results};
+use super::{Connection, Handle, Procedure, Results};
 
 /// Bytes that a reply to READDIRPLUS may take: what Linux asks for.
 const LISTING_BYTES: u32 = 1 << 20;
 const ATTRIBUTES_BYTES: usize = 84;
 
 /// A directory's entry, as READDIRPLUS gives it.
-pub(crate) struct Entry<'a> {
-    pub(crate) name: &'a [u8],
-    pub(crate) status: Status,
-    pub(crate) handle: Option<Handle>,
+pub struct Entry<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Its attributes, where they came with it.
+    pub status: Option<Status>,
+    /// Its handle, where one came with it.
+    pub handle: Option<Handle>,
 }
 
 /// Attributes, as far as anybody here looks at them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Status {
+pub struct Status {
     /// 1 file, 2 directory.
-    pub(crate) kind: u32,
-    pub(crate) mode: u32,
-    pub(crate) owner: (u32, u32),
-    pub(crate) size: u64,
-    pub(crate) mtime: (u32, u32),
+    pub kind: u32,
+    /// Permissions.
+    pub mode: u32,
+    /// User and group.
+    pub owner: (u32, u32),
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the content: seconds and nanoseconds.
+    pub mtime: (u32, u32),
 }
 
 impl Status {
@@ -45,20 +52,20 @@ impl Status {
 impl Connection {
     /// READDIRPLUS of a whole directory; gives the number of entries that came with attributes, those for the
     /// directory itself and its parent included.
-    pub(crate) fn list(&mut self, folder: &Handle) -> Result<u64> {
+    pub fn list(&mut self, folder: &Handle) -> Result<u64> {
         let mut entries = 0;
-        self.entries(folder, |_| {
-            entries += 1;
+        self.entries(folder, |entry| {
+            entries += u64::from(entry.status.is_some());
             Ok(())
         })?;
         Ok(entries)
     }
 
     /// READDIRPLUS of a whole directory, entry by entry.
-    pub(crate) fn entries(&mut self, folder: &Handle, mut visit: impl FnMut(&Entry<'_>) -> Result<()>) -> Result<()> {
+    pub fn entries(&mut self, folder: &Handle, mut visit: impl FnMut(&Entry<'_>) -> Result<()>) -> Result<()> {
         let (mut cookie, mut verifier) = (0, 0);
         loop {
-            self.begin(NFS_PROGRAM, Procedure::ReadDirPlus as u32);
+            self.call(Procedure::ReadDirPlus);
             self.opaque(&folder.0);
             self.long(cookie);
             self.long(verifier);
@@ -79,16 +86,21 @@ impl Connection {
         }
     }
 
-    /// READ of at most `count` bytes.
-    pub(crate) fn read(&mut self, file: &Handle, offset: u64, count: u32) -> Result<Vec<u8>> {
-        self.send_read(file, offset, count)?;
+    /// Takes one reply to a READ, whichever comes first.
+    pub fn receive_data(&mut self) -> Result<&[u8]> {
         let mut results = self.receive()?;
         results.status("READ", "")?;
         results.skip_attributes()?;
         let (count, _end) = (results.number()? as usize, results.number()?);
         let data = results.opaque()?;
         ensure!(data.len() == count, "READ says {count} bytes and brings {}", data.len());
-        Ok(data.to_vec())
+        Ok(data)
+    }
+
+    /// READ of at most `count` bytes.
+    pub fn read(&mut self, file: &Handle, offset: u64, count: u32) -> Result<Vec<u8>> {
+        self.send_read(file, offset, count)?;
+        Ok(self.receive_data()?.to_vec())
     }
 }
 
@@ -97,8 +109,7 @@ impl<'a> Results<'a> {
         let _object = self.long()?;
         let name = self.opaque()?;
         *cookie = self.long()?;
-        ensure!(self.number()? == 1, "an entry without attributes");
-        let status = Status::parse(self.take(ATTRIBUTES_BYTES)?)?;
+        let status = if self.number()? == 1 { Some(Status::parse(self.take(ATTRIBUTES_BYTES)?)?) } else { None };
         let handle = if self.number()? == 1 { Some(Handle(self.opaque()?.to_vec())) } else { None };
         Ok(Entry { name, status, handle })
     }

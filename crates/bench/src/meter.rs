@@ -1,0 +1,67 @@
+//! What the clients of one measured part did together. Atomics, because 64 threads count here while one looks.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use tally_base::Histogram;
+
+/// Counters of one measured part.
+#[derive(Debug, Default)]
+pub struct Meter {
+    /// How long each request took, from sent to answered. Over a mounted directory: each system call.
+    pub requests: Histogram,
+    promises: AtomicU64,
+    bytes: AtomicU64,
+    items: AtomicU64,
+}
+
+/// What the reply to a request promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Nothing: it changed nothing, or said that the change is not stable yet.
+    Nothing,
+    /// That the change, with so many bytes of content, is on stable storage.
+    Durable(u64),
+}
+
+impl Meter {
+    /// Measures one request.
+    pub fn time<T>(&self, promise: Promise, request: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let started = Instant::now();
+        let answer = request()?;
+        self.answered(promise, started.elapsed());
+        Ok(answer)
+    }
+
+    /// Counts one request that was measured elsewhere.
+    pub fn answered(&self, promise: Promise, took: Duration) {
+        self.requests.record(took);
+        if let Promise::Durable(bytes) = promise {
+            self.promises.fetch_add(1, Relaxed);
+            self.bytes.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// Counts items done: files, or pieces of a large one.
+    pub fn done(&self, items: u64) {
+        self.items.fetch_add(items, Relaxed);
+    }
+
+    /// Items done.
+    #[must_use]
+    pub fn items(&self) -> u64 {
+        self.items.load(Relaxed)
+    }
+
+    /// Replies that promised durability.
+    #[must_use]
+    pub fn promises(&self) -> u64 {
+        self.promises.load(Relaxed)
+    }
+
+    /// Bytes of content that were promised to be durable.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+}
