@@ -35,6 +35,7 @@ pub use results::{Refused, status};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Procedure {
+    Null = 0,
     GetAttr = 1,
     SetAttr = 2,
     Lookup = 3,

@@ -62,7 +62,7 @@ for peer in $peers; do
     need "knfsd on $peer, async, the loop" judged "$peer-async" loop --rounds 2048 --target nfs://127.0.0.1/mnt/served --device /dev/ubda
     case $peer in
         ext4) check "knfsd on ext4 with async is found out, and collapses" is ext4-async "not-durable collapsed" ;;
-        # XFS writes a file that was truncated when it is closed: late, but every version.
+        # XFS seems to write a file that was truncated when it is closed: late, but every version.
         *) check "knfsd on $peer with async is found out" is_broken "$peer-async" ;;
     esac
     for kind in CREATE SETATTR "WRITE FILE_SYNC" COMMIT REMOVE; do check "async on $peer: no $kind" none "$peer-async" "$kind"; done

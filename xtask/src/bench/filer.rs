@@ -261,6 +261,17 @@ impl Filer {
         Ok(kibibytes << 10)
     }
 
+    /// Processor time of all its threads so far.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        let id = self.child.as_ref().context("no server runs")?.id();
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
+        // The name may contain anything, in parentheses; user and system time are the fields 14 and 15, counted from 1.
+        let (_, fields) = stat.rsplit_once(')').context("the kernel tells no times")?;
+        let ticks: Vec<u64> = fields.split_whitespace().skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
+        let per_second = rustix::param::clock_ticks_per_second();
+        Ok(Duration::from_millis(ticks.iter().sum::<u64>() * 1000 / per_second))
+    }
+
     /// Where it keeps its pool.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()

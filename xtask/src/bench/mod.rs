@@ -2,6 +2,7 @@
 //! server, a running server or a peer. Contenders run alternately; a figure is a median with its spread.
 
 mod compare;
+mod crowd;
 mod figures;
 mod filer;
 mod floor;
@@ -43,6 +44,9 @@ pub(crate) enum Bench {
     Stream(stream::Stream),
     /// Many connections against one on a slow log device; and cached READs while a client commits on one.
     Slow(slow::Slow),
+    /// Durable creates on many connections: processor time of each, and whether some wait much longer; and on a few, beside
+    /// somebody who writes a lot.
+    Crowd(crowd::Crowd),
     /// Untar with the log on memory: sync=standard against sync=disabled.
     MemoryLog(memory_log::MemoryLog),
     /// The start after a kill, with a long live log.
@@ -84,6 +88,7 @@ impl Bench {
             Self::Ways(ways) => ways.run(),
             Self::Stream(stream) => stream.run(),
             Self::Slow(slow) => slow.run(),
+            Self::Crowd(crowd) => crowd.run(),
             Self::MemoryLog(memory_log) => memory_log.run(),
             Self::Import(import) => import.run(),
             Self::Million(million) => million.run(),

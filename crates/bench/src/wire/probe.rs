@@ -26,6 +26,13 @@ impl Connection {
         self.receive()?.number()
     }
 
+    /// NULL: what a request costs that does nothing.
+    pub fn null(&mut self) -> Result<()> {
+        self.call(Procedure::Null);
+        self.send()?;
+        self.receive().map(drop)
+    }
+
     /// LOOKUP of a name that exists.
     pub fn lookup(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
         self.call(Procedure::Lookup);

@@ -224,7 +224,7 @@ impl Sums {
             0 => "-".to_owned(),
             _ => format!("{}/{}/{}", time(q.p50_ns), time(q.p99_ns), time(q.max_ns)),
         };
-        line(counts, waits.each_ref().map(wait))
+        line(&counts, &waits.each_ref().map(wait))
     }
 }
 
@@ -232,7 +232,7 @@ impl Sums {
 const WIDTHS: [usize; 12] = [10, 10, 10, 10, 10, 10, 7, 7, 6, 6, 8, 7];
 const WAIT_WIDTH: usize = 21;
 
-fn line(counts: [String; 12], waits: [String; 3]) -> String {
+fn line(counts: &[String; 12], waits: &[String; 3]) -> String {
     let counts = counts.iter().zip(WIDTHS).map(|(cell, width)| format!("{cell:>width$}"));
     let waits = waits.iter().map(|cell| format!("{cell:>WAIT_WIDTH$}"));
     counts.chain(waits).collect::<Vec<_>>().join(" ") + "\n"
@@ -254,7 +254,10 @@ pub(super) fn header() -> String {
         "commits",
         "c/frame",
     ];
-    line(counts.map(str::to_owned), ["slot p50/p99/max", "device p50/p99/max", "reply p50/p99/max"].map(str::to_owned))
+    line(
+        &counts.map(str::to_owned),
+        &["slot p50/p99/max", "device p50/p99/max", "reply p50/p99/max"].map(str::to_owned),
+    )
 }
 
 #[cfg(test)]
