@@ -25,6 +25,7 @@ impl Running {
             data_dir: Some(data_dir.into()),
             port: Some(0),
             listen: vec!["127.0.0.1".parse().unwrap()],
+            http: Some("127.0.0.1:0".parse().unwrap()),
             size: Some("64M".parse().unwrap()),
             ..ServeArgs::default()
         };

@@ -13,6 +13,7 @@ use super::inspect::InspectArgs;
 use super::pool::PoolCommand;
 use super::stat::StatCommand;
 use super::zilstat::ZilstatArgs;
+use crate::daemon::http::HttpListen;
 
 /// A file server that keeps every promise: a copy-on-write pool, an intent log, NFSv3.
 #[derive(Debug, Parser)]
@@ -82,6 +83,10 @@ pub struct ServeArgs {
     /// TCP port of NFS and MOUNT [default: 2049 if it is free, else 12049]
     #[arg(long)]
     pub port: Option<u16>,
+
+    /// Address and port of the dashboard and of Prometheus' metrics, or 'off' [default: 127.0.0.1:12050 if it is free]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub http: Option<HttpListen>,
 
     /// Size of the first pool [default: 10G or half of the free space, whichever is smaller]
     #[arg(long)]

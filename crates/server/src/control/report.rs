@@ -302,6 +302,9 @@ pub struct OpsReport {
     pub procedures: Vec<OpReport>,
     /// Modifying requests, from their last byte read to their reply handed to the socket.
     pub whole: Quantiles,
+    /// Their distribution.
+    #[serde(default)]
+    pub whole_times: Spread,
     /// The same, less the time that the working thread itself spent writing the log.
     pub own: Quantiles,
     /// Connections that are open.

@@ -10,6 +10,17 @@ use super::report::Quantiles;
 #[serde(transparent)]
 pub struct Spread(pub Vec<(u64, u64)>);
 
+/// Bounds of the coarse steps that graphs and metrics have: powers of two from 8 µs, below which no disk answers, to 8.6 s,
+/// after which clients ask again.
+pub const DOUBLINGS: std::ops::RangeInclusive<u32> = 13..=33;
+/// Coarse steps: one up to each bound, and one above the last.
+pub const DOUBLING_COUNT: usize = (*DOUBLINGS.end() - *DOUBLINGS.start()) as usize + 2;
+
+/// The bounds of the coarse steps but the last one, which has none, nanoseconds.
+pub fn doubling_bounds() -> impl Iterator<Item = u64> {
+    DOUBLINGS.map(|power| 1 << power)
+}
+
 impl<const STEPS: u64> From<&Histogram<STEPS>> for Spread {
     fn from(histogram: &Histogram<STEPS>) -> Self {
         histogram.steps().into()
@@ -60,8 +71,7 @@ impl Spread {
     /// Their mean, taken from the steps' upper ends; `None` if there are none.
     #[must_use]
     pub fn mean(&self) -> Option<u64> {
-        let sum: u128 = self.0.iter().map(|(end, count)| u128::from(*end) * u128::from(*count)).sum();
-        let mean = sum.checked_div(u128::from(self.count()))?;
+        let mean = self.sum().checked_div(u128::from(self.count()))?;
         Some(u64::try_from(mean).unwrap_or(u64::MAX))
     }
 
@@ -78,6 +88,24 @@ impl Spread {
             }
         }
         0
+    }
+
+    /// Counts by [`doubling_bounds`]. A fine step never crosses a bound, so this is exact.
+    #[must_use]
+    pub fn doublings(&self) -> [u64; DOUBLING_COUNT] {
+        let mut counts = [0; DOUBLING_COUNT];
+        for (end, count) in &self.0 {
+            let power = end.checked_sub(1).map_or(0, |below| u64::BITS - below.leading_zeros());
+            let step = power.saturating_sub(*DOUBLINGS.start()) as usize;
+            counts[step.min(DOUBLING_COUNT - 1)] += count;
+        }
+        counts
+    }
+
+    /// Their sum, taken from the steps' upper ends, nanoseconds.
+    #[must_use]
+    pub fn sum(&self) -> u128 {
+        self.0.iter().map(|(end, count)| u128::from(*end) * u128::from(*count)).sum()
     }
 
     /// Median, 99th percentile and longest.
@@ -105,5 +133,15 @@ mod tests {
         assert_eq!(interval.quantiles(), Quantiles { count: 100, p50_ns: 100, p99_ns: 100, max_ns: 8_000 });
         assert_eq!(interval.with(&before), now);
         assert_eq!(Spread::default().quantiles(), Quantiles::default());
+    }
+
+    #[test]
+    fn coarse_steps_end_at_powers_of_two() {
+        let times = [0, 8_192, 8_193, 16_384, 90_000, 1 << 33, (1 << 33) + 1, u64::MAX];
+        let counts = Spread(times.map(|ns| (ns, 1)).into()).doublings();
+        let expected = [(0, 2), (1, 2), (4, 1), (20, 1), (21, 2)];
+        let found: Vec<_> = counts.iter().enumerate().filter(|(_, count)| **count > 0).collect();
+        assert_eq!(found, expected.iter().map(|(step, count)| (*step, count)).collect::<Vec<_>>());
+        assert_eq!(doubling_bounds().nth(4), Some(1 << 17), "90 us lie below it");
     }
 }

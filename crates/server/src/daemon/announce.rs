@@ -1,7 +1,7 @@
 //! What `tally serve` tells the person who started it: how to mount what is served.
 
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// At most so many exports are spelled out.
 const EXPORTS_SHOWN: usize = 4;
@@ -16,6 +16,8 @@ pub struct Announcement<'a> {
     pub addresses: &'a [IpAddr],
     /// On which port.
     pub port: u16,
+    /// Where the dashboard is, if there is one.
+    pub http: Option<SocketAddr>,
     /// Whether the rules and the addresses let other machines in.
     pub other_hosts: bool,
     /// What other machines call this one.
@@ -42,11 +44,14 @@ impl Announcement<'_> {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "\nand {more} more: `tally dataset get sharenfs`");
         }
+        if let Some(http) = self.http {
+            let _ = writeln!(text, "\nDashboard: http://{}:{}/", near(&[http.ip()]), http.port());
+        }
         text
     }
 
     fn export(&self, path: &str) -> String {
-        let (port, near) = (self.port, self.near());
+        let (port, near) = (self.port, near(self.addresses));
         let mut text = format!("\n{path}\n");
         let options = format!("vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock,hard");
         let _ = writeln!(text, "  Linux   sudo mount -t nfs -o {options} {near}:{path} /mnt");
@@ -57,17 +62,17 @@ impl Announcement<'_> {
         }
         text
     }
+}
 
-    /// An address by which this machine reaches itself; in brackets if it is IPv6.
-    fn near(&self) -> String {
-        let usable = self.addresses.iter().find(|address| address.is_ipv4()).or(self.addresses.first());
-        match usable.copied() {
-            None => Ipv4Addr::LOCALHOST.to_string(),
-            Some(IpAddr::V4(address)) if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
-            Some(IpAddr::V6(address)) if address.is_unspecified() => "[::1]".into(),
-            Some(IpAddr::V4(address)) => address.to_string(),
-            Some(IpAddr::V6(address)) => format!("[{address}]"),
-        }
+/// An address by which this machine reaches itself; in brackets if it is IPv6.
+fn near(addresses: &[IpAddr]) -> String {
+    let usable = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
+    match usable.copied() {
+        None => Ipv4Addr::LOCALHOST.to_string(),
+        Some(IpAddr::V4(address)) if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+        Some(IpAddr::V6(address)) if address.is_unspecified() => "[::1]".into(),
+        Some(IpAddr::V4(address)) => address.to_string(),
+        Some(IpAddr::V6(address)) => format!("[{address}]"),
     }
 }
 

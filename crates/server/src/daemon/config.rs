@@ -11,6 +11,7 @@ use tally_base::Size;
 
 use crate::cli::ServeArgs;
 use crate::control::socket::{DATA_DIR_DEFAULT, SOCKET_NAME};
+use crate::daemon::http::HttpListen;
 
 /// The file that `tally config` prints: every key with its meaning and its default.
 pub const DOCUMENTED: &str = include_str!("config/default.toml");
@@ -56,6 +57,7 @@ pub struct Config {
     pub txg_interval_seconds: u32,
     pub open_files: u64,
     pub log: LogConfig,
+    pub http: HttpConfig,
     #[serde(rename = "export", skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportRule>,
 }
@@ -74,6 +76,7 @@ impl Default for Config {
             txg_interval_seconds: 5,
             open_files: 65536,
             log: LogConfig::default(),
+            http: HttpConfig::default(),
             exports: Vec::new(),
         }
     }
@@ -103,6 +106,17 @@ pub enum LogFormat {
     Text,
     /// For machines: one object a line.
     Json,
+}
+
+/// The dashboard and the metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpConfig {
+    /// Where they are; without it at the default's address, if that is free.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<HttpListen>,
+    /// Names of this server in URLs, besides its addresses, `localhost` and the machine's own name.
+    pub host_names: Vec<String>,
 }
 
 /// Rules that stand above the property `sharenfs`.
@@ -185,6 +199,7 @@ impl Config {
             config.listen.clone_from(&args.listen);
         }
         config.port = args.port.or(config.port);
+        config.http.listen = args.http.or(config.http.listen);
         Ok(config)
     }
 

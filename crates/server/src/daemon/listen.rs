@@ -114,7 +114,8 @@ fn available(error: &io::Error) -> bool {
     !missing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+/// A listening socket.
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     // Connections of the last run that linger in TIME_WAIT must not keep a restart from its port.
     socket.set_reuse_address(true)?;

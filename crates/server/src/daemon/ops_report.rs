@@ -13,6 +13,7 @@ pub(super) fn report(stats: &Stats) -> OpsReport {
     OpsReport {
         procedures: Kind::all().filter_map(|kind| op(stats, kind)).collect(),
         whole: quantiles(&stats.whole),
+        whole_times: (&stats.whole).into(),
         own: quantiles(&stats.own),
         connections: stats.connections.load(Relaxed),
         refused: stats.refused.load(Relaxed),

@@ -25,8 +25,11 @@ use tally_store::properties::{Property, PropertySet, parse};
 use super::announce::Announcement;
 use super::config::{Config, ConfigError};
 use super::first_pool::{self, FirstPoolError, Plan};
+use super::history::{self, Sampler};
+use super::http::{self, HttpError, HttpServer, Site};
 use super::listen::ListenError;
 use super::logging::LevelError;
+use super::observe::observe;
 use super::pools::{ImportOrder, Pools, PoolsError};
 use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work, import_remarks};
@@ -49,6 +52,8 @@ pub enum ServeError {
     Level(#[from] LevelError),
     #[error(transparent)]
     Listen(#[from] ListenError),
+    #[error(transparent)]
+    Http(#[from] HttpError),
     #[error(transparent)]
     Control(#[from] listener::ListenError),
     #[error(transparent)]
@@ -98,6 +103,28 @@ pub struct Daemon {
     port: u16,
     /// Kept for its end, when rpcbind is told that nobody listens any more.
     registration: Option<Registration>,
+    watching: Option<Watching>,
+}
+
+/// What looks at the daemon while it runs: samples are taken, and shown.
+struct Watching {
+    http: HttpServer,
+    /// Ends with this.
+    _sampler: Sampler,
+}
+
+impl Watching {
+    /// Starts both, where there is a socket to show something on.
+    fn start(config: &Config, desk: &Arc<Desk>) -> Result<Option<Self>, ServeError> {
+        let Some(listener) = http::listen(config.http.listen)? else { return Ok(None) };
+        let seen = Arc::clone(desk);
+        let look = move || observe(&seen.pools, seen.nfs.stats()).inspect_err(|error| tracing::debug!(%error)).ok();
+        let names = config.http.host_names.iter().cloned().chain([process::host_name()]);
+        let site = Arc::new(Site::new(Box::new(look), names));
+        let (sampled, history) = (Arc::clone(&site), Arc::clone(site.history()));
+        let sampler = Sampler::start(move || sampled.observation(), history, history::INTERVAL)?;
+        Ok(Some(Self { http: HttpServer::start(listener, site)?, _sampler: sampler }))
+    }
 }
 
 impl Daemon {
@@ -122,6 +149,7 @@ impl Daemon {
         let pools = Arc::new(Pools::new(platform(launch.opener), tuning(&config), state, config.exports.clone()));
         let nfs = Arc::new(Service::new(pools.exports()));
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
+        let watching = Watching::start(&config, &desk)?;
         let (sender, events) = channel();
         if launch.signals {
             let pools = Arc::clone(&desk.pools);
@@ -133,7 +161,7 @@ impl Daemon {
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
-        Ok(Self { args: launch.args, desk, control, events, sender, server, port, registration })
+        Ok(Self { args: launch.args, desk, control, events, sender, server, port, registration, watching })
     }
 
     /// The port of NFS and MOUNT.
@@ -173,6 +201,7 @@ impl Daemon {
             absent: &absent,
             addresses,
             port: self.port,
+            http: self.watching.as_ref().and_then(|watching| watching.http.address()),
             other_hosts: reaching && !addresses.iter().all(IpAddr::is_loopback),
             host_name: &process::host_name(),
         }
@@ -216,6 +245,7 @@ impl Daemon {
     fn stop(self) -> Vec<String> {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
         drop(self.registration);
+        drop(self.watching);
         let cut_off = self.server.stop();
         if cut_off > 0 {
             tracing::warn!(requests = cut_off, "these requests were still running when the server stopped");

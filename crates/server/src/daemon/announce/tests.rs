@@ -9,6 +9,7 @@ fn at_home() {
         absent: &[],
         addresses: &addresses,
         port: 12049,
+        http: Some("127.0.0.1:12050".parse().unwrap()),
         other_hosts: false,
         host_name: "box",
     };
@@ -17,6 +18,8 @@ fn at_home() {
 /tank
   Linux   sudo mount -t nfs -o vers=3,proto=tcp,port=12049,mountport=12049,mountproto=tcp,nolock,hard 127.0.0.1:/tank /mnt
   libnfs  nfs-ls 'nfs://127.0.0.1/tank?nfsport=12049&mountport=12049'
+
+Dashboard: http://127.0.0.1:12050/
 ";
     assert_eq!(announcement.text(), expected);
 }
@@ -30,6 +33,7 @@ fn for_others() {
         absent: &[],
         addresses: &addresses,
         port: 2049,
+        http: None,
         other_hosts: true,
         host_name: "box",
     }

@@ -25,6 +25,7 @@ fn the_documented_file_says_the_defaults_and_every_key() {
     let defaults = Config {
         socket: Some("./tally-data/tally.sock".into()),
         port: Some(2049),
+        http: HttpConfig { listen: Some("127.0.0.1:12050".parse().unwrap()), host_names: Vec::new() },
         exports: vec![ExportRule {
             dataset: "tank/home".into(),
             rules: "192.168.1.0/24(rw) 10.0.0.7(ro,all_squash)".into(),
@@ -46,6 +47,8 @@ fn what_is_wrong_is_told_with_its_line() {
         ("port = 1\ncache = \"95%\"\n", 2, "percentage from 1% to 90%"),
         ("listen = [\"localhost\"]\n", 1, "invalid IP address"),
         ("[log]\nformat = \"xml\"\n", 2, "unknown variant `xml`"),
+        ("[http]\nlisten = \"12050\"\n", 2, "'12050' is not like 127.0.0.1:12050"),
+        ("[http]\nport = 1\n", 2, "unknown field `port`"),
         ("[[export]]\ndataset = \"a\"\n", 1, "missing field `rules`"),
         ("port = \n", 1, ""),
     ];
@@ -67,11 +70,13 @@ fn flags_override_the_file() {
         port: Some(7),
         data_dir: Some("/from/flag".into()),
         listen: vec!["0.0.0.0".parse().unwrap()],
+        http: Some(HttpListen::Off),
         ..only_file
     };
     let config = Config::load(&flags).unwrap();
     assert_eq!((config.port, config.data_dir.to_str()), (Some(7), Some("/from/flag")));
     assert_eq!((config.listen.len(), config.txg_interval_seconds), (1, 1));
+    assert_eq!(config.http.listen, Some(HttpListen::Off));
     let missing = ServeArgs { config: Some("/no/such/file".into()), ..ServeArgs::default() };
     assert!(Config::load(&missing).unwrap_err().to_string().contains("/no/such/file"));
 }
