@@ -1,9 +1,10 @@
-//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `bench`.
+//! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `dashboard`, `bench`.
 
 mod bench;
 mod cargo;
 mod ci;
 mod crash_images;
+mod dashboard;
 mod fuzz;
 mod lab;
 mod nbd;
@@ -42,6 +43,8 @@ enum Task {
     Cuts(sim::Cuts),
     /// The fuzz targets, with libFuzzer and a nightly compiler.
     Fuzz(fuzz::Fuzz),
+    /// The dashboard of a live server under load, in a headless Chromium; pictures go to target/dashboard.
+    Dashboard(dashboard::Options),
     /// Benchmarks.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -72,6 +75,7 @@ fn run(task: Task) -> Result<()> {
         Task::Sim(sim) => sim.run(),
         Task::Cuts(cuts) => cuts.run(),
         Task::Fuzz(fuzz) => fuzz.run(),
+        Task::Dashboard(options) => options.run()?.into_result(),
         Task::Bench(bench) => bench.run(),
         Task::CrashImages(options) => crash_images::run(&options)?.into_result(),
         Task::RecordDisks(options) => recording::disks::run(&options),

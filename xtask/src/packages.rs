@@ -21,6 +21,13 @@ pub(crate) const LAB: [Package; 2] = [
 pub(crate) const TESTS: [Package; 1] =
     [Package { program: "nfs-ls", name: "libnfs-utils", purpose: "a second NFS client in user space" }];
 
+/// Chromium's program in Debian.
+pub(crate) const CHROMIUM: &str = "chromium";
+
+/// What looks at the dashboard.
+pub(crate) const DASHBOARD: [Package; 1] =
+    [Package { program: CHROMIUM, name: "chromium", purpose: "a browser that looks at the dashboard" }];
+
 /// Whether all of them are there, after an attempt to install what is missing.
 pub(crate) fn ensure(packages: &[Package]) -> Result<bool> {
     let missing: Vec<_> = packages.iter().filter(|package| !present(package.program)).collect();

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the workspace's tests, the crash ledger, the simulated world and the lab, counted together.
+//! `cargo xtask test`: the workspace's tests, the crash ledger, the dashboard, the simulated world and the lab, counted together.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::tally::Tally;
-use crate::{cargo, lab, packages, sim};
+use crate::{cargo, dashboard, lab, packages, sim};
 
 /// Kills of the plain ledger in continuous integration.
 const CI_KILLS: u32 = 10;
@@ -24,6 +24,7 @@ pub(crate) fn run() -> Result<()> {
     for crash in Crash::continuous_integration() {
         total += crash.run()?;
     }
+    total += dashboard::Options::continuous_integration().run()?;
     total += sim::continuous_integration()?;
     total += lab::run(&lab::Options::default())?;
     total.into_result()

@@ -1,10 +1,12 @@
 //! The whole daemon in this process, over disks in memory: what a command changes is there after a restart.
 
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, Opener};
@@ -401,4 +403,41 @@ fn a_pool_that_another_daemon_has_is_refused() {
     story(dirs[0].path(), &[(&["pool", "export", "dozer"], true, &[])]);
     story(other, &[(&import, true, &["imported pool 'dozer'"])]);
     daemons.into_iter().for_each(Running::stop);
+}
+
+/// The answer to a GET at the address that the announcement tells; `None` if nobody answers.
+fn browse(announcement: &str, path: &str) -> Option<String> {
+    let (_, rest) = announcement.split_once("Dashboard: http://")?;
+    let (host, _) = rest.split_once('/')?;
+    let mut stream = TcpStream::connect(host).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
+}
+
+#[test]
+fn a_browser_sees_the_pool_while_the_daemon_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = Running::start(dir.path(), &Arc::new(MemOpener::default()));
+    assert!(tally(dir.path(), &["dataset", "create", "-o", "sync=disabled", "tank/home"]).0);
+    let cases = [
+        ("/", "<title>Tallystick</title>"),
+        ("/metrics", "tally_pool_state{pool=\"tank\",state=\"ONLINE\"} 1\n"),
+        ("/metrics", "tally_log_size_bytes{pool=\"tank\",lane=\"0\"} "),
+        ("/metrics", "tally_dataset_sync{dataset=\"tank/home\",sync=\"disabled\"} 1\n"),
+        ("/api/history", "\"interval_seconds\":2.0"),
+    ];
+    for (path, expected) in cases {
+        // An observation is given to others for half a second: the first ones may be from before there was a pool.
+        let mut answer = String::new();
+        let started = Instant::now();
+        while !answer.contains(expected) && started.elapsed() < Duration::from_secs(20) {
+            answer = browse(&daemon.announcement, path).unwrap();
+        }
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(expected), "{path}: {answer}");
+    }
+    let announcement = daemon.announcement.clone();
+    daemon.stop();
+    assert!(browse(&announcement, "/").is_none());
 }

@@ -8,7 +8,7 @@ mod filer;
 mod floor;
 mod handles;
 mod import;
-mod load;
+pub(crate) mod load;
 mod lone;
 mod memory_log;
 mod million;

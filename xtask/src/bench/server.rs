@@ -25,10 +25,15 @@ pub(crate) struct Server {
 impl Server {
     /// `tally serve` with a new pool in `folder`.
     pub(crate) fn tally(binary: &Path, folder: &Path, size: &str) -> Result<Self> {
+        Self::tally_with(binary, folder, size, &[])
+    }
+
+    /// The same with more arguments.
+    pub(crate) fn tally_with(binary: &Path, folder: &Path, size: &str, more: &[&str]) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("tally-").tempdir_in(folder)?;
         let port = free_port()?;
         let mut command = Command::new(binary);
-        command.args(["serve", "--size", size, "--port", &port.to_string()]);
+        command.args(["serve", "--size", size, "--port", &port.to_string()]).args(more);
         Self::spawn(command, folder, (port, port), "/tank")
     }
 

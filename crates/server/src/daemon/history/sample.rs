@@ -98,8 +98,8 @@ impl Sample {
             seconds: (now.uptime_seconds - before.uptime_seconds).max(0.001),
             calls: calls(now).saturating_sub(calls(before)),
             commits: grown.iter().map(|account| account.commits).sum(),
-            read_bytes: data_bytes(kinds(), "READ"),
-            written_bytes: data_bytes(kinds(), "WRITE"),
+            read_bytes: data_bytes(kinds(), "read"),
+            written_bytes: data_bytes(kinds(), "write"),
             frames: lanes.iter().map(|lane| lane.frames).sum(),
             log_bytes: lanes.iter().map(|lane| lane.bytes).sum(),
             dirty_bytes: now.pools.iter().map(|pool| pool.dirty_bytes).sum(),
@@ -123,7 +123,7 @@ fn calls(seen: &Observation) -> u64 {
 }
 
 fn data_bytes<'a>(kinds: impl Iterator<Item = &'a KindReport>, procedure: &str) -> u64 {
-    kinds.filter(|kind| kind.procedure == procedure).map(|kind| kind.data_bytes).sum()
+    kinds.filter(|kind| kind.procedure.eq_ignore_ascii_case(procedure)).map(|kind| kind.data_bytes).sum()
 }
 
 fn lanes<'a>(pool: &'a PoolReport, before: &'a Observation) -> impl Iterator<Item = LaneSample> + 'a {

@@ -30,7 +30,7 @@ fn what_there_is_is_answered_and_nothing_else() {
     let (_server, address) = start();
     let cases = [
         ("GET /", "200 OK", "<!doctype html>"),
-        ("GET /page/main.js", "200 OK", "/api/history"),
+        ("GET /page/main.js", "200 OK", "api/history"),
         ("GET /page/style.css", "200 OK", "prefers-color-scheme"),
         ("GET /page/icon.svg", "200 OK", "<svg"),
         ("GET /metrics", "200 OK", "tally_pool_state{pool=\"tank\",state=\"ONLINE\"} 1\n"),

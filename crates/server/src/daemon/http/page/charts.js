@@ -2,24 +2,26 @@
 
 import { age, drawn, size } from "./words.js";
 
-const WIDTH = 600, HEIGHT = 168, LEFT = 44, BOTTOM = 16, TOP = 6;
-const GROUPS_MAX = 48;
+const HEIGHT = 168, LEFT = 50, BOTTOM = 16, TOP = 6;
+export const NARROW = matchMedia("(max-width: 34rem)");
 const PHASES = ["open", "quiescing", "syncing"];
 
 /** The newest groups, oldest on the left, each as high as it took. */
 export function groups(txgs) {
-  const shown = txgs.slice(-GROUPS_MAX);
+  // Words keep their size on a phone, so there is room for fewer bars.
+  const [width, many] = NARROW.matches ? [330, 24] : [600, 48];
+  const shown = txgs.slice(-many);
   const length = (group) => PHASES.reduce((sum, phase) => sum + group[`${phase}_seconds`], 0);
   const most = ceiling(Math.max(...shown.map(length), 0.1));
   const scale = (HEIGHT - BOTTOM - TOP) / most;
   const base = HEIGHT - BOTTOM;
-  const chart = drawn("svg", { class: "groups", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": words(shown) });
+  const chart = drawn("svg", { class: "groups", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": words(shown) });
   for (const part of [0, 0.5, 1]) {
     const y = base - part * most * scale;
-    chart.append(drawn("line", { x1: LEFT, x2: WIDTH, y1: y, y2: y }));
+    chart.append(drawn("line", { x1: LEFT, x2: width, y1: y, y2: y }));
     chart.append(drawn("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, seconds(part * most)));
   }
-  const step = (WIDTH - LEFT) / GROUPS_MAX;
+  const step = (width - LEFT) / many;
   shown.forEach((group, at) => {
     const bar = drawn("g", {}, drawn("title", {}, title(group)));
     let y = base;
@@ -28,13 +30,13 @@ export function groups(txgs) {
       // What took any time at all can be seen.
       const height = value > 0.0005 ? Math.max(value * scale, 1) : 0;
       y -= height;
-      bar.append(drawn("rect", { class: phase, x: LEFT + (GROUPS_MAX - shown.length + at) * step + 1, y, width: step - 2, height }));
+      bar.append(drawn("rect", { class: phase, x: LEFT + (many - shown.length + at) * step + 1, y, width: step - 2, height }));
     }
     chart.append(bar);
   });
   if (shown.length) {
-    chart.append(drawn("text", { x: WIDTH, y: HEIGHT - 3, "text-anchor": "end" }, `txg ${shown.at(-1).txg}`));
-    const first = LEFT + (GROUPS_MAX - shown.length) * step;
+    chart.append(drawn("text", { x: width, y: HEIGHT - 3, "text-anchor": "end" }, `txg ${shown.at(-1).txg}`));
+    const first = LEFT + (many - shown.length) * step;
     if (shown.length > 12) chart.append(drawn("text", { x: first, y: HEIGHT - 3 }, `${shown[0].txg}, ${age(shown[0].age_seconds)} ago`));
   }
   return chart;

@@ -38,6 +38,14 @@ export class Heat {
     this.samples = samples;
     this.bounds = bounds;
     this.draw();
+    // Columns wander to the left below a cursor that stays.
+    if (this.cursor) this.moveTo(this.cursor);
+  }
+
+  /** Another distribution, or another time. */
+  choose(what) {
+    Object.assign(this, what);
+    this.moveTo(null);
   }
 
   /** Puts samples together until a column is wide enough to be seen. Its place is a matter of its number, so that

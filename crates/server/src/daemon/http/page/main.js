@@ -115,6 +115,6 @@ async function round() {
   setTimeout(round, INTERVAL_MS);
 }
 
-at("heat-source").addEventListener("change", (event) => { heat.source = event.target.value; heat.draw(); });
-at("heat-range").addEventListener("change", (event) => { heat.range = Number(event.target.value); heat.draw(); });
+at("heat-source").addEventListener("change", (event) => { heat.choose({ source: event.target.value }); });
+at("heat-range").addEventListener("change", (event) => { heat.choose({ range: Number(event.target.value) }); });
 round();

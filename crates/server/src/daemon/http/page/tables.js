@@ -1,7 +1,7 @@
 // Tables: disks, lanes, clients, datasets.
 
-import { groups, spark } from "./charts.js";
-import { age, count, element, meter, size, time } from "./words.js";
+import { groups, NARROW, spark } from "./charts.js";
+import { age, count, element, meter, share, size, time } from "./words.js";
 
 const SPARK_SAMPLES = 90;
 
@@ -25,7 +25,7 @@ function table(caption, heads, rows) {
     made.scope = "col";
     return made;
   }));
-  const made = element("table", "", element("caption", "", caption), element("thead", "", head), element("tbody", "", ...rows));
+  const made = element("table", "", element("caption", "", element("span", "", caption)), element("thead", "", head), element("tbody", "", ...rows));
   const region = element("div", "scroll", made);
   region.tabIndex = 0;
   region.setAttribute("role", "region");
@@ -39,19 +39,20 @@ function nothing(columns, words) {
   return element("tr", "", only);
 }
 
-/** Everything about one pool: two cards. */
+/** Everything about one pool: three cards. */
 export function pool(found, history) {
   const title = element("h2", "", `Pool ${found.name} `, state(found.state));
   if (found.state === "UNAVAIL") return element("div", "pool", element("section", "card", title, ...messages(found)));
   const left = element("section", "card", title, facts(found), disks(found));
   const legend = element("div", "legend");
   for (const phase of ["open", "quiescing", "syncing"]) legend.append(element("span", `key tall ${phase}`), element("span", "", phase));
-  const right = element("section", "card", element("h2", "", "Transaction groups"), groups(found.txgs), legend, element("h3", "", "Intent log"), lanes(found, history));
-  return element("div", "pool", left, right);
+  const right = element("section", "card", element("h2", "", `Transaction groups of ${found.name}`), groups(found.txgs), legend);
+  const log = element("section", "card wide", element("h2", "", `Intent log of ${found.name}`), lanes(found, history));
+  return element("div", "pool", left, right, log);
 }
 
 export function messages(found) {
-  return found.messages.map((words) => element("p", found.state === "ONLINE" ? "notice warn" : "notice bad", `${found.name}: ${words}`));
+  return found.messages.map((words) => element("p", ["ONLINE", "DEGRADED"].includes(found.state) ? "notice warn" : "notice bad", `${found.name}: ${words}`));
 }
 
 function facts(found) {
@@ -82,9 +83,10 @@ function disk(vdev, className) {
   return row(name, cell(state(vdev.state)), errors(read), errors(write), errors(checksum), number(size(vdev.io.write_bytes)));
 }
 
-/** The end of a path says which disk it is. */
+/** The end of a path says which disk it is. On a phone the error counts have to fit beside it. */
 function shorter(name) {
-  return name.length > 28 ? `…${name.slice(-27)}` : name;
+  const most = NARROW.matches ? 15 : 28;
+  return name.length > most ? `…${name.slice(1 - most)}` : name;
 }
 
 function lanes(found, history) {
@@ -103,7 +105,7 @@ function lanes(found, history) {
       cell(spark(p99, `Device, 99th percentile, over ${Math.round((recent.length * seconds) / 60)} minutes; highest ${time(Math.max(...p99, 0))}`)));
   });
   return table("Lanes: their rings, and how long the device takes",
-    [["Lane"], ["Fill"], ["Frames/s", "n"], ["Records/frame", "n"], ["Device p50 / p99", "n"], ["p99, 3 min"]], rows);
+    [["Lane"], ["Fill"], ["Frames/s", "n"], ["Records/frame", "n"], ["Device p50 / p99", "n"], ["p99 over 3 min"]], rows);
 }
 
 export function clients(body, busiest, seconds) {
@@ -111,7 +113,7 @@ export function clients(body, busiest, seconds) {
   const rate = (value) => value / Math.max(seconds, 0.001);
   body.replaceChildren(...busiest.map((one) => row(one.client === "*" ? "all others" : one.client,
     cell(one.dataset),
-    cell(meter(all ? one.wait_ns / all : 0)),
+    cell(share(all ? one.wait_ns / all : 0)),
     number(count(rate(one.calls))),
     number(count(rate(one.commits))),
     number(one.commits ? time(one.wait_ns / one.commits) : "–"),

@@ -63,10 +63,20 @@ export function drawn(name, attributes, ...children) {
   return made;
 }
 
-/** A bar that is filled to a part of it; a screen reader hears the words beside it. */
+/** A bar of something that should not be full. */
 export function meter(part, words) {
-  const bar = element("span", part > 0.8 ? "meter high" : "meter", element("span"));
-  bar.firstChild.style.width = `${Math.min(100, Math.max(part > 0 ? 1 : 0, part * 100))}%`;
-  bar.setAttribute("aria-hidden", "true");
-  return element("span", "", bar, words ?? percent(part));
+  return bar(part, part > 0.8 ? "meter high" : "meter", words);
+}
+
+/** A bar of something of which there is always a whole. */
+export function share(part) {
+  return bar(part, "meter");
+}
+
+/** A screen reader hears the words beside it. */
+function bar(part, className, words) {
+  const made = element("span", className, element("span"));
+  made.firstChild.style.width = `${Math.min(100, Math.max(part > 0 ? 1 : 0, part * 100))}%`;
+  made.setAttribute("aria-hidden", "true");
+  return element("span", "", made, words ?? percent(part));
 }
