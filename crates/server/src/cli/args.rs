@@ -12,6 +12,7 @@ use super::dataset::DatasetCommand;
 use super::inspect::InspectArgs;
 use super::pool::PoolCommand;
 use super::stat::StatCommand;
+use super::top::TopArgs;
 use super::zilstat::ZilstatArgs;
 use crate::daemon::http::HttpListen;
 
@@ -46,6 +47,8 @@ pub enum Command {
     /// Show what clients call and what it costs them
     #[command(subcommand)]
     Stat(StatCommand),
+    /// Watch the server live in this terminal: pool, transaction groups, log, latency, busiest clients
+    Top(TopArgs),
     /// Show what the intent log is given and writes, and where requests wait for it
     Zilstat(ZilstatArgs),
     /// Say what another device would bring

@@ -11,7 +11,7 @@ use super::dataset::{self, DatasetCommand};
 use super::pool::{self, PoolCommand};
 use super::progress::Bar;
 use super::stat::{self, By, StatCommand};
-use super::{bench, inspect, status, watch};
+use super::{bench, inspect, status, top, watch};
 use crate::advise::candidate::CandidateError;
 use crate::control::client::{Client, ClientError};
 use crate::control::message::{Reply, Request};
@@ -107,6 +107,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         }
         Command::Pool(PoolCommand::Iostat { words, args }) => watch::iostat(cli, words, *args, console),
         Command::Advise(AdviseCommand::Log(args)) => advise::log(cli, args, console),
+        Command::Top(args) => top::run(cli, args),
         Command::Zilstat(args) => watch::zilstat(cli, args, console),
         Command::Stat(StatCommand::Clients(args)) => watch::accounts(cli, By::Client, args, console),
         Command::Stat(StatCommand::Exports(args)) => watch::accounts(cli, By::Export, args, console),

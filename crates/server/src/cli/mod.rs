@@ -14,6 +14,7 @@ pub mod progress;
 mod stat;
 mod status;
 mod table;
+mod top;
 mod watch;
 mod words;
 mod zilstat;

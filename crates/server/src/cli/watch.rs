@@ -106,7 +106,8 @@ fn print_sums(
     Ok(console.out.flush()?)
 }
 
-fn observe(client: &mut Client) -> Result<Observation, Failure> {
+/// Asks for everything.
+pub(super) fn observe(client: &mut Client) -> Result<Observation, Failure> {
     match client.ask(&Request::Observe, &mut |_| {})? {
         Reply::Observation(seen) => Ok(*seen),
         _ => Err(Failure::Mismatch),
