@@ -27,6 +27,9 @@ const PICTURES: [(&str, u32, u32, bool); 4] = [
     ("phone-dark", 360, 2700, true),
 ];
 
+/// Its sandbox does not work for root, nor does a small /dev/shm; and it sees nothing but our own page.
+const SWITCHES: [&str; 4] = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"];
+
 /// What stands on the page of a server under load, whatever the figures.
 const EXPECTED: [&str; 12] = [
     "class=\"live\">live, every 2 s",
@@ -63,6 +66,10 @@ impl Options {
     /// Runs it; a skip without Chromium.
     pub(crate) fn run(&self) -> Result<Tally> {
         if !packages::ensure(&packages::DASHBOARD)? {
+            return Ok(Tally::SKIPPED);
+        }
+        if !Browser::works()? {
+            eprintln!("Chromium does not run on this machine: the dashboard is NOT looked at.");
             return Ok(Tally::SKIPPED);
         }
         let folder = cargo::target_folder().join("dashboard");
@@ -125,6 +132,15 @@ struct Browser<'a> {
 }
 
 impl Browser<'_> {
+    /// Whether it shows an empty page: some machines lack what it needs, and that is no fault of ours.
+    fn works() -> Result<bool> {
+        let profile = tempfile::tempdir()?;
+        let mut command = Command::new(packages::CHROMIUM);
+        command.args(SWITCHES).arg(format!("--user-data-dir={}", profile.path().display()));
+        command.args(["--dump-dom", "about:blank"]).stdin(Stdio::null());
+        Ok(command.output().is_ok_and(|output| output.status.success()))
+    }
+
     /// What the page lacks or complains of.
     fn faults(&self) -> Result<Vec<String>> {
         let output = self.run(&["--dump-dom"])?;
@@ -159,8 +175,7 @@ impl Browser<'_> {
 
     fn run(&self, arguments: &[&str]) -> Result<std::process::Output> {
         let mut command = Command::new(packages::CHROMIUM);
-        // Its sandbox does not work for root, and it sees nothing but our own page.
-        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]);
+        command.args(SWITCHES).args(["--enable-logging=stderr", "--v=0"]);
         command.arg(format!("--user-data-dir={}", self.profile.display()));
         command.arg(format!("--virtual-time-budget={PAGE_MS}")).args(arguments).arg(&self.url).stdin(Stdio::null());
         let output = command.output().context("cannot start Chromium")?;
