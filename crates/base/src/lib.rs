@@ -4,6 +4,7 @@
 //! Nothing in here does I/O apart from [`SystemClock`] and [`SystemRng`], which the binary hands down
 //! and the simulator replaces.
 
+mod blocking;
 mod checksum;
 mod clock;
 pub mod codec;
@@ -13,6 +14,7 @@ mod rng;
 mod size;
 mod units;
 
+pub use blocking::{LongWork, Seat, blocking, seat_this_thread};
 pub use checksum::{BlockChecksum, block_checksum, log_checksum, name_hash};
 pub use clock::{Clock, SystemClock};
 pub use histogram::Histogram;

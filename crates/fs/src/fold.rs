@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use tally_base::{ObjectId, Txg};
+use tally_base::{LongWork, ObjectId, Txg};
 use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr, Compression, Dva};
 use tally_store::dataset::{ACCOUNT_MAX, DatasetClient, DatasetRoot, OBJECT_CHARGE};
@@ -69,6 +69,7 @@ impl DatasetClient for Filesystem {
             let layer = self.objects.find(id).and_then(|object| object.read().layer(txg).cloned());
             let layer = layer.expect("a dirty object keeps its layer until the group is synced");
             fold.object(id, &layer)?;
+            fold.out.step();
         }
         fold.changes.sort_by_key(|(key, _)| *key);
         let tree = old.tree.apply(&self.pool.io, fold.out, &fold.changes)?;
@@ -91,7 +92,9 @@ impl DatasetClient for Filesystem {
     }
 
     fn synced(&self, txg: Txg) {
+        let mut work = LongWork::default();
         for (id, used) in self.folded_used.lock().remove(&txg).unwrap_or_default() {
+            work.step();
             let Some(object) = self.objects.find(id) else { continue };
             let mut state = object.write();
             state.layers.retain(|layer| layer.txg > txg);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::HashMap;
 use parking_lot::{ArcRwLockWriteGuard, Mutex, RawRwLock, RwLock};
 use smallvec::SmallVec;
-use tally_base::{Lsn, ObjectId, Txg};
+use tally_base::{Lsn, ObjectId, Txg, blocking};
 
 use crate::inode::Inode;
 use crate::layer::Layer;
@@ -142,6 +142,11 @@ impl ObjectTable {
     }
 }
 
+/// Locks an object for a change. Whoever has it may be reading its leaf from a device.
+fn locked(object: &Object) -> ObjectGuard {
+    object.try_write_arc().unwrap_or_else(|| blocking(|| object.write_arc()))
+}
+
 /// Several objects, locked in id order.
 pub(crate) struct Locked {
     guards: SmallVec<[(ObjectId, ObjectGuard); 4]>,
@@ -154,14 +159,14 @@ impl Locked {
         let mut sorted: SmallVec<[ObjectId; 4]> = SmallVec::from_slice(ids);
         sorted.sort_unstable();
         sorted.dedup();
-        Self { guards: sorted.into_iter().map(|id| (id, table.enter(id).write_arc())).collect() }
+        Self { guards: sorted.into_iter().map(|id| (id, locked(&table.enter(id)))).collect() }
     }
 
     /// Adds an object whose id was just drawn: higher than all that are locked, so that no order is broken. Somebody
     /// may hold it for a moment, who asks for a handle that no longer, or never, meant anything.
     pub(crate) fn add_new(&mut self, table: &ObjectTable, id: ObjectId) {
         debug_assert!(self.guards.iter().all(|(locked, _)| *locked < id), "ids are drawn in ascending order");
-        self.guards.push((id, table.enter(id).write_arc()));
+        self.guards.push((id, locked(&table.enter(id))));
     }
 
     /// A locked object's state.

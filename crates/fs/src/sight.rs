@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_base::{ObjectId, name_hash};
+use tally_base::{ObjectId, blocking, name_hash};
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::dataset::DatasetRoot;
 use tally_store::key::{Class, Key};
@@ -45,7 +45,7 @@ impl Filesystem {
         let Some(object) = self.objects.find(id) else {
             return look(&Sight { fs: self, id, state: None, root: self.dataset.root() });
         };
-        let state = object.read();
+        let state = object.try_read().unwrap_or_else(|| blocking(|| object.read()));
         look(&Sight { fs: self, id, state: state.loaded.then_some(&*state), root: self.dataset.root() })
     }
 }

@@ -54,6 +54,40 @@ fn a_slow_read_does_not_hold_up_its_connection() {
     assert_eq!(house.server.stop(), 0);
 }
 
+/// Few workers run at once; those that wait for a device are not among them.
+#[test]
+fn as_many_slow_reads_as_there_are_workers_hold_up_nobody() {
+    const SLOW: usize = 6;
+    let options = ServeOptions { workers_running_max: 1, workers_max: SLOW + 2, ..ServeOptions::default() };
+    let house = House::with(&options);
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let file = client.file(&root, b"f");
+    house.exports.tank.reads.shut();
+    let mut slow: Vec<u32> = (0..SLOW).map(|_| client.xid()).collect();
+    for xid in &slow {
+        let read = words(|words| {
+            words.opaque(&file).u64(0).u32(10);
+        });
+        client.send(*xid, NFS, Procedure::Read.number(), read);
+    }
+    let mut other = house.client();
+    while house.exports.tank.reads.waiting.load(SeqCst) < SLOW {
+        assert_eq!(other.getattr(&root).0, 0);
+    }
+    assert_eq!(other.getattr(&root).0, 0);
+    house.exports.tank.reads.open();
+    let mut answered: Vec<u32> = slow.iter().map(|_| client.receive_answer().0).collect();
+    answered.sort_unstable();
+    slow.sort_unstable();
+    assert_eq!(answered, slow);
+    // All have been at work, and go to the bench one after the other; nobody is forgotten there.
+    for _ in 0..200 {
+        assert_eq!(other.getattr(&root).0, 0);
+    }
+    assert_eq!(house.server.stop(), 0);
+}
+
 #[test]
 fn a_reply_waits_for_its_promise_and_others_pass() {
     let house = House::new();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use tally_base::{SECTOR, block_checksum, round_to_sector};
+use tally_base::{SECTOR, block_checksum, blocking, round_to_sector};
 
 use crate::blockdev::{BlockDev, BlockDevError};
 use crate::bp::{BlockPtr, Coding, Compression, Dva};
@@ -165,7 +165,8 @@ fn open_copy(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr, dva: Dva) -> Result<Byte
     let psize = bp.psize as usize;
     let asize = round_to_sector(u64::from(bp.psize)) as usize;
     let verify = |bytes: &[u8]| bytes.get(..psize).is_some_and(|bytes| block_checksum(bytes) == bp.checksum);
-    let buf = dev.read(dva.offset, asize, &verify).map_err(|source| BlockError::Unreadable { bp: *bp, source })?;
+    let read = blocking(|| dev.read(dva.offset, asize, &verify));
+    let buf = read.map_err(|source| BlockError::Unreadable { bp: *bp, source })?;
     if buf.len() < psize {
         return Err(BlockError::Unreadable { bp: *bp, source: BlockDevError::NoGoodCopy });
     }
@@ -188,7 +189,8 @@ pub(crate) fn open_stretch(devs: &[Arc<dyn BlockDev>], stretch: &[&BlockPtr]) ->
     let verify = |bytes: &[u8]| {
         stretch.iter().all(|bp| bytes.get(part(bp)).is_some_and(|bytes| block_checksum(bytes) == bp.checksum))
     };
-    let buf = Bytes::from_owner(dev.read(first.offset, usize::try_from(length).ok()?, &verify).ok()?);
+    let length = usize::try_from(length).ok()?;
+    let buf = Bytes::from_owner(blocking(|| dev.read(first.offset, length, &verify)).ok()?);
     stretch.iter().map(|bp| expand(bp, buf.slice(part(bp))).ok()).collect()
 }
 
@@ -227,14 +229,15 @@ pub(crate) fn in_parallel(count: usize, depth: usize, work: &(dyn Fn(usize) + Sy
             // Where the system has no thread to give, this one does the work alone.
             let _ = std::thread::Builder::new().spawn_scoped(scope, drain);
         }
-        drain();
+        // The others may be at it for longer than this one.
+        blocking(drain);
     });
 }
 
 /// Writes whole sectors to a vdev.
 pub(crate) fn write_sectors(devs: &[Arc<dyn BlockDev>], vdev: u32, offset: u64, buf: &[u8]) -> Result<(), BlockError> {
     let dev = devs.get(vdev as usize).expect("the allocator hands out places on vdevs that exist");
-    dev.write(offset, buf).map_err(|source| BlockError::Write { vdev, offset, bytes: buf.len(), source })
+    blocking(|| dev.write(offset, buf)).map_err(|source| BlockError::Write { vdev, offset, bytes: buf.len(), source })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tally_base::codec::Put;
-use tally_base::{SECTOR, Txg, block_checksum};
+use tally_base::{LongWork, SECTOR, Txg, block_checksum};
 use tally_disk::AlignedBuf;
 
 use crate::alloc::{AllocRoot, Allocator};
@@ -43,6 +43,7 @@ pub struct RunWriter {
     run: Option<Run>,
     scratch: Vec<u8>,
     stats: WriteStats,
+    work: LongWork,
 }
 
 struct Run {
@@ -72,7 +73,7 @@ impl Run {
 
 impl RunWriter {
     pub(crate) fn new(io: Arc<BlockIo>, txg: Txg) -> Self {
-        Self { io, txg, run: None, scratch: Vec::new(), stats: WriteStats::default() }
+        Self { io, txg, run: None, scratch: Vec::new(), stats: WriteStats::default(), work: LongWork::default() }
     }
 
     /// The txg whose blocks these are.
@@ -93,6 +94,11 @@ impl RunWriter {
         self.stats
     }
 
+    /// A step of what is done for this group: lets others have the processor now and then.
+    pub fn step(&mut self) {
+        self.work.step();
+    }
+
     /// Adds a block of 1 byte to 16 MiB. It can be read at once.
     pub fn put(&mut self, kind: BlockKind, data: &[u8], compression: Compression) -> Result<BlockPtr, BlockError> {
         self.put_bytes(kind, Bytes::copy_from_slice(data), compression)
@@ -106,6 +112,7 @@ impl RunWriter {
         compression: Compression,
     ) -> Result<BlockPtr, BlockError> {
         assert!(!data.is_empty() && data.len() <= BLOCK_BYTES_MAX as usize, "a block of {} bytes", data.len());
+        self.work.step();
         let mut scratch = std::mem::take(&mut self.scratch);
         let sealed = seal(&data, compression, &mut scratch);
         let sectors = sealed.sectors();

@@ -2,7 +2,7 @@
 
 use parking_lot::MutexGuard;
 use smallvec::{SmallVec, smallvec};
-use tally_base::{ObjectId, Time};
+use tally_base::{ObjectId, Time, blocking};
 
 use super::remove::unlinked;
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
@@ -88,7 +88,7 @@ impl Filesystem {
 
     /// A directory must not move below itself. While the guard lives no other directory changes its parent.
     fn check_cycle(&self, source: Option<Found>, to_dir: ObjectRef) -> Result<MutexGuard<'_, ()>, FsError> {
-        let guard = self.rename_lock.lock();
+        let guard = self.rename_lock.try_lock().unwrap_or_else(|| blocking(|| self.rename_lock.lock()));
         let Some(source) = source else { return Ok(guard) };
         let root = self.dataset.birth.root_object;
         let mut at = to_dir.id;

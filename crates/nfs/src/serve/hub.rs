@@ -13,6 +13,7 @@ use tally_base::Fate;
 
 use super::ServeOptions;
 use super::connection::Connection;
+use super::crew::Crew;
 use super::poller::Poller;
 use super::queue::{Queue, Work};
 use super::worker;
@@ -42,9 +43,7 @@ pub(super) struct Hub {
     pub(super) partial_bytes: AtomicUsize,
     /// Connections that are not read because of `record_bytes`.
     paused: Mutex<Vec<Arc<Connection>>>,
-    /// Workers that wait in epoll.
-    pub(super) idle_count: AtomicUsize,
-    worker_count: AtomicUsize,
+    pub(super) crew: Crew,
     workers: Mutex<Vec<JoinHandle<()>>>,
     /// A wake is on its way, and whoever gets it will look into the queue.
     pub(super) wake_pending: AtomicBool,
@@ -62,7 +61,6 @@ impl Hub {
     ) -> io::Result<Arc<Self>> {
         let hub = Arc::new(Self {
             service,
-            options,
             poller: Poller::new()?,
             queue: Queue::default(),
             listeners,
@@ -72,8 +70,8 @@ impl Hub {
             record_bytes: AtomicUsize::new(0),
             partial_bytes: AtomicUsize::new(0),
             paused: Mutex::default(),
-            idle_count: AtomicUsize::new(0),
-            worker_count: AtomicUsize::new(0),
+            crew: Crew::new(options.workers_running_max),
+            options,
             workers: Mutex::default(),
             wake_pending: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -88,26 +86,25 @@ impl Hub {
         Ok(hub)
     }
 
-    /// Starts one more worker if nobody watches the epoll and there may be more.
+    /// Has a worker watch the epoll if none does and there may be one more.
     pub(super) fn keep_watch(self: &Arc<Self>) {
-        let unwatched = self.idle_count.load(SeqCst) == 0 && self.worker_count.load(SeqCst) < self.options.workers_max;
-        if unwatched && let Err(error) = self.spawn_worker() {
+        if self.crew.wants_one_more()
+            && !self.crew.call()
+            && self.crew.count() < self.options.workers_max
+            && let Err(error) = self.spawn_worker()
+        {
             tracing::warn!(%error, "cannot start another worker thread; requests wait for each other meanwhile");
         }
     }
 
     fn spawn_worker(self: &Arc<Self>) -> io::Result<()> {
-        let number = self.worker_count.fetch_add(1, SeqCst);
-        if number >= self.options.workers_max.max(WORKERS_MIN) {
-            self.worker_count.fetch_sub(1, SeqCst);
-            return Ok(());
-        }
+        let Some(number) = self.crew.hire(self.options.workers_max.max(WORKERS_MIN)) else { return Ok(()) };
         let hub = self.clone();
         let started = std::thread::Builder::new().name(format!("nfs-{number}")).spawn(move || worker::work(&hub));
         match started {
             Ok(handle) => self.workers.lock().push(handle),
             Err(error) => {
-                self.worker_count.fetch_sub(1, SeqCst);
+                self.crew.dismiss();
                 return Err(error);
             }
         }
@@ -218,7 +215,7 @@ impl Hub {
 
     /// Wakes a worker, if one waits and none is being woken.
     pub(super) fn wake_one(&self) {
-        if self.idle_count.load(SeqCst) > 0 && !self.wake_pending.swap(true, SeqCst) {
+        if self.crew.is_watched() && !self.wake_pending.swap(true, SeqCst) {
             self.poller.wake();
         }
     }
@@ -238,6 +235,7 @@ impl Hub {
         let open: Vec<_> = self.connections.read().values().cloned().collect();
         open.iter().for_each(|connection| self.close(connection));
         self.poller.wake();
+        self.crew.end();
         self.join_workers(deadline + STOP_STEP * 50);
         self.queue.clear();
         self.paused.lock().clear();

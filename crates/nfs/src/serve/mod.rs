@@ -17,9 +17,9 @@
 //!                                         └─ then(): settled queue ──▶ any worker: send, many at once
 //! ```
 //!
-//! A cold READ blocks its worker and nothing else, as others watch; workers are started when the last idle
-//! one goes to work, up to a bound. The cost: threads, and a mutex for the queues, which the lone client's
-//! path touches once, finding them empty.
+//! A cold READ blocks its worker and nothing else, as others watch: when the last of those goes to work, and fewer run
+//! than there are processors, another is called or started (`crew`). The cost: threads, and a mutex for the
+//! queues, which the lone client's path touches once, finding them empty.
 //!
 //! Bounds (I6): connections; requests of one connection in the house; bytes of records in the house; bytes of
 //! partial records; bytes of replies that a socket does not take. At each bound reading stops, and TCP tells
@@ -27,6 +27,7 @@
 
 mod accept;
 mod connection;
+mod crew;
 mod hub;
 mod input;
 mod output;
@@ -36,6 +37,7 @@ mod worker;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +50,9 @@ use hub::Hub;
 pub struct ServeOptions {
     /// Most threads. A cold READ and a device write each hold one.
     pub workers_max: usize,
+    /// Most threads that run at once: those in a device or behind a lock do not. More than there are processors only
+    /// wait for each other, each with replies in hand.
+    pub workers_running_max: usize,
     /// Most connections.
     pub connections_max: usize,
     /// Most requests of one connection that are in the house.
@@ -68,6 +73,8 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             workers_max: 32,
+            // One more, since a thread that is to run is not always on a processor.
+            workers_running_max: std::thread::available_parallelism().map_or(1, NonZero::get) + 1,
             connections_max: 4096,
             requests_per_connection_max: 256,
             record_bytes_max: 256 << 20,

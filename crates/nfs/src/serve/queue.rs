@@ -25,8 +25,9 @@ pub(super) enum Task {
     Settle(Vec<(Box<Work>, Fate)>),
 }
 
-/// Replies that are settled at a time by one worker, so that those of one connection leave together.
-const SETTLE_BATCH: usize = 64;
+/// Replies that are settled at a time by one worker, so that those of one connection leave together. No more, since
+/// all of them wait when that worker loses its processor.
+const SETTLE_BATCH: usize = 8;
 
 /// What waits. Bounded by the requests in the house: each is here at most once.
 #[derive(Default)]

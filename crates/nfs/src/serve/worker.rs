@@ -1,12 +1,13 @@
 //! A worker: waits for an event, receives, runs, waits or hands over, sends.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_base::{Fate, Promise};
+use tally_base::{Fate, Promise, Seat, blocking, seat_this_thread};
 
 use super::accept::accept;
 use super::connection::Connection;
@@ -23,6 +24,8 @@ const TASKS_PER_LOOK: usize = 16;
 /// The life of a worker.
 pub(super) fn work(hub: &Arc<Hub>) {
     let mut scratch = vec![0; SCRATCH_BYTES];
+    hub.crew.leave_watch();
+    seat_this_thread(Rc::new(WorkerSeat(hub.clone())));
     while !hub.ended.load(SeqCst) {
         let busy = do_tasks(hub);
         match next_event(hub, !busy) {
@@ -33,6 +36,20 @@ pub(super) fn work(hub: &Arc<Hub>) {
     }
     // The next one may be asleep.
     hub.poller.wake();
+}
+
+/// Keeps the watch while a worker waits for a device or a lock.
+struct WorkerSeat(Arc<Hub>);
+
+impl Seat for WorkerSeat {
+    fn sits_down(&self) {
+        self.0.crew.sit_down();
+        self.0.keep_watch();
+    }
+
+    fn stands_up(&self) {
+        self.0.crew.stand_up();
+    }
 }
 
 /// Does what waits in the queue, within bounds; true if something is left.
@@ -55,9 +72,9 @@ fn next_event(hub: &Hub, block: bool) -> Option<Ready> {
     if !block {
         return poll(hub, false);
     }
-    hub.idle_count.fetch_add(1, SeqCst);
+    hub.crew.enter_watch();
     let ready = poll(hub, hub.queue.is_empty() && !hub.ended.load(SeqCst));
-    hub.idle_count.fetch_sub(1, SeqCst);
+    hub.crew.leave_watch();
     ready
 }
 
@@ -197,8 +214,8 @@ fn resume_stalled(hub: &Hub, connection: &Connection) {
 /// Writes the log here if this request is alone in the house as far as this worker can see and others watch
 /// the connections; otherwise leaves word where the reply goes. True: see [`receive`].
 fn wait(hub: &Arc<Hub>, mut work: Box<Work>, promise: Box<dyn Promise>, alone: bool) -> bool {
-    let is_fastest = alone && hub.options.drive_in_place && hub.idle_count.load(SeqCst) > 0 && hub.queue.is_empty();
-    if is_fastest && let Some(fate) = promise.drive() {
+    let is_fastest = alone && hub.options.drive_in_place && hub.crew.is_watched() && hub.queue.is_empty();
+    if is_fastest && let Some(fate) = blocking(|| promise.drive()) {
         work.job.settled(&fate);
         work.job.times.in_device = fate.as_ref().map_or(Duration::ZERO, |kept| kept.device);
         hub.service.stats().driven.fetch_add(1, Relaxed);

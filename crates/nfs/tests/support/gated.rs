@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use tally_base::{Broken, DatasetId, Fate, Kept, PoolGuid, Promise, Time, Wait};
+use tally_base::{Broken, DatasetId, Fate, Kept, PoolGuid, Promise, Time, Wait, blocking};
 use tally_fs::model::Model;
 use tally_fs::vfs::*;
 
@@ -32,9 +32,12 @@ impl Gate {
     fn pass(&self) {
         let mut shut = self.shut.lock();
         self.waiting.fetch_add(1, SeqCst);
-        while *shut {
-            self.changed.wait(&mut shut);
-        }
+        // As the engine does where it reads from a device.
+        blocking(|| {
+            while *shut {
+                self.changed.wait(&mut shut);
+            }
+        });
         self.waiting.fetch_sub(1, SeqCst);
     }
 }

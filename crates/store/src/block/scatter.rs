@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
-use tally_base::{BlockChecksum, SECTOR, block_checksum};
+use tally_base::{BlockChecksum, SECTOR, block_checksum, blocking};
 use tally_disk::AlignedBuf;
 
 use super::{BlockError, sectors_of, write_sectors};
@@ -153,7 +153,8 @@ fn read(
     let beyond = BlockError::Pointer { bp: *bp, what: "it, or its map, points to where the pool has nothing" };
     let dev = usize::try_from(dva.vdev).ok().and_then(|index| devs.get(index));
     let Some(dev) = dev.filter(|dev| dva.sectors > 0 && dva.end() <= dev.data_bytes()) else { return Err(beyond) };
-    dev.read(dva.offset, dva.bytes() as usize, verify).map_err(|source| BlockError::Unreadable { bp: *bp, source })
+    blocking(|| dev.read(dva.offset, dva.bytes() as usize, verify))
+        .map_err(|source| BlockError::Unreadable { bp: *bp, source })
 }
 
 fn map_of(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Vec<(Dva, u64)>, BlockError> {

@@ -1,7 +1,9 @@
 use super::*;
 use crate::blockdev::MemBlockDev;
 use crate::bp::BlockKind;
-use tally_base::Txg;
+use std::cell::Cell;
+use std::rc::Rc;
+use tally_base::{Seat, Txg, seat_this_thread};
 
 /// Text that compresses, and bytes that do not.
 fn samples() -> Vec<Vec<u8>> {
@@ -79,4 +81,29 @@ fn damaged_pointers_are_errors() {
     }
     let shorter = BlockPtr { lsize: good.lsize - 1, ..good };
     assert!(matches!(open(&devs, &shorter), Err(BlockError::Malformed { .. })));
+}
+
+/// Counts how often a thread has said that it sits still.
+#[derive(Default)]
+struct Sat(Cell<u32>);
+
+impl Seat for Sat {
+    fn sits_down(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+
+    fn stands_up(&self) {}
+}
+
+#[test]
+fn who_reads_or_writes_a_block_says_that_it_sits_still() {
+    let devs: Vec<Arc<dyn BlockDev>> = vec![Arc::new(MemBlockDev::new(1 << 20))];
+    let sat = Rc::new(Sat::default());
+    seat_this_thread(Rc::clone(&sat) as Rc<dyn Seat>);
+    let bp = store(&devs, &[7; SECTOR], Compression::Off, 0);
+    assert_eq!(sat.0.get(), 1, "a write");
+    open(&devs, &bp).expect("it was just written");
+    assert_eq!(sat.0.get(), 2, "a read");
+    open_stretch(&devs, &[&bp]).expect("it was just written");
+    assert_eq!(sat.0.get(), 3, "a read of neighbours");
 }
