@@ -4,3 +4,4 @@
 pub mod candidate;
 pub mod latency;
 pub mod replay;
+pub mod warmth;

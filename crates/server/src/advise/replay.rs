@@ -23,6 +23,9 @@ use crate::control::spread::Spread;
 const HEADER_BYTES: u64 = 256;
 const SECTOR: u64 = 4096;
 
+/// A client that takes no longer from a reply to its next request does so for the time that the system takes.
+const THOUGHT_MAX_NS: u64 = 1_000_000;
+
 /// What a request waits for.
 #[derive(Clone, Copy, Debug)]
 enum Rest {
@@ -31,7 +34,7 @@ enum Rest {
     Group { ns: u64 },
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Step {
     work_ns: u64,
     rest: Rest,
@@ -42,7 +45,7 @@ struct Step {
 }
 
 /// A load that can be run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Loop {
     steps: Vec<Step>,
     /// Steps without a reply before them, and when they came.
@@ -82,6 +85,24 @@ impl Loop {
         for (connection, mut events) in connections.into_values().enumerate() {
             events.sort_by_key(|event| event.read_ns);
             new.add(connection, &events);
+        }
+        new
+    }
+
+    /// The same load where everything that processors do takes this part of its time. What a client thinks for longer than
+    /// [`THOUGHT_MAX_NS`] it does not spend on its way from a reply to the next request, but on something of its own.
+    #[must_use]
+    pub fn scaled(&self, part: f64) -> Self {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+        let scale = |ns: &mut u64| *ns = (*ns as f64 * part) as u64;
+        let mut new = self.clone();
+        scale(&mut new.frame_ns);
+        for step in &mut new.steps {
+            scale(&mut step.work_ns);
+            scale(&mut step.reply_ns);
+            for (_, think_ns) in step.followers.iter_mut().filter(|(_, think_ns)| *think_ns <= THOUGHT_MAX_NS) {
+                scale(think_ns);
+            }
         }
         new
     }

@@ -1,6 +1,7 @@
 //! `tally advise`: what another device would bring, before it is bought or moved.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
 use serde::Serialize;
@@ -12,6 +13,7 @@ use super::words::duration;
 use crate::advise::candidate::{self, Measured};
 use crate::advise::latency::{Device, Samples};
 use crate::advise::replay::{Loop, Run, recorded_device, recorded_rate};
+use crate::advise::warmth::{self, SLEEP_MIN};
 use crate::control::client::Client;
 use crate::control::load::{KeptBy, RecordedLoad};
 use crate::control::message::{Reply, Request};
@@ -54,8 +56,25 @@ struct Advice {
     candidate: Scene,
     /// With a log that takes no time: what no device can go beyond.
     limit: Scene,
+    /// How long processors sat still between requests, how long they would, and what part of its time their work would take
+    /// then.
+    pause_ns: u64,
+    candidate_pause_ns: u64,
+    own_time_part: f64,
     /// Kinds of call: how many there were in a second, and how many there would be.
     kinds: Vec<(String, f64, f64)>,
+}
+
+/// What pauses do to processors.
+#[derive(Clone, Copy, Debug)]
+struct Warmth {
+    pause: Duration,
+    then: Duration,
+    part: f64,
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[derive(Debug, Serialize)]
@@ -91,8 +110,11 @@ pub(super) fn log(cli: &Cli, args: &LogArgs, console: &mut Console<'_>) -> Resul
         writeln!(console.err, "{} requests. Measuring {} ...", load.events.len(), args.device.display())?;
     }
     let measured = candidate::measure(&args.device, &tally_disk::SystemOpener, &mut |progress| bar.show(progress))?;
+    let then = Duration::from_nanos(measured.device.samples().first().map_or(0, |shortest| shortest.quantile(0.5)));
+    let pause = warmth::recorded_pause(&load);
+    let warmth = Warmth { pause, then: then.min(pause), part: warmth::measure(pause, then)? };
     bar.clear();
-    let advice = Advice::new(args, &load, &measured);
+    let advice = Advice::new(args, &load, &measured, warmth);
     let text = if cli.json { serde_json::to_string_pretty(&advice)? + "\n" } else { advice.text() };
     console.out.write_all(text.as_bytes())?;
     if load.is_full && !cli.json {
@@ -102,13 +124,14 @@ pub(super) fn log(cli: &Cli, args: &LogArgs, console: &mut Console<'_>) -> Resul
 }
 
 impl Advice {
-    fn new(args: &LogArgs, load: &RecordedLoad, measured: &Measured) -> Self {
+    fn new(args: &LogArgs, load: &RecordedLoad, measured: &Measured, warmth: Warmth) -> Self {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let looped = Loop::new(load, workers);
         let (seen, now) = (recorded_rate(load), looped.run(recorded_device(load)));
         // What the model leaves out is in both runs.
         let scene = |run: &Run| Scene { rate: seen * run.rate / now.rate.max(1e-9), latency: run.latency.quantiles() };
-        let candidate = scene(&looped.run(measured.device.clone()));
+        let warmer = looped.scaled(warmth.part);
+        let candidate = scene(&warmer.run(measured.device.clone()));
         let gain = candidate.rate / seen.max(1e-9);
         Self {
             device: args.device.clone(),
@@ -118,8 +141,11 @@ impl Advice {
             recorded_requests: load.events.len(),
             kinds: kinds(load).map(|(name, part)| (name, part * seen, part * seen * gain)).collect(),
             log: scene(&now),
-            limit: scene(&looped.run(Device::instant())),
+            limit: scene(&warmer.run(Device::instant())),
             candidate,
+            pause_ns: nanoseconds(warmth.pause),
+            candidate_pause_ns: nanoseconds(warmth.then),
+            own_time_part: warmth.part,
         }
     }
 
@@ -141,6 +167,16 @@ impl Advice {
         text += &row("requests per second", scenes.map(|scene| format!("{:.0}", scene.rate)));
         text += &row("wait of a request, p50", scenes.map(|scene| duration(scene.latency.p50_ns)));
         text += &row("wait of a request, p99", scenes.map(|scene| duration(scene.latency.p99_ns)));
+        if self.own_time_part < 0.95 {
+            let [now, then] = [self.pause_ns, self.candidate_pause_ns].map(duration);
+            text += &format!(
+                "  (processors that sit still for {then} and not for {now} take {:.0} % of the time for their work: measured)\n",
+                self.own_time_part * 100.0
+            );
+        }
+        if self.writes.first().is_some_and(|shortest| shortest.times.p50_ns < nanoseconds(SLEEP_MIN)) {
+            text += "  (nobody sleeps for so short a wait: what the system makes of it, no measurement of the device tells, and\n   half of this rate is as likely)\n";
+        }
         text += "\n";
         for (name, now, then) in &self.kinds {
             text += &format!("  {name}: {now:.0} -> {then:.0} per second\n");

@@ -52,6 +52,20 @@ fn a_client_that_is_answered_sooner_asks_sooner() {
 }
 
 #[test]
+fn warmer_processors_think_and_work_faster_and_people_do_not() {
+    let load = lone_clients(1, 1000, 100 * US);
+    let half = Loop::new(&load, 2).scaled(0.5).run(device(100)).rate;
+    assert!((half - 1e6 / 118.5).abs() < 20.0, "{half}");
+    let mut slow = load;
+    for (number, event) in (0..).zip(&mut slow.events) {
+        event.read_ns += number * 2_000 * US;
+    }
+    let looped = Loop::new(&slow, 2);
+    let (cold, warm) = (looped.run(device(100)).rate, looped.scaled(0.5).run(device(100)).rate);
+    assert!(warm / cold < 1.01, "{warm} against {cold}");
+}
+
+#[test]
 fn clients_that_wait_together_share_frames() {
     let load = lone_clients(32, 200, 5_000 * US);
     let run = Loop::new(&load, 2).run(device(5_000));
