@@ -5,6 +5,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use tally_bench::client::{Client as _, Site};
@@ -19,6 +21,10 @@ use crate::control::report::{IoCounters, PoolReport};
 const FOLDERS: u64 = 23;
 /// Others may make folders meanwhile, so it is tried more than once.
 const TRIES: usize = 3;
+/// A request is counted when its reply has been sent, for only then it is known how long it took; on a busy machine the
+/// client may be back to ask for the count before that.
+const COUNTED_WITHIN: Duration = Duration::from_secs(2);
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 /// Our daemon's counters if it serves the place, or why nobody watches.
 pub(super) fn watch<S: Site>(site: &S, export: Option<&str>, socket: Option<&Path>) -> Result<Box<dyn Watch>, String> {
@@ -70,11 +76,23 @@ impl Daemon {
             for number in 0..FOLDERS {
                 client.make_folder(folder, &format!("d{attempt}-{number}"))?;
             }
-            if self.folders_made()? == before + FOLDERS {
+            if self.comes_to(before + FOLDERS)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether the daemon comes to count that many folders, and no more.
+    fn comes_to(&mut self, folders: u64) -> Result<bool> {
+        let until = Instant::now() + COUNTED_WITHIN;
+        loop {
+            let made = self.folders_made()?;
+            if made >= folders || Instant::now() >= until {
+                return Ok(made == folders);
+            }
+            thread::sleep(ASK_AGAIN_AFTER);
+        }
     }
 
     fn folders_made(&mut self) -> Result<u64> {
