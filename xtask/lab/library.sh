@@ -2,7 +2,7 @@
 # A suite says `check NAME COMMAND…` for each thing it verifies; the last line counts them.
 set -u
 passed=0 failed=0
-PORT=${PORT:-2049}
+PORT=${PORT:-2049} MOUNTD_PORT=20048
 TALLY=/tmp/tally
 MOUNT_OPTIONS=vers=3,proto=tcp,nolock,hard
 MNT=/mnt/tank
@@ -64,17 +64,34 @@ durable_write_unit() {
 between() { awk -v l="$1" -v v="$2" -v h="$3" 'BEGIN {exit !(l <= v && v <= h)}'; }
 
 # ---- peers ---------------------------------------------------------------------------------------------------
-knfsd_start() { # knfsd_start ext4|xfs
-    case $1 in
-        ext4) mkfs.ext4 -q -F "$POOL_DISK" ;;
-        xfs) mkfs.xfs -q -f "$POOL_DISK" ;;
-    esac || return
-    mkdir -p /mnt/served && mount -t "$1" "$POOL_DISK" /mnt/served || return
-    knfsd_services || return
-    exportfs -i -o rw,sync,no_root_squash,no_subtree_check,fsid=0,insecure 127.0.0.1:/mnt/served
+# knfsd_start ext4|xfs|btrfs. EXPORT_SYNC=async exports it so; with JOURNAL_DISK the journal lies there, and of ext4
+# all data goes through it. Nothing is discarded, and nothing is left to be initialised beside the work.
+knfsd_start() {
+    served_make "$1" && knfsd_services || return
+    exportfs -i -o "rw,${EXPORT_SYNC:-sync},no_root_squash,no_subtree_check,fsid=0,insecure" 127.0.0.1:/mnt/served
     rpc.nfsd 8
     echo Y > /proc/fs/nfsd/v4_end_grace 2>/dev/null
-    EXPORT=/mnt/served MOUNT_EXTRA=
+    # The port mapper need not be asked: another server that was here may have taken its entries along.
+    EXPORT=/mnt/served MOUNT_EXTRA=,port=2049,mountport=$MOUNTD_PORT,mountproto=tcp
+}
+# served_make FILESYSTEM makes one on the pool's disk, and mounts it.
+served_make() {
+    local journal=${JOURNAL_DISK:-} options=defaults
+    local ext4="-q -F -b 4096 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0"
+    case $1 in
+        ext4)
+            if [ -n "$journal" ]; then
+                options=data=journal
+                mke2fs -q -F -b 4096 -O journal_dev "$journal" && mkfs.ext4 $ext4 -J "device=$journal" "$POOL_DISK"
+            else
+                mkfs.ext4 $ext4 "$POOL_DISK"
+            fi ;;
+        xfs)
+            [ -z "$journal" ] || options=logdev=$journal
+            mkfs.xfs -q -f -K ${journal:+-l logdev=$journal,size=64m} "$POOL_DISK" ;;
+        btrfs) mkfs.btrfs -q -f -K "$POOL_DISK" ;;
+    esac || return
+    mkdir -p /mnt/served && mount -t "$1" -o "$options" "$POOL_DISK" /mnt/served
 }
 # What knfsd leans on; started once and kept, whatever is exported afterwards.
 knfsd_services() {
@@ -83,11 +100,33 @@ knfsd_services() {
     mount -t rpc_pipefs pipefs /var/lib/nfs/rpc_pipefs
     # Debian lets mountd look groups up in the server's own files; a client's groups shall count here.
     mount --bind /dev/null /etc/nfs.conf
-    rpcbind -w; nfsdcld; rpc.statd --no-notify
-    rpc.mountd || return
+    port_mapper_start; nfsdcld; rpc.statd --no-notify
+    rpc.mountd --port "$MOUNTD_PORT" || return
     KNFSD_SERVICES=started
 }
 knfsd_stop() { rpc.nfsd 0; exportfs -ua; umount /mnt/served; }
+port_mapper_start() { pgrep -x rpcbind > /dev/null || rpcbind -w; }
+# NFS-Ganesha over what served_make makes, by /tmp/ganesha.conf, on ports of its own.
+ganesha_start() { # ganesha_start FILESYSTEM NFS_PORT MOUNT_PORT
+    served_make "$1" && port_mapper_start || return
+    # It looks its own address up as the resolver does for strangers, which takes a host with nothing but 127.0.0.1 for
+    # one without a network.
+    ip address replace 192.0.2.1/32 dev lo
+    mkdir -p /run/ganesha /var/lib/nfs/ganesha
+    ganesha.nfsd -F -f /tmp/ganesha.conf -p /run/ganesha/pid -L /tmp/ganesha.log -N NIV_EVENT & GANESHA_PID=$!
+    EXPORT=/mnt/served MOUNT_EXTRA=,port=$2,mountport=$3,mountproto=tcp
+    local tries
+    for tries in $(seq 100); do
+        (exec 3<> "/dev/tcp/127.0.0.1/$3") 2>/dev/null && return
+        kill -0 "$GANESHA_PID" || break
+        sleep 0.1
+    done
+    tail -n 20 /tmp/ganesha.log; return 1
+}
+ganesha_stop() {
+    kill "$GANESHA_PID"; wait "$GANESHA_PID"
+    umount /mnt/served
+}
 
 # ---- the server under test -------------------------------------------------------------------------------------
 # Pool and log lie on two disks where a suite does not say otherwise, so their writes are counted apart.
@@ -126,7 +165,11 @@ nfs_remount() { umount "$MNT" && nfs_mount; }
 # Kills the server without warning and starts it again, with the mount in place: the client has to get over it.
 crash() {
     case $SERVER in
-        knfsd-*) rpc.nfsd 0; rpc.nfsd 8; sleep 1; echo Y > /proc/fs/nfsd/v4_end_grace 2>/dev/null ;;
+        knfsd-*)
+            rpc.nfsd 0; rpc.nfsd 8 || return
+            sleep 1
+            # Refused where nobody waits for the end of it, which is no failure.
+            echo Y > /proc/fs/nfsd/v4_end_grace; true ;;
         *) tally_kill; tally_start ;;
     esac
 }
@@ -155,6 +198,22 @@ nbd_detach() { # nbd_detach DEVICE
     python3 /tmp/nbd.py "$1" detach
     eval "wait \$CLIENT_PID_$1"
 }
+
+# ---- disks that take their time (`cargo xtask slow-disk --help`) ---------------------------------------------
+slow_disk_attach() { # slow_disk_attach DEVICE MIB DURABLE_US WRITE_US
+    rm -f "/tmp/slow.$1."* || return
+    /tmp/xtask slow-disk "/tmp/slow.$1.disk" --mib "$2" --socket "/tmp/slow.$1.socket" --counts "/tmp/slow.$1.counts" \
+        --durable-us "$3" --write-us "$4" & eval "SLOW_DISK_PID_$1=$!"
+    until [ -S "/tmp/slow.$1.socket" ]; do kill -0 $! || return; sleep 0.1; done
+    nbd_attach "$1" "/tmp/slow.$1.socket"
+}
+slow_disk_detach() { # slow_disk_detach DEVICE
+    nbd_detach "$1"
+    # The disk serves for ever; it is told to go, and that is no failure.
+    eval "kill \$SLOW_DISK_PID_$1; wait \$SLOW_DISK_PID_$1"; rm -f "/tmp/slow.$1."*
+}
+# What the disk itself counted: writes, flushes, and turns of the platter that something durable waited for.
+slow_disk_counts() { awk '{print $2 + 0, $4 + 0, $6 + 0}' "/tmp/slow.$1.counts"; }
 
 # ---- loads -------------------------------------------------------------------------------------------------
 # small_files FOLDER COUNT: files of 4 KiB random bytes, 64 to a folder, made in one process.

@@ -8,20 +8,7 @@ CONTENDERS=$SERVER
 [ "$SERVER" != tally ] || CONTENDERS="tally tally-fast-log knfsd-ext4 knfsd-xfs"
 POOL_DISK=/dev/nbd0
 
-attach() {
-    rm -f /tmp/slow.* || return
-    /tmp/xtask slow-disk /tmp/slow.disk --mib 2048 --socket /tmp/slow.socket --counts /tmp/slow.counts \
-        --durable-us "$DURABLE_US" --write-us "$WRITE_US" & DISK_PID=$!
-    until [ -S /tmp/slow.socket ]; do kill -0 "$DISK_PID" || return; sleep 0.1; done
-    nbd_attach nbd0 /tmp/slow.socket
-}
-detach() {
-    nbd_detach nbd0
-    # The disk serves for ever; it is told to go, and that is no failure.
-    kill "$DISK_PID"; wait "$DISK_PID"; rm -f /tmp/slow.*
-}
-# What the disk itself counted: writes, flushes, and turns of the platter that something durable waited for.
-slow_counts() { awk '{print $2 + 0, $4 + 0, $6 + 0}' /tmp/slow.counts; }
+attach() { slow_disk_attach nbd0 2048 "$DURABLE_US" "$WRITE_US"; }
 
 # contend CONTENDER ROUND: one untar on a fresh disk. The server is started before and stopped after the clock.
 contend() {
@@ -34,17 +21,17 @@ contend() {
     need "round $2, $1: mount" nfs_mount
     mkdir -p "$MNT/warm" && echo x > "$MNT/warm/x"
     sync
-    counts_then=$(slow_counts) started=$(date +%s%N)
+    counts_then=$(slow_disk_counts nbd0) started=$(date +%s%N)
     need "round $2, $1: untar" tar -C "$MNT" -xf /tmp/source.tar
     milliseconds=$((($(date +%s%N) - started) / 1000000))
     # Only until now: an acknowledged file is durable, and what a server tidies up later nobody waits for.
-    echo "$1 $milliseconds $counts_then $(slow_counts)" >> /tmp/results
+    echo "$1 $milliseconds $counts_then $(slow_disk_counts nbd0)" >> /tmp/results
     rm -rf "$MNT/warm"
     check "round $2, $1: checksums" sums_match "$MNT" /tmp/sums.source
     need "round $2, $1: unmount" umount "$MNT"
     [ -z "$LOG_DISK" ] || need "round $2, $1: the log device is given back" sh -c "cd /tmp/state && $TALLY pool destroy tank"
     need "round $2, $1: server stops" serve_stop
-    need "round $2, $1: the disk goes" detach
+    need "round $2, $1: the disk goes" slow_disk_detach nbd0
 }
 # Milliseconds of one contender: least, median, greatest.
 spread() { awk -v c="$1" '$1 == c {print $2}' /tmp/results | sort -n | awk '{v[NR] = $1} END {print v[1], v[int((NR + 1) / 2)], v[NR]}'; }
@@ -63,8 +50,8 @@ need "the model: a fresh disk" attach
 started=$(date +%s%N)
 check "the model: 100 durable writes" dd if=/dev/zero of=/dev/nbd0 bs=4k count=100 oflag=direct,dsync
 note "a durable write of 4 KiB takes $((($(date +%s%N) - started) / 100000)) µs"
-check "the model: 100 turns" [ "$(slow_counts | cut -d' ' -f3)" = 100 ]
-need "the model: the disk goes" detach
+check "the model: 100 turns" [ "$(slow_disk_counts nbd0 | cut -d' ' -f3)" = 100 ]
+need "the model: the disk goes" slow_disk_detach nbd0
 
 for round in $(seq "$ROUNDS"); do
     for contender in $CONTENDERS; do contend "$contender" "$round"; done

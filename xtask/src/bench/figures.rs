@@ -26,6 +26,18 @@ pub(crate) enum Bar {
     Stated,
 }
 
+impl Bar {
+    /// How a table shows it, and whether a figure keeps it.
+    pub(crate) fn judge(self, figure: f64) -> (String, &'static str) {
+        let kept = |kept| if kept { "yes" } else { "**no**" };
+        match self {
+            Self::AtLeast(bar) => (format!("≥ {bar}"), kept(figure >= bar)),
+            Self::AtMost(bar) => (format!("≤ {bar}"), kept(figure <= bar)),
+            Self::Stated => ("stated".to_owned(), ""),
+        }
+    }
+}
+
 impl Figures {
     /// Adds the value of one run.
     pub(crate) fn add(&mut self, what: &str, unit: &'static str, value: f64) {
@@ -65,11 +77,7 @@ impl Figures {
     pub(crate) fn row(&self, command: &str, what: &str, bar: Bar) {
         let Some(figure) = self.0.iter().find(|figure| figure.what == what) else { return };
         let median = report::median(figure.values.clone());
-        let (bar, kept) = match bar {
-            Bar::AtLeast(bar) => (format!("≥ {bar}"), if median >= bar { "yes" } else { "**no**" }),
-            Bar::AtMost(bar) => (format!("≤ {bar}"), if median <= bar { "yes" } else { "**no**" }),
-            Bar::Stated => ("stated".to_owned(), ""),
-        };
+        let (bar, kept) = bar.judge(median);
         let unit = if figure.unit.is_empty() { String::new() } else { format!(" {}", figure.unit) };
         println!("| `cargo xtask {command}` | {what} | {bar} | {}{unit} | {kept} |", figure.spread());
     }
@@ -77,14 +85,20 @@ impl Figures {
 
 impl Figure {
     fn spread(&self) -> String {
-        let (low, high) = report::spread(&self.values);
-        format!("{} ({} … {})", short(report::median(self.values.clone())), short(low), short(high))
+        shown(&self.values)
     }
 }
 
+/// A median with its spread.
+pub(crate) fn shown(values: &[f64]) -> String {
+    let (low, high) = report::spread(values);
+    format!("{} ({} … {})", short(report::median(values.to_vec())), short(low), short(high))
+}
+
 /// Three digits that matter.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     match value.abs() {
+        size if size < f64::MIN_POSITIVE => "0".to_owned(),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         size if size >= 1.0 => format!("{value:.2}"),

@@ -12,6 +12,7 @@ pub(crate) mod load;
 mod lone;
 mod memory_log;
 mod million;
+mod peers;
 mod report;
 pub(crate) mod server;
 mod slow;
@@ -53,6 +54,8 @@ pub(crate) enum Bench {
     Import(import::Import),
     /// A million small files: made, overwritten, changed, looked at; with the server's memory and the bytes written.
     Million(million::Million),
+    /// Against the kernel's own server, NFS-Ganesha and OpenZFS, in the lab's guest; writes docs/peers.md.
+    Peers(peers::Peers),
     /// Forged, damaged and foreign handles; fails if one of them is accepted.
     Handles(handles::Handles),
     /// Files of 64 KiB to 1 MiB as one FILE_SYNC WRITE and as UNSTABLE WRITEs with COMMIT: what wtmax should be.
@@ -92,6 +95,7 @@ impl Bench {
             Self::MemoryLog(memory_log) => memory_log.run(),
             Self::Import(import) => import.run(),
             Self::Million(million) => million.run(),
+            Self::Peers(peers) => peers.run(),
             Self::Handles(handles) => handles.run(),
             Self::WtMax(wtmax) => wtmax.run(),
         }

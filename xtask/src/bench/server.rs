@@ -137,7 +137,8 @@ pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-fn ganesha_configuration(served: &Path, nfs: u16, mount: u16) -> String {
+/// Its configuration: version 3 alone, everything else as it comes.
+pub(crate) fn ganesha_configuration(served: &Path, nfs: u16, mount: u16) -> String {
     format!(
         "NFS_CORE_PARAM {{ Protocols = 3; NFS_Port = {nfs}; MNT_Port = {mount}; Bind_addr = 127.0.0.1;\n  \
          Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }}\n\

@@ -11,14 +11,15 @@ mod recordings;
 mod root;
 mod suites;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::crash_images::Share;
 use crate::tally::Tally;
 use crate::{cargo, packages};
 use guest::Guest;
-use suites::{SUITES, Suite};
+pub(crate) use guest::Luggage;
+use suites::{PEERS, SUITES, Suite};
 
 /// What serves in the guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -73,12 +74,33 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     let mut total = Tally::default();
     for suite in chosen {
         println!("== lab: {} over {}", suite.name, options.peer.name());
-        let guest = Guest { root: &root, suite, server: options.peer, keep: options.keep, share: options.share() };
+        let (server, keep, share) = (options.peer, options.keep, options.share());
+        let guest = Guest { root: &root, suite, server, keep, share, luggage: &Luggage::default() };
         let tally = guest.run()?;
         println!("== lab: {}: {tally}", suite.name);
         total += tally;
     }
     Ok(total)
+}
+
+/// Runs the contenders of `bench peers` in a guest, and gives what its script wrote down of the runs; none where there
+/// can be no guest. A run that failed is an error.
+pub(crate) fn run_peers(luggage: &Luggage, packages: &[&str]) -> Result<Option<String>> {
+    if !rustix::process::geteuid().is_root() || !packages::ensure(&packages::LAB)? {
+        return Ok(None);
+    }
+    let root = root::prepare()?;
+    for package in packages {
+        root::add(&root, package)?;
+    }
+    cargo::run(&["build", "--release", "--package", "tally-server", "--bin", "tally"])?;
+    let (server, share) = (Server::Tally, Share::SMALL);
+    let guest = Guest { root: &root, suite: &PEERS, server, keep: false, share, luggage };
+    guest.run_and_look(|folder, tally| {
+        let runs = std::fs::read_to_string(folder.join("runs")).unwrap_or_default();
+        ensure!(tally.failed == 0, "a contender failed in the guest; of the others it wrote down:\n{runs}");
+        Ok(Some(runs))
+    })
 }
 
 impl Options {

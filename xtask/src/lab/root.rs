@@ -32,6 +32,7 @@ pub(crate) fn prepare() -> Result<PathBuf> {
     }
     install_modules(&root)?;
     install_init(&root)?;
+    install_mount_table(&root)?;
     Ok(root)
 }
 
@@ -47,6 +48,25 @@ fn build(root: &Path) -> Result<()> {
     command.args(["--variant=minbase", &format!("--include={PACKAGES}"), RELEASE]).arg(&unfinished).arg(MIRROR);
     cargo::step(command.stdin(Stdio::null()).stdout(Stdio::null()))?;
     Ok(std::fs::rename(unfinished, root)?)
+}
+
+/// Installs a package that only a benchmark's contender needs. Where it cannot be had, the guest goes without.
+pub(crate) fn add(root: &Path, package: &str) -> Result<()> {
+    let chroot = |words: &[&str]| {
+        let mut command = Command::new("chroot");
+        command.arg(root).args(["/usr/bin/env", "DEBIAN_FRONTEND=noninteractive"]).args(words);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    };
+    if chroot(&["dpkg", "--status", package]).stderr(Stdio::null()).status()?.success() {
+        return Ok(());
+    }
+    let install = ["apt-get", "install", "--yes", "--no-install-recommends", package];
+    let outcome = cargo::step(&mut chroot(&["apt-get", "update"])).and_then(|()| cargo::step(&mut chroot(&install)));
+    if let Err(error) = outcome {
+        eprintln!("The guest goes without Debian's {package}: {error:#}");
+    }
+    Ok(())
 }
 
 /// The NFS client and server are modules of the guest's kernel; they must fit the kernel that is installed.
@@ -72,4 +92,13 @@ fn install_init(root: &Path) -> Result<()> {
     let path = root.join("usr/sbin/lab-init");
     std::fs::write(&path, INIT)?;
     Ok(std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?)
+}
+
+/// What is mounted, where programs looked for it once, and NFS-Ganesha still does.
+fn install_mount_table(root: &Path) -> Result<()> {
+    let table = root.join("etc/mtab");
+    if !table.is_symlink() {
+        std::os::unix::fs::symlink("../proc/self/mounts", table)?;
+    }
+    Ok(())
 }
