@@ -19,10 +19,11 @@
 //! Entries are spread over shards by their key, so that no lock is on the path of every request. The bounds
 //! are those of the rules, each shard having its part: 256 entries and 120 seconds a client, 4 MiB in all.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use parking_lot::Mutex;
 use tally_fs::vfs::ReplyKey;
 
