@@ -96,8 +96,13 @@ fn probe_and_case<S: Site>(
             let findings = findings(site, folder, watch.as_mut(), stop, told)?;
             let verdict = judge(site, &findings);
             let accused = matches!(verdict, Verdict::NotDurable { .. });
-            let theirs = !accused || disks_are_theirs(site, folder, watch.as_mut(), stop, told)?;
-            (Some(findings), if theirs { verdict } else { Verdict::Unverified { reason: FOREIGN_DISKS.into() } })
+            if !accused || disks_are_theirs(site, folder, watch.as_mut(), stop, told)? {
+                (Some(findings), verdict)
+            } else {
+                // What they did says nothing of the case either, nor of the runs to come.
+                *referee = Err(FOREIGN_DISKS.into());
+                (Some(findings), Verdict::Unverified { reason: FOREIGN_DISKS.into() })
+            }
         }
         Err(reason) => (None, Verdict::Unverified { reason: reason.clone() }),
     };

@@ -40,6 +40,8 @@ case $SERVER in
         check "ours is honest by the disks' counters" is ours-disks "honest complete"
         need "ours, through the mount" judged ours-mount untar --files "$FILES" --dir "$MNT" $disks
         check "ours is honest through the mount" is ours-mount "honest complete"
+        need "ours, by a disk that is not its own" judged ours-elsewhere untar --files "$FILES" --target "$url" --device /dev/ubdc
+        check "nobody is accused by a disk that is not theirs" is ours-elsewhere "unverified complete"
         need "sync=disabled" "$TALLY" dataset set sync=disabled tank
         need "ours with sync=disabled, the overwrite loop" judged ours-async loop --rounds 2048 --target "$url" $disks
         check "ours with sync=disabled is found out, and collapses" is ours-async "not-durable collapsed"

@@ -12,7 +12,7 @@ pub(crate) struct Suite {
     pub(crate) in_ci: bool,
     /// The guest's memory.
     pub(crate) memory_mib: u32,
-    /// Sizes of its disks, from ubda on: the pool's and the log's, where a suite says nothing else.
+    /// Sizes of its disks, from ubda on: the pool's, the log's, and others, where a suite says nothing else.
     pub(crate) disks_mib: &'static [u64],
     /// Whether it leaves recordings of its disks, to be looked at here.
     pub(crate) records: bool,
@@ -117,7 +117,7 @@ pub(crate) const SUITES: [Suite; 11] = [
         script: include_str!("../../lab/suites/referee.sh"),
         in_ci: false,
         memory_mib: 2048,
-        disks_mib: &[4096, 1024],
+        disks_mib: &[4096, 1024, 64],
         records: false,
         minutes_max: 15,
     },
