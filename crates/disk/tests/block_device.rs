@@ -1,7 +1,7 @@
 //! A real block device, where this machine lets us make one. In a process of its own: a child that another
 //! test forks would share our locks for a moment.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,6 +21,13 @@ impl LoopDevice {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
         }
         Ok(Self(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())))
+    }
+
+    /// Flushes that the kernel has sent to it so far (the kernel's Documentation/block/stat.rst).
+    fn flushes(&self) -> u64 {
+        let stat = Path::new("/sys/block").join(self.0.file_name().unwrap()).join("stat");
+        let stat = fs::read_to_string(stat).unwrap();
+        stat.split_whitespace().nth(15).expect("Linux counts flushes since 5.5").parse().unwrap()
     }
 }
 
@@ -51,6 +58,12 @@ fn a_block_device_is_a_disk_with_one_owner() {
         assert_eq!(*read, [durability as u8 + 1; 8192]);
     }
     disk.flush().unwrap();
+
+    // It has a cache and no FUA, where the kernel makes two of RWF_DSYNC.
+    let before = device.flushes();
+    (0..64).for_each(|n| disk.write(n * 4096, &[7; 4096], Durability::Durable).unwrap());
+    assert_eq!(device.flushes() - before, 64, "one flush for each durable write");
+
     disk.discard(4096, 65536).unwrap();
     let second = FileDisk::open(&device.0, Access::Exclusive).unwrap_err();
     assert_eq!(second.kind(), ErrorKind::WouldBlock);

@@ -112,7 +112,7 @@ fn what_is_no_disk_is_refused() {
 fn without_rwf_dsync_a_durable_write_flushes() {
     let (_dir, path) = file_of(MIB);
     let disk = FileDisk::open(&path, Access::Exclusive).unwrap();
-    disk.dsync_unknown.store(true, Ordering::Relaxed);
+    disk.flushes_itself.store(true, Ordering::Relaxed);
     exercise(&disk);
 }
 
@@ -123,6 +123,6 @@ fn after_a_failed_flush_none_is_believed() {
     disk.flush().unwrap();
     disk.flush_failed.store(true, Ordering::Release);
     assert!(disk.flush().is_err());
-    disk.dsync_unknown.store(true, Ordering::Relaxed);
+    disk.flushes_itself.store(true, Ordering::Relaxed);
     assert!(disk.write(0, &pattern(4096, 1), Durability::Durable).is_err(), "it rests on a flush here");
 }
