@@ -50,7 +50,8 @@ pub(super) fn legend(setting: &Setting, part: &Part) -> String {
         "Counts are for each file (or round): requests; the replies among them that promise something; writes and \
          flushes that the kernel counts on all disks until the last reply; and KiB written until the server was \
          stopped and had nothing left to write. One `pwrite` of 4 KiB with O_DIRECT and O_DSYNC counts as {writes} \
-         writes and {flushes} flushes: an empty flush is a write too."
+         writes and {flushes} flushes: an empty flush is a write too. On disks without FUA ours flush after a plain write \
+         instead, once."
     );
     let turns = "Turns are what the slow disks charge 8 ms for: a flush that found something to write.";
     let times =
