@@ -320,7 +320,7 @@ pub struct OpsReport {
 /// One procedure of NFSv3.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpReport {
-    /// As RFC 1813 calls it.
+    /// As RFC 1813 calls it, in small letters as `nfsstat` has it.
     pub procedure: String,
     /// Of a WRITE: `UNSTABLE`, `DATA_SYNC` or `FILE_SYNC`.
     #[serde(default)]
