@@ -68,7 +68,7 @@ impl FileDisk {
         };
         let queue = Queue::of(&file, kind)?;
         let geometry = queue.geometry(size / SECTOR as u64 * SECTOR as u64);
-        let flushes_itself = kind == Kind::BlockDevice && queue.flushes_twice();
+        let flushes_itself = kind == Kind::BlockDevice && direct && queue.flushes_twice();
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -88,6 +88,14 @@ impl FileDisk {
 
     fn check_range(&self, offset: u64, length: u64) -> io::Result<()> {
         crate::check_range(&self.geometry, offset, length)
+    }
+
+    fn believe_flushes(&self) -> io::Result<()> {
+        if self.flush_failed.load(Ordering::Acquire) {
+            let path = self.path.display();
+            return Err(io::Error::other(format!("an earlier flush of {path} failed; reopen it to go on")));
+        }
+        Ok(())
     }
 
     fn write_aligned(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
@@ -144,14 +152,13 @@ impl Disk for FileDisk {
     }
 
     fn flush(&self) -> io::Result<()> {
-        if self.flush_failed.load(Ordering::Acquire) {
-            let path = self.path.display();
-            return Err(io::Error::other(format!("an earlier flush of {path} failed; reopen it to go on")));
-        }
+        self.believe_flushes()?;
         fdatasync(&self.file).map_err(|errno| {
             self.flush_failed.store(true, Ordering::Release);
-            errno.into()
-        })
+            io::Error::from(errno)
+        })?;
+        // Another one that failed meanwhile may have lost what this one has found to be clean.
+        self.believe_flushes()
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -254,7 +261,7 @@ impl Queue {
         Geometry { size, rotational, write_through }
     }
 
-    /// Whether `RWF_DSYNC` flushes the device's cache twice.
+    /// Whether `RWF_DSYNC` past the page cache flushes the device's twice.
     fn flushes_twice(&self) -> bool {
         self.says("write_cache", "write back") && self.says("fua", "0")
     }
