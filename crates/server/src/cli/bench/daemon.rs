@@ -3,6 +3,7 @@
 //! A daemon on this machine need not be the server that is measured: there may be two, or the target is elsewhere. A
 //! port proves little. So a handful of folders is made at the target, and the daemon must have counted as many MKDIRs.
 
+use std::cmp::Ordering;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -76,20 +77,22 @@ impl Daemon {
             for number in 0..FOLDERS {
                 client.make_folder(folder, &format!("d{attempt}-{number}"))?;
             }
-            if self.comes_to(before + FOLDERS)? {
-                return Ok(true);
+            match self.folders_from(before, FOLDERS)?.cmp(&FOLDERS) {
+                Ordering::Equal => return Ok(true),
+                Ordering::Less => return Ok(false),
+                Ordering::Greater => {}
             }
         }
         Ok(false)
     }
 
-    /// Whether the daemon comes to count that many folders, and no more.
-    fn comes_to(&mut self, folders: u64) -> Result<bool> {
+    /// Folders that the daemon has counted since it had `before`; waited for until they are `expected`.
+    fn folders_from(&mut self, before: u64, expected: u64) -> Result<u64> {
         let until = Instant::now() + COUNTED_WITHIN;
         loop {
-            let made = self.folders_made()?;
-            if made >= folders || Instant::now() >= until {
-                return Ok(made == folders);
+            let made = self.folders_made()?.saturating_sub(before);
+            if made >= expected || Instant::now() >= until {
+                return Ok(made);
             }
             thread::sleep(ASK_AGAIN_AFTER);
         }
