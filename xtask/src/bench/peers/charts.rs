@@ -20,9 +20,13 @@ pub(super) fn has(setting: &Setting, workload: &Workload) -> bool {
     }
 }
 
+fn name(setting: &Setting, workload: &Workload) -> String {
+    format!("{}-{}.svg", setting.name, workload.name)
+}
+
 /// A chart's file, as the page names it.
 pub(super) fn file(setting: &Setting, workload: &Workload) -> String {
-    format!("charts/{}-{}.svg", setting.name, workload.name)
+    format!("charts/{}", name(setting, workload))
 }
 
 /// A chart's title.
@@ -37,8 +41,7 @@ pub(super) fn draw(book: &Book, folder: &Path) -> Result<()> {
         let workload = WORKLOADS.iter().find(|workload| workload.name == part.workload);
         let (Some(setting), Some(workload)) = (Setting::find(&part.setting), workload) else { continue };
         if has(setting, workload) {
-            let name = format!("{}-{}.svg", setting.name, workload.name);
-            std::fs::write(folder.join(name), drawn(book, setting, workload, part))?;
+            std::fs::write(folder.join(name(setting, workload)), drawn(book, setting, workload, part))?;
         }
     }
     Ok(())
