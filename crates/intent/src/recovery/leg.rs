@@ -176,14 +176,19 @@ impl<'a> LegReader<'a> {
 
     /// The header at a position, if it is a sound one that may stand there.
     pub(super) fn header(&mut self, identity: &Identity, pos: u64) -> Option<(FrameHeader, u64)> {
-        let (geometry, gen_last) = (self.geometry, self.legset_gen_last);
+        let gen_last = self.legset_gen_last;
+        self.header_of_any_set(identity, pos).filter(|(header, _)| header.legset_gen <= gen_last)
+    }
+
+    /// The same, also of a generation to which the leg did not belong.
+    pub(super) fn header_of_any_set(&mut self, identity: &Identity, pos: u64) -> Option<(FrameHeader, u64)> {
+        let geometry = self.geometry;
         let offset = geometry.offset(pos);
         let (header, hash) = FrameHeader::decode(self.bytes(offset, SECTOR)?)?;
         let length = header.frame_bytes();
         let belongs = header.pool == identity.pool
             && header.lane == identity.lane
             && header.pos == pos
-            && header.legset_gen <= gen_last
             && length <= u64::from(geometry.frame_bytes_max)
             && offset + length <= geometry.size;
         belongs.then_some((header, hash))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tally_base::{Dseq, LaneId, Lsn, SECTOR, Txg, log_checksum};
 
-use super::{Cursor, DatasetVerdict, LegFault, ScanError, Verdict, list_frames, merge, scan};
+use super::{Cursor, DatasetVerdict, Disowned, LegFault, ScanError, Verdict, list_frames, merge, scan};
 use crate::frame::{FrameHeader, HEADER_BYTES};
 use crate::testdisk::{DATASET, TestDisk, TestRng, World, frame_offset, leg_guid, lsns};
 use crate::{Checkpoint, Lane, StaleLeg};
@@ -462,6 +462,29 @@ fn case_u_records_that_are_none_under_a_sound_checksum_stop_the_import() {
     header.encode(&mut sector);
     world.legs[0].poke(frame_offset(2), &sector);
     assert_eq!(world.try_scan().unwrap_err(), ScanError::Malformed { lane: LaneId(0), pos: frame_offset(2) });
+}
+
+/// A lane that had not been told that leg 1 was struck off wrote its last frames there alone, and acknowledged them.
+#[test]
+fn case_v_a_leg_outside_the_set_has_what_no_other_has() {
+    for (rotten, last) in [(6, 5), (5, 5), (4, 5)] {
+        let mut world = world_with_a_stale_leg();
+        for frame in 3..=5 {
+            world.legs[1].poke(frame_offset(frame), &world.legs[0].peek(frame_offset(frame), SECTOR));
+            if frame >= rotten {
+                world.legs[0].rot(frame_offset(frame) + IN_HEADER);
+            }
+        }
+        let found = world.scan();
+        let gone = (rotten <= last).then_some((rotten, last));
+        let leg = leg_guid(1);
+        let disowned = gone.map(|(first, last)| Disowned { leg, first: Lsn(first), last: Lsn(last) });
+        assert_eq!(found.disowned, disowned);
+        assert_eq!(found.verdict, gone.map_or(cut(5), |(first, last)| lost(first, last)));
+        // What the lane has not gone on to is nobody's.
+        world.config.stale_legs[0].legset_gen_last = 2;
+        assert_eq!(world.scan().disowned, None);
+    }
 }
 
 #[test]
