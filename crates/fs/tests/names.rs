@@ -4,16 +4,21 @@
 //! renaming over `f` gets in between: the directory said which object, and a moment later that one was gone. The
 //! answer used to be NOENT, one time in fifty under a loop of renames, for a file that was there all the time.
 //!
-//! The tests need no luck. Whoever serves many is told when one of its threads waits for a device
+//! A listing is many looks. A rename used to give each name a new place behind the end, so that a listing beside renames
+//! had no end, and a file that was saved while somebody listed its directory stood in the listing twice.
+//!
+//! The tests of one look need no luck. Whoever serves many is told when one of its threads waits for a device
 //! ([`tally_base::Seat`]), and right then the other client's request is carried out.
 
 mod world;
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tally_base::{Seat, seat_this_thread};
+use tally_base::{ObjectId, Seat, seat_this_thread};
 use tally_fs::Filer;
 use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Vfs};
 use world::{World, ctx, done, mode, vfs};
@@ -149,5 +154,110 @@ fn a_name_that_was_removed_is_not_there() {
     look_while(&world, remove, |fs, _| match fs.lookup(&Cred::root(), fs.root(), b"goes") {
         Ok(_) | Err(FsError::NotFound) => {}
         Err(error) => panic!("{error}"),
+    });
+}
+
+fn rename(fs: &dyn Vfs, from: &str, to: &str) {
+    loop {
+        match done(fs.rename(ctx(&Cred::root()), fs.root(), from.as_bytes(), fs.root(), to.as_bytes())) {
+            Err(FsError::Throttled) => {}
+            renamed => return renamed.unwrap(),
+        }
+    }
+}
+
+/// A listing of the root directory in pages of `page_size`, from behind `cookie` on, at most `pages_max` of them.
+fn list(fs: &dyn Vfs, mut cookie: u64, page_size: usize, pages_max: usize) -> Vec<(String, ObjectId, u64)> {
+    let mut entries = Vec::new();
+    for _ in 0..pages_max {
+        let page = fs.readdir(&Cred::root(), fs.root(), cookie, page_size, false).unwrap();
+        for entry in page.entries {
+            assert!(entry.cookie > cookie, "cookies rise");
+            cookie = entry.cookie;
+            entries.push((String::from_utf8_lossy(&entry.name).into_owned(), entry.object, cookie));
+        }
+        if page.eof {
+            return entries;
+        }
+    }
+    entries
+}
+
+#[test]
+fn a_listing_goes_on_behind_a_cut_where_it_was() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let names: Vec<String> = (0..20).map(|number| format!("file {number}")).collect();
+    for name in &names {
+        make(&*fs, fs.root(), name);
+    }
+    filer.sync().unwrap();
+    let mut seen = list(&*fs, 2, 10, 1);
+    // Behind the reader and before it: saved, and moved to another name.
+    for place in [3, 15] {
+        make(&*fs, fs.root(), "new");
+        rename(&*fs, "new", &names[place]);
+        rename(&*fs, &names[place + 1], &format!("file {}, moved", place + 1));
+    }
+    let (after, report) = world.cut().import();
+    assert_eq!((report.losses, report.records_replayed), (vec![], 6));
+    let cookie = seen[9].2;
+    seen.extend(list(&*vfs(&after), cookie, 10, 10));
+    let seen: Vec<&str> = seen.iter().map(|(name, ..)| &name[..]).collect();
+    let mut expected = names;
+    expected[16].push_str(", moved");
+    assert_eq!(seen, expected);
+}
+
+/// Renames of each of two clients, beside the looks of others.
+const RENAMES: usize = 400;
+
+#[test]
+fn while_clients_rename_each_name_is_found_and_each_listing_is_whole() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let root = fs.root();
+    let objects: Vec<ObjectRef> = (0..40).map(|number| make(&*fs, root, &format!("file {number}"))).collect();
+    make(&*fs, root, "saved");
+    let at_work = AtomicUsize::new(2);
+    std::thread::scope(|scope| {
+        let (fs, at_work, objects) = (&fs, &at_work, &objects);
+        scope.spawn(move || {
+            for _ in 0..RENAMES {
+                make(&**fs, root, "saved.new");
+                rename(&**fs, "saved.new", "saved");
+            }
+            at_work.fetch_sub(1, Ordering::SeqCst);
+        });
+        scope.spawn(move || {
+            // Every other file only: the rest keeps its name all the time.
+            for number in (0..40).step_by(2).cycle().take(RENAMES) {
+                let name = format!("file {number}");
+                rename(&**fs, &name, "away");
+                rename(&**fs, "away", &name);
+            }
+            at_work.fetch_sub(1, Ordering::SeqCst);
+        });
+        scope.spawn(move || {
+            while at_work.load(Ordering::SeqCst) > 0 {
+                let found = fs.lookup(&Cred::root(), root, b"saved");
+                assert!(found.is_ok(), "it is there at every moment: {found:?}");
+            }
+        });
+        scope.spawn(move || {
+            while at_work.load(Ordering::SeqCst) > 0 {
+                let entries = list(&**fs, 2, 5, 20);
+                let mut times = BTreeMap::new();
+                for (name, object, _) in &entries {
+                    *times.entry(*object).or_insert(0) += 1;
+                    *times.entry(if name == "saved" { ObjectId(0) } else { ObjectId(1) }).or_insert(0) += 1;
+                }
+                let wrong = objects.iter().find(|object| times.get(&object.id) != Some(&1));
+                assert_eq!(wrong, None, "each file once, under whichever name: {entries:?}");
+                assert_eq!(times.get(&ObjectId(0)), Some(&1), "the saved file once: {entries:?}");
+            }
+        });
     });
 }
