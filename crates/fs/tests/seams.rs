@@ -1,10 +1,12 @@
-//! A mirrored log, its lane and the labels: what is acknowledged rests on the legs that the labels name.
+//! The log, its lane and the labels: what is acknowledged rests on the legs that the labels name, and on disks that have not
+//! failed.
 
 mod world;
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use tally_fs::filer::Filer;
+use tally_base::Wait;
+use tally_fs::filer::{CreateOptions, Filer};
 use tally_fs::vfs::{CreateHow, Cred, Vfs};
 use tally_store::vdev::LegState;
 use world::{World, ctx, done, mode, vfs};
@@ -59,4 +61,24 @@ fn a_lane_does_not_go_on_on_a_leg_that_the_labels_have_struck_off() {
             assert!(has(&*vfs(&after), name), "{name}");
         }
     }
+}
+
+/// The ring lay in the pool. A frame's durable write failed and took the disk's cache along, the lane ended and asked for a
+/// group, whose flush found nothing to do: what had been placed ahead was named by an uberblock, and gone.
+#[test]
+fn a_group_does_not_rest_on_a_disk_that_has_failed_a_frame() {
+    let world = World::without_log(DATA);
+    let filer = world.create_without_threads(&CreateOptions::default());
+    filer.sync().unwrap();
+    let fs = vfs(&filer);
+    world.faults("/disks/data").durable_writes.store(true, SeqCst);
+    let how = CreateHow::Guarded(mode(0o600));
+    let outcome = fs.create(ctx(&Cred::root()), fs.root(), b"x", &how);
+    let Wait::On(promise) = &outcome.wait else { panic!("nothing was written yet") };
+    let _fate = promise.drive();
+    world.faults("/disks/data").durable_writes.store(false, SeqCst);
+    assert!(filer.pool().lanes().iter().all(|lane| lane.has_ended()));
+    filer.sync().unwrap_err();
+    assert!(outcome.wait.block().is_err(), "and nobody is told that it is durable");
+    assert!(filer.pool().fault().is_some());
 }
