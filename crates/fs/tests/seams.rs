@@ -6,8 +6,10 @@ mod world;
 use std::sync::atomic::Ordering::SeqCst;
 
 use tally_base::Wait;
-use tally_fs::filer::{CreateOptions, Filer};
+use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
 use tally_fs::vfs::{CreateHow, Cred, Vfs};
+use tally_store::platform::Tuning;
+use tally_store::uberblock::slot_offsets;
 use tally_store::vdev::LegState;
 use world::{World, ctx, done, mode, vfs};
 
@@ -81,4 +83,33 @@ fn a_group_does_not_rest_on_a_disk_that_has_failed_a_frame() {
     filer.sync().unwrap_err();
     assert!(outcome.wait.block().is_err(), "and nobody is told that it is durable");
     assert!(filer.pool().fault().is_some());
+}
+
+/// The first uberblock after an import began a new life of the ring; frames followed and were acknowledged. Both copies of
+/// that uberblock were lost: rot, or a disk that lied. The next import took the one before, looked for the life that it
+/// names, found nothing, and served without a word.
+#[test]
+fn the_frames_of_a_newer_life_refuse_a_rolled_back_uberblock() {
+    for exported in [false, true] {
+        let disks = [("/disks/data", DATA), ("/disks/slog", LOG)];
+        let world = World::of(&disks, "/disks/data log /disks/slog");
+        let filer = world.create_without_threads(&CreateOptions::default());
+        filer.sync().unwrap();
+        filer.sync().unwrap();
+        if exported {
+            filer.export().unwrap();
+        }
+        let world = world.cut();
+        let (filer, _) = world.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+        make(&*vfs(&filer), "acknowledged");
+        let world = world.cut();
+        let newest = filer.pool().txgs.last_synced();
+        for (path, size) in disks {
+            for offset in slot_offsets(size, newest).into_iter().flatten() {
+                world.poke(path, offset, &[0; 4096]);
+            }
+        }
+        let refused = world.try_import(&ImportOptions::default()).err().expect("what it began was acknowledged");
+        assert!(refused.to_string().contains(&format!("tells of txg {newest}")), "{refused}");
+    }
 }
