@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use tally_base::Wait;
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
-use tally_fs::vfs::{CreateHow, Cred, Vfs};
+use tally_fs::vfs::{CreateHow, Cred, FsError, Vfs};
 use tally_store::platform::Tuning;
 use tally_store::uberblock::slot_offsets;
 use tally_store::vdev::LegState;
@@ -112,4 +112,28 @@ fn the_frames_of_a_newer_life_refuse_a_rolled_back_uberblock() {
         let refused = world.try_import(&ImportOptions::default()).err().expect("what it began was acknowledged");
         assert!(refused.to_string().contains(&format!("tells of txg {newest}")), "{refused}");
     }
+}
+
+/// A log record that nobody waits for was never written, kept its room, and in the end every operation was refused for
+/// ever, however many groups were synced.
+#[test]
+fn records_that_nobody_waits_for_do_not_fill_the_ring() {
+    let disks = [("/disks/data", 4 * DATA), ("/disks/slog", LOG)];
+    let world = World::of(&disks, "/disks/data log /disks/slog");
+    let filer = world.create_without_threads(&CreateOptions::default());
+    let fs = vfs(&filer);
+    let how = CreateHow::Guarded(mode(0o600));
+    for number in 0..20_000 {
+        let name = format!("f{number}");
+        let mut refusals = 0;
+        while let Err(error) = fs.create(ctx(&Cred::root()), fs.root(), name.as_bytes(), &how).result {
+            assert_eq!(error, FsError::Throttled, "{name}");
+            refusals += 1;
+            assert!(refusals <= 4, "{name} is refused for ever: {:?}", filer.pool().lanes()[0].stats());
+            filer.sync().unwrap();
+        }
+    }
+    let pending = || filer.pool().lanes().iter().map(|lane| lane.stats().pending_count).sum::<u64>();
+    filer.sync().unwrap();
+    assert_eq!(pending(), 0, "they are written with their group");
 }

@@ -120,6 +120,8 @@ impl Pool {
         let txg = self.txgs.close();
         let quiet = clock.monotonic();
         let dirty_bytes = self.txgs.dirty_bytes_of(txg);
+        // Also records of this group that nobody waits for, before its uberblock says where the rings begin.
+        self.lanes().iter().for_each(|lane| lane.write_gathered());
         let _all_or_nothing = SuspendsOnPanic(self);
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
