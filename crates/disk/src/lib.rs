@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 pub use buffer::AlignedBuf;
 pub use counting::{CountingDisk, IoCounts, IoKind, IoTimes};
-pub use fanout::{Fanout, SerialFanout, ThreadFanout};
+pub use fanout::{Fanout, SerialFanout, ThreadFanout, Work};
 pub use file::FileDisk;
 pub use memory::{MemDisk, MemOpener};
 pub use system::SystemOpener;

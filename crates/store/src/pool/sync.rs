@@ -163,7 +163,7 @@ impl Pool {
             alloc.encode(&mut bytes);
             bytes
         })?;
-        self.io.flush()?;
+        self.io.flush(self.platform.fanout.as_ref())?;
         let uberblock = self.uberblock_of(syncing, txg, &root, clean);
         self.roster.write_uberblock(&uberblock)?;
         if syncing.unreplayed.is_none() {
