@@ -185,9 +185,14 @@ impl Filesystem {
         ObjectRef { id: self.dataset.birth.root_object, generation: self.dataset.birth.root_generation }
     }
 
-    /// Server time, never the same twice and never going back.
+    /// Server time for a change that has a record, never the same twice and never going back.
     pub(crate) fn now(&self) -> Time {
-        self.pool.issue_time()
+        if self.has_log() { self.pool.issue_time() } else { self.pool.issue_unlogged_time() }
+    }
+
+    /// Whether records go to a log now.
+    fn has_log(&self) -> bool {
+        self.logs_now() && self.lane().is_some_and(|lane| !lane.has_ended())
     }
 
     /// An id that was never used, for an object or a directory entry.
@@ -214,6 +219,9 @@ impl Filesystem {
         self.check_lanes()?;
         if self.dataset.effective().readonly {
             return Err(Refusal::now(FsError::ReadOnly));
+        }
+        if !ask.records.is_empty() && !self.has_log() {
+            self.check_lease()?;
         }
         let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
         let space = self.pool.check_space(ask.class, ask.fold_bytes);
@@ -249,6 +257,12 @@ impl Filesystem {
             NotServing::Failed => Refusal::now(FsError::Io),
         })?;
         if self.pool.read_only() { Err(Refusal::now(FsError::ReadOnly)) } else { Ok(()) }
+    }
+
+    /// Before a change that only its group tells: whether its time is sure not to come again after a crash.
+    pub(crate) fn check_lease(&self) -> Result<(), Refusal> {
+        let throttled = |wait| Refusal { error: FsError::Throttled, wait };
+        self.pool.renewed_lease().map_or(Ok(()), |wait| Err(throttled(wait)))
     }
 
     fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {

@@ -20,6 +20,7 @@ use tally_intent::recovery::{
 use super::lanes::home_among;
 use super::room;
 use super::root::PoolRoot;
+use super::server_time::ServerTime;
 use super::sync::SyncError;
 use super::{Pool, Syncing};
 use crate::alloc::{AllocRoot, Allocator, LoadError};
@@ -200,7 +201,11 @@ impl Pool {
             datasets: RwLock::new(datasets_of(&root)),
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
-            issued: AtomicU64::new(uberblock.time_lease.0),
+            time: ServerTime::new(
+                Arc::clone(&platform.clock),
+                (uberblock.txg > Txg(0)).then_some(uberblock.time),
+                uberblock.time_lease,
+            ),
             syncing: Mutex::new(Syncing {
                 uberblock,
                 root: root_block,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tally_base::{Broken, Txg};
 
@@ -15,12 +14,6 @@ use crate::roster::RosterError;
 use crate::run::RunWriter;
 use crate::txg::Next;
 use crate::uberblock::Uberblock;
-
-/// How far server time may run ahead of an uberblock: after a crash only times beyond are issued (rules F14).
-const TIME_LEASE: Duration = Duration::from_secs(10);
-/// The lease where issued times are ahead of the clock: each then goes up by a nanosecond, so that this is enough
-/// for a hundred million changes in one transaction group.
-const TIME_LEASE_AHEAD: Duration = Duration::from_millis(100);
 
 /// Why a transaction group was not synced. The pool is suspended then.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +33,9 @@ pub enum SyncError {
     /// The uberblock or a label could not be written.
     #[error("{0}")]
     Roster(#[from] RosterError),
+    /// No time behind it could be written down.
+    #[error("the clock is beyond the year 2250, and nothing can be stamped with that: set it right first")]
+    Clock,
 }
 
 /// A group that was closed and whose sync panicked is lost from memory, and no later one may become durable above it.
@@ -164,6 +160,7 @@ impl Pool {
         self.io.flush()?;
         let uberblock = self.uberblock_of(syncing, txg, &root, clean);
         self.roster.write_uberblock(&uberblock)?;
+        self.time.set_lease(uberblock.time_lease);
         if syncing.unreplayed.is_none() {
             self.release_rings(&uberblock);
         }
@@ -215,21 +212,13 @@ impl Pool {
             txg,
             previous: syncing.uberblock.hash(),
             time: now,
-            time_lease: self.time_lease(now),
+            time_lease: self.time.lease_from(now),
             root: root.encode().to_vec(),
             lanes: self.checkpoints(syncing, txg, clean),
             clean,
             config_sequence: self.roster.config().sequence,
             ..syncing.uberblock.clone()
         }
-    }
-
-    /// No time beyond this is issued before the next uberblock. It counts from the clock: counted from the issued
-    /// time, which starts at the last lease after a crash, a row of quick crashes would drive server time ahead of
-    /// the clock by a lease each, and remembered replies would expire before their time.
-    fn time_lease(&self, issued: tally_base::Time) -> tally_base::Time {
-        let clock = self.platform.clock.now().0 + TIME_LEASE.as_nanos() as u64;
-        tally_base::Time(clock.max(issued.0 + TIME_LEASE_AHEAD.as_nanos() as u64))
     }
 
     fn publish(&self, syncing: &mut Syncing, txg: Txg, folded: Vec<Folded>) {
