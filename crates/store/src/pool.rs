@@ -57,6 +57,7 @@ pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
 pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
 pub(crate) use root::PoolRoot;
+pub use root::ROOT_BYTES_MAX;
 pub use server_time::{AWAY_MAX, ClockFault, JUMP_MAX, PROBATION};
 pub use sync::SyncError;
 
@@ -209,10 +210,20 @@ impl Pool {
     }
 
     /// Changes the pool by command: `change` runs under a hold on the open group, which is durable when this returns
-    /// (rules F18).
+    /// (rules F18). For what makes the pool's root no longer.
     pub fn administer<R>(&self, change: impl FnOnce(&Self, Txg) -> R) -> Result<R, SyncError> {
+        self.administer_more(0, change)
+    }
+
+    /// The same for a command that makes the root longer by so many bytes: if that is too much nothing is done.
+    pub fn administer_more<R>(
+        &self,
+        more_root_bytes: u64,
+        change: impl FnOnce(&Self, Txg) -> R,
+    ) -> Result<R, SyncError> {
         let mut syncing = self.syncing.lock();
         self.check_syncing(&syncing)?;
+        self.check_root_room(&syncing, more_root_bytes)?;
         let hold = self.txgs.hold(None);
         let result = change(self, hold.txg());
         drop(hold);
@@ -221,8 +232,16 @@ impl Pool {
     }
 
     /// Whether commands can be carried out: for what cannot be taken back if [`Self::administer`] refuses.
-    pub fn check_administrable(&self) -> Result<(), SyncError> {
-        self.check_syncing(&self.syncing.lock())
+    pub fn check_administrable(&self, more_root_bytes: u64) -> Result<(), SyncError> {
+        let syncing = self.syncing.lock();
+        self.check_syncing(&syncing)?;
+        self.check_root_room(&syncing, more_root_bytes)
+    }
+
+    fn check_root_room(&self, syncing: &Syncing, more_bytes: u64) -> Result<(), SyncError> {
+        // What does not make it longer is the way out of a root that is too long already.
+        let bytes = if more_bytes == 0 { 0 } else { self.root_bytes(syncing) + more_bytes };
+        if bytes <= ROOT_BYTES_MAX { Ok(()) } else { Err(SyncError::RootFull { bytes }) }
     }
 
     /// Adds a dataset, within [`Self::administer`].

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tally_base::{Broken, Txg};
 
-use super::root::PoolRoot;
+use super::root::{PoolRoot, ROOT_BYTES_MAX};
 use super::{Pool, Syncing};
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
@@ -33,6 +33,15 @@ pub enum SyncError {
     /// The uberblock or a label could not be written.
     #[error("{0}")]
     Roster(#[from] RosterError),
+    /// The root would be longer than what can be read.
+    #[error(
+        "the list of all datasets with their properties would take {bytes} bytes, and at most {ROOT_BYTES_MAX} are written with \
+         each transaction group: destroy datasets that are not needed, or set long properties once, on a dataset above"
+    )]
+    RootFull {
+        /// How long it would be.
+        bytes: u64,
+    },
     /// No time behind it could be written down.
     #[error("the clock is beyond the year 2250, and nothing can be stamped with that: set it right first")]
     Clock,
@@ -204,6 +213,13 @@ impl Pool {
             reply_blocks: syncing.reply_blocks,
             tombstones: self.tombstones.lock().clone(),
         }
+    }
+
+    /// Bytes of the root, as the newest group has written it.
+    pub(super) fn root_bytes(&self, syncing: &Syncing) -> u64 {
+        let newest: Vec<Folded> =
+            self.datasets().into_iter().map(|dataset| (Arc::clone(&dataset), (*dataset.root()).clone())).collect();
+        (self.root_of(syncing, &newest).encode().len() + self.io.allocator().root_bytes_max()) as u64
     }
 
     fn uberblock_of(&self, syncing: &Syncing, txg: Txg, root: &BlockPtr, clean: bool) -> Uberblock {
