@@ -408,10 +408,8 @@ impl Filesystem {
     /// Changes the layers of `txg` as `record` says: the one place where memory changes, for operations and for replay.
     pub(crate) fn apply(&self, locked: &mut Locked, txg: Txg, record: Record, logged: bool) {
         let mut dirty: SmallVec<[ObjectId; 4]> = SmallVec::new();
-        let mut now = Time(0);
         for after in record.inodes {
             let state = locked.state_mut(after.object);
-            now = now.max(after.inode.as_ref().map_or(Time(0), |inode| inode.change));
             let layer = state.layer_mut(txg);
             if after.inode.is_none() {
                 layer.data.discard();
@@ -437,6 +435,7 @@ impl Filesystem {
             dirty.push(data.object);
         }
         if let Some((key, reply)) = record.reply {
+            let now = self.pool.time_in_service();
             self.pool.replies.remember(self.dataset.birth.id, txg, now, key.0, encode_reply(reply));
         }
         self.dirty.lock().entry(txg).or_default().extend(dirty);
@@ -464,7 +463,7 @@ impl Filesystem {
     pub(crate) fn recall(&self, key: &ReplyKey) -> Option<RememberedReply> {
         // What a suspended pool remembers may never have become durable: its client was told so.
         self.pool.check_serving().ok()?;
-        let now = self.pool.platform.clock.now();
+        let now = self.pool.time_in_service();
         self.pool.replies.recall(self.dataset.birth.id, now, &key.0).and_then(|value| decode_reply(&value))
     }
 

@@ -35,6 +35,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -85,6 +86,8 @@ pub struct Pool {
     next_dataset: AtomicU64,
     issued: AtomicU64,
     syncing: Mutex<Syncing>,
+    /// When the pool was opened, by the clock that nobody sets.
+    opened: Duration,
     fault: OnceLock<Broken>,
     /// Exported or being exported: nothing is admitted any more.
     closed: AtomicBool,
@@ -133,6 +136,12 @@ impl Pool {
     /// From now on only times behind `time` are issued.
     pub fn issue_times_after(&self, time: Time) {
         self.issued.fetch_max(time.0, Ordering::Relaxed);
+    }
+
+    /// The time by which remembered answers age: it stands still while the pool is away, and nobody sets it (rules F12).
+    #[must_use]
+    pub fn time_in_service(&self) -> Time {
+        self.replies.time(self.platform.clock.monotonic().saturating_sub(self.opened))
     }
 
     /// Bytes on disk of what is neither a dataset's nor the allocator's own: the pool root and the reply cache, as of

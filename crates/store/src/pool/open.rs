@@ -210,6 +210,7 @@ impl Pool {
                 opening: Vec::new(),
                 put_away: false,
             }),
+            opened: platform.clock.monotonic(),
             fault: OnceLock::new(),
             closed: AtomicBool::new(false),
             read_only,
