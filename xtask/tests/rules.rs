@@ -60,7 +60,11 @@ fn rules() -> BTreeMap<String, Rule> {
     let mut rules = BTreeMap::new();
     for section in book.split("\n### ").skip(1) {
         let number = section.split('.').next().expect("a heading").to_owned();
-        assert_eq!(citations(&number).into_iter().collect::<Vec<_>>(), [number.clone()], "a heading that is no rule");
+        assert_eq!(
+            citations(&number).into_iter().collect::<Vec<_>>(),
+            std::slice::from_ref(&number),
+            "a heading that is no rule"
+        );
         let list = |name: &str| {
             let from = section.find(&format!("\n{name}:")).map(|at| &section[at + name.len() + 2..]);
             from.map_or(String::new(), |text| text.split("\n\n").next().unwrap_or_default().to_owned())
