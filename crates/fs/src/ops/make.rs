@@ -4,7 +4,7 @@ use bytes::Bytes;
 use smallvec::smallvec;
 use tally_base::{ObjectId, Time};
 
-use super::setattr::apply_times;
+use super::setattr::{apply_times, resize, strip_privileges};
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
 use crate::filesystem::{Ask, Filesystem};
 use crate::inode::{DOT_ENTRIES, Inode, Layout};
@@ -188,23 +188,20 @@ impl Filesystem {
             return self.refused_in(&locked, dir, Some(parent), FsError::Exists);
         }
         let attr = inode.attr(existing);
-        let resize = match how {
+        let new_size = match how {
             Some(CreateHow::Unchecked(set)) => set.size.filter(|size| *size != inode.size),
             _ => None,
         };
-        let Some(size) = resize else {
+        let Some(size) = new_size else {
             let wait = self.wait_for_seen(&locked);
             return Outcome { result: Ok(attr), changes: smallvec![unchanged(dir.id, parent)], wait };
         };
-        if !permission::may(&attr, ctx.cred, WRITE) {
-            return self.refused_in(&locked, dir, Some(parent), FsError::Access);
+        let (mut resized, now) = (inode, self.now());
+        if let Err(error) = resize(&mut resized, size, permission::may(&attr, ctx.cred, WRITE), now) {
+            return self.refused_in(&locked, dir, Some(parent), error);
         }
-        if size > crate::vfs::FILE_SIZE_MAX {
-            return self.refused_in(&locked, dir, Some(parent), FsError::TooBig);
-        }
-        let mut resized = inode.clone();
-        resized.modify(self.now());
-        resized.size = size;
+        strip_privileges(&mut resized, ctx.cred);
+        resized.touch(now);
         // It is a SETATTR by another name, and ends what an EXCLUSIVE create may still be asked again (rules F23).
         resized.create_verifier = None;
         let mut record = Record { truncate: Some((existing, size)), ..Record::default() };
