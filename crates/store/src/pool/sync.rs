@@ -123,7 +123,9 @@ impl Pool {
         let _all_or_nothing = SuspendsOnPanic(self);
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
-                self.history.note(txg, dirty_bytes, [closing, quiet, clock.monotonic()]);
+                let synced = clock.monotonic();
+                self.history.note(txg, dirty_bytes, [closing, quiet, synced]);
+                self.txgs.keep_pace(txg, synced.saturating_sub(quiet));
                 self.publish(syncing, txg, folded);
                 Ok(txg)
             }
