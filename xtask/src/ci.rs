@@ -13,7 +13,7 @@ const CARGO_DENY: &str = "0.19.0";
 pub(crate) fn run() -> Result<()> {
     cargo::run(&["fmt", "--all", "--check"])?;
     cargo::run(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
-    cargo::run(&["test", "--package", "xtask", "--test", "dependencies"])?;
+    cargo::run(&["test", "--package", "xtask", "--test", "dependencies", "--test", "rules"])?;
     deny()?;
     crate::test::run()
 }

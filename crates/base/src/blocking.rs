@@ -2,7 +2,7 @@
 //!
 //! A thread that answers requests says when it is going to sit still, in a device or behind a lock, so that its processor
 //! goes to another one ([`blocking`]); and one that works for long in the background gives its processor up now
-//! and then ([`LongWork`]). Neither changes what is done, only who does it when.
+//! and then ([`LongWork`], rules P4). Neither changes what is done, only who does it when.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -2,7 +2,7 @@
 //!
 //! Three decisions shape this module.
 //!
-//! *The lock lives on the description that does the I/O* (rules F24). A request that a killed process left
+//! *The lock lives on the description that does the I/O* (I8, rules F24). A request that a killed process left
 //! in flight keeps its open file description alive, and with it the `flock`; so whoever gets the lock knows
 //! that no write of the dead process can still land. A lock file beside the disk would be free too early.
 //! `O_EXCL` keeps mounts and other claimants away from a block device besides.

@@ -25,25 +25,40 @@ impl Filesystem {
         self.see(id, |sight| sight.inode()?.map(|inode| inode.attr(id)).ok_or(FsError::Stale))
     }
 
+    /// Finds a name. No lock spans the directory and the object that it names, so a rename may come in between and take
+    /// the object away: then the directory is asked again, as it alone can say that a name is not there.
     pub(crate) fn find_name(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
-        let (found, parent, dir_attr) = self.see(dir.id, |sight| {
+        let mut gone = None;
+        loop {
+            let (id, dir_attr) = self.name_in(cred, dir, name)?;
+            match self.attr_of(id) {
+                // Whoever is overtaken here is overtaken by a rename that succeeded: somebody always gets on.
+                Err(FsError::Stale) if gone != Some(id) => gone = Some(id),
+                // An entry goes together with its object, so this one was written by faulty software.
+                Err(FsError::Stale) => {
+                    return Err(self.broken(&format!("directory {} names {id}, which is gone", dir.id)));
+                }
+                attr => return Ok((attr?, dir_attr)),
+            }
+        }
+    }
+
+    /// The object that a directory has under a name, and the directory's attributes.
+    fn name_in(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(ObjectId, Attr), FsError> {
+        self.see(dir.id, |sight| {
             let inode = sight.live_directory(dir)?;
             let attr = inode.attr(dir.id);
             if !permission::may(&attr, cred, EXECUTE) {
                 return Err(FsError::Access);
             }
             check_name(name)?;
-            let found = if name == b"." || name == b".." { None } else { sight.find(name)? };
-            Ok((found, inode.parent, attr))
-        })?;
-        let id = match name {
-            b"." => dir.id,
-            b".." => parent,
-            _ => found.ok_or(FsError::NotFound)?.object,
-        };
-        // Between the two looks the entry may have gone, and its object with it.
-        let attr = self.attr_of(id).map_err(|error| if error == FsError::Stale { FsError::NotFound } else { error })?;
-        Ok((attr, dir_attr))
+            let id = match name {
+                b"." => dir.id,
+                b".." => inode.parent,
+                _ => sight.find(name)?.ok_or(FsError::NotFound)?.object,
+            };
+            Ok((id, attr))
+        })
     }
 
     pub(crate) fn read_link(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {

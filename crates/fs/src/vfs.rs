@@ -294,8 +294,8 @@ pub struct Outcome<T> {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// Where the listing goes on behind this entry: its id, at least 3, never reused (rules F21).
-    /// 1 and 2 stand for `.` and `..`.
+    /// Where the listing goes on behind this entry: its id, at least 3, never given to an entry anew (rules F21). An entry
+    /// keeps it when it gets another name in its directory, or another object, by a rename. 1 and 2 stand for `.` and `..`.
     pub cookie: u64,
     /// Its name.
     pub name: Bytes,

@@ -1,4 +1,4 @@
-//! Frames under construction. Records are copied once, straight to where the device write will take them from:
+//! Frames under construction. Records are copied once (rules P9), straight to where the device write will take them from:
 //! behind room for the header, in a 4 KiB-aligned buffer. While one buffer is being written the next one
 //! gathers, and written ones come back, so that in the steady state nothing is allocated.
 //!

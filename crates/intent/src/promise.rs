@@ -1,4 +1,4 @@
-//! Waiting for the watermark: the promise of a lane, and the queue of those who wait.
+//! Waiting for the watermark: the promise of a lane (I1), and the queue of those who wait.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

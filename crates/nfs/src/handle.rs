@@ -1,7 +1,7 @@
 //! File handles: what a client holds for months, brings back after a restart, and must not be able to make.
 //!
 //! A handle names pool, dataset, object and generation, and carries a MAC under a key that lives in the
-//! pool. So a handle survives restarts and renames of the dataset, and nobody reaches an object that the
+//! pool. So a handle survives restarts and renames of the dataset (I4), and nobody reaches an object that the
 //! server has not shown them by counting object ids up. Which exports rule applies is not in the handle: it
 //! is looked up again at each request, so that a change of the rules takes effect at once.
 //!

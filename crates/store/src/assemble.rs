@@ -388,7 +388,7 @@ fn has_only(uberblocks: &[Uberblock], shared: &[Uberblock]) -> bool {
     uberblocks.iter().max_by_key(|uberblock| uberblock.rank()).is_some_and(|newest| shared.contains(newest))
 }
 
-/// The table in the head of this module, for any other leg that is there.
+/// The table of docs/on-disk.md, "Which configuration holds", for any other leg that is there.
 fn standing(newest: &PoolConfig, vdev: &VdevConfig, leg: &LegConfig, own: &PoolConfig, gen_needed: u64) -> LegState {
     let Some(dropped) = leg.stale_since else {
         let is_current = own.rank() == newest.rank()

@@ -19,7 +19,7 @@ use crate::bp::{BLOCK_BYTES_MAX, BlockKind, BlockPtr, Coding, Compression, Dva};
 use crate::io::BlockIo;
 
 /// Length of a run: long enough that a disk spends its time writing and not seeking, short enough that a log on
-/// the same disk does not wait long.
+/// the same disk does not wait long (rules P3).
 const RUN_BYTES: u64 = 1 << 20;
 
 /// What a writer has done.

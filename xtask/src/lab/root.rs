@@ -11,7 +11,6 @@ use crate::cargo;
 const PACKAGES: &str = "kmod,iproute2,procps,tar,rsync,git,sqlite3,nfs-common,nfs-kernel-server,rpcbind,\
                         xfsprogs,e2fsprogs,python3,netbase,util-linux,mount,libnfs-utils";
 const RELEASE: &str = "bookworm";
-const MIRROR: &str = "http://deb.debian.org/debian";
 /// Counts changes of the steps below that PACKAGES does not show.
 const VERSION: u32 = 1;
 /// Where Debian's package puts the guest kernel's modules.
@@ -45,9 +44,29 @@ fn build(root: &Path) -> Result<()> {
         }
     }
     let mut command = Command::new("debootstrap");
-    command.args(["--variant=minbase", &format!("--include={PACKAGES}"), RELEASE]).arg(&unfinished).arg(MIRROR);
+    command.args(["--variant=minbase", &format!("--include={PACKAGES}"), RELEASE]).arg(&unfinished).arg(archive()?);
     cargo::step(command.stdin(Stdio::null()).stdout(Stdio::null()))?;
     Ok(std::fs::rename(unfinished, root)?)
+}
+
+/// Where this machine gets its own packages from, which is where the guest's come from, too. A source of the guest's
+/// release is best; an archive of Debian has all of its releases, so any other will do.
+fn archive() -> Result<String> {
+    let format = "$(RELEASE) $(REPO_URI)";
+    let words = ["indextargets", "--format", format, "Identifier: Packages", "Component: main"];
+    let output = Command::new("apt-get").args(words).output().context("cannot ask apt for its sources")?;
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    archive_among(&listed).with_context(|| {
+        format!("apt has no source of Debian's packages, which the guest is made of; add one of {RELEASE}")
+    })
+}
+
+/// Of lines of a release and the address of its archive.
+fn archive_among(listed: &str) -> Option<String> {
+    let sources = || listed.lines().filter_map(|line| line.split_once(' '));
+    let of_release = sources().find(|(release, _)| *release == RELEASE);
+    let of_debian = || sources().find(|(_, address)| address.trim_end_matches('/').ends_with("/debian"));
+    of_release.or_else(of_debian).map(|(_, address)| address.to_owned())
 }
 
 /// Installs a package that only a benchmark's contender needs. Where it cannot be had, the guest goes without.
@@ -102,3 +121,6 @@ fn install_mount_table(root: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -97,7 +97,13 @@ impl State {
         (to_dir, to): (ObjectRef, &[u8]),
     ) {
         let now = self.issue_time();
-        let entry = self.draw_id();
+        // Whoever reads the directory meanwhile comes by once: what is replaced keeps its place, and so does what moves
+        // within a directory.
+        let entry = match &target {
+            Some(_) => self.directory_mut(to_dir.id).by_name[to],
+            None if from_dir == to_dir => self.directory_mut(from_dir.id).by_name[from],
+            None => self.draw_id(),
+        };
         if let Some(target) = target {
             self.directory_mut(to_dir.id).take(to);
             if target.kind == FileKind::Directory {

@@ -1,6 +1,7 @@
 //! COMMIT: what was written unstably becomes stable. The log takes the *current* content of what it does not have
 //! yet, so that no copy of older content is needed (rules F17); what is too much for the log, or was placed in the
-//! pool ahead, waits for its transaction group instead, which is as good a promise (rules F5).
+//! pool ahead, waits for its transaction group instead, which is as good a promise (rules F5). No record names a block
+//! (rules F4).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;

@@ -225,15 +225,21 @@ impl Filesystem {
         let mut record = Record::default();
         self.drop_entry(&mut record, from.dir.id, source.entry, from.name);
         planned.take(same_dir, directory, now);
+        // Whoever reads the directory meanwhile comes by once: the entry that is replaced keeps its place, and so does one
+        // that moves within its directory. With a new place for each, a listing beside renames would have no end (F21).
+        let entry = match &replaced {
+            Some((target, _)) => target.entry,
+            None if same_dir => source.entry,
+            None => self.draw_id(),
+        };
         if let Some((target, inode)) = &replaced {
-            self.drop_entry(&mut record, to.dir.id, target.entry, to.name);
             planned.lose_target(same_dir, inode.kind == FileKind::Directory);
             record.inodes.push(unlinked(target.object, inode, now));
         }
         if planned.to_after.nlink > LINK_MAX {
             return Err(FsError::TooManyLinks);
         }
-        self.put_entry(&mut record, to.dir.id, self.draw_id(), to.name, source.object, moved.kind);
+        self.put_entry(&mut record, to.dir.id, entry, to.name, source.object, moved.kind);
         moved.touch(now);
         if directory {
             moved.parent = to.dir.id;

@@ -2,12 +2,14 @@
 
 use super::Case;
 use super::world::World;
-use crate::vfs::{Cred, DirEntry, FsError};
+use crate::vfs::{Cred, DirEntry, FsError, ObjectRef};
 
 pub(super) const CASES: &[Case] = &[
     ("lookup: names, dots, errors", lookup),
     ("a listing in pages of every size", pages),
     ("cookies stay valid while names come and go", cookies),
+    ("a name that moves keeps its place", places),
+    ("a listing ends although each name is renamed away and back", renamed_under_a_listing),
     ("cookies far out", far_cookies),
     ("attributes in listings", plus),
     ("an empty directory", empty),
@@ -85,6 +87,69 @@ fn cookies(world: &World) {
     assert_eq!(names, [&b"d"[..], b"b"], "behind a removed entry, the rest; new names come last");
     assert!(page.entries.iter().all(|entry| entry.cookie > behind_b));
     assert!(page.entries[1].cookie > whole[5].cookie, "a name made again has a new cookie");
+}
+
+/// The cookie of each name, in the order of the listing.
+fn listed(world: &World, dir: ObjectRef) -> Vec<(String, u64)> {
+    let page = world.vfs.readdir(&Cred::root(), dir, 2, 1000, false).unwrap();
+    let name = |entry: &DirEntry| String::from_utf8_lossy(&entry.name).into_owned();
+    page.entries.iter().map(|entry| (name(entry), entry.cookie)).collect()
+}
+
+/// A rename over a name leaves that name where it was, and one within a directory leaves the entry where it was: whoever
+/// reads the directory meanwhile comes by once.
+fn places(world: &World) {
+    let (root, top) = (Cred::root(), world.root);
+    let other = world.dir(top, "other");
+    for name in ["a", "b", "c"] {
+        world.file(top, name);
+    }
+    world.file(other, "x");
+    let place = |dir: ObjectRef, name: &str| listed(world, dir).into_iter().find(|(other, _)| other == name).unwrap().1;
+    let (a, b, x) = (place(top, "a"), place(top, "b"), place(other, "x"));
+    world.rename_as(&root, (top, "a"), (top, "free")).unwrap();
+    assert_eq!(place(top, "free"), a, "to a free name");
+    world.rename_as(&root, (top, "c"), (top, "b")).unwrap();
+    assert_eq!(place(top, "b"), b, "over another name");
+    world.rename_as(&root, (top, "b"), (other, "x")).unwrap();
+    assert_eq!(place(other, "x"), x, "over a name of another directory");
+    let highest = listed(world, top).into_iter().chain(listed(world, other)).map(|(_, cookie)| cookie).max().unwrap();
+    world.rename_as(&root, (other, "x"), (top, "x")).unwrap();
+    assert!(place(top, "x") > highest, "a name that is new in its directory comes last, with a cookie of its own");
+    let names: Vec<String> = listed(world, top).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["other", "free", "x"]);
+    assert_eq!(listed(world, other), []);
+}
+
+/// Each name was given a place behind the end when it came back, and a listing beside such renames had no end.
+fn renamed_under_a_listing(world: &World) {
+    let root = Cred::root();
+    let expected: Vec<String> = (0..30).map(|number| format!("file {number}")).collect();
+    for name in &expected {
+        world.file(world.root, name);
+    }
+    world.file(world.root, "saved");
+    let mut seen: Vec<String> = Vec::new();
+    let mut cookie = 2;
+    loop {
+        let page = world.vfs.readdir(&root, world.root, cookie, 7, false).unwrap();
+        for entry in page.entries {
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            world.rename_as(&root, (world.root, &name), (world.root, "away")).unwrap();
+            world.rename_as(&root, (world.root, "away"), (world.root, &name)).unwrap();
+            cookie = entry.cookie;
+            seen.push(name);
+        }
+        assert!(seen.len() <= expected.len() + 1, "the listing goes on: {seen:?}");
+        // Somebody saves another file meanwhile, the way that editors do.
+        world.file(world.root, "saved.new");
+        world.rename_as(&root, (world.root, "saved.new"), (world.root, "saved")).unwrap();
+        if page.eof {
+            break;
+        }
+    }
+    assert_eq!(seen[..30], expected, "each once, and in the old order");
+    assert_eq!(seen[30..], ["saved"]);
 }
 
 fn far_cookies(world: &World) {

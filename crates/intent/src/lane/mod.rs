@@ -255,7 +255,7 @@ impl Lane {
         self.geometry
     }
 
-    /// Room for one record of `body_bytes`, worst padding included (rules F3). Never blocks.
+    /// Room for one record of `body_bytes`, worst padding included (rules F3, P10). Never blocks.
     pub fn reserve(self: &Arc<Self>, body_bytes: usize) -> Result<Reservation, RingFull> {
         let body_bytes_max = self.geometry.record_bytes_max();
         if body_bytes > body_bytes_max {
@@ -356,7 +356,7 @@ impl Lane {
         state.live.drain(..dead);
     }
 
-    /// How full the ring is: the pool syncs from a third and slows its clients from a half (rules F28).
+    /// How full the ring is: the pool syncs from a third on (rules F28).
     #[must_use]
     pub fn fill(&self) -> Fill {
         self.budget.fill()

@@ -1,7 +1,7 @@
 //! The decision table of recovery (rules F7). S is the last good frame (or the frame before the tail), S+1 the place
 //! where the next one belongs, and W the highest `durable_lsn` of any header seen or of the uberblock: every
 //! record up to W was durable on every leg of the set, so what is missing there is **loss**, and what is missing
-//! above it is a **tail** that nobody was promised.
+//! above it is a **tail** that nobody was promised. A loss is never taken for a tail (I5).
 //!
 //! | case | what is on disk | decision | where |
 //! |---|---|---|---|

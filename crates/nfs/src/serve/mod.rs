@@ -17,7 +17,7 @@
 //!                                         └─ then(): settled queue ──▶ any worker: send, many at once
 //! ```
 //!
-//! A cold READ blocks its worker and nothing else, as others watch: when the last of those goes to work, and fewer run
+//! A cold READ, or a write of the log, blocks its worker and nothing else (rules P1), as others watch: when the last of those goes to work, and fewer run
 //! than there are processors, another is called or started (`crew`). The cost: threads, and a mutex for the
 //! queues, which the lone client's path touches once, finding them empty.
 //!

@@ -20,7 +20,7 @@ pub struct PoolConfig {
     pub version: u32,
     /// What it uses beyond that version.
     pub features: Features,
-    /// Top-level vdevs. A vdev's index is its place here, for ever: block pointers name it.
+    /// Top-level vdevs. A vdev's index is its place here, for ever. Block pointers name its place among the data vdevs.
     pub vdevs: Vec<VdevConfig>,
     /// The intent log's lanes; a lane's id is its own, not its place.
     pub lanes: Vec<LaneConfigLine>,
