@@ -48,7 +48,7 @@ pub(crate) fn allocator(data: &[u8]) -> bool {
                 drop(error.to_string());
             }
         });
-        let Ok(allocator) = Allocator::load(&devs, &root, txg) else { return false };
+        let Ok(allocator) = Allocator::load(&devs, &root, txg, &mut Vec::new()) else { return false };
         go_on(&allocator, &devs, txg);
         true
     })
@@ -85,7 +85,7 @@ fn go_on(allocator: &Allocator, devs: &[Arc<dyn BlockDev>], loaded: Txg) {
     allocator.released(txg);
     check_space(allocator);
     let Ok(committed) = allocator.commit(txg, POOL_ROOT_BYTES) else { return };
-    let again = Allocator::load(devs, &committed.root, txg).expect("what was committed can be loaded");
+    let again = Allocator::load(devs, &committed.root, txg, &mut Vec::new()).expect("what was committed can be loaded");
     for dva in taken.iter().skip(1) {
         assert!(again.is_busy(dva), "{dva} was committed");
     }

@@ -61,8 +61,8 @@ pub enum ChooseError {
     },
     /// A newer one existed.
     #[error(
-        "the newest uberblock that can be read is of txg {found}, but {witness} tells of txg {expected}; attach the \
-         missing legs, or rewind by an explicit command"
+        "the newest uberblock that can be read is of txg {found}, but {witness} tells of txg {expected}: what that one \
+         committed would be lost without a word; bring back the disks that are missing"
     )]
     Witnessed {
         /// What can be read.

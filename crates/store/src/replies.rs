@@ -127,19 +127,17 @@ impl ReplyCache {
         changed
     }
 
-    /// Takes in a bucket's block at import.
+    /// The next fold writes this bucket, whatever is in it.
+    pub fn rewrite(&self, bucket: usize) {
+        self.buckets[bucket].lock().changed = true;
+    }
+
+    /// Takes in a bucket's block at import, all of it or nothing.
     pub fn load(&self, block: &[u8]) -> Result<(), Malformed> {
-        let mut reader = Reader::new(block, "reply cache block");
-        let count = reader.u32()? as usize;
-        if count > ENTRIES_PER_BUCKET_MAX {
-            return Err(reader.malformed());
-        }
-        for _ in 0..count {
-            let (dataset, txg, time) = (DatasetId(reader.u64()?), Txg(reader.u64()?), Time(reader.u64()?));
-            let (key, value) = (reader.array()?, reader.array()?);
-            let mut bucket = self.bucket(&key).lock();
+        for entry in decode(block)? {
+            let mut bucket = self.bucket(&entry.key).lock();
             let before = bucket.entries.len();
-            bucket.push(Entry { dataset, txg, time, key, value });
+            bucket.push(entry);
             self.recount(before, &bucket);
         }
         Ok(())
@@ -232,6 +230,20 @@ impl Bucket {
         }
         out
     }
+}
+
+fn decode(block: &[u8]) -> Result<Vec<Entry>, Malformed> {
+    let mut reader = Reader::new(block, "reply cache block");
+    let count = reader.u32()? as usize;
+    if count > ENTRIES_PER_BUCKET_MAX {
+        return Err(reader.malformed());
+    }
+    let mut entries = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (dataset, txg, time) = (DatasetId(reader.u64()?), Txg(reader.u64()?), Time(reader.u64()?));
+        entries.push(Entry { dataset, txg, time, key: reader.array()?, value: reader.array()? });
+    }
+    Ok(entries)
 }
 
 fn client_of(key: &Key) -> Client {

@@ -13,7 +13,7 @@ use super::space_index::SpaceIndex;
 use super::{AllocRoot, Allocator, Persisted, VdevSpace};
 use crate::block::{self, BlockError};
 use crate::blockdev::BlockDev;
-use crate::bp::{BlockKind, BlockPtr};
+use crate::bp::{BlockKind, BlockPtr, Dva};
 
 /// Reads in flight while the space maps are loaded.
 const READ_DEPTH: usize = 16;
@@ -22,11 +22,24 @@ const READ_DEPTH: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A block of it could not be read.
-    #[error("the space maps cannot be loaded: {0}")]
+    #[error(
+        "the space maps cannot be loaded: {0}; nothing can be written without them, but --readonly imports the pool"
+    )]
     Block(#[from] BlockError),
     /// A block of it is not what it should be.
-    #[error("the space maps cannot be loaded: {0}; the pool can be imported read-only")]
+    #[error(
+        "the space maps cannot be loaded: {0}; nothing can be written without them, but --readonly imports the pool"
+    )]
     Malformed(#[from] Malformed),
+    /// They would give the log's own sectors away.
+    #[error(
+        "the space maps say that the log's ring on vdev {vdev} is free: they are damaged, and files would be written over \
+         the log; --readonly imports the pool"
+    )]
+    RingFree {
+        /// Index of the vdev.
+        vdev: u32,
+    },
     /// A vdev is smaller than it was.
     #[error("vdev {vdev} has {found} sectors where the pool knows {expected}; attach the device it was created on")]
     VdevShrunk {
@@ -48,8 +61,14 @@ pub enum LoadError {
 }
 
 impl Allocator {
-    /// The allocator of a root, as of `txg`. A vdev that has grown, or is new, brings its free space along.
-    pub fn load(devs: &[Arc<dyn BlockDev>], root: &AllocRoot, txg: Txg) -> Result<Self, LoadError> {
+    /// The allocator of a root, as of `txg`. A vdev that has grown, or is new, brings its free space along. What of it is
+    /// damaged and can be done without is told in `remarks`.
+    pub fn load(
+        devs: &[Arc<dyn BlockDev>],
+        root: &AllocRoot,
+        txg: Txg,
+        remarks: &mut Vec<String>,
+    ) -> Result<Self, LoadError> {
         if devs.len() < root.vdevs.len() {
             return Err(LoadError::VdevsMissing { expected: root.vdevs.len(), found: devs.len() });
         }
@@ -70,11 +89,42 @@ impl Allocator {
             return Err(Malformed("deferred-free lists").into());
         }
         for head in &root.deferred {
-            deferred.restore(head.txg, allocator.load_list(head)?);
+            match allocator.load_list(head) {
+                Ok(list) => deferred.restore(head.txg, list),
+                // What a group has freed is busy in the maps until its list is worked off. Without the list it stays so,
+                // which costs space and harms nobody. A list that contradicts the maps is another thing: they may be wrong.
+                Err(LoadError::Block(why)) => remarks.push(format!(
+                    "the list of the {} ranges that transaction group {} has freed is damaged, and their space stays in \
+                     use: {why}",
+                    head.ranges, head.txg
+                )),
+                Err(why) => return Err(why),
+            }
         }
         *allocator.deferred.lock() = deferred;
         allocator.check_own_sectors()?;
         Ok(allocator)
+    }
+
+    /// The allocator of a pool that is only read, and whose space maps cannot be: it knows how large the vdevs are, and has
+    /// nothing to give.
+    #[must_use]
+    pub fn without_maps(devs: &[Arc<dyn BlockDev>], txg: Txg) -> Self {
+        let vdevs = devs.iter().enumerate().map(|(at, dev)| VdevSpace::without_maps(at as u32, dev.data_bytes()));
+        let indexes = devs.iter().map(|_| SpaceIndex::new(0)).collect();
+        Self::assemble(devs, vdevs.collect(), Persisted { txg, indexes })
+    }
+
+    /// The rings that the configuration has placed on data vdevs (vdev, offset, bytes) are busy, or blocks would be written
+    /// over the log: a map that has them free is damaged, however sound its checksum.
+    pub fn check_rings(&self, rings: &[(u32, u64, u64)]) -> Result<(), LoadError> {
+        for (vdev, offset, bytes) in rings {
+            let sectors = u32::try_from(bytes / SECTOR as u64).unwrap_or(u32::MAX);
+            if !self.is_busy(&Dva { vdev: *vdev, offset: *offset, sectors }) {
+                return Err(LoadError::RingFree { vdev: *vdev });
+            }
+        }
+        Ok(())
     }
 
     /// The allocator's own sectors are in use in its own maps. Otherwise the next commit would put sectors on its list that

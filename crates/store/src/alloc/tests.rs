@@ -151,7 +151,8 @@ impl World {
 
     fn load(&mut self) {
         let Some(durable) = self.window.last() else { return };
-        self.alloc = Allocator::load(&self.devs, &durable.root, durable.txg).expect("sound space maps");
+        self.alloc =
+            Allocator::load(&self.devs, &durable.root, durable.txg, &mut Vec::new()).expect("sound space maps");
         self.live = durable.live.iter().map(|dva| (*dva, durable.txg)).collect();
         // The open txg may have written too; its number is not used again.
         self.syncing = Txg(self.syncing.0 + 2);
@@ -203,7 +204,7 @@ proptest! {
             *byte ^= 1 << bit;
         }
         if let Ok(root) = AllocRoot::decode(&mut Reader::new(&bytes, "test")) {
-            let _ = Allocator::load(&world.devs, &root, Txg(1));
+            let _ = Allocator::load(&world.devs, &root, Txg(1), &mut Vec::new());
         }
     }
 }
@@ -393,21 +394,24 @@ fn a_vdev_that_has_grown_brings_its_space_along() {
     let first = alloc.commit(Txg(1), 1).expect("there is space");
     // From one region, without an index above it, to three.
     mem[0].grow(300 * MIB);
-    let alloc = Allocator::load(&devs, &first.root, Txg(1)).expect("sound space maps");
+    let alloc = Allocator::load(&devs, &first.root, Txg(1), &mut Vec::new()).expect("sound space maps");
     assert_eq!(alloc.space().total, 299 * MIB);
     assert_eq!(alloc.space().allocated, block.bytes() + first.place.bytes() + alloc.own_bytes());
     let second = alloc.commit(Txg(2), 1).expect("there is space");
     let allocated = alloc.space().allocated;
-    let alloc = Allocator::load(&devs, &second.root, Txg(2)).expect("sound space maps");
+    let alloc = Allocator::load(&devs, &second.root, Txg(2), &mut Vec::new()).expect("sound space maps");
     assert_eq!(alloc.space().allocated, allocated);
     assert!(alloc.is_busy(&block) && alloc.is_busy(&Dva { vdev: 0, offset: 0, sectors: 256 }));
     let (_, smaller) = devices(&[50 * MIB]);
-    assert!(matches!(Allocator::load(&smaller, &first.root, Txg(1)), Err(LoadError::VdevShrunk { .. })));
-    assert!(matches!(Allocator::load(&[], &first.root, Txg(1)), Err(LoadError::VdevsMissing { .. })));
+    assert!(matches!(
+        Allocator::load(&smaller, &first.root, Txg(1), &mut Vec::new()),
+        Err(LoadError::VdevShrunk { .. })
+    ));
+    assert!(matches!(Allocator::load(&[], &first.root, Txg(1), &mut Vec::new()), Err(LoadError::VdevsMissing { .. })));
 }
 
 #[test]
-fn rot_in_the_space_maps_is_an_error() {
+fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names() {
     let (mem, devs) = devices(&[300 * MIB]);
     let alloc = Allocator::create(&devs, &[]);
     let blocks: Vec<_> = (0..3).map(|_| alloc.alloc(Txg(1), MIB).expect("an empty pool")).collect();
@@ -416,12 +420,34 @@ fn rot_in_the_space_maps_is_an_error() {
     let root = alloc.commit(Txg(2), 1).expect("there is space").root;
     let top = root.vdevs[0].top.expect("an index");
     let chain = root.deferred.last().expect("a list").head;
-    for bp in [top, chain] {
-        mem[0].rot(bp.dva.offset, 1);
-        assert!(matches!(Allocator::load(&devs, &root, Txg(2)), Err(LoadError::Block(_))), "{bp}");
-        mem[0].rot(bp.dva.offset, 1);
+    let mut remarks = Vec::new();
+    mem[0].rot(top.dva.offset, 1);
+    assert!(matches!(Allocator::load(&devs, &root, Txg(2), &mut remarks), Err(LoadError::Block(_))));
+    mem[0].rot(top.dva.offset, 1);
+    let whole = Allocator::load(&devs, &root, Txg(2), &mut remarks).expect("sound again").space();
+    assert!(remarks.is_empty(), "{remarks:?}");
+    mem[0].rot(chain.dva.offset, 1);
+    let alloc = Allocator::load(&devs, &root, Txg(2), &mut remarks).expect("the maps are sound");
+    assert!(remarks[0].contains("transaction group 2"), "{remarks:?}");
+    let leaked = Space { allocated: whole.allocated + whole.deferred, deferred: 0, ..whole };
+    assert_eq!(alloc.space(), leaked, "what was freed stays in use");
+    let next = alloc.commit(Txg(3), 1).expect("there is space").root;
+    remarks.clear();
+    Allocator::load(&devs, &next, Txg(3), &mut remarks).expect("what was committed can be loaded");
+    assert!(remarks.is_empty(), "the next root does not name it: {remarks:?}");
+}
+
+/// A faulty map with a good checksum handed the log's sectors out as blocks.
+#[test]
+fn a_ring_that_is_free_in_the_maps_is_found() {
+    let (_, devs) = devices(&[16 * MIB]);
+    let ring = (0, 2 * MIB, 2 * MIB);
+    let committed = Allocator::create(&devs, &[ring]).commit(Txg(1), 1).expect("there is space");
+    let alloc = Allocator::load(&devs, &committed.root, Txg(1), &mut Vec::new()).expect("sound maps");
+    assert!(alloc.check_rings(&[ring]).is_ok());
+    for ring in [(0, 2 * MIB, 2 * MIB + SECTOR_BYTES), (0, 8 * MIB, MIB), (0, 15 * MIB, 2 * MIB), (1, 0, MIB)] {
+        assert!(matches!(alloc.check_rings(&[ring]), Err(LoadError::RingFree { .. })), "{ring:?}");
     }
-    assert!(Allocator::load(&devs, &root, Txg(2)).is_ok());
 }
 
 /// Each touched region costs a sector, the index above it its sectors, and nothing else is written.
@@ -446,7 +472,7 @@ fn an_allocator_whose_own_sectors_are_free_in_its_maps_is_not_loaded() {
     let (_, devs) = devices(&[16 * MIB]);
     let alloc = Allocator::create(&devs, &[]);
     let committed = alloc.commit(Txg(1), 100).expect("there is space");
-    Allocator::load(&devs, &committed.root, Txg(1)).expect("what was committed can be loaded");
+    Allocator::load(&devs, &committed.root, Txg(1), &mut Vec::new()).expect("what was committed can be loaded");
     // The same map in a place that it says is free.
     let mut root = committed.root;
     let map = root.vdevs[0].top.expect("something was allocated");
@@ -454,6 +480,6 @@ fn an_allocator_whose_own_sectors_are_free_in_its_maps_is_not_loaded() {
     let elsewhere = Dva { offset: 8 * MIB, ..map.dva };
     devs[0].write(elsewhere.offset, &bytes).expect("there is a device");
     root.vdevs[0].top = Some(crate::bp::BlockPtr { dva: elsewhere, ..map });
-    let error = Allocator::load(&devs, &root, Txg(1)).err();
+    let error = Allocator::load(&devs, &root, Txg(1), &mut Vec::new()).err();
     assert!(matches!(error, Some(LoadError::Malformed(_))), "{error:?}");
 }

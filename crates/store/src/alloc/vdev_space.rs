@@ -31,6 +31,12 @@ impl VdevSpace {
         Self { index, sectors, excluded: 0, regions, cursor: AtomicU64::new(0), free: AtomicU64::new(sectors) }
     }
 
+    /// A vdev of which only the size is known: nothing of it is free, and no region can be asked.
+    pub(super) fn without_maps(index: u32, data_bytes: u64) -> Self {
+        let (sectors, free) = (data_bytes / SECTOR as u64, AtomicU64::new(0));
+        Self { index, sectors, excluded: 0, regions: Vec::new(), cursor: AtomicU64::new(0), free }
+    }
+
     pub(super) fn sectors(&self) -> u64 {
         self.sectors
     }

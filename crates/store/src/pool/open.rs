@@ -22,7 +22,7 @@ use super::room;
 use super::root::PoolRoot;
 use super::sync::SyncError;
 use super::{Pool, Syncing};
-use crate::alloc::{Allocator, LoadError};
+use crate::alloc::{AllocRoot, Allocator, LoadError};
 use crate::block::BlockError;
 use crate::blockdev::BlockDev;
 use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
@@ -40,8 +40,11 @@ use crate::uberblock::Uberblock;
 /// Why a pool could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// A block at the top could not be read.
-    #[error("{0}")]
+    /// The block from which everything hangs could not be read.
+    #[error(
+        "the pool's root cannot be read: {0}. No import gets by without it, --readonly neither: bring back the disks of \
+         its mirror that are missing; `tally inspect` shows what there is"
+    )]
     Block(#[from] BlockError),
     /// The pool root is not what its checksum says.
     #[error("the pool's root block is damaged ({0}); see `tally inspect`")]
@@ -152,11 +155,11 @@ impl Pool {
         let pointer = BlockPtr::decode(pointer)?;
         let (root, alloc_root) = PoolRoot::decode(&BlockIo::read_root(&devs, &pointer)?)?;
         check_lanes(roster, &root)?;
-        let (content, seen) = read_log(roster, &uberblock, chosen, &root, progress)?;
+        let (mut content, seen) = read_log(roster, &uberblock, chosen, &root, progress)?;
         if !content.losses.is_empty() && !options.read_only && !options.accept_loss {
             return Err(OpenError::LogLost { report: content.losses.join("\n") + "\n" });
         }
-        let alloc = Arc::new(Allocator::load(&devs, &alloc_root, uberblock.txg)?);
+        let alloc = Arc::new(load_space(roster, &devs, &alloc_root, &uberblock, options, &mut content.remarks)?);
         let open = seen.max(chosen.txg_max).max(uberblock.txg).next();
         let mut uberblock = uberblock;
         if !options.read_only {
@@ -165,7 +168,7 @@ impl Pool {
         }
         let top = (uberblock, Some(pointer), root);
         let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, open, options.read_only);
-        pool.load_replies()?;
+        pool.load_replies(&mut content.remarks);
         Ok((pool, content))
     }
 
@@ -213,11 +216,23 @@ impl Pool {
         })
     }
 
-    fn load_replies(&self) -> Result<(), OpenError> {
-        for block in self.syncing.lock().reply_blocks.iter().flatten() {
-            self.replies.load(&self.io.read(block)?)?;
+    /// Remembered answers are a service to clients that ask twice. One that cannot be read is forgotten: no reason to keep
+    /// the pool from everybody.
+    fn load_replies(&self, remarks: &mut Vec<String>) {
+        let blocks = self.syncing.lock().reply_blocks;
+        for (bucket, block) in blocks.iter().enumerate() {
+            let Some(block) = block else { continue };
+            let read = self.io.read(block).map_err(|error| error.to_string());
+            let loaded = read.and_then(|bytes| self.replies.load(&bytes).map_err(|error| error.to_string()));
+            if let Err(why) = loaded {
+                // The damage goes with the first group.
+                self.replies.rewrite(bucket);
+                remarks.push(format!(
+                    "a block of the reply cache is damaged: some clients that send a request from before this import \
+                     again will have it carried out again. {why}"
+                ));
+            }
         }
-        Ok(())
     }
 
     /// Whether the chosen uberblock was the last of a clean export.
@@ -257,6 +272,27 @@ pub struct LoadOptions {
 fn data_vdevs(roster: &Roster) -> Vec<Arc<dyn BlockDev>> {
     let data = roster.vdevs().iter().filter(|vdev| vdev.class() == VdevClass::Data);
     data.map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect()
+}
+
+/// The space maps. Who only reads needs none: where they are damaged, or do not fit the disks, the pool is full, and that
+/// is told.
+fn load_space(
+    roster: &Roster,
+    devs: &[Arc<dyn BlockDev>],
+    root: &AllocRoot,
+    uberblock: &Uberblock,
+    options: LoadOptions,
+    remarks: &mut Vec<String>,
+) -> Result<Allocator, LoadError> {
+    let loaded = Allocator::load(devs, root, uberblock.txg, remarks)
+        .and_then(|alloc| alloc.check_rings(&rings_in_pool(roster)).map(|()| alloc));
+    match loaded {
+        Err(why) if options.read_only => {
+            remarks.push(format!("how much of the pool is free is not known, and all of it counts as in use: {why}"));
+            Ok(Allocator::without_maps(devs, uberblock.txg))
+        }
+        loaded => loaded,
+    }
 }
 
 /// A dataset logs to one of the pool's lanes, whatever its root says.

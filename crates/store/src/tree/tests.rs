@@ -66,7 +66,7 @@ impl World {
         let mut reader = Reader::new(&bytes, "test root");
         self.tree = Tree::decode(&reader.array().expect("80 bytes")).expect("a tree");
         let alloc = AllocRoot::decode(&mut reader).expect("an allocator");
-        let alloc = Arc::new(Allocator::load(&self.devs, &alloc, self.txg).expect("sound space maps"));
+        let alloc = Arc::new(Allocator::load(&self.devs, &alloc, self.txg, &mut Vec::new()).expect("sound space maps"));
         self.io = BlockIo::new(self.devs.clone(), alloc, CACHE_BYTES);
     }
 
