@@ -28,9 +28,11 @@ mod lanes;
 mod open;
 mod room;
 mod root;
+mod secure;
 mod server_time;
 mod sync;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -42,7 +44,7 @@ use tally_base::{Broken, DatasetId, LaneId, PoolGuid, Time, Txg, Wait};
 use tally_intent::{Checkpoint, Lane};
 
 use crate::bp::BlockPtr;
-use crate::dataset::{Dataset, DatasetRoot};
+use crate::dataset::Dataset;
 use crate::io::BlockIo;
 use crate::platform::{Platform, Tuning};
 use crate::replies::{BUCKETS, ReplyCache};
@@ -58,6 +60,7 @@ pub use open::{LoadOptions, LogContent, OpenError, ancestors};
 pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
 pub(crate) use root::PoolRoot;
 pub use root::ROOT_BYTES_MAX;
+pub use secure::{LostBlock, SecureError, SecureReport};
 pub use server_time::{AWAY_MAX, ClockFault, JUMP_MAX, PROBATION};
 pub use sync::SyncError;
 
@@ -103,8 +106,8 @@ struct Syncing {
     /// The pool root block that it names.
     root: Option<BlockPtr>,
     reply_blocks: [Option<BlockPtr>; BUCKETS],
-    /// Roots that were replaced and may still be read, by the group they belong to.
-    old_roots: Vec<(Txg, Weak<DatasetRoot>)>,
+    /// What holds a root that was replaced and may still be read, by the group that it belongs to.
+    old_roots: Vec<(Txg, Weak<dyn Any + Send + Sync>)>,
     /// While records are unreplayed: the lanes as import found them. Trees move on, the log does not (rules F1).
     unreplayed: Option<Vec<(LaneId, Checkpoint)>>,
     /// Lanes that open as soon as a durable uberblock names them.

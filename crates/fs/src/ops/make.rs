@@ -4,8 +4,9 @@ use bytes::Bytes;
 use smallvec::smallvec;
 use tally_base::{ObjectId, Time};
 
-use super::setattr::apply_times;
+use super::setattr::{apply_times, resize, strip_privileges};
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
+use crate::cost::FoldCost;
 use crate::filesystem::{Ask, Filesystem};
 use crate::inode::{DOT_ENTRIES, Inode, Layout};
 use crate::object::Locked;
@@ -106,6 +107,7 @@ impl Filesystem {
         }
         // A file that is there already may be cut within a block, which the fold writes anew.
         let cut = if plan.set.size.is_some_and(|size| size > 0) { BLOCK_BYTES_MAX } else { 0 };
+        let cut = FoldCost { bytes: cut, known_bytes: 0, patch_bytes: cut as i64 };
         loop {
             let admitted = match self.admit(&Ask::making().folding(cut)) {
                 Ok(admitted) => admitted,
@@ -188,23 +190,20 @@ impl Filesystem {
             return self.refused_in(&locked, dir, Some(parent), FsError::Exists);
         }
         let attr = inode.attr(existing);
-        let resize = match how {
+        let new_size = match how {
             Some(CreateHow::Unchecked(set)) => set.size.filter(|size| *size != inode.size),
             _ => None,
         };
-        let Some(size) = resize else {
+        let Some(size) = new_size else {
             let wait = self.wait_for_seen(&locked);
             return Outcome { result: Ok(attr), changes: smallvec![unchanged(dir.id, parent)], wait };
         };
-        if !permission::may(&attr, ctx.cred, WRITE) {
-            return self.refused_in(&locked, dir, Some(parent), FsError::Access);
+        let (mut resized, now) = (inode, self.now());
+        if let Err(error) = resize(&mut resized, size, permission::may(&attr, ctx.cred, WRITE), now) {
+            return self.refused_in(&locked, dir, Some(parent), error);
         }
-        if size > crate::vfs::FILE_SIZE_MAX {
-            return self.refused_in(&locked, dir, Some(parent), FsError::TooBig);
-        }
-        let mut resized = inode.clone();
-        resized.modify(self.now());
-        resized.size = size;
+        strip_privileges(&mut resized, ctx.cred);
+        resized.touch(now);
         // It is a SETATTR by another name, and ends what an EXCLUSIVE create may still be asked again (rules F23).
         resized.create_verifier = None;
         let mut record = Record { truncate: Some((existing, size)), ..Record::default() };
