@@ -34,6 +34,7 @@ use tally_store::pool::{NotServing, Pool, SpaceClass};
 use tally_store::properties::SyncMode;
 use tally_store::txg::Admission;
 
+use crate::cost::{self, FoldCost};
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable};
 use crate::record::{InodeAfter, RECORD_OVERHEAD_MAX, Record, RecordKind};
@@ -101,6 +102,8 @@ pub(crate) struct Pending {
 /// What an operation was admitted with.
 pub(crate) struct Admitted {
     dirty: Admission,
+    /// What it may take of the pool.
+    pub(crate) fold_bytes: u64,
     rings: SmallVec<[Reservation; 1]>,
     pub(crate) pending: Pending,
 }
@@ -111,8 +114,8 @@ pub(crate) struct Ask {
     pub(crate) data_bytes: u64,
     /// Bodies of the records it may append, bytes each; empty for data that is not logged.
     pub(crate) records: SmallVec<[usize; 1]>,
-    /// What folding its changes may take of the pool.
-    pub(crate) fold_bytes: u64,
+    /// What folding its changes costs.
+    pub(crate) fold: FoldCost,
     /// By how much the dataset may grow, at most. What takes the place of as much does not count.
     pub(crate) growth_bytes: u64,
     /// Which reserve of the pool it may touch.
@@ -127,9 +130,9 @@ const REMOVAL_FOLD_BYTES: u64 = 2 * METADATA_FOLD_BYTES;
 impl Ask {
     /// A namespace or attribute operation: one record without data.
     pub(crate) fn metadata(class: SpaceClass) -> Self {
-        let fold_bytes = if class == SpaceClass::Write { METADATA_FOLD_BYTES } else { REMOVAL_FOLD_BYTES };
+        let bytes = if class == SpaceClass::Write { METADATA_FOLD_BYTES } else { REMOVAL_FOLD_BYTES };
         let records = SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1);
-        Self { data_bytes: 0, records, fold_bytes, growth_bytes: 0, class }
+        Self { data_bytes: 0, records, fold: FoldCost { bytes, ..FoldCost::default() }, growth_bytes: 0, class }
     }
 
     /// Making the dataset grow by so much, at most.
@@ -137,14 +140,17 @@ impl Ask {
         Self { growth_bytes, ..self }
     }
 
-    /// With so much more for the fold to write.
-    pub(crate) fn folding(self, more_bytes: u64) -> Self {
-        Self { fold_bytes: self.fold_bytes.saturating_add(more_bytes), ..self }
+    /// With so much more for the fold to do.
+    pub(crate) fn folding(mut self, more: FoldCost) -> Self {
+        self.fold.bytes = self.fold.bytes.saturating_add(more.bytes);
+        self.fold.patch_bytes = self.fold.patch_bytes.saturating_add(more.patch_bytes);
+        self
     }
 
     /// RENAME.
     pub(crate) fn rename() -> Self {
-        Self::metadata(SpaceClass::Write).folding(REMOVAL_FOLD_BYTES - METADATA_FOLD_BYTES)
+        let more = FoldCost { bytes: REMOVAL_FOLD_BYTES - METADATA_FOLD_BYTES, ..FoldCost::default() };
+        Self::metadata(SpaceClass::Write).folding(more)
     }
 }
 
@@ -218,7 +224,7 @@ impl Filesystem {
             return Err(Refusal::now(FsError::ReadOnly));
         }
         let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
-        let space = self.pool.check_space(ask.class, ask.fold_bytes);
+        let space = self.pool.check_space(ask.class, ask.fold.bytes);
         if space.is_err() {
             // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
             return match self.pool.space_coming() {
@@ -228,7 +234,10 @@ impl Filesystem {
         }
         self.check_quota(ask.growth_bytes)?;
         let throttled = |_| Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
-        let dirty = self.pool.txgs.admit(bytes, ask.fold_bytes).map_err(throttled)?;
+        if let Ok(patch_bytes @ 1..) = u64::try_from(ask.fold.patch_bytes) {
+            self.pool.txgs.check_patch(patch_bytes).map_err(throttled)?;
+        }
+        let dirty = self.pool.txgs.admit(bytes, ask.fold.bytes).map_err(throttled)?;
         let mut rings = SmallVec::new();
         if let Some(lane) = self.lane().filter(|_| self.logs_now()) {
             for body in &ask.records {
@@ -240,7 +249,12 @@ impl Filesystem {
             }
             self.pool.watch_ring(&lane);
         }
-        Ok(Admitted { dirty, rings, pending: Pending { bytes, growth_bytes: ask.growth_bytes, shrink_bytes: 0 } })
+        Ok(Admitted {
+            dirty,
+            fold_bytes: ask.fold.bytes,
+            rings,
+            pending: Pending { bytes, growth_bytes: ask.growth_bytes, shrink_bytes: 0 },
+        })
     }
 
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
@@ -328,6 +342,7 @@ impl Filesystem {
         records: SmallVec<[(RecordKind, Record); 1]>,
     ) -> Wait {
         let mut rings = std::mem::take(&mut admitted.rings).into_iter();
+        let mut spare_bytes = admitted.fold_bytes;
         self.with_hold(admitted, |txg| {
             let switch = **self.log_switch.load();
             let logged = switch.logged(txg);
@@ -336,6 +351,7 @@ impl Filesystem {
             let (mut last, mut record_bytes) = (Lsn(0), 0);
             let mut all_logged = logged;
             for (kind, record) in records {
+                self.settle_fold(locked, txg, &record, &mut spare_bytes);
                 let appended = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
                 all_logged &= appended.is_some();
                 self.note_shrinking(txg, locked, &record);
@@ -371,6 +387,17 @@ impl Filesystem {
         let mut pending = self.pending.lock();
         let of_group = pending.entry(txg).or_default();
         of_group.shrink_bytes = of_group.shrink_bytes.saturating_add(bytes);
+    }
+
+    /// Tells the group what a record that is about to be applied really costs its fold. What the group has counted
+    /// before goes back, from the `spare_bytes` that the operation was admitted with.
+    pub(crate) fn settle_fold(&self, locked: &Locked, txg: Txg, record: &Record, spare_bytes: &mut u64) {
+        let Some(cost) = cost::of_record(locked, txg, record) else { return };
+        let known_bytes = cost.known_bytes.min(*spare_bytes);
+        *spare_bytes -= known_bytes;
+        if cost.patch_bytes != 0 || known_bytes > 0 {
+            self.pool.txgs.settle_fold(txg, cost.patch_bytes, known_bytes);
+        }
     }
 
     /// Runs `change` under a hold on the open transaction group, which gets the admitted bytes.
@@ -435,10 +462,8 @@ impl Filesystem {
     /// Changes the layers of `txg` as `record` says: the one place where memory changes, for operations and for replay.
     pub(crate) fn apply(&self, locked: &mut Locked, txg: Txg, record: Record, logged: bool) {
         let mut dirty: SmallVec<[ObjectId; 4]> = SmallVec::new();
-        let mut now = Time(0);
         for after in record.inodes {
             let state = locked.state_mut(after.object);
-            now = now.max(after.inode.as_ref().map_or(Time(0), |inode| inode.change));
             let layer = state.layer_mut(txg);
             if after.inode.is_none() {
                 layer.data.discard();
@@ -464,6 +489,7 @@ impl Filesystem {
             dirty.push(data.object);
         }
         if let Some((key, reply)) = record.reply {
+            let now = self.pool.time_in_service();
             self.pool.replies.remember(self.dataset.birth.id, txg, now, key.0, encode_reply(reply));
         }
         self.dirty.lock().entry(txg).or_default().extend(dirty);
@@ -491,7 +517,7 @@ impl Filesystem {
     pub(crate) fn recall(&self, key: &ReplyKey) -> Option<RememberedReply> {
         // What a suspended pool remembers may never have become durable: its client was told so.
         self.pool.check_serving().ok()?;
-        let now = self.pool.platform.clock.now();
+        let now = self.pool.time_in_service();
         self.pool.replies.recall(self.dataset.birth.id, now, &key.0).and_then(|value| decode_reply(&value))
     }
 

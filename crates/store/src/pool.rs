@@ -28,11 +28,14 @@ mod lanes;
 mod open;
 mod room;
 mod root;
+mod secure;
 mod sync;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
@@ -40,7 +43,7 @@ use tally_base::{Broken, DatasetId, LaneId, PoolGuid, Time, Txg};
 use tally_intent::{Checkpoint, Lane};
 
 use crate::bp::BlockPtr;
-use crate::dataset::{Dataset, DatasetRoot};
+use crate::dataset::Dataset;
 use crate::io::BlockIo;
 use crate::platform::{Platform, Tuning};
 use crate::replies::{BUCKETS, ReplyCache};
@@ -53,6 +56,7 @@ pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
 pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
 pub(crate) use root::PoolRoot;
+pub use secure::{LostBlock, SecureError, SecureReport};
 pub use sync::SyncError;
 
 /// An imported pool.
@@ -82,6 +86,8 @@ pub struct Pool {
     next_dataset: AtomicU64,
     issued: AtomicU64,
     syncing: Mutex<Syncing>,
+    /// When the pool was opened, by the clock that nobody sets.
+    opened: Duration,
     fault: OnceLock<Broken>,
     /// Exported or being exported: nothing is admitted any more.
     closed: AtomicBool,
@@ -95,8 +101,8 @@ struct Syncing {
     /// The pool root block that it names.
     root: Option<BlockPtr>,
     reply_blocks: [Option<BlockPtr>; BUCKETS],
-    /// Roots that were replaced and may still be read, by the group they belong to.
-    old_roots: Vec<(Txg, Weak<DatasetRoot>)>,
+    /// What holds a root that was replaced and may still be read, by the group that it belongs to.
+    old_roots: Vec<(Txg, Weak<dyn Any + Send + Sync>)>,
     /// While records are unreplayed: the lanes as import found them. Trees move on, the log does not (rules F1).
     unreplayed: Option<Vec<(LaneId, Checkpoint)>>,
     /// Lanes that open as soon as a durable uberblock names them.
@@ -130,6 +136,12 @@ impl Pool {
     /// From now on only times behind `time` are issued.
     pub fn issue_times_after(&self, time: Time) {
         self.issued.fetch_max(time.0, Ordering::Relaxed);
+    }
+
+    /// The time by which remembered answers age: it stands still while the pool is away, and nobody sets it (rules F12).
+    #[must_use]
+    pub fn time_in_service(&self) -> Time {
+        self.replies.time(self.platform.clock.monotonic().saturating_sub(self.opened))
     }
 
     /// Bytes on disk of what is neither a dataset's nor the allocator's own: the pool root and the reply cache, as of

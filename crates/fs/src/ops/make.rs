@@ -8,6 +8,7 @@ use tally_store::pool::SpaceClass;
 
 use super::setattr::{apply_times, resize, strip_privileges};
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
+use crate::cost::FoldCost;
 use crate::filesystem::{Ask, Filesystem};
 use crate::inode::{DOT_ENTRIES, Inode, Layout, entry_charge};
 use crate::object::Locked;
@@ -109,6 +110,7 @@ impl Filesystem {
         // A file that is there already may be cut within a block, which the fold writes anew.
         let cut = if plan.set.size.is_some_and(|size| size > 0) { BLOCK_BYTES_MAX } else { 0 };
         let growth_bytes = OBJECT_CHARGE + entry_charge(name) + plan.target.len() as u64;
+        let cut = FoldCost { bytes: cut, known_bytes: 0, patch_bytes: cut as i64 };
         loop {
             let admitted = match self.admit(&Ask::metadata(SpaceClass::Write).folding(cut).growing(growth_bytes)) {
                 Ok(admitted) => admitted,

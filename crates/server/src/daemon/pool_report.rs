@@ -1,7 +1,10 @@
 //! What the pools tell about themselves, as the control socket passes it on.
 
+use std::sync::Arc;
+
 use tally_base::Size;
 use tally_disk::{IoCounts, IoKind};
+use tally_intent::Lane;
 use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig, VdevClass, VdevConfig, VdevKind};
 use tally_store::properties::SyncMode;
 use tally_store::txg::TxgRecord;
@@ -56,6 +59,10 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
 }
 
 const ONLINE: &str = LegState::Online.word();
+/// A leg that gets every frame of the log, and is not believed alone yet.
+const JOINING: &str = "JOINING";
+/// A leg whose lane has ended: changes wait for transaction groups.
+const NO_LOG: &str = "NOLOG";
 const DATA: &str = "data";
 const LOG: &str = "log";
 
@@ -100,10 +107,13 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             "MISSING" => "is missing or has lost its label",
             "STALE" => "has missed changes",
             "RESILVERING" => "is being copied",
+            JOINING => "is joining the intent log, and does not count there yet",
+            NO_LOG => "takes no part in the intent log",
             _ => "has failed",
         };
-        let action =
-            if leg.state == "RESILVERING" { "" } else { "\nGive the pool another disk with `tally pool replace`." };
+        // What is to be done about a log that takes nothing any more is said once, below.
+        let needs_nothing = ["RESILVERING", JOINING, NO_LOG].contains(&leg.state.as_str());
+        let action = if needs_nothing { "" } else { "\nGive the pool another disk with `tally pool replace`." };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
     messages.extend(lanes_without_disk(served));
@@ -145,7 +155,7 @@ fn vdev_reports(served: &ServedPool, config: &PoolConfig) -> Vec<VdevReport> {
     let mut data_index = 0;
     let report = |vdev: &VdevConfig| {
         let found = pool.roster.vdevs().iter().find(|found| found.guid() == vdev.guid)?;
-        let mut report = vdev_report(found, vdev);
+        let mut report = vdev_report(found, vdev, &Ring::on(served, config, vdev));
         if vdev.class == VdevClass::Data {
             let ring = vdev.ring.map_or(0, |ring| ring.length);
             let free = free.get(data_index).copied().unwrap_or(0);
@@ -166,9 +176,49 @@ pub(super) fn vdev_name(vdev: &VdevConfig) -> String {
     }
 }
 
-fn vdev_report(vdev: &Vdev, config: &VdevConfig) -> VdevReport {
+/// The log whose ring lies on a vdev.
+enum Ring {
+    /// There is none, or the pool is only read.
+    Absent,
+    /// It takes records.
+    Open(Arc<Lane>),
+    /// Changes wait for transaction groups.
+    Ended,
+}
+
+impl Ring {
+    fn on(served: &ServedPool, config: &PoolConfig, vdev: &VdevConfig) -> Self {
+        let pool = served.filer.pool();
+        let line = config.lanes.iter().find(|line| line.vdev == vdev.index).filter(|_| !pool.read_only());
+        match line.map(|line| pool.lane(line.lane).filter(|lane| !lane.has_ended())) {
+            None => Self::Absent,
+            Some(None) => Self::Ended,
+            Some(Some(lane)) => Self::Open(lane),
+        }
+    }
+
+    /// What to call a leg that has everything, but does not take part in the log.
+    fn word_for(&self, leg: &VdevLeg) -> Option<&'static str> {
+        match self {
+            Self::Absent => None,
+            Self::Ended => Some(NO_LOG),
+            Self::Open(lane) => (!lane.writes_to(leg.guid())).then_some(JOINING),
+        }
+    }
+}
+
+fn vdev_report(vdev: &Vdev, config: &VdevConfig, ring: &Ring) -> VdevReport {
     let class = if config.class == VdevClass::Log { LOG } else { DATA };
-    let legs: Vec<VdevReport> = vdev.legs().iter().map(|leg| leg_report(leg, class)).collect();
+    let report = |leg: &Arc<VdevLeg>| {
+        let mut report = leg_report(leg, class);
+        if leg.state() == LegState::Online
+            && let Some(word) = ring.word_for(leg)
+        {
+            report.state = word.into();
+        }
+        report
+    };
+    let legs: Vec<VdevReport> = vdev.legs().iter().map(report).collect();
     match <[VdevReport; 1]>::try_from(legs) {
         Ok([leg]) => leg,
         Err(legs) => {

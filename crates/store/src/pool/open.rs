@@ -14,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use tally_base::codec::Malformed;
 use tally_base::{DatasetId, LaneId, Time, Txg};
 use tally_intent::recovery::{
-    self, Cursor, DatasetReplay, DatasetVerdict, LaneScan, MergeError, Merged, ScanError, Verdict,
+    self, Cursor, DatasetReplay, DatasetVerdict, Disowned, LaneScan, MergeError, Merged, ScanError, Verdict,
 };
 
 use super::lanes::home_among;
@@ -210,6 +210,7 @@ impl Pool {
                 opening: Vec::new(),
                 put_away: false,
             }),
+            opened: platform.clock.monotonic(),
             fault: OnceLock::new(),
             closed: AtomicBool::new(false),
             read_only,
@@ -353,7 +354,7 @@ fn read_log(
         seen = seen.max(scan.max_txg).max(scan.max_synced_txg);
         content.frames += scan.frames;
         content.bytes += scan.bytes;
-        note_lane(&mut content, line.lane, &scan);
+        note_lane(&mut content, &config, line.lane, &scan);
         // A dataset is durable before it takes records, so one that is not in the root was destroyed by then: a record of
         // it may have waited for company until its tombstone was gone.
         scan.records.retain(|record| record.head.txg > uberblock.txg || is_known(root, record.head.dataset));
@@ -378,7 +379,9 @@ fn note_missing(
     named_in: Option<&PoolRoot>,
 ) {
     let vdev = config.vdevs.iter().find(|vdev| vdev.index == line.vdev);
-    let paths = vdev.into_iter().flat_map(|vdev| &vdev.legs).map(|leg| leg.path.display().to_string());
+    // One that has left the set may be there, and is no help.
+    let legs = vdev.into_iter().flat_map(|vdev| &vdev.legs).filter(|leg| line.legset.contains(&leg.guid));
+    let paths = legs.map(|leg| leg.path.display().to_string());
     let device = paths.collect::<Vec<_>>().join(" and ");
     match named_in.filter(|_| !uberblock.clean) {
         None => content.remarks.push(format!(
@@ -418,12 +421,19 @@ pub(crate) fn cursor_of(root: &PoolRoot, id: DatasetId) -> Option<Cursor> {
     Some(Cursor { log_txg: found.log_txg.max(before_log), replay_dseq: found.replay_dseq, next_dseq: None })
 }
 
-fn note_lane(content: &mut LogContent, lane: LaneId, scan: &LaneScan) {
+fn note_lane(content: &mut LogContent, config: &PoolConfig, lane: LaneId, scan: &LaneScan) {
     content.remarks.extend(scan.anomalies.iter().map(|remark| format!("lane {lane}: {remark}")));
     for fault in &scan.leg_faults {
         content.remarks.push(format!(
             "lane {lane}: {} frames were repaired from another leg than {}",
             fault.frame_count, fault.leg
+        ));
+    }
+    if let Some(Disowned { leg, first, last }) = scan.disowned {
+        let path = config.leg(leg).map_or_else(|| leg.to_string(), |(_, leg)| leg.path.display().to_string());
+        content.losses.push(format!(
+            "lane {lane}: records {first}-{last} stand on {path} alone, which had been struck off before they were written: \
+             they may have been acknowledged, and no disk that counts has them"
         ));
     }
     match &scan.verdict {

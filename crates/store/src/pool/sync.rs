@@ -1,7 +1,7 @@
 //! One transaction group to disk; the steps stand in the head of [`super`].
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tally_base::{Broken, Txg};
@@ -123,7 +123,9 @@ impl Pool {
         let _all_or_nothing = SuspendsOnPanic(self);
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
-                self.history.note(txg, dirty_bytes, [closing, quiet, clock.monotonic()]);
+                let synced = clock.monotonic();
+                self.history.note(txg, dirty_bytes, [closing, quiet, synced]);
+                self.txgs.keep_pace(txg, synced.saturating_sub(quiet));
                 self.publish(syncing, txg, folded);
                 Ok(txg)
             }
@@ -235,7 +237,8 @@ impl Pool {
     fn publish(&self, syncing: &mut Syncing, txg: Txg, folded: Vec<Folded>) {
         for (dataset, root) in folded {
             let old = dataset.publish(root);
-            syncing.old_roots.push((Txg(txg.0 - 1), Arc::downgrade(&old)));
+            let reader: Weak<DatasetRoot> = Arc::downgrade(&old);
+            syncing.old_roots.push((Txg(txg.0 - 1), reader));
             if let Some(client) = dataset.client() {
                 client.synced(txg);
             }
