@@ -80,6 +80,7 @@ impl TestDisk {
 
 impl Disk for TestDisk {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        assert!(offset.is_multiple_of(SECTOR as u64) && buf.len().is_multiple_of(SECTOR), "in whole sectors");
         let end = offset + buf.len() as u64;
         if self.faults.lock().unreadable.iter().any(|bad| bad.start < end && offset < bad.end) {
             return Err(io::Error::other("medium error"));

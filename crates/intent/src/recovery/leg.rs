@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use tally_base::{SECTOR, log_checksum};
+use tally_base::{SECTOR, log_checksum, round_to_sector};
 use tally_disk::AlignedBuf;
 
 use crate::config::Leg;
@@ -147,8 +147,9 @@ impl<'a> LegReader<'a> {
         }
     }
 
-    /// Reads a chunk that begins at `offset`; where that fails, just what was asked for.
+    /// Reads a chunk that begins at `offset`; where that fails, just the sectors that were asked for.
     fn load(&mut self, offset: u64, length: u64) -> bool {
+        let length = round_to_sector(length);
         let goes_on = !self.chunk.is_empty() && (self.chunk_offset..=self.chunk_end()).contains(&offset);
         let left = self.geometry.size - offset;
         let ahead = length.max(if goes_on { CHUNK_BYTES } else { FIRST_BYTES }).min(left);

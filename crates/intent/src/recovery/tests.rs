@@ -66,6 +66,18 @@ fn case_b_in_a_long_ring_nothing_is_lost_between_two_reads() {
     }
 }
 
+/// A ring is read in long pieces. One that a bad sector behind the last frame spoils is read again, just as far as the frame
+/// goes; that was asked for to the byte, which no disk takes: the import ended with a panic, and the pool with it.
+#[test]
+fn case_b_a_bad_sector_behind_the_log_costs_nothing() {
+    let world = World::new(1);
+    world.append(&[1; 9001]);
+    assert!(world.lane.drive_frame());
+    world.legs[0].make_unreadable(4 * SECTOR as u64..5 * SECTOR as u64);
+    let found = world.scan();
+    assert_eq!((found.frames, lsns(&found)), (1, vec![1]));
+}
+
 #[test]
 fn case_b_the_last_frame_is_torn() {
     for kept_bytes in [512, HEADER_BYTES, 1024, SECTOR] {

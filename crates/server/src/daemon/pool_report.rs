@@ -1,11 +1,13 @@
 //! What the pools tell about themselves, as the control socket passes it on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tally_base::Size;
 use tally_disk::{IoCounts, IoKind};
 use tally_intent::Lane;
 use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig, VdevClass, VdevConfig, VdevKind};
+use tally_store::pool::{ClockFault, PROBATION};
 use tally_store::properties::SyncMode;
 use tally_store::txg::TxgRecord;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
@@ -117,9 +119,38 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         messages.push(format!("{} {what}.{action}", leg.name));
     }
     messages.extend(lanes_without_disk(served));
+    messages.extend(clock_message(served));
     // What the import said of a disk may be out of date; how each stands now was said above.
     messages.extend(served.remarks.iter().filter(|remark| !remark.starts_with('/')).cloned());
     messages
+}
+
+/// The machine's clock cannot be right, or could not when the pool was last in use.
+fn clock_message(served: &ServedPool) -> Option<String> {
+    let name = served.filer.name();
+    let span = |by: Duration| match by.as_secs() / 86_400 {
+        days @ 0..730 => format!("{days} days"),
+        days => format!("{} years", days / 365),
+    };
+    Some(match served.filer.pool().clock_fault()? {
+        ClockFault::Ahead { by, on_probation } => {
+            let way_out = if on_probation {
+                format!("It is followed if it goes on evenly for {} minutes, or", PROBATION.as_secs() / 60)
+            } else {
+                "It is followed when it is set right, or".into()
+            };
+            format!(
+                "the clock is {} ahead of the time when the pool was last in use, and is not followed: changes get times from there on.\n\
+                 {way_out} at once with `tally pool set clock=accept {name}`.",
+                span(by)
+            )
+        }
+        ClockFault::Behind { by } => format!(
+            "the clock is {} behind the newest time in the pool: changes get times just above that, until it has caught up.\n\
+             Set the clock right. If it is, and the pool's times are wrong, go back with `tally pool set clock=accept {name}`.",
+            span(by)
+        ),
+    })
 }
 
 /// Lanes that take no records: their log device was missing at the import, or has failed since.

@@ -5,7 +5,7 @@
 //! replays; [`Pool::finish_replay`] opens the lanes under new epochs, and the sync that follows is the one commit
 //! point of the whole recovery. Until then a crash finds the same disks and decides the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
@@ -20,6 +20,7 @@ use tally_intent::recovery::{
 use super::lanes::home_among;
 use super::room;
 use super::root::PoolRoot;
+use super::server_time::ServerTime;
 use super::sync::SyncError;
 use super::{Pool, Syncing};
 use crate::alloc::{AllocRoot, Allocator, LoadError};
@@ -200,7 +201,11 @@ impl Pool {
             datasets: RwLock::new(datasets_of(&root)),
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
-            issued: AtomicU64::new(uberblock.time_lease.0),
+            time: ServerTime::new(
+                Arc::clone(&platform.clock),
+                (uberblock.txg > Txg(0)).then_some(uberblock.time),
+                uberblock.time_lease,
+            ),
             syncing: Mutex::new(Syncing {
                 uberblock,
                 root: root_block,
@@ -210,6 +215,7 @@ impl Pool {
                 opening: Vec::new(),
                 put_away: false,
             }),
+            opened: platform.clock.monotonic(),
             fault: OnceLock::new(),
             closed: AtomicBool::new(false),
             read_only,
@@ -310,11 +316,9 @@ fn rings_in_pool(roster: &Roster) -> Vec<(u32, u64, u64)> {
 }
 
 fn datasets_of(root: &PoolRoot) -> BTreeMap<DatasetId, Arc<Dataset>> {
+    let local: HashMap<&str, _> = root.datasets.iter().map(|entry| (&*entry.line.name, &entry.line.local)).collect();
     let make = |entry: &DatasetEntry| {
-        let chain: Vec<_> = ancestors(&entry.line.name)
-            .filter_map(|name| root.datasets.iter().find(|other| other.line.name == name))
-            .map(|other| &other.line.local)
-            .collect();
+        let chain: Vec<_> = ancestors(&entry.line.name).filter_map(|name| local.get(name).copied()).collect();
         Arc::new(Dataset::new(entry.birth, entry.line.clone(), effective(&chain), entry.root.clone()))
     };
     root.datasets.iter().map(|entry| (entry.birth.id, make(entry))).collect()
