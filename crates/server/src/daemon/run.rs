@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -34,7 +33,7 @@ use super::observe::observe;
 use super::pools::{ImportOrder, Pools, PoolsError};
 use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work, import_remarks};
-use super::state::{State, StateError};
+use super::state::{self, State, StateError};
 use super::{Event, listen, logging, process, signals};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
@@ -135,7 +134,7 @@ impl Daemon {
         logging::start(&config.log)?;
         process::raise_open_files(config.open_files);
         let data_dir_error = |source| ServeError::DataDir { path: config.data_dir.clone(), source };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.data_dir).map_err(data_dir_error)?;
+        state::make_dirs(&config.data_dir, &state::sync_dir).map_err(data_dir_error)?;
         let data_dir = fs::canonicalize(&config.data_dir).map_err(data_dir_error)?;
 
         let control = ControlSocket::bind(&config.socket())?;
