@@ -348,7 +348,7 @@ impl Pools {
         if pool.legs.len() < legs {
             messages.push(format!("{} of its {legs} disks were found.", pool.legs.len()));
         }
-        let elsewhere = config.state == PoolState::Active && config.host != self.platform.host;
+        let elsewhere = config.state == PoolState::Active && config.host.id != self.platform.host.id;
         if elsewhere {
             messages.push(format!("It was last in use on {}; import it with -f if it is no more.", config.host.name));
         }

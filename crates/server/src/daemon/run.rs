@@ -147,7 +147,7 @@ impl Daemon {
 
         state.remember_port(port)?;
         let pools =
-            Arc::new(Pools::new(platform(launch.opener), tuning(&config), state, config.exports.clone()));
+            Arc::new(Pools::new(platform(launch.opener, &config), tuning(&config), state, config.exports.clone()));
         let nfs = Arc::new(Service::new(pools.exports()));
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
         let watching = Watching::start(&config, &desk)?;
@@ -373,13 +373,13 @@ fn places(data_dir: PathBuf) -> Vec<PathBuf> {
     std::iter::once(data_dir).chain(devices).collect()
 }
 
-fn platform(opener: Arc<dyn Opener>) -> Platform {
+fn platform(opener: Arc<dyn Opener>, config: &Config) -> Platform {
     Platform {
         clock: Arc::new(SystemClock::default()),
         rng: Arc::new(SystemRng),
         opener,
         fanout: Arc::new(ThreadFanout::default()),
-        host: Host { id: process::host_id(), name: process::host_name() },
+        host: Host { id: process::host_id(config.host_id.as_deref()), name: process::host_name() },
     }
 }
 
