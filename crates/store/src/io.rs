@@ -4,6 +4,8 @@
 //! A block that a writer has accepted but not written yet is served from `unwritten`, which holds a reference to
 //! each of them until its run is on its device; the cache alone could not promise that, since it may evict.
 
+mod unrepaired;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,6 +24,7 @@ use crate::blockdev::{BlockDev, BlockDevError};
 use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::cache::{BlockCache, CacheKey, Cached};
 use crate::run::RunWriter;
+use unrepaired::Unrepaired;
 
 /// Reads in flight while blocks are prefetched. Enough to keep an SSD or a few disks busy.
 const READ_DEPTH: usize = 16;
@@ -37,6 +40,7 @@ pub struct BlockIo {
     unwritten: RwLock<HashMap<CacheKey, Bytes>>,
     read_depth: AtomicUsize,
     pub(crate) counters: Counters,
+    unrepaired: Unrepaired,
 }
 
 /// Counted for statistics only.
@@ -91,6 +95,7 @@ impl BlockIo {
             unwritten: RwLock::default(),
             read_depth: AtomicUsize::new(READ_DEPTH),
             counters: Counters::default(),
+            unrepaired: Unrepaired::default(),
         })
     }
 
@@ -140,10 +145,28 @@ impl BlockIo {
 
     #[cold]
     fn read_device(&self, bp: &BlockPtr, key: CacheKey, check: Option<Check>) -> Result<Bytes, BlockError> {
-        let bytes = block::open(&self.devs, bp)?;
+        let bytes = block::open(&self.devs, bp).inspect_err(|error| self.note_damage(bp, error))?;
+        self.unrepaired.clear(bp.dva);
         self.counters.misses.fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
         self.admit(bp, key, bytes, check)
+    }
+
+    #[cold]
+    fn note_damage(&self, bp: &BlockPtr, error: &BlockError) {
+        if matches!(error, BlockError::Unreadable { .. }) {
+            self.note_unrepaired(bp);
+        }
+    }
+
+    /// No leg has this block right.
+    pub(crate) fn note_unrepaired(&self, bp: &BlockPtr) {
+        self.unrepaired.note(bp.dva);
+    }
+
+    /// Blocks of which that was found since the pool was opened, and which are still there.
+    pub fn unrepaired_count(&self) -> u64 {
+        self.unrepaired.count()
     }
 
     fn admit(&self, bp: &BlockPtr, key: CacheKey, bytes: Bytes, check: Option<Check>) -> Result<Bytes, BlockError> {
@@ -220,6 +243,7 @@ impl BlockIo {
 
     /// Frees a block of an earlier txg, see [`Allocator::free`].
     pub fn free(&self, bp: &BlockPtr, txg: Txg) {
+        self.unrepaired.clear(bp.dva);
         self.ranges(bp).for_each(|dva| self.alloc.free(dva, txg));
     }
 

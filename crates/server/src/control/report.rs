@@ -53,6 +53,36 @@ pub struct PoolReport {
     /// The most there may be of them.
     #[serde(default)]
     pub dirty_bytes_max: u64,
+    /// Blocks that were found damaged since the import and are right on no disk.
+    #[serde(default)]
+    pub unrepaired: u64,
+    /// Copies to its disks, and checks of them, that run now.
+    #[serde(default)]
+    pub copies: Vec<CopyReport>,
+    /// What came of the last of each vdev since the import, in words.
+    #[serde(default)]
+    pub copies_ended: Vec<String>,
+}
+
+/// A disk that joins or leaves, and how far that is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CopyReport {
+    /// `resilver`: it joins and is given everything; `check`: it leaves, and every block must be on another.
+    pub what: String,
+    /// The disk.
+    pub device: String,
+    /// `preparing`, `copying`, `checking` or `stopping`.
+    pub phase: String,
+    /// Bytes that were copied and checked.
+    pub done_bytes: u64,
+    /// Bytes to copy and to check in all.
+    pub total_bytes: u64,
+    /// Since it began.
+    pub seconds: f64,
+    /// On average.
+    pub bytes_per_second: f64,
+    /// Until its end, if it goes on so.
+    pub seconds_left: Option<f64>,
 }
 
 /// A transaction group that was synced.
@@ -132,6 +162,9 @@ pub struct ErrorCounters {
     pub write: u64,
     /// Reads that gave wrong bytes.
     pub checksum: u64,
+    /// What was wrong there or could not be read, and was written again from another disk.
+    #[serde(default)]
+    pub repaired: u64,
 }
 
 /// Reads and writes since import.

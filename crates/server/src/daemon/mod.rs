@@ -12,6 +12,7 @@
 mod absent;
 pub mod announce;
 pub mod config;
+mod copies;
 mod datasets;
 mod dates;
 mod disks;

@@ -56,6 +56,9 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         txgs: txg_reports(served),
         dirty_bytes: pool.txgs.dirty_bytes(),
         dirty_bytes_max: pool.txgs.dirty_bytes_max(),
+        unrepaired: pool.io.unrepaired_count(),
+        copies: served.copies.running(),
+        copies_ended: served.copies.outcomes(),
         vdevs,
     }
 }
@@ -118,6 +121,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         let action = if needs_nothing { "" } else { "\nGive the pool another disk with `tally pool replace`." };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
+    messages.extend(served.copies.notices());
     messages.extend(lanes_without_disk(served));
     messages.extend(clock_message(served));
     // What the import said of a disk may be out of date; how each stands now was said above.
@@ -282,7 +286,12 @@ fn leg_report(leg: &VdevLeg, class: &str) -> VdevReport {
         name: leg.path().display().to_string(),
         class: class.into(),
         state: leg.state().word().into(),
-        errors: ErrorCounters { read: errors.read, write: errors.write, checksum: errors.checksum },
+        errors: ErrorCounters {
+            read: errors.read,
+            write: errors.write,
+            checksum: errors.checksum,
+            repaired: errors.repaired,
+        },
         io: io(&counts),
         times: IoTimes {
             read: spread(leg, IoKind::Read),

@@ -263,3 +263,29 @@ fn a_root_in_pieces_is_read_back() {
     let devs: Vec<Arc<dyn BlockDev>> = mem.iter().map(|dev| dev.clone() as Arc<dyn BlockDev>).collect();
     assert_eq!(BlockIo::read_root(&devs, &bp).expect("written"), root);
 }
+
+/// "Repaired from other disks" was what `status` made of every error, also of a block that no disk had right. Such blocks
+/// are counted: each once, and until it can be read again or is gone.
+#[test]
+fn a_block_that_nobody_has_right_is_counted_until_it_is_good_or_gone() {
+    let (mem, io) = pool(&[16 << 20], 0);
+    let mut out = io.writer(Txg(1));
+    let blocks: Vec<_> = (0..3_u64)
+        .map(|at| out.put(BlockKind::Data, &noise(16 << 10, at), Compression::Off).expect("there is space"))
+        .collect();
+    out.finish().expect("memory takes it");
+    let rot = |at: usize| mem[0].rot(blocks[at].dva.offset, 100);
+    assert_eq!(io.unrepaired_count(), 0);
+    (0..2).for_each(rot);
+    for _ in 0..3 {
+        io.prefetch(&blocks);
+        assert!(blocks[..2].iter().all(|bp| io.read(bp).is_err()));
+        assert!(io.read(&blocks[2]).is_ok());
+        assert_eq!(io.unrepaired_count(), 2);
+    }
+    rot(0);
+    assert!(io.read(&blocks[0]).is_ok());
+    assert_eq!(io.unrepaired_count(), 1);
+    io.free(&blocks[1], Txg(2));
+    assert_eq!(io.unrepaired_count(), 0);
+}

@@ -150,6 +150,7 @@ impl Securing<'_> {
         let (blocks, _held) = self.pool.top_blocks();
         for bp in blocks {
             if let Verdict::Lost { unread } = self.block(&bp)? {
+                self.pool.io.note_unrepaired(&bp);
                 self.note_lost(unread, LostBlock { dataset: None, content: None, block: bp.to_string() });
             }
         }
@@ -182,6 +183,7 @@ impl Securing<'_> {
         if let Verdict::Lost { unread } = self.block(bp)?
             && self.pool.dataset(id).is_some()
         {
+            self.pool.io.note_unrepaired(bp);
             let content = key.map(|key| (key.object, key.a));
             self.note_lost(unread, LostBlock { dataset: Some(id), content, block: bp.to_string() });
         }
