@@ -36,7 +36,7 @@ use tally_store::txg::Admission;
 
 use crate::cost::{self, FoldCost};
 use crate::inode::Inode;
-use crate::object::{Locked, ObjectState, ObjectTable};
+use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
 use crate::record::{InodeAfter, RECORD_OVERHEAD_MAX, Record, RecordKind};
 use crate::vfs::{Change, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
@@ -502,11 +502,16 @@ impl Filesystem {
 
     /// The wait for everything that the locked objects rest on.
     pub(crate) fn wait_for_seen(&self, locked: &Locked) -> Wait {
+        self.wait_for(locked.rests_on())
+    }
+
+    /// The wait for what an answer rests on.
+    pub(crate) fn wait_for(&self, seen: RestsOn) -> Wait {
         let open = self.pool.txgs.open();
-        if locked.unlogged() > self.pool.txgs.last_synced() || self.is_unsettled(**self.log_switch.load(), open) {
+        if seen.unlogged > self.pool.txgs.last_synced() || self.is_unsettled(**self.log_switch.load(), open) {
             return self.pool.txgs.promise(open);
         }
-        let last = locked.last_lsn();
+        let last = seen.last_lsn;
         if last == Lsn(0) {
             return Wait::Ready;
         }
