@@ -149,8 +149,7 @@ impl Ask {
 
     /// RENAME.
     pub(crate) fn rename() -> Self {
-        let more = FoldCost { bytes: REMOVAL_FOLD_BYTES - METADATA_FOLD_BYTES, ..FoldCost::default() };
-        Self::metadata(SpaceClass::Write).folding(more)
+        Self::metadata(SpaceClass::Rename)
     }
 }
 
