@@ -53,6 +53,31 @@ pub struct PoolReport {
     /// The most there may be of them.
     #[serde(default)]
     pub dirty_bytes_max: u64,
+    /// Bytes of blocks that are written in part, and that the open group has to read and write whole.
+    #[serde(default)]
+    pub patch_bytes: u64,
+    /// The most that one group may have of them, for now.
+    #[serde(default)]
+    pub patch_bytes_max: u64,
+    /// The most that the block cache may hold.
+    #[serde(default)]
+    pub cache_bytes_max: u64,
+    /// What it holds, by kind of block.
+    #[serde(default)]
+    pub cache: Vec<CacheReport>,
+}
+
+/// One kind of block in the cache.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CacheReport {
+    /// `data`, `leaves` and `nodes` of trees, `replies`.
+    pub kind: String,
+    /// Bytes in the cache now.
+    pub bytes: u64,
+    /// Reads since import that it answered.
+    pub hits: u64,
+    /// Reads since import that went to a disk.
+    pub misses: u64,
 }
 
 /// A transaction group that was synced.

@@ -2,6 +2,8 @@
 
 use tally_base::Size;
 use tally_disk::{IoCounts, IoKind};
+use tally_store::bp::BlockKind;
+use tally_store::io::CacheStats;
 use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig, VdevClass, VdevConfig, VdevKind};
 use tally_store::properties::SyncMode;
 use tally_store::txg::TxgRecord;
@@ -10,8 +12,8 @@ use tally_store::vdev::{LegState, Vdev, VdevLeg};
 use super::dates::utc;
 use super::pools::ServedPool;
 use crate::control::report::{
-    ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport, PropertyLine, TxgReport,
-    VdevReport, VdevSpace,
+    CacheReport, ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport, PropertyLine,
+    TxgReport, VdevReport, VdevSpace,
 };
 use crate::control::spread::Spread;
 
@@ -51,6 +53,10 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         txgs: txg_reports(served),
         dirty_bytes: pool.txgs.dirty_bytes(),
         dirty_bytes_max: pool.txgs.dirty_bytes_max(),
+        patch_bytes: pool.txgs.patch_bytes(),
+        patch_bytes_max: pool.txgs.patch_bytes_max(),
+        cache_bytes_max: pool.io.cache_bytes_max(),
+        cache: pool.io.cache_stats().into_iter().map(cache_report).collect(),
         vdevs,
     }
 }
@@ -58,6 +64,21 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
 const ONLINE: &str = LegState::Online.word();
 const DATA: &str = "data";
 const LOG: &str = "log";
+
+fn cache_report(stats: CacheStats) -> CacheReport {
+    let kind = match stats.kind {
+        BlockKind::Data => "data",
+        BlockKind::Leaf => "leaves",
+        BlockKind::TreeNode => "nodes",
+        BlockKind::Replies => "replies",
+        BlockKind::Root => "root",
+        BlockKind::Table => "table",
+        BlockKind::SpaceMap => "maps",
+        BlockKind::SpaceIndex => "index",
+        BlockKind::Deferred => "deferred",
+    };
+    CacheReport { kind: kind.into(), bytes: stats.bytes, hits: stats.hits, misses: stats.misses }
+}
 
 fn txg_reports(served: &ServedPool) -> Vec<TxgReport> {
     let pool = served.filer.pool();
