@@ -5,18 +5,20 @@
 //! each of them until its run is on its device; the cache alone could not promise that, since it may evict.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
-use tally_base::Txg;
 use tally_base::codec::{Malformed, Reader};
+use tally_base::{SECTOR, Txg};
+use tally_disk::{Fanout, Work};
 
 use crate::alloc::{Allocator, UNBORN};
 use crate::block::{self, BlockError};
-use crate::blockdev::BlockDev;
+use crate::blockdev::{BlockDev, BlockDevError};
 use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::cache::{BlockCache, CacheKey, Cached};
 use crate::run::RunWriter;
@@ -219,6 +221,24 @@ impl BlockIo {
         }
     }
 
+    /// The block that could not be read, if that is all: a sector that rots must not be the end of the pool, and whoever
+    /// meets one goes on around it. But a device that reads nothing at all has not rotted: it may be back tomorrow with
+    /// everything, and then nothing must have been given up for it. That, and any other error, is given back.
+    pub fn check_damage(&self, error: BlockError) -> Result<BlockPtr, BlockError> {
+        let Some(bp) = error.unreadable().copied() else { return Err(error) };
+        let is_of_the_device =
+            matches!(&error, BlockError::Unreadable { source: BlockDevError::Io(_) | BlockDevError::Other(_), .. });
+        if is_of_the_device && !self.answers(bp.dva.vdev) { Err(error) } else { Ok(bp) }
+    }
+
+    /// Whether anything can be read of a vdev: its first sector, one in the middle, or its last one.
+    fn answers(&self, vdev: u32) -> bool {
+        let Some(dev) = self.devs.get(vdev as usize) else { return false };
+        let sectors = dev.data_bytes() / SECTOR as u64;
+        let mut places = [0, sectors / 2, sectors.saturating_sub(1)].into_iter();
+        places.any(|sector| tally_base::blocking(|| dev.read(sector * SECTOR as u64, SECTOR, &|_| true)).is_ok())
+    }
+
     /// Frees a block of an earlier txg, see [`Allocator::free`].
     pub fn free(&self, bp: &BlockPtr, txg: Txg) {
         let key = CacheKey::of(bp);
@@ -296,12 +316,28 @@ impl BlockIo {
         RunWriter::new(self.clone(), txg)
     }
 
-    /// Makes everything written durable, on every device.
-    pub fn flush(&self) -> Result<(), BlockError> {
-        for (vdev, dev) in self.devs.iter().enumerate() {
-            dev.flush().map_err(|source| BlockError::Flush { vdev: vdev as u32, source })?;
+    /// Makes everything written durable, on every device, all at once.
+    pub fn flush(&self, fanout: &dyn Fanout) -> Result<(), BlockError> {
+        let (sender, failures) = mpsc::channel();
+        let flush = |(vdev, dev): (u32, &Arc<dyn BlockDev>)| -> Work {
+            let (dev, sender) = (Arc::clone(dev), sender.clone());
+            Box::new(move || {
+                dev.flush().map_err(|source| {
+                    let _heard = sender.send(BlockError::Flush { vdev, source });
+                    io::Error::other("the flush failed")
+                })
+            })
+        };
+        let outcomes = fanout.each((0..).zip(&self.devs).map(flush).collect());
+        drop(sender);
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(failure);
         }
-        Ok(())
+        // A helper that died has said nothing.
+        match (0..).zip(outcomes).find_map(|(vdev, outcome)| Some((vdev, outcome.err()?))) {
+            Some((vdev, error)) => Err(BlockError::Flush { vdev, source: error.into() }),
+            None => Ok(()),
+        }
     }
 
     /// The content of a pool root, as [`RunWriter::commit`] has stored it.

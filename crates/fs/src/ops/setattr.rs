@@ -108,7 +108,8 @@ pub(super) fn strip_privileges(inode: &mut Inode, cred: &Cred) {
     }
 }
 
-fn resize(inode: &mut Inode, size: u64, may: bool, now: Time) -> Result<(), FsError> {
+/// A file of another length, if the caller `may`: the way of SETATTR, and of CREATE over a file that is there.
+pub(super) fn resize(inode: &mut Inode, size: u64, may: bool, now: Time) -> Result<(), FsError> {
     match inode.kind {
         FileKind::File => {}
         FileKind::Directory => return Err(FsError::IsDirectory),

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tally_base::{Dseq, LaneId, Lsn, SECTOR, Txg, log_checksum};
 
-use super::{Cursor, DatasetVerdict, LegFault, ScanError, Verdict, list_frames, merge, scan};
+use super::{
+    Cursor, DatasetVerdict, Disowned, LegFault, ScanError, Verdict, list_frames, merge, scan, synced_at_the_beginning,
+};
 use crate::frame::{FrameHeader, HEADER_BYTES};
 use crate::testdisk::{DATASET, TestDisk, TestRng, World, frame_offset, leg_guid, lsns};
 use crate::{Checkpoint, Lane, StaleLeg};
@@ -62,6 +64,18 @@ fn case_b_in_a_long_ring_nothing_is_lost_between_two_reads() {
     for (number, record) in (0..).zip(&found.records) {
         assert_eq!(record.body, body(number), "record {number}");
     }
+}
+
+/// A ring is read in long pieces. One that a bad sector behind the last frame spoils is read again, just as far as the frame
+/// goes; that was asked for to the byte, which no disk takes: the import ended with a panic, and the pool with it.
+#[test]
+fn case_b_a_bad_sector_behind_the_log_costs_nothing() {
+    let world = World::new(1);
+    world.append(&[1; 9001]);
+    assert!(world.lane.drive_frame());
+    world.legs[0].make_unreadable(4 * SECTOR as u64..5 * SECTOR as u64);
+    let found = world.scan();
+    assert_eq!((found.frames, lsns(&found)), (1, vec![1]));
 }
 
 #[test]
@@ -321,6 +335,24 @@ fn case_n_a_frame_knows_a_newer_uberblock() {
     assert_eq!(world.scan().max_synced_txg, Txg(7));
 }
 
+/// The first uberblock of a new life is gone, and the import takes the one before it. Frames of the new life stand at the
+/// beginning of the ring, of another epoch than the one that is walked; they know of the uberblock that is gone.
+#[test]
+fn case_n_a_frame_of_a_newer_life_knows_a_newer_uberblock() {
+    let old = World::new(1);
+    old.log_frames(3);
+    let mut new = World::over(old.legs.clone(), Checkpoint::fresh(&TestRng::new(2)));
+    new.lane.release(Txg(9), &new.checkpoint);
+    assert_eq!(synced_at_the_beginning(&old.config), Txg(0));
+    new.log_frames(1);
+    assert_eq!(synced_at_the_beginning(&old.config), Txg(9));
+    let found = old.scan();
+    assert_eq!(found.max_synced_txg, Txg(9), "one that is met on the way tells, too");
+    let leg = new.config.legs.pop().expect("there is one");
+    new.config.stale_legs.push(StaleLeg { leg, legset_gen_last: 0 });
+    assert_eq!(synced_at_the_beginning(&new.config), Txg(9), "a leg outside the set as well");
+}
+
 #[test]
 fn case_o_a_failed_lane_is_continued_on_another() {
     let first = World::new(1);
@@ -462,6 +494,29 @@ fn case_u_records_that_are_none_under_a_sound_checksum_stop_the_import() {
     header.encode(&mut sector);
     world.legs[0].poke(frame_offset(2), &sector);
     assert_eq!(world.try_scan().unwrap_err(), ScanError::Malformed { lane: LaneId(0), pos: frame_offset(2) });
+}
+
+/// A lane that had not been told that leg 1 was struck off wrote its last frames there alone, and acknowledged them.
+#[test]
+fn case_v_a_leg_outside_the_set_has_what_no_other_has() {
+    for (rotten, last) in [(6, 5), (5, 5), (4, 5)] {
+        let mut world = world_with_a_stale_leg();
+        for frame in 3..=5 {
+            world.legs[1].poke(frame_offset(frame), &world.legs[0].peek(frame_offset(frame), SECTOR));
+            if frame >= rotten {
+                world.legs[0].rot(frame_offset(frame) + IN_HEADER);
+            }
+        }
+        let found = world.scan();
+        let gone = (rotten <= last).then_some((rotten, last));
+        let leg = leg_guid(1);
+        let disowned = gone.map(|(first, last)| Disowned { leg, first: Lsn(first), last: Lsn(last) });
+        assert_eq!(found.disowned, disowned);
+        assert_eq!(found.verdict, gone.map_or(cut(5), |(first, last)| lost(first, last)));
+        // What the lane has not gone on to is nobody's.
+        world.config.stale_legs[0].legset_gen_last = 2;
+        assert_eq!(world.scan().disowned, None);
+    }
 }
 
 #[test]
