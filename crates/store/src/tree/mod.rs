@@ -15,18 +15,22 @@
 //! **What it costs.** Changing one entry rewrites its leaf (16 KiB, or 64 KiB for small files' content) and the
 //! path above; changes to neighbours share that. See [`leaf`] and [`inner`] for the layouts.
 
+mod around;
 mod balance;
 mod bounds;
 mod cursor;
 mod inner;
 mod leaf;
 mod merge;
+mod step;
 mod walk;
 
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 
+pub use around::Around;
 pub use cursor::RangeIter;
+pub use step::Step;
 pub use walk::{Visit, WalkSummary};
 
 use crate::block::BlockError;
@@ -145,12 +149,30 @@ impl Tree {
     /// The tree after `changes`, which must be in ascending order without duplicates. Replaced blocks are freed
     /// with the writer's txg. After an error blocks have been written and freed for nothing: the txg is lost.
     pub fn apply(&self, io: &BlockIo, out: &mut RunWriter, changes: &[(Key, Change)]) -> Result<Self, BlockError> {
-        merge::apply(self, io, out, changes)
+        self.apply_around(io, out, changes, &Around::NOTHING)
+    }
+
+    /// [`Self::apply`] by a caller who knows more, which counts where nodes cannot be read: those are no error, see
+    /// [`around`].
+    pub fn apply_around(
+        &self,
+        io: &BlockIo,
+        out: &mut RunWriter,
+        changes: &[(Key, Change)],
+        around: &Around<'_>,
+    ) -> Result<Self, BlockError> {
+        merge::apply(self, io, out, changes, around)
     }
 
     /// Visits every block and entry in key order, goes on after damage, and counts. For checks and inspection.
     pub fn check(&self, io: &BlockIo, visit: &mut dyn FnMut(Visit<'_>)) -> WalkSummary {
         walk::walk(self, io, None, visit)
+    }
+
+    /// The leaf that may hold `from` (none: the first), with the way to it. Visits its entries of `only`; a leaf that
+    /// cannot have any is not read.
+    pub fn step(&self, io: &BlockIo, from: Option<&Key>, only: Class, visit: &mut dyn FnMut(Key, &[u8])) -> Step {
+        step::step(self, io, from, only, visit)
     }
 
     /// Visits every block, and the entries of `class`, perhaps with others. Leaves without such entries are not read, so
