@@ -37,7 +37,7 @@ use tally_store::txg::{Admission, NotAdmitted};
 use crate::cost::{self, FoldCost};
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable};
-use crate::record::{RECORD_OVERHEAD_MAX, Record, RecordKind};
+use crate::record::{InodeAfter, RECORD_OVERHEAD_MAX, Record, RecordKind};
 use crate::vfs::{Change, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
 /// More ids than any transaction group draws: so many are passed over after a crash.
@@ -95,6 +95,8 @@ pub(crate) struct Pending {
     pub(crate) bytes: u64,
     /// By how much the dataset may grow, at most: charged against the quota until the fold knows.
     pub(crate) growth_bytes: u64,
+    /// By how much the dataset may shrink, at most: who meets the quota waits for that. Nobody counts it without a quota.
+    pub(crate) shrink_bytes: u64,
 }
 
 /// What an operation was admitted with.
@@ -133,9 +135,9 @@ impl Ask {
         Self { data_bytes: 0, records, fold: FoldCost { bytes, ..FoldCost::default() }, growth_bytes: 0, class }
     }
 
-    /// An operation that makes an object.
-    pub(crate) fn making() -> Self {
-        Self { growth_bytes: OBJECT_CHARGE, ..Self::metadata(SpaceClass::Write) }
+    /// Making the dataset grow by so much, at most.
+    pub(crate) fn growing(self, growth_bytes: u64) -> Self {
+        Self { growth_bytes, ..self }
     }
 
     /// With so much more for the fold to do.
@@ -258,7 +260,7 @@ impl Filesystem {
             dirty,
             fold_bytes: ask.fold.bytes,
             rings,
-            pending: Pending { bytes, growth_bytes: ask.growth_bytes },
+            pending: Pending { bytes, growth_bytes: ask.growth_bytes, shrink_bytes: 0 },
         })
     }
 
@@ -280,16 +282,22 @@ impl Filesystem {
 
     fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
         let Some(quota) = self.dataset.effective().quota.filter(|_| growth_bytes > 0) else { return Ok(()) };
-        let pending = self.pending_growth_bytes();
-        let used = self.dataset.root().used_bytes;
-        if used.saturating_add(growth_bytes) > quota {
-            return Err(Refusal::now(FsError::Quota));
+        // In this order: what is no longer pending is in the root that is looked at next.
+        let (growing, shrinking) = {
+            let pending = self.pending.lock();
+            let sum = |of: fn(&Pending) -> u64| pending.values().map(of).fold(0, u64::saturating_add);
+            (sum(|pending| pending.growth_bytes), sum(|pending| pending.shrink_bytes))
+        };
+        let root = self.dataset.root();
+        let grown = root.used_bytes.saturating_add(growth_bytes);
+        if grown.saturating_add(growing) <= quota {
+            return Ok(());
         }
-        if used.saturating_add(growth_bytes).saturating_add(pending) > quota {
-            // The fold knows better than the charges: let it speak before giving up.
+        // The fold knows better than the charges, and brings the room of what was removed: let it speak before giving up.
+        if grown.saturating_sub(shrinking) <= quota || root.orphan_count > 0 {
             return Err(Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() });
         }
-        Ok(())
+        Err(Refusal::now(FsError::Quota))
     }
 
     /// By how much the groups that are not folded yet may make the dataset grow.
@@ -359,6 +367,7 @@ impl Filesystem {
                 self.settle_fold(locked, txg, &record, &mut spare_bytes);
                 let appended = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
                 all_logged &= appended.is_some();
+                self.note_shrinking(txg, locked, &record);
                 self.apply(locked, txg, record, appended.is_some());
                 if let Some(appended) = appended {
                     last = last.max(appended.lsn);
@@ -373,6 +382,24 @@ impl Filesystem {
             }
             self.wait_of(switch, txg, all_logged.then_some((last, record_bytes)))
         })
+    }
+
+    /// Counts what the dataset may shrink by, for those who meet its quota before the group is folded.
+    fn note_shrinking(&self, txg: Txg, locked: &Locked, record: &Record) {
+        if self.dataset.effective().quota.is_none() {
+            return;
+        }
+        let shrinks = |after: &InodeAfter| {
+            let before = locked.state(after.object).inode.as_ref()?;
+            Some(match &after.inode {
+                Some(inode) => before.used.saturating_sub(inode.used),
+                None => before.used.saturating_add(OBJECT_CHARGE),
+            })
+        };
+        let bytes = record.inodes.iter().filter_map(shrinks).fold(0, u64::saturating_add);
+        let mut pending = self.pending.lock();
+        let of_group = pending.entry(txg).or_default();
+        of_group.shrink_bytes = of_group.shrink_bytes.saturating_add(bytes);
     }
 
     /// Tells the group what a record that is about to be applied really costs its fold. What the group has counted

@@ -32,7 +32,8 @@ pub struct DatasetRoot {
     pub next_object: ObjectId,
     /// The write verifier; survives only a clean export (rules F16).
     pub verifier: u64,
-    /// Bytes charged to the dataset: content, and [`OBJECT_CHARGE`] per object.
+    /// Bytes charged to the dataset: what each object uses (content, a directory's entries, a link's target), and
+    /// [`OBJECT_CHARGE`] per object.
     pub used_bytes: u64,
     /// Objects in the tree.
     pub object_count: u64,
@@ -40,7 +41,7 @@ pub struct DatasetRoot {
     pub orphan_count: u64,
 }
 
-/// What an object costs beside its content, for quota and `used`.
+/// What an object costs beside what it uses, for quota and `used`.
 pub const OBJECT_CHARGE: u64 = 512;
 
 /// Numbers that are drawn one by one stay below this; from here on later sums would overflow.

@@ -5,14 +5,16 @@
 //! each of them until its run is on its device; the cache alone could not promise that, since it may evict.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Reader};
 use tally_base::{SECTOR, Txg};
+use tally_disk::{Fanout, Work};
 
 use crate::alloc::{Allocator, UNBORN};
 use crate::block::{self, BlockError};
@@ -254,12 +256,28 @@ impl BlockIo {
         RunWriter::new(self.clone(), txg)
     }
 
-    /// Makes everything written durable, on every device.
-    pub fn flush(&self) -> Result<(), BlockError> {
-        for (vdev, dev) in self.devs.iter().enumerate() {
-            dev.flush().map_err(|source| BlockError::Flush { vdev: vdev as u32, source })?;
+    /// Makes everything written durable, on every device, all at once.
+    pub fn flush(&self, fanout: &dyn Fanout) -> Result<(), BlockError> {
+        let (sender, failures) = mpsc::channel();
+        let flush = |(vdev, dev): (u32, &Arc<dyn BlockDev>)| -> Work {
+            let (dev, sender) = (Arc::clone(dev), sender.clone());
+            Box::new(move || {
+                dev.flush().map_err(|source| {
+                    let _heard = sender.send(BlockError::Flush { vdev, source });
+                    io::Error::other("the flush failed")
+                })
+            })
+        };
+        let outcomes = fanout.each((0..).zip(&self.devs).map(flush).collect());
+        drop(sender);
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(failure);
         }
-        Ok(())
+        // A helper that died has said nothing.
+        match (0..).zip(outcomes).find_map(|(vdev, outcome)| Some((vdev, outcome.err()?))) {
+            Some((vdev, error)) => Err(BlockError::Flush { vdev, source: error.into() }),
+            None => Ok(()),
+        }
     }
 
     /// The content of a pool root, as [`RunWriter::commit`] has stored it.

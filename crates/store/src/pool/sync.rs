@@ -136,14 +136,16 @@ impl Pool {
         let closing = clock.monotonic();
         let txg = self.txgs.close();
         let quiet = clock.monotonic();
-        // Groups are closed here only, under the lock, and a group that was closed and not synced has suspended the pool.
-        assert_eq!(txg, self.txgs.last_synced().next(), "every group is synced before the next one is closed");
-        assert!(txg > syncing.uberblock.txg, "the first group of an import is above all that were seen (rules F1)");
         let dirty_bytes = self.txgs.dirty_bytes_of(txg);
         // A group that was closed and whose sync panicked is lost from memory: no later one may become durable above it.
         let _all_or_nothing = self.suspends_on_panic(
             "a transaction group could not be synced because of a bug; please report it with the log",
         );
+        // Groups are closed here only, under the lock, and a group that was closed and not synced has suspended the pool.
+        assert_eq!(txg, self.txgs.last_synced().next(), "every group is synced before the next one is closed");
+        assert!(txg > syncing.uberblock.txg, "the first group of an import is above all that were seen (rules F1)");
+        // Also records of this group that nobody waits for, before its uberblock says where the rings begin.
+        self.lanes().iter().for_each(|lane| lane.write_gathered());
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
                 let synced = clock.monotonic();
@@ -193,7 +195,7 @@ impl Pool {
             "the space maps were written with the root that names them"
         );
         debug_assert!(is_read_as_written(&head), "what the root says is what an import will read");
-        self.io.flush()?;
+        self.io.flush(self.platform.fanout.as_ref())?;
         let uberblock = self.uberblock_of(syncing, txg, &root, clean);
         assert!(uberblock.time_lease > uberblock.time, "the lease counts from what was issued (rules F14)");
         for (lane, checkpoint) in &uberblock.lanes {
