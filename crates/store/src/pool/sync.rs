@@ -136,16 +136,16 @@ impl Pool {
         let closing = clock.monotonic();
         let txg = self.txgs.close();
         let quiet = clock.monotonic();
-        // Groups are closed here only, under the lock, and a group that was closed and not synced has suspended the pool.
-        assert_eq!(txg, self.txgs.last_synced().next(), "every group is synced before the next one is closed");
-        assert!(txg > syncing.uberblock.txg, "the first group of an import is above all that were seen (rules F1)");
         let dirty_bytes = self.txgs.dirty_bytes_of(txg);
-        // Also records of this group that nobody waits for, before its uberblock says where the rings begin.
-        self.lanes().iter().for_each(|lane| lane.write_gathered());
         // A group that was closed and whose sync panicked is lost from memory: no later one may become durable above it.
         let _all_or_nothing = self.suspends_on_panic(
             "a transaction group could not be synced because of a bug; please report it with the log",
         );
+        // Groups are closed here only, under the lock, and a group that was closed and not synced has suspended the pool.
+        assert_eq!(txg, self.txgs.last_synced().next(), "every group is synced before the next one is closed");
+        assert!(txg > syncing.uberblock.txg, "the first group of an import is above all that were seen (rules F1)");
+        // Also records of this group that nobody waits for, before its uberblock says where the rings begin.
+        self.lanes().iter().for_each(|lane| lane.write_gathered());
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
                 let synced = clock.monotonic();
@@ -287,7 +287,6 @@ impl Pool {
                 client.synced(txg);
             }
         }
-        self.io.forget_freed();
         // Whoever still reads an old root must not find its blocks reused: hold back what was freed after it.
         syncing.old_roots.retain(|(_, root)| root.strong_count() > 0);
         let oldest_read = syncing.old_roots.iter().map(|(of, _)| of.next()).min();
