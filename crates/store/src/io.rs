@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Reader};
 use tally_base::{SECTOR, Txg};
@@ -35,6 +35,10 @@ pub struct BlockIo {
     unwritten: RwLock<HashMap<CacheKey, Bytes>>,
     read_depth: AtomicUsize,
     pub(crate) counters: Counters,
+    leaks: AtomicU64,
+    /// The pieces of blocks that were written ahead and belong to no group yet: to settle one must not wait for a device, nor
+    /// fail. Bounded by the requests that are under way.
+    unborn_pieces: Mutex<HashMap<CacheKey, Vec<Dva>>>,
 }
 
 /// Counted for statistics only.
@@ -89,6 +93,8 @@ impl BlockIo {
             unwritten: RwLock::default(),
             read_depth: AtomicUsize::new(READ_DEPTH),
             counters: Counters::default(),
+            leaks: AtomicU64::new(0),
+            unborn_pieces: Mutex::default(),
         })
     }
 
@@ -224,7 +230,23 @@ impl BlockIo {
     /// Gives back a block that nothing names, see [`Allocator::abandon`].
     pub fn abandon(&self, bp: &BlockPtr) {
         self.cache.remove(&CacheKey::of(bp));
-        self.ranges(bp).for_each(|dva| self.alloc.abandon(dva));
+        match self.take_unborn_ranges(bp) {
+            Some(ranges) => ranges.for_each(|dva| self.alloc.abandon(dva)),
+            None => self.ranges(bp).for_each(|dva| self.alloc.abandon(dva)),
+        }
+    }
+
+    pub(crate) fn remember_pieces(&self, bp: &BlockPtr, pieces: Vec<Dva>) {
+        self.unborn_pieces.lock().insert(CacheKey::of(bp), pieces);
+    }
+
+    /// Every range of a block that no group has yet; once for one in pieces. `None` if it is none of those.
+    fn take_unborn_ranges(&self, bp: &BlockPtr) -> Option<impl Iterator<Item = Dva> + use<>> {
+        let pieces = match bp.is_scattered() {
+            true => self.unborn_pieces.lock().remove(&CacheKey::of(bp))?,
+            false => Vec::new(),
+        };
+        Some(bp.dvas().collect::<SmallVec<[Dva; 2]>>().into_iter().chain(pieces))
     }
 
     /// Every range that the block takes, for a later [`Allocator::free`]. Where the map of its pieces is gone they are leaked, since nothing else knows them.
@@ -232,15 +254,26 @@ impl BlockIo {
         let pieces = bp.is_scattered().then(|| block::scatter::pieces_of(&self.devs, bp));
         let pieces = pieces.transpose().unwrap_or_else(|error| {
             tracing::error!("the pieces of a block cannot be freed: {error}");
+            self.note_leak();
             None
         });
         bp.dvas().collect::<SmallVec<[Dva; 2]>>().into_iter().chain(pieces.into_iter().flatten())
     }
 
+    /// A block could not be read when what it names was to be freed: that stays allocated, and nothing names it.
+    pub fn note_leak(&self) {
+        self.leaks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Blocks of which that is true since the pool was opened.
+    pub fn leak_count(&self) -> u64 {
+        self.leaks.load(Ordering::Relaxed)
+    }
+
     /// A block that was written ahead of any group, under [`UNBORN`], belongs to `txg` from now on
     /// and is known by the pointer that this gives, in the cache as well. `None` if it was no such block.
     pub fn settle(&self, bp: &BlockPtr, txg: Txg) -> Option<BlockPtr> {
-        if !self.ranges(bp).all(|dva| self.alloc.settle(dva, txg)) {
+        if !self.take_unborn_ranges(bp)?.all(|dva| self.alloc.settle(dva, txg)) {
             return None;
         }
         let born = BlockPtr { birth: txg, ..*bp };
