@@ -117,7 +117,8 @@ impl DatasetClient for Filesystem {
             let Some(object) = self.objects.find(id) else { continue };
             let mut state = object.write();
             state.layers.retain(|layer| layer.txg > txg);
-            if let Some(inode) = &mut state.inode {
+            // Of a file only the fold knows what it takes; what others use is written down with each change.
+            if let Some(inode) = state.inode.as_mut().filter(|inode| inode.kind == FileKind::File) {
                 inode.used = used;
             }
         }
@@ -222,9 +223,9 @@ impl<'a> Fold<'a> {
     fn changed(&mut self, id: ObjectId, inode: &Inode, old: Option<&Inode>, layer: &Layer) -> Result<(), BlockError> {
         let mut inode = inode.clone();
         let was_used = old.map_or(0, |old| old.used);
-        inode.used = was_used;
         inode.layout = old.map_or(Layout::Small, |old| old.layout);
         if inode.kind == FileKind::File {
+            inode.used = was_used;
             self.content(id, &mut inode, old, layer)?;
         }
         if old.is_none() {
@@ -247,7 +248,7 @@ impl<'a> Fold<'a> {
     /// Without an old inode nobody knows how much it was; all that is found of it goes.
     fn removed(&mut self, id: ObjectId, old: Option<&Inode>) -> Result<(), BlockError> {
         self.used.push((id, 0));
-        if let Some(old) = old.filter(|old| old.used > REAP_FROM_BYTES) {
+        if let Some(old) = old.filter(|old| old.kind == FileKind::File && old.used > REAP_FROM_BYTES) {
             let mut orphan = old.clone();
             orphan.nlink = 0;
             self.put_inode(id, &orphan);

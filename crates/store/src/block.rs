@@ -4,6 +4,7 @@
 //!
 //! Compression is kept only where it saves a whole sector, since nothing smaller is ever saved.
 
+pub(crate) mod parts;
 pub(crate) mod scatter;
 
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! For tests: a disk in memory that fails, rots and keeps a journal, and a world with fixed numbers around it.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +33,10 @@ pub(crate) struct FaultyDisk {
     pub(crate) flushes_fail: AtomicBool,
     /// After this many further writes all of them fail; `u64::MAX` is never.
     pub(crate) writes_left: AtomicU64,
+    /// Offsets of sectors that cannot be read until they are written: a drive maps them elsewhere then.
+    bad_sectors: Mutex<BTreeSet<u64>>,
+    /// How often it was flushed.
+    pub(crate) flush_count: AtomicU64,
 }
 
 impl FaultyDisk {
@@ -53,6 +58,8 @@ impl FaultyDisk {
             writes_fail: AtomicBool::new(false),
             flushes_fail: AtomicBool::new(false),
             writes_left: AtomicU64::new(u64::MAX),
+            bad_sectors: Mutex::default(),
+            flush_count: AtomicU64::new(0),
         })
     }
 
@@ -67,6 +74,11 @@ impl FaultyDisk {
         self.inner.write(offset, &sector.map(|byte| !byte), Durability::Cached).unwrap();
     }
 
+    /// A sector that cannot be read from now on, until it is written.
+    pub(crate) fn make_bad(&self, offset: u64) {
+        self.bad_sectors.lock().insert(offset);
+    }
+
     pub(crate) fn bytes(&self, offset: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.inner.read(offset, &mut bytes).unwrap();
@@ -78,6 +90,9 @@ impl Disk for FaultyDisk {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         if self.reads_fail.load(Ordering::SeqCst) {
             return Err(io::Error::other("a read that fails on request"));
+        }
+        if self.bad_sectors.lock().range(offset..offset + buf.len() as u64).next().is_some() {
+            return Err(io::Error::other("a sector that cannot be read"));
         }
         self.inner.read(offset, buf)
     }
@@ -91,6 +106,7 @@ impl Disk for FaultyDisk {
             return Err(io::Error::other("a write that fails on request"));
         }
         self.journal.lock().push(Entry { disk: self.name, offset, durability });
+        self.bad_sectors.lock().retain(|bad| !(offset..offset + buf.len() as u64).contains(bad));
         self.inner.write(offset, buf, durability)
     }
 
@@ -98,6 +114,7 @@ impl Disk for FaultyDisk {
         if self.flushes_fail.load(Ordering::SeqCst) {
             return Err(io::Error::other("a flush that fails on request"));
         }
+        self.flush_count.fetch_add(1, Ordering::SeqCst);
         self.inner.flush()
     }
 

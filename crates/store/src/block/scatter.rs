@@ -111,7 +111,8 @@ fn write_padded_summed(devs: &[Arc<dyn BlockDev>], dva: &Dva, bytes: &[u8]) -> R
     Ok(sum(&buf))
 }
 
-fn sum(bytes: &[u8]) -> u64 {
+/// The checksum of a piece.
+pub(super) fn sum(bytes: &[u8]) -> u64 {
     block_checksum(bytes) as u64
 }
 
@@ -167,9 +168,15 @@ fn read(
         .map_err(|source| BlockError::Unreadable { bp: *bp, source })
 }
 
-fn map_of(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Vec<(Dva, u64)>, BlockError> {
+/// The pieces of a block, each with its checksum.
+pub(super) fn map_of(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Vec<(Dva, u64)>, BlockError> {
     let map = read(devs, bp, &bp.dva, &|bytes| decode_map(bytes, bp).is_ok())?;
     decode_map(&map, bp).map_err(|Malformed(what)| BlockError::Malformed { bp: *bp, what })
+}
+
+/// Whether these bytes are the map of the pieces of `bp`.
+pub(super) fn is_map_of(bytes: &[u8], bp: &BlockPtr) -> bool {
+    decode_map(bytes, bp).is_ok()
 }
 
 /// The pieces of a block, without their map.

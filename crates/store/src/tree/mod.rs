@@ -22,6 +22,7 @@ mod cursor;
 mod inner;
 mod leaf;
 mod merge;
+mod step;
 mod walk;
 
 use bytes::Bytes;
@@ -29,6 +30,7 @@ use tally_base::codec::{Malformed, Put, Reader};
 
 pub use around::Around;
 pub use cursor::RangeIter;
+pub use step::Step;
 pub use walk::{Visit, WalkSummary};
 
 use crate::block::BlockError;
@@ -165,6 +167,12 @@ impl Tree {
     /// Visits every block and entry in key order, goes on after damage, and counts. For checks and inspection.
     pub fn check(&self, io: &BlockIo, visit: &mut dyn FnMut(Visit<'_>)) -> WalkSummary {
         walk::walk(self, io, None, visit)
+    }
+
+    /// The leaf that may hold `from` (none: the first), with the way to it. Visits its entries of `only`; a leaf that
+    /// cannot have any is not read.
+    pub fn step(&self, io: &BlockIo, from: Option<&Key>, only: Class, visit: &mut dyn FnMut(Key, &[u8])) -> Step {
+        step::step(self, io, from, only, visit)
     }
 
     /// Visits every block, and the entries of `class`, perhaps with others. Leaves without such entries are not read, so

@@ -20,6 +20,7 @@
 
 mod leg;
 mod resilver;
+mod secure;
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -31,6 +32,7 @@ use tally_disk::{AlignedBuf, Disk, Durability};
 
 pub use leg::{LegErrors, LegState, VdevLeg};
 pub use resilver::ResilverReport;
+pub use secure::Secured;
 
 use crate::blockdev::{BlockDev, BlockDevError};
 use crate::label::{LABEL_BYTES, RingArea, VdevClass, VdevConfig, VdevKind};
@@ -385,6 +387,11 @@ impl VdevLeg {
         if !self.dirty.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
+        self.flush_always()
+    }
+
+    /// Flushes the disk whatever the mark says: whoever took that may still be waiting for a flush that fails.
+    fn flush_always(&self) -> io::Result<()> {
         let outcome = self.disk().ok_or_else(gone).and_then(|disk| disk.flush());
         self.note_write(outcome)
     }

@@ -1,0 +1,199 @@
+//! Disks that join a mirror, and disks that leave it, while the others have rotted, each in its own places.
+
+mod world;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_base::{SECTOR, VdevGuid};
+use tally_fs::filer::Filer;
+use tally_fs::vfs::{CreateHow, Cred, ObjectRef, Stability, Vfs};
+use tally_store::bp::BlockPtr;
+use tally_store::create::new_leg;
+use tally_store::key::Class;
+use tally_store::label::LABEL_BYTES;
+use tally_store::pool::{SecureError, SecureReport};
+use tally_store::tree::Visit;
+use tally_store::vdev::Vdev;
+use world::{World, content, ctx, done, mode, vfs};
+
+const MIB: u64 = 1 << 20;
+const DISK: u64 = 24 * MIB;
+const A: &str = "/disks/a";
+const B: &str = "/disks/b";
+const C: &str = "/disks/c";
+
+/// Bytes that cannot be compressed, so that files lie on both sides of the stripes by which legs take turns.
+fn pattern(length: usize, seed: u8) -> Bytes {
+    let mut state = u64::from(seed) + 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 40) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+fn make(fs: &dyn Vfs, name: &str, length: usize, seed: u8) -> ObjectRef {
+    let cred = Cred::root();
+    let how = CreateHow::Guarded(mode(0o600));
+    let file = done(fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how)).unwrap().object;
+    done(fs.write(ctx(&cred), file, 0, pattern(length, seed), Stability::FileSync)).unwrap();
+    file
+}
+
+/// A mirror of two with files in it, small and large, all of them in blocks.
+fn mirror() -> (World, Arc<Filer>) {
+    let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
+    let filer = world.create();
+    for (number, length) in LENGTHS.into_iter().enumerate() {
+        make(&*vfs(&filer), &format!("file {number}"), length, number as u8);
+    }
+    filer.pool().sync().unwrap();
+    (world, filer)
+}
+
+const LENGTHS: [usize; 12] = [1, 300, 5000, 20_000, 65_000, 130_000, 300_000, 700_000, 17, 4096, 131_072, 262_145];
+
+fn check(filer: &Filer) {
+    let fs = vfs(filer);
+    for (number, length) in LENGTHS.into_iter().enumerate() {
+        let (attr, _) = fs.lookup(&Cred::root(), fs.root(), format!("file {number}").as_bytes()).unwrap();
+        assert!(content(&*fs, attr.object) == pattern(length, number as u8), "file {number}");
+    }
+}
+
+/// Sectors of the data area that hold something, outside the ring.
+fn used(world: &World, filer: &Filer, path: &str) -> Vec<u64> {
+    let ring = filer.pool().roster.config().vdevs[0].ring.unwrap();
+    let bytes = world.content_of(path);
+    let used = bytes.chunks(SECTOR).enumerate().filter(|(_, sector)| sector.iter().any(|byte| *byte != 0));
+    let offsets = used.map(|(at, _)| (at * SECTOR) as u64);
+    let area = offsets.filter(|at| (LABEL_BYTES..DISK - LABEL_BYTES).contains(at));
+    area.filter(|at| !(ring.start..ring.start + ring.length).contains(&(at - LABEL_BYTES))).collect()
+}
+
+fn rot(world: &World, path: &str, sectors: impl Iterator<Item = u64>) {
+    let bytes = world.content_of(path);
+    for at in sectors {
+        let sector = &bytes[at as usize..][..SECTOR];
+        world.poke(path, at, &sector.iter().map(|byte| !byte).collect::<Vec<_>>());
+    }
+}
+
+fn vdev(filer: &Filer) -> Arc<Vdev> {
+    Arc::clone(&filer.pool().roster.vdevs()[0])
+}
+
+fn leg(filer: &Filer, path: &str) -> VdevGuid {
+    vdev(filer).legs().iter().find(|leg| leg.path() == Path::new(path)).unwrap().guid()
+}
+
+/// What `tally pool attach` does with a data disk, but for its lane: `meanwhile` runs with each step.
+fn attach(world: &mut World, filer: &Filer, path: &str, meanwhile: &mut dyn FnMut(u64)) -> SecureReport {
+    world.put(vec![(path.to_owned(), World::disk(DISK))]);
+    let (pool, vdev) = (filer.pool(), vdev(filer));
+    let leg = new_leg(&world.platform(), &pool.roster.config().vdevs[0], Path::new(path), false).unwrap();
+    let guid = leg.guid();
+    pool.roster.add_leg(&vdev, leg).unwrap();
+    vdev.resilver(guid, &mut |_| true).unwrap();
+    let mut steps = 0;
+    let report = pool.secure(&vdev, &[guid], &mut |_| {
+        steps += 1;
+        meanwhile(steps);
+        true
+    });
+    pool.roster.finish_resilver(&vdev, guid).unwrap();
+    report.unwrap()
+}
+
+/// The copy took what the leg gave whose turn it was: with the disk that left, the last good copies were gone.
+#[test]
+fn a_copy_has_every_block_right_that_any_disk_has_right() {
+    for rotten in [A, B] {
+        let (mut world, filer) = mirror();
+        let sectors = used(&world, &filer, rotten);
+        rot(&world, rotten, sectors.into_iter());
+        let report = attach(&mut world, &filer, C, &mut |_| {});
+        assert!(report.repaired_count > 0 && report.lost_count == 0, "{report:?}");
+        filer.export().unwrap();
+        world.take(&[A, B]);
+        check(&world.import().0);
+    }
+}
+
+/// Rot at other places of each disk: between them they have everything, and so has the copy, while files come and go.
+#[test]
+fn rot_of_two_disks_apart_from_each_other_costs_nothing_while_the_pool_changes() {
+    let (mut world, filer) = mirror();
+    let blocks = blocks(&filer, |_, _| true);
+    rot(&world, A, blocks.iter().copied().step_by(2));
+    rot(&world, B, blocks.iter().copied().skip(1).step_by(2));
+    let fs = vfs(&filer);
+    let report = attach(&mut world, &filer, C, &mut |step| {
+        if step % 3 == 0 {
+            make(&*fs, &format!("new {step}"), 200_000, step as u8);
+        }
+        if step % 7 == 0 {
+            done(fs.remove(ctx(&Cred::root()), fs.root(), format!("new {}", step / 7 * 3).as_bytes())).ok();
+        }
+        if step % 4 == 0 {
+            filer.pool().sync().unwrap();
+        }
+    });
+    assert!(report.repaired_count > 0 && report.lost_count == 0, "{report:?}");
+    drop(fs);
+    filer.export().unwrap();
+    world.take(&[A, B]);
+    check(&world.import().0);
+}
+
+/// What no disk has right is named, once, and everything else is copied.
+#[test]
+fn what_no_disk_has_right_is_named_and_costs_nothing_else() {
+    let (mut world, filer) = mirror();
+    let (attr, _) = vfs(&filer).lookup(&Cred::root(), vfs(&filer).root(), b"file 7").unwrap();
+    let first = blocks(&filer, |class, object| class == Class::Extent && object == attr.object.id.0)[0];
+    for path in [A, B] {
+        rot(&world, path, [first].into_iter());
+    }
+    let report = attach(&mut world, &filer, C, &mut |_| {});
+    assert_eq!((report.lost_count, report.unread_count, report.lost.len()), (1, 0, 1), "{report:?}");
+    assert_eq!(report.lost[0].content, Some((attr.object.id.0, 0)));
+    assert!(report.lost[0].to_string().contains("Data"), "{}", report.lost[0]);
+}
+
+/// Before a disk leaves, those that stay are given what it alone has.
+#[test]
+fn those_that_stay_are_given_what_the_leaving_one_alone_has() {
+    let (mut world, filer) = mirror();
+    let sectors = used(&world, &filer, A);
+    rot(&world, A, sectors.into_iter());
+    let report = filer.pool().secure(&vdev(&filer), &[leg(&filer, A)], &mut |_| true).unwrap();
+    assert!(report.repaired_count > 0 && report.lost_count == 0, "{report:?}");
+    filer.pool().roster.detach(&vdev(&filer), leg(&filer, B)).unwrap();
+    world.take(&[B]);
+    check(&world.cut().import().0);
+}
+
+/// Whoever hears of the progress can end it.
+#[test]
+fn it_ends_when_nobody_wants_it() {
+    let (_world, filer) = mirror();
+    let outcome = filer.pool().secure(&vdev(&filer), &[leg(&filer, A)], &mut |_| false);
+    assert!(matches!(outcome, Err(SecureError::Stopped)), "{outcome:?}");
+}
+
+/// Where on a disk the blocks of files lie that are wanted by class and object; nodes of the tree are of class `Inode`.
+fn blocks(filer: &Filer, is_wanted: impl Fn(Class, u64) -> bool) -> Vec<u64> {
+    let pool = filer.pool();
+    let mut places = Vec::new();
+    pool.datasets()[0].root().tree.check(&pool.io, &mut |visit| match visit {
+        Visit::Entry { key, value } if key.class == Class::Extent && is_wanted(key.class, key.object) => {
+            places.push(LABEL_BYTES + BlockPtr::decode(value.try_into().unwrap()).unwrap().dva.offset);
+        }
+        Visit::Block { bp, .. } if is_wanted(Class::Inode, 0) => places.push(LABEL_BYTES + bp.dva.offset),
+        _ => {}
+    });
+    places
+}

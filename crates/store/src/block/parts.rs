@@ -1,0 +1,65 @@
+//! The ranges of a block on its vdevs, each with the way to tell whether it is right: for whoever looks at every copy of
+//! a block and not only for one that is good.
+
+use std::sync::Arc;
+
+use tally_base::{SECTOR, block_checksum};
+
+use super::{BlockError, scatter};
+use crate::blockdev::BlockDev;
+use crate::bp::{BlockPtr, Dva};
+
+/// One range of a block.
+pub(crate) struct Part {
+    pub(crate) dva: Dva,
+    right: Right,
+}
+
+/// How the bytes of a range must be.
+enum Right {
+    /// The block itself.
+    Whole(BlockPtr),
+    /// The map of a block in pieces.
+    Map(BlockPtr),
+    /// One of the pieces, with this checksum.
+    Piece(u64),
+}
+
+impl Part {
+    /// Whether these are its bytes.
+    pub(crate) fn is_right(&self, bytes: &[u8]) -> bool {
+        match &self.right {
+            Right::Whole(bp) => {
+                bytes.get(..bp.psize as usize).is_some_and(|bytes| block_checksum(bytes) == bp.checksum)
+            }
+            Right::Map(bp) => scatter::is_map_of(bytes, bp),
+            Right::Piece(sum) => scatter::sum(bytes) == *sum,
+        }
+    }
+
+    /// Whether it can lie there: what a map says was never compared with the devices.
+    fn is_inside(&self, devs: &[Arc<dyn BlockDev>]) -> bool {
+        let dev = usize::try_from(self.dva.vdev).ok().and_then(|index| devs.get(index));
+        let whole = self.dva.sectors > 0 && self.dva.offset.is_multiple_of(SECTOR as u64);
+        whole && dev.is_some_and(|dev| self.dva.end() <= dev.data_bytes())
+    }
+}
+
+/// All ranges of a block. An error if it cannot be where its pointer says, or the map of its pieces is gone.
+pub(crate) fn parts(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Vec<Part>, BlockError> {
+    if !bp.is_sensible() {
+        return Err(BlockError::Pointer { bp: *bp, what: "its sizes contradict each other" });
+    }
+    let parts: Vec<_> = if bp.is_scattered() {
+        let pieces = scatter::map_of(devs, bp)?.into_iter();
+        let map = Part { dva: bp.dva, right: Right::Map(*bp) };
+        std::iter::once(map).chain(pieces.map(|(dva, sum)| Part { dva, right: Right::Piece(sum) })).collect()
+    } else {
+        bp.dvas().map(|dva| Part { dva, right: Right::Whole(*bp) }).collect()
+    };
+    if parts.iter().all(|part| part.is_inside(devs)) {
+        Ok(parts)
+    } else {
+        Err(BlockError::Pointer { bp: *bp, what: "it, or its map, points to where the pool has nothing" })
+    }
+}

@@ -1,0 +1,244 @@
+//! Before a leg counts, or one leaves: every block of the pool, as far as it lies on that vdev, is made sure of.
+//!
+//! **The problem.** The legs of a mirror rot apart from each other. A copy that takes what it is given may take the rot of
+//! one leg, and with the leg that leaves the last good copy is gone. Only block pointers know how a block must be.
+//!
+//! **The idea.** All pointers of the pool are gone through, and each block is read from the legs that are to keep it.
+//! What they lack is given to them by any leg that has it ([`Vdev::secure`]). What no leg has right is as lost as it was
+//! before: it is named and counted.
+//!
+//! **While the pool changes.** A joining leg gets every write, so only what was written before it joined has to be looked
+//! at. One group is synced first, which gives a pointer to what was placed ahead. Trees are walked in steps, each in the
+//! newest version ([`crate::tree::Step`]), and the root of a step is held, so that nothing of it is written anew
+//! meanwhile. The pool's own blocks have no keys to go by; they are few, and their version is held until all are seen.
+//!
+//! **What it costs.** One read of every allocated byte of the vdev, and of the trees' nodes.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use tally_base::{DatasetId, SECTOR, VdevGuid};
+
+use super::{Pool, PoolRoot, SyncError};
+use crate::alloc::SpaceVisit;
+use crate::block::parts::{Part, parts};
+use crate::blockdev::BlockDevError;
+use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use crate::io::BlockIo;
+use crate::key::{Class, Key};
+use crate::label::VdevClass;
+use crate::vdev::{Secured, Vdev};
+
+/// Lost blocks that a report names. A person who sees so many will ask `tally inspect`.
+const NAMED_MAX: usize = 64;
+
+/// Why not every block could be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum SecureError {
+    /// The group before it could not be synced.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
+    /// The legs that were to keep the blocks failed.
+    #[error(transparent)]
+    Vdev(#[from] BlockDevError),
+    /// Whoever heard of the progress did not want more.
+    #[error("it was stopped")]
+    Stopped,
+}
+
+/// A block that no leg has right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostBlock {
+    /// Its dataset; none: a block of the pool itself.
+    pub dataset: Option<DatasetId>,
+    /// The file that it is content of; none: a node of the dataset's tree, or a block of the pool itself.
+    pub content: Option<(u64, u64)>,
+    /// Its pointer in words.
+    pub block: String,
+}
+
+impl fmt::Display for LostBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.dataset, self.content) {
+            (Some(dataset), Some((object, offset))) => {
+                write!(f, "dataset {dataset}, object {object} at {offset}: {}", self.block)
+            }
+            (Some(dataset), None) => write!(f, "dataset {dataset}, a node of its tree: {}", self.block),
+            (None, _) => write!(f, "the pool itself: {}", self.block),
+        }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecureReport {
+    /// Bytes that were looked at.
+    pub checked_bytes: u64,
+    /// Ranges that the keepers lacked and were given.
+    pub repaired_count: u64,
+    /// Blocks that no leg has right.
+    pub lost_count: u64,
+    /// Those of them that a leg which may leave could not be read at: it may be read again some day.
+    pub unread_count: u64,
+    /// The first of the lost ones.
+    pub lost: Vec<LostBlock>,
+}
+
+impl Pool {
+    /// Sees to it that every block on `vdev` is right on one of `keepers`, and durable there. `progress` hears of bytes
+    /// done, and ends it by answering `false`.
+    pub fn secure(
+        &self,
+        vdev: &Vdev,
+        keepers: &[VdevGuid],
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<SecureReport, SecureError> {
+        self.sync()?;
+        let mut data = self.roster.vdevs().iter().filter(|vdev| vdev.class() == VdevClass::Data);
+        let Some(place) = data.position(|other| other.guid() == vdev.guid()) else {
+            return Ok(SecureReport::default());
+        };
+        let report = SecureReport::default();
+        let mut securing = Securing { pool: self, vdev, place: place as u32, keepers, report, progress };
+        securing.top()?;
+        for dataset in self.datasets() {
+            securing.dataset(dataset.birth.id)?;
+        }
+        vdev.flush_legs(keepers)?;
+        Ok(securing.report)
+    }
+
+    /// What is neither in a dataset's tree nor content: the pool root, the reply cache, and the allocator's own, as the
+    /// newest uberblock names them. None of it is freed for good while the second of what this gives is held.
+    fn top_blocks(&self) -> (Vec<BlockPtr>, Arc<()>) {
+        let mut syncing = self.syncing.lock();
+        let (txg, held) = (syncing.uberblock.txg, Arc::new(()));
+        let reader: Weak<()> = Arc::downgrade(&held);
+        syncing.old_roots.push((txg, reader));
+        let replies = syncing.reply_blocks.iter().flatten();
+        let mut blocks: Vec<_> = syncing.root.iter().chain(replies).copied().collect();
+        // A root that cannot be read is named with the lost ones; the next group writes another.
+        let root = syncing.root.and_then(|root| BlockIo::read_root(&self.io.devs, &root).ok());
+        drop(syncing);
+        let alloc = root.and_then(|root| PoolRoot::decode(&root).ok()).map(|(_, alloc)| alloc);
+        if let Some(alloc) = alloc {
+            alloc.inspect(&self.io.devs, &mut |visit| blocks.extend(pointer_of(&visit)));
+        }
+        (blocks, held)
+    }
+}
+
+/// What has come of one block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Kept,
+    Lost { unread: bool },
+}
+
+struct Securing<'a> {
+    pool: &'a Pool,
+    vdev: &'a Vdev,
+    /// By which block pointers name the vdev.
+    place: u32,
+    keepers: &'a [VdevGuid],
+    report: SecureReport,
+    progress: &'a mut dyn FnMut(u64) -> bool,
+}
+
+impl Securing<'_> {
+    fn top(&mut self) -> Result<(), SecureError> {
+        let (blocks, _held) = self.pool.top_blocks();
+        for bp in blocks {
+            if let Verdict::Lost { unread } = self.block(&bp)? {
+                self.note_lost(unread, LostBlock { dataset: None, content: None, block: bp.to_string() });
+            }
+        }
+        Ok(())
+    }
+
+    fn dataset(&mut self, id: DatasetId) -> Result<(), SecureError> {
+        let (mut from, mut way) = (None, Vec::new());
+        // A dataset that is destroyed has nothing to keep.
+        while let Some(dataset) = self.pool.dataset(id) {
+            // Held for the step: nothing of it is freed for good meanwhile.
+            let root = dataset.root();
+            let mut content = Vec::new();
+            let step = root.tree.step(&self.pool.io, from.as_ref(), Class::Extent, &mut |key, value| {
+                content.extend(pointer(value).map(|bp| (key, bp)));
+            });
+            for bp in step.way.iter().filter(|bp| !way.contains(*bp)) {
+                self.block_of(id, bp, None)?;
+            }
+            for (key, bp) in content {
+                self.block_of(id, &bp, Some(key))?;
+            }
+            let Some(next) = step.next else { break };
+            (from, way) = (Some(next), step.way);
+        }
+        Ok(())
+    }
+
+    fn block_of(&mut self, id: DatasetId, bp: &BlockPtr, key: Option<Key>) -> Result<(), SecureError> {
+        if let Verdict::Lost { unread } = self.block(bp)?
+            && self.pool.dataset(id).is_some()
+        {
+            let content = key.map(|key| (key.object, key.a));
+            self.note_lost(unread, LostBlock { dataset: Some(id), content, block: bp.to_string() });
+        }
+        Ok(())
+    }
+
+    fn note_lost(&mut self, unread: bool, lost: LostBlock) {
+        self.report.lost_count += 1;
+        self.report.unread_count += u64::from(unread);
+        tracing::error!("no disk has this block right: {lost}");
+        if self.report.lost.len() < NAMED_MAX {
+            self.report.lost.push(lost);
+        }
+    }
+
+    fn block(&mut self, bp: &BlockPtr) -> Result<Verdict, SecureError> {
+        // A pointer that leads nowhere keeps nobody, and a map that no leg has is lost wherever it lies.
+        let Ok(parts) = parts(&self.pool.io.devs, bp) else { return Ok(Verdict::Lost { unread: false }) };
+        let mut verdict = Verdict::Kept;
+        let place = self.place;
+        for part in parts.iter().filter(|part| part.dva.vdev == place) {
+            if let Verdict::Lost { unread } = self.part(part)? {
+                let before = verdict == Verdict::Lost { unread: true };
+                verdict = Verdict::Lost { unread: unread || before };
+            }
+        }
+        Ok(verdict)
+    }
+
+    fn part(&mut self, part: &Part) -> Result<Verdict, SecureError> {
+        let length = part.dva.sectors as usize * SECTOR;
+        let secured = self.vdev.secure(part.dva.offset, length, &|bytes| part.is_right(bytes), self.keepers)?;
+        self.report.checked_bytes += length as u64;
+        self.report.repaired_count += u64::from(secured == Secured::Repaired);
+        if !(self.progress)(self.report.checked_bytes) {
+            return Err(SecureError::Stopped);
+        }
+        Ok(match secured {
+            Secured::Sound | Secured::Repaired => Verdict::Kept,
+            Secured::Lost { unread } => Verdict::Lost { unread },
+        })
+    }
+}
+
+/// The pointer to a sector of the allocator.
+fn pointer_of(visit: &SpaceVisit<'_>) -> Option<BlockPtr> {
+    match visit {
+        SpaceVisit::Vdev { .. } => None,
+        SpaceVisit::Index { bp, .. }
+        | SpaceVisit::Map { bp, .. }
+        | SpaceVisit::Deferred { bp, .. }
+        | SpaceVisit::Damage { bp, .. } => Some(**bp),
+    }
+}
+
+/// The pointer that is the value of an extent.
+fn pointer(value: &[u8]) -> Option<BlockPtr> {
+    let bytes: &[u8; BLOCK_PTR_BYTES] = value.try_into().ok()?;
+    BlockPtr::decode(bytes).ok()
+}
