@@ -10,6 +10,7 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
 use tally_fs::Filer;
@@ -431,4 +432,27 @@ fn what_a_destroyed_dataset_leaves_behind_is_counted() {
     let named: u64 = blocks(&filer).iter().map(BlockPtr::asize).sum::<u64>();
     let named = named + filer.pool().top_bytes() + filer.pool().io.allocator().own_bytes();
     assert_eq!(filer.pool().io.allocator().space().allocated - named, left, "the blocks that it named, and no more");
+}
+
+/// A disk that reads nothing for a while has not rotted: nothing is given up for it, and the import finds all that was
+/// acknowledged.
+#[test]
+fn a_disk_that_reads_nothing_suspends_the_pool_and_costs_no_content() {
+    let world = World::new(32 * MIB, 4 * MIB);
+    let mut before = filled(&world);
+    let cut = world.cut();
+    let filer = import(&cut);
+    before.fs = vfs(&filer);
+    for path in ["large/written", "small/written", "middle/written"] {
+        before.write(path, 100, b"in the log", Stability::FileSync).unwrap();
+    }
+    before.cut("large/cut", 200_000).unwrap();
+    filer.pool().io.drop_cache();
+    cut.faults(DATA).reads.store(true, SeqCst);
+    filer.sync().unwrap_err();
+    assert!(filer.pool().fault().is_some());
+    let filer = import(&cut.cut());
+    before.fs = vfs(&filer);
+    filer.sync().unwrap();
+    assert_eq!(before.compare("behind the failure"), Vec::<String>::new());
 }

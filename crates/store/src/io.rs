@@ -211,7 +211,9 @@ impl BlockIo {
         let Some(bp) = error.unreadable().copied() else { return Err(error) };
         let is_of_the_device =
             matches!(&error, BlockError::Unreadable { source: BlockDevError::Io(_) | BlockDevError::Other(_), .. });
-        if is_of_the_device && !self.answers(bp.dva.vdev) { Err(error) } else { Ok(bp) }
+        // In this order: a device that has come to itself by now has the block as well.
+        let is_of_the_block = !is_of_the_device || self.answers(bp.dva.vdev) && block::open(&self.devs, &bp).is_err();
+        if is_of_the_block { Ok(bp) } else { Err(error) }
     }
 
     /// Whether anything can be read of a vdev: its first sector, one in the middle, or its last one.
