@@ -279,13 +279,20 @@ impl Filer {
     }
 
     fn run_txgs(&self) {
+        // The groups of the import are synced by now, and may have left files to the reaper.
+        self.call_reaper();
         while self.pool.txgs.wait_for_work(self.pool.tuning.txg_interval) == Next::Sync {
             if self.pool.sync().is_err() {
                 return;
             }
-            if self.mounted.read().values().any(|filesystem| filesystem.has_orphans()) {
-                let _asked_for = self.pool.txgs.promise(self.pool.txgs.open());
-            }
+            self.call_reaper();
+        }
+    }
+
+    /// Asks for another group while removed files wait for the reaper, which works in the fold.
+    fn call_reaper(&self) {
+        if !self.pool.read_only() && self.mounted.read().values().any(|filesystem| filesystem.has_orphans()) {
+            let _asked_for = self.pool.txgs.promise(self.pool.txgs.open());
         }
     }
 

@@ -34,9 +34,10 @@ use tally_store::pool::{NotServing, Pool, SpaceClass};
 use tally_store::properties::SyncMode;
 use tally_store::txg::Admission;
 
+use crate::cost::{self, FoldCost};
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable};
-use crate::record::{RECORD_OVERHEAD_MAX, Record, RecordKind};
+use crate::record::{InodeAfter, RECORD_OVERHEAD_MAX, Record, RecordKind};
 use crate::vfs::{Change, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
 /// More ids than any transaction group draws: so many are passed over after a crash.
@@ -94,11 +95,15 @@ pub(crate) struct Pending {
     pub(crate) bytes: u64,
     /// By how much the dataset may grow, at most: charged against the quota until the fold knows.
     pub(crate) growth_bytes: u64,
+    /// By how much the dataset may shrink, at most: who meets the quota waits for that. Nobody counts it without a quota.
+    pub(crate) shrink_bytes: u64,
 }
 
 /// What an operation was admitted with.
 pub(crate) struct Admitted {
     dirty: Admission,
+    /// What it may take of the pool.
+    pub(crate) fold_bytes: u64,
     rings: SmallVec<[Reservation; 1]>,
     pub(crate) pending: Pending,
 }
@@ -109,8 +114,8 @@ pub(crate) struct Ask {
     pub(crate) data_bytes: u64,
     /// Bodies of the records it may append, bytes each; empty for data that is not logged.
     pub(crate) records: SmallVec<[usize; 1]>,
-    /// What folding its changes may take of the pool.
-    pub(crate) fold_bytes: u64,
+    /// What folding its changes costs.
+    pub(crate) fold: FoldCost,
     /// By how much the dataset may grow, at most. What takes the place of as much does not count.
     pub(crate) growth_bytes: u64,
     /// Which reserve of the pool it may touch.
@@ -125,24 +130,27 @@ const REMOVAL_FOLD_BYTES: u64 = 2 * METADATA_FOLD_BYTES;
 impl Ask {
     /// A namespace or attribute operation: one record without data.
     pub(crate) fn metadata(class: SpaceClass) -> Self {
-        let fold_bytes = if class == SpaceClass::Write { METADATA_FOLD_BYTES } else { REMOVAL_FOLD_BYTES };
+        let bytes = if class == SpaceClass::Write { METADATA_FOLD_BYTES } else { REMOVAL_FOLD_BYTES };
         let records = SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1);
-        Self { data_bytes: 0, records, fold_bytes, growth_bytes: 0, class }
+        Self { data_bytes: 0, records, fold: FoldCost { bytes, ..FoldCost::default() }, growth_bytes: 0, class }
     }
 
-    /// An operation that makes an object.
-    pub(crate) fn making() -> Self {
-        Self { growth_bytes: OBJECT_CHARGE, ..Self::metadata(SpaceClass::Write) }
+    /// Making the dataset grow by so much, at most.
+    pub(crate) fn growing(self, growth_bytes: u64) -> Self {
+        Self { growth_bytes, ..self }
     }
 
-    /// With so much more for the fold to write.
-    pub(crate) fn folding(self, more_bytes: u64) -> Self {
-        Self { fold_bytes: self.fold_bytes.saturating_add(more_bytes), ..self }
+    /// With so much more for the fold to do.
+    pub(crate) fn folding(mut self, more: FoldCost) -> Self {
+        self.fold.bytes = self.fold.bytes.saturating_add(more.bytes);
+        self.fold.patch_bytes = self.fold.patch_bytes.saturating_add(more.patch_bytes);
+        self
     }
 
     /// RENAME.
     pub(crate) fn rename() -> Self {
-        Self::metadata(SpaceClass::Write).folding(REMOVAL_FOLD_BYTES - METADATA_FOLD_BYTES)
+        let more = FoldCost { bytes: REMOVAL_FOLD_BYTES - METADATA_FOLD_BYTES, ..FoldCost::default() };
+        Self::metadata(SpaceClass::Write).folding(more)
     }
 }
 
@@ -185,9 +193,14 @@ impl Filesystem {
         ObjectRef { id: self.dataset.birth.root_object, generation: self.dataset.birth.root_generation }
     }
 
-    /// Server time, never the same twice and never going back.
+    /// Server time for a change that has a record, never the same twice and never going back.
     pub(crate) fn now(&self) -> Time {
-        self.pool.issue_time()
+        if self.has_log() { self.pool.issue_time() } else { self.pool.issue_unlogged_time() }
+    }
+
+    /// Whether records go to a log now.
+    fn has_log(&self) -> bool {
+        self.logs_now() && self.lane().is_some_and(|lane| !lane.has_ended())
     }
 
     /// An id that was never used, for an object or a directory entry.
@@ -215,8 +228,11 @@ impl Filesystem {
         if self.dataset.effective().readonly {
             return Err(Refusal::now(FsError::ReadOnly));
         }
+        if !ask.records.is_empty() && !self.has_log() {
+            self.check_lease()?;
+        }
         let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
-        let space = self.pool.check_space(ask.class, ask.fold_bytes);
+        let space = self.pool.check_space(ask.class, ask.fold.bytes);
         if space.is_err() {
             // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
             return match self.pool.space_coming() {
@@ -226,7 +242,10 @@ impl Filesystem {
         }
         self.check_quota(ask.growth_bytes)?;
         let throttled = |_| Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
-        let dirty = self.pool.txgs.admit(bytes, ask.fold_bytes).map_err(throttled)?;
+        if let Ok(patch_bytes @ 1..) = u64::try_from(ask.fold.patch_bytes) {
+            self.pool.txgs.check_patch(patch_bytes).map_err(throttled)?;
+        }
+        let dirty = self.pool.txgs.admit(bytes, ask.fold.bytes).map_err(throttled)?;
         let mut rings = SmallVec::new();
         if let Some(lane) = self.lane().filter(|_| self.logs_now()) {
             for body in &ask.records {
@@ -238,7 +257,12 @@ impl Filesystem {
             }
             self.pool.watch_ring(&lane);
         }
-        Ok(Admitted { dirty, rings, pending: Pending { bytes, growth_bytes: ask.growth_bytes } })
+        Ok(Admitted {
+            dirty,
+            fold_bytes: ask.fold.bytes,
+            rings,
+            pending: Pending { bytes, growth_bytes: ask.growth_bytes, shrink_bytes: 0 },
+        })
     }
 
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
@@ -251,18 +275,30 @@ impl Filesystem {
         if self.pool.read_only() { Err(Refusal::now(FsError::ReadOnly)) } else { Ok(()) }
     }
 
+    /// Before a change that only its group tells: whether its time is sure not to come again after a crash.
+    pub(crate) fn check_lease(&self) -> Result<(), Refusal> {
+        let throttled = |wait| Refusal { error: FsError::Throttled, wait };
+        self.pool.renewed_lease().map_or(Ok(()), |wait| Err(throttled(wait)))
+    }
+
     fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
         let Some(quota) = self.dataset.effective().quota.filter(|_| growth_bytes > 0) else { return Ok(()) };
-        let pending = self.pending_growth_bytes();
-        let used = self.dataset.root().used_bytes;
-        if used.saturating_add(growth_bytes) > quota {
-            return Err(Refusal::now(FsError::Quota));
+        // In this order: what is no longer pending is in the root that is looked at next.
+        let (growing, shrinking) = {
+            let pending = self.pending.lock();
+            let sum = |of: fn(&Pending) -> u64| pending.values().map(of).fold(0, u64::saturating_add);
+            (sum(|pending| pending.growth_bytes), sum(|pending| pending.shrink_bytes))
+        };
+        let root = self.dataset.root();
+        let grown = root.used_bytes.saturating_add(growth_bytes);
+        if grown.saturating_add(growing) <= quota {
+            return Ok(());
         }
-        if used.saturating_add(growth_bytes).saturating_add(pending) > quota {
-            // The fold knows better than the charges: let it speak before giving up.
+        // The fold knows better than the charges, and brings the room of what was removed: let it speak before giving up.
+        if grown.saturating_sub(shrinking) <= quota || root.orphan_count > 0 {
             return Err(Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() });
         }
-        Ok(())
+        Err(Refusal::now(FsError::Quota))
     }
 
     /// By how much the groups that are not folded yet may make the dataset grow.
@@ -320,6 +356,7 @@ impl Filesystem {
         records: SmallVec<[(RecordKind, Record); 1]>,
     ) -> Wait {
         let mut rings = std::mem::take(&mut admitted.rings).into_iter();
+        let mut spare_bytes = admitted.fold_bytes;
         self.with_hold(admitted, |txg| {
             let switch = **self.log_switch.load();
             let logged = switch.logged(txg);
@@ -328,8 +365,10 @@ impl Filesystem {
             let (mut last, mut record_bytes) = (Lsn(0), 0);
             let mut all_logged = logged;
             for (kind, record) in records {
+                self.settle_fold(locked, txg, &record, &mut spare_bytes);
                 let appended = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
                 all_logged &= appended.is_some();
+                self.note_shrinking(txg, locked, &record);
                 self.apply(locked, txg, record, appended.is_some());
                 if let Some(appended) = appended {
                     last = last.max(appended.lsn);
@@ -344,6 +383,35 @@ impl Filesystem {
             }
             self.wait_of(switch, txg, all_logged.then_some((last, record_bytes)))
         })
+    }
+
+    /// Counts what the dataset may shrink by, for those who meet its quota before the group is folded.
+    fn note_shrinking(&self, txg: Txg, locked: &Locked, record: &Record) {
+        if self.dataset.effective().quota.is_none() {
+            return;
+        }
+        let shrinks = |after: &InodeAfter| {
+            let before = locked.state(after.object).inode.as_ref()?;
+            Some(match &after.inode {
+                Some(inode) => before.used.saturating_sub(inode.used),
+                None => before.used.saturating_add(OBJECT_CHARGE),
+            })
+        };
+        let bytes = record.inodes.iter().filter_map(shrinks).fold(0, u64::saturating_add);
+        let mut pending = self.pending.lock();
+        let of_group = pending.entry(txg).or_default();
+        of_group.shrink_bytes = of_group.shrink_bytes.saturating_add(bytes);
+    }
+
+    /// Tells the group what a record that is about to be applied really costs its fold. What the group has counted
+    /// before goes back, from the `spare_bytes` that the operation was admitted with.
+    pub(crate) fn settle_fold(&self, locked: &Locked, txg: Txg, record: &Record, spare_bytes: &mut u64) {
+        let Some(cost) = cost::of_record(locked, txg, record) else { return };
+        let known_bytes = cost.known_bytes.min(*spare_bytes);
+        *spare_bytes -= known_bytes;
+        if cost.patch_bytes != 0 || known_bytes > 0 {
+            self.pool.txgs.settle_fold(txg, cost.patch_bytes, known_bytes);
+        }
     }
 
     /// Runs `change` under a hold on the open transaction group, which gets the admitted bytes.
@@ -408,10 +476,8 @@ impl Filesystem {
     /// Changes the layers of `txg` as `record` says: the one place where memory changes, for operations and for replay.
     pub(crate) fn apply(&self, locked: &mut Locked, txg: Txg, record: Record, logged: bool) {
         let mut dirty: SmallVec<[ObjectId; 4]> = SmallVec::new();
-        let mut now = Time(0);
         for after in record.inodes {
             let state = locked.state_mut(after.object);
-            now = now.max(after.inode.as_ref().map_or(Time(0), |inode| inode.change));
             let layer = state.layer_mut(txg);
             if after.inode.is_none() {
                 layer.data.discard();
@@ -437,6 +503,7 @@ impl Filesystem {
             dirty.push(data.object);
         }
         if let Some((key, reply)) = record.reply {
+            let now = self.pool.time_in_service();
             self.pool.replies.remember(self.dataset.birth.id, txg, now, key.0, encode_reply(reply));
         }
         self.dirty.lock().entry(txg).or_default().extend(dirty);
@@ -464,7 +531,7 @@ impl Filesystem {
     pub(crate) fn recall(&self, key: &ReplyKey) -> Option<RememberedReply> {
         // What a suspended pool remembers may never have become durable: its client was told so.
         self.pool.check_serving().ok()?;
-        let now = self.pool.platform.clock.now();
+        let now = self.pool.time_in_service();
         self.pool.replies.recall(self.dataset.birth.id, now, &key.0).and_then(|value| decode_reply(&value))
     }
 

@@ -98,7 +98,8 @@ impl DatasetClient for Filesystem {
             let Some(object) = self.objects.find(id) else { continue };
             let mut state = object.write();
             state.layers.retain(|layer| layer.txg > txg);
-            if let Some(inode) = &mut state.inode {
+            // Of a file only the fold knows what it takes; what others use is written down with each change.
+            if let Some(inode) = state.inode.as_mut().filter(|inode| inode.kind == FileKind::File) {
                 inode.used = used;
             }
         }
@@ -131,9 +132,9 @@ impl Fold<'_> {
     fn changed(&mut self, id: ObjectId, inode: &Inode, old: Option<&Inode>, layer: &Layer) -> Result<(), BlockError> {
         let mut inode = inode.clone();
         let was_used = old.map_or(0, |old| old.used);
-        inode.used = was_used;
         inode.layout = old.map_or(Layout::Small, |old| old.layout);
         if inode.kind == FileKind::File {
+            inode.used = was_used;
             self.content(id, &mut inode, old, layer)?;
         }
         if old.is_none() {
@@ -155,7 +156,7 @@ impl Fold<'_> {
 
     fn removed(&mut self, id: ObjectId, old: &Inode) -> Result<(), BlockError> {
         self.used.push((id, 0));
-        if old.used > REAP_FROM_BYTES {
+        if old.kind == FileKind::File && old.used > REAP_FROM_BYTES {
             let mut orphan = old.clone();
             orphan.nlink = 0;
             self.put_inode(id, &orphan);

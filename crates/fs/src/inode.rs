@@ -11,11 +11,16 @@
 //!  92  create verifier u64  100  inline length u16, then that many bytes (a short symbolic link's target)
 //! ```
 //!
-//! `size` of a directory is its number of entries plus two, as `ls` shows it on other copy-on-write pools.
+//! `size` of a directory is its number of entries plus two, as `ls` shows it on other copy-on-write pools. `used` of a
+//! directory is what its entries are charged ([`entry_charge`]), and that of a symbolic link the bytes of its target: the
+//! dataset's account is the sum of what its objects use and of a charge for each, so both count against a quota, and an
+//! object that goes takes with it exactly what it brought. Pools made before that have directories whose `used` does not
+//! know all their entries: it stops at zero, so it never says more than there is, and is right again once they are gone.
 
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, Time};
+use tally_store::key::KEY_BYTES;
 
 use crate::vfs::{Attr, FILE_SIZE_MAX, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX};
 
@@ -44,7 +49,7 @@ pub struct Inode {
     pub gid: u32,
     /// Bytes of content (directories: entries + 2).
     pub size: u64,
-    /// Bytes on disk at the last fold.
+    /// Bytes on disk at the last fold; for directories and symbolic links see the module's head.
     pub used: u64,
     /// Device number: major, minor.
     pub rdev: (u32, u32),
@@ -68,6 +73,19 @@ pub struct Inode {
     pub create_verifier: Option<u64>,
     /// Target of a symbolic link.
     pub target: Bytes,
+}
+
+/// What a directory entry takes beside its name: two keys, with object and kind under the one and the object under the
+/// other.
+const ENTRY_BYTES: u64 = 2 * KEY_BYTES as u64 + 9 + 8;
+
+/// A shorter name counts as one of so many bytes. Clients rename files that are open to such a name instead of removing
+/// them (`.nfs` and 24 digits): that must not fail for a quota, or nothing could be removed from a full one.
+const NAME_CHARGE_MIN: u64 = 32;
+
+/// What a dataset is charged for a directory entry of this name, bytes.
+pub(crate) fn entry_charge(name: &[u8]) -> u64 {
+    ENTRY_BYTES + (name.len() as u64).max(NAME_CHARGE_MIN)
 }
 
 /// Entries of a directory that its `size` counts beside the real ones.
@@ -144,16 +162,24 @@ impl Inode {
     }
 
     /// A directory with one entry more.
-    pub(crate) fn gain_entry(&mut self, is_directory: bool) {
+    pub(crate) fn gain_entry(&mut self, name: &[u8], is_directory: bool) {
         self.size = self.size.saturating_add(1).min(FILE_SIZE_MAX);
+        self.used = self.used.saturating_add(entry_charge(name)).min(FILE_SIZE_MAX);
         self.nlink = self.nlink.saturating_add(u32::from(is_directory));
     }
 
     /// A directory with one entry less. What faulty software wrote may count fewer entries than there are: the counts
     /// stop at those of an empty directory.
-    pub(crate) fn lose_entry(&mut self, is_directory: bool) {
+    pub(crate) fn lose_entry(&mut self, name: &[u8], is_directory: bool) {
         self.size = self.size.saturating_sub(1).max(DOT_ENTRIES);
+        self.used = self.used.saturating_sub(entry_charge(name));
         self.nlink = self.nlink.saturating_sub(u32::from(is_directory)).max(DIRECTORY_LINKS_MIN);
+    }
+
+    /// A directory in which one entry has another name.
+    pub(crate) fn rename_entry(&mut self, from: &[u8], to: &[u8]) {
+        let without = self.used.saturating_sub(entry_charge(from));
+        self.used = without.saturating_add(entry_charge(to)).min(FILE_SIZE_MAX);
     }
 
     /// Appends the encoding drawn in the module's head.

@@ -107,6 +107,16 @@ impl DataLayer {
         self.pieces.iter().map(|(offset, piece)| (*offset, piece))
     }
 
+    /// Whether any of `range` is dirty.
+    pub(crate) fn has_any(&self, range: Range<u64>) -> bool {
+        self.overlapping(range).next().is_some()
+    }
+
+    /// Whether any of `range` is dirty in memory.
+    pub(crate) fn has_memory(&self, range: Range<u64>) -> bool {
+        self.overlapping(range).any(|(_, piece)| matches!(piece, Piece::Memory { .. }))
+    }
+
     /// Puts `piece` at `offset`, over whatever was there.
     pub fn insert(&mut self, offset: u64, piece: Piece) {
         if piece.length() == 0 {

@@ -1,5 +1,6 @@
 //! Files, directories and attributes over a pool's datasets.
 
+mod cost;
 pub mod filer;
 mod filesystem;
 mod fold;

@@ -101,7 +101,7 @@ impl Filesystem {
         if let Some(change) =
             record.inodes.iter().filter_map(|after| after.inode.as_ref()).map(|inode| inode.change).max()
         {
-            self.pool.issue_times_after(change);
+            self.pool.learn_time(change);
         }
     }
 }

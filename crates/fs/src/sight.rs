@@ -15,7 +15,7 @@ use tally_store::key::{Class, Key};
 
 use crate::filesystem::{Filesystem, decode_entry};
 use crate::inode::{Inode, Layout};
-use crate::layer::{Piece, Seen};
+use crate::layer::{DataLayer, Piece, Seen};
 use crate::object::ObjectState;
 use crate::vfs::{FileKind, FsError, ObjectRef};
 
@@ -57,6 +57,11 @@ impl Sight<'_> {
             Some(state) => Ok(state.inode.clone()),
             None => self.fs.stored_inode(&self.root, self.id),
         }
+    }
+
+    /// Its dirty content in the newest group that has any.
+    pub(crate) fn newest_data(&self) -> Option<&DataLayer> {
+        self.state?.layers.last().map(|layer| &layer.data)
     }
 
     /// The inode, if the object exists under the generation of `object`.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, OpCtx, Outcome, ReplyKey, SetAttr, Stability, Vfs};
+use tally_fs::vfs::{CreateHow, Cred, FsError, NodeKind, ObjectRef, OpCtx, Outcome, ReplyKey, SetAttr, Stability, Vfs};
+use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::properties::{Property, PropertySet, parse};
 use world::{World, ctx, done, mode, vfs};
 
@@ -224,4 +225,104 @@ fn nothing_that_does_not_grow_is_refused_for_its_quota() {
     crowd.sync("at the quota");
     assert!(crowd.filer.datasets()[0].used_bytes <= 20 * MIB, "{:?}", crowd.filer.datasets());
     assert_eq!(crowd.write(file, end, &noise(MIB as usize, 5), Stability::FileSync), Err(FsError::Quota));
+}
+
+/// A pool of a dataset with this quota.
+fn bounded(world: &World, quota: &str) -> Arc<Filer> {
+    let properties = PropertySet::from_iter([parse(Property::Quota, quota).unwrap()]);
+    world.create_with(&CreateOptions { properties, ..CreateOptions::default() })
+}
+
+fn used_bytes(filer: &Filer) -> u64 {
+    filer.sync().unwrap();
+    filer.datasets()[0].used_bytes
+}
+
+/// Does it until the quota says no, and gives the number of times.
+fn until_refused(mut attempt: impl FnMut(u32) -> Result<(), FsError>) -> u32 {
+    for number in 0..100_000 {
+        match attempt(number) {
+            Ok(()) => {}
+            Err(FsError::Quota) => return number,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("there is no end");
+}
+
+/// 64,000 further names of a file, of 255 bytes each, cost nothing: under a quota of 2 MiB the pool took 20 MiB.
+#[test]
+fn a_quota_counts_names() {
+    let world = World::new(128 * MIB, 32 * MIB);
+    let filer = bounded(&world, "1M");
+    let mut crowd = Crowd::new(&filer, 1);
+    let file = crowd.create("file").unwrap();
+    crowd.create("other").unwrap();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let name = |number: u32| format!("{number:0255}").into_bytes();
+    let made = until_refused(|number| patient(|| fs.link(ctx(&cred), file, fs.root(), &name(number))).map(drop));
+    assert!(made > 2000 && u64::from(made) * 255 < MIB, "{made} names");
+    assert!(used_bytes(&filer) <= MIB);
+    // A name that is given back makes room for another one, at once; a longer one needs room, unless it replaces.
+    let remove = |number| patient(|| fs.remove(ctx(&cred), fs.root(), &name(number)));
+    let rename = |from: &[u8], to: &[u8]| patient(|| fs.rename(ctx(&cred), fs.root(), from, fs.root(), to));
+    remove(0).unwrap();
+    assert_eq!(patient(|| fs.link(ctx(&cred), file, fs.root(), &name(0))).map(drop), Ok(()));
+    while patient(|| fs.link(ctx(&cred), file, fs.root(), b"filler")).is_ok() {
+        rename(b"filler", format!("filler {}", crowd.requests).as_bytes()).unwrap();
+        crowd.requests += 1;
+    }
+    assert_eq!(rename(b"file", &name(made)), Err(FsError::Quota));
+    assert_eq!(rename(b"other", &name(5)), Ok(()), "somebody has that name, so nothing grows");
+    assert_eq!(rename(b"file", b".nfs0123456789abcdef01234567"), Ok(()), "what clients do instead of removing");
+    // Whatever the log brings back is charged as it was.
+    let copy = world.cut().import().0;
+    assert_eq!(used_bytes(&copy), used_bytes(&filer));
+    crowd.remove_everything();
+    assert_eq!(used_bytes(&filer), OBJECT_CHARGE, "the root directory");
+}
+
+/// 4,095 symbolic links of 4,095 bytes each took 22 MiB under a quota of 2 MiB.
+#[test]
+fn a_quota_counts_the_targets_of_links() {
+    let world = World::new(128 * MIB, 32 * MIB);
+    let filer = bounded(&world, "1M");
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let made = until_refused(|number| {
+        let (name, target) = (format!("link {number}"), vec![b't'; 4000]);
+        let none = SetAttr::default();
+        patient(|| fs.symlink(ctx(&cred), fs.root(), name.as_bytes(), &target, &none)).map(drop)
+    });
+    assert!((200..262).contains(&made), "{made} links");
+    assert!(used_bytes(&filer) <= MIB);
+    Crowd::new(&filer, 1).remove_everything();
+    assert_eq!(used_bytes(&filer), OBJECT_CHARGE, "the root directory");
+}
+
+/// `rm old && cp new` failed for up to five seconds, until the group with the removal was synced; on a full pool it waits.
+#[test]
+fn what_was_removed_makes_room_under_a_quota_at_once() {
+    let world = World::new(128 * MIB, 32 * MIB);
+    let filer = bounded(&world, "8M");
+    let mut crowd = Crowd::new(&filer, 1);
+    for round in 0..3 {
+        let file = crowd.create("old").unwrap();
+        crowd.write(file, 0, &noise(6 * MIB as usize, round), Stability::FileSync).unwrap();
+        crowd.sync("with the old file");
+        assert_eq!(crowd.write(file, 8 * MIB, &noise(MIB as usize * 3, 9), Stability::FileSync), Err(FsError::Quota));
+        let (fs, cred) = (&crowd.fs, &crowd.cred);
+        let how = CreateHow::Unchecked(SetAttr { size: Some(0), ..SetAttr::default() });
+        match round {
+            0 => patient(|| fs.remove(ctx(cred), fs.root(), b"old")).unwrap(),
+            1 => drop(patient(|| fs.create(ctx(cred), fs.root(), b"old", &how)).unwrap()),
+            _ => {
+                patient(|| fs.mknod(ctx(cred), fs.root(), b"x", NodeKind::Fifo, &mode(0o600))).unwrap();
+                patient(|| fs.rename(ctx(cred), fs.root(), b"x", fs.root(), b"old")).unwrap();
+            }
+        }
+        let new = crowd.create("new").unwrap();
+        let written = crowd.write(new, 0, &noise(5 * MIB as usize, round), Stability::FileSync);
+        assert_eq!(written, Ok(()), "round {round}");
+        crowd.remove_everything();
+    }
 }

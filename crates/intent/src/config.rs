@@ -28,9 +28,18 @@ pub struct StaleLeg {
     pub legset_gen_last: u64,
 }
 
-/// Makes the smaller leg set durable in the labels of the survivors and of the pool's disks, and returns its
-/// generation. Called from the driving thread, before anything is acknowledged on the smaller set.
-pub type LegFailed = dyn Fn(VdevGuid, &io::Error) -> Result<u64, LaneFailed> + Send + Sync;
+/// The legs that the labels name for a lane: an import believes that each of them has every frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LegSet {
+    /// Raised with every change of the set; stands in each frame.
+    pub generation: u64,
+    /// Which legs.
+    pub legs: Vec<VdevGuid>,
+}
+
+/// Makes the smaller leg set durable in the labels of the survivors and of the pool's disks, and returns it. Called from
+/// the driving thread, before anything is acknowledged on the smaller set; an error where the leg stays in the set.
+pub type LegFailed = dyn Fn(VdevGuid, &io::Error) -> Result<LegSet, LaneFailed> + Send + Sync;
 
 /// What a lane is made of.
 #[derive(Clone)]

@@ -32,7 +32,7 @@ mod stats;
 mod testdisk;
 
 pub use checkpoint::Checkpoint;
-pub use config::{LaneConfig, Leg, LegFailed, StaleLeg};
+pub use config::{LaneConfig, Leg, LegFailed, LegSet, StaleLeg};
 pub use failure::LaneFailed;
 pub use frame::{FrameHeader, RecordHead};
 pub use lane::{Appended, Lane, Reservation};

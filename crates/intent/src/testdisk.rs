@@ -12,7 +12,7 @@ use tally_disk::{Disk, Durability, Geometry, SerialFanout};
 
 use crate::frame::FrameHeader;
 use crate::recovery::{LaneScan, ScanError, scan};
-use crate::{Appended, Checkpoint, Lane, LaneConfig, LaneFailed, LaneGeometry, Leg};
+use crate::{Appended, Checkpoint, Lane, LaneConfig, LaneGeometry, Leg, LegSet};
 
 /// Where the ring begins on a test disk: not at 0, so that a forgotten start shows.
 pub(crate) const RING_START: u64 = 64 << 10;
@@ -80,6 +80,7 @@ impl TestDisk {
 
 impl Disk for TestDisk {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        assert!(offset.is_multiple_of(SECTOR as u64) && buf.len().is_multiple_of(SECTOR), "in whole sectors");
         let end = offset + buf.len() as u64;
         if self.faults.lock().unreadable.iter().any(|bad| bad.start < end && offset < bad.end) {
             return Err(io::Error::other("medium error"));
@@ -250,7 +251,7 @@ pub(crate) fn leg_guid(index: usize) -> VdevGuid {
 
 pub(crate) fn config(legs: &[Arc<TestDisk>]) -> LaneConfig {
     let size = legs.first().map_or(RING_SIZE, |leg| leg.geometry().size - RING_START);
-    let generation = AtomicU64::new(2);
+    let set = Mutex::new(LegSet { generation: 1, legs: (0..legs.len()).map(leg_guid).collect() });
     LaneConfig {
         pool: PoolGuid(3),
         lane: LaneId(0),
@@ -267,7 +268,12 @@ pub(crate) fn config(legs: &[Arc<TestDisk>]) -> LaneConfig {
             .collect(),
         stale_legs: Vec::new(),
         fanout: Arc::new(SerialFanout),
-        leg_failed: Arc::new(move |_, _| -> Result<u64, LaneFailed> { Ok(generation.fetch_add(1, Ordering::Relaxed)) }),
+        leg_failed: Arc::new(move |guid, _| {
+            let mut set = set.lock();
+            set.generation += 1;
+            set.legs.retain(|leg| *leg != guid);
+            Ok(set.clone())
+        }),
     }
 }
 

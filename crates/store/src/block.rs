@@ -43,6 +43,12 @@ pub enum BlockError {
         /// What it should have held.
         what: &'static str,
     },
+    /// Part of what it stood for could not be read when the rest of it changed.
+    #[error("block [{bp}] was given up: it changed, and what it was before could not be read; write its content anew")]
+    GivenUp {
+        /// The pointer.
+        bp: BlockPtr,
+    },
     /// A device refused a write.
     #[error("writing {bytes} bytes at {offset:#x} of vdev {vdev} failed: {source}; see `tally pool status`")]
     Write {
@@ -66,6 +72,20 @@ pub enum BlockError {
     /// The pool is full.
     #[error(transparent)]
     NoSpace(#[from] NoSpace),
+}
+
+impl BlockError {
+    /// The block that could not be read; none for an error of another sort.
+    #[must_use]
+    pub fn unreadable(&self) -> Option<&BlockPtr> {
+        match self {
+            Self::Pointer { bp, .. }
+            | Self::Unreadable { bp, .. }
+            | Self::Malformed { bp, .. }
+            | Self::GivenUp { bp } => Some(bp),
+            Self::Write { .. } | Self::Flush { .. } | Self::NoSpace(_) => None,
+        }
+    }
 }
 
 /// There are not so many free bytes in one piece.
@@ -141,6 +161,9 @@ pub(crate) fn open(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, B
     if !bp.is_sensible() {
         return Err(BlockError::Pointer { bp: *bp, what: "its sizes contradict each other" });
     }
+    if bp.is_given_up() {
+        return Err(BlockError::GivenUp { bp: *bp });
+    }
     if bp.is_scattered() {
         return expand(bp, scatter::open(devs, bp)?);
     }
@@ -179,7 +202,7 @@ pub(crate) fn open_stretch(devs: &[Arc<dyn BlockDev>], stretch: &[&BlockPtr]) ->
     let first = stretch.first()?.dva;
     let length = stretch.last()?.dva.end().checked_sub(first.offset)?;
     let dev = devs.get(usize::try_from(first.vdev).ok()?)?;
-    let sound = |bp: &&&BlockPtr| bp.is_sensible() && bp.psize as u64 <= bp.dva.bytes();
+    let sound = |bp: &&&BlockPtr| bp.is_sensible() && !bp.is_given_up() && bp.psize as u64 <= bp.dva.bytes();
     if stretch.iter().filter(sound).count() < stretch.len() || first.offset.checked_add(length)? > dev.data_bytes() {
         return None;
     }

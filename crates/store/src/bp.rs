@@ -27,6 +27,9 @@ pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
 /// What `vdev 2` holds where there is no second copy.
 const NO_VDEV: u32 = u32::MAX;
 
+/// The lower half of the checksum of a block that was given up. A block in 2^64 has it by chance, and cannot be read then.
+const GIVEN_UP: BlockChecksum = u64::from_le_bytes(*b"GIVEN UP") as BlockChecksum;
+
 const WHAT: &str = "block pointer";
 
 /// A range of sectors on one top-level vdev.
@@ -153,6 +156,27 @@ impl BlockPtr {
     pub fn asize(&self) -> u64 {
         let pieces = if self.is_scattered() { self.stored_bytes() } else { 0 };
         self.dva.bytes() + self.copy.map_or(0, |copy| copy.bytes()) + pieces
+    }
+
+    /// The same place under a mark instead of its checksum: whoever reads it is told that it cannot be read, for ever, whatever
+    /// the device gives. Half of the checksum stays, for whoever wants to save what is there.
+    #[must_use]
+    pub fn given_up(&self) -> Self {
+        if self.is_given_up() {
+            return *self;
+        }
+        Self { checksum: self.checksum << 64 | GIVEN_UP, ..*self }
+    }
+
+    /// Whether [`Self::given_up`] has made it. A program that does not know the mark finds that the checksum is wrong.
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        self.checksum & u128::from(u64::MAX) == GIVEN_UP
+    }
+
+    /// Whether the block has, or had before it was given up, this checksum.
+    pub(crate) fn had_checksum(&self, checksum: BlockChecksum) -> bool {
+        self.checksum == checksum || self.is_given_up() && self.checksum == checksum << 64 | GIVEN_UP
     }
 
     /// Whether the pointer names a map of pieces ([`crate::block::scatter`]) and not the block itself: then it has fewer

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use smallvec::SmallVec;
-use tally_base::Txg;
 use tally_base::codec::{Malformed, Reader};
+use tally_base::{SECTOR, Txg};
 
 use crate::alloc::{Allocator, UNBORN};
 use crate::block::{self, BlockError};
-use crate::blockdev::BlockDev;
+use crate::blockdev::{BlockDev, BlockDevError};
 use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::cache::{BlockCache, CacheKey, Cached};
 use crate::run::RunWriter;
@@ -219,6 +219,24 @@ impl BlockIo {
             self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
             self.cache.insert(CacheKey::of(bp), Cached { bytes, checked: false });
         }
+    }
+
+    /// The block that could not be read, if that is all: a sector that rots must not be the end of the pool, and whoever
+    /// meets one goes on around it. But a device that reads nothing at all has not rotted: it may be back tomorrow with
+    /// everything, and then nothing must have been given up for it. That, and any other error, is given back.
+    pub fn check_damage(&self, error: BlockError) -> Result<BlockPtr, BlockError> {
+        let Some(bp) = error.unreadable().copied() else { return Err(error) };
+        let is_of_the_device =
+            matches!(&error, BlockError::Unreadable { source: BlockDevError::Io(_) | BlockDevError::Other(_), .. });
+        if is_of_the_device && !self.answers(bp.dva.vdev) { Err(error) } else { Ok(bp) }
+    }
+
+    /// Whether anything can be read of a vdev: its first sector, one in the middle, or its last one.
+    fn answers(&self, vdev: u32) -> bool {
+        let Some(dev) = self.devs.get(vdev as usize) else { return false };
+        let sectors = dev.data_bytes() / SECTOR as u64;
+        let mut places = [0, sectors / 2, sectors.saturating_sub(1)].into_iter();
+        places.any(|sector| tally_base::blocking(|| dev.read(sector * SECTOR as u64, SECTOR, &|_| true)).is_ok())
     }
 
     /// Frees a block of an earlier txg, see [`Allocator::free`].

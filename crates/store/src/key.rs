@@ -45,6 +45,9 @@ pub struct Key {
 }
 
 impl Key {
+    /// The smallest key that there can be.
+    pub(crate) const MIN: Self = Self::new(Class::Inode, 0, 0, 0);
+
     /// The smallest key of `class` and `object` with the given rest.
     #[must_use]
     pub const fn new(class: Class, object: u64, a: u64, b: u64) -> Self {
@@ -68,6 +71,63 @@ impl Key {
         let class = *Class::ALL.get(usize::from(bytes[0]))?;
         let field = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes of twenty-five"));
         Some(Self { class, object: field(1), a: field(9), b: field(17) })
+    }
+}
+
+/// Extents of a file stand at least so many bytes apart: the smallest record size.
+const EXTENT_STEP_MIN: u64 = 4 << 10;
+
+/// What is known of the keys around one that is put, from the key alone. Only the merge above an unreadable node asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    /// From this key on ...
+    pub(crate) from: Key,
+    /// ... up to, not including, this one there is no other key in the tree; none: to the end.
+    pub(crate) to: Option<Key>,
+    /// Whether the tree cannot hold the key itself either.
+    pub(crate) is_new: bool,
+}
+
+impl Key {
+    /// The gap in which the key stands, in a tree that was written while no id from `first_new` on was drawn: objects and
+    /// directory entries have their ids from the same source, and none is drawn twice.
+    pub(crate) fn gap(&self, first_new: u64) -> Gap {
+        let Self { class, object, a, b } = *self;
+        let gap = |from, to| Gap { from, to, is_new: true };
+        let of_object =
+            |object: u64| object.checked_add(1).map_or(class.end(), |next| Some(Self::new(class, next, 0, 0)));
+        match class {
+            _ if object >= first_new => gap(Self::new(class, first_new, 0, 0), class.end()),
+            Class::DirEntry if a >= first_new => gap(Self::new(class, object, first_new, 0), of_object(object)),
+            Class::DirHash if b >= first_new => {
+                let next = a.checked_add(1).map_or(of_object(object), |a| Some(Self::new(class, object, a, 0)));
+                gap(Self::new(class, object, a, first_new), next)
+            }
+            _ => Gap { from: *self, to: self.behind(), is_new: false },
+        }
+    }
+
+    /// The next key that there can be.
+    fn behind(&self) -> Option<Self> {
+        let Self { class, object, a, b } = *self;
+        let next_object = || object.checked_add(1).map(|object| Self::new(class, object, 0, 0));
+        let next_a = |step: u64| a.checked_add(step).map(|a| Self::new(class, object, a, 0)).or_else(next_object);
+        let next = match class {
+            Class::Inode | Class::Small => next_object(),
+            Class::DirEntry => next_a(1),
+            Class::Extent => next_a(EXTENT_STEP_MIN),
+            Class::DirHash | Class::Xattr | Class::Orphan => {
+                b.checked_add(1).map(|b| Self::new(class, object, a, b)).or_else(|| next_a(1))
+            }
+        };
+        next.or(class.end())
+    }
+}
+
+impl Class {
+    /// The first key behind those of this class; none: it is the last one.
+    pub(crate) fn end(self) -> Option<Key> {
+        Self::ALL.get(self as usize + 1).map(|next| Key::new(*next, 0, 0, 0))
     }
 }
 

@@ -6,12 +6,17 @@
 //! client; a group rewrites only the blocks of clients that sent something. An entry of a group that is still
 //! open never reaches the block of an older one: the operation may be lost, and its answer must be lost with it.
 //!
+//! **Ages are counted in service.** An answer is kept for a client that asks again, and the longest reason to ask again is
+//! that nobody answered: a power cut, a disk that was replaced, a machine that took ten minutes to start. So the time of
+//! an entry is not the time of day. It is a clock that stands still while the pool is away: it goes on from the newest
+//! entry that was read at the import, by a clock that nobody sets.
+//!
 //! ```text
-//! block:  count u32, each entry 81 bytes: dataset u64, txg u64, time u64, key 40, value 17
+//! block:  count u32, each entry 81 bytes: dataset u64, txg u64, time in service u64 (ns), key 40, value 17
 //! ```
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use foldhash::HashMap;
@@ -25,7 +30,7 @@ pub const BUCKETS: usize = 64;
 pub const ENTRIES_PER_CLIENT_MAX: usize = 256;
 /// Most entries of one bucket: 64 KiB of each block, 4 MiB of all.
 pub const ENTRIES_PER_BUCKET_MAX: usize = (64 << 10) / ENTRY_BYTES;
-/// How long an answer is remembered, in server time.
+/// How long an answer is remembered, in service.
 pub const AGE_MAX: Duration = Duration::from_secs(120);
 
 const ENTRY_BYTES: usize = 81;
@@ -62,11 +67,17 @@ pub struct ReplyCache {
     buckets: [Mutex<Bucket>; BUCKETS],
     /// Entries of all buckets.
     count: AtomicUsize,
+    /// The newest entry that was loaded: from there the time in service goes on.
+    newest_loaded: AtomicU64,
 }
 
 impl Default for ReplyCache {
     fn default() -> Self {
-        Self { buckets: std::array::from_fn(|_| Mutex::default()), count: AtomicUsize::new(0) }
+        Self {
+            buckets: std::array::from_fn(|_| Mutex::default()),
+            count: AtomicUsize::new(0),
+            newest_loaded: AtomicU64::new(0),
+        }
     }
 }
 
@@ -76,7 +87,14 @@ impl ReplyCache {
         &self.buckets[(hash % BUCKETS as u64) as usize]
     }
 
-    /// Remembers an answer that was given in `txg` at server time `now`.
+    /// The time in service, so long after the import.
+    #[must_use]
+    pub fn time(&self, since_import: Duration) -> Time {
+        let since_import = u64::try_from(since_import.as_nanos()).unwrap_or(u64::MAX);
+        Time(self.newest_loaded.load(Ordering::Relaxed).saturating_add(since_import))
+    }
+
+    /// Remembers an answer that was given in `txg` at the time in service `now`.
     pub fn remember(&self, dataset: DatasetId, txg: Txg, now: Time, key: Key, value: Value) {
         let mut bucket = self.bucket(&key).lock();
         let before = bucket.entries.len();
@@ -137,6 +155,7 @@ impl ReplyCache {
         for entry in decode(block)? {
             let mut bucket = self.bucket(&entry.key).lock();
             let before = bucket.entries.len();
+            self.newest_loaded.fetch_max(entry.time.0, Ordering::Relaxed);
             bucket.push(entry);
             self.recount(before, &bucket);
         }

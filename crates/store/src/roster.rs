@@ -13,8 +13,13 @@
 //! **Claim.** An assembled pool has written nothing. [`Roster::claim`] raises the open generation on all present
 //! legs and marks those that are absent; before it no uberblock is taken.
 //!
+//! **Lanes.** The labels also say on which legs a lane's frames are to be found. Whatever changes that, a frame that failed or
+//! an uberblock, a label or a block that was refused, or a command, the open lanes are told before the change returns
+//! ([`Lane::follow`]): lane and labels never name different legs for longer than that, and meanwhile the lane writes to the
+//! larger set. A frame that missed the last leg of its set ends the lane.
+//!
 //! **Locks.** `uberblocks`, then `state`, which is held while labels are written; under it the vdevs' leg lists are read,
-//! and no vdev's I/O lock is taken.
+//! and no vdev's I/O lock is taken. Lanes are called with neither held.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +28,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tally_base::{LaneId, Rng, SECTOR, Time, Txg, VdevGuid};
 use tally_disk::{Disk, Durability, Fanout};
-use tally_intent::{LaneConfig, LaneFailed, Leg, StaleLeg};
+use tally_intent::{Lane, LaneConfig, LaneFailed, Leg, LegSet, StaleLeg};
 
 use crate::create::write_out;
 use crate::label::{
@@ -80,6 +85,8 @@ pub struct Roster {
     fails_openly: AtomicBool,
     /// Held while an uberblock is written, and while a leg joins: it gets every uberblock from a certain one on.
     uberblocks: Mutex<()>,
+    /// The open lanes, to be told who has left their sets.
+    lanes: Mutex<Vec<Weak<Lane>>>,
     me: Weak<Self>,
 }
 
@@ -101,6 +108,7 @@ impl Roster {
             state: Mutex::new(State { config, claimed: false, closed: None }),
             writable: AtomicBool::new(false),
             uberblocks: Mutex::new(()),
+            lanes: Mutex::default(),
             me: me.clone(),
         });
         for vdev in &roster.vdevs {
@@ -177,7 +185,32 @@ impl Roster {
             return Err(RosterError::NotClaimed);
         }
         self.change(&mut state, change)?;
-        Ok(state.config.clone())
+        let config = state.config.clone();
+        drop(state);
+        self.tell_lanes(&config);
+        Ok(config)
+    }
+
+    /// From now on this lane hears which legs the labels name for it.
+    pub fn watch_lane(&self, lane: &Arc<Lane>) {
+        {
+            let mut lanes = self.lanes.lock();
+            lanes.retain(|known| known.upgrade().is_some_and(|known| !known.has_ended()));
+            lanes.push(Arc::downgrade(lane));
+        }
+        // What changed since it was given its legs.
+        self.tell_lanes(&self.config());
+    }
+
+    /// Tells the open lanes what the labels say of their legs. The calls of two threads may arrive in any order: a lane
+    /// knows by the generation which is newer.
+    fn tell_lanes(&self, config: &PoolConfig) {
+        let lanes: Vec<_> = self.lanes.lock().iter().filter_map(Weak::upgrade).collect();
+        for lane in lanes {
+            let Some(line) = config.lanes.iter().find(|line| line.lane == lane.id()) else { continue };
+            let is_outside = |guid| config.leg(guid).is_none_or(|(_, leg)| leg.stale_since.is_some());
+            lane.follow(&leg_set(line), &is_outside);
+        }
     }
 
     /// What a suspended pool answers, durable in the labels.
@@ -364,21 +397,34 @@ impl Roster {
         self.change(&mut state, |config| {
             let sequence = config.sequence;
             mark_stale(config, guid, sequence);
-        })
+        })?;
+        let config = state.config.clone();
+        drop(state);
+        self.tell_lanes(&config);
+        Ok(())
     }
 
-    /// Strikes a leg out of a lane and returns the new generation of its leg set: what a lane calls when a frame's
-    /// write failed on a leg.
-    pub fn drop_lane_leg(&self, lane: LaneId, guid: VdevGuid, cause: &io::Error) -> Result<u64, RosterError> {
+    /// Strikes a leg out of a lane and returns the leg set as the labels have it then: what a lane calls when a frame's write
+    /// failed on a leg. An error if the set still names that leg, as its last: no frame may be believed without it.
+    pub fn drop_lane_leg(&self, lane: LaneId, guid: VdevGuid, cause: &io::Error) -> Result<LegSet, RosterError> {
         self.drop_leg(guid, cause)?;
         let state = self.state.lock();
         let line = state.config.lanes.iter().find(|line| line.lane == lane);
-        Ok(line.ok_or(RosterError::Leg { leg: guid, why: "is in no such lane" })?.legset_gen)
+        let set = leg_set(line.ok_or(RosterError::Leg { leg: guid, why: "is in no such lane" })?);
+        if set.legs.contains(&guid) {
+            let why = "missed a frame and is the last one that the labels name for its lane";
+            return Err(RosterError::Leg { leg: guid, why });
+        }
+        Ok(set)
     }
 
-    /// A leg that joined a lane has every live frame: takes it into the lane's leg set and returns the new generation.
-    pub fn admit_lane_leg(&self, lane: LaneId, guid: VdevGuid) -> Result<u64, RosterError> {
+    /// A leg that joined a lane has every live frame: takes it into the lane's leg set, and tells the lane. An error if the
+    /// leg was struck off meanwhile.
+    pub fn admit_lane_leg(&self, lane: LaneId, guid: VdevGuid) -> Result<LegSet, RosterError> {
         let config = self.update(|config| {
+            if config.leg(guid).is_none_or(|(_, leg)| leg.stale_since.is_some()) {
+                return;
+            }
             for line in config.lanes.iter_mut().filter(|line| line.lane == lane && !line.legset.contains(&guid)) {
                 line.legset.push(guid);
                 line.left.retain(|(left, _)| *left != guid);
@@ -386,7 +432,7 @@ impl Roster {
             }
         })?;
         let line = config.lanes.iter().find(|line| line.lane == lane && line.legset.contains(&guid));
-        Ok(line.ok_or(RosterError::Leg { leg: guid, why: "could not be taken into the lane" })?.legset_gen)
+        line.map(leg_set).ok_or(RosterError::Leg { leg: guid, why: "could not be taken into the lane" })
     }
 
     /// After a replay, with all rings empty: each lane's leg set becomes all legs that have everything. A stale log leg
@@ -535,23 +581,35 @@ impl Roster {
         Ok(())
     }
 
-    /// Takes a leg out of its mirror for good. The last one that has everything stays.
+    /// Takes a leg out of its mirror for good. The last one that has everything stays, and so does the only one in which the
+    /// labels let a lane's frames be found.
     pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<(), RosterError> {
         let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
         let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
         if !has_other {
             return Err(RosterError::Leg { leg: guid, why: "is the last one of its vdev that has everything" });
         }
+        let index = vdev.index() as usize;
+        let mut state = self.state.lock();
+        if !state.claimed {
+            return Err(RosterError::NotClaimed);
+        }
+        if state.config.lanes.iter().any(|line| line.legset == [guid]) {
+            let why = "is the only one with the frames of its intent log; attach another disk to it first";
+            return Err(RosterError::Leg { leg: guid, why });
+        }
         vdev.take_leg(guid);
-        let (index, kind) = (vdev.index() as usize, vdev.kind());
-        self.update(|config| {
+        self.change(&mut state, |config| {
             let sequence = config.sequence;
             mark_stale(config, guid, sequence);
-            if let Some(vdev) = config.vdevs.get_mut(index) {
-                vdev.legs.retain(|leg| leg.guid != guid);
-                vdev.kind = kind;
+            if let Some(config) = config.vdevs.get_mut(index) {
+                config.legs.retain(|leg| leg.guid != guid);
+                config.kind = vdev.kind();
             }
         })?;
+        let config = state.config.clone();
+        drop(state);
+        self.tell_lanes(&config);
         if let Some(disk) = leg.disk()
             && let Err(error) = label::wipe(disk.as_ref())
         {
@@ -575,6 +633,10 @@ impl Membership for Roster {
 fn is_returning(leg: &VdevLeg, config: &PoolConfig) -> bool {
     let is_struck_off = || config.leg(leg.guid()).is_some_and(|(_, leg)| leg.stale_since.is_some());
     leg.state() == LegState::Online && is_struck_off()
+}
+
+fn leg_set(line: &LaneConfigLine) -> LegSet {
+    LegSet { generation: line.legset_gen, legs: line.legset.clone() }
 }
 
 /// Marks a leg as left behind, and takes it out of every lane's leg set.

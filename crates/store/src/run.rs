@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tally_base::codec::Put;
-use tally_base::{LongWork, SECTOR, Txg, block_checksum};
+use tally_base::{BlockChecksum, LongWork, SECTOR, Txg, block_checksum};
 use tally_disk::AlignedBuf;
 
 use crate::alloc::{AllocRoot, Allocator};
@@ -111,18 +111,38 @@ impl RunWriter {
         data: Bytes,
         compression: Compression,
     ) -> Result<BlockPtr, BlockError> {
+        let pointer = self.lay_out(kind, &data, compression)?;
+        self.io.accept(&pointer, data);
+        match &mut self.run {
+            Some(run) => run.blocks.push(pointer),
+            None => self.io.forget_unwritten(&[pointer]),
+        }
+        Ok(pointer)
+    }
+
+    /// Adds a block that nobody can read, see [`BlockPtr::given_up`]: it stands for content of which only part is known.
+    /// That part is on disk, for whoever wants to save it.
+    pub fn put_given_up(
+        &mut self,
+        kind: BlockKind,
+        data: &[u8],
+        compression: Compression,
+    ) -> Result<BlockPtr, BlockError> {
+        Ok(self.lay_out(kind, data, compression)?.given_up())
+    }
+
+    /// Finds a place for a block, and puts its bytes there.
+    fn lay_out(&mut self, kind: BlockKind, data: &[u8], compression: Compression) -> Result<BlockPtr, BlockError> {
         assert!(!data.is_empty() && data.len() <= BLOCK_BYTES_MAX as usize, "a block of {} bytes", data.len());
         self.work.step();
         let mut scratch = std::mem::take(&mut self.scratch);
-        let sealed = seal(&data, compression, &mut scratch);
+        let sealed = seal(data, compression, &mut scratch);
         let sectors = sealed.sectors();
         let checksum = block_checksum(sealed.bytes());
         let dva = match self.make_room(u64::from(sectors) * SECTOR as u64) {
             Ok(run) => run.append(sealed.bytes(), sectors),
             // Free space in crumbs is free space.
-            Err(BlockError::NoSpace(_)) => {
-                self.io.alloc.place(self.txg, sectors)?.write(&self.io.devs, sealed.bytes(), checksum)?
-            }
+            Err(BlockError::NoSpace(_)) => self.scatter(sectors, sealed.bytes(), checksum)?,
             Err(error) => return Err(error),
         };
         let pointer = BlockPtr {
@@ -139,12 +159,15 @@ impl RunWriter {
         self.stats.block_count += 1;
         self.stats.logical_bytes += data.len() as u64;
         self.stats.allocated_bytes += pointer.asize();
-        self.io.accept(&pointer, data);
-        match &mut self.run {
-            Some(run) => run.blocks.push(pointer),
-            None => self.io.forget_unwritten(&[pointer]),
-        }
         Ok(pointer)
+    }
+
+    /// Writes a block in pieces. Where that fails its room goes back: nothing names it.
+    fn scatter(&self, sectors: u32, bytes: &[u8], checksum: BlockChecksum) -> Result<Dva, BlockError> {
+        let place = self.io.alloc.place(self.txg, sectors)?;
+        place.write(&self.io.devs, bytes, checksum).inspect_err(|_| {
+            place.ranges().for_each(|range| self.io.alloc.abandon(range));
+        })
     }
 
     /// The run that has room for a block; none is open after an error.

@@ -19,8 +19,14 @@
 //!
 //! Admission is apart from holding, and comes first: it bounds dirty memory, and it is the only step at which an
 //! operation may have to wait, with nothing held.
+//!
+//! Dirty memory does not bound the work. A byte written into a block has the fold read and write all of the block: 32
+//! KiB in as many blocks are 4 GiB. So each group also counts what it has to **patch**, the bytes of such blocks
+//! beyond those that are dirty, up to a bound ([`patch`]). Only who would exceed it waits, for the group; whoever
+//! brings nothing to patch is let in beside it.
 
 mod history;
+mod patch;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,6 +37,9 @@ use parking_lot::{Condvar, Mutex};
 use tally_base::{Broken, Fate, Kept, Promise, Txg, Wait};
 
 pub use history::{HISTORY_MAX, TxgHistory, TxgRecord};
+pub use patch::{PATCH_BYTES_MAX, PATCH_BYTES_MIN, PATCH_BYTES_START};
+
+use patch::Pace;
 
 type Waiter = (Txg, Box<dyn FnOnce(Fate) + Send>);
 
@@ -53,6 +62,10 @@ struct State {
     /// What folding each group may take of the pool, bytes: more than is dirty, since the fold writes whole leaves and
     /// whole blocks (rules F19).
     fold_bytes: BTreeMap<Txg, u64>,
+    /// What folding each group reads and writes beyond its dirty bytes, for blocks that are written in part.
+    patch_bytes: BTreeMap<Txg, u64>,
+    /// How much of that one group may have.
+    pace: Pace,
     /// Bytes admitted to operations that do not hold a group yet.
     admitted_bytes: u64,
     /// What folding those may take.
@@ -91,6 +104,8 @@ impl Txgs {
                 holds: VecDeque::from([(open, 0)]),
                 dirty_bytes: BTreeMap::new(),
                 fold_bytes: BTreeMap::new(),
+                patch_bytes: BTreeMap::new(),
+                pace: Pace::default(),
                 admitted_bytes: 0,
                 admitted_fold_bytes: 0,
                 wanted: synced,
@@ -119,6 +134,38 @@ impl Txgs {
         state.admitted_bytes += bytes;
         state.admitted_fold_bytes += fold_bytes;
         Ok(Admission { txgs: Arc::clone(self), bytes, fold_bytes })
+    }
+
+    /// Whether the open group may get so much more to patch; if not, a sync is asked for. What is alone is let in, whatever
+    /// it brings. Nothing is set aside: those who ask at one moment exceed the bound by a request each.
+    pub fn check_patch(&self, patch_bytes: u64) -> Result<(), DirtyLimit> {
+        let mut state = self.state.lock();
+        let patched = state.patch_bytes.get(&state.open).copied().unwrap_or(0);
+        if patched == 0 || patched.saturating_add(patch_bytes) <= state.pace.patch_bytes_max() {
+            return Ok(());
+        }
+        state.wanted = state.open;
+        self.changed.notify_all();
+        Err(DirtyLimit)
+    }
+
+    /// What a change under a hold on `txg` has turned out to cost its fold: `patch_bytes` more to patch (or fewer, where a
+    /// block is filled up), and `known_bytes` less of the pool than it was admitted with, since the group had those
+    /// blocks already.
+    pub fn settle_fold(&self, txg: Txg, patch_bytes: i64, known_bytes: u64) {
+        let mut state = self.state.lock();
+        let fold = state.fold_bytes.entry(txg).or_default();
+        *fold = fold.checked_sub(known_bytes).expect("no more is given back than was admitted");
+        let patched = state.patch_bytes.entry(txg).or_default();
+        *patched = patched.saturating_add_signed(patch_bytes);
+    }
+
+    /// A group was synced in `took`: the next may have what takes about as long as one should.
+    pub fn keep_pace(&self, txg: Txg, took: Duration) {
+        let mut state = self.state.lock();
+        let of_group = |bytes: &BTreeMap<Txg, u64>| bytes.get(&txg).copied().unwrap_or(0);
+        let (patched, dirty) = (of_group(&state.patch_bytes), of_group(&state.dirty_bytes));
+        state.pace.note(patched, dirty, took);
     }
 
     /// Takes a hold on the open group, and turns the admission into its dirty bytes. Never blocks.
@@ -165,6 +212,7 @@ impl Txgs {
         state.synced = txg;
         state.dirty_bytes.retain(|dirty, _| *dirty > txg);
         state.fold_bytes.retain(|dirty, _| *dirty > txg);
+        state.patch_bytes.retain(|dirty, _| *dirty > txg);
         let waiters = std::mem::take(&mut state.waiters);
         let (due, later) = waiters.into_iter().partition(|(waiting, _)| *waiting <= txg);
         state.waiters = later;
@@ -257,6 +305,19 @@ impl Txgs {
     #[must_use]
     pub fn dirty_bytes_max(&self) -> u64 {
         self.dirty_bytes_max
+    }
+
+    /// Bytes that the open group has to patch.
+    #[must_use]
+    pub fn patch_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.patch_bytes.get(&state.open).copied().unwrap_or(0)
+    }
+
+    /// The most bytes that one group may have to patch, for now.
+    #[must_use]
+    pub fn patch_bytes_max(&self) -> u64 {
+        self.state.lock().pace.patch_bytes_max()
     }
 
     /// What folding everything that is dirty or admitted may take of the pool, bytes.

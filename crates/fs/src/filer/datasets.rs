@@ -1,5 +1,6 @@
 //! Commands on datasets: create, destroy, rename, properties.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, Dseq, ObjectId, Time, Txg};
@@ -96,6 +97,8 @@ impl Filer {
         if self.by_name(name).is_some() {
             return Err(DatasetError::Exists(name.to_owned()));
         }
+        // Before anything is made that a refusal would leave behind.
+        self.pool.check_administrable(DatasetLine { name: name.to_owned(), local: local.clone() }.root_bytes())?;
         make_mount_point(&parent, name)?;
         let filesystem = self.add_dataset(name, local, owner)?;
         self.find_children();
@@ -120,6 +123,7 @@ impl Filer {
             root_generation: tally_base::Generation(pool.platform.rng.next_u64()),
         };
         let line = DatasetLine { name: name.to_owned(), local };
+        let root_bytes = line.root_bytes();
         let in_force = self.effective_of(&line);
         let root = DatasetRoot {
             tree: Tree::empty(),
@@ -135,7 +139,7 @@ impl Filer {
         };
         let dataset = Arc::new(Dataset::new(birth, line, in_force, root));
         let filesystem = Filesystem::mount(pool, &dataset, true);
-        pool.administer(|pool, txg| {
+        pool.administer_more(root_bytes, |pool, txg| {
             filesystem.found(txg, owner);
             pool.add_dataset(dataset);
         })?;
@@ -177,7 +181,7 @@ impl Filer {
     }
 
     fn remove_dataset(&self, filesystem: &Arc<Filesystem>) -> Result<(), DatasetError> {
-        self.pool.check_administrable()?;
+        self.pool.check_administrable(0)?;
         let name = filesystem.name();
         self.mounted.write().remove(&filesystem.dataset.birth.id);
         self.find_children();
@@ -208,7 +212,6 @@ impl Filer {
         if self.by_name(to).is_some() {
             return Err(DatasetError::Exists(to.to_owned()));
         }
-        make_mount_point(&new_parent, to)?;
         let prefix = format!("{from}/");
         let moved: Vec<Arc<Filesystem>> = self
             .mounted
@@ -217,7 +220,10 @@ impl Filer {
             .filter(|filesystem| filesystem.name() == from || filesystem.name().starts_with(&prefix))
             .cloned()
             .collect();
-        self.pool.administer(|_, _| {
+        let more_root_bytes = (to.len().saturating_sub(from.len()) * moved.len()) as u64;
+        self.pool.check_administrable(more_root_bytes)?;
+        make_mount_point(&new_parent, to)?;
+        self.pool.administer_more(more_root_bytes, |_, _| {
             for filesystem in &moved {
                 let name = format!("{to}{}", &filesystem.name()[from.len()..]);
                 filesystem.dataset.change_line(|line| line.name = name);
@@ -225,7 +231,7 @@ impl Filer {
         })?;
         self.find_children();
         remove_mount_point(&old_parent, from);
-        self.put_in_force(&moved, || {})
+        self.put_in_force(&moved, 0, || {})
     }
 
     /// Sets a local property; it is in force, here and below, when this returns.
@@ -259,15 +265,24 @@ impl Filer {
         let prefix = format!("{}/", filesystem.name());
         let mut affected = vec![Arc::clone(filesystem)];
         affected.extend(self.mounted.read().values().filter(|other| other.name().starts_with(&prefix)).cloned());
+        let before = filesystem.dataset.line();
+        let mut after = before.clone();
+        change(&mut after.local);
+        let more_root_bytes = after.root_bytes().saturating_sub(before.root_bytes());
         // The line changes in the group that puts it in force, or a crash between the two would leave a dataset that
         // says `standard` and does not log.
-        self.put_in_force(&affected, || filesystem.dataset.change_line(|line| change(&mut line.local)))
+        self.put_in_force(&affected, more_root_bytes, || filesystem.dataset.change_line(|line| *line = after))
     }
 
     /// Computes the properties in force anew. A change of `sync` between logging and not takes effect at the border of
     /// the group that makes it durable (rules F13).
-    fn put_in_force(&self, affected: &[Arc<Filesystem>], change: impl FnOnce()) -> Result<(), DatasetError> {
-        self.pool.administer(|_, txg| {
+    fn put_in_force(
+        &self,
+        affected: &[Arc<Filesystem>],
+        more_root_bytes: u64,
+        change: impl FnOnce(),
+    ) -> Result<(), DatasetError> {
+        self.pool.administer_more(more_root_bytes, |_, txg| {
             change();
             for filesystem in affected {
                 let in_force = self.effective_of(&filesystem.dataset.line());
@@ -283,16 +298,20 @@ impl Filer {
         let mounted: Vec<Arc<Filesystem>> = self.mounted.read().values().cloned().collect();
         let mut children = self.children.write();
         children.clear();
+        // By the name of the dataset above; a pool may have tens of thousands.
+        let mut below: HashMap<String, Vec<(String, DatasetId)>> = HashMap::new();
+        for child in &mounted {
+            if let Some((parent, component)) = child.name().rsplit_once('/') {
+                below.entry(parent.to_owned()).or_default().push((component.to_owned(), child.dataset.birth.id));
+            }
+        }
         for parent in &mounted {
-            let prefix = format!("{}/", parent.name());
             let mut points = Vec::new();
-            for child in &mounted {
-                let name = child.name();
-                let Some(component) = name.strip_prefix(&prefix).filter(|rest| !rest.contains('/')) else { continue };
-                children.insert((parent.dataset.birth.id, component.as_bytes().to_vec()), child.dataset.birth.id);
+            for (component, child) in below.remove(&parent.name()).unwrap_or_default() {
                 if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component.as_bytes()) {
                     points.push(attr.object.id);
                 }
+                children.insert((parent.dataset.birth.id, component.into_bytes()), child);
             }
             parent.set_mountpoints(points);
         }

@@ -134,7 +134,7 @@ impl State {
         }
         let now = self.issue_time();
         let entry = self.draw_id();
-        self.directory_mut(dir.id).insert(entry, name, object.id);
+        self.enter(dir.id, entry, name, object.id);
         self.named(object.id).attr.nlink += 1;
         self.touch(object.id, now);
         self.touch_content(dir.id, now);
@@ -173,7 +173,7 @@ impl State {
                 *field = time;
             }
         }
-        self.directory_mut(dir.id).insert(entry, name, id);
+        self.enter(dir.id, entry, name, id);
         self.touch_content(dir.id, made.ctime);
         Ok(self.named(id).attr.clone())
     }

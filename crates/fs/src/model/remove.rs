@@ -13,7 +13,7 @@ impl State {
             return Err(FsError::IsDirectory);
         }
         let now = self.issue_time();
-        self.directory_mut(dir.id).take(name);
+        self.leave(dir.id, name);
         self.touch_content(dir.id, now);
         self.unlink(victim.object.id, now);
         Ok(())
@@ -27,7 +27,7 @@ impl State {
         let victim = self.find_removable(cred, dir, name)?;
         self.check_empty(&victim)?;
         let now = self.issue_time();
-        self.directory_mut(dir.id).take(name);
+        self.leave(dir.id, name);
         self.inodes.remove(&victim.object.id);
         self.named(dir.id).attr.nlink -= 1;
         self.touch_content(dir.id, now);
@@ -105,7 +105,7 @@ impl State {
             None => self.draw_id(),
         };
         if let Some(target) = target {
-            self.directory_mut(to_dir.id).take(to);
+            self.leave(to_dir.id, to);
             if target.kind == FileKind::Directory {
                 self.inodes.remove(&target.object.id);
                 self.named(to_dir.id).attr.nlink -= 1;
@@ -113,8 +113,8 @@ impl State {
                 self.unlink(target.object.id, now);
             }
         }
-        self.directory_mut(from_dir.id).take(from);
-        self.directory_mut(to_dir.id).insert(entry, to, moved.object.id);
+        self.leave(from_dir.id, from);
+        self.enter(to_dir.id, entry, to, moved.object.id);
         if moved.kind == FileKind::Directory && from_dir != to_dir {
             self.directory_mut(moved.object.id).parent = to_dir.id;
             self.named(from_dir.id).attr.nlink -= 1;

@@ -8,6 +8,7 @@ use tally_base::{Clock, Generation, ObjectId, Rng, Time};
 
 use super::ModelOptions;
 use super::content::Content;
+use crate::inode::entry_charge;
 use crate::permission::{self, EXECUTE, WRITE};
 use crate::vfs::{Attr, Cred, FileKind, FsError, FsStat, NAME_MAX, ObjectRef};
 
@@ -129,7 +130,7 @@ impl State {
             uid,
             gid,
             size,
-            used: 0,
+            used: size,
             rdev,
             atime: now,
             mtime: now,
@@ -168,6 +169,18 @@ impl State {
         }
     }
 
+    /// Puts an entry into a directory, which is charged for it.
+    pub(super) fn enter(&mut self, dir: ObjectId, entry: u64, name: &[u8], object: ObjectId) {
+        self.directory_mut(dir).insert(entry, name, object);
+        self.named(dir).attr.used += entry_charge(name);
+    }
+
+    /// Takes an entry out of a directory.
+    pub(super) fn leave(&mut self, dir: ObjectId, name: &[u8]) {
+        self.directory_mut(dir).take(name);
+        self.named(dir).attr.used -= entry_charge(name);
+    }
+
     /// Checks that `cred` may add or remove names in `dir`.
     pub(super) fn may_change_dir(&self, cred: &Cred, dir: ObjectRef) -> Result<Attr, FsError> {
         let (attr, _) = self.directory(dir)?;
@@ -190,7 +203,8 @@ impl State {
     }
 
     pub(super) fn used_bytes(&self) -> u64 {
-        self.inodes.values().map(|inode| inode.attr.used).sum()
+        let files = self.inodes.values().filter(|inode| inode.attr.kind == FileKind::File);
+        files.map(|inode| inode.attr.used).sum()
     }
 
     pub(super) fn statfs(&self) -> FsStat {

@@ -12,6 +12,7 @@ use tally_base::Wait;
 use tally_store::pool::SpaceClass;
 
 use super::{after, failed, unchanged};
+use crate::cost::FoldCost;
 use crate::filesystem::{Ask, Filesystem};
 use crate::inode::Inode;
 use crate::layer::{Piece, Seen};
@@ -53,10 +54,12 @@ impl Filesystem {
             // What older groups hold becomes dirty once more, in the open one. Where there is no room for that, or no room
             // in the log, the groups are the promise.
             let ranges = peeked.pieces.iter().map(|(offset, bytes)| *offset..*offset + bytes.len() as u64);
-            let fold_bytes = if peeked.pieces.is_empty() { 0 } else { self.fold_bytes_of(object, ranges) };
+            let fold = match peeked.pieces[..] {
+                [] => FoldCost::default(),
+                _ => self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, ranges)),
+            };
             // Its growth was charged when it was written.
-            let ask =
-                Ask { data_bytes: peeked.bytes(), records, fold_bytes, growth_bytes: 0, class: SpaceClass::Remove };
+            let ask = Ask { data_bytes: peeked.bytes(), records, fold, growth_bytes: 0, class: SpaceClass::Remove };
             let admitted = if inline { self.admit(&ask).ok() } else { None };
             let mut locked = match self.lock(&[object.id]) {
                 Ok(locked) => locked,

@@ -5,6 +5,7 @@ use tally_store::pool::SpaceClass;
 
 use super::{after, change, check_name, failed, is_dots, remember};
 use crate::filesystem::{Ask, Filesystem};
+use crate::inode::entry_charge;
 use crate::record::{Record, RecordKind, SizeRule};
 use crate::vfs::{Attr, FileKind, FsError, LINK_MAX, ObjectRef, OpCtx, Outcome};
 
@@ -13,7 +14,7 @@ impl Filesystem {
         if let Err(error) = check_name(name) {
             return failed(error);
         }
-        let admitted = match self.admit(&Ask::metadata(SpaceClass::Write)) {
+        let admitted = match self.admit(&Ask::metadata(SpaceClass::Write).growing(entry_charge(name))) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
         };
@@ -43,7 +44,7 @@ impl Filesystem {
         let now = self.now();
         let mut parent_after = parent.clone();
         parent_after.modify(now);
-        parent_after.gain_entry(false);
+        parent_after.gain_entry(name, false);
         let mut inode = before;
         inode.nlink += 1;
         inode.touch(now);

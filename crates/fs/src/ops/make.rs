@@ -3,11 +3,14 @@
 use bytes::Bytes;
 use smallvec::smallvec;
 use tally_base::{ObjectId, Time};
+use tally_store::dataset::OBJECT_CHARGE;
+use tally_store::pool::SpaceClass;
 
-use super::setattr::apply_times;
+use super::setattr::{apply_times, resize, strip_privileges};
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
+use crate::cost::FoldCost;
 use crate::filesystem::{Ask, Filesystem};
-use crate::inode::{DOT_ENTRIES, Inode, Layout};
+use crate::inode::{DOT_ENTRIES, Inode, Layout, entry_charge};
 use crate::object::Locked;
 use crate::permission::{self, EXECUTE, WRITE};
 use crate::record::{Record, RecordKind, SizeRule};
@@ -106,8 +109,10 @@ impl Filesystem {
         }
         // A file that is there already may be cut within a block, which the fold writes anew.
         let cut = if plan.set.size.is_some_and(|size| size > 0) { BLOCK_BYTES_MAX } else { 0 };
+        let growth_bytes = OBJECT_CHARGE + entry_charge(name) + plan.target.len() as u64;
+        let cut = FoldCost { bytes: cut, known_bytes: 0, patch_bytes: cut as i64 };
         loop {
-            let admitted = match self.admit(&Ask::making().folding(cut)) {
+            let admitted = match self.admit(&Ask::metadata(SpaceClass::Write).folding(cut).growing(growth_bytes)) {
                 Ok(admitted) => admitted,
                 Err(refusal) => return refusal.outcome(),
             };
@@ -156,7 +161,7 @@ impl Filesystem {
             self.put_entry(&mut record, dir.id, self.draw_id(), name, id, plan.kind);
             let mut parent_after = parent.clone();
             parent_after.modify(now);
-            parent_after.gain_entry(plan.kind == FileKind::Directory);
+            parent_after.gain_entry(name, plan.kind == FileKind::Directory);
             let attr = inode.attr(id);
             record.inodes =
                 smallvec![after(dir.id, &parent_after, SizeRule::Exact), after(id, &inode, SizeRule::Exact)];
@@ -188,23 +193,20 @@ impl Filesystem {
             return self.refused_in(&locked, dir, Some(parent), FsError::Exists);
         }
         let attr = inode.attr(existing);
-        let resize = match how {
+        let new_size = match how {
             Some(CreateHow::Unchecked(set)) => set.size.filter(|size| *size != inode.size),
             _ => None,
         };
-        let Some(size) = resize else {
+        let Some(size) = new_size else {
             let wait = self.wait_for_seen(&locked);
             return Outcome { result: Ok(attr), changes: smallvec![unchanged(dir.id, parent)], wait };
         };
-        if !permission::may(&attr, ctx.cred, WRITE) {
-            return self.refused_in(&locked, dir, Some(parent), FsError::Access);
+        let (mut resized, now) = (inode, self.now());
+        if let Err(error) = resize(&mut resized, size, permission::may(&attr, ctx.cred, WRITE), now) {
+            return self.refused_in(&locked, dir, Some(parent), error);
         }
-        if size > crate::vfs::FILE_SIZE_MAX {
-            return self.refused_in(&locked, dir, Some(parent), FsError::TooBig);
-        }
-        let mut resized = inode.clone();
-        resized.modify(self.now());
-        resized.size = size;
+        strip_privileges(&mut resized, ctx.cred);
+        resized.touch(now);
         // It is a SETATTR by another name, and ends what an EXCLUSIVE create may still be asked again (rules F23).
         resized.create_verifier = None;
         let mut record = Record { truncate: Some((existing, size)), ..Record::default() };
@@ -233,7 +235,7 @@ impl Filesystem {
             uid: ctx.cred.uid,
             gid,
             size: if directory { DOT_ENTRIES } else { plan.target.len() as u64 },
-            used: 0,
+            used: plan.target.len() as u64,
             rdev: plan.rdev,
             atime: now,
             mtime: now,

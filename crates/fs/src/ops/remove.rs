@@ -71,7 +71,7 @@ impl Filesystem {
             let now = self.now();
             let mut parent_after = parent.clone();
             parent_after.modify(now);
-            parent_after.lose_entry(removal == Removal::Directory);
+            parent_after.lose_entry(name, removal == Removal::Directory);
             let mut record = Record::default();
             self.drop_entry(&mut record, dir.id, found.entry, name);
             record.inodes =

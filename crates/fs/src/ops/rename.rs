@@ -7,7 +7,7 @@ use tally_base::{ObjectId, Time, blocking};
 use super::remove::unlinked;
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
 use crate::filesystem::{Ask, Filesystem};
-use crate::inode::Inode;
+use crate::inode::{Inode, entry_charge};
 use crate::object::Locked;
 use crate::permission::{self, WRITE};
 use crate::record::{Record, RecordKind, SizeRule};
@@ -46,7 +46,7 @@ impl Filesystem {
         }
         let (from, to) = (End { dir: from_dir, name: from }, End { dir: to_dir, name: to });
         loop {
-            let admitted = match self.admit(&Ask::rename()) {
+            let admitted = match self.admit(&Ask::rename().growing(self.growth_of_rename(from, to))) {
                 Ok(admitted) => admitted,
                 Err(refusal) => return refusal.outcome(),
             };
@@ -77,6 +77,14 @@ impl Filesystem {
             let wait = self.carry_out(admitted, &mut locked, RecordKind::Rename, record);
             return Outcome { result: Ok(()), changes, wait };
         }
+    }
+
+    /// By how much a RENAME may make the dataset grow: by what the new name is longer, if nobody has it yet.
+    fn growth_of_rename(&self, from: End<'_>, to: End<'_>) -> u64 {
+        let longer = entry_charge(to.name).saturating_sub(entry_charge(from.name));
+        // Nobody asks without a quota. Should the target go before the locks are there, the quota is passed by one name.
+        let replaces = || matches!(self.peek(to.dir, to.name), Ok(Some(_)));
+        if longer == 0 || self.dataset.effective().quota.is_none() || replaces() { 0 } else { longer }
     }
 
     fn peek_rename(&self, from: End<'_>, to: End<'_>) -> Result<Peeked, FsError> {
@@ -224,7 +232,7 @@ impl Filesystem {
         let directory = moved.kind == FileKind::Directory;
         let mut record = Record::default();
         self.drop_entry(&mut record, from.dir.id, source.entry, from.name);
-        planned.take(same_dir, directory, now);
+        planned.take(same_dir, (from.name, to.name), directory, now);
         // Whoever reads the directory meanwhile comes by once: the entry that is replaced keeps its place, and so does one
         // that moves within its directory. With a new place for each, a listing beside renames would have no end (F21).
         let entry = match &replaced {
@@ -233,7 +241,7 @@ impl Filesystem {
             None => self.draw_id(),
         };
         if let Some((target, inode)) = &replaced {
-            planned.lose_target(same_dir, inode.kind == FileKind::Directory);
+            planned.lose_target(same_dir, to.name, inode.kind == FileKind::Directory);
             record.inodes.push(unlinked(target.object, inode, now));
         }
         if planned.to_after.nlink > LINK_MAX {
@@ -268,20 +276,21 @@ struct Planned {
 
 impl Planned {
     /// The entry leaves one directory and enters the other.
-    fn take(&mut self, same_dir: bool, directory: bool, now: Time) {
+    fn take(&mut self, same_dir: bool, (from, to): (&[u8], &[u8]), directory: bool, now: Time) {
         self.to_after.modify(now);
         self.from_after.modify(now);
         if same_dir {
+            self.to_after.rename_entry(from, to);
             self.from_after = self.to_after.clone();
             return;
         }
-        self.from_after.lose_entry(directory);
-        self.to_after.gain_entry(directory);
+        self.from_after.lose_entry(from, directory);
+        self.to_after.gain_entry(to, directory);
     }
 
     /// What stood in the way goes.
-    fn lose_target(&mut self, same_dir: bool, directory: bool) {
-        self.to_after.lose_entry(directory);
+    fn lose_target(&mut self, same_dir: bool, name: &[u8], directory: bool) {
+        self.to_after.lose_entry(name, directory);
         if same_dir {
             self.from_after = self.to_after.clone();
         }

@@ -5,6 +5,7 @@ use tally_base::{ObjectId, Time, round_to_sector};
 use tally_store::pool::SpaceClass;
 
 use super::{after, change, failed, remember, unchanged};
+use crate::cost::FoldCost;
 use crate::filesystem::{Ask, Filesystem};
 use crate::inode::Inode;
 use crate::permission::{self, WRITE};
@@ -21,7 +22,8 @@ impl Filesystem {
     ) -> Outcome<()> {
         // Cutting a file frees space, so it draws on the reserve that removing does.
         let end = set.size.map(|size| size.min(FILE_SIZE_MAX));
-        let cut = end.map_or(0, |end| self.fold_bytes_of(object, std::iter::once(end..end + 1)));
+        let resized = |end| self.fold_cost(object, |inode, layer| FoldCost::of_resize(inode, layer, end));
+        let cut = end.map_or_else(FoldCost::default, resized);
         let admitted = match self.admit(&Ask::metadata(SpaceClass::Remove).folding(cut)) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
@@ -106,7 +108,8 @@ pub(super) fn strip_privileges(inode: &mut Inode, cred: &Cred) {
     }
 }
 
-fn resize(inode: &mut Inode, size: u64, may: bool, now: Time) -> Result<(), FsError> {
+/// A file of another length, if the caller `may`: the way of SETATTR, and of CREATE over a file that is there.
+pub(super) fn resize(inode: &mut Inode, size: u64, may: bool, now: Time) -> Result<(), FsError> {
     match inode.kind {
         FileKind::File => {}
         FileKind::Directory => return Err(FsError::IsDirectory),

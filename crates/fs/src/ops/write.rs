@@ -13,23 +13,17 @@ use tally_store::properties::LogBias;
 
 use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
+use crate::cost::FoldCost;
 use crate::filesystem::{Ask, Filesystem};
 use crate::fold::SMALL_MAX;
 use crate::inode::{Inode, Layout};
-use crate::layer::Piece;
+use crate::layer::{DataLayer, Piece};
 use crate::permission::{self, WRITE};
 use crate::record::{Data, RECORD_OVERHEAD_MAX, Record, RecordKind, SizeRule};
 use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, Stability, Written};
 
 /// With `logbias=throughput`, more than this of one request goes to the pool and waits for its transaction group.
 const THROUGHPUT_INLINE_MAX: u64 = 32 << 10;
-
-/// What the fold of a small file's change may write: its leaf and that of its inode.
-const SMALL_FOLD_BYTES: u64 = (64 << 10) + (16 << 10);
-/// The leaves of a file's extents and of its inode, beside its blocks.
-const EXTENTS_FOLD_BYTES: u64 = 2 * (16 << 10);
-/// An extent in its leaf, and half as much around it.
-const EXTENT_BYTES: u64 = 128;
 
 /// Longest record while the log has no disk: nothing but memory holds it.
 const UNLOGGED_RECORD_MAX: usize = 1 << 20;
@@ -59,25 +53,16 @@ impl Filesystem {
         record_bytes_max.saturating_sub(RECORD_OVERHEAD_MAX)
     }
 
-    /// What the fold may write for changes in these ranges of a file, ascending: whole blocks, however little of them
-    /// is touched, or the leaf of a small file; and the leaves of its extents and its inode (rules F19).
-    pub(super) fn fold_bytes_of(&self, object: ObjectRef, ranges: impl IntoIterator<Item = Range<u64>>) -> u64 {
+    /// What a change of a file's content will cost the fold, as `estimate` sees it in the inode and the newest layer.
+    pub(super) fn fold_cost(
+        &self,
+        object: ObjectRef,
+        estimate: impl FnOnce(&Inode, Option<&DataLayer>) -> FoldCost,
+    ) -> FoldCost {
         // What is not there, or no file, will be refused under the lock.
-        let Ok(inode) = self.see(object.id, |sight| sight.live(object)) else { return 0 };
-        let record_size = inode.record_size();
-        let (mut bytes, mut counted, mut size) = (0, 0, inode.size);
-        for range in ranges {
-            size = size.max(range.end);
-            let start = (range.start / record_size * record_size).max(counted);
-            counted = counted.max(range.end.next_multiple_of(record_size).min(size));
-            // With one entry of an extent leaf for each block.
-            bytes += counted.saturating_sub(start) + EXTENT_BYTES * counted.saturating_sub(start).div_ceil(record_size);
-        }
-        match inode.layout {
-            Layout::Small if size <= SMALL_MAX => SMALL_FOLD_BYTES,
-            Layout::Small => bytes + SMALL_FOLD_BYTES + EXTENTS_FOLD_BYTES,
-            Layout::Extents => bytes + EXTENTS_FOLD_BYTES,
-        }
+        self.see(object.id, |sight| {
+            sight.live(object).map_or_else(|_| FoldCost::default(), |inode| estimate(&inode, sight.newest_data()))
+        })
     }
 
     /// By how much a WRITE may make the dataset grow: by the blocks that it touches, however little of them, but not
@@ -112,16 +97,18 @@ impl Filesystem {
         if offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX) {
             return failed(FsError::TooBig);
         }
-        if let Err(refusal) = self.check_lanes() {
-            return refusal.outcome();
-        }
         let stable = asked > Stability::Unstable || self.always_sync();
         let inline = stable && self.logs_now() && length <= self.inline_max();
+        let may_begin = self.check_lanes().and_then(|()| if inline { Ok(()) } else { self.check_lease() });
+        if let Err(refusal) = may_begin {
+            return refusal.outcome();
+        }
         let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(data) } else { SmallVec::new() };
         let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
-        let fold_bytes = self.fold_bytes_of(object, std::iter::once(offset..offset + length));
-        let growth_bytes = self.growth_of(object, offset..offset + length);
-        let ask = Ask { data_bytes: length, records, fold_bytes, growth_bytes, class: SpaceClass::Write };
+        let range = offset..offset + length;
+        let fold = self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, std::iter::once(range.clone())));
+        let growth_bytes = self.growth_of(object, range);
+        let ask = Ask { data_bytes: length, records, fold, growth_bytes, class: SpaceClass::Write };
         let admitted = match self.admit(&ask) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
@@ -148,7 +135,7 @@ impl Filesystem {
             return Outcome { result: Ok(written), changes: smallvec![unchanged(object.id, &before)], wait };
         }
         let mut inode = before.clone();
-        inode.modify(self.now());
+        inode.modify(if inline { self.now() } else { self.pool.issue_unlogged_time() });
         inode.size = inode.size.max(offset + length);
         strip_privileges(&mut inode, ctx.cred);
         // Dirty bytes count in full until the fold knows better.
@@ -238,7 +225,9 @@ impl Filesystem {
         record: Record,
         placed: Vec<(u64, BlockPtr)>,
     ) -> Txg {
+        let mut spare_bytes = admitted.fold_bytes;
         self.with_hold(admitted, |txg| {
+            self.settle_fold(locked, txg, &record, &mut spare_bytes);
             self.apply(locked, txg, record, false);
             let layer = locked.state_mut(object.id).layer_mut(txg);
             for (offset, block) in placed {

@@ -18,6 +18,7 @@ pub(super) const CASES: &[Case] = &[
     ("the changes that a reply reports", changes),
     ("times of a directory move with its names", directory_times),
     ("ids and generations are never used again", fresh_ids),
+    ("names and the targets of links take space", names_take_space),
     ("a success is remembered under its key", remembered),
 ];
 
@@ -212,6 +213,31 @@ fn directory_times(world: &World) {
     step("remove");
     world.rmdir_as(&root, world.root, "d").unwrap();
     step("rmdir");
+}
+
+fn names_take_space(world: &World) {
+    let root = Cred::root();
+    let dir = world.dir(world.root, "d");
+    let used = |object| world.attr(object).used;
+    let target = [b't'; 3000];
+    assert_eq!(used(world.symlink(dir, "s", &target).unwrap().object), 3000);
+    let one = used(dir);
+    assert!(one > 0, "a name");
+    let file = world.file(dir, "short");
+    assert_eq!(used(dir), 2 * one, "short names count alike");
+    let long = "n".repeat(255);
+    world.link_as(&root, file, dir, &long).unwrap();
+    let of_long = used(dir) - 2 * one;
+    assert!(of_long > 255);
+    world.rename_as(&root, (dir, "s"), (dir, "renamed")).unwrap();
+    assert_eq!(used(dir), 2 * one + of_long);
+    world.rename_as(&root, (dir, "renamed"), (dir, &long)).unwrap();
+    assert_eq!(used(dir), one + of_long, "over another name");
+    world.rename_as(&root, (dir, &long), (world.root, "away")).unwrap();
+    assert_eq!(used(dir), one);
+    world.remove_as(&root, dir, "short").unwrap();
+    assert_eq!(used(dir), 0, "nothing is left of what has gone");
+    assert_eq!(used(world.root), 2 * one);
 }
 
 fn fresh_ids(world: &World) {

@@ -2,7 +2,7 @@
 
 use super::Case;
 use super::world::{ALICE, BOB, World, guarded, mode, user};
-use crate::vfs::{Cred, FsError, SetAttr, SetTime};
+use crate::vfs::{CreateHow, Cred, FsError, SetAttr, SetTime};
 use tally_base::Time;
 
 pub(super) const CASES: &[Case] = &[
@@ -150,6 +150,13 @@ fn set_ids(world: &World) {
     assert_eq!(bits(), 0o6777, "a write by the superuser");
     world.setattr_as(&bob, file, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
     assert_eq!(bits(), 0o777, "a truncation");
+    // CREATE over a file cuts it, too, and left the bits: a program emptied by another user ran under its owner still.
+    world.write_as(&Cred::root(), file, 0, &[7; 9000]).unwrap();
+    arm(0o6777);
+    let cut = CreateHow::Unchecked(SetAttr { size: Some(10), ..SetAttr::default() });
+    let after = world.create_as(&bob, tmp, "f", &cut).unwrap();
+    assert_eq!((bits(), after.mode, after.size), (0o777, 0o777, 10), "a truncation by CREATE");
+    assert!(after.used <= 4096, "what was cut takes no space: {}", after.used);
     arm(0o6777);
     world.setattr_as(&Cred::root(), file, &SetAttr { uid: Some(BOB), ..SetAttr::default() }).unwrap();
     assert_eq!(bits(), 0o777, "a new owner");

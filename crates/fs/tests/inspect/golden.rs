@@ -1,6 +1,7 @@
 //! A pool of each format version can be imported, has its content, and is described as it always was.
 
-use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, ReplyKey, Vfs};
+use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, OpCtx, Outcome, ReplyKey, Vfs};
+use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::inspect::{Fact, Plan};
 
 use crate::image::{Image, golden_file, large_content};
@@ -41,6 +42,44 @@ fn version_1_is_imported_with_all_that_was_acknowledged() {
     assert!(content(&*tank, find(tank.root(), b"large").unwrap().object) == large);
     let (note, _) = home.lookup(&cred, home.root(), b"note").unwrap();
     assert_eq!(content(&*home, note.object), b"of a child\n");
+}
+
+/// Its directories do not know yet what their entries are charged. An account that gave back more than it took would end
+/// below zero, or let a full quota grow.
+#[test]
+fn version_1_keeps_a_sound_account_of_names() {
+    let (filer, _) = Image::golden().import();
+    let tank = filer.by_name("tank").unwrap();
+    let cred = Cred::root();
+    let ctx = OpCtx { cred: &cred, reply: None };
+    let done = |outcome: Outcome<()>| {
+        outcome.wait.block().unwrap();
+        outcome.result.unwrap();
+    };
+    let used = || {
+        filer.sync().unwrap();
+        tank.info().used_bytes
+    };
+    let find = |name: &[u8]| tank.lookup(&cred, tank.root(), name).unwrap().0.object;
+    let empty = |dir: ObjectRef| {
+        for entry in tank.readdir(&cred, dir, 2, 1000, true).unwrap().entries {
+            let attr = entry.attr.unwrap();
+            match attr.kind {
+                FileKind::Directory if &entry.name[..] == b"home" || &entry.name[..] == b"dir" => {}
+                FileKind::Directory => done(tank.rmdir(ctx, dir, &entry.name)),
+                _ => done(tank.remove(ctx, dir, &entry.name)),
+            }
+        }
+    };
+    let dir = find(b"dir");
+    empty(dir);
+    empty(tank.root());
+    assert_eq!(used(), 3 * OBJECT_CHARGE, "the root directory, `dir`, and the mount point of `home`");
+    done(tank.rename(ctx, tank.root(), b"dir", tank.root(), b"renamed"));
+    let of_renamed = used() - 3 * OBJECT_CHARGE;
+    assert!((1..200).contains(&of_renamed), "a name that is written anew counts: {of_renamed}");
+    done(tank.rmdir(ctx, tank.root(), b"renamed"));
+    assert_eq!(used(), 2 * OBJECT_CHARGE);
 }
 
 /// Compares with the file, or writes it if that is asked for.

@@ -342,6 +342,13 @@ impl Flight<'_> {
 
     /// The write has returned. Legs that failed leave the set first; only then is the frame durable.
     pub(crate) fn land(mut self, results: Results, latency: Duration) {
+        // No failure is no success where nobody was asked.
+        if self.guids.is_empty() {
+            self.buf = None;
+            let cause = "there is no leg left".to_owned();
+            self.lane.fail(LaneFailed::Write { lane: self.lane.id, seq: self.header.seq, cause });
+            return;
+        }
         let failures: SmallVec<[(VdevGuid, io::Error); 2]> = self
             .guids
             .iter()

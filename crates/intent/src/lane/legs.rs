@@ -1,25 +1,35 @@
 //! How a leg joins the set and leaves it, and how a lane ends.
 //!
 //! ```text
-//!            join_leg              admit_leg (the tail has passed the place where it joined)
-//!  outside ───────────▶ joining ───────────────────────▶ in the set
-//!     ▲                    │ a write failed                │ a write failed: `leg_failed`, then the frame is durable
-//!     └────────────────────┴───────────────────────────────┘ or remove_leg
+//!            join_leg              admit_leg                       follow: the labels name it
+//!  outside ───────────▶ joining ──────────────────────▶ admitted ─────────────────────────────▶ named
+//!     ▲                    │ (the tail has passed the     │ a write failed: `leg_failed`, then    │
+//!     │                    │ a place where it joined)     │ the frame is durable                  │
+//!     └────────────────────┴──────────────────────────────┴───────────────────────────────────────┘ or follow:
+//!                            write failed                     the labels have struck it off
 //! ```
 //!
-//! A frame is durable when every leg of the *current* set has it. A joining leg gets every new frame and is not
-//! believed alone, so it delays nobody's promise by failing. It is admitted once every frame that recovery might
-//! need is on it, also from the uberblock before the newest (rules F6, F8). The set in the labels is changed by the
-//! pool: after `admit_leg` (until then the larger set is only stricter than the labels say), and before
-//! `remove_leg` (so that nothing rests on a set that the labels do not know).
+//! A frame is durable when every leg of the *current* set, those admitted and named, has it. A joining leg gets every
+//! new frame and is not believed alone, so it delays nobody's promise by failing. It is admitted once every frame that
+//! recovery might need is on it, also from the uberblock before the newest (rules F6, F8).
+//!
+//! **Lane and labels** (rules F6). An import believes each leg that the labels name to have every frame. So the lane must
+//! at every moment write to all legs that the labels name, and what it acknowledges on a smaller set than before must wait
+//! until the labels name no more than that. The pool changes the labels for many reasons, of which a failed frame is
+//! only one, and tells the lane each time ([`Lane::follow`]); a leg is taken into the labels only after the lane has
+//! admitted it. Between a change of the labels and the call the lane writes to more legs than the labels name, which is
+//! harmless. A frame must not carry a generation in which a leg that it goes to was struck off already: recovery takes
+//! such a frame for the proof that lane and labels had parted. Hence generation and members change together, under the
+//! state's lock. Where the labels name a leg that the lane does not write to, or still name one that has just missed a
+//! frame, the lane ends: its promises go over to transaction groups (rules F25).
 
 use std::io;
 use std::sync::atomic::Ordering;
 
-use tally_base::VdevGuid;
+use tally_base::{LaneId, VdevGuid};
 
-use super::{FailureHook, Lane, Member, Standing};
-use crate::config::Leg;
+use super::{FailureHook, Lane, Member, Part, Standing, State};
+use crate::config::{Leg, LegSet};
 use crate::failure::LaneFailed;
 
 impl Lane {
@@ -54,37 +64,39 @@ impl Lane {
             leg.guid,
             self.id
         );
-        let joined_at = Some(state.head);
-        state.legs.push(Member { leg, joined_at });
+        let part = Part::Joining { from: state.head };
+        state.legs.push(Member { leg, part });
     }
 
     /// Takes a leg that has joined into the set, if every live frame is on it: two checkpoints after it joined at
     /// the latest. Says whether it belongs to the set now; `false` also if it has failed meanwhile. The pool
-    /// then records the larger set and calls [`Lane::set_legset_gen`].
+    /// then records the larger set, and [`Lane::follow`] says so.
     #[must_use]
     pub fn admit_leg(&self, guid: VdevGuid) -> bool {
         let mut state = self.state.lock();
         let tail = state.tail_released;
         let Some(member) = state.legs.iter_mut().find(|member| member.leg.guid == guid) else { return false };
-        member.joined_at = member.joined_at.filter(|joined_at| tail < *joined_at);
-        member.joined_at.is_none()
+        if matches!(member.part, Part::Joining { from } if from <= tail) {
+            member.part = Part::Admitted;
+        }
+        member.counts()
     }
 
-    /// Takes a leg out, after the set without it was recorded under `legset_gen`.
-    ///
-    /// # Panics
-    /// If no other leg is in the set.
-    pub fn remove_leg(&self, guid: VdevGuid, legset_gen: u64) {
-        let mut state = self.state.lock();
-        state.legs.retain(|member| member.leg.guid != guid);
-        assert!(state.legs.iter().any(Member::counts), "the last leg of lane {} cannot be removed", self.id);
-        state.legset_gen = state.legset_gen.max(legset_gen);
+    /// Whether the labels name a leg for this lane, as far as the lane was told: it takes part in the log.
+    #[must_use]
+    pub fn writes_to(&self, guid: VdevGuid) -> bool {
+        let state = self.state.lock();
+        state.is_open() && state.legs.iter().any(|member| member.leg.guid == guid && member.part == Part::Named)
     }
 
-    /// The set was recorded under this generation: frames carry it from here on.
-    pub fn set_legset_gen(&self, legset_gen: u64) {
-        let mut state = self.state.lock();
-        state.legset_gen = state.legset_gen.max(legset_gen);
+    /// The labels name `set` from now on, durably; what `is_outside` says of a leg they do not name is whether it may be
+    /// written at all. Legs that were named and are not any more leave, those that are named now count. Ends the lane if
+    /// the labels name one that it does not write to.
+    pub fn follow(&self, set: &LegSet, is_outside: &dyn Fn(VdevGuid) -> bool) {
+        let followed = self.state.lock().follow(self.id, set, is_outside);
+        if let Err(failed) = followed {
+            self.fail(failed);
+        }
     }
 
     /// Frame `seq` is not on these legs. They leave the set before anything may rest on the others; an error means
@@ -114,16 +126,14 @@ impl Lane {
 
     fn drop_leg(&self, guid: VdevGuid, error: &io::Error) -> Result<(), LaneFailed> {
         tracing::warn!(lane = %self.id, leg = %guid, %error, "a leg of the intent log failed and leaves the set");
-        let legset_gen = (self.leg_failed)(guid, error)?;
-        let mut state = self.state.lock();
-        if legset_gen <= state.legset_gen {
-            let cause = format!("generation {legset_gen} does not follow {}", state.legset_gen);
+        let set = (self.leg_failed)(guid, error)?;
+        if set.legs.contains(&guid) {
+            let cause = format!("the labels still name leg {guid}");
             return Err(LaneFailed::LegSet { lane: self.id, cause });
         }
-        state.legset_gen = legset_gen;
-        state.legs.retain(|member| member.leg.guid != guid);
+        let mut state = self.state.lock();
         state.stats.leg_failure_count += 1;
-        Ok(())
+        state.follow(self.id, &set, &|other| other == guid)
     }
 
     /// A leg failed that did not count yet: nothing rests on it, and the labels need not know.
@@ -163,8 +173,37 @@ impl Lane {
     }
 }
 
+impl State {
+    /// See [`Lane::follow`].
+    fn follow(&mut self, lane: LaneId, set: &LegSet, is_outside: &dyn Fn(VdevGuid) -> bool) -> Result<(), LaneFailed> {
+        // A newer set was heard of before this one. A lane that has ended writes nothing any more.
+        if set.generation < self.legset_gen || !self.is_open() {
+            return Ok(());
+        }
+        let is_written = |guid: &VdevGuid| self.legs.iter().any(|member| member.leg.guid == *guid && member.counts());
+        if let Some(unwritten) = set.legs.iter().find(|guid| !is_written(guid)) {
+            let cause = format!("the labels name leg {unwritten}, which does not get its frames");
+            return Err(LaneFailed::LegSet { lane, cause });
+        }
+        if set.legs.is_empty() {
+            return Err(LaneFailed::LegSet { lane, cause: "the labels name no leg".to_owned() });
+        }
+        self.legset_gen = set.generation;
+        self.legs.retain_mut(|member| {
+            let guid = member.leg.guid;
+            if set.legs.contains(&guid) {
+                member.part = Part::Named;
+                return true;
+            }
+            member.part != Part::Named && !is_outside(guid)
+        });
+        Ok(())
+    }
+}
+
 impl Member {
+    /// Whether a frame is durable only when it is on this leg.
     fn counts(&self) -> bool {
-        self.joined_at.is_none()
+        !matches!(self.part, Part::Joining { .. })
     }
 }

@@ -125,11 +125,23 @@ struct State {
     costs: VecDeque<drive::Cost>,
 }
 
-/// A leg, and whether it counts.
+/// A leg that gets every frame, and whether it counts.
 struct Member {
     leg: Leg,
-    /// Frames from this position on are on it; it does not count yet. `None`: it belongs to the set.
-    joined_at: Option<u64>,
+    part: Part,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Frames from this position on are on it; it does not count yet.
+    Joining {
+        /// Which position.
+        from: u64,
+    },
+    /// It has every live frame and counts. The labels do not name it yet.
+    Admitted,
+    /// The labels name it.
+    Named,
 }
 
 #[derive(Clone)]
@@ -417,7 +429,7 @@ impl State {
             synced_txg: Txg(0),
             tail_released: head,
             tail_checkpointed: head,
-            legs: legs.into_iter().map(|leg| Member { leg, joined_at: None }).collect(),
+            legs: legs.into_iter().map(|leg| Member { leg, part: Part::Named }).collect(),
             legset_gen,
             waiters: Waiters::default(),
             releasing: false,

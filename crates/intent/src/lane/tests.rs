@@ -10,7 +10,7 @@ use tally_base::{Broken, DatasetId, Dseq, Keeper, Lsn, SECTOR, SystemClock, Txg,
 use super::Lane;
 use crate::recovery::Verdict;
 use crate::testdisk::{DATASET, RING_SIZE, TestDisk, World, config, frame_offset, leg_guid, lsns};
-use crate::{Appended, BySize, Checkpoint, LaneFailed, RingFull};
+use crate::{Appended, BySize, Checkpoint, LaneFailed, LegSet, RingFull};
 
 /// Registers a waiter that notes its LSN and outcome.
 fn note(world: &World, lsn: Lsn, notes: &Arc<Mutex<Vec<(u64, bool)>>>) {
@@ -277,7 +277,7 @@ fn a_leg_that_fails_leaves_the_set_before_anything_is_acknowledged() {
     let (seen_notes, seen) = (Arc::clone(&notes), Arc::clone(&dropped));
     world.config.leg_failed = Arc::new(move |guid, _| {
         seen.lock().push((guid, seen_notes.lock().len()));
-        Ok(2)
+        Ok(LegSet { generation: 2, legs: vec![leg_guid(0)] })
     });
     world.lane = Lane::open(world.config.clone(), &world.checkpoint, world.clock.clone());
     world.lane.set_frames_in_flight(4);
@@ -331,7 +331,8 @@ fn a_leg_joins_and_is_trusted_alone_once_every_live_frame_is_on_it() {
         world.lane.release(Txg(txg), &world.checkpoint);
     }
     assert!(world.lane.admit_leg(leg.guid));
-    world.lane.set_legset_gen(2);
+    world.lane.follow(&LegSet { generation: 2, legs: vec![leg_guid(0), leg.guid] }, &|_| false);
+    assert!(world.lane.writes_to(leg.guid));
     // Only the new leg is there at the next import.
     world.config.legs = vec![leg];
     assert_eq!(lsns(&world.scan()), [5]);
@@ -361,7 +362,7 @@ fn a_leg_that_was_removed_is_not_waited_for() {
     let world = World::new(2);
     world.append(b"on both, as it seems");
     let flight = world.lane.begin().expect("a slot");
-    world.lane.remove_leg(leg_guid(1), 2);
+    world.lane.follow(&LegSet { generation: 2, legs: vec![leg_guid(0)] }, &|_| false);
     flight.land([ok(), refused()].into_iter().collect(), Duration::ZERO);
     assert_eq!(world.lane.durable_lsn(), Lsn(1));
     world.log(b"on leg 0");
@@ -380,6 +381,57 @@ fn a_smaller_set_that_cannot_be_recorded_ends_the_lane() {
     let lsn = world.append(b"on leg 1 alone").lsn;
     world.lane.drive_frame();
     assert_eq!(world.lane.promise(lsn, 0).block(), Err(Broken(refusal.to_string())));
+}
+
+/// The labels had struck leg 1 off, and the lane was not told. When leg 0 missed a frame, the labels kept it as the last
+/// of its set, with a generation that had risen before, and the lane went on on leg 1 alone.
+#[test]
+fn a_lane_does_not_go_on_without_a_leg_that_the_labels_name() {
+    let kept = LegSet { generation: 2, legs: vec![leg_guid(0)] };
+    let other = LegSet { generation: 2, legs: vec![leg_guid(7)] };
+    let none = LegSet { generation: 2, legs: Vec::new() };
+    for answer in [kept, other, none] {
+        let mut world = World::new(2);
+        let labels = answer.clone();
+        world.config.leg_failed = Arc::new(move |_, _| Ok(labels.clone()));
+        world.lane = Lane::open(world.config.clone(), &world.checkpoint, world.clock.clone());
+        world.legs[0].fail_writes(1);
+        let lsn = world.append(b"on leg 1 alone").lsn;
+        world.lane.drive_frame();
+        assert!(world.lane.promise(lsn, 0).block().is_err(), "{answer:?}");
+    }
+}
+
+/// The lane hears of each change of the labels, in whatever order the calls arrive.
+#[test]
+fn a_lane_writes_to_all_legs_that_the_labels_name_and_to_none_that_they_have_struck_off() {
+    let set = |generation, legs: &[usize]| LegSet { generation, legs: legs.iter().map(|leg| leg_guid(*leg)).collect() };
+    let counts =
+        |world: &World| world.legs.iter().map(|leg| leg.write_count.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    let world = World::new(3);
+    world.lane.follow(&set(3, &[0, 2]), &|guid| guid == leg_guid(1));
+    world.lane.follow(&set(2, &[0, 1]), &|guid| guid == leg_guid(2));
+    world.log(b"on legs 0 and 2");
+    assert_eq!(counts(&world), [1, 0, 1]);
+    let (disk, joining) = another_leg();
+    world.lane.join_leg(joining.clone());
+    world.log(b"on the joining one as well");
+    assert_eq!(disk.write_count.load(Ordering::Relaxed), 1);
+    world.lane.follow(&set(3, &[0, 2]), &|guid| guid == joining.guid);
+    world.log(b"it was struck off");
+    assert_eq!(disk.write_count.load(Ordering::Relaxed), 1);
+    world.lane.follow(&set(4, &[0, 1, 2]), &|_| false);
+    assert!(world.lane.has_ended(), "what the labels name must have every frame");
+}
+
+/// The last leg was taken out of a lane, which then wrote nowhere and took that for success.
+#[test]
+fn a_frame_that_goes_nowhere_has_not_landed() {
+    let world = World::new(1);
+    world.lane.state.lock().legs.clear();
+    let lsn = world.append(b"on no leg").lsn;
+    world.lane.drive_frame();
+    assert!(world.lane.promise(lsn, 0).block().is_err());
 }
 
 #[test]

@@ -26,9 +26,10 @@
 //! | s seal gone | S+1 invalid, and the next valid frame begins with the very LSN that S+1 would | nothing is missing: go on there, with a remark | [`ending`] |
 //! | t misnumbered | a sound header whose number or LSN does not follow from those before it | stop: cannot happen | [`choose`], [`ending`] |
 //! | u records malformed | both checksums good, and no records | stop: cannot happen | scan |
+//! | v disowned leg | a leg outside the set has the next frame, of a generation to which it did not belong | loss: the lane went on there without the labels' word | scan |
 //!
 //! In case s frames without records are in the chain, but no record is lost with them. Nothing but two writers or a
-//! defect leads to g, q, t and u. They are errors and no panics, because disks can say anything.
+//! defect leads to g, q, t, u and v. They are errors and no panics, because disks can say anything.
 
 use tally_base::Lsn;
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use tally_base::{SECTOR, log_checksum};
+use tally_base::{SECTOR, log_checksum, round_to_sector};
 use tally_disk::AlignedBuf;
 
 use crate::config::Leg;
@@ -147,8 +147,9 @@ impl<'a> LegReader<'a> {
         }
     }
 
-    /// Reads a chunk that begins at `offset`; where that fails, just what was asked for.
+    /// Reads a chunk that begins at `offset`; where that fails, just the sectors that were asked for.
     fn load(&mut self, offset: u64, length: u64) -> bool {
+        let length = round_to_sector(length);
         let goes_on = !self.chunk.is_empty() && (self.chunk_offset..=self.chunk_end()).contains(&offset);
         let left = self.geometry.size - offset;
         let ahead = length.max(if goes_on { CHUNK_BYTES } else { FIRST_BYTES }).min(left);
@@ -176,14 +177,19 @@ impl<'a> LegReader<'a> {
 
     /// The header at a position, if it is a sound one that may stand there.
     pub(super) fn header(&mut self, identity: &Identity, pos: u64) -> Option<(FrameHeader, u64)> {
-        let (geometry, gen_last) = (self.geometry, self.legset_gen_last);
+        let gen_last = self.legset_gen_last;
+        self.header_of_any_set(identity, pos).filter(|(header, _)| header.legset_gen <= gen_last)
+    }
+
+    /// The same, also of a generation to which the leg did not belong.
+    pub(super) fn header_of_any_set(&mut self, identity: &Identity, pos: u64) -> Option<(FrameHeader, u64)> {
+        let geometry = self.geometry;
         let offset = geometry.offset(pos);
         let (header, hash) = FrameHeader::decode(self.bytes(offset, SECTOR)?)?;
         let length = header.frame_bytes();
         let belongs = header.pool == identity.pool
             && header.lane == identity.lane
             && header.pos == pos
-            && header.legset_gen <= gen_last
             && length <= u64::from(geometry.frame_bytes_max)
             && offset + length <= geometry.size;
         belongs.then_some((header, hash))

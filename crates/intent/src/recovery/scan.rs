@@ -20,6 +20,9 @@ const PROGRESS_BYTES: u64 = 4 << 20;
 /// Remarks beyond this many are only counted: damage may be everywhere.
 const ANOMALIES_MAX: usize = 64;
 
+/// Frames beyond this many on a leg outside the set are not looked at: what stands there is lost in any case.
+const DISOWNED_MAX: usize = 1 << 16;
+
 /// A record as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredRecord {
@@ -65,6 +68,18 @@ pub struct LegFault {
     pub frame_count: u64,
 }
 
+/// Records that stand on a leg behind the last generation of the set that it belonged to. Such a frame was written by a
+/// lane that no longer knew which legs the labels name, and it may have been acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disowned {
+    /// Which leg.
+    pub leg: VdevGuid,
+    /// The first of them that no leg of the set has.
+    pub first: Lsn,
+    /// The last that was seen.
+    pub last: Lsn,
+}
+
 /// What a lane contains.
 #[derive(Clone, Debug)]
 pub struct LaneScan {
@@ -83,6 +98,8 @@ pub struct LaneScan {
     pub verdict: Verdict,
     /// Rot that was made good.
     pub leg_faults: Vec<LegFault>,
+    /// A leg outside the set on which the log went on (row v).
+    pub disowned: Option<Disowned>,
     /// Remarks for the import's report.
     pub anomalies: Vec<String>,
     /// Frames taken.
@@ -206,6 +223,7 @@ impl<'a> Walk<'a> {
                 witness: checkpoint.durable_lsn,
                 verdict: Verdict::Empty,
                 leg_faults: Vec::new(),
+                disowned: None,
                 anomalies: Vec::new(),
                 frames: 0,
                 bytes: 0,
@@ -315,6 +333,7 @@ impl<'a> Walk<'a> {
     /// The first sound header behind the expected place, on any leg, and how many there are; hears all of them.
     /// Stops early once it is clear that the expected frame was lost: the walk will come by the others.
     fn look_ahead(&mut self) -> (Option<FrameHeader>, u64) {
+        self.look_for_disowned();
         let Self { geometry, identity, expected, .. } = *self;
         let (mut first, mut count): (Option<FrameHeader>, u64) = (None, 0);
         let mut distance = 0;
@@ -338,6 +357,32 @@ impl<'a> Walk<'a> {
             }
         }
         (first, count)
+    }
+
+    /// Row v: frames from the expected place on, on a leg that had left the set before they were written.
+    fn look_for_disowned(&mut self) {
+        let Self { geometry, identity, mut expected, .. } = *self;
+        for index in 0..self.stale.len() {
+            let Some(stale) = self.stale.get_mut(index) else { return };
+            let (leg, gen_last) = (stale.leg.guid, stale.legset_gen_last);
+            let mut headers = Vec::new();
+            while let Some((header, hash)) = stale.header_of_any_set(&identity, expected.pos)
+                && header.epoch == identity.epoch
+                && header.seq == expected.seq
+                && headers.len() < DISOWNED_MAX
+            {
+                let pos = geometry.place(header.pos + header.frame_bytes());
+                expected = Expected { pos, seq: header.seq + 1, prev: hash, lsn: header.lsn_end() };
+                headers.push(header);
+            }
+            for header in headers.iter().filter(|header| header.legset_gen > gen_last) {
+                self.hear(header);
+                let (first, last) = (header.first_lsn, Lsn(header.lsn_end().0.saturating_sub(1)));
+                let seen = self.scan.disowned.get_or_insert(Disowned { leg, first, last });
+                seen.last = seen.last.max(last);
+            }
+            expected = self.expected;
+        }
     }
 
     /// Row h: a leg that has left the set makes good what was witnessed, in its own generations.
@@ -410,6 +455,12 @@ impl<'a> Walk<'a> {
         }
         if self.anomalies_unsaid > 0 {
             self.scan.anomalies.push(format!("and {} more", self.anomalies_unsaid));
+        }
+        if let Some(Disowned { first, last, .. }) = self.scan.disowned
+            && !self.losses.iter().any(|(from, to)| *from <= first && last <= *to)
+        {
+            self.losses.retain(|(from, _)| *from < first);
+            self.losses.push((first, last));
         }
         if !self.losses.is_empty() {
             self.scan.verdict = Verdict::Lost { ranges: self.losses };

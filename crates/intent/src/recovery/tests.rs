@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tally_base::{Dseq, LaneId, Lsn, SECTOR, Txg, log_checksum};
 
-use super::{Cursor, DatasetVerdict, LegFault, ScanError, Verdict, list_frames, merge, scan};
+use super::{Cursor, DatasetVerdict, Disowned, LegFault, ScanError, Verdict, list_frames, merge, scan};
 use crate::frame::{FrameHeader, HEADER_BYTES};
 use crate::testdisk::{DATASET, TestDisk, TestRng, World, frame_offset, leg_guid, lsns};
 use crate::{Checkpoint, Lane, StaleLeg};
@@ -62,6 +62,18 @@ fn case_b_in_a_long_ring_nothing_is_lost_between_two_reads() {
     for (number, record) in (0..).zip(&found.records) {
         assert_eq!(record.body, body(number), "record {number}");
     }
+}
+
+/// A ring is read in long pieces. One that a bad sector behind the last frame spoils is read again, just as far as the frame
+/// goes; that was asked for to the byte, which no disk takes: the import ended with a panic, and the pool with it.
+#[test]
+fn case_b_a_bad_sector_behind_the_log_costs_nothing() {
+    let world = World::new(1);
+    world.append(&[1; 9001]);
+    assert!(world.lane.drive_frame());
+    world.legs[0].make_unreadable(4 * SECTOR as u64..5 * SECTOR as u64);
+    let found = world.scan();
+    assert_eq!((found.frames, lsns(&found)), (1, vec![1]));
 }
 
 #[test]
@@ -462,6 +474,29 @@ fn case_u_records_that_are_none_under_a_sound_checksum_stop_the_import() {
     header.encode(&mut sector);
     world.legs[0].poke(frame_offset(2), &sector);
     assert_eq!(world.try_scan().unwrap_err(), ScanError::Malformed { lane: LaneId(0), pos: frame_offset(2) });
+}
+
+/// A lane that had not been told that leg 1 was struck off wrote its last frames there alone, and acknowledged them.
+#[test]
+fn case_v_a_leg_outside_the_set_has_what_no_other_has() {
+    for (rotten, last) in [(6, 5), (5, 5), (4, 5)] {
+        let mut world = world_with_a_stale_leg();
+        for frame in 3..=5 {
+            world.legs[1].poke(frame_offset(frame), &world.legs[0].peek(frame_offset(frame), SECTOR));
+            if frame >= rotten {
+                world.legs[0].rot(frame_offset(frame) + IN_HEADER);
+            }
+        }
+        let found = world.scan();
+        let gone = (rotten <= last).then_some((rotten, last));
+        let leg = leg_guid(1);
+        let disowned = gone.map(|(first, last)| Disowned { leg, first: Lsn(first), last: Lsn(last) });
+        assert_eq!(found.disowned, disowned);
+        assert_eq!(found.verdict, gone.map_or(cut(5), |(first, last)| lost(first, last)));
+        // What the lane has not gone on to is nobody's.
+        world.config.stale_legs[0].legset_gen_last = 2;
+        assert_eq!(world.scan().disowned, None);
+    }
 }
 
 #[test]

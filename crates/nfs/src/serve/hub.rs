@@ -277,6 +277,12 @@ pub(super) struct Charge {
     bytes: usize,
 }
 
+impl Charge {
+    pub(super) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         let hub = &self.hub;

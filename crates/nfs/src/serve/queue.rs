@@ -8,13 +8,26 @@ use tally_base::Fate;
 
 use super::connection::Connection;
 use super::hub::Charge;
+use super::worker;
 use crate::service::Job;
 
-/// A request with the connection it came on. Dropping it gives back what it was charged.
+/// A request with the connection it came on. Dropping it gives back what it was charged, and lets nobody wait for it:
+/// wherever a request is lost, with its connection, its promise or its worker, it comes by here.
 pub(super) struct Work {
     pub(super) job: Job,
     pub(super) connection: Arc<Connection>,
-    pub(super) _charge: Charge,
+    pub(super) charge: Charge,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let hub = self.charge.hub();
+        let Some((reply, attached)) = hub.service.abandon(&mut self.job) else { return };
+        worker::tell(hub, &self.connection, reply.clone());
+        for other in attached.iter().filter_map(|link| hub.connection(link.id())) {
+            worker::tell(hub, &other, reply.clone());
+        }
+    }
 }
 
 /// Something to do.

@@ -1,5 +1,7 @@
 //! A worker: waits for an event, receives, runs, waits or hands over, sends.
 
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -17,6 +19,7 @@ use super::poller::{Ready, WAKE};
 use super::queue::{Task, Work};
 use crate::rpc::{Refusal, Reply};
 use crate::service::Step;
+use crate::stats::count;
 
 /// Tasks of the queue that a worker does before it looks at the epoll again, so that neither starves.
 const TASKS_PER_LOOK: usize = 16;
@@ -27,15 +30,27 @@ pub(super) fn work(hub: &Arc<Hub>) {
     hub.crew.leave_watch();
     seat_this_thread(Rc::new(WorkerSeat(hub.clone())));
     while !hub.ended.load(SeqCst) {
-        let busy = do_tasks(hub);
-        match next_event(hub, !busy) {
-            Some(ready) if ready.token == WAKE => hub.wake_pending.store(false, SeqCst),
-            Some(ready) => handle(hub, ready, &mut scratch),
-            None => {}
+        // An operation's panic is caught where it is carried out. What is left is a bug behind it, as in the log that this
+        // worker writes: the request is answered when it is dropped, and a worker fewer would help nobody.
+        if catch_unwind(AssertUnwindSafe(|| turn(hub, &mut scratch))).is_err() {
+            count(&hub.service.stats().panics);
+            tracing::error!(
+                "a worker panicked; its requests got an I/O error, the server goes on. Please report this with the log"
+            );
         }
     }
     // The next one may be asleep.
     hub.poller.wake();
+}
+
+/// Does what waits, then what happens next.
+fn turn(hub: &Arc<Hub>, scratch: &mut [u8]) {
+    let busy = do_tasks(hub);
+    match next_event(hub, !busy) {
+        Some(ready) if ready.token == WAKE => hub.wake_pending.store(false, SeqCst),
+        Some(ready) => handle(hub, ready, scratch),
+        None => {}
+    }
 }
 
 /// Keeps the watch while a worker waits for a device or a lock.
@@ -155,7 +170,7 @@ fn open_all(hub: &Arc<Hub>, connection: &Arc<Connection>, found: Vec<Bytes>, rea
         match hub.service.open(record, &connection.link, read_at) {
             Ok(job) => {
                 let charge = hub.charge(connection, job.record_bytes());
-                let work = Box::new(Work { job, connection: connection.clone(), _charge: charge });
+                let work = Box::new(Work { job, connection: connection.clone(), charge });
                 if let Some(before) = last.replace(work) {
                     hub.push_run(before);
                 }
@@ -273,16 +288,31 @@ fn sent(hub: &Arc<Hub>, works: &[Box<Work>]) {
     works.iter().for_each(|work| hub.service.sent(&work.job, now));
 }
 
+/// Sends a reply for a request that is dropped. The connection is not closed if that fails: that would drop requests in
+/// the midst of dropping one, and the epoll tells of a broken socket as well.
+pub(super) fn tell(hub: &Arc<Hub>, connection: &Arc<Connection>, reply: Reply) {
+    if connection.link.is_open() {
+        connection.output.push(reply);
+        let _ = send(hub, connection);
+    }
+}
+
 fn flush(hub: &Arc<Hub>, connection: &Arc<Connection>) {
-    let was_full = connection.output.is_full();
-    if let Err(error) = connection.output.flush(&connection.stream) {
+    if let Err(error) = send(hub, connection) {
         tracing::debug!(%error, peer = %connection.link.peer(), "a reply could not be sent");
         return hub.close(connection);
-    }
-    if !was_full && connection.output.is_full() {
-        hub.arm(connection);
     }
     if !connection.stalled.lock().is_empty() {
         resume_stalled(hub, connection);
     }
+}
+
+/// Sends what the socket takes, and has the epoll tell when it takes more.
+fn send(hub: &Arc<Hub>, connection: &Arc<Connection>) -> io::Result<()> {
+    let was_full = connection.output.is_full();
+    connection.output.flush(&connection.stream)?;
+    if !was_full && connection.output.is_full() {
+        hub.arm(connection);
+    }
+    Ok(())
 }

@@ -36,6 +36,8 @@ pub struct Job {
     pub(super) procedure: Option<Procedure>,
     pub(super) memory: Memory,
     pub(super) keep: bool,
+    /// Whether somebody still has to be answered for it.
+    pub(super) owed: bool,
     pub(super) pending: Option<Pending>,
     pub(super) status: Option<Status>,
     pub(super) about: About,
@@ -67,6 +69,7 @@ impl Job {
             procedure: None,
             memory: Memory::None,
             keep: true,
+            owed: true,
             pending: None,
             status: None,
             about: About::default(),

@@ -7,6 +7,10 @@
 //!                    └────────── Step::Again (admission refused, after a wait)
 //!                                Step::Attached: the first transmission's answer will do
 //! ```
+//!
+//! A job can also go without any of this: its connection ended while it waited for something, whoever was to keep its
+//! promise is gone, a bug unwound its worker. Then it is *abandoned*, so that the reply cache does not take it for
+//! running ever after, and who was attached to it is answered.
 
 mod job;
 mod link;
@@ -116,6 +120,7 @@ impl Service {
 
     /// The reply of a job is on its way: remembers it, and names the connections that wait for it besides.
     pub fn finish(&self, job: &mut Job, reply: &Reply) -> Vec<Arc<Link>> {
+        job.owed = false;
         match std::mem::replace(&mut job.memory, Memory::None) {
             Memory::Begun(key) => {
                 let keep = job.keep && !matches!(job.status, None | Some(Status::JukeBox | Status::ServerFault));
@@ -123,6 +128,22 @@ impl Service {
             }
             Memory::None | Memory::Apart(_) => Vec::new(),
         }
+    }
+
+    /// A job is dropped. If nobody was answered for it, gives what everybody is told instead, and the connections that
+    /// wait for it beside its own; its next repetition is carried out.
+    ///
+    /// JUKEBOX, "nothing was done, come again", is true only of a job that was not carried out. Of one that waited for
+    /// its change to become durable nobody knows.
+    pub fn abandon(&self, job: &mut Job) -> Option<(Reply, Vec<Arc<Link>>)> {
+        if !job.owed {
+            return None;
+        }
+        let status = if job.status.is_some() { Status::Io } else { Status::JukeBox };
+        job.forget();
+        let reply = self.refusal(job, status);
+        let attached = self.finish(job, &reply);
+        Some((reply, attached))
     }
 
     /// The socket has the reply of a job: counts it.
@@ -183,6 +204,7 @@ impl Service {
                     return Step::Reply(reply);
                 }
                 Begin::Attached => {
+                    job.owed = false;
                     count(&self.stats.retransmissions);
                     return Step::Attached;
                 }
@@ -240,9 +262,14 @@ impl Service {
 
     fn fault(&self, job: &mut Job) -> Reply {
         job.forget();
+        self.refusal(job, Status::ServerFault)
+    }
+
+    /// `status`, if the job's procedure can say so.
+    fn refusal(&self, job: &mut Job, status: Status) -> Reply {
         match job.procedure {
-            // GETATTR-like and modifying procedures can say so; NULL has no status.
-            Some(procedure) if procedure != Procedure::Null => self.failure(job, procedure, Status::ServerFault),
+            // GETATTR-like and modifying procedures can; NULL has no status.
+            Some(procedure) if procedure != Procedure::Null => self.failure(job, procedure, status),
             _ => Reply::accept_error(job.call.xid, AcceptError::SystemError),
         }
     }

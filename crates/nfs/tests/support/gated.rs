@@ -53,6 +53,8 @@ pub enum Promises {
     ByHand,
     /// Broken.
     Broken,
+    /// A bug in whoever keeps them.
+    Panics,
 }
 
 pub struct Gated {
@@ -81,7 +83,8 @@ impl Promise for Held {
         match self.kind {
             Promises::Driven => Some(Ok(Kept::default())),
             Promises::Broken => Some(Err(Broken("the test says so".into()))),
-            _ => None,
+            Promises::Panics => panic!("a bug, planted by the test"),
+            Promises::Ready | Promises::ByHand => None,
         }
     }
 
@@ -122,7 +125,9 @@ impl Gated {
     fn change<T>(&self, op: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
         if self.throttle.load(SeqCst) > 0 {
             self.throttle.fetch_sub(1, SeqCst);
-            let wait = Wait::On(Box::new(Held { kind: Promises::Driven, held: self.held.clone() }));
+            let by_hand = *self.promises.lock() == Promises::ByHand;
+            let kind = if by_hand { Promises::ByHand } else { Promises::Driven };
+            let wait = Wait::On(Box::new(Held { kind, held: self.held.clone() }));
             return Outcome { result: Err(FsError::Throttled), changes: smallvec::SmallVec::new(), wait };
         }
         self.changes.fetch_add(1, SeqCst);

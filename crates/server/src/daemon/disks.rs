@@ -12,6 +12,7 @@
 //! Both take as long as disks take: they run in threads of their own, and [`super::copies`] keeps them apart.
 
 use std::ffi::OsStr;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use tally_store::blockdev::BlockDev;
 use tally_store::create::{CreateError, new_leg};
 use tally_store::label::{LABEL_BYTES, LaneConfigLine, PoolConfig, VdevClass, VdevConfig};
 use tally_store::pool::{OpenError, Pool, SecureError, SecureReport, SyncError};
-use tally_store::roster::RosterError;
+use tally_store::roster::{Roster, RosterError};
 use tally_store::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
 
 use super::copies::{Copy, Phase, Purpose, Running, outcome_words};
@@ -377,7 +378,10 @@ fn join(
     roster.finish_resilver(&place.vdev, guid).map_err(DiskError::from)?;
     for line in lanes_on(&roster.config(), &place.config) {
         match pool.lane(line.lane).filter(|lane| !lane.has_ended()) {
-            Some(lane) => join_lane(pool, &lane, guid, path)?,
+            Some(lane) => {
+                let joined = join_lane(pool, &lane, guid, path);
+                joined.inspect_err(|error| strike_off(roster, &place.vdev, guid, error))?;
+            }
             // All its disks are gone or have failed: it begins a new life on this one.
             None => served.run_lane(pool.renew_lane(line.lane, guid).map_err(DiskError::from)?)?,
         }
@@ -474,21 +478,22 @@ fn join_lane(pool: &Arc<Pool>, lane: &Arc<Lane>, guid: VdevGuid, path: &Path) ->
     for _ in 0..JOIN_SYNCS_MAX {
         pool.sync()?;
         if lane.admit_leg(guid) {
-            lane.set_legset_gen(roster.admit_lane_leg(lane.id(), guid)?);
+            roster.admit_lane_leg(lane.id(), guid)?;
             return Ok(());
         }
     }
     Err(failed())
 }
 
-fn leave(pool: &Pool, place: &Place) -> Result<(), DiskError> {
-    pool.roster.detach(&place.vdev, place.leg)?;
-    let config = pool.roster.config();
-    for line in lanes_on(&config, &place.config) {
-        // The set without it stands in the labels already. A lane that has ended has no set.
-        if let Some(lane) = pool.lane(line.lane).filter(|lane| !lane.has_ended()) {
-            lane.remove_leg(place.leg, line.legset_gen);
-        }
+/// A disk that could not join the log is no leg of it, whatever else it has: `status` must not call it online, and the lane
+/// must not go on writing to it. Only where nothing else has what is in the pool it stays, as it is.
+fn strike_off(roster: &Roster, vdev: &Vdev, guid: VdevGuid, cause: &DiskError) {
+    let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
+    if has_other && let Err(error) = roster.drop_leg(guid, &io::Error::other(cause.to_string())) {
+        tracing::error!(leg = %guid, %error, "a disk that could not join the log could not be struck off");
     }
-    Ok(())
+}
+
+fn leave(pool: &Pool, place: &Place) -> Result<(), DiskError> {
+    Ok(pool.roster.detach(&place.vdev, place.leg)?)
 }

@@ -1,8 +1,13 @@
 //! What the pools tell about themselves, as the control socket passes it on.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tally_base::Size;
 use tally_disk::{IoCounts, IoKind};
+use tally_intent::Lane;
 use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig, VdevClass, VdevConfig, VdevKind};
+use tally_store::pool::{ClockFault, PROBATION};
 use tally_store::properties::SyncMode;
 use tally_store::txg::TxgRecord;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
@@ -59,6 +64,10 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
 }
 
 const ONLINE: &str = LegState::Online.word();
+/// A leg that gets every frame of the log, and is not believed alone yet.
+const JOINING: &str = "JOINING";
+/// A leg whose lane has ended: changes wait for transaction groups.
+const NO_LOG: &str = "NOLOG";
 const DATA: &str = "data";
 const LOG: &str = "log";
 
@@ -103,17 +112,49 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             "MISSING" => "is missing or has lost its label",
             "STALE" => "has missed changes",
             "RESILVERING" => "is being copied",
+            JOINING => "is joining the intent log, and does not count there yet",
+            NO_LOG => "takes no part in the intent log",
             _ => "has failed",
         };
-        let action =
-            if leg.state == "RESILVERING" { "" } else { "\nGive the pool another disk with `tally pool replace`." };
+        // What is to be done about a log that takes nothing any more is said once, below.
+        let needs_nothing = ["RESILVERING", JOINING, NO_LOG].contains(&leg.state.as_str());
+        let action = if needs_nothing { "" } else { "\nGive the pool another disk with `tally pool replace`." };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
     messages.extend(served.copies.notices());
     messages.extend(lanes_without_disk(served));
+    messages.extend(clock_message(served));
     // What the import said of a disk may be out of date; how each stands now was said above.
     messages.extend(served.remarks.iter().filter(|remark| !remark.starts_with('/')).cloned());
     messages
+}
+
+/// The machine's clock cannot be right, or could not when the pool was last in use.
+fn clock_message(served: &ServedPool) -> Option<String> {
+    let name = served.filer.name();
+    let span = |by: Duration| match by.as_secs() / 86_400 {
+        days @ 0..730 => format!("{days} days"),
+        days => format!("{} years", days / 365),
+    };
+    Some(match served.filer.pool().clock_fault()? {
+        ClockFault::Ahead { by, on_probation } => {
+            let way_out = if on_probation {
+                format!("It is followed if it goes on evenly for {} minutes, or", PROBATION.as_secs() / 60)
+            } else {
+                "It is followed when it is set right, or".into()
+            };
+            format!(
+                "the clock is {} ahead of the time when the pool was last in use, and is not followed: changes get times from there on.\n\
+                 {way_out} at once with `tally pool set clock=accept {name}`.",
+                span(by)
+            )
+        }
+        ClockFault::Behind { by } => format!(
+            "the clock is {} behind the newest time in the pool: changes get times just above that, until it has caught up.\n\
+             Set the clock right. If it is, and the pool's times are wrong, go back with `tally pool set clock=accept {name}`.",
+            span(by)
+        ),
+    })
 }
 
 /// Lanes that take no records: their log device was missing at the import, or has failed since.
@@ -149,7 +190,7 @@ fn vdev_reports(served: &ServedPool, config: &PoolConfig) -> Vec<VdevReport> {
     let mut data_index = 0;
     let report = |vdev: &VdevConfig| {
         let found = pool.roster.vdevs().iter().find(|found| found.guid() == vdev.guid)?;
-        let mut report = vdev_report(found, vdev);
+        let mut report = vdev_report(found, vdev, &Ring::on(served, config, vdev));
         if vdev.class == VdevClass::Data {
             let ring = vdev.ring.map_or(0, |ring| ring.length);
             let free = free.get(data_index).copied().unwrap_or(0);
@@ -170,9 +211,49 @@ pub(super) fn vdev_name(vdev: &VdevConfig) -> String {
     }
 }
 
-fn vdev_report(vdev: &Vdev, config: &VdevConfig) -> VdevReport {
+/// The log whose ring lies on a vdev.
+enum Ring {
+    /// There is none, or the pool is only read.
+    Absent,
+    /// It takes records.
+    Open(Arc<Lane>),
+    /// Changes wait for transaction groups.
+    Ended,
+}
+
+impl Ring {
+    fn on(served: &ServedPool, config: &PoolConfig, vdev: &VdevConfig) -> Self {
+        let pool = served.filer.pool();
+        let line = config.lanes.iter().find(|line| line.vdev == vdev.index).filter(|_| !pool.read_only());
+        match line.map(|line| pool.lane(line.lane).filter(|lane| !lane.has_ended())) {
+            None => Self::Absent,
+            Some(None) => Self::Ended,
+            Some(Some(lane)) => Self::Open(lane),
+        }
+    }
+
+    /// What to call a leg that has everything, but does not take part in the log.
+    fn word_for(&self, leg: &VdevLeg) -> Option<&'static str> {
+        match self {
+            Self::Absent => None,
+            Self::Ended => Some(NO_LOG),
+            Self::Open(lane) => (!lane.writes_to(leg.guid())).then_some(JOINING),
+        }
+    }
+}
+
+fn vdev_report(vdev: &Vdev, config: &VdevConfig, ring: &Ring) -> VdevReport {
     let class = if config.class == VdevClass::Log { LOG } else { DATA };
-    let legs: Vec<VdevReport> = vdev.legs().iter().map(|leg| leg_report(leg, class)).collect();
+    let report = |leg: &Arc<VdevLeg>| {
+        let mut report = leg_report(leg, class);
+        if leg.state() == LegState::Online
+            && let Some(word) = ring.word_for(leg)
+        {
+            report.state = word.into();
+        }
+        report
+    };
+    let legs: Vec<VdevReport> = vdev.legs().iter().map(report).collect();
     match <[VdevReport; 1]>::try_from(legs) {
         Ok([leg]) => leg,
         Err(legs) => {

@@ -99,7 +99,9 @@ pub enum PoolsError {
         name: String,
     },
     /// A property of pools that cannot be set so.
-    #[error("'{name}={value}' cannot be set: a pool has failmode=wait|continue, and nothing else that can be changed")]
+    #[error(
+        "'{name}={value}' cannot be set: a pool has failmode=wait|continue and clock=accept, and nothing else that can be changed"
+    )]
     BadPoolProperty {
         /// Which property.
         name: String,
@@ -212,6 +214,24 @@ pub struct ImportOrder {
     pub read_only: bool,
     /// Although acknowledged changes are lost.
     pub accept_loss: bool,
+}
+
+/// What `tally pool set` can change.
+enum PoolChange {
+    FailMode(FailMode),
+    /// The machine's clock is right, although it is far from the pool's times.
+    AcceptClock,
+}
+
+impl PoolChange {
+    fn parse(set: &Assignment) -> Result<Self, PoolsError> {
+        let bad = || PoolsError::BadPoolProperty { name: set.property.clone(), value: set.value.clone() };
+        match (set.property.as_str(), set.value.as_str()) {
+            ("failmode", word) => FailMode::of_word(word).map(Self::FailMode).ok_or_else(bad),
+            ("clock", "accept") => Ok(Self::AcceptClock),
+            _ => Err(bad()),
+        }
+    }
 }
 
 /// Hears how far something is.
@@ -384,13 +404,14 @@ impl Pools {
     /// Sets properties of a pool.
     pub fn set_pool_properties(&self, name: &str, assignments: &[Assignment]) -> Result<(), PoolsError> {
         let pool = self.pool(name)?;
-        let parsed = assignments.iter().map(|set| match (set.property.as_str(), FailMode::of_word(&set.value)) {
-            ("failmode", Some(failmode)) => Ok(failmode),
-            _ => Err(PoolsError::BadPoolProperty { name: set.property.clone(), value: set.value.clone() }),
-        });
         // All of them are understood before the first is set.
-        for failmode in parsed.collect::<Result<Vec<_>, _>>()? {
-            pool.filer.pool().roster.set_failmode(failmode).map_err(DiskError::from)?;
+        for change in assignments.iter().map(PoolChange::parse).collect::<Result<Vec<_>, _>>()? {
+            match change {
+                PoolChange::FailMode(failmode) => {
+                    pool.filer.pool().roster.set_failmode(failmode).map_err(DiskError::from)?;
+                }
+                PoolChange::AcceptClock => pool.filer.pool().accept_clock().map_err(FilerError::from)?,
+            }
         }
         Ok(())
     }

@@ -68,6 +68,31 @@ impl Bitmap {
         }
     }
 
+    /// The length of the longest free run in `0..limit`.
+    pub(super) fn longest(&self, limit: u32) -> u32 {
+        // Nothing is as long as that.
+        self.find(0, limit, u32::MAX).err().unwrap_or(limit)
+    }
+
+    /// The length of the free run that `run` is part of, in `0..limit`.
+    pub(super) fn free_around(&self, (start, length): (u32, u32), limit: u32) -> u32 {
+        self.next(start + length, true).min(limit) - self.free_from(start)
+    }
+
+    /// Where the free run begins that ends at `end`.
+    fn free_from(&self, end: u32) -> u32 {
+        let mut index = (end / 64) as usize;
+        let mut mask = !(u64::MAX << (end % 64));
+        loop {
+            let busy = self.0.get(index).map_or(0, |word| word & mask);
+            if busy != 0 {
+                return (index as u32 + 1) * 64 - busy.leading_zeros();
+            }
+            let Some(before) = index.checked_sub(1) else { return 0 };
+            (index, mask) = (before, u64::MAX);
+        }
+    }
+
     /// Whether every bit of the run is `busy`.
     pub(super) fn all(&self, (start, length): (u32, u32), busy: bool) -> bool {
         self.next(start, !busy) >= start + length

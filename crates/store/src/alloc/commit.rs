@@ -90,6 +90,8 @@ impl Allocator {
         let sector_count = output.len() as u64;
         write_grouped(&self.devs, output)?;
         persisted.txg = txg;
+        let space = self.space();
+        assert!(space.free + space.deferred <= space.total, "sectors are counted twice: {space:?}");
         Ok(Committed { root: self.root(&persisted, txg), place, sector_count })
     }
 

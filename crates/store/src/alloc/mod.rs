@@ -15,16 +15,20 @@
 //! all regions must be replayed and condensed, and saves sectors only where frees are scattered over thousands of
 //! regions, where the blocks that replaced them cost far more.
 //!
+//! **Finding a run.** Above the regions of a vdev stands a tree of how long the longest run in each may be
+//! ([`longest`]), so that a run costs a look at one or two regions on a full and aged pool of any size.
+//!
 //! **What it costs.** In memory 8 KiB for each region in use, 64 MiB for a full TiB. On disk a sector for each
 //! touched region and for each index sector above it, in each txg.
 //!
-//! Lock order: `persisted`, then `deferred` or `claims`, then a region.
+//! Lock order: `persisted`, then `deferred` or `claims`, then a region, then its vdev's longest runs.
 
 mod bitmap;
 mod commit;
 mod deferred;
 mod inspect;
 mod load;
+mod longest;
 mod place;
 mod region;
 mod root;
@@ -211,6 +215,8 @@ impl Allocator {
 
     /// The uberblock of `durable` is on disk: what txgs before it freed may be used again.
     pub fn released(&self, durable: Txg) {
+        let newest = self.persisted.lock().txg;
+        assert!(durable <= newest, "group {durable} cannot be durable: {newest} was the last to be written (F8)");
         let ranges = self.deferred.lock().release(durable);
         for range in ranges {
             if !self.vdev_of(&range).is_some_and(|vdev| vdev.give(&range, durable.next())) {
@@ -289,5 +295,7 @@ impl Allocator {
     }
 }
 
+#[cfg(test)]
+mod aged;
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,9 @@
 
 use tally_base::Txg;
 
+use super::UNBORN;
 use super::bitmap::Bitmap;
+use super::longest::Sectors;
 
 /// `(start, length)` in sectors of the region.
 pub(super) type Run = (u32, u32);
@@ -53,12 +55,17 @@ impl Region {
     /// The region of a space map that was read. Sectors behind the region's end must be free in it.
     pub(super) fn restore(&mut self, bitmap: Box<Bitmap>) {
         self.free = self.sectors - bitmap.count(self.sectors);
-        self.longest_at_most = self.free;
+        self.longest_at_most = bitmap.longest(self.sectors);
         self.maps = Some(Maps { busy: bitmap.clone(), synced: bitmap });
     }
 
     pub(super) fn free(&self) -> u32 {
         self.free
+    }
+
+    /// No free run is longer.
+    pub(super) fn longest_at_most(&self) -> Sectors {
+        Sectors::try_from(self.longest_at_most.min(self.free)).expect("a region is no longer")
     }
 
     fn maps(&mut self) -> &mut Maps {
@@ -108,9 +115,12 @@ impl Region {
 
     fn vacate(&mut self, run: Run) {
         debug_assert!(self.all(run, true), "sectors {run:?} are given back twice");
-        self.maps().busy.set(run, false);
+        let sectors = self.sectors;
+        let busy = &mut self.maps().busy;
+        busy.set(run, false);
+        let around = busy.free_around(run, sectors);
         self.free += run.1;
-        self.longest_at_most = self.sectors;
+        self.longest_at_most = self.longest_at_most.max(around);
     }
 
     /// Whether all of the run is busy, or free.
@@ -156,26 +166,28 @@ impl Region {
 
     /// Takes back an allocation that no txg has committed. False if there is none.
     pub(super) fn abandon(&mut self, run: Run) -> bool {
-        let untaken = self.untake(run);
+        let untaken = self.untake(run, Txg(0));
         if untaken {
             self.vacate(run);
         }
         untaken
     }
 
-    /// Moves an allocation that no txg has committed to `txg`. False if there is none.
+    /// Moves an allocation of no group to `txg`. False if there is none: a group's own is not to be had.
     pub(super) fn settle(&mut self, run: Run, txg: Txg) -> bool {
-        let untaken = self.untake(run);
+        assert!(txg < UNBORN, "only a group can name a block");
+        let untaken = self.untake(run, UNBORN);
         if untaken {
             self.pending(txg).takes.push(run);
         }
         untaken
     }
 
-    fn untake(&mut self, run: Run) -> bool {
+    /// Takes `run` out of what a txg from `oldest` on has taken.
+    fn untake(&mut self, run: Run, oldest: Txg) -> bool {
         let (start, end) = (run.0, run.0 + run.1);
         let holds = |take: &Run| take.0 <= start && end <= take.0 + take.1;
-        for pending in self.pending.iter_mut().rev() {
+        for pending in self.pending.iter_mut().rev().take_while(|pending| pending.txg >= oldest) {
             let Some(at) = pending.takes.iter().rposition(holds) else { continue };
             let take = pending.takes.swap_remove(at);
             let pieces = [(take.0, start - take.0), (end, take.0 + take.1 - end)];

@@ -286,6 +286,7 @@ fn bad_frees_are_counted_and_change_nothing() {
     world.alloc.free(place, Txg(2));
     world.alloc.commit(Txg(2), 100).expect("there is space");
     assert_eq!(world.alloc.bad_free_count(), 9, "the second free of the first sector");
+    world.alloc.commit(Txg(3), 100).expect("there is space");
     world.alloc.released(Txg(3));
     assert_eq!(world.alloc.bad_free_count(), 9);
     assert!(!world.alloc.is_busy(&block));

@@ -1,11 +1,13 @@
 //! The free space of one top-level vdev: its regions, and where the next run is looked for.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tally_base::{SECTOR, Txg};
 
 use super::bitmap::REGION_SECTORS;
+use super::longest::{LongestRuns, Sectors};
 use super::region::{Region, Run};
 use crate::bp::Dva;
 
@@ -17,8 +19,12 @@ pub(super) struct VdevSpace {
     pub(super) regions: Vec<Mutex<Region>>,
     /// The sector behind the last run that was handed out. A hint: it keeps runs in order, nothing rests on it.
     cursor: AtomicU64,
+    /// Where long runs may be; behind the region's lock.
+    longest: Mutex<LongestRuns>,
     /// Free sectors: the sum over the regions.
     free: AtomicU64,
+    /// Regions that were looked at for runs.
+    examined: AtomicU64,
 }
 
 impl VdevSpace {
@@ -28,13 +34,23 @@ impl VdevSpace {
         let regions = (0..sectors.div_ceil(region))
             .map(|at| Mutex::new(Region::new((sectors - at * region).min(region) as u32)))
             .collect();
-        Self { index, sectors, excluded: 0, regions, cursor: AtomicU64::new(0), free: AtomicU64::new(sectors) }
+        let mut vdev = Self { regions, ..Self::without_maps(index, data_bytes) };
+        vdev.recount();
+        vdev
     }
 
     /// A vdev of which only the size is known: nothing of it is free, and no region can be asked.
     pub(super) fn without_maps(index: u32, data_bytes: u64) -> Self {
-        let (sectors, free) = (data_bytes / SECTOR as u64, AtomicU64::new(0));
-        Self { index, sectors, excluded: 0, regions: Vec::new(), cursor: AtomicU64::new(0), free }
+        Self {
+            index,
+            sectors: data_bytes / SECTOR as u64,
+            excluded: 0,
+            regions: Vec::new(),
+            cursor: AtomicU64::new(0),
+            longest: Mutex::new(LongestRuns::new(std::iter::empty())),
+            free: AtomicU64::new(0),
+            examined: AtomicU64::new(0),
+        }
     }
 
     pub(super) fn sectors(&self) -> u64 {
@@ -45,6 +61,11 @@ impl VdevSpace {
         self.excluded
     }
 
+    #[cfg(test)]
+    pub(super) fn examined(&self) -> u64 {
+        self.examined.load(Ordering::Relaxed)
+    }
+
     pub(super) fn set_excluded(&mut self, sectors: u64) {
         self.excluded = sectors;
     }
@@ -53,8 +74,10 @@ impl VdevSpace {
         self.free.load(Ordering::Relaxed)
     }
 
-    /// Counts the free sectors anew, after the regions were restored.
+    /// Counts the free sectors and the longest runs anew, after the regions were restored.
     pub(super) fn recount(&mut self) {
+        let longest = self.regions.iter_mut().map(|region| region.get_mut().longest_at_most());
+        self.longest = Mutex::new(LongestRuns::new(longest));
         let free = self.regions.iter_mut().map(|region| u64::from(region.get_mut().free())).sum();
         self.free = AtomicU64::new(free);
     }
@@ -62,10 +85,10 @@ impl VdevSpace {
     /// A run of `want` sectors in one piece near the cursor; where there is none, one that is shorter, but not
     /// shorter than `at_least`.
     pub(super) fn take(&self, txg: Txg, want: u32, at_least: u32) -> Option<Dva> {
-        let want = want.min(REGION_SECTORS);
-        let mut length = want.max(at_least);
+        let most = want.min(REGION_SECTORS).max(at_least);
+        let mut length = most;
         loop {
-            if let Some(dva) = self.take_exact(txg, length, want.max(at_least)) {
+            if let Some(dva) = self.take_exact(txg, length, most) {
                 return Some(dva);
             }
             if length == at_least {
@@ -76,24 +99,56 @@ impl VdevSpace {
     }
 
     fn take_exact(&self, txg: Txg, length: u32, most: u32) -> Option<Dva> {
+        let want = Sectors::try_from(length).ok()?;
+        if self.longest.lock().longest() < want {
+            return None;
+        }
         // Going round keeps writes in order; where space is scarce, filling up from the front fragments it less.
         let is_scarce = self.free() < self.sectors / 4;
         let cursor = if is_scarce { 0 } else { self.cursor.load(Ordering::Relaxed) };
-        let count = self.regions.len();
-        let first = usize::try_from(cursor / u64::from(REGION_SECTORS)).unwrap_or(0) % count.max(1);
-        // The cursor's region comes twice: from the cursor on, and at last from its start.
-        for step in 0..=count {
-            let at = (first + step) % count.max(1);
-            let from = if step == 0 { (cursor % u64::from(REGION_SECTORS)) as u32 } else { 0 };
-            let run = self.regions.get(at)?.lock().take(txg, from, length, most);
-            if let Some(run) = run {
-                self.free.fetch_sub(u64::from(run.1), Ordering::Relaxed);
-                let dva = self.dva(at, run);
-                self.cursor.store(dva.end() / SECTOR as u64, Ordering::Relaxed);
+        let first = usize::try_from(cursor / u64::from(REGION_SECTORS)).unwrap_or(0);
+        let behind_cursor = (cursor % u64::from(REGION_SECTORS)) as u32;
+        if let Some(dva) = self.take_from(txg, first, behind_cursor, length, most) {
+            return Some(dva);
+        }
+        // From the next region to the end, and then from the front on: at last the cursor's region from its start.
+        self.take_between(txg, first + 1..self.regions.len(), want, most)
+            .or_else(|| self.take_between(txg, 0..first + 1, want, most))
+    }
+
+    /// A run in one of these regions: the first that has it. Each that may have one and has not is looked at, and says
+    /// so from then on.
+    fn take_between(&self, txg: Txg, regions: Range<usize>, want: Sectors, most: u32) -> Option<Dva> {
+        let mut from = regions.start;
+        loop {
+            let at = self.longest.lock().next(from, want).filter(|at| *at < regions.end)?;
+            if let Some(dva) = self.take_from(txg, at, 0, u32::from(want), most) {
                 return Some(dva);
             }
+            from = at + 1;
         }
-        None
+    }
+
+    fn take_from(&self, txg: Txg, region: usize, from: u32, length: u32, most: u32) -> Option<Dva> {
+        self.examined.fetch_add(1, Ordering::Relaxed);
+        let run = self.change(region, |region| region.take(txg, from, length, most))?;
+        self.free.fetch_sub(u64::from(run.1), Ordering::Relaxed);
+        let dva = self.dva(region, run);
+        self.cursor.store(dva.end() / SECTOR as u64, Ordering::Relaxed);
+        Some(dva)
+    }
+
+    /// Changes a region, and keeps what is known of its longest run.
+    fn change<R: Default>(&self, at: usize, act: impl FnOnce(&mut Region) -> R) -> R {
+        let Some(region) = self.regions.get(at) else { return R::default() };
+        let mut region = region.lock();
+        let before = region.longest_at_most();
+        let result = act(&mut region);
+        let after = region.longest_at_most();
+        if before != after {
+            self.longest.lock().set(at, after);
+        }
+        result
     }
 
     fn dva(&self, region: usize, run: Run) -> Dva {
@@ -118,7 +173,7 @@ impl VdevSpace {
             let region = usize::try_from(at / u64::from(REGION_SECTORS)).unwrap_or(usize::MAX);
             let start = (at % u64::from(REGION_SECTORS)) as u32;
             let length = u64::from(REGION_SECTORS - start).min(end - at) as u32;
-            all &= self.regions.get(region).is_some_and(|region| act(&mut region.lock(), (start, length)));
+            all &= self.change(region, |region| act(region, (start, length)));
             at += u64::from(length);
         }
         all

@@ -61,6 +61,15 @@ impl Place {
         }
     }
 
+    /// Every range that it takes.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Dva> {
+        let (first, others) = match self {
+            Self::Whole(dva) => (dva, &[][..]),
+            Self::Pieces(map, pieces) => (map, &pieces[..]),
+        };
+        std::iter::once(*first).chain(others.iter().copied())
+    }
+
     /// Writes the block, and its map if it needs one. Gives what its pointer names.
     pub(crate) fn write(
         &self,
@@ -131,7 +140,8 @@ fn decode_map(bytes: &[u8], bp: &BlockPtr) -> Result<Vec<(Dva, u64)>, Malformed>
     let (checked, own) = bytes.split_last_chunk::<TAIL_BYTES>().ok_or(malformed)?;
     let mut reader = Reader::new(checked, WHAT);
     let (magic, count, zero, checksum) = (reader.u32()?, reader.u32()? as usize, reader.u64()?, reader.u128()?);
-    if u64::from_le_bytes(*own) != sum(checked) || (magic, zero, checksum) != (MAGIC, 0, bp.checksum) {
+    // A block that was given up is not read any more, but its pieces must be found to be freed.
+    if u64::from_le_bytes(*own) != sum(checked) || (magic, zero) != (MAGIC, 0) || !bp.had_checksum(checksum) {
         return Err(malformed);
     }
     // Bounded by the bytes that are there before anything is allocated.

@@ -115,6 +115,7 @@ impl Pool {
                 lane.release(syncing.uberblock.txg, &checkpoint);
             }
             self.watch_failure(&lane);
+            self.roster.watch_lane(&lane);
             lanes.push(lane);
         }
         lanes.sort_by_key(|lane| lane.id());

@@ -5,7 +5,7 @@
 //! replays; [`Pool::finish_replay`] opens the lanes under new epochs, and the sync that follows is the one commit
 //! point of the whole recovery. Until then a crash finds the same disks and decides the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
@@ -14,12 +14,13 @@ use parking_lot::{Mutex, RwLock};
 use tally_base::codec::Malformed;
 use tally_base::{DatasetId, LaneId, Time, Txg};
 use tally_intent::recovery::{
-    self, Cursor, DatasetReplay, DatasetVerdict, LaneScan, MergeError, Merged, ScanError, Verdict,
+    self, Cursor, DatasetReplay, DatasetVerdict, Disowned, LaneScan, MergeError, Merged, ScanError, Verdict,
 };
 
 use super::lanes::home_among;
 use super::room;
 use super::root::PoolRoot;
+use super::server_time::ServerTime;
 use super::sync::SyncError;
 use super::{Pool, Syncing};
 use crate::alloc::{AllocRoot, Allocator, LoadError};
@@ -200,7 +201,11 @@ impl Pool {
             datasets: RwLock::new(datasets_of(&root)),
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
-            issued: AtomicU64::new(uberblock.time_lease.0),
+            time: ServerTime::new(
+                Arc::clone(&platform.clock),
+                (uberblock.txg > Txg(0)).then_some(uberblock.time),
+                uberblock.time_lease,
+            ),
             syncing: Mutex::new(Syncing {
                 uberblock,
                 root: root_block,
@@ -210,6 +215,7 @@ impl Pool {
                 opening: Vec::new(),
                 put_away: false,
             }),
+            opened: platform.clock.monotonic(),
             fault: OnceLock::new(),
             closed: AtomicBool::new(false),
             read_only,
@@ -310,11 +316,9 @@ fn rings_in_pool(roster: &Roster) -> Vec<(u32, u64, u64)> {
 }
 
 fn datasets_of(root: &PoolRoot) -> BTreeMap<DatasetId, Arc<Dataset>> {
+    let local: HashMap<&str, _> = root.datasets.iter().map(|entry| (&*entry.line.name, &entry.line.local)).collect();
     let make = |entry: &DatasetEntry| {
-        let chain: Vec<_> = ancestors(&entry.line.name)
-            .filter_map(|name| root.datasets.iter().find(|other| other.line.name == name))
-            .map(|other| &other.line.local)
-            .collect();
+        let chain: Vec<_> = ancestors(&entry.line.name).filter_map(|name| local.get(name).copied()).collect();
         Arc::new(Dataset::new(entry.birth, entry.line.clone(), effective(&chain), entry.root.clone()))
     };
     root.datasets.iter().map(|entry| (entry.birth.id, make(entry))).collect()
@@ -353,7 +357,7 @@ fn read_log(
         seen = seen.max(scan.max_txg).max(scan.max_synced_txg);
         content.frames += scan.frames;
         content.bytes += scan.bytes;
-        note_lane(&mut content, line.lane, &scan);
+        note_lane(&mut content, &config, line.lane, &scan);
         // A dataset is durable before it takes records, so one that is not in the root was destroyed by then: a record of
         // it may have waited for company until its tombstone was gone.
         scan.records.retain(|record| record.head.txg > uberblock.txg || is_known(root, record.head.dataset));
@@ -378,7 +382,9 @@ fn note_missing(
     named_in: Option<&PoolRoot>,
 ) {
     let vdev = config.vdevs.iter().find(|vdev| vdev.index == line.vdev);
-    let paths = vdev.into_iter().flat_map(|vdev| &vdev.legs).map(|leg| leg.path.display().to_string());
+    // One that has left the set may be there, and is no help.
+    let legs = vdev.into_iter().flat_map(|vdev| &vdev.legs).filter(|leg| line.legset.contains(&leg.guid));
+    let paths = legs.map(|leg| leg.path.display().to_string());
     let device = paths.collect::<Vec<_>>().join(" and ");
     match named_in.filter(|_| !uberblock.clean) {
         None => content.remarks.push(format!(
@@ -418,12 +424,19 @@ pub(crate) fn cursor_of(root: &PoolRoot, id: DatasetId) -> Option<Cursor> {
     Some(Cursor { log_txg: found.log_txg.max(before_log), replay_dseq: found.replay_dseq, next_dseq: None })
 }
 
-fn note_lane(content: &mut LogContent, lane: LaneId, scan: &LaneScan) {
+fn note_lane(content: &mut LogContent, config: &PoolConfig, lane: LaneId, scan: &LaneScan) {
     content.remarks.extend(scan.anomalies.iter().map(|remark| format!("lane {lane}: {remark}")));
     for fault in &scan.leg_faults {
         content.remarks.push(format!(
             "lane {lane}: {} frames were repaired from another leg than {}",
             fault.frame_count, fault.leg
+        ));
+    }
+    if let Some(Disowned { leg, first, last }) = scan.disowned {
+        let path = config.leg(leg).map_or_else(|| leg.to_string(), |(_, leg)| leg.path.display().to_string());
+        content.losses.push(format!(
+            "lane {lane}: records {first}-{last} stand on {path} alone, which had been struck off before they were written: \
+             they may have been acknowledged, and no disk that counts has them"
         ));
     }
     match &scan.verdict {

@@ -2,11 +2,10 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tally_base::{Broken, Txg};
 
-use super::root::PoolRoot;
+use super::root::{PoolRoot, ROOT_BYTES_MAX};
 use super::{Pool, Syncing};
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
@@ -15,12 +14,6 @@ use crate::roster::RosterError;
 use crate::run::RunWriter;
 use crate::txg::Next;
 use crate::uberblock::Uberblock;
-
-/// How far server time may run ahead of an uberblock: after a crash only times beyond are issued (rules F14).
-const TIME_LEASE: Duration = Duration::from_secs(10);
-/// The lease where issued times are ahead of the clock: each then goes up by a nanosecond, so that this is enough
-/// for a hundred million changes in one transaction group.
-const TIME_LEASE_AHEAD: Duration = Duration::from_millis(100);
 
 /// Why a transaction group was not synced. The pool is suspended then.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +33,18 @@ pub enum SyncError {
     /// The uberblock or a label could not be written.
     #[error("{0}")]
     Roster(#[from] RosterError),
+    /// The root would be longer than what can be read.
+    #[error(
+        "the list of all datasets with their properties would take {bytes} bytes, and at most {ROOT_BYTES_MAX} are written with \
+         each transaction group: destroy datasets that are not needed, or set long properties once, on a dataset above"
+    )]
+    RootFull {
+        /// How long it would be.
+        bytes: u64,
+    },
+    /// No time behind it could be written down.
+    #[error("the clock is beyond the year 2250, and nothing can be stamped with that: set it right first")]
+    Clock,
 }
 
 /// A group that was closed and whose sync panicked is lost from memory, and no later one may become durable above it.
@@ -123,7 +128,9 @@ impl Pool {
         let _all_or_nothing = SuspendsOnPanic(self);
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
-                self.history.note(txg, dirty_bytes, [closing, quiet, clock.monotonic()]);
+                let synced = clock.monotonic();
+                self.history.note(txg, dirty_bytes, [closing, quiet, synced]);
+                self.txgs.keep_pace(txg, synced.saturating_sub(quiet));
                 self.publish(syncing, txg, folded);
                 Ok(txg)
             }
@@ -164,6 +171,7 @@ impl Pool {
         self.io.flush()?;
         let uberblock = self.uberblock_of(syncing, txg, &root, clean);
         self.roster.write_uberblock(&uberblock)?;
+        self.time.set_lease(uberblock.time_lease);
         if syncing.unreplayed.is_none() {
             self.release_rings(&uberblock);
         }
@@ -209,27 +217,26 @@ impl Pool {
         }
     }
 
+    /// Bytes of the root, as the newest group has written it.
+    pub(super) fn root_bytes(&self, syncing: &Syncing) -> u64 {
+        let newest: Vec<Folded> =
+            self.datasets().into_iter().map(|dataset| (Arc::clone(&dataset), (*dataset.root()).clone())).collect();
+        (self.root_of(syncing, &newest).encode().len() + self.io.allocator().root_bytes_max()) as u64
+    }
+
     fn uberblock_of(&self, syncing: &Syncing, txg: Txg, root: &BlockPtr, clean: bool) -> Uberblock {
         let now = self.issue_time();
         Uberblock {
             txg,
             previous: syncing.uberblock.hash(),
             time: now,
-            time_lease: self.time_lease(now),
+            time_lease: self.time.lease_from(now),
             root: root.encode().to_vec(),
             lanes: self.checkpoints(syncing, txg, clean),
             clean,
             config_sequence: self.roster.config().sequence,
             ..syncing.uberblock.clone()
         }
-    }
-
-    /// No time beyond this is issued before the next uberblock. It counts from the clock: counted from the issued
-    /// time, which starts at the last lease after a crash, a row of quick crashes would drive server time ahead of
-    /// the clock by a lease each, and remembered replies would expire before their time.
-    fn time_lease(&self, issued: tally_base::Time) -> tally_base::Time {
-        let clock = self.platform.clock.now().0 + TIME_LEASE.as_nanos() as u64;
-        tally_base::Time(clock.max(issued.0 + TIME_LEASE_AHEAD.as_nanos() as u64))
     }
 
     fn publish(&self, syncing: &mut Syncing, txg: Txg, folded: Vec<Folded>) {

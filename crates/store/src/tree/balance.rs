@@ -88,14 +88,31 @@ fn join<D: Draft>(
             Ok(Slot::Fresh(a))
         }
         (Slot::Fresh(mut a), Slot::Kept(b)) if a.is_sparse() && fits(&a, a.joined_size_with(&b.child)) => {
-            let b = a.thaw(&b, merger)?;
-            a.join(b);
-            Ok(Slot::Fresh(a))
+            // A neighbour that cannot be read stays where it is: no change asks anything of it.
+            match a.thaw(&b, merger) {
+                Ok(b) => {
+                    a.join(b);
+                    Ok(Slot::Fresh(a))
+                }
+                Err(error) => {
+                    merger.go_around(error)?;
+                    settled.push(Slot::Fresh(a));
+                    Ok(Slot::Kept(b))
+                }
+            }
         }
         (Slot::Kept(a), Slot::Fresh(b)) if b.is_sparse() && fits(&b, b.joined_size_with(&a.child)) => {
-            let mut a = b.thaw(&a, merger)?;
-            a.join(b);
-            Ok(Slot::Fresh(a))
+            match b.thaw(&a, merger) {
+                Ok(mut a) => {
+                    a.join(b);
+                    Ok(Slot::Fresh(a))
+                }
+                Err(error) => {
+                    merger.go_around(error)?;
+                    settled.push(Slot::Kept(a));
+                    Ok(Slot::Fresh(b))
+                }
+            }
         }
         (before, after) => {
             settled.push(before);

@@ -23,6 +23,10 @@ pub struct RangeIter<'io> {
     leaf: Option<LeafStep>,
     /// How many children are read ahead the next time.
     ahead_count: usize,
+    /// Whether it goes on behind what cannot be read.
+    goes_around: bool,
+    /// A key that the node would hold, or that was the first to be asked for, whose way down was gone last.
+    toward: Key,
 }
 
 struct Step {
@@ -46,7 +50,20 @@ struct LeafStep {
 impl<'io> RangeIter<'io> {
     pub(super) fn new(io: &'io BlockIo, tree: &Tree, from: Key, to: Key) -> Self {
         let root = tree.root.filter(|_| from < to).map(|root| (root, tree.height));
-        Self { io, from, to, root, path: Vec::new(), leaf: None, ahead_count: AHEAD_MIN }
+        let (path, leaf, ahead_count) = (Vec::new(), None, AHEAD_MIN);
+        Self { io, from, to, root, path, leaf, ahead_count, goes_around: false, toward: from }
+    }
+
+    /// Goes on behind a node that cannot be read, once its error was given.
+    #[must_use]
+    pub fn around_damage(self) -> Self {
+        Self { goes_around: true, ..self }
+    }
+
+    /// Behind an error: a key of the range that is looked for in the node that could not be read.
+    #[must_use]
+    pub fn failed_at(&self) -> Key {
+        self.toward.max(self.from)
     }
 
     fn stop(&mut self) {
@@ -82,6 +99,7 @@ impl<'io> RangeIter<'io> {
                     let child = node.pointer(step.next).map_err(|malformed| malformed_block(&step.bp, malformed))?;
                     let (height, bounds) = (step.height - 1, step.bounds.of_child(&node, step.next));
                     step.next += 1;
+                    self.toward = key;
                     self.descend(child, height, bounds, false)?;
                     return Ok(true);
                 }
@@ -147,7 +165,10 @@ impl Iterator for RangeIter<'_> {
                 Ok(true) => {}
                 Ok(false) => return None,
                 Err(error) => {
-                    self.stop();
+                    // The path ends above the node that could not be read, behind its place.
+                    if !self.goes_around {
+                        self.stop();
+                    }
                     return Some(Err(error));
                 }
             }

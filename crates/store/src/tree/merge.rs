@@ -4,12 +4,15 @@
 //! with the touched leaves in key order. The second goes through the tree recursively and rebuilds what is
 //! touched, from the leaves upwards, with the leaves being read ahead in windows. So on a cold tree hundreds of
 //! leaves are asked for at a time, where a plain recursion would wait for one after the other.
+//!
+//! A node that cannot be read ends nothing: [`super::around`] tells how its changes are taken in beside it.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::balance::{InnerDraft, Kept, LeafDraft, Slot, settle};
+use super::around::{self, Around, Part};
+use super::balance::{Draft, InnerDraft, Kept, LeafDraft, Slot, settle};
 use super::bounds::Bounds;
 use super::inner::{self, Child};
 use super::leaf::{self, Entry};
@@ -28,13 +31,20 @@ const SEQUENCE_MIN: usize = 8;
 
 type Changes = [(Key, Change)];
 
-pub(super) fn apply(tree: &Tree, io: &BlockIo, out: &mut RunWriter, changes: &Changes) -> Result<Tree, BlockError> {
+pub(super) fn apply(
+    tree: &Tree,
+    io: &BlockIo,
+    out: &mut RunWriter,
+    changes: &Changes,
+    around: &Around<'_>,
+) -> Result<Tree, BlockError> {
     debug_assert!(changes.is_sorted_by(|a, b| a.0 < b.0), "changes come in ascending order, without duplicates");
     if changes.is_empty() {
         return Ok(tree.clone());
     }
-    let feed = LeafFeed::plan(tree, io, changes)?;
-    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count };
+    let mut lost = around.lost.to_vec();
+    let feed = LeafFeed::plan(tree, io, changes, &mut lost)?;
+    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count, first_new: around.first_new, lost };
     merger.apply(tree, changes)
 }
 
@@ -44,26 +54,49 @@ pub(super) struct Merger<'a> {
     out: &'a mut RunWriter,
     feed: LeafFeed,
     entry_count: u64,
+    /// See [`Around`].
+    first_new: u64,
+    /// Nodes that could not be read: whoever comes by them again must find the same.
+    lost: Vec<BlockPtr>,
 }
 
 impl Merger<'_> {
     fn apply(&mut self, tree: &Tree, changes: &Changes) -> Result<Tree, BlockError> {
-        let children = match tree.root {
+        let rebuilt = match tree.root {
             None => {
                 let drafts = self.merge_entries(Vec::new(), changes).map(into_drafts).unwrap_or_default();
-                Some(settle(drafts, self)?)
+                Some((settle(drafts, self)?, 0))
             }
-            Some(root) if tree.height == 0 => match self.rebuild_leaf(&root, Bounds::default(), changes)? {
-                Some(drafts) => Some(settle(drafts, self)?),
-                None => None,
-            },
-            Some(root) => {
-                self.rebuild_inner(&root, tree.height, Bounds::default(), changes)?.map(|draft| draft.children)
+            Some(bp) => {
+                // No key stands above a root.
+                let root = Kept { child: Child { key: Key::MIN, bp }, bounds: Bounds::default() };
+                self.rebuild_root(&root, tree.height, changes)?
             }
         };
-        match children {
-            Some(children) => self.root_of(children, tree.height.saturating_sub(1)),
+        match rebuilt {
+            Some((children, height)) => self.root_of(children, height),
             None => Ok(tree.clone()),
+        }
+    }
+
+    /// The nodes that take the root's place, or its children, and their height.
+    fn rebuild_root(
+        &mut self,
+        root: &Kept,
+        height: u8,
+        changes: &Changes,
+    ) -> Result<Option<(Vec<Child>, u8)>, BlockError> {
+        if height == 0 {
+            let Some(slots) = self.rebuild_leaf(root, changes)? else { return Ok(None) };
+            return Ok(Some((settle(slots, self)?, 0)));
+        }
+        let Some(mut slots) = self.rebuild_inner(root, height, changes)? else { return Ok(None) };
+        match slots.pop() {
+            Some(Slot::Fresh(draft)) if slots.is_empty() => Ok(Some((draft.children, height - 1))),
+            last => {
+                slots.extend(last);
+                Ok(Some((settle(slots, self)?, height)))
+            }
         }
     }
 
@@ -77,7 +110,8 @@ impl Merger<'_> {
         let Some(mut root) = children.first().map(|child| child.bp) else { return Ok(Tree::empty()) };
         // A root with one child is no root.
         while height > 0 {
-            let bytes = read_inner(self.io, &root, height)?;
+            let read = read_inner(self.io, &root, height);
+            let Some(bytes) = self.known(&root, read)? else { break };
             let node = view_inner(&root, &bytes)?;
             if node.count() > 1 {
                 break;
@@ -87,38 +121,47 @@ impl Merger<'_> {
             root = child;
             height -= 1;
         }
-        Ok(Tree { root: Some(root), height, entry_count: self.entry_count })
+        // Where entries were lost nobody knows how many there are; that there are some goes without saying.
+        Ok(Tree { root: Some(root), height, entry_count: self.entry_count.max(1) })
     }
 
-    /// The new children of a node that has changes below it; none if they change nothing.
+    /// What a node becomes that has changes below it: one draft, perhaps without children, or what stands around it if it
+    /// cannot be read; `None` if nothing changes.
     fn rebuild_inner(
         &mut self,
-        bp: &BlockPtr,
+        kept: &Kept,
         height: u8,
-        bounds: Bounds,
         changes: &Changes,
-    ) -> Result<Option<InnerDraft>, BlockError> {
-        let bytes = read_inner(self.io, bp, height)?;
+    ) -> Result<Option<Vec<Slot<InnerDraft>>>, BlockError> {
+        let (bp, bounds) = (&kept.child.bp, kept.bounds);
+        let read = read_inner(self.io, bp, height).and_then(|bytes| {
+            bounds.check_inner(bp, &view_inner(bp, &bytes)?)?;
+            Ok(bytes)
+        });
+        let Some(bytes) = self.known(bp, read)? else {
+            return self.rebuild_around(kept, height, changes, |merger, puts| merger.new_inner(height, puts));
+        };
         let node = view_inner(bp, &bytes)?;
-        bounds.check_inner(bp, &node)?;
         let mut touched = Vec::new();
         for (at, share) in node.shares(changes, |change| &change.0) {
             let child = node.child(at).map_err(|malformed| malformed_block(bp, malformed))?;
             touched.push((Kept { child, bounds: bounds.of_child(&node, at) }, share));
         }
         let (children, first_touched) = if height == 1 {
-            self.rebuild_children(touched, |merger, kept, share| {
-                merger.rebuild_leaf(&kept.child.bp, kept.bounds, share)
-            })?
+            self.rebuild_children(touched, |merger, kept, share| merger.rebuild_leaf(kept, share))?
         } else {
             self.rebuild_children(touched, |merger, kept, share| {
-                let draft = merger.rebuild_inner(&kept.child.bp, height - 1, kept.bounds, share)?;
-                Ok(draft.map(|draft| if draft.children.is_empty() { Vec::new() } else { vec![Slot::Fresh(draft)] }))
+                let mut slots = merger.rebuild_inner(kept, height - 1, share)?;
+                if let Some(slots) = &mut slots {
+                    slots.retain(|slot| !matches!(slot, Slot::Fresh(draft) if draft.children.is_empty()));
+                }
+                Ok(slots)
             })?
         };
         let Some(children) = children else { return Ok(None) };
         self.free(bp);
-        Ok(Some(InnerDraft { height, children, grows_at_end: first_touched + 1 >= node.count() }))
+        let grows_at_end = first_touched + 1 >= node.count();
+        Ok(Some(vec![Slot::Fresh(InnerDraft { height, children, grows_at_end })]))
     }
 
     /// Rebuilds the children that have changes, and settles them all: the new children, and which of the old
@@ -146,18 +189,86 @@ impl Merger<'_> {
         }
     }
 
-    /// What a leaf becomes: a draft for each class, none at all if it is emptied; `None` if nothing changes.
-    fn rebuild_leaf(
-        &mut self,
-        bp: &BlockPtr,
-        bounds: Bounds,
-        changes: &Changes,
-    ) -> Result<Option<Vec<Slot<LeafDraft>>>, BlockError> {
-        let bytes = self.feed.next(self.io, bp)?;
-        let old = entries_of(bp, &bytes, bounds)?;
+    /// What a leaf becomes: a draft for each class, none at all if it is emptied, or what stands around it if it cannot be
+    /// read; `None` if nothing changes.
+    fn rebuild_leaf(&mut self, kept: &Kept, changes: &Changes) -> Result<Option<Vec<Slot<LeafDraft>>>, BlockError> {
+        let bp = &kept.child.bp;
+        let read = self.feed.next(self.io, bp).and_then(|bytes| entries_of(bp, &bytes, kept.bounds));
+        let Some(old) = self.known(bp, read)? else {
+            return self.rebuild_around(kept, 0, changes, |merger, puts| Ok(merger.new_leaves(puts)));
+        };
         let Some(drafts) = self.merge_entries(old, changes) else { return Ok(None) };
         self.free(bp);
         Ok(Some(into_drafts(drafts)))
+    }
+
+    /// What was read of a node; `None` if it cannot be read, and one can go on around it.
+    fn known<T>(&mut self, bp: &BlockPtr, read: Result<T, BlockError>) -> Result<Option<T>, BlockError> {
+        if self.lost.contains(bp) {
+            return Ok(None);
+        }
+        match read {
+            Ok(content) => Ok(Some(content)),
+            Err(error) => {
+                self.go_around(error)?;
+                self.lost.push(*bp);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Nothing but the damage of one block is gone around.
+    pub(super) fn go_around(&self, error: BlockError) -> Result<(), BlockError> {
+        let bp = self.io.check_damage(error)?;
+        tracing::error!(txg = %self.out.txg(), "a node of a tree cannot be read: [{bp}]; changes are taken in around it");
+        Ok(())
+    }
+
+    /// What takes the place of a node that cannot be read. `build` makes nodes of its height for what is new.
+    fn rebuild_around<D: Draft>(
+        &mut self,
+        kept: &Kept,
+        height: u8,
+        changes: &Changes,
+        build: impl Fn(&mut Self, &Changes) -> Result<Vec<Slot<D>>, BlockError>,
+    ) -> Result<Option<Vec<Slot<D>>>, BlockError> {
+        let bp = kept.child.bp;
+        let plan = around::plan(kept, height, changes, self.first_new);
+        if !plan.changes_anything() {
+            return Ok(None);
+        }
+        let mut old = Some(if plan.is_stale { bp.given_up() } else { bp });
+        let mut slots = Vec::new();
+        for part in plan.parts {
+            match part {
+                Part::Known(puts) => slots.extend(build(self, &puts)?),
+                Part::Unknown(key) => {
+                    let bp = match old.take() {
+                        Some(bp) => bp,
+                        None => self.out.put_given_up(bp.kind, &bp.encode(), Compression::Off)?,
+                    };
+                    slots.push(Slot::Kept(Kept { child: Child { key, bp }, bounds: kept.bounds }));
+                }
+            }
+        }
+        if old.is_some() {
+            // All that it can have held is known by now.
+            self.free(&bp);
+        }
+        Ok(Some(slots))
+    }
+
+    fn new_leaves(&mut self, puts: &Changes) -> Vec<Slot<LeafDraft>> {
+        self.merge_entries(Vec::new(), puts).map(into_drafts).unwrap_or_default()
+    }
+
+    fn new_inner(&mut self, height: u8, puts: &Changes) -> Result<Vec<Slot<InnerDraft>>, BlockError> {
+        let leaves = self.new_leaves(puts);
+        let mut children = settle(leaves, self)?;
+        for height in 1..height {
+            children = settle(vec![Slot::Fresh(InnerDraft { height, children, grows_at_end: true })], self)?;
+        }
+        Ok(vec![Slot::Fresh(InnerDraft { height, children, grows_at_end: true })])
     }
 
     /// Merges sorted entries and changes. `None` if nothing changes.
@@ -287,7 +398,8 @@ struct LeafFeed {
 }
 
 impl LeafFeed {
-    fn plan(tree: &Tree, io: &BlockIo, changes: &Changes) -> Result<Self, BlockError> {
+    /// Nodes that cannot be read, and one can go around, are added to `lost`.
+    fn plan(tree: &Tree, io: &BlockIo, changes: &Changes, lost: &mut Vec<BlockPtr>) -> Result<Self, BlockError> {
         let mut level: Vec<(BlockPtr, &Changes)> = tree.root.iter().map(|root| (*root, changes)).collect();
         for _ in 0..tree.height {
             let mut below = Vec::with_capacity(level.len() * 2);
@@ -295,7 +407,10 @@ impl LeafFeed {
                 let pointers: Vec<_> = window.iter().map(|(bp, _)| *bp).collect();
                 let nodes = io.read_many(&pointers, BlockKind::TreeNode, inner::check);
                 for ((bp, changes), bytes) in window.iter().zip(nodes) {
-                    touched_children(bp, &bytes?, changes, &mut below)?;
+                    match bytes.and_then(|bytes| touched_children(bp, &bytes, changes)) {
+                        Ok(children) => below.extend(children),
+                        Err(error) => lost.push(io.check_damage(error)?),
+                    }
                 }
             }
             level = below;
@@ -304,16 +419,22 @@ impl LeafFeed {
         Ok(Self { leaves, next: 0, ready: VecDeque::new() })
     }
 
-    /// The bytes of the next touched leaf, which is `bp`.
+    /// The bytes of a touched leaf. They are asked for in the order of the plan; it may have leaves below a node that the
+    /// second pass cannot read any more, which are passed over.
     fn next(&mut self, io: &BlockIo, bp: &BlockPtr) -> Result<Bytes, BlockError> {
-        if self.ready.is_empty() {
-            let end = (self.next + WINDOW).min(self.leaves.len());
-            self.ready.extend(io.read_many(&self.leaves[self.next..end], BlockKind::Leaf, leaf::check));
+        while self.next < self.leaves.len() {
+            if self.ready.is_empty() {
+                let end = (self.next + WINDOW).min(self.leaves.len());
+                self.ready.extend(io.read_many(&self.leaves[self.next..end], BlockKind::Leaf, leaf::check));
+            }
+            let leaf = self.leaves[self.next];
+            self.next += 1;
+            match self.ready.pop_front() {
+                Some(bytes) if leaf == *bp => return bytes,
+                _ => {}
+            }
         }
-        let bytes = self.ready.pop_front().expect("both passes find the same leaves");
-        assert_eq!(self.leaves[self.next], *bp, "both passes find the same leaves, in the same order");
-        self.next += 1;
-        bytes
+        super::read_leaf(io, bp)
     }
 }
 
@@ -321,13 +442,9 @@ fn touched_children<'c>(
     bp: &BlockPtr,
     bytes: &Bytes,
     changes: &'c Changes,
-    below: &mut Vec<(BlockPtr, &'c Changes)>,
-) -> Result<(), BlockError> {
+) -> Result<Vec<(BlockPtr, &'c Changes)>, BlockError> {
     let node = view_inner(bp, bytes)?;
-    for (at, share) in node.shares(changes, |change| &change.0) {
-        if !share.is_empty() {
-            below.push((node.pointer(at).map_err(|malformed| malformed_block(bp, malformed))?, share));
-        }
-    }
-    Ok(())
+    let touched = node.shares(changes, |change| &change.0).filter(|(_, share)| !share.is_empty());
+    let child = |(at, share)| Ok((node.pointer(at).map_err(|malformed| malformed_block(bp, malformed))?, share));
+    touched.map(child).collect()
 }

@@ -15,6 +15,7 @@
 //! **What it costs.** Changing one entry rewrites its leaf (16 KiB, or 64 KiB for small files' content) and the
 //! path above; changes to neighbours share that. See [`leaf`] and [`inner`] for the layouts.
 
+mod around;
 mod balance;
 mod bounds;
 mod cursor;
@@ -27,6 +28,7 @@ mod walk;
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 
+pub use around::Around;
 pub use cursor::RangeIter;
 pub use step::Step;
 pub use walk::{Visit, WalkSummary};
@@ -147,7 +149,19 @@ impl Tree {
     /// The tree after `changes`, which must be in ascending order without duplicates. Replaced blocks are freed
     /// with the writer's txg. After an error blocks have been written and freed for nothing: the txg is lost.
     pub fn apply(&self, io: &BlockIo, out: &mut RunWriter, changes: &[(Key, Change)]) -> Result<Self, BlockError> {
-        merge::apply(self, io, out, changes)
+        self.apply_around(io, out, changes, &Around::NOTHING)
+    }
+
+    /// [`Self::apply`] by a caller who knows more, which counts where nodes cannot be read: those are no error, see
+    /// [`around`].
+    pub fn apply_around(
+        &self,
+        io: &BlockIo,
+        out: &mut RunWriter,
+        changes: &[(Key, Change)],
+        around: &Around<'_>,
+    ) -> Result<Self, BlockError> {
+        merge::apply(self, io, out, changes, around)
     }
 
     /// Visits every block and entry in key order, goes on after damage, and counts. For checks and inspection.
