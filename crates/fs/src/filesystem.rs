@@ -36,7 +36,7 @@ use tally_store::txg::Admission;
 
 use crate::cost::{self, FoldCost};
 use crate::inode::Inode;
-use crate::object::{Locked, ObjectState, ObjectTable};
+use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
 use crate::record::{InodeAfter, RECORD_OVERHEAD_MAX, Record, RecordKind};
 use crate::vfs::{Change, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
@@ -149,8 +149,7 @@ impl Ask {
 
     /// RENAME.
     pub(crate) fn rename() -> Self {
-        let more = FoldCost { bytes: REMOVAL_FOLD_BYTES - METADATA_FOLD_BYTES, ..FoldCost::default() };
-        Self::metadata(SpaceClass::Write).folding(more)
+        Self::metadata(SpaceClass::Rename)
     }
 }
 
@@ -516,11 +515,16 @@ impl Filesystem {
 
     /// The wait for everything that the locked objects rest on.
     pub(crate) fn wait_for_seen(&self, locked: &Locked) -> Wait {
+        self.wait_for(locked.rests_on())
+    }
+
+    /// The wait for what an answer rests on.
+    pub(crate) fn wait_for(&self, seen: RestsOn) -> Wait {
         let open = self.pool.txgs.open();
-        if locked.unlogged() > self.pool.txgs.last_synced() || self.is_unsettled(**self.log_switch.load(), open) {
+        if seen.unlogged > self.pool.txgs.last_synced() || self.is_unsettled(**self.log_switch.load(), open) {
             return self.pool.txgs.promise(open);
         }
-        let last = locked.last_lsn();
+        let last = seen.last_lsn;
         if last == Lsn(0) {
             return Wait::Ready;
         }

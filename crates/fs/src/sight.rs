@@ -16,7 +16,7 @@ use tally_store::key::{Class, Key};
 use crate::filesystem::{Filesystem, decode_entry};
 use crate::inode::{Inode, Layout};
 use crate::layer::{DataLayer, Piece, Seen};
-use crate::object::ObjectState;
+use crate::object::{ObjectState, RestsOn};
 use crate::vfs::{FileKind, FsError, ObjectRef};
 
 /// An object under a lock, with the tree below it.
@@ -62,6 +62,11 @@ impl Sight<'_> {
     /// Its dirty content in the newest group that has any.
     pub(crate) fn newest_data(&self) -> Option<&DataLayer> {
         self.state?.layers.last().map(|layer| &layer.data)
+    }
+
+    /// What an answer rests on that looked here. What nobody is changing is in the tree, and durable.
+    pub(crate) fn rests_on(&self) -> RestsOn {
+        self.state.map(ObjectState::rests_on).unwrap_or_default()
     }
 
     /// The inode, if the object exists under the generation of `object`.

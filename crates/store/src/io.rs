@@ -7,14 +7,16 @@
 mod unrepaired;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Reader};
 use tally_base::{SECTOR, Txg};
+use tally_disk::{Fanout, Work};
 
 use crate::alloc::{Allocator, UNBORN};
 use crate::block::{self, BlockError};
@@ -36,16 +38,21 @@ pub struct BlockIo {
     pub(crate) alloc: Arc<Allocator>,
     cache: BlockCache,
     unwritten: RwLock<HashMap<CacheKey, Bytes>>,
+    /// Cached, and freed by a group that is not published yet.
+    freed: Mutex<Vec<CacheKey>>,
     read_depth: AtomicUsize,
     pub(crate) counters: Counters,
     unrepaired: Unrepaired,
 }
 
+/// A counter for each kind of block.
+type ByKind = [AtomicU64; BlockKind::ALL.len()];
+
 /// Counted for statistics only.
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub(crate) hits: AtomicU64,
-    pub(crate) misses: AtomicU64,
+    pub(crate) hits: ByKind,
+    pub(crate) misses: ByKind,
     pub(crate) read_bytes: AtomicU64,
     pub(crate) runs_written: AtomicU64,
     pub(crate) blocks_written: AtomicU64,
@@ -73,9 +80,24 @@ pub struct IoStats {
     pub cache_blocks: u64,
 }
 
-/// Most blocks of one device read. Blocks read together share their memory until the last of them leaves the cache, so
-/// this also bounds how much one cached block may pin.
+/// What the cache holds of one kind of block, and how it was asked for such blocks since the pool was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Which blocks.
+    pub kind: BlockKind,
+    /// Bytes in the cache now, what entries cost included.
+    pub bytes: u64,
+    /// Reads that the cache answered.
+    pub hits: u64,
+    /// Reads that went to a device.
+    pub misses: u64,
+}
+
+/// Most blocks of one device read.
 const STRETCH_BLOCKS_MAX: usize = 8;
+
+/// Freed blocks that are remembered until their group is published.
+const FREED_KEYS_MAX: usize = 64 << 10;
 
 /// Whether `right` lies directly behind `left`.
 fn are_neighbours(left: &BlockPtr, right: &BlockPtr) -> bool {
@@ -91,6 +113,7 @@ impl BlockIo {
             alloc,
             cache: BlockCache::new(cache_bytes),
             unwritten: RwLock::default(),
+            freed: Mutex::default(),
             read_depth: AtomicUsize::new(READ_DEPTH),
             counters: Counters::default(),
             unrepaired: Unrepaired::default(),
@@ -110,7 +133,7 @@ impl BlockIo {
     /// The block's content.
     pub fn read(&self, bp: &BlockPtr) -> Result<Bytes, BlockError> {
         let key = CacheKey::of(bp);
-        match self.find(&key) {
+        match self.find(&key, bp.kind) {
             Some(cached) => Ok(cached.bytes),
             None => self.read_device(bp, key, None),
         }
@@ -123,29 +146,29 @@ impl BlockIo {
             return Err(BlockError::Pointer { bp: *bp, what: "it is of another kind than its place in the pool" });
         }
         let key = CacheKey::of(bp);
-        match self.find(&key) {
-            Some(Cached { bytes, checked: true }) => Ok(bytes),
-            Some(Cached { bytes, checked: false }) => self.admit(bp, key, bytes, Some(check)),
+        match self.find(&key, bp.kind) {
+            Some(Cached { bytes, checked: true, .. }) => Ok(bytes),
+            Some(Cached { bytes, checked: false, .. }) => self.admit(bp, key, bytes, Some(check)),
             None => self.read_device(bp, key, Some(check)),
         }
     }
 
     #[inline]
-    fn find(&self, key: &CacheKey) -> Option<Cached> {
+    fn find(&self, key: &CacheKey, kind: BlockKind) -> Option<Cached> {
         let found = self.cache.find(key);
         if found.is_some() {
-            self.counters.hits.fetch_add(1, Ordering::Relaxed);
+            self.counters.hits[kind.index()].fetch_add(1, Ordering::Relaxed);
             return found;
         }
         // What was put by us was sound when it was put.
-        self.unwritten.read().get(key).map(|bytes| Cached { bytes: bytes.clone(), checked: true })
+        self.unwritten.read().get(key).map(|bytes| Cached { bytes: bytes.clone(), checked: true, kind })
     }
 
     #[cold]
     fn read_device(&self, bp: &BlockPtr, key: CacheKey, check: Option<Check>) -> Result<Bytes, BlockError> {
         let bytes = block::open(&self.devs, bp).inspect_err(|error| self.note_damage(bp, error))?;
         self.unrepaired.clear(bp.dva);
-        self.counters.misses.fetch_add(1, Ordering::Relaxed);
+        self.counters.misses[bp.kind.index()].fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
         self.admit(bp, key, bytes, check)
     }
@@ -171,7 +194,7 @@ impl BlockIo {
         if let Some(check) = check {
             check(&bytes).map_err(|malformed| BlockError::Malformed { bp: *bp, what: malformed.0 })?;
         }
-        self.cache.insert(key, Cached { bytes: bytes.clone(), checked: check.is_some() });
+        self.cache.insert(key, Cached { bytes: bytes.clone(), checked: check.is_some(), kind: bp.kind });
         Ok(bytes)
     }
 
@@ -190,7 +213,7 @@ impl BlockIo {
     }
 
     fn cached(&self, bp: &BlockPtr, kind: BlockKind) -> Option<Result<Bytes, BlockError>> {
-        let cached = self.find(&CacheKey::of(bp)).filter(|cached| cached.checked && bp.kind == kind)?;
+        let cached = self.find(&CacheKey::of(bp), kind).filter(|cached| cached.checked && bp.kind == kind)?;
         Some(Ok(cached.bytes))
     }
 
@@ -215,9 +238,9 @@ impl BlockIo {
             return;
         };
         for (bp, bytes) in stretch.iter().zip(blocks) {
-            self.counters.misses.fetch_add(1, Ordering::Relaxed);
+            self.counters.misses[bp.kind.index()].fetch_add(1, Ordering::Relaxed);
             self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
-            self.cache.insert(CacheKey::of(bp), Cached { bytes, checked: false });
+            self.cache.insert(CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
         }
     }
 
@@ -242,7 +265,46 @@ impl BlockIo {
     /// Frees a block of an earlier txg, see [`Allocator::free`].
     pub fn free(&self, bp: &BlockPtr, txg: Txg) {
         self.unrepaired.clear(bp.dva);
+        let key = CacheKey::of(bp);
+        if self.cache.holds(&key) {
+            let mut freed = self.freed.lock();
+            if freed.len() < FREED_KEYS_MAX {
+                freed.push(key);
+            } else {
+                // One of very many: whoever still reads it goes to its device.
+                self.cache.remove_read(&key);
+            }
+        }
         self.ranges(bp).for_each(|dva| self.alloc.free(dva, txg));
+    }
+
+    /// A group is published: what it has freed is not read any more, but by those who began before, and leaves the cache.
+    pub fn forget_freed(&self) {
+        let freed = std::mem::take(&mut *self.freed.lock());
+        freed.iter().for_each(|key| self.cache.remove_read(key));
+    }
+
+    /// Holds at most `bytes` in the cache from now on, and never more than it was opened with.
+    pub fn limit_cache(&self, bytes: u64) {
+        self.cache.limit(bytes);
+    }
+
+    /// The most that the cache was opened with.
+    pub fn cache_bytes_max(&self) -> u64 {
+        self.cache.bytes_max()
+    }
+
+    /// What the cache holds and was asked for, by kind of block; kinds that it never met are left out.
+    pub fn cache_stats(&self) -> Vec<CacheStats> {
+        let of = |counters: &ByKind, kind: BlockKind| counters[kind.index()].load(Ordering::Relaxed);
+        let stats = |kind| CacheStats {
+            kind,
+            bytes: self.cache.bytes_of(kind),
+            hits: of(&self.counters.hits, kind),
+            misses: of(&self.counters.misses, kind),
+        };
+        let is_met = |stats: &CacheStats| stats.bytes + stats.hits + stats.misses > 0;
+        BlockKind::ALL.into_iter().map(stats).filter(is_met).collect()
     }
 
     /// Gives back a block that nothing names, see [`Allocator::abandon`].
@@ -278,12 +340,28 @@ impl BlockIo {
         RunWriter::new(self.clone(), txg)
     }
 
-    /// Makes everything written durable, on every device.
-    pub fn flush(&self) -> Result<(), BlockError> {
-        for (vdev, dev) in self.devs.iter().enumerate() {
-            dev.flush().map_err(|source| BlockError::Flush { vdev: vdev as u32, source })?;
+    /// Makes everything written durable, on every device, all at once.
+    pub fn flush(&self, fanout: &dyn Fanout) -> Result<(), BlockError> {
+        let (sender, failures) = mpsc::channel();
+        let flush = |(vdev, dev): (u32, &Arc<dyn BlockDev>)| -> Work {
+            let (dev, sender) = (Arc::clone(dev), sender.clone());
+            Box::new(move || {
+                dev.flush().map_err(|source| {
+                    let _heard = sender.send(BlockError::Flush { vdev, source });
+                    io::Error::other("the flush failed")
+                })
+            })
+        };
+        let outcomes = fanout.each((0..).zip(&self.devs).map(flush).collect());
+        drop(sender);
+        if let Some(failure) = failures.into_iter().next() {
+            return Err(failure);
         }
-        Ok(())
+        // A helper that died has said nothing.
+        match (0..).zip(outcomes).find_map(|(vdev, outcome)| Some((vdev, outcome.err()?))) {
+            Some((vdev, error)) => Err(BlockError::Flush { vdev, source: error.into() }),
+            None => Ok(()),
+        }
     }
 
     /// The content of a pool root, as [`RunWriter::commit`] has stored it.
@@ -306,8 +384,8 @@ impl BlockIo {
     pub fn stats(&self) -> IoStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         IoStats {
-            hits: of(&self.counters.hits),
-            misses: of(&self.counters.misses),
+            hits: self.counters.hits.iter().map(of).sum(),
+            misses: self.counters.misses.iter().map(of).sum(),
             read_bytes: of(&self.counters.read_bytes),
             runs_written: of(&self.counters.runs_written),
             blocks_written: of(&self.counters.blocks_written),
@@ -321,7 +399,7 @@ impl BlockIo {
     pub(crate) fn accept(&self, bp: &BlockPtr, bytes: Bytes) {
         let key = CacheKey::of(bp);
         self.unwritten.write().insert(key, bytes.clone());
-        let cached = Cached { bytes, checked: true };
+        let cached = Cached { bytes, checked: true, kind: bp.kind };
         if bp.birth == UNBORN { self.cache.insert_ahead(key, cached) } else { self.cache.insert(key, cached) }
     }
 

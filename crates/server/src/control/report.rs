@@ -62,6 +62,18 @@ pub struct PoolReport {
     /// What came of the last of each vdev since the import, in words.
     #[serde(default)]
     pub copies_ended: Vec<String>,
+    /// Bytes of blocks that are written in part, and that the open group has to read and write whole.
+    #[serde(default)]
+    pub patch_bytes: u64,
+    /// The most that one group may have of them, for now.
+    #[serde(default)]
+    pub patch_bytes_max: u64,
+    /// The most that the block cache may hold.
+    #[serde(default)]
+    pub cache_bytes_max: u64,
+    /// What it holds, by kind of block.
+    #[serde(default)]
+    pub cache: Vec<CacheReport>,
 }
 
 /// A disk that joins or leaves, and how far that is.
@@ -83,6 +95,19 @@ pub struct CopyReport {
     pub bytes_per_second: f64,
     /// Until its end, if it goes on so.
     pub seconds_left: Option<f64>,
+}
+
+/// One kind of block in the cache.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CacheReport {
+    /// `data`, `leaves` and `nodes` of trees, `replies`.
+    pub kind: String,
+    /// Bytes in the cache now.
+    pub bytes: u64,
+    /// Reads since import that it answered.
+    pub hits: u64,
+    /// Reads since import that went to a disk.
+    pub misses: u64,
 }
 
 /// A transaction group that was synced.

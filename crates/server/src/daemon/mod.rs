@@ -26,6 +26,7 @@ mod observe;
 mod ops_report;
 mod pool_report;
 pub mod pools;
+mod pressure;
 pub mod process;
 mod registration;
 mod run;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tally_base::Size;
 use tally_disk::{IoCounts, IoKind};
 use tally_intent::Lane;
+use tally_store::bp::BlockKind;
+use tally_store::io::CacheStats;
 use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig, VdevClass, VdevConfig, VdevKind};
 use tally_store::pool::{ClockFault, PROBATION};
 use tally_store::properties::SyncMode;
@@ -15,8 +17,8 @@ use tally_store::vdev::{LegState, Vdev, VdevLeg};
 use super::dates::utc;
 use super::pools::ServedPool;
 use crate::control::report::{
-    ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport, PropertyLine, TxgReport,
-    VdevReport, VdevSpace,
+    CacheReport, ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport, PropertyLine,
+    TxgReport, VdevReport, VdevSpace,
 };
 use crate::control::spread::Spread;
 
@@ -59,6 +61,10 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         unrepaired: pool.io.unrepaired_count(),
         copies: served.copies.running(),
         copies_ended: served.copies.outcomes(),
+        patch_bytes: pool.txgs.patch_bytes(),
+        patch_bytes_max: pool.txgs.patch_bytes_max(),
+        cache_bytes_max: pool.io.cache_bytes_max(),
+        cache: pool.io.cache_stats().into_iter().map(cache_report).collect(),
         vdevs,
     }
 }
@@ -70,6 +76,21 @@ const JOINING: &str = "JOINING";
 const NO_LOG: &str = "NOLOG";
 const DATA: &str = "data";
 const LOG: &str = "log";
+
+fn cache_report(stats: CacheStats) -> CacheReport {
+    let kind = match stats.kind {
+        BlockKind::Data => "data",
+        BlockKind::Leaf => "leaves",
+        BlockKind::TreeNode => "nodes",
+        BlockKind::Replies => "replies",
+        BlockKind::Root => "root",
+        BlockKind::Table => "table",
+        BlockKind::SpaceMap => "maps",
+        BlockKind::SpaceIndex => "index",
+        BlockKind::Deferred => "deferred",
+    };
+    CacheReport { kind: kind.into(), bytes: stats.bytes, hits: stats.hits, misses: stats.misses }
+}
 
 fn txg_reports(served: &ServedPool) -> Vec<TxgReport> {
     let pool = served.filer.pool();

@@ -31,6 +31,7 @@ use super::listen::ListenError;
 use super::logging::LevelError;
 use super::observe::observe;
 use super::pools::{ImportOrder, Pools, PoolsError};
+use super::pressure::Relief;
 use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work, import_remarks};
 use super::state::{self, State, StateError};
@@ -104,6 +105,8 @@ pub struct Daemon {
     /// Kept for its end, when rpcbind is told that nobody listens any more.
     registration: Option<Registration>,
     watching: Option<Watching>,
+    /// Ends with this.
+    _relief: Relief,
 }
 
 /// What looks at the daemon while it runs: samples are taken, and shown.
@@ -111,6 +114,17 @@ struct Watching {
     http: HttpServer,
     /// Ends with this.
     _sampler: Sampler,
+}
+
+/// The caches of all pools give way when the machine is short of memory.
+fn start_relief(desk: &Arc<Desk>) -> std::io::Result<Relief> {
+    let desk = Arc::clone(desk);
+    Relief::start(move |share| {
+        for served in desk.pools.all() {
+            let io = &served.filer.pool().io;
+            io.limit_cache((u128::from(io.cache_bytes_max()) * u128::from(share) / 1024) as u64);
+        }
+    })
 }
 
 impl Watching {
@@ -162,7 +176,19 @@ impl Daemon {
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
-        Ok(Self { args: launch.args, desk, control, events, sender, server, port, registration, watching })
+        let relief = start_relief(&desk)?;
+        Ok(Self {
+            args: launch.args,
+            desk,
+            control,
+            events,
+            sender,
+            server,
+            port,
+            registration,
+            watching,
+            _relief: relief,
+        })
     }
 
     /// The port of NFS and MOUNT.

@@ -346,6 +346,8 @@ fn read_log(
         let lane = roster.lane_config(line);
         let checkpoint =
             uberblock.lanes.iter().find(|(named, _)| *named == line.lane).map(|(_, checkpoint)| checkpoint);
+        let who = format!("lane {} of the intent log", line.lane);
+        chosen.witness(recovery::synced_at_the_beginning(&lane), &who)?;
         if lane.legs.is_empty() {
             note_missing(&mut content, &config, line, uberblock, checkpoint.map(|_| root));
         }
@@ -353,7 +355,7 @@ fn read_log(
         let Some(checkpoint) = checkpoint.filter(|_| !lane.legs.is_empty()) else { continue };
         let before = content.bytes;
         let mut scan = recovery::scan(&lane, checkpoint, &mut |bytes| progress(before + bytes))?;
-        chosen.witness(scan.max_synced_txg, &format!("lane {} of the intent log", line.lane))?;
+        chosen.witness(scan.max_synced_txg, &who)?;
         seen = seen.max(scan.max_txg).max(scan.max_synced_txg);
         content.frames += scan.frames;
         content.bytes += scan.bytes;

@@ -125,6 +125,8 @@ impl Pool {
         let txg = self.txgs.close();
         let quiet = clock.monotonic();
         let dirty_bytes = self.txgs.dirty_bytes_of(txg);
+        // Also records of this group that nobody waits for, before its uberblock says where the rings begin.
+        self.lanes().iter().for_each(|lane| lane.write_gathered());
         let _all_or_nothing = SuspendsOnPanic(self);
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
@@ -168,7 +170,7 @@ impl Pool {
             alloc.encode(&mut bytes);
             bytes
         })?;
-        self.io.flush()?;
+        self.io.flush(self.platform.fanout.as_ref())?;
         let uberblock = self.uberblock_of(syncing, txg, &root, clean);
         self.roster.write_uberblock(&uberblock)?;
         self.time.set_lease(uberblock.time_lease);
@@ -248,6 +250,7 @@ impl Pool {
                 client.synced(txg);
             }
         }
+        self.io.forget_freed();
         // Whoever still reads an old root must not find its blocks reused: hold back what was freed after it.
         syncing.old_roots.retain(|(_, root)| root.strong_count() > 0);
         let oldest_read = syncing.old_roots.iter().map(|(of, _)| of.next()).min();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use tally_base::VdevGuid;
-use tally_disk::{CountingDisk, Disk, IoCounts};
+use tally_disk::{CountingDisk, Disk, IoCounts, TrustedDisk};
 
 /// How a leg stands.
 ///
@@ -83,7 +83,7 @@ impl VdevLeg {
         Self {
             guid,
             path,
-            disk: disk.map(|disk| Arc::new(CountingDisk::new(disk))),
+            disk: disk.map(|disk| Arc::new(CountingDisk::new(Arc::new(TrustedDisk::new(disk))))),
             state: AtomicU8::new(state as u8),
             dirty: AtomicBool::new(false),
             read_errors: AtomicU64::new(0),

@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use tally_base::{SECTOR, VdevGuid};
-use tally_disk::{AlignedBuf, Disk, Durability};
+use tally_disk::{AlignedBuf, Disk, Durability, Work};
 
 pub use leg::{LegErrors, LegState, VdevLeg};
 pub use resilver::ResilverReport;
@@ -49,6 +49,9 @@ pub trait Membership: Send + Sync {
     /// Strikes a leg off in the labels of the others; returns when that is durable, or says why it cannot be. Calling it
     /// again for the same leg does nothing and returns the same.
     fn leg_failed(&self, leg: VdevGuid, cause: &io::Error) -> Result<(), String>;
+
+    /// Carries out something on several legs, at the same time if the pool has threads for it.
+    fn each(&self, work: Vec<Work>) -> Vec<io::Result<()>>;
 
     /// Whether the pool may be written: it was claimed, and nothing has suspended it since (I7).
     fn may_write(&self) -> bool;
@@ -327,11 +330,13 @@ impl BlockDev for Vdev {
         self.may_write()?;
         let mut legs = self.legs();
         legs.retain(|leg| leg.takes_writes());
-        let outcomes = legs.into_iter().map(|leg| {
-            let outcome = leg.flush();
-            (leg, outcome)
-        });
-        self.settle(outcomes.collect())
+        let flush = |leg: &Arc<VdevLeg>| -> Work {
+            let leg = Arc::clone(leg);
+            Box::new(move || leg.flush())
+        };
+        let work = legs.iter().map(flush).collect();
+        let outcomes = self.membership().map_or_else(Vec::new, |members| members.each(work));
+        self.settle(legs.into_iter().zip(outcomes).collect())
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), BlockDevError> {

@@ -30,6 +30,10 @@ impl Membership for Members {
         Ok(())
     }
 
+    fn each(&self, work: Vec<Work>) -> Vec<io::Result<()>> {
+        work.into_iter().map(|work| work()).collect()
+    }
+
     fn may_write(&self) -> bool {
         !self.read_only.load(Ordering::SeqCst)
     }
