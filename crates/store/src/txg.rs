@@ -202,6 +202,7 @@ impl Txgs {
         }
         let closed = state.holds.pop_front();
         assert_eq!(closed, Some((txg, 0)), "one group is closed at a time, and it was the oldest");
+        assert!(state.synced < txg && txg < state.open, "synced < syncing < open");
         txg
     }
 
@@ -354,8 +355,10 @@ pub struct Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         let mut state = self.txgs.state.lock();
-        state.admitted_bytes -= self.bytes;
-        state.admitted_fold_bytes -= self.fold_bytes;
+        let given_back =
+            (state.admitted_bytes.checked_sub(self.bytes), state.admitted_fold_bytes.checked_sub(self.fold_bytes));
+        let (Some(bytes), Some(fold_bytes)) = given_back else { unreachable!("more is given back than was admitted") };
+        (state.admitted_bytes, state.admitted_fold_bytes) = (bytes, fold_bytes);
     }
 }
 
@@ -379,7 +382,7 @@ impl Drop for Hold {
         let open = state.open;
         let (_, count) =
             state.holds.iter_mut().find(|(txg, _)| *txg == self.txg).expect("a held group is not forgotten");
-        *count -= 1;
+        *count = count.checked_sub(1).expect("each hold is released once");
         if *count == 0 && self.txg < open {
             self.txgs.changed.notify_all();
         }
