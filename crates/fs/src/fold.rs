@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use tally_base::{LongWork, ObjectId, Txg};
+use tally_base::{LongWork, ObjectId, SECTOR, Txg};
 use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr, Compression, Dva};
 use tally_store::dataset::{ACCOUNT_MAX, DatasetClient, DatasetRoot, OBJECT_CHARGE};
@@ -29,10 +29,12 @@ use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError};
 /// docs/design/0003. Files up to 16 KiB were kept so before; those that were stay until they are written.
 pub(crate) const SMALL_MAX: u64 = 4 << 10;
 
-/// Extents that the reaper frees in one transaction group.
+/// Extents of removed files that one transaction group frees; the others are left to the reaper, which goes on in the
+/// groups behind (rules F11).
 const REAP_EXTENTS_MAX: usize = 32 << 10;
 
-/// A removed file with more bytes on disk than this is left to the reaper, to keep the group short.
+/// A removed file with more bytes on disk than this is left to the reaper, to keep the group short; so are those with
+/// which the files that one group removes would have too many extents together.
 const REAP_FROM_BYTES: u64 = 1 << 30;
 
 /// What the fold of one group collects.
@@ -46,6 +48,8 @@ struct Fold<'a> {
     used_bytes: u64,
     object_count: u64,
     orphan_count: u64,
+    /// Extents of removed files that may still be freed in this group.
+    reap_extents_left: usize,
 }
 
 impl DatasetClient for Filesystem {
@@ -63,6 +67,7 @@ impl DatasetClient for Filesystem {
             used_bytes: old.used_bytes,
             object_count: old.object_count,
             orphan_count: old.orphan_count,
+            reap_extents_left: REAP_EXTENTS_MAX,
         };
         fold.reap()?;
         for id in dirty {
@@ -156,7 +161,8 @@ impl Fold<'_> {
 
     fn removed(&mut self, id: ObjectId, old: &Inode) -> Result<(), BlockError> {
         self.used.push((id, 0));
-        if old.kind == FileKind::File && old.used > REAP_FROM_BYTES {
+        let is_much = old.used > REAP_FROM_BYTES || extents_at_most(old) > self.reap_extents_left as u64;
+        if old.kind == FileKind::File && is_much {
             let mut orphan = old.clone();
             orphan.nlink = 0;
             self.put_inode(id, &orphan);
@@ -164,7 +170,8 @@ impl Fold<'_> {
             self.orphan_count = self.orphan_count.saturating_add(1);
             return Ok(());
         }
-        self.drop_extents(id, 0, usize::MAX)?;
+        let freed = self.drop_extents(id, 0, usize::MAX)?;
+        self.reap_extents_left = self.reap_extents_left.saturating_sub(freed);
         self.changes.push((Key::new(Class::Small, id.0, 0, 0), Change::Delete));
         self.drop_inode(id, old.used);
         Ok(())
@@ -183,13 +190,12 @@ impl Fold<'_> {
             return Ok(());
         }
         let (from, to) = (Key::new(Class::Orphan, 0, 0, 0), Key::new(Class::Orphan, u64::MAX, 0, 0));
-        let mut budget = REAP_EXTENTS_MAX;
         for orphan in self.old.tree.range(&self.fs.pool.io, &from, &to) {
             let (key, _) = orphan?;
             let id = ObjectId(key.object);
-            let freed = self.drop_extents(id, 0, budget)?;
-            budget -= freed;
-            if budget == 0 {
+            let freed = self.drop_extents(id, 0, self.reap_extents_left)?;
+            self.reap_extents_left -= freed;
+            if self.reap_extents_left == 0 {
                 return Ok(());
             }
             let used = self.stored_inode(id)?.map_or(0, |inode| inode.used);
@@ -384,6 +390,14 @@ impl Fold<'_> {
             }
         }
         Ok(content)
+    }
+}
+
+/// How many extents a file can have: one for each record up to its end, of a sector at least.
+fn extents_at_most(inode: &Inode) -> u64 {
+    match inode.layout {
+        Layout::Small => 0,
+        Layout::Extents => inode.size.div_ceil(inode.record_size()).min(inode.used / SECTOR as u64),
     }
 }
 
