@@ -32,7 +32,7 @@ use tally_store::dataset::{Dataset, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::pool::{NotServing, Pool, SpaceClass};
 use tally_store::properties::SyncMode;
-use tally_store::txg::Admission;
+use tally_store::txg::{Admission, NotAdmitted};
 
 use crate::cost::{self, FoldCost};
 use crate::inode::Inode;
@@ -231,20 +231,19 @@ impl Filesystem {
             self.check_lease()?;
         }
         let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
-        let space = self.pool.check_space(ask.class, ask.fold.bytes);
-        if space.is_err() {
-            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
-            return match self.pool.space_coming() {
-                Some(wait) => Err(Refusal { error: FsError::Throttled, wait }),
-                None => Err(Refusal::now(FsError::NoSpace)),
-            };
-        }
         self.check_quota(ask.growth_bytes)?;
-        let throttled = |_| Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
+        let throttled = || Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
         if let Ok(patch_bytes @ 1..) = u64::try_from(ask.fold.patch_bytes) {
-            self.pool.txgs.check_patch(patch_bytes).map_err(throttled)?;
+            self.pool.txgs.check_patch(patch_bytes).map_err(|_| throttled())?;
         }
-        let dirty = self.pool.txgs.admit(bytes, ask.fold.bytes).map_err(throttled)?;
+        let dirty = self.pool.admit(ask.class, bytes, ask.fold.bytes).map_err(|why| match why {
+            NotAdmitted::Dirty => throttled(),
+            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
+            NotAdmitted::Space => self
+                .pool
+                .space_coming()
+                .map_or(Refusal::now(FsError::NoSpace), |wait| Refusal { error: FsError::Throttled, wait }),
+        })?;
         let mut rings = SmallVec::new();
         if let Some(lane) = self.lane().filter(|_| self.logs_now()) {
             for body in &ask.records {
@@ -423,6 +422,10 @@ impl Filesystem {
             of_group.bytes += admitted.pending.bytes;
             of_group.growth_bytes += admitted.pending.growth_bytes;
         }
+        // The log may have a record that memory has not, or memory half of a change: neither may be built upon.
+        let _both_or_none = self
+            .pool
+            .suspends_on_panic("a change was carried out in part because of a bug; please report it with the log");
         change(txg)
     }
 
