@@ -35,6 +35,7 @@ use tally_store::properties::SyncMode;
 use tally_store::txg::{Admission, NotAdmitted};
 
 use crate::cost::{self, FoldCost};
+use crate::damage::{Damage, Part};
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
 use crate::record::{InodeAfter, RECORD_OVERHEAD_MAX, Record, RecordKind};
@@ -83,6 +84,10 @@ pub struct Filesystem {
     /// For each group that is not synced, when the first of its changes was acknowledged without being durable
     /// (`sync=disabled`).
     pub(crate) exposed: Mutex<BTreeMap<Txg, Time>>,
+    /// Ids from this one on are not in the newest tree: of an object, or of a directory entry. Known to the fold alone.
+    pub(crate) first_new: AtomicU64,
+    /// What could not be read since the import.
+    pub(crate) damage: Damage,
     /// Set in the group in which the dataset is destroyed: from then on nothing is logged for it, since its tombstone
     /// covers the log up to that group only.
     pub(crate) gone: AtomicBool,
@@ -176,6 +181,8 @@ impl Filesystem {
             folded_used: Mutex::default(),
             pending: Mutex::default(),
             exposed: Mutex::default(),
+            first_new: AtomicU64::new(root.next_object.0),
+            damage: Damage::default(),
             gone: AtomicBool::new(false),
         });
         let client: Arc<dyn tally_store::dataset::DatasetClient> = Arc::clone(&filesystem) as _;
@@ -324,12 +331,13 @@ impl Filesystem {
     /// The inode in the tree.
     pub(crate) fn stored_inode(&self, root: &DatasetRoot, id: ObjectId) -> Result<Option<Inode>, FsError> {
         let key = Key::new(Class::Inode, id.0, 0, 0);
-        let Some(value) = root.tree.get(&self.pool.io, &key).map_err(|error| self.broken(&error))? else {
+        let damaged = |error: &dyn std::fmt::Display| self.damaged(id, Part::Attributes, error);
+        let Some(value) = root.tree.get(&self.pool.io, &key).map_err(|error| damaged(&error))? else {
             return Ok(None);
         };
-        let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| self.broken(&error))?;
+        let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| damaged(&error))?;
         if id >= root.next_object {
-            return Err(self.broken(&format!("object {id} has an id that was never drawn")));
+            return Err(damaged(&"its id was never drawn"));
         }
         // An orphan waits for the reaper and is nobody's any more.
         Ok((inode.nlink > 0).then_some(inode))

@@ -43,6 +43,10 @@ pub struct BlockIo {
     read_depth: AtomicUsize,
     pub(crate) counters: Counters,
     unrepaired: Unrepaired,
+    leaks: AtomicU64,
+    /// The pieces of blocks that were written ahead and belong to no group yet: to settle one must not wait for a device, nor
+    /// fail. Bounded by the requests that are under way.
+    unborn_pieces: Mutex<HashMap<CacheKey, Vec<Dva>>>,
 }
 
 /// A counter for each kind of block.
@@ -117,6 +121,8 @@ impl BlockIo {
             read_depth: AtomicUsize::new(READ_DEPTH),
             counters: Counters::default(),
             unrepaired: Unrepaired::default(),
+            leaks: AtomicU64::new(0),
+            unborn_pieces: Mutex::default(),
         })
     }
 
@@ -251,7 +257,9 @@ impl BlockIo {
         let Some(bp) = error.unreadable().copied() else { return Err(error) };
         let is_of_the_device =
             matches!(&error, BlockError::Unreadable { source: BlockDevError::Io(_) | BlockDevError::Other(_), .. });
-        if is_of_the_device && !self.answers(bp.dva.vdev) { Err(error) } else { Ok(bp) }
+        // In this order: a device that has come to itself by now has the block as well.
+        let is_of_the_block = !is_of_the_device || self.answers(bp.dva.vdev) && block::open(&self.devs, &bp).is_err();
+        if is_of_the_block { Ok(bp) } else { Err(error) }
     }
 
     /// Whether anything can be read of a vdev: its first sector, one in the middle, or its last one.
@@ -310,7 +318,23 @@ impl BlockIo {
     /// Gives back a block that nothing names, see [`Allocator::abandon`].
     pub fn abandon(&self, bp: &BlockPtr) {
         self.cache.remove(&CacheKey::of(bp));
-        self.ranges(bp).for_each(|dva| self.alloc.abandon(dva));
+        match self.take_unborn_ranges(bp) {
+            Some(ranges) => ranges.for_each(|dva| self.alloc.abandon(dva)),
+            None => self.ranges(bp).for_each(|dva| self.alloc.abandon(dva)),
+        }
+    }
+
+    pub(crate) fn remember_pieces(&self, bp: &BlockPtr, pieces: Vec<Dva>) {
+        self.unborn_pieces.lock().insert(CacheKey::of(bp), pieces);
+    }
+
+    /// Every range of a block that no group has yet; once for one in pieces. `None` if it is none of those.
+    fn take_unborn_ranges(&self, bp: &BlockPtr) -> Option<impl Iterator<Item = Dva> + use<>> {
+        let pieces = match bp.is_scattered() {
+            true => self.unborn_pieces.lock().remove(&CacheKey::of(bp))?,
+            false => Vec::new(),
+        };
+        Some(bp.dvas().collect::<SmallVec<[Dva; 2]>>().into_iter().chain(pieces))
     }
 
     /// Every range that the block takes, for a later [`Allocator::free`]. Where the map of its pieces is gone they are leaked, since nothing else knows them.
@@ -318,15 +342,26 @@ impl BlockIo {
         let pieces = bp.is_scattered().then(|| block::scatter::pieces_of(&self.devs, bp));
         let pieces = pieces.transpose().unwrap_or_else(|error| {
             tracing::error!("the pieces of a block cannot be freed: {error}");
+            self.note_leak();
             None
         });
         bp.dvas().collect::<SmallVec<[Dva; 2]>>().into_iter().chain(pieces.into_iter().flatten())
     }
 
+    /// A block could not be read when what it names was to be freed: that stays allocated, and nothing names it.
+    pub fn note_leak(&self) {
+        self.leaks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Blocks of which that is true since the pool was opened.
+    pub fn leak_count(&self) -> u64 {
+        self.leaks.load(Ordering::Relaxed)
+    }
+
     /// A block that was written ahead of any group, under [`UNBORN`], belongs to `txg` from now on
     /// and is known by the pointer that this gives, in the cache as well. `None` if it was no such block.
     pub fn settle(&self, bp: &BlockPtr, txg: Txg) -> Option<BlockPtr> {
-        if !self.ranges(bp).all(|dva| self.alloc.settle(dva, txg)) {
+        if !self.take_unborn_ranges(bp)?.all(|dva| self.alloc.settle(dva, txg)) {
             return None;
         }
         let born = BlockPtr { birth: txg, ..*bp };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tally_base::Size;
 
-use crate::control::report::{CopyReport, Exposure, LaneReport, PoolReport, VdevReport};
+use crate::control::report::{CopyReport, DamagedObject, Exposure, LaneReport, PoolReport, VdevReport};
 
 /// The text for all `pools`, with a blank line between two.
 pub(super) fn print(pools: &[PoolReport], verbose: bool) -> String {
@@ -28,7 +28,51 @@ fn one(pool: &PoolReport, verbose: bool) -> String {
         text += &lanes(pool);
         text += &losses(pool);
     }
-    text + "\nerrors: " + &errors(pool) + "\n"
+    text + "\nerrors: " + &errors(pool) + "\n" + &damage(pool, verbose)
+}
+
+/// What could not be read since the import: how much, or what.
+fn damage(pool: &PoolReport, verbose: bool) -> String {
+    let mut text = String::new();
+    let mut say = |line: std::fmt::Arguments<'_>| text.write_fmt(line).unwrap_or_default();
+    if !pool.damage.is_empty() && !verbose {
+        say(format_args!(
+            "        {} places could not be read; `tally pool status -v` names them\n",
+            pool.damage.len()
+        ));
+    } else if !pool.damage.is_empty() {
+        say(format_args!("        could not be read since the import:\n\n"));
+        for place in &pool.damage {
+            say(format_args!("\t{}\n", damage_line(place)));
+        }
+        if pool.damage_beyond > 0 {
+            say(format_args!("\tand more, met {} times\n", pool.damage_beyond));
+        }
+    }
+    if pool.leaks > 0 {
+        say(format_args!(
+            "        {} blocks could not be read when what they name was to be given back: that space is lost\n",
+            pool.leaks
+        ));
+    }
+    text
+}
+
+/// `tank/home:/mail/inbox, content at 262144`: names may hold anything, so they are made harmless for a terminal.
+fn damage_line(place: &DamagedObject) -> String {
+    let name = match &place.path {
+        Some(path) => {
+            path.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+        }
+        None => format!("<object {}>", place.object),
+    };
+    let what = match (place.what.as_str(), place.offset) {
+        ("content", Some(offset)) => format!("content at {offset}"),
+        ("names", _) => "names in it".into(),
+        ("space", _) => "space that was not given back".into(),
+        (what, _) => what.to_owned(),
+    };
+    format!("{}:{name}, {what}", place.dataset)
 }
 
 /// What a person should know, the exposure first.

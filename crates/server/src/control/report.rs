@@ -38,6 +38,15 @@ pub struct PoolReport {
     /// Acknowledged changes that were given up by `import --accept-loss`, ever: when, and what is known of them.
     #[serde(default)]
     pub losses: Vec<String>,
+    /// What could not be read since the import, by dataset and object.
+    #[serde(default)]
+    pub damage: Vec<DamagedObject>,
+    /// How often something more could not be read than is kept for `damage`.
+    #[serde(default)]
+    pub damage_beyond: u64,
+    /// Blocks that name others and could not be read when those were to be given back: their space is lost.
+    #[serde(default)]
+    pub leaks: u64,
     /// `wait` or `continue`.
     #[serde(default)]
     pub failmode: String,
@@ -108,6 +117,21 @@ pub struct CacheReport {
     pub hits: u64,
     /// Reads since import that went to a disk.
     pub misses: u64,
+}
+
+/// Part of an object that could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedObject {
+    /// Its dataset.
+    pub dataset: String,
+    /// Its number in the dataset.
+    pub object: u64,
+    /// One of its paths in the dataset, if it was found.
+    pub path: Option<String>,
+    /// `content`, `attributes`, `names` or `space`.
+    pub what: String,
+    /// Where in the content: the first byte of its block.
+    pub offset: Option<u64>,
 }
 
 /// A transaction group that was synced.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tally_base::Size;
 use tally_disk::{IoCounts, IoKind};
+use tally_fs::damage::Part;
 use tally_intent::Lane;
 use tally_store::bp::BlockKind;
 use tally_store::io::CacheStats;
@@ -17,8 +18,8 @@ use tally_store::vdev::{LegState, Vdev, VdevLeg};
 use super::dates::utc;
 use super::pools::ServedPool;
 use crate::control::report::{
-    CacheReport, ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport, PropertyLine,
-    TxgReport, VdevReport, VdevSpace,
+    CacheReport, DamagedObject, ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport,
+    PropertyLine, TxgReport, VdevReport, VdevSpace,
 };
 use crate::control::spread::Spread;
 
@@ -53,6 +54,9 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         exposure: exposure(served),
         messages: messages(served, &vdevs),
         losses: losses(&config),
+        damage: Vec::new(),
+        damage_beyond: 0,
+        leaks: pool.io.leak_count(),
         failmode: config.supplement.failmode.word().into(),
         txg_open: pool.txgs.open().0,
         txgs: txg_reports(served),
@@ -67,6 +71,29 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         cache: pool.io.cache_stats().into_iter().map(cache_report).collect(),
         vdevs,
     }
+}
+
+/// The same with what could not be read, whose paths have to be looked for.
+pub(super) fn report_with_damage(served: &ServedPool) -> PoolReport {
+    let mut report = report(served);
+    for info in served.filer.datasets() {
+        let Some(filesystem) = served.filer.filesystem(info.id).filter(|filesystem| filesystem.has_damage()) else {
+            continue;
+        };
+        let damage = filesystem.damage_report();
+        report.damage_beyond += damage.beyond;
+        report.damage.extend(damage.places.into_iter().map(|place| {
+            let (what, offset) = match place.part {
+                Part::Attributes => ("attributes", None),
+                Part::Names => ("names", None),
+                Part::Content(offset) => ("content", Some(offset)),
+                Part::Space => ("space", None),
+            };
+            let (dataset, what) = (info.name.clone(), what.to_owned());
+            DamagedObject { dataset, object: place.object.0, path: place.path, what, offset }
+        }));
+    }
+    report
 }
 
 const ONLINE: &str = LegState::Online.word();

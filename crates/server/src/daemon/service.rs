@@ -103,7 +103,7 @@ impl Desk {
     }
 
     fn status(&self, names: &[String]) -> Result<Reply, PoolsError> {
-        let present = |pool: Arc<ServedPool>| pool_report::report(&pool);
+        let present = |pool: Arc<ServedPool>| pool_report::report_with_damage(&pool);
         if names.is_empty() {
             let absent = self.pools.absent.reports(None);
             return Ok(Reply::Pools(self.pools.all().into_iter().map(present).chain(absent).collect()));

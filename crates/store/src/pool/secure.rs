@@ -200,6 +200,10 @@ impl Securing<'_> {
     }
 
     fn block(&mut self, bp: &BlockPtr) -> Result<Verdict, SecureError> {
+        // Nobody reads it any more, whatever a device gives.
+        if bp.is_given_up() {
+            return Ok(Verdict::Kept);
+        }
         // A pointer that leads nowhere keeps nobody, and a map that no leg has is lost wherever it lies.
         let Ok(parts) = parts(&self.pool.io.devs, bp) else { return Ok(Verdict::Lost { unread: false }) };
         let mut verdict = Verdict::Kept;

@@ -139,3 +139,39 @@ fn counts_fit_five_characters() {
         assert_eq!(count(value), expected);
     }
 }
+
+/// What had been answered with an I/O error was in the log at best: nobody could tell which files to restore.
+#[test]
+fn what_could_not_be_read_is_named() {
+    let place = |what: &str, path: Option<&str>, offset| DamagedObject {
+        dataset: "tank/home".into(),
+        object: 17,
+        path: path.map(str::to_owned),
+        what: what.into(),
+        offset,
+    };
+    let pool = PoolReport {
+        name: "tank".into(),
+        state: "ONLINE".into(),
+        vdevs: vec![leg("/t.img", "ONLINE", 1)],
+        damage: vec![
+            place("content", Some("/mail/in\u{1b}box"), Some(262_144)),
+            place("names", Some("/"), None),
+            place("attributes", None, None),
+        ],
+        damage_beyond: 5,
+        leaks: 2,
+        ..PoolReport::default()
+    };
+    let text = print(std::slice::from_ref(&pool), true);
+    let expected = "        could not be read since the import:
+
+\ttank/home:/mail/in\\u{1b}box, content at 262144
+\ttank/home:/, names in it
+\ttank/home:<object 17>, attributes
+\tand more, met 5 times
+        2 blocks could not be read when what they name was to be given back: that space is lost
+";
+    assert!(text.ends_with(expected), "{text}");
+    assert!(print(&[pool], false).contains("3 places could not be read; `tally pool status -v` names them\n"));
+}
