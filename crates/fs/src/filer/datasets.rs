@@ -31,8 +31,6 @@ pub enum DatasetError {
     IsPool(String),
     #[error("'{0}' cannot become its own descendant or move to another pool")]
     BadTarget(String),
-    #[error("a quota of {quota} is below the {used} bytes in use in '{name}'")]
-    QuotaBelowUsed { name: String, quota: u64, used: u64 },
     #[error("cannot mount '{name}' on its directory in the parent: {why}")]
     MountPoint { name: String, why: String },
     #[error("{0}")]
@@ -231,12 +229,6 @@ impl Filer {
     /// Sets a local property; it is in force, here and below, when this returns.
     pub fn set_property(&self, name: &str, value: Value) -> Result<(), DatasetError> {
         let filesystem = self.named(name)?;
-        if let Value::Quota(Some(quota)) = value {
-            let used = filesystem.dataset.root().used_bytes;
-            if quota < used {
-                return Err(DatasetError::QuotaBelowUsed { name: name.to_owned(), quota, used });
-            }
-        }
         self.change_properties(&filesystem, |local| {
             local.set(value);
         })
