@@ -1,5 +1,6 @@
 //! Commands on datasets: create, destroy, rename, properties.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, Dseq, ObjectId, Time, Txg};
@@ -75,7 +76,7 @@ impl Filer {
     /// A dataset by its full name.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<Arc<Filesystem>> {
-        self.mounted.read().values().find(|filesystem| filesystem.name() == name).cloned()
+        self.mounted.read().values().find(|filesystem| filesystem.dataset.is_named(name)).cloned()
     }
 
     fn named(&self, name: &str) -> Result<Arc<Filesystem>, DatasetError> {
@@ -118,7 +119,7 @@ impl Filer {
             root_generation: tally_base::Generation(pool.platform.rng.next_u64()),
         };
         let line = DatasetLine { name: name.to_owned(), local };
-        let in_force = self.effective_of(&line);
+        let in_force = effective_of(&self.local_properties(), &line);
         let root = DatasetRoot {
             tree: Tree::empty(),
             log_txg: Txg(0),
@@ -141,15 +142,10 @@ impl Filer {
         Ok(filesystem)
     }
 
-    /// Properties in force, with those of the datasets above.
-    fn effective_of(&self, line: &DatasetLine) -> Effective {
-        let above: Vec<PropertySet> = ancestors(&line.name)
-            .filter(|name| *name != line.name)
-            .filter_map(|name| self.by_name(name))
-            .map(|filesystem| filesystem.dataset.line().local)
-            .collect();
-        let chain: Vec<&PropertySet> = above.iter().chain(std::iter::once(&line.local)).collect();
-        effective(&chain)
+    /// What was set on each dataset, by its name.
+    fn local_properties(&self) -> HashMap<String, PropertySet> {
+        let lines = self.mounted.read().values().map(|filesystem| filesystem.dataset.line()).collect::<Vec<_>>();
+        lines.into_iter().map(|line| (line.name, line.local)).collect()
     }
 
     /// Removes a dataset and everything in it; with `recursive` its children, too.
@@ -261,8 +257,9 @@ impl Filer {
     fn put_in_force(&self, affected: &[Arc<Filesystem>], change: impl FnOnce()) -> Result<(), DatasetError> {
         self.pool.administer(|_, txg| {
             change();
+            let local = self.local_properties();
             for filesystem in affected {
-                let in_force = self.effective_of(&filesystem.dataset.line());
+                let in_force = effective_of(&local, &filesystem.dataset.line());
                 filesystem.switch_log(in_force.sync != SyncMode::Disabled, txg.next());
                 filesystem.dataset.take_effect(in_force);
             }
@@ -272,23 +269,33 @@ impl Filer {
 
     /// Finds out which datasets stand in which root directories, and keeps their mount points from being removed.
     pub(super) fn find_children(&self) {
-        let mounted: Vec<Arc<Filesystem>> = self.mounted.read().values().cloned().collect();
+        let mounted: Vec<(String, Arc<Filesystem>)> =
+            self.mounted.read().values().map(|filesystem| (filesystem.name(), Arc::clone(filesystem))).collect();
+        let by_name: HashMap<&str, &Arc<Filesystem>> =
+            mounted.iter().map(|(name, filesystem)| (name.as_str(), filesystem)).collect();
+        let mut points: HashMap<DatasetId, Vec<ObjectId>> = HashMap::new();
         let mut children = self.children.write();
         children.clear();
-        for parent in &mounted {
-            let prefix = format!("{}/", parent.name());
-            let mut points = Vec::new();
-            for child in &mounted {
-                let name = child.name();
-                let Some(component) = name.strip_prefix(&prefix).filter(|rest| !rest.contains('/')) else { continue };
-                children.insert((parent.dataset.birth.id, component.as_bytes().to_vec()), child.dataset.birth.id);
-                if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component.as_bytes()) {
-                    points.push(attr.object.id);
-                }
+        for (name, child) in &mounted {
+            let Some((parent, component)) = name.rsplit_once('/') else { continue };
+            let Some(parent) = by_name.get(parent) else { continue };
+            let (id, component) = (parent.dataset.birth.id, component.as_bytes());
+            children.insert((id, component.to_vec()), child.dataset.birth.id);
+            if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component) {
+                points.entry(id).or_default().push(attr.object.id);
             }
-            parent.set_mountpoints(points);
+        }
+        for (_, parent) in &mounted {
+            parent.set_mountpoints(points.remove(&parent.dataset.birth.id).unwrap_or_default());
         }
     }
+}
+
+/// Properties in force for a dataset, with those of the datasets above.
+fn effective_of(local: &HashMap<String, PropertySet>, line: &DatasetLine) -> Effective {
+    let above = ancestors(&line.name).filter(|name| *name != line.name).filter_map(|name| local.get(name));
+    let chain: Vec<&PropertySet> = above.chain(std::iter::once(&line.local)).collect();
+    effective(&chain)
 }
 
 /// A pool or dataset name, as zfs has them: components of letters, digits, `-`, `_`, `.` and `:`.

@@ -5,7 +5,7 @@
 //! replays; [`Pool::finish_replay`] opens the lanes under new epochs, and the sync that follows is the one commit
 //! point of the whole recovery. Until then a crash finds the same disks and decides the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
@@ -31,7 +31,7 @@ use crate::dataset::{Dataset, DatasetEntry};
 use crate::io::BlockIo;
 use crate::label::{LaneConfigLine, PoolConfig, VdevClass};
 use crate::platform::{Platform, Tuning};
-use crate::properties::effective;
+use crate::properties::{PropertySet, effective};
 use crate::replies::{BUCKETS, ReplyCache};
 use crate::roster::{Roster, RosterError};
 use crate::txg::{TxgHistory, Txgs};
@@ -311,11 +311,10 @@ fn rings_in_pool(roster: &Roster) -> Vec<(u32, u64, u64)> {
 }
 
 fn datasets_of(root: &PoolRoot) -> BTreeMap<DatasetId, Arc<Dataset>> {
+    let local: HashMap<&str, &PropertySet> =
+        root.datasets.iter().map(|entry| (entry.line.name.as_str(), &entry.line.local)).collect();
     let make = |entry: &DatasetEntry| {
-        let chain: Vec<_> = ancestors(&entry.line.name)
-            .filter_map(|name| root.datasets.iter().find(|other| other.line.name == name))
-            .map(|other| &other.line.local)
-            .collect();
+        let chain: Vec<_> = ancestors(&entry.line.name).filter_map(|name| local.get(name).copied()).collect();
         Arc::new(Dataset::new(entry.birth, entry.line.clone(), effective(&chain), entry.root.clone()))
     };
     root.datasets.iter().map(|entry| (entry.birth.id, make(entry))).collect()
