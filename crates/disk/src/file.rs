@@ -26,12 +26,12 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fdatasync, f
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use tally_base::SECTOR;
 
+use crate::trust::Trust;
 use crate::{Access, AlignedBuf, Disk, Durability, Geometry, assert_sectors};
 
 /// A regular file or a block device.
 #[derive(Debug)]
 pub struct FileDisk {
-    path: PathBuf,
     file: File,
     geometry: Geometry,
     kind: Kind,
@@ -39,9 +39,8 @@ pub struct FileDisk {
     direct: bool,
     /// A durable write is a write and an `fdatasync`: `RWF_DSYNC` would flush twice, or was refused once.
     flushes_itself: AtomicBool,
-    /// A flush has failed. The kernel reports such an error once and may then call the lost pages clean, so no
-    /// later flush of this description can be believed.
-    flush_failed: AtomicBool,
+    /// Whether its flushes and durable writes are still believed, and those of other disks on the same device.
+    trust: Trust,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,13 +69,12 @@ impl FileDisk {
         let geometry = queue.geometry(size / SECTOR as u64 * SECTOR as u64);
         let flushes_itself = kind == Kind::BlockDevice && direct && queue.flushes_twice();
         Ok(Self {
-            path: path.to_owned(),
             file,
             geometry,
             kind,
             direct,
             flushes_itself: AtomicBool::new(flushes_itself),
-            flush_failed: AtomicBool::new(false),
+            trust: Trust::in_devices(&queue.devices()),
         })
     }
 
@@ -90,17 +88,17 @@ impl FileDisk {
         crate::check_range(&self.geometry, offset, length)
     }
 
-    fn believe_flushes(&self) -> io::Result<()> {
-        if self.flush_failed.load(Ordering::Acquire) {
-            let path = self.path.display();
-            return Err(io::Error::other(format!("an earlier flush of {path} failed; reopen it to go on")));
+    fn write_aligned(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        match durability {
+            Durability::Cached => self.file.write_all_at(buf, offset),
+            Durability::Durable => self.trust.settle(|| self.write_durable(offset, buf)),
         }
-        Ok(())
     }
 
-    fn write_aligned(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
-        if durability == Durability::Durable && !self.flushes_itself.load(Ordering::Relaxed) {
+    fn write_durable(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        if !self.flushes_itself.load(Ordering::Relaxed) {
             match self.write_dsync(offset, buf) {
+                // It has done nothing, and so lost nothing.
                 Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
                     self.flushes_itself.store(true, Ordering::Relaxed);
                 }
@@ -108,7 +106,7 @@ impl FileDisk {
             }
         }
         self.file.write_all_at(buf, offset)?;
-        if durability == Durability::Durable { self.flush() } else { Ok(()) }
+        Ok(fdatasync(&self.file)?)
     }
 
     fn write_dsync(&self, mut offset: u64, mut buf: &[u8]) -> io::Result<()> {
@@ -152,13 +150,7 @@ impl Disk for FileDisk {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.believe_flushes()?;
-        fdatasync(&self.file).map_err(|errno| {
-            self.flush_failed.store(true, Ordering::Release);
-            io::Error::from(errno)
-        })?;
-        // Another one that failed meanwhile may have lost what this one has found to be clean.
-        self.believe_flushes()
+        self.trust.settle(|| Ok(fdatasync(&self.file)?))
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -236,20 +228,56 @@ fn lock(file: &File, path: &Path) -> io::Result<()> {
     }
 }
 
+/// How many floors of stacked devices are looked through.
+const STACKED_MAX: u32 = 8;
+
 /// Where the kernel says what lies below: the attributes of a block device's queue.
-struct Queue(PathBuf);
+struct Queue {
+    /// The device, or the one below the file system.
+    device: u64,
+    path: PathBuf,
+}
 
 impl Queue {
     fn of(file: &File, kind: Kind) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let device = if kind == Kind::BlockDevice { metadata.rdev() } else { metadata.dev() };
+        Ok(Self::of_device(device))
+    }
+
+    fn of_device(device: u64) -> Self {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        Ok(Self(format!("/sys/dev/block/{major}:{minor}").into()))
+        Self { device, path: format!("/sys/dev/block/{major}:{minor}").into() }
+    }
+
+    /// The whole devices below, whose caches are flushed: of a partition the one that it is part of, of a stacked device
+    /// those that it lies on. A file system that names none counts as a device of its own.
+    fn devices(&self) -> Vec<u64> {
+        let mut devices = Vec::new();
+        self.collect_devices(STACKED_MAX, &mut devices);
+        devices.sort_unstable();
+        devices.dedup();
+        devices
+    }
+
+    fn collect_devices(&self, floors: u32, devices: &mut Vec<u64>) {
+        let slaves = fs::read_dir(self.path.join("slaves")).into_iter().flatten().flatten();
+        let mut below: Vec<_> = slaves.filter_map(|slave| device_in(&slave.path().join("dev"))).collect();
+        if self.path.join("partition").exists() {
+            below.extend(device_in(&self.path.join("../dev")));
+        }
+        if below.is_empty() || floors == 0 {
+            devices.push(self.device);
+        }
+        below
+            .iter()
+            .filter(|_| floors > 0)
+            .for_each(|device| Self::of_device(*device).collect_devices(floors - 1, devices));
     }
 
     fn says(&self, attribute: &str, value: &str) -> bool {
         // A partition has no queue of its own; that of the whole device is one floor up.
-        let places = ["queue", "../queue"].map(|queue| self.0.join(queue).join(attribute));
+        let places = ["queue", "../queue"].map(|queue| self.path.join(queue).join(attribute));
         let text = places.iter().find_map(|path| fs::read_to_string(path).ok());
         text.is_some_and(|text| text.trim() == value)
     }
@@ -265,6 +293,13 @@ impl Queue {
     fn flushes_twice(&self) -> bool {
         self.says("write_cache", "write back") && self.says("fua", "0")
     }
+}
+
+/// The device number in a `dev` file, `8:1`.
+fn device_in(path: &Path) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //!
 //! Writes come in two kinds. A **cached** write may be lost or torn by a power cut until [`Disk::flush`]
 //! returns; a **durable** one (DSYNC, FUA where the device has it) is on stable storage when it returns. An
-//! error of either, or of a flush, means that the bytes may or may not be there: nobody retries on trust.
+//! error of either, or of a flush, means that the bytes may or may not be there: nobody retries on trust, and after a failed
+//! flush or durable write nothing later on that device is believed until it is opened again (`trust`).
 
 mod buffer;
 mod counting;
@@ -11,6 +12,7 @@ mod fanout;
 mod file;
 mod memory;
 mod system;
+mod trust;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,10 +20,11 @@ use std::sync::Arc;
 
 pub use buffer::AlignedBuf;
 pub use counting::{CountingDisk, IoCounts, IoKind, IoTimes};
-pub use fanout::{Fanout, SerialFanout, ThreadFanout};
+pub use fanout::{Fanout, SerialFanout, ThreadFanout, Work};
 pub use file::FileDisk;
 pub use memory::{MemDisk, MemOpener};
 pub use system::SystemOpener;
+pub use trust::TrustedDisk;
 
 /// How a write is to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

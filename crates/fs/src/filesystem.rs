@@ -32,9 +32,10 @@ use tally_store::dataset::{Dataset, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::pool::{NotServing, Pool, SpaceClass};
 use tally_store::properties::SyncMode;
-use tally_store::txg::Admission;
+use tally_store::txg::{Admission, NotAdmitted};
 
 use crate::cost::{self, FoldCost};
+use crate::damage::{Damage, Part};
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
 use crate::record::{InodeAfter, RECORD_OVERHEAD_MAX, Record, RecordKind};
@@ -83,6 +84,10 @@ pub struct Filesystem {
     /// For each group that is not synced, when the first of its changes was acknowledged without being durable
     /// (`sync=disabled`).
     pub(crate) exposed: Mutex<BTreeMap<Txg, Time>>,
+    /// Ids from this one on are not in the newest tree: of an object, or of a directory entry. Known to the fold alone.
+    pub(crate) first_new: AtomicU64,
+    /// What could not be read since the import.
+    pub(crate) damage: Damage,
     /// Set in the group in which the dataset is destroyed: from then on nothing is logged for it, since its tombstone
     /// covers the log up to that group only.
     pub(crate) gone: AtomicBool,
@@ -176,6 +181,8 @@ impl Filesystem {
             folded_used: Mutex::default(),
             pending: Mutex::default(),
             exposed: Mutex::default(),
+            first_new: AtomicU64::new(root.next_object.0),
+            damage: Damage::default(),
             gone: AtomicBool::new(false),
         });
         let client: Arc<dyn tally_store::dataset::DatasetClient> = Arc::clone(&filesystem) as _;
@@ -192,9 +199,14 @@ impl Filesystem {
         ObjectRef { id: self.dataset.birth.root_object, generation: self.dataset.birth.root_generation }
     }
 
-    /// Server time, never the same twice and never going back.
+    /// Server time for a change that has a record, never the same twice and never going back.
     pub(crate) fn now(&self) -> Time {
-        self.pool.issue_time()
+        if self.has_log() { self.pool.issue_time() } else { self.pool.issue_unlogged_time() }
+    }
+
+    /// Whether records go to a log now.
+    fn has_log(&self) -> bool {
+        self.logs_now() && self.lane().is_some_and(|lane| !lane.has_ended())
     }
 
     /// An id that was never used, for an object or a directory entry.
@@ -222,21 +234,23 @@ impl Filesystem {
         if self.dataset.effective().readonly {
             return Err(Refusal::now(FsError::ReadOnly));
         }
+        if !ask.records.is_empty() && !self.has_log() {
+            self.check_lease()?;
+        }
         let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
-        let space = self.pool.check_space(ask.class, ask.fold.bytes);
-        if space.is_err() {
-            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
-            return match self.pool.space_coming() {
-                Some(wait) => Err(Refusal { error: FsError::Throttled, wait }),
-                None => Err(Refusal::now(FsError::NoSpace)),
-            };
-        }
         self.check_quota(ask.growth_bytes)?;
-        let throttled = |_| Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
+        let throttled = || Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
         if let Ok(patch_bytes @ 1..) = u64::try_from(ask.fold.patch_bytes) {
-            self.pool.txgs.check_patch(patch_bytes).map_err(throttled)?;
+            self.pool.txgs.check_patch(patch_bytes).map_err(|_| throttled())?;
         }
-        let dirty = self.pool.txgs.admit(bytes, ask.fold.bytes).map_err(throttled)?;
+        let dirty = self.pool.admit(ask.class, bytes, ask.fold.bytes).map_err(|why| match why {
+            NotAdmitted::Dirty => throttled(),
+            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
+            NotAdmitted::Space => self
+                .pool
+                .space_coming()
+                .map_or(Refusal::now(FsError::NoSpace), |wait| Refusal { error: FsError::Throttled, wait }),
+        })?;
         let mut rings = SmallVec::new();
         if let Some(lane) = self.lane().filter(|_| self.logs_now()) {
             for body in &ask.records {
@@ -264,6 +278,12 @@ impl Filesystem {
             NotServing::Failed => Refusal::now(FsError::Io),
         })?;
         if self.pool.read_only() { Err(Refusal::now(FsError::ReadOnly)) } else { Ok(()) }
+    }
+
+    /// Before a change that only its group tells: whether its time is sure not to come again after a crash.
+    pub(crate) fn check_lease(&self) -> Result<(), Refusal> {
+        let throttled = |wait| Refusal { error: FsError::Throttled, wait };
+        self.pool.renewed_lease().map_or(Ok(()), |wait| Err(throttled(wait)))
     }
 
     fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
@@ -311,12 +331,13 @@ impl Filesystem {
     /// The inode in the tree.
     pub(crate) fn stored_inode(&self, root: &DatasetRoot, id: ObjectId) -> Result<Option<Inode>, FsError> {
         let key = Key::new(Class::Inode, id.0, 0, 0);
-        let Some(value) = root.tree.get(&self.pool.io, &key).map_err(|error| self.broken(&error))? else {
+        let damaged = |error: &dyn std::fmt::Display| self.damaged(id, Part::Attributes, error);
+        let Some(value) = root.tree.get(&self.pool.io, &key).map_err(|error| damaged(&error))? else {
             return Ok(None);
         };
-        let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| self.broken(&error))?;
+        let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| damaged(&error))?;
         if id >= root.next_object {
-            return Err(self.broken(&format!("object {id} has an id that was never drawn")));
+            return Err(damaged(&"its id was never drawn"));
         }
         // An orphan waits for the reaper and is nobody's any more.
         Ok((inode.nlink > 0).then_some(inode))
@@ -409,6 +430,10 @@ impl Filesystem {
             of_group.bytes += admitted.pending.bytes;
             of_group.growth_bytes += admitted.pending.growth_bytes;
         }
+        // The log may have a record that memory has not, or memory half of a change: neither may be built upon.
+        let _both_or_none = self
+            .pool
+            .suspends_on_panic("a change was carried out in part because of a bug; please report it with the log");
         change(txg)
     }
 

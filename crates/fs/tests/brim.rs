@@ -4,12 +4,14 @@
 mod world;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
 use tally_fs::vfs::{CreateHow, Cred, FsError, NodeKind, ObjectRef, OpCtx, Outcome, ReplyKey, SetAttr, Stability, Vfs};
 use tally_store::dataset::OBJECT_CHARGE;
+use tally_store::pool::SpaceClass;
 use tally_store::properties::{Property, PropertySet, parse};
 use world::{World, ctx, done, mode, vfs};
 
@@ -141,8 +143,6 @@ fn fill_and_empty(world: &World, clients: u64, properties: PropertySet) {
         crowd.large_file(&format!("crumbs{round}"), 10_000);
         crowd.small_files(&format!("tiny{round}"), 50);
         crowd.sync("full to the brim");
-        let (large, _) = crowd.fs.lookup(&crowd.cred, crowd.fs.root(), format!("large{round}").as_bytes()).unwrap();
-        let large = large.object;
         // Changes that need room of their own, everywhere, while there is none.
         let page = crowd.fs.readdir(&crowd.cred, crowd.fs.root(), 2, 100_000, false).unwrap();
         for (number, entry) in page.entries.iter().step_by(7).enumerate() {
@@ -153,13 +153,6 @@ fn fill_and_empty(world: &World, clients: u64, properties: PropertySet) {
             let written = crowd.write(found.object, 0, &data, Stability::FileSync);
             assert!(matches!(written, Ok(()) | Err(FsError::NoSpace | FsError::Quota)), "{written:?}");
         }
-        // What clients do with an open file instead of removing it.
-        for (number, entry) in page.entries.iter().step_by(11).take(60).enumerate() {
-            let hidden = format!(".nfs{number:024x}");
-            let root = crowd.fs.root();
-            let renamed = patient(|| crowd.fs.rename(ctx(&crowd.cred), root, &entry.name, root, hidden.as_bytes()));
-            assert_eq!(renamed, Ok(()), "hiding {:?} in a full pool", entry.name);
-        }
         crowd.sync("after changes to a full pool");
         // All that was acknowledged up to here is in the log of a copy, and must fit into it at its import.
         let (copy, report) = world.cut().import();
@@ -167,7 +160,8 @@ fn fill_and_empty(world: &World, clients: u64, properties: PropertySet) {
         copy.sync().expect("an import into a full pool");
         if round == 0 {
             let cut = SetAttr { size: Some(5000), ..SetAttr::default() };
-            patient(|| crowd.fs.setattr(ctx(&crowd.cred), large, &cut, None)).expect("a cut frees space");
+            let (large, _) = crowd.fs.lookup(&crowd.cred, crowd.fs.root(), b"large0").unwrap();
+            patient(|| crowd.fs.setattr(ctx(&crowd.cred), large.object, &cut, None)).expect("a cut frees space");
         }
         crowd.remove_everything();
         let free_again = free(&crowd);
@@ -233,6 +227,42 @@ fn nothing_that_does_not_grow_is_refused_for_its_quota() {
     crowd.sync("at the quota");
     assert!(crowd.filer.datasets()[0].used_bytes <= 20 * MIB, "{:?}", crowd.filer.datasets());
     assert_eq!(crowd.write(file, end, &noise(MIB as usize, 5), Stability::FileSync), Err(FsError::Quota));
+}
+
+/// Requests that a sync had set free at once all saw the same room, and each took it: whether there is room was asked first,
+/// and the room taken later.
+#[test]
+fn no_room_is_promised_twice() {
+    const FOLD_BYTES: u64 = 1 << 20;
+    let world = World::new(32 * MIB, 16 * MIB);
+    let filer = world.create_without_threads(&CreateOptions::default());
+    let pool = filer.pool();
+    let fill = || std::iter::from_fn(|| pool.admit(SpaceClass::Write, 1024, FOLD_BYTES).ok()).collect::<Vec<_>>();
+    let room = fill().len();
+    assert!(room > 10, "{room}");
+    // All but the last place is taken: two ask for it at one moment, again and again, and one of them gets it.
+    let mut taken = fill();
+    taken.pop();
+    let (go, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let one = |round: u64| {
+        go.fetch_add(1, Ordering::SeqCst);
+        while go.load(Ordering::SeqCst) < 2 * round {
+            std::hint::spin_loop();
+        }
+        let admitted = pool.admit(SpaceClass::Write, 1024, FOLD_BYTES).ok();
+        done.fetch_add(1, Ordering::SeqCst);
+        // Nobody gives anything back before both have asked.
+        while done.load(Ordering::SeqCst) < 2 * round {
+            std::hint::spin_loop();
+        }
+        u64::from(admitted.is_some())
+    };
+    let rounds = 1..=5000;
+    let admitted: u64 = std::thread::scope(|scope| {
+        let other = scope.spawn(|| rounds.clone().map(one).sum::<u64>());
+        rounds.clone().map(one).sum::<u64>() + other.join().unwrap()
+    });
+    assert_eq!(admitted, 5000, "one in each round");
 }
 
 /// A pool of a dataset with this quota.

@@ -7,15 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tally_base::{Clock, Time};
-use tally_fs::filer::Filer;
-use tally_fs::vfs::{Cred, OpCtx, ReplyKey, Vfs};
-use world::{World, done, mode, vfs};
+use tally_fs::filer::{Filer, ImportOptions};
+use tally_fs::vfs::{Attr, CreateHow, Cred, OpCtx, ReplyKey, Stability, Vfs};
+use tally_store::platform::Tuning;
+use world::{World, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;
 const SECOND: u64 = 1_000_000_000;
 const DAY: u64 = 24 * 60 * 60 * SECOND;
 /// In the year 2026.
 const NOW: u64 = 1_790_000_000 * SECOND;
+/// In 2099, and in 2230: what a clock without a battery may say; the kernel allows up to 2232.
+const FAR: [u64; 2] = [4_080_000_000 * SECOND, 8_210_000_000 * SECOND];
 
 /// A clock of day that can be set, and one that only goes on.
 struct Told {
@@ -61,6 +64,15 @@ fn after_a_cut(world: &World, day: u64) -> (World, Arc<Told>, Arc<Filer>) {
     let world = world.cut().with_clock(Arc::clone(&clock) as _);
     let (filer, _) = world.import();
     (world, clock, filer)
+}
+
+fn make(filer: &Filer, name: &str) -> Attr {
+    let (fs, cred) = (vfs(filer), Cred::root());
+    done(fs.create(ctx(&cred), fs.root(), name.as_bytes(), &CreateHow::Guarded(mode(0o644)))).unwrap()
+}
+
+fn is_near(time: Time, other: Time) -> bool {
+    time.0.abs_diff(other.0) < 2 * SECOND
 }
 
 fn key(number: u8) -> ReplyKey {
@@ -113,4 +125,95 @@ fn a_clock_that_jumps_does_not_empty_the_reply_cache() {
     }
     clock.pass(121 * SECOND);
     assert!(!remembers(&filer, 1));
+}
+
+/// One import while the clock said 2099, and every later time was of 2099, for ever. One in 2230, and the pool could not be
+/// imported any more: it "was written by faulty software".
+#[test]
+fn a_clock_that_was_wrong_for_one_start_spoils_nothing() {
+    for wrong in FAR.into_iter().chain([NOW + 30 * DAY, NOW - 5 * DAY, 0]) {
+        let clock = Told::at(NOW);
+        let (world, filer) = new_pool(&clock);
+        let first = make(&filer, "first");
+        clock.pass(60 * SECOND);
+        let (world, clock, filer) = after_a_cut(&world, wrong);
+        let during = make(&filer, "during");
+        assert!(during.change > first.change, "never back");
+        clock.pass(60 * SECOND);
+        make(&filer, "logged");
+        filer.sync().unwrap();
+        make(&filer, "logged too");
+        let (world, clock, filer) = after_a_cut(&world, NOW + 1000 * SECOND);
+        let after = make(&filer, "after");
+        assert!(after.change > during.change, "never back");
+        assert!(is_near(after.mtime, clock.now()), "the clock is right again, after {wrong}: {:?}", after.mtime);
+        filer.export().unwrap();
+        world.import();
+    }
+}
+
+/// The same while the pool serves: somebody types a wrong year, and puts it right an hour later.
+#[test]
+fn a_clock_that_jumps_while_the_pool_serves_is_not_followed() {
+    let clock = Told::at(NOW);
+    let (_, filer) = new_pool(&clock);
+    for wrong in FAR {
+        clock.pass(60 * SECOND);
+        let right = clock.now().0;
+        make(&filer, &format!("before-{wrong}"));
+        clock.set(wrong);
+        clock.pass(3600 * SECOND);
+        let during = make(&filer, &format!("during-{wrong}"));
+        assert!(
+            is_near(during.mtime, Time(right + 3600 * SECOND)),
+            "by the clock that nobody sets: {:?}",
+            during.mtime
+        );
+        filer.sync().unwrap();
+        clock.set(right + 3601 * SECOND);
+        assert!(is_near(make(&filer, &format!("after-{wrong}")).mtime, clock.now()));
+    }
+}
+
+/// A pool that nobody changes syncs nothing: that days pass is no jump.
+#[test]
+fn days_without_a_change_are_no_jump() {
+    let clock = Told::at(NOW);
+    let (_, filer) = new_pool(&clock);
+    make(&filer, "first");
+    filer.sync().unwrap();
+    clock.pass(5 * DAY);
+    assert_eq!(make(&filer, "second").mtime, clock.now());
+}
+
+/// An UNSTABLE WRITE ten seconds after the last group had a time that no uberblock covered. A crash lost it, the machine came
+/// back with an old clock, and another change got the same time.
+#[test]
+fn no_time_of_a_lost_change_comes_again() {
+    for idle in [0, 5 * SECOND, 100 * SECOND, 3 * 3600 * SECOND] {
+        let clock = Told::at(NOW);
+        let world = World::new(64 * MIB, 16 * MIB).with_clock(Arc::clone(&clock) as _);
+        let filer = world.create_without_threads(&Default::default());
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        let how = CreateHow::Guarded(mode(0o644));
+        let file = fs.create(ctx(&cred), fs.root(), b"file", &how).result.unwrap().object;
+        filer.sync().unwrap();
+        clock.pass(idle);
+        let write = |data: &'static [u8]| fs.write(ctx(&cred), file, 0, data.into(), Stability::Unstable).result;
+        if write(b"lost").is_err() {
+            // It is told to wait for a group.
+            filer.sync().unwrap();
+            write(b"lost").unwrap();
+        }
+        let lost = fs.getattr(file).unwrap().change;
+        let seen_late = lost.0.abs_diff(clock.now().0);
+        assert!(seen_late < SECOND, "its time is that of the clock, {seen_late} ns apart");
+        let clock = Told::at(NOW);
+        let world = world.cut().with_clock(Arc::clone(&clock) as _);
+        let (filer, _) = world.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        fs.write(ctx(&cred), file, 0, b"another".as_slice().into(), Stability::Unstable).result.unwrap();
+        let again = fs.getattr(file).unwrap().change;
+        assert!(again > lost, "idle for {idle} ns: {again:?} after {lost:?}");
+    }
 }

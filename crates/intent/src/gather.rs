@@ -5,8 +5,9 @@
 //! Memory is bounded by the ring: nothing is gathered without a reservation.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use tally_base::{Lsn, SECTOR, Txg};
+use tally_base::{Clock, Lsn, SECTOR, Txg};
 use tally_disk::AlignedBuf;
 
 use crate::frame::{HEADER_BYTES, RecordHead, encode_record_head, frame_bytes, record_bytes};
@@ -25,6 +26,8 @@ pub(crate) struct Gather {
     buf: AlignedBuf,
     /// LSN of its first record.
     pub(crate) first_lsn: Lsn,
+    /// When that came.
+    began: Duration,
     /// Records in it.
     pub(crate) record_count: u32,
     /// The newest transaction group among them.
@@ -36,10 +39,10 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    fn new(mut buf: AlignedBuf, first_lsn: Lsn) -> Self {
+    fn new(mut buf: AlignedBuf, first_lsn: Lsn, began: Duration) -> Self {
         buf.clear();
         buf.extend_from_slice(&ZEROES[..HEADER_BYTES]);
-        Self { buf, first_lsn, record_count: 0, txg_max: Txg(0), charged: 0, body_bytes: 0 }
+        Self { buf, first_lsn, began, record_count: 0, txg_max: Txg(0), charged: 0, body_bytes: 0 }
     }
 
     fn push(&mut self, head: &RecordHead, parts: &[&[u8]], body_bytes: usize) {
@@ -80,30 +83,34 @@ pub(crate) struct Gathering {
 }
 
 impl Gathering {
-    /// Copies a record into the open frame, or into a new one if that is full. `next_lsn` is the record's.
+    /// Copies a record into the open frame, or into a new one if that is full. `next_lsn` is the record's. Says whether it
+    /// began a frame.
     pub(crate) fn push(
         &mut self,
+        clock: &dyn Clock,
         next_lsn: Lsn,
         frame_bytes_max: u64,
         head: &RecordHead,
         parts: &[&[u8]],
-        body_bytes: usize,
         charge: u64,
-    ) {
+    ) -> bool {
+        let body_bytes = parts.iter().map(|part| part.len()).sum();
         let has_room = |open: &Gather| frame_bytes(open.payload_bytes() + record_bytes(body_bytes)) <= frame_bytes_max;
-        if !self.waiting.back().is_some_and(has_room) {
-            let frame = self.empty(next_lsn);
+        let begins = !self.waiting.back().is_some_and(has_room);
+        if begins {
+            let frame = self.empty(next_lsn, clock.monotonic());
             self.waiting.push_back(frame);
         }
         let open = self.waiting.back_mut().expect("there is an open frame by now");
         open.push(head, parts, body_bytes);
         open.charged += charge;
+        begins
     }
 
     /// A frame without records.
-    pub(crate) fn empty(&mut self, first_lsn: Lsn) -> Gather {
+    pub(crate) fn empty(&mut self, first_lsn: Lsn, now: Duration) -> Gather {
         let buf = self.spare.pop().unwrap_or_else(|| AlignedBuf::with_capacity(FIRST_BYTES));
-        Gather::new(buf, first_lsn)
+        Gather::new(buf, first_lsn, now)
     }
 
     /// Takes the oldest frame; the next record opens a new one if it was the last.
@@ -114,6 +121,16 @@ impl Gathering {
     /// LSN of the first record that waits.
     pub(crate) fn first_lsn(&self) -> Option<Lsn> {
         self.waiting.front().map(|frame| frame.first_lsn)
+    }
+
+    /// When the first record that waits came.
+    pub(crate) fn began(&self) -> Option<Duration> {
+        self.waiting.front().map(|frame| frame.began)
+    }
+
+    /// Whether a whole frame waits behind which another one has begun.
+    pub(crate) fn has_full(&self) -> bool {
+        self.waiting.len() > 1
     }
 
     /// Whether nothing waits.

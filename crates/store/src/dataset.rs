@@ -10,7 +10,7 @@ use tally_base::{DatasetId, Dseq, Generation, LaneId, ObjectId, Time, Txg};
 use crate::block::BlockError;
 use crate::properties::{Effective, PropertySet};
 use crate::run::RunWriter;
-use crate::tree::Tree;
+use crate::tree::{TREE_BYTES, Tree};
 
 /// Longest full name of a dataset, bytes.
 pub const DATASET_NAME_MAX: usize = 255;
@@ -92,6 +92,15 @@ pub struct DatasetLine {
     pub name: String,
     /// Local properties.
     pub local: PropertySet,
+}
+
+impl DatasetLine {
+    /// Bytes that a dataset of this line takes in the pool's root.
+    #[must_use]
+    pub fn root_bytes(&self) -> u64 {
+        let local = postcard::to_stdvec(&self.local).expect("a property set is plain data");
+        ENTRY_BYTES + (self.name.len() + local.len()) as u64
+    }
 }
 
 /// What never changes in a dataset.
@@ -191,6 +200,11 @@ impl Dataset {
     }
 }
 
+/// Bytes of an entry without name and properties.
+const ENTRY_BYTES: u64 = 6 * 8 + 2 * 4 + ROOT_BYTES;
+/// Bytes of an encoded [`DatasetRoot`].
+const ROOT_BYTES: u64 = (TREE_BYTES + 8 * 8 + 1) as u64;
+
 /// A dataset as it stands in the pool root block.
 #[derive(Clone, Debug)]
 pub(crate) struct DatasetEntry {
@@ -209,7 +223,9 @@ impl DatasetEntry {
         }
         out.put_blob(self.line.name.as_bytes());
         out.put_blob(&postcard::to_stdvec(&self.line.local).expect("a property set is plain data"));
+        let before = out.len();
         self.root.encode(out);
+        debug_assert_eq!((out.len() - before) as u64, ROOT_BYTES, "the root's length is fixed");
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {

@@ -18,7 +18,7 @@
 //! | `syncing` | its mutex: held over a whole sync, an export, a change of the configuration |
 //! | `datasets` | its lock, briefly; what hangs below has its own |
 //! | `lanes` | read by all; replaced under `syncing` |
-//! | `issued` | atomic |
+//! | `time` | atomics, and a mutex of its own that is held for a few instructions |
 //! | `fault` | set once; from then on nothing is believed (I7) |
 //!
 //! Lock order: `syncing`, then `datasets`, then what is below.
@@ -29,6 +29,7 @@ mod open;
 mod room;
 mod root;
 mod secure;
+mod server_time;
 mod sync;
 
 use std::any::Any;
@@ -39,7 +40,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use tally_base::{Broken, DatasetId, LaneId, PoolGuid, Time, Txg};
+use tally_base::{Broken, DatasetId, LaneId, PoolGuid, Time, Txg, Wait};
 use tally_intent::{Checkpoint, Lane};
 
 use crate::bp::BlockPtr;
@@ -51,12 +52,17 @@ use crate::roster::Roster;
 use crate::txg::{TxgHistory, Txgs};
 use crate::uberblock::Uberblock;
 
-pub use admit::{NotServing, SpaceClass, SpaceShort};
+use server_time::ServerTime;
+
+pub use admit::{NotServing, SpaceClass};
 pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
 pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
 pub(crate) use root::PoolRoot;
+pub use root::ROOT_BYTES_MAX;
 pub use secure::{LostBlock, SecureError, SecureReport};
+pub use server_time::{AWAY_MAX, ClockFault, JUMP_MAX, PROBATION};
+pub use sync::SuspendsOnPanic;
 pub use sync::SyncError;
 
 /// An imported pool.
@@ -84,7 +90,7 @@ pub struct Pool {
     /// Datasets that were destroyed, until the log has forgotten them (rules F18).
     tombstones: Mutex<BTreeMap<DatasetId, Txg>>,
     next_dataset: AtomicU64,
-    issued: AtomicU64,
+    time: ServerTime,
     syncing: Mutex<Syncing>,
     /// When the pool was opened, by the clock that nobody sets.
     opened: Duration,
@@ -124,18 +130,55 @@ impl Pool {
         self.read_only
     }
 
-    /// Server time: at least the clock's, never the same twice, never going back, not even over a crash (rules F14).
+    /// Server time for a change whose record the log gets: never the same twice, never going back, not even over a crash
+    /// (rules F14).
     #[must_use]
     pub fn issue_time(&self) -> Time {
-        let now = self.platform.clock.now().0;
-        let issue = |last: u64| Some(now.max(last + 1));
-        let last = self.issued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, issue).expect("it always issues");
-        Time(now.max(last + 1))
+        self.time.issue()
     }
 
-    /// From now on only times behind `time` are issued.
-    pub fn issue_times_after(&self, time: Time) {
-        self.issued.fetch_max(time.0, Ordering::Relaxed);
+    /// The same for a change that only its transaction group tells.
+    #[must_use]
+    pub fn issue_unlogged_time(&self) -> Time {
+        self.time.issue_leased()
+    }
+
+    /// What a change that only its transaction group tells waits for before it begins, if no group was synced for so long
+    /// that its time could come again after a crash. Where something is dirty a sync is near, and times wait for it.
+    #[must_use]
+    pub fn renewed_lease(&self) -> Option<Wait> {
+        let is_due = self.time.is_lease_over() && self.txgs.dirty_bytes() == 0;
+        is_due.then(|| self.txgs.promise(self.txgs.open()))
+    }
+
+    /// A record of the log was issued this time: from now on only later ones are.
+    pub fn learn_time(&self, time: Time) {
+        self.time.learn(time);
+    }
+
+    /// The clock of day, as far as it is believed.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        Time(self.time.now())
+    }
+
+    /// How far the machine's clock and the pool's times are apart, if that is more than can be.
+    #[must_use]
+    pub fn clock_fault(&self) -> Option<ClockFault> {
+        self.time.fault()
+    }
+
+    /// An administrator says that the machine's clock is right: times go on from there, though it be back.
+    pub fn accept_clock(&self) -> Result<(), SyncError> {
+        let mut syncing = self.syncing.lock();
+        // A replay would learn the times of what is in the log: that is taken in before, and the new ones count from the
+        // group behind it.
+        self.sync_locked(&mut syncing, false)?;
+        if !self.time.accept_clock() {
+            return Err(SyncError::Clock);
+        }
+        self.sync_locked(&mut syncing, false)?;
+        Ok(())
     }
 
     /// The time by which remembered answers age: it stands still while the pool is away, and nobody sets it (rules F12).
@@ -171,10 +214,20 @@ impl Pool {
     }
 
     /// Changes the pool by command: `change` runs under a hold on the open group, which is durable when this returns
-    /// (rules F18).
+    /// (rules F18). For what makes the pool's root no longer.
     pub fn administer<R>(&self, change: impl FnOnce(&Self, Txg) -> R) -> Result<R, SyncError> {
+        self.administer_more(0, change)
+    }
+
+    /// The same for a command that makes the root longer by so many bytes: if that is too much nothing is done.
+    pub fn administer_more<R>(
+        &self,
+        more_root_bytes: u64,
+        change: impl FnOnce(&Self, Txg) -> R,
+    ) -> Result<R, SyncError> {
         let mut syncing = self.syncing.lock();
         self.check_syncing(&syncing)?;
+        self.check_root_room(&syncing, more_root_bytes)?;
         let hold = self.txgs.hold(None);
         let result = change(self, hold.txg());
         drop(hold);
@@ -183,8 +236,16 @@ impl Pool {
     }
 
     /// Whether commands can be carried out: for what cannot be taken back if [`Self::administer`] refuses.
-    pub fn check_administrable(&self) -> Result<(), SyncError> {
-        self.check_syncing(&self.syncing.lock())
+    pub fn check_administrable(&self, more_root_bytes: u64) -> Result<(), SyncError> {
+        let syncing = self.syncing.lock();
+        self.check_syncing(&syncing)?;
+        self.check_root_room(&syncing, more_root_bytes)
+    }
+
+    fn check_root_room(&self, syncing: &Syncing, more_bytes: u64) -> Result<(), SyncError> {
+        // What does not make it longer is the way out of a root that is too long already.
+        let bytes = if more_bytes == 0 { 0 } else { self.root_bytes(syncing) + more_bytes };
+        if bytes <= ROOT_BYTES_MAX { Ok(()) } else { Err(SyncError::RootFull { bytes }) }
     }
 
     /// Adds a dataset, within [`Self::administer`].
@@ -200,6 +261,12 @@ impl Pool {
         self.tombstones.lock().insert(id, txg);
         self.replies.purge(id);
         Some(removed)
+    }
+
+    /// While what this gives is alive, a panic suspends the pool: for steps of which none may be left out. `why` is told.
+    #[must_use]
+    pub fn suspends_on_panic(&self, why: &'static str) -> SuspendsOnPanic<'_> {
+        SuspendsOnPanic { pool: self, why }
     }
 
     /// Why the pool is suspended, if it is.

@@ -27,7 +27,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tally_base::{LaneId, Rng, SECTOR, Time, Txg, VdevGuid};
-use tally_disk::{Disk, Durability, Fanout};
+use tally_disk::{Disk, Durability, Fanout, Work};
 use tally_intent::{Lane, LaneConfig, LaneFailed, Leg, LegSet, StaleLeg};
 
 use crate::create::write_out;
@@ -287,24 +287,39 @@ impl Roster {
         Ok(())
     }
 
-    /// Writes every leg that takes writes; returns those that refused. A leg that `before` has struck off comes first: if the
-    /// power is cut behind it, the others are one change behind, while it may be many.
+    /// Writes every leg that takes writes, all at once; returns those that refused. A leg that `before` has struck off comes
+    /// first: if the power is cut behind it, the others are one change behind, while it may be many.
     fn write_labels(&self, before: &PoolConfig, config: &PoolConfig) -> Result<Vec<Arc<VdevLeg>>, LabelError> {
-        let mut refused = Vec::new();
-        let mut legs: Vec<_> = self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, config)).collect();
-        legs.sort_by_key(|leg| !is_returning(leg, before));
-        for leg in legs {
-            let Some(disk) = leg.disk() else { continue };
-            match leg.note_write(label::write(disk.as_ref(), leg.guid(), config)) {
-                Ok(()) => {}
-                Err(LabelError::Io(error)) => {
-                    tracing::warn!(leg = %leg.guid(), path = %leg.path().display(), %error, "a label was refused");
-                    refused.push(leg);
-                }
-                Err(other) => return Err(other),
-            }
-        }
+        let legs = self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, config));
+        let (returning, others) = legs.partition(|leg| is_returning(leg, before));
+        let mut refused = self.write_labels_of(returning, config)?;
+        refused.extend(self.write_labels_of(others, config)?);
         Ok(refused)
+    }
+
+    fn write_labels_of(
+        &self,
+        mut legs: Vec<Arc<VdevLeg>>,
+        config: &PoolConfig,
+    ) -> Result<Vec<Arc<VdevLeg>>, LabelError> {
+        legs.retain(|leg| leg.disk().is_some());
+        let mut work: Vec<Work> = Vec::new();
+        for leg in &legs {
+            let (leg, sequence, bytes) = (Arc::clone(leg), config.sequence, label::encode(leg.guid(), config)?);
+            work.push(Box::new(move || {
+                leg.disk().map_or(Ok(()), |disk| label::write_encoded(disk.as_ref(), sequence, &bytes))
+            }));
+        }
+        let mut outcomes = self.fanout.each(work).into_iter();
+        legs.retain(|leg| {
+            let outcome = outcomes.next().unwrap_or_else(|| Err(io::Error::other("the label was not written")));
+            let refused = leg.note_write(outcome).err();
+            if let Some(error) = &refused {
+                tracing::warn!(leg = %leg.guid(), path = %leg.path().display(), %error, "a label was refused");
+            }
+            refused.is_some()
+        });
+        Ok(legs)
     }
 
     /// A data vdev without a leg ends the roster before a label says so: no group is synced without that vdev, so its
@@ -622,6 +637,10 @@ impl Roster {
 impl Membership for Roster {
     fn may_write(&self) -> bool {
         self.writable.load(Ordering::Acquire)
+    }
+
+    fn each(&self, work: Vec<Work>) -> Vec<io::Result<()>> {
+        self.fanout.each(work)
     }
 
     fn leg_failed(&self, leg: VdevGuid, cause: &io::Error) -> Result<(), String> {

@@ -155,7 +155,8 @@ impl Uberblock {
 }
 
 /// Where the uberblock of `txg` lies on a disk of `size` bytes, once for each label.
-pub(crate) fn slot_offsets(size: u64, txg: Txg) -> Option<[u64; 2]> {
+#[must_use]
+pub fn slot_offsets(size: u64, txg: Txg) -> Option<[u64; 2]> {
     let starts = label_offsets(size)?;
     Some(starts.map(|start| start + UBERBLOCK_RING_OFFSET + txg.0 % UBERBLOCK_SLOTS * SECTOR as u64))
 }

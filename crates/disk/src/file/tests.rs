@@ -115,14 +115,3 @@ fn without_rwf_dsync_a_durable_write_flushes() {
     disk.flushes_itself.store(true, Ordering::Relaxed);
     exercise(&disk);
 }
-
-#[test]
-fn after_a_failed_flush_none_is_believed() {
-    let (_dir, path) = file_of(8192);
-    let disk = FileDisk::open(&path, Access::Exclusive).unwrap();
-    disk.flush().unwrap();
-    disk.flush_failed.store(true, Ordering::Release);
-    assert!(disk.flush().is_err());
-    disk.flushes_itself.store(true, Ordering::Relaxed);
-    assert!(disk.write(0, &pattern(4096, 1), Durability::Durable).is_err(), "it rests on a flush here");
-}

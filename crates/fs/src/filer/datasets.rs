@@ -95,6 +95,8 @@ impl Filer {
         if self.by_name(name).is_some() {
             return Err(DatasetError::Exists(name.to_owned()));
         }
+        // Before anything is made that a refusal would leave behind.
+        self.pool.check_administrable(DatasetLine { name: name.to_owned(), local: local.clone() }.root_bytes())?;
         make_mount_point(&parent, name)?;
         let filesystem = self.add_dataset(name, local, owner)?;
         self.find_children();
@@ -119,6 +121,7 @@ impl Filer {
             root_generation: tally_base::Generation(pool.platform.rng.next_u64()),
         };
         let line = DatasetLine { name: name.to_owned(), local };
+        let root_bytes = line.root_bytes();
         let in_force = effective_of(&self.local_properties(), &line);
         let root = DatasetRoot {
             tree: Tree::empty(),
@@ -134,7 +137,7 @@ impl Filer {
         };
         let dataset = Arc::new(Dataset::new(birth, line, in_force, root));
         let filesystem = Filesystem::mount(pool, &dataset, true);
-        pool.administer(|pool, txg| {
+        pool.administer_more(root_bytes, |pool, txg| {
             filesystem.found(txg, owner);
             pool.add_dataset(dataset);
         })?;
@@ -171,7 +174,7 @@ impl Filer {
     }
 
     fn remove_dataset(&self, filesystem: &Arc<Filesystem>) -> Result<(), DatasetError> {
-        self.pool.check_administrable()?;
+        self.pool.check_administrable(0)?;
         let name = filesystem.name();
         self.mounted.write().remove(&filesystem.dataset.birth.id);
         self.find_children();
@@ -202,7 +205,6 @@ impl Filer {
         if self.by_name(to).is_some() {
             return Err(DatasetError::Exists(to.to_owned()));
         }
-        make_mount_point(&new_parent, to)?;
         let prefix = format!("{from}/");
         let moved: Vec<Arc<Filesystem>> = self
             .mounted
@@ -211,7 +213,10 @@ impl Filer {
             .filter(|filesystem| filesystem.name() == from || filesystem.name().starts_with(&prefix))
             .cloned()
             .collect();
-        self.pool.administer(|_, _| {
+        let more_root_bytes = (to.len().saturating_sub(from.len()) * moved.len()) as u64;
+        self.pool.check_administrable(more_root_bytes)?;
+        make_mount_point(&new_parent, to)?;
+        self.pool.administer_more(more_root_bytes, |_, _| {
             for filesystem in &moved {
                 let name = format!("{to}{}", &filesystem.name()[from.len()..]);
                 filesystem.dataset.change_line(|line| line.name = name);
@@ -219,7 +224,7 @@ impl Filer {
         })?;
         self.find_children();
         remove_mount_point(&old_parent, from);
-        self.put_in_force(&moved, || {})
+        self.put_in_force(&moved, 0, || {})
     }
 
     /// Sets a local property; it is in force, here and below, when this returns.
@@ -247,15 +252,24 @@ impl Filer {
         let prefix = format!("{}/", filesystem.name());
         let mut affected = vec![Arc::clone(filesystem)];
         affected.extend(self.mounted.read().values().filter(|other| other.name().starts_with(&prefix)).cloned());
+        let before = filesystem.dataset.line();
+        let mut after = before.clone();
+        change(&mut after.local);
+        let more_root_bytes = after.root_bytes().saturating_sub(before.root_bytes());
         // The line changes in the group that puts it in force, or a crash between the two would leave a dataset that
         // says `standard` and does not log.
-        self.put_in_force(&affected, || filesystem.dataset.change_line(|line| change(&mut line.local)))
+        self.put_in_force(&affected, more_root_bytes, || filesystem.dataset.change_line(|line| *line = after))
     }
 
     /// Computes the properties in force anew. A change of `sync` between logging and not takes effect at the border of
     /// the group that makes it durable (rules F13).
-    fn put_in_force(&self, affected: &[Arc<Filesystem>], change: impl FnOnce()) -> Result<(), DatasetError> {
-        self.pool.administer(|_, txg| {
+    fn put_in_force(
+        &self,
+        affected: &[Arc<Filesystem>],
+        more_root_bytes: u64,
+        change: impl FnOnce(),
+    ) -> Result<(), DatasetError> {
+        self.pool.administer_more(more_root_bytes, |_, txg| {
             change();
             let local = self.local_properties();
             for filesystem in affected {
@@ -269,24 +283,25 @@ impl Filer {
 
     /// Finds out which datasets stand in which root directories, and keeps their mount points from being removed.
     pub(super) fn find_children(&self) {
-        let mounted: Vec<(String, Arc<Filesystem>)> =
-            self.mounted.read().values().map(|filesystem| (filesystem.name(), Arc::clone(filesystem))).collect();
-        let by_name: HashMap<&str, &Arc<Filesystem>> =
-            mounted.iter().map(|(name, filesystem)| (name.as_str(), filesystem)).collect();
-        let mut points: HashMap<DatasetId, Vec<ObjectId>> = HashMap::new();
+        let mounted: Vec<Arc<Filesystem>> = self.mounted.read().values().cloned().collect();
         let mut children = self.children.write();
         children.clear();
-        for (name, child) in &mounted {
-            let Some((parent, component)) = name.rsplit_once('/') else { continue };
-            let Some(parent) = by_name.get(parent) else { continue };
-            let (id, component) = (parent.dataset.birth.id, component.as_bytes());
-            children.insert((id, component.to_vec()), child.dataset.birth.id);
-            if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component) {
-                points.entry(id).or_default().push(attr.object.id);
+        // By the name of the dataset above; a pool may have tens of thousands.
+        let mut below: HashMap<String, Vec<(String, DatasetId)>> = HashMap::new();
+        for child in &mounted {
+            if let Some((parent, component)) = child.name().rsplit_once('/') {
+                below.entry(parent.to_owned()).or_default().push((component.to_owned(), child.dataset.birth.id));
             }
         }
-        for (_, parent) in &mounted {
-            parent.set_mountpoints(points.remove(&parent.dataset.birth.id).unwrap_or_default());
+        for parent in &mounted {
+            let mut points = Vec::new();
+            for (component, child) in below.remove(&parent.name()).unwrap_or_default() {
+                if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component.as_bytes()) {
+                    points.push(attr.object.id);
+                }
+                children.insert((parent.dataset.birth.id, component.into_bytes()), child);
+            }
+            parent.set_mountpoints(points);
         }
     }
 }

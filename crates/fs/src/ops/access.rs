@@ -22,7 +22,7 @@ const STAYS: Duration = Duration::from_secs(24 * 60 * 60);
 impl Filesystem {
     /// The object with these attributes was read.
     pub(crate) fn note_access(&self, attr: &Attr) {
-        if !self.dataset.effective().atime || !is_due(attr, self.pool.platform.clock.now()) {
+        if !self.dataset.effective().atime || !is_due(attr, self.pool.now()) {
             return;
         }
         let ask = Ask { records: smallvec![], ..Ask::metadata(SpaceClass::Write) };
@@ -30,7 +30,8 @@ impl Filesystem {
         let id = attr.object.id;
         let Ok(mut locked) = self.lock(&[id]) else { return };
         let Some(mut inode) = locked.state(id).inode.clone() else { return };
-        let now = self.now();
+        // An access is no change: its time need not be one that nothing else has.
+        let now = self.pool.now();
         // Another reader, or somebody with the same id, may have been here between the locks.
         if inode.generation != attr.object.generation || !is_due(&inode.attr(id), now) {
             return;

@@ -97,11 +97,12 @@ impl Filesystem {
         if offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX) {
             return failed(FsError::TooBig);
         }
-        if let Err(refusal) = self.check_lanes() {
-            return refusal.outcome();
-        }
         let stable = asked > Stability::Unstable || self.always_sync();
         let inline = stable && self.logs_now() && length <= self.inline_max();
+        let may_begin = self.check_lanes().and_then(|()| if inline { Ok(()) } else { self.check_lease() });
+        if let Err(refusal) = may_begin {
+            return refusal.outcome();
+        }
         let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(data) } else { SmallVec::new() };
         let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
         let range = offset..offset + length;
@@ -134,7 +135,7 @@ impl Filesystem {
             return Outcome { result: Ok(written), changes: smallvec![unchanged(object.id, &before)], wait };
         }
         let mut inode = before.clone();
-        inode.modify(self.now());
+        inode.modify(if inline { self.now() } else { self.pool.issue_unlogged_time() });
         inode.size = inode.size.max(offset + length);
         strip_privileges(&mut inode, ctx.cred);
         // Dirty bytes count in full until the fold knows better.

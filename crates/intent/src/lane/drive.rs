@@ -3,12 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use std::io;
 use std::sync::Arc;
 use tally_base::{Fate, Keeper, Kept, LaneId, Lsn, VdevGuid, log_checksum};
 use tally_disk::{AlignedBuf, Disk, Durability};
 
+use super::unwaited::UNWAITED_MAX;
 use super::{FrameHeader, Gather, InFlight, Lane, LiveFrame, Member, State};
 use crate::failure::LaneFailed;
 use crate::frame::{HEADER_BYTES, frame_bytes};
@@ -74,25 +76,39 @@ impl Lane {
     /// The lane thread's body: drives until the lane is closed or fails, sleeps while there is nothing to do.
     pub fn run(&self) {
         let mut state = self.state.lock();
+        let mut seen_lsn = state.next_lsn;
         while state.is_open() {
-            if self.may_begin(&state) {
+            let is_wanted = std::mem::take(&mut state.is_wanted) && self.may_begin(&state);
+            if is_wanted || self.overdue_in(&state) == Some(Duration::ZERO) {
                 drop(state);
                 while self.drive_frame() {}
                 state = self.state.lock();
                 continue;
             }
-            match self.seal_due_in(&state).filter(|_| !state.seal_watched) {
-                None => self.wake.wait(&mut state),
-                Some(Duration::ZERO) => {
-                    drop(state);
-                    self.seal_if_idle();
-                    state = self.state.lock();
-                }
-                Some(left) => {
-                    state.seal_watched = true;
-                    self.wake.wait_for(&mut state, left);
-                    state.seal_watched = false;
-                }
+            let seal_due_in = self.seal_due_in(&state).filter(|_| !state.seal_watched);
+            if seal_due_in == Some(Duration::ZERO) {
+                drop(state);
+                self.seal_if_idle();
+                state = self.state.lock();
+                continue;
+            }
+            self.sleep(&mut state, seal_due_in, &mut seen_lsn);
+        }
+    }
+
+    /// Until somebody wakes the thread, a seal is due, or gathered records may have waited for too long: of these it takes
+    /// care as long as records come, so that whoever appends one need not wake it.
+    fn sleep(&self, state: &mut MutexGuard<'_, State>, seal_due_in: Option<Duration>, seen_lsn: &mut Lsn) {
+        let is_busy = state.next_lsn != *seen_lsn || !state.gathering.is_empty();
+        *seen_lsn = state.next_lsn;
+        let look_in = self.overdue_in(state).or(is_busy.then_some(UNWAITED_MAX));
+        state.age_watched = look_in.is_some();
+        match seal_due_in.into_iter().chain(look_in).min() {
+            None => self.wake.wait(state),
+            Some(left) => {
+                state.seal_watched |= seal_due_in.is_some();
+                self.wake.wait_for(state, left);
+                state.seal_watched &= seal_due_in.is_none();
             }
         }
     }
@@ -123,6 +139,13 @@ impl Lane {
         }
         self.nudge();
         before()
+    }
+
+    /// Whether the lane thread has to be woken, because there is something that it could write; if so, it will.
+    pub(super) fn wants_drive(&self, state: &mut State) -> bool {
+        let is_work = self.may_begin(state);
+        state.is_wanted |= is_work;
+        is_work
     }
 
     /// Whether records are gathered and a slot is free for them.
@@ -164,7 +187,7 @@ impl Lane {
         let charged = frame_bytes(0);
         self.budget.take(charged).ok()?;
         let first_lsn = state.next_lsn;
-        let mut gather = state.gathering.empty(first_lsn);
+        let mut gather = state.gathering.empty(first_lsn, Duration::ZERO);
         gather.charged = charged;
         let flight = self.depart(&mut state, gather, *chain);
         drop(state);
@@ -236,7 +259,7 @@ impl Lane {
         if state.advance(header.seq) {
             self.durable.store(state.durable_lsn.0, Ordering::Release);
         }
-        let is_work = self.may_begin(&state);
+        let is_work = self.wants_drive(&mut state);
         let is_seal_wanted = !state.seal_watched && self.seal_due_in(&state).is_some();
         let is_due = state.waiters.is_due(state.durable_lsn);
         drop(state);

@@ -26,14 +26,20 @@
 //!
 //! **Leadership** is nobody's property: whoever finds a free slot and gathered records writes. What keeps the
 //! lane going is one rule: *when a slot is freed, or somebody begins to wait, while records are gathered
-//! and a slot is free, the lane thread is woken.* A waiter that finds the slot taken may therefore sleep. Records
-//! that nobody waits for may stay gathered until somebody does.
+//! and a slot is free, the lane thread is woken.* A waiter that finds the slot taken may therefore sleep.
+//!
+//! **Records that nobody waits for** would keep their room in the ring for ever, and be lost with the power long after
+//! they were given. So the lane thread writes a frame that is full, and one whose first record came [`UNWAITED_MAX`] ago; and
+//! whoever closes a transaction group writes what belongs to it ([`Lane::write_gathered`]), before its uberblock says
+//! where the ring begins. The thread is woken for that once after a pause, and then looks by itself as long as records come:
+//! a request that waits pays nothing for it.
 //!
 //! **Locks**, in this order: `dropping` → `state`; `chain` → `state`. Callbacks, the leg hook and the failure
 //! hook run under neither `chain` nor `state`.
 
 mod drive;
 mod legs;
+mod unwaited;
 mod waiting;
 
 #[cfg(test)]
@@ -107,6 +113,10 @@ struct State {
     idle_since: Duration,
     /// Whether a lane thread sleeps with a timer for the seal.
     seal_watched: bool,
+    /// Whether somebody wants the gathered records written now.
+    is_wanted: bool,
+    /// Whether a lane thread looks, or has been asked to look, for records that have been gathered for too long.
+    age_watched: bool,
     /// Frames that the next checkpoint may have to begin with, oldest first.
     live: VecDeque<LiveFrame>,
     synced_txg: Txg,
@@ -274,7 +284,8 @@ impl Lane {
             return Err(RingFull::RecordTooLong { body_bytes, body_bytes_max });
         }
         let bytes = self.geometry.charge(body_bytes);
-        self.budget.take(bytes)?;
+        // Gathered records take more room than the frame that they will be in.
+        self.budget.take(bytes).inspect_err(|_| self.nudge())?;
         Ok(Reservation { lane: Arc::clone(self), bytes })
     }
 
@@ -301,7 +312,7 @@ impl Lane {
             self.id
         );
         assert!(charge <= reservation.bytes, "{charge} bytes of ring for a reservation of {}", reservation.bytes);
-        let appended = {
+        let (appended, needs_thread) = {
             let mut state = self.state.lock();
             if let Standing::Ended(failed) = &state.standing {
                 return Err(failed.clone());
@@ -311,9 +322,14 @@ impl Lane {
             let lsn = state.next_lsn;
             state.next_lsn = lsn.next();
             let frame_bytes_max = u64::from(self.geometry.frame_bytes_max);
-            state.gathering.push(lsn, frame_bytes_max, &head, parts, body_bytes, charge);
-            Appended { lsn, dseq, body_bytes: body_bytes as u64 }
+            let clock = self.clock.as_ref();
+            let begins = state.gathering.push(clock, lsn, frame_bytes_max, &head, parts, charge);
+            let needs_thread = begins && self.needs_thread(&mut state);
+            (Appended { lsn, dseq, body_bytes: body_bytes as u64 }, needs_thread)
         };
+        if needs_thread {
+            self.wake.notify_one();
+        }
         // The charge now belongs to the gathered frame; what was reserved beyond it goes back with the drop.
         reservation.bytes -= charge;
         Ok(appended)
@@ -425,6 +441,8 @@ impl State {
             seal_tried_lsn: durable_lsn,
             idle_since: Duration::ZERO,
             seal_watched: false,
+            is_wanted: false,
+            age_watched: false,
             live: VecDeque::new(),
             synced_txg: Txg(0),
             tail_released: head,

@@ -434,6 +434,59 @@ fn a_frame_that_goes_nowhere_has_not_landed() {
     assert!(world.lane.promise(lsn, 0).block().is_err());
 }
 
+/// Records whose promise was dropped were never written: they kept their room until every operation was refused.
+#[test]
+fn records_that_nobody_waits_for_are_written_in_time() {
+    let world = World::new(1);
+    let pending = || world.lane.stats().pending_count;
+    world.append(b"a");
+    world.clock.advance(Duration::from_millis(500));
+    world.append(b"b");
+    assert!(!world.lane.write_overdue(), "company may come");
+    world.clock.advance(Duration::from_millis(500));
+    assert!(world.lane.write_overdue() && !world.lane.write_overdue());
+    assert_eq!((pending(), world.lane.durable_lsn()), (0, Lsn(2)));
+    world.append(b"belongs to a group that is closed");
+    world.lane.write_gathered();
+    assert_eq!((pending(), world.lane.durable_lsn()), (0, Lsn(3)));
+}
+
+/// The same by the lane's own thread, which sleeps without end when nothing comes.
+#[test]
+fn the_lane_thread_writes_what_nobody_waits_for() {
+    let mut world = World::new(1);
+    world.lane = Lane::open(world.config.clone(), &world.checkpoint, Arc::new(SystemClock::default()));
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.lane.run());
+        let wait_for = |lsn: Lsn| {
+            let given_up = std::time::Instant::now() + Duration::from_secs(60);
+            while world.lane.durable_lsn() < lsn {
+                assert!(std::time::Instant::now() < given_up, "record {lsn} is not written");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        wait_for(world.append(b"the first").lsn);
+        wait_for(world.append(b"another one").lsn);
+        let longest = world.lane.geometry().record_bytes_max();
+        world.append(&vec![1; longest]);
+        wait_for(world.append(b"begins the next frame").lsn);
+        world.lane.close();
+    });
+}
+
+/// Nobody who writes his own frame is disturbed: the thread is asked once to look, and not for each record.
+#[test]
+fn the_lane_thread_is_not_asked_for_each_record() {
+    let world = World::new(1);
+    assert!(!world.lane.state.lock().age_watched);
+    for round in 0..3 {
+        let lsn = world.append(b"x").lsn;
+        assert!(world.lane.promise(lsn, 0).block().is_ok());
+        let state = world.lane.state.lock();
+        assert!(state.age_watched && !state.is_wanted, "round {round}");
+    }
+}
+
 #[test]
 fn a_writer_that_panics_ends_the_lane_and_leaves_nobody_waiting() {
     let world = World::new(1);

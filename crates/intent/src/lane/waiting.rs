@@ -40,7 +40,7 @@ impl Lane {
         }
         assert!(lsn < state.next_lsn, "nobody waits for a record that was not appended");
         state.waiters.push(lsn, record_bytes, then);
-        let is_work = self.may_begin(&state);
+        let is_work = self.wants_drive(&mut state);
         drop(state);
         if is_work {
             self.wake.notify_one();
@@ -49,7 +49,8 @@ impl Lane {
 
     /// Wakes the lane thread if there is something that it could write.
     pub(super) fn nudge(&self) {
-        if self.may_begin(&self.state.lock()) {
+        let is_work = self.wants_drive(&mut self.state.lock());
+        if is_work {
             self.wake.notify_one();
         }
     }

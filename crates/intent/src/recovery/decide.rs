@@ -18,7 +18,7 @@
 //! | k payload bad | header good | invalid, but its witness counts | [`choose`], [`ending`] |
 //! | l chain break | S+1 valid, but it names another S | ≤ W: loss; above: cut, with a remark | [`ending`] |
 //! | m tail frame gone | the first live frame invalid, later ones witness it | loss, as d (the usual sign of a rolled-back uberblock) | [`ending`] |
-//! | n rolled-back pool | a frame's `synced_txg` is newer than the chosen uberblock | the pool refuses; [`max_synced_txg`](super::LaneScan) is the witness | scan |
+//! | n rolled-back pool | a frame's `synced_txg` is newer than the chosen uberblock, whatever its epoch | the pool refuses; [`max_synced_txg`](super::LaneScan) is the witness | scan |
 //! | o failed lane | the continuation is in another lane | merge by dseq, equal duplicates dropped | merge |
 //! | p crash in recovery | the old uberblock | the same procedure; cursors skip what was synced | merge |
 //! | q two epochs live | a frame of another epoch continues the chain | stop: cannot happen | [`choose`] |

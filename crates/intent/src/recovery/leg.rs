@@ -195,6 +195,13 @@ impl<'a> LegReader<'a> {
         belongs.then_some((header, hash))
     }
 
+    /// The header at the beginning of the ring, where each life begins, of whatever life it is.
+    pub(super) fn first_header(&mut self, identity: &Identity) -> Option<FrameHeader> {
+        let (header, _) = FrameHeader::decode(self.bytes(0, SECTOR)?)?;
+        let belongs = header.pool == identity.pool && header.lane == identity.lane;
+        (belongs && self.geometry.offset(header.pos) == 0).then_some(header)
+    }
+
     /// What stands at a position.
     pub(super) fn probe(&mut self, identity: &Identity, pos: u64) -> Probe {
         let Some((header, hash)) = self.header(identity, pos) else { return Probe::Absent };

@@ -187,6 +187,21 @@ pub fn scan(
     Ok(walk.finish())
 }
 
+/// The newest uberblock that the frame at the beginning of the ring has seen, on any leg, stale ones too (row n). Every
+/// life of a ring begins there: if the uberblock that began the newest one is gone, the walk looks for an older life and
+/// passes the acknowledged frames of the newest by. Of a lane that the chosen uberblock does not name this is all that
+/// is heard.
+#[must_use]
+pub fn synced_at_the_beginning(config: &LaneConfig) -> Txg {
+    if config.geometry.validate().is_err() {
+        return Txg(0);
+    }
+    let identity = Identity { pool: config.pool, lane: config.lane, epoch: 0 };
+    let legs = config.legs.iter().chain(config.stale_legs.iter().map(|stale| &stale.leg));
+    let headers = legs.filter_map(|leg| LegReader::new(leg, u64::MAX, config.geometry).first_header(&identity));
+    headers.map(|header| header.synced_txg).max().unwrap_or(Txg(0))
+}
+
 struct Walk<'a> {
     geometry: LaneGeometry,
     identity: Identity,
@@ -239,8 +254,13 @@ impl<'a> Walk<'a> {
         let expected = self.expected;
         let probes: Vec<Probe> = self.legs.iter_mut().map(|leg| leg.probe(&self.identity, expected.pos)).collect();
         for probe in &probes {
-            if let Probe::Sound(header, ..) | Probe::PayloadBad(header, _) = probe {
-                self.hear(header);
+            match probe {
+                Probe::Sound(header, ..) | Probe::PayloadBad(header, _) => self.hear(header),
+                // Of another life it may be a newer one.
+                Probe::OtherEpoch(header) => {
+                    self.scan.max_synced_txg = self.scan.max_synced_txg.max(header.synced_txg);
+                }
+                Probe::Absent => {}
             }
         }
         match choose(&probes, &expected).map_err(|row| self.impossible(row))? {

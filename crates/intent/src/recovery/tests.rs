@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tally_base::{Dseq, LaneId, Lsn, SECTOR, Txg, log_checksum};
 
-use super::{Cursor, DatasetVerdict, Disowned, LegFault, ScanError, Verdict, list_frames, merge, scan};
+use super::{
+    Cursor, DatasetVerdict, Disowned, LegFault, ScanError, Verdict, list_frames, merge, scan, synced_at_the_beginning,
+};
 use crate::frame::{FrameHeader, HEADER_BYTES};
 use crate::testdisk::{DATASET, TestDisk, TestRng, World, frame_offset, leg_guid, lsns};
 use crate::{Checkpoint, Lane, StaleLeg};
@@ -331,6 +333,24 @@ fn case_n_a_frame_knows_a_newer_uberblock() {
     world.lane.release(Txg(7), &world.lane.checkpoint(Txg(7)));
     world.log_frames(1);
     assert_eq!(world.scan().max_synced_txg, Txg(7));
+}
+
+/// The first uberblock of a new life is gone, and the import takes the one before it. Frames of the new life stand at the
+/// beginning of the ring, of another epoch than the one that is walked; they know of the uberblock that is gone.
+#[test]
+fn case_n_a_frame_of_a_newer_life_knows_a_newer_uberblock() {
+    let old = World::new(1);
+    old.log_frames(3);
+    let mut new = World::over(old.legs.clone(), Checkpoint::fresh(&TestRng::new(2)));
+    new.lane.release(Txg(9), &new.checkpoint);
+    assert_eq!(synced_at_the_beginning(&old.config), Txg(0));
+    new.log_frames(1);
+    assert_eq!(synced_at_the_beginning(&old.config), Txg(9));
+    let found = old.scan();
+    assert_eq!(found.max_synced_txg, Txg(9), "one that is met on the way tells, too");
+    let leg = new.config.legs.pop().expect("there is one");
+    new.config.stale_legs.push(StaleLeg { leg, legset_gen_last: 0 });
+    assert_eq!(synced_at_the_beginning(&new.config), Txg(9), "a leg outside the set as well");
 }
 
 #[test]

@@ -91,6 +91,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<HttpListen>,
 
+    /// Name by which pools know this machine, which no other may have [default: made of /etc/machine-id]
+    #[arg(long, value_name = "NAME")]
+    pub host_id: Option<String>,
+
     /// Size of the first pool [default: 10G or half of the free space, whichever is smaller]
     #[arg(long)]
     pub size: Option<Size>,

@@ -1,11 +1,16 @@
 //! What the pools tell about themselves, as the control socket passes it on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tally_base::Size;
 use tally_disk::{IoCounts, IoKind};
+use tally_fs::damage::Part;
 use tally_intent::Lane;
+use tally_store::bp::BlockKind;
+use tally_store::io::CacheStats;
 use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig, VdevClass, VdevConfig, VdevKind};
+use tally_store::pool::{ClockFault, PROBATION};
 use tally_store::properties::SyncMode;
 use tally_store::txg::TxgRecord;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
@@ -13,8 +18,8 @@ use tally_store::vdev::{LegState, Vdev, VdevLeg};
 use super::dates::utc;
 use super::pools::ServedPool;
 use crate::control::report::{
-    ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport, PropertyLine, TxgReport,
-    VdevReport, VdevSpace,
+    CacheReport, DamagedObject, ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport,
+    PropertyLine, TxgReport, VdevReport, VdevSpace,
 };
 use crate::control::spread::Spread;
 
@@ -49,13 +54,46 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         exposure: exposure(served),
         messages: messages(served, &vdevs),
         losses: losses(&config),
+        damage: Vec::new(),
+        damage_beyond: 0,
+        leaks: pool.io.leak_count(),
         failmode: config.supplement.failmode.word().into(),
         txg_open: pool.txgs.open().0,
         txgs: txg_reports(served),
         dirty_bytes: pool.txgs.dirty_bytes(),
         dirty_bytes_max: pool.txgs.dirty_bytes_max(),
+        unrepaired: pool.io.unrepaired_count(),
+        copies: served.copies.running(),
+        copies_ended: served.copies.outcomes(),
+        patch_bytes: pool.txgs.patch_bytes(),
+        patch_bytes_max: pool.txgs.patch_bytes_max(),
+        cache_bytes_max: pool.io.cache_bytes_max(),
+        cache: pool.io.cache_stats().into_iter().map(cache_report).collect(),
         vdevs,
     }
+}
+
+/// The same with what could not be read, whose paths have to be looked for.
+pub(super) fn report_with_damage(served: &ServedPool) -> PoolReport {
+    let mut report = report(served);
+    for info in served.filer.datasets() {
+        let Some(filesystem) = served.filer.filesystem(info.id).filter(|filesystem| filesystem.has_damage()) else {
+            continue;
+        };
+        let damage = filesystem.damage_report();
+        report.damage_beyond += damage.beyond;
+        report.damage.extend(damage.places.into_iter().map(|place| {
+            let (what, offset) = match place.part {
+                Part::Attributes => ("attributes", None),
+                Part::Names => ("names", None),
+                Part::Content(offset) => ("content", Some(offset)),
+                Part::Space => ("space", None),
+            };
+            let (dataset, what) = (info.name.clone(), what.to_owned());
+            DamagedObject { dataset, object: place.object.0, path: place.path, what, offset }
+        }));
+    }
+    report
 }
 
 const ONLINE: &str = LegState::Online.word();
@@ -65,6 +103,21 @@ const JOINING: &str = "JOINING";
 const NO_LOG: &str = "NOLOG";
 const DATA: &str = "data";
 const LOG: &str = "log";
+
+fn cache_report(stats: CacheStats) -> CacheReport {
+    let kind = match stats.kind {
+        BlockKind::Data => "data",
+        BlockKind::Leaf => "leaves",
+        BlockKind::TreeNode => "nodes",
+        BlockKind::Replies => "replies",
+        BlockKind::Root => "root",
+        BlockKind::Table => "table",
+        BlockKind::SpaceMap => "maps",
+        BlockKind::SpaceIndex => "index",
+        BlockKind::Deferred => "deferred",
+    };
+    CacheReport { kind: kind.into(), bytes: stats.bytes, hits: stats.hits, misses: stats.misses }
+}
 
 fn txg_reports(served: &ServedPool) -> Vec<TxgReport> {
     let pool = served.filer.pool();
@@ -116,10 +169,40 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         let action = if needs_nothing { "" } else { "\nGive the pool another disk with `tally pool replace`." };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
+    messages.extend(served.copies.notices());
     messages.extend(lanes_without_disk(served));
+    messages.extend(clock_message(served));
     // What the import said of a disk may be out of date; how each stands now was said above.
     messages.extend(served.remarks.iter().filter(|remark| !remark.starts_with('/')).cloned());
     messages
+}
+
+/// The machine's clock cannot be right, or could not when the pool was last in use.
+fn clock_message(served: &ServedPool) -> Option<String> {
+    let name = served.filer.name();
+    let span = |by: Duration| match by.as_secs() / 86_400 {
+        days @ 0..730 => format!("{days} days"),
+        days => format!("{} years", days / 365),
+    };
+    Some(match served.filer.pool().clock_fault()? {
+        ClockFault::Ahead { by, on_probation } => {
+            let way_out = if on_probation {
+                format!("It is followed if it goes on evenly for {} minutes, or", PROBATION.as_secs() / 60)
+            } else {
+                "It is followed when it is set right, or".into()
+            };
+            format!(
+                "the clock is {} ahead of the time when the pool was last in use, and is not followed: changes get times from there on.\n\
+                 {way_out} at once with `tally pool set clock=accept {name}`.",
+                span(by)
+            )
+        }
+        ClockFault::Behind { by } => format!(
+            "the clock is {} behind the newest time in the pool: changes get times just above that, until it has caught up.\n\
+             Set the clock right. If it is, and the pool's times are wrong, go back with `tally pool set clock=accept {name}`.",
+            span(by)
+        ),
+    })
 }
 
 /// Lanes that take no records: their log device was missing at the import, or has failed since.
@@ -251,7 +334,12 @@ fn leg_report(leg: &VdevLeg, class: &str) -> VdevReport {
         name: leg.path().display().to_string(),
         class: class.into(),
         state: leg.state().word().into(),
-        errors: ErrorCounters { read: errors.read, write: errors.write, checksum: errors.checksum },
+        errors: ErrorCounters {
+            read: errors.read,
+            write: errors.write,
+            checksum: errors.checksum,
+            repaired: errors.repaired,
+        },
         io: io(&counts),
         times: IoTimes {
             read: spread(leg, IoKind::Read),

@@ -273,11 +273,15 @@ pub fn read(disk: &dyn Disk) -> Result<Label, Unreadable> {
 
 /// Writes a configuration to both labels of a leg, one after the other, each durably.
 pub fn write(disk: &dyn Disk, leg: VdevGuid, config: &PoolConfig) -> Result<(), LabelError> {
-    let bytes = encode(leg, config)?;
+    Ok(write_encoded(disk, config.sequence, &encode(leg, config)?)?)
+}
+
+/// The same, of what [`encode`] gave for that leg and the configuration of this sequence number.
+pub(crate) fn write_encoded(disk: &dyn Disk, sequence: u64, bytes: &[u8]) -> io::Result<()> {
     let too_small = || io::Error::new(io::ErrorKind::InvalidInput, "the disk is too small for two labels");
     for start in label_offsets(disk.geometry().size).ok_or_else(too_small)? {
-        let offset = start + config.sequence % CONFIG_SLOTS * CONFIG_SLOT_BYTES;
-        disk.write(offset, &bytes, Durability::Durable)?;
+        let offset = start + sequence % CONFIG_SLOTS * CONFIG_SLOT_BYTES;
+        disk.write(offset, bytes, Durability::Durable)?;
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ use tally_intent::recovery::{
 use super::lanes::home_among;
 use super::room;
 use super::root::PoolRoot;
+use super::server_time::ServerTime;
 use super::sync::SyncError;
 use super::{Pool, Syncing};
 use crate::alloc::{AllocRoot, Allocator, LoadError};
@@ -31,7 +32,7 @@ use crate::dataset::{Dataset, DatasetEntry};
 use crate::io::BlockIo;
 use crate::label::{LaneConfigLine, PoolConfig, VdevClass};
 use crate::platform::{Platform, Tuning};
-use crate::properties::{PropertySet, effective};
+use crate::properties::effective;
 use crate::replies::{BUCKETS, ReplyCache};
 use crate::roster::{Roster, RosterError};
 use crate::txg::{TxgHistory, Txgs};
@@ -200,7 +201,11 @@ impl Pool {
             datasets: RwLock::new(datasets_of(&root)),
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
-            issued: AtomicU64::new(uberblock.time_lease.0),
+            time: ServerTime::new(
+                Arc::clone(&platform.clock),
+                (uberblock.txg > Txg(0)).then_some(uberblock.time),
+                uberblock.time_lease,
+            ),
             syncing: Mutex::new(Syncing {
                 uberblock,
                 root: root_block,
@@ -311,8 +316,7 @@ fn rings_in_pool(roster: &Roster) -> Vec<(u32, u64, u64)> {
 }
 
 fn datasets_of(root: &PoolRoot) -> BTreeMap<DatasetId, Arc<Dataset>> {
-    let local: HashMap<&str, &PropertySet> =
-        root.datasets.iter().map(|entry| (entry.line.name.as_str(), &entry.line.local)).collect();
+    let local: HashMap<&str, _> = root.datasets.iter().map(|entry| (&*entry.line.name, &entry.line.local)).collect();
     let make = |entry: &DatasetEntry| {
         let chain: Vec<_> = ancestors(&entry.line.name).filter_map(|name| local.get(name).copied()).collect();
         Arc::new(Dataset::new(entry.birth, entry.line.clone(), effective(&chain), entry.root.clone()))
@@ -342,6 +346,8 @@ fn read_log(
         let lane = roster.lane_config(line);
         let checkpoint =
             uberblock.lanes.iter().find(|(named, _)| *named == line.lane).map(|(_, checkpoint)| checkpoint);
+        let who = format!("lane {} of the intent log", line.lane);
+        chosen.witness(recovery::synced_at_the_beginning(&lane), &who)?;
         if lane.legs.is_empty() {
             note_missing(&mut content, &config, line, uberblock, checkpoint.map(|_| root));
         }
@@ -349,7 +355,7 @@ fn read_log(
         let Some(checkpoint) = checkpoint.filter(|_| !lane.legs.is_empty()) else { continue };
         let before = content.bytes;
         let mut scan = recovery::scan(&lane, checkpoint, &mut |bytes| progress(before + bytes))?;
-        chosen.witness(scan.max_synced_txg, &format!("lane {} of the intent log", line.lane))?;
+        chosen.witness(scan.max_synced_txg, &who)?;
         seen = seen.max(scan.max_txg).max(scan.max_synced_txg);
         content.frames += scan.frames;
         content.bytes += scan.bytes;

@@ -16,8 +16,9 @@ use crate::uberblock::Uberblock;
 
 /// Groups, generations, objects and records are drawn from numbers below this only.
 pub const DRAWN_ROOM_END: u64 = DRAWN_END - (1 << 48);
-/// Times are issued behind times below this only: some 36 years before the last that can be read.
-pub const TIME_ROOM_END: Time = Time((1 << 63) - (1 << 60));
+/// Times are issued behind times below this only: nine years before the last that can be read, and twenty behind the
+/// last that the kernel's clock can be set to, so that no wrong clock comes here.
+pub const TIME_ROOM_END: Time = Time((1 << 63) - (1 << 58));
 
 /// An error if the import may not write, because what it would write could not be read.
 pub(super) fn check(

@@ -20,6 +20,11 @@ use crate::replies::BUCKETS;
 
 const VERSION: u32 = 1;
 
+/// Commands that would make the root longer are refused. Each group writes it anew and as it is, and a block pointer claims
+/// at most 16 MiB: a longer root is written, and no import can read it. The rest of those 16 MiB is for what grows
+/// without a command: tombstones, and the lists of what was freed.
+pub const ROOT_BYTES_MAX: u64 = 8 << 20;
+
 /// The content of the pool root block.
 #[derive(Debug)]
 pub(crate) struct PoolRoot {

@@ -1,6 +1,13 @@
 //! What stands in the labels, and when: rules F6 and F8 from the writer's side.
 
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use parking_lot::Condvar;
+use tally_disk::{Geometry, MemDisk, ThreadFanout};
+
 use super::*;
+use crate::alloc::Allocator;
 use crate::assemble::{Assembled, ImportError, ImportOptions, PoolSelect, import};
 use crate::blockdev::BlockDev;
 use crate::choose::Chosen;
@@ -8,6 +15,8 @@ use crate::create::{CreateOptions, create, new_leg};
 use crate::discover::ImportSource;
 use crate::faulty::{FaultyDisk, World};
 use crate::grammar::parse_vdev_args;
+use crate::io::BlockIo;
+use crate::platform::Platform;
 use crate::uberblock::tests::sample;
 
 pub(crate) const LEG_BYTES: u64 = 16 << 20;
@@ -379,4 +388,98 @@ fn an_exported_pool_is_written_no_more() {
     assert!(commit(&pool.roster, 2).is_err());
     let label = label::read(world.disk("a")).unwrap().config;
     assert_eq!((label.state, label.synced_txg), (PoolState::Exported, Txg(1)));
+}
+
+/// A disk that answers a flush or a durable write only when as many disks as there are have one.
+struct Gate {
+    disk: MemDisk,
+    turnstile: Arc<Turnstile>,
+}
+
+#[derive(Default)]
+struct Turnstile {
+    /// How many must be there; 0 lets everybody pass.
+    wanted: AtomicUsize,
+    waiting: Mutex<usize>,
+    all_there: Condvar,
+}
+
+impl Turnstile {
+    fn pass(&self) -> io::Result<()> {
+        let wanted = self.wanted.load(Ordering::SeqCst);
+        if wanted == 0 {
+            return Ok(());
+        }
+        let mut waiting = self.waiting.lock();
+        *waiting += 1;
+        // Rounds follow each other: the last of one lets all of it go.
+        let round = waiting.div_ceil(wanted) * wanted;
+        while *waiting < round {
+            // Whoever is alone here stays alone: the others come after it, or never.
+            if self.all_there.wait_for(&mut waiting, Duration::from_secs(20)).timed_out() {
+                return Err(io::Error::other(format!("{} requests at once, not {wanted}", *waiting % wanted)));
+            }
+        }
+        self.all_there.notify_all();
+        Ok(())
+    }
+}
+
+impl Disk for Gate {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        if durability == Durability::Durable {
+            self.turnstile.pass()?;
+        }
+        self.disk.write(offset, buf, durability)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.turnstile.pass()
+    }
+
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+}
+
+/// One disk after the other, 24 of 10 ms took a quarter of a second for each flush and each label, under the lock that
+/// acknowledgements wait for.
+#[test]
+fn labels_uberblocks_and_flushes_go_to_all_legs_at_once() {
+    const DISKS: usize = 24;
+    for width in [1, 2, DISKS] {
+        let world = World::new(&[]);
+        let turnstile = Arc::new(Turnstile::default());
+        let paths: Vec<_> = (0..DISKS).map(|number| format!("/d/{number}")).collect();
+        for path in &paths {
+            let gate = Gate { disk: MemDisk::new(LEG_BYTES), turnstile: Arc::clone(&turnstile) };
+            world.opener.put(path, Arc::new(gate));
+        }
+        let word = if width == 1 { "" } else { "mirror " };
+        let words: Vec<_> = paths.chunks(width).map(|legs| format!("{word}{}", legs.join(" "))).collect();
+        let words: Vec<_> = words.join(" ").split(' ').map(str::to_owned).collect();
+        let platform = Platform { fanout: Arc::new(ThreadFanout::default()), ..world.platform() };
+        let made = create(&platform, "tank", &parse_vdev_args(&words).unwrap(), &CreateOptions::default()).unwrap();
+        let roster = &made.roster;
+        roster.claim(&platform.host, platform.rng.as_ref(), 0).unwrap();
+        commit(roster, 1).unwrap();
+        turnstile.wanted.store(DISKS, Ordering::SeqCst);
+        roster.update(|config| config.synced_txg = Txg(1)).unwrap();
+        commit(roster, 2).unwrap();
+        let devs: Vec<_> = made.vdevs.iter().map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect();
+        devs.iter().for_each(|dev| dev.write(0, &[1; 4096]).unwrap());
+        let alloc = Arc::new(Allocator::create(&devs, &[]));
+        BlockIo::new(devs, alloc, 1 << 20).flush(platform.fanout.as_ref()).unwrap();
+        assert!(roster.legs().all(|leg| leg.state() == LegState::Online), "mirrors of {width}");
+        let passed = *turnstile.waiting.lock();
+        assert_eq!(passed, 5 * DISKS, "two labels, two copies of an uberblock, one flush");
+    }
 }

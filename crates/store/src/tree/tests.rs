@@ -53,7 +53,7 @@ impl World {
             alloc.encode(&mut bytes);
             bytes
         })?;
-        self.io.flush()?;
+        self.io.flush(&tally_disk::SerialFanout)?;
         self.io.allocator().released(txg);
         (self.tree, self.root, self.txg) = (tree, Some(root), txg);
         Ok(())

@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use tally_base::{SECTOR, VdevGuid};
-use tally_disk::{AlignedBuf, Disk, Durability};
+use tally_disk::{AlignedBuf, Disk, Durability, Work};
 
 pub use leg::{LegErrors, LegState, VdevLeg};
 pub use resilver::ResilverReport;
@@ -49,6 +49,9 @@ pub trait Membership: Send + Sync {
     /// Strikes a leg off in the labels of the others; returns when that is durable, or says why it cannot be. Calling it
     /// again for the same leg does nothing and returns the same.
     fn leg_failed(&self, leg: VdevGuid, cause: &io::Error) -> Result<(), String>;
+
+    /// Carries out something on several legs, at the same time if the pool has threads for it.
+    fn each(&self, work: Vec<Work>) -> Vec<io::Result<()>>;
 
     /// Whether the pool may be written: it was claimed, and nothing has suspended it since (I7).
     fn may_write(&self) -> bool;
@@ -236,7 +239,8 @@ impl Vdev {
         for leg in bad.iter().filter(|leg| leg.state() == LegState::Online) {
             match leg.write_data(offset, &content) {
                 Ok(()) => {
-                    tracing::info!(vdev = %self.guid, leg = %leg.guid(), offset, length, "repaired from a mirror leg")
+                    leg.repaired.fetch_add(1, Ordering::Relaxed);
+                    tracing::info!(vdev = %self.guid, leg = %leg.guid(), offset, length, "repaired from a mirror leg");
                 }
                 Err(error) => {
                     // The caller has its data. That the leg is not struck off concerns the next write, which asks again.
@@ -326,11 +330,13 @@ impl BlockDev for Vdev {
         self.may_write()?;
         let mut legs = self.legs();
         legs.retain(|leg| leg.takes_writes());
-        let outcomes = legs.into_iter().map(|leg| {
-            let outcome = leg.flush();
-            (leg, outcome)
-        });
-        self.settle(outcomes.collect())
+        let flush = |leg: &Arc<VdevLeg>| -> Work {
+            let leg = Arc::clone(leg);
+            Box::new(move || leg.flush())
+        };
+        let work = legs.iter().map(flush).collect();
+        let outcomes = self.membership().map_or_else(Vec::new, |members| members.each(work));
+        self.settle(legs.into_iter().zip(outcomes).collect())
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), BlockDevError> {

@@ -113,7 +113,10 @@ fn words_become_requests() {
             &["pool", "replace", "tank", "./a", "b"],
             "PoolReplace { name: \"tank\", device: \"/here/./a\", new_device: Some(\"/here/b\"), force: false }",
         ),
-        (&["pool", "detach", "tank", "no-such-path"], "PoolDetach { name: \"tank\", device: \"no-such-path\" }"),
+        (
+            &["pool", "detach", "tank", "no-such-path"],
+            "PoolDetach { name: \"tank\", device: \"no-such-path\", force: false }",
+        ),
         (
             &["pool", "import", "--accept-loss", "tank"],
             "PoolImport { pool: \"tank\", dirs: [], force: false, read_only: false, accept_loss: true }",

@@ -1,0 +1,121 @@
+//! Whether a device is still believed.
+//!
+//! The problem: a flush that fails has told everything that it knows. The kernel reports the error once, to one caller, and
+//! may call the lost pages clean; the device has emptied its cache or not. A durable write is a flush too wherever it is
+//! more than one FUA command, and even then the kernel sends one behind it. So after either has failed, what the *next*
+//! flush says is worth nothing for whatever was written before: it answers that there is nothing left to do.
+//!
+//! The idea: the first failure of a flush or durable write ends all belief in the device. Every later one fails at once
+//! until the disk is opened anew, and one that was under way when it happened fails at its end, as it may have found
+//! clean what the other one lost. A device is more than one disk: two files, two partitions, a log and a pool share its
+//! cache, so they share the count of its failures. Reads and cached writes go on; they promise nothing.
+//!
+//! A single FUA write on a raw device would say nothing about other sectors, and could be let off. It is not: one errno
+//! comes back for the write and for the flush that the kernel sends behind it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::{Disk, Durability, Geometry};
+
+/// What one open disk believes of the devices below it.
+#[derive(Debug)]
+pub(crate) struct Trust {
+    /// Each device's count of failures, and what it was when the disk was opened.
+    devices: Vec<(Arc<AtomicU64>, u64)>,
+}
+
+/// Failures of each device that some disk is open on, by device number.
+static FAILURES: Mutex<BTreeMap<u64, Weak<AtomicU64>>> = Mutex::new(BTreeMap::new());
+
+impl Trust {
+    /// In a device that nobody else has.
+    pub(crate) fn alone() -> Self {
+        Self { devices: vec![(Arc::default(), 0)] }
+    }
+
+    /// In devices that other disks may lie on, too.
+    pub(crate) fn in_devices(numbers: &[u64]) -> Self {
+        let mut failures = FAILURES.lock();
+        failures.retain(|_, count| count.strong_count() > 0);
+        let mut share = |number: &u64| {
+            let known = failures.get(number).and_then(Weak::upgrade);
+            let count = known.unwrap_or_else(|| {
+                let count = Arc::default();
+                failures.insert(*number, Arc::downgrade(&count));
+                count
+            });
+            let seen = count.load(Ordering::Acquire);
+            (count, seen)
+        };
+        Self { devices: numbers.iter().map(&mut share).collect() }
+    }
+
+    /// Carries out a flush or a durable write, and believes it if nothing has failed up to its end.
+    pub(crate) fn settle(&self, request: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.believe()?;
+        if let Err(error) = request() {
+            for (count, _) in &self.devices {
+                count.fetch_add(1, Ordering::AcqRel);
+            }
+            return Err(error);
+        }
+        self.believe()
+    }
+
+    fn believe(&self) -> io::Result<()> {
+        if self.devices.iter().all(|(count, seen)| count.load(Ordering::Acquire) == *seen) {
+            return Ok(());
+        }
+        Err(io::Error::other(
+            "an earlier flush or durable write of this device failed, and nothing later on it is believed until the pool \
+             is opened again",
+        ))
+    }
+}
+
+/// A disk that is believed no more once a flush or a durable write of it has failed, whatever stands below.
+pub struct TrustedDisk {
+    disk: Arc<dyn Disk>,
+    trust: Trust,
+}
+
+impl TrustedDisk {
+    /// Believes the disk, so far.
+    #[must_use]
+    pub fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, trust: Trust::alone() }
+    }
+}
+
+impl Disk for TrustedDisk {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        match durability {
+            Durability::Cached => self.disk.write(offset, buf, durability),
+            Durability::Durable => self.trust.settle(|| self.disk.write(offset, buf, durability)),
+        }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.trust.settle(|| self.disk.flush())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.disk.discard(offset, length)
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+}
+
+#[cfg(test)]
+mod tests;
