@@ -82,13 +82,17 @@ fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
     );
     let steps: &[(&[&str], bool, &str)] = &[
         (&["pool", "list", "-H"], true, "\tONLINE\n"),
-        (&["dataset", "create", "-p", "-o", "quota=10M", "tank/home/ann"], true, ""),
+        (&["dataset", "create", "-p", "-o", "refquota=10M", "tank/home/ann"], true, ""),
         (&["dataset", "create", "tank/home/ann"], false, "exists already"),
         (&["dataset", "set", "sync=disabled", "tank/home"], true, ""),
         (&["dataset", "set", "sharenfs=10.0.0.0/8(rw)", "tank/home"], true, "--listen"),
         (&["dataset", "set", "sharenfs=10.0.0.0/8(rw,async)", "tank/home"], false, "sync=disabled"),
-        (&["dataset", "set", "quota=1G", "recordsize=3K", "tank"], false, "power of two"),
-        (&["dataset", "get", "-H", "quota", "tank"], true, "tank\tquota\tnone\tdefault\n"),
+        (&["dataset", "set", "refquota=1G", "recordsize=3K", "tank"], false, "power of two"),
+        (&["dataset", "set", "quota=1G", "tank"], false, "set 'refquota', which bounds the dataset alone"),
+        (&["dataset", "set", "refquota=1", "tank/home"], true, ""),
+        (&["dataset", "inherit", "refquota", "tank/home"], true, ""),
+        (&["pool", "create", "p", "raidz", "a", "b", "c"], false, "raidz vdevs are not there yet: use single devices"),
+        (&["dataset", "get", "-H", "refquota", "tank"], true, "tank\trefquota\tnone\tdefault\n"),
         (&["pool", "status"], true, "sync=disabled: clients are told"),
         (&["pool", "export", "tonk"], false, "no pool 'tonk'"),
         (&["pool", "set", "failmode=panic", "tank"], false, "failmode=wait|continue"),
@@ -105,9 +109,9 @@ fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
     assert_eq!(second.said, ["imported pool 'tank'; there was nothing to replay"]);
     let failmode = tally(data_dir, &["pool", "get", "-H", "failmode", "tank"]);
     assert_eq!(failmode, (true, "tank\tfailmode\tcontinue\tlocal\n".into()));
-    let get = ["dataset", "get", "-Hp", "sync,quota,sharenfs", "tank/home/ann"];
+    let get = ["dataset", "get", "-Hp", "sync,refquota,sharenfs", "tank/home/ann"];
     let expected = "tank/home/ann\tsync\tdisabled\tinherited from tank/home\n\
-                    tank/home/ann\tquota\t10485760\tlocal\n\
+                    tank/home/ann\trefquota\t10485760\tlocal\n\
                     tank/home/ann\tsharenfs\t10.0.0.0/8(rw)\tinherited from tank/home\n";
     assert_eq!(tally(data_dir, &get), (true, expected.into()));
     assert!(tally(data_dir, &["dataset", "rename", "tank/home", "tank/people"]).0);
