@@ -34,7 +34,7 @@ use super::pools::{ImportOrder, Pools, PoolsError};
 use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work, import_remarks};
 use super::state::{State, StateError};
-use super::{Event, listen, logging, process, signals};
+use super::{Event, listen, logging, process, signals, silence};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
 use crate::control::message::Progress;
@@ -150,6 +150,7 @@ impl Daemon {
         let nfs = Arc::new(Service::new(pools.exports()));
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
         let watching = Watching::start(&config, &desk)?;
+        silence::watch(&desk.pools)?;
         let (sender, events) = channel();
         if launch.signals {
             let pools = Arc::clone(&desk.pools);
