@@ -5,6 +5,7 @@ mod cargo;
 mod ci;
 mod crash_images;
 mod dashboard;
+mod failing_disks;
 mod fuzz;
 mod lab;
 mod nbd;
@@ -37,6 +38,8 @@ enum Task {
     Lab(lab::Options),
     /// The kill ledger: clients, a server that is killed at random, and what they were promised.
     Crash(test::Crash),
+    /// The binary over disks that fail, hang and lose: a folder passed through FUSE, with rules.
+    FailingDisks(failing_disks::FailingDisks),
     /// The simulated world: random histories with power cuts, each owned by its seed; and bugs planted in it.
     Sim(sim::Sim),
     /// The simulated world: all short sequences of requests, and every cut of the power in them.
@@ -72,6 +75,7 @@ fn run(task: Task) -> Result<()> {
         Task::Test => test::run(),
         Task::Lab(options) => lab::run(&options)?.into_result(),
         Task::Crash(crash) => crash.run()?.into_result(),
+        Task::FailingDisks(disks) => disks.run()?.into_result(),
         Task::Sim(sim) => sim.run(),
         Task::Cuts(cuts) => cuts.run(),
         Task::Fuzz(fuzz) => fuzz.run(),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use crate::failing_disks::FailingDisks;
 use crate::tally::Tally;
 use crate::{cargo, dashboard, lab, packages, sim};
 
@@ -24,6 +25,7 @@ pub(crate) fn run() -> Result<()> {
     for crash in Crash::continuous_integration() {
         total += crash.run()?;
     }
+    total += FailingDisks::continuous_integration().run()?;
     total += dashboard::Options::continuous_integration().run()?;
     total += sim::continuous_integration()?;
     total += lab::run(&lab::Options::default())?;

@@ -32,11 +32,12 @@ use tally_store::dataset::{Dataset, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::pool::{NotServing, Pool, SpaceClass};
 use tally_store::properties::SyncMode;
-use tally_store::txg::Admission;
+use tally_store::txg::{Admission, NotAdmitted};
 
 use crate::cost::{self, FoldCost};
+use crate::damage::{Damage, Part};
 use crate::inode::Inode;
-use crate::object::{Locked, ObjectState, ObjectTable};
+use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
 use crate::record::{InodeAfter, RECORD_OVERHEAD_MAX, Record, RecordKind};
 use crate::vfs::{Change, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
@@ -83,6 +84,10 @@ pub struct Filesystem {
     /// For each group that is not synced, when the first of its changes was acknowledged without being durable
     /// (`sync=disabled`).
     pub(crate) exposed: Mutex<BTreeMap<Txg, Time>>,
+    /// Ids from this one on are not in the newest tree: of an object, or of a directory entry. Known to the fold alone.
+    pub(crate) first_new: AtomicU64,
+    /// What could not be read since the import.
+    pub(crate) damage: Damage,
     /// Set in the group in which the dataset is destroyed: from then on nothing is logged for it, since its tombstone
     /// covers the log up to that group only.
     pub(crate) gone: AtomicBool,
@@ -149,8 +154,7 @@ impl Ask {
 
     /// RENAME.
     pub(crate) fn rename() -> Self {
-        let more = FoldCost { bytes: REMOVAL_FOLD_BYTES - METADATA_FOLD_BYTES, ..FoldCost::default() };
-        Self::metadata(SpaceClass::Write).folding(more)
+        Self::metadata(SpaceClass::Rename)
     }
 }
 
@@ -177,6 +181,8 @@ impl Filesystem {
             folded_used: Mutex::default(),
             pending: Mutex::default(),
             exposed: Mutex::default(),
+            first_new: AtomicU64::new(root.next_object.0),
+            damage: Damage::default(),
             gone: AtomicBool::new(false),
         });
         let client: Arc<dyn tally_store::dataset::DatasetClient> = Arc::clone(&filesystem) as _;
@@ -232,20 +238,19 @@ impl Filesystem {
             self.check_lease()?;
         }
         let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
-        let space = self.pool.check_space(ask.class, ask.fold.bytes);
-        if space.is_err() {
-            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
-            return match self.pool.space_coming() {
-                Some(wait) => Err(Refusal { error: FsError::Throttled, wait }),
-                None => Err(Refusal::now(FsError::NoSpace)),
-            };
-        }
         self.check_quota(ask.growth_bytes)?;
-        let throttled = |_| Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
+        let throttled = || Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
         if let Ok(patch_bytes @ 1..) = u64::try_from(ask.fold.patch_bytes) {
-            self.pool.txgs.check_patch(patch_bytes).map_err(throttled)?;
+            self.pool.txgs.check_patch(patch_bytes).map_err(|_| throttled())?;
         }
-        let dirty = self.pool.txgs.admit(bytes, ask.fold.bytes).map_err(throttled)?;
+        let dirty = self.pool.admit(ask.class, bytes, ask.fold.bytes).map_err(|why| match why {
+            NotAdmitted::Dirty => throttled(),
+            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
+            NotAdmitted::Space => self
+                .pool
+                .space_coming()
+                .map_or(Refusal::now(FsError::NoSpace), |wait| Refusal { error: FsError::Throttled, wait }),
+        })?;
         let mut rings = SmallVec::new();
         if let Some(lane) = self.lane().filter(|_| self.logs_now()) {
             for body in &ask.records {
@@ -282,7 +287,7 @@ impl Filesystem {
     }
 
     fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
-        let Some(quota) = self.dataset.effective().quota.filter(|_| growth_bytes > 0) else { return Ok(()) };
+        let Some(quota) = self.dataset.effective().refquota.filter(|_| growth_bytes > 0) else { return Ok(()) };
         // In this order: what is no longer pending is in the root that is looked at next.
         let (growing, shrinking) = {
             let pending = self.pending.lock();
@@ -326,12 +331,13 @@ impl Filesystem {
     /// The inode in the tree.
     pub(crate) fn stored_inode(&self, root: &DatasetRoot, id: ObjectId) -> Result<Option<Inode>, FsError> {
         let key = Key::new(Class::Inode, id.0, 0, 0);
-        let Some(value) = root.tree.get(&self.pool.io, &key).map_err(|error| self.broken(&error))? else {
+        let damaged = |error: &dyn std::fmt::Display| self.damaged(id, Part::Attributes, error);
+        let Some(value) = root.tree.get(&self.pool.io, &key).map_err(|error| damaged(&error))? else {
             return Ok(None);
         };
-        let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| self.broken(&error))?;
+        let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| damaged(&error))?;
         if id >= root.next_object {
-            return Err(self.broken(&format!("object {id} has an id that was never drawn")));
+            return Err(damaged(&"its id was never drawn"));
         }
         // An orphan waits for the reaper and is nobody's any more.
         Ok((inode.nlink > 0).then_some(inode))
@@ -387,7 +393,7 @@ impl Filesystem {
 
     /// Counts what the dataset may shrink by, for those who meet its quota before the group is folded.
     fn note_shrinking(&self, txg: Txg, locked: &Locked, record: &Record) {
-        if self.dataset.effective().quota.is_none() {
+        if self.dataset.effective().refquota.is_none() {
             return;
         }
         let shrinks = |after: &InodeAfter| {
@@ -424,6 +430,10 @@ impl Filesystem {
             of_group.bytes += admitted.pending.bytes;
             of_group.growth_bytes += admitted.pending.growth_bytes;
         }
+        // The log may have a record that memory has not, or memory half of a change: neither may be built upon.
+        let _both_or_none = self
+            .pool
+            .suspends_on_panic("a change was carried out in part because of a bug; please report it with the log");
         change(txg)
     }
 
@@ -516,11 +526,16 @@ impl Filesystem {
 
     /// The wait for everything that the locked objects rest on.
     pub(crate) fn wait_for_seen(&self, locked: &Locked) -> Wait {
+        self.wait_for(locked.rests_on())
+    }
+
+    /// The wait for what an answer rests on.
+    pub(crate) fn wait_for(&self, seen: RestsOn) -> Wait {
         let open = self.pool.txgs.open();
-        if locked.unlogged() > self.pool.txgs.last_synced() || self.is_unsettled(**self.log_switch.load(), open) {
+        if seen.unlogged > self.pool.txgs.last_synced() || self.is_unsettled(**self.log_switch.load(), open) {
             return self.pool.txgs.promise(open);
         }
-        let last = locked.last_lsn();
+        let last = seen.last_lsn;
         if last == Lsn(0) {
             return Wait::Ready;
         }

@@ -6,19 +6,28 @@
 //! when it outgrows the limit.
 //!
 //! A closed layer never changes, so the fold holds no lock while it reads and writes.
+//!
+//! **What cannot be read ends nothing.** Operations do not read what the fold will read, or each small overwrite of cold data
+//! would wait for a disk; so a block that has rotted is met here first, above changes that were acknowledged. They are
+//! carried out as far as can be, and nothing is ever made up (docs/design/0017):
+//! - The rest of a partly written block is unknown: the block is written with what is known and given up
+//!   ([`BlockPtr::given_up`]), so that it cannot be read until all of it is written in one group.
+//! - What a leaf of extents named is not freed, and counted. Extents behind a cut must not come back, so that leaf is given up.
+//! - An inode is the newest one that memory has. The tree takes it in around its leaf ([`tally_store::tree::Around`]).
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use tally_base::{LongWork, ObjectId, Txg};
+use tally_base::{LongWork, ObjectId, SECTOR, Txg};
 use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr, Compression, Dva};
 use tally_store::dataset::{ACCOUNT_MAX, DatasetClient, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::run::RunWriter;
-use tally_store::tree::Change;
+use tally_store::tree::{Around, Change, VALUE_BYTES_MAX};
 
+use crate::damage::Part;
 use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
 use crate::layer::{Layer, Piece, Seen};
@@ -29,10 +38,12 @@ use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError};
 /// docs/design/0003. Files up to 16 KiB were kept so before; those that were stay until they are written.
 pub(crate) const SMALL_MAX: u64 = 4 << 10;
 
-/// Extents that the reaper frees in one transaction group.
+/// Extents of removed files that one transaction group frees; the others are left to the reaper, which goes on in the
+/// groups behind (rules F11).
 const REAP_EXTENTS_MAX: usize = 32 << 10;
 
-/// A removed file with more bytes on disk than this is left to the reaper, to keep the group short.
+/// A removed file with more bytes on disk than this is left to the reaper, to keep the group short; so are those with
+/// which the files that one group removes would have too many extents together.
 const REAP_FROM_BYTES: u64 = 1 << 30;
 
 /// What the fold of one group collects.
@@ -42,10 +53,17 @@ struct Fold<'a> {
     out: &'a mut RunWriter,
     compression: Compression,
     changes: Vec<(Key, Change)>,
+    /// No id from this one on is in the old tree.
+    first_new: u64,
+    /// Nodes of the old tree that could not be read, and hold what must not come back; and for each of them a key in it.
+    lost: Vec<BlockPtr>,
+    lost_keys: BTreeSet<Key>,
     used: Vec<(ObjectId, u64)>,
     used_bytes: u64,
     object_count: u64,
     orphan_count: u64,
+    /// Extents of removed files that may still be freed in this group.
+    reap_extents_left: usize,
 }
 
 impl DatasetClient for Filesystem {
@@ -59,10 +77,14 @@ impl DatasetClient for Filesystem {
             out,
             compression,
             changes: Vec::with_capacity(dirty.len() * 4),
+            first_new: self.first_new.load(Ordering::Relaxed),
+            lost: Vec::new(),
+            lost_keys: BTreeSet::new(),
             used: Vec::new(),
             used_bytes: old.used_bytes,
             object_count: old.object_count,
             orphan_count: old.orphan_count,
+            reap_extents_left: REAP_EXTENTS_MAX,
         };
         fold.reap()?;
         for id in dirty {
@@ -71,8 +93,10 @@ impl DatasetClient for Filesystem {
             fold.object(id, &layer)?;
             fold.out.step();
         }
-        fold.changes.sort_by_key(|(key, _)| *key);
-        let tree = old.tree.apply(&self.pool.io, fold.out, &fold.changes)?;
+        fold.order_changes();
+        let around = Around { first_new: fold.first_new, lost: &fold.lost };
+        let tree = old.tree.apply_around(&self.pool.io, fold.out, &fold.changes, &around)?;
+        self.first_new.fetch_max(fold.ids_end(), Ordering::Relaxed);
         let switch = **self.log_switch.load();
         let switched = switch.at <= txg.next();
         let root = DatasetRoot {
@@ -109,24 +133,96 @@ impl DatasetClient for Filesystem {
     }
 }
 
-impl Fold<'_> {
+/// What the old tree says of something.
+enum Stored<T> {
+    /// This.
+    Known(T),
+    /// It cannot be read.
+    Unknown,
+}
+
+impl<'a> Fold<'a> {
     fn object(&mut self, id: ObjectId, layer: &Layer) -> Result<(), BlockError> {
         for (key, value) in &layer.keys {
             self.changes.push((*key, value.clone().map_or(Change::Delete, Change::Put)));
         }
-        let old = self.stored_inode(id)?;
-        match (&layer.inode, &old) {
-            (Some(inode), _) => return self.changed(id, inode, old.as_ref(), layer),
-            (None, Some(old)) => self.removed(id, old)?,
-            (None, None) => self.used.push((id, 0)),
+        match (&layer.inode, self.stored_inode(id)?) {
+            (Some(inode), Stored::Known(old)) => return self.changed(id, inode, old.as_ref(), layer),
+            (Some(inode), Stored::Unknown) => {
+                let old = self.presumed_inode(id, inode)?;
+                return self.changed(id, inode, Some(&old), layer);
+            }
+            (None, Stored::Known(Some(old))) => self.removed(id, Some(&old))?,
+            (None, Stored::Unknown) => self.removed(id, None)?,
+            (None, Stored::Known(None)) => self.used.push((id, 0)),
         }
         self.free_placed(layer, &HashSet::new());
         Ok(())
     }
 
-    fn stored_inode(&self, id: ObjectId) -> Result<Option<Inode>, BlockError> {
-        let value = self.old.tree.get(&self.fs.pool.io, &Key::new(Class::Inode, id.0, 0, 0))?;
-        value.map(|value| decode_inode(self.old, &value)).transpose()
+    fn stored_inode(&self, id: ObjectId) -> Result<Stored<Option<Inode>>, BlockError> {
+        if id.0 >= self.first_new {
+            return Ok(Stored::Known(None));
+        }
+        let value = self.old.tree.get(&self.fs.pool.io, &Key::new(Class::Inode, id.0, 0, 0));
+        let inode = value.and_then(|value| value.map(|value| decode_inode(self.old, &value)).transpose());
+        self.unless_damaged(id, Part::Attributes, inode)
+    }
+
+    /// What was read, if it was; an error only where the pool cannot go on.
+    fn unless_damaged<T>(
+        &self,
+        id: ObjectId,
+        part: Part,
+        read: Result<T, BlockError>,
+    ) -> Result<Stored<T>, BlockError> {
+        match read {
+            Ok(read) => Ok(Stored::Known(read)),
+            Err(error) => {
+                let what = error.to_string();
+                self.fs.pool.io.check_damage(error)?;
+                self.fs.damaged(id, part, &what);
+                if part == Part::Space {
+                    self.fs.pool.io.note_leak();
+                }
+                Ok(Stored::Unknown)
+            }
+        }
+    }
+
+    /// In place of an inode that cannot be read: what the fold asks of the old one, at the most. Whether a file was
+    /// laid out in extents its extents tell.
+    fn presumed_inode(&self, id: ObjectId, inode: &Inode) -> Result<Inode, BlockError> {
+        let (first, end) = (Key::new(Class::Extent, id.0, 0, 0), Key::new(Class::Extent, id.0, u64::MAX, 0));
+        let extent = self.old.tree.range(&self.fs.pool.io, &first, &end).next().transpose();
+        let layout = match self.unless_damaged(id, Part::Attributes, extent)? {
+            Stored::Known(None) => Layout::Small,
+            Stored::Known(Some(_)) | Stored::Unknown => Layout::Extents,
+        };
+        Ok(Inode { layout, size: FILE_SIZE_MAX, ..inode.clone() })
+    }
+
+    /// Sorts the changes, and makes sure that the merge comes by the nodes that were lost.
+    fn order_changes(&mut self) {
+        self.changes.sort_by_key(|(key, _)| *key);
+        if self.lost_keys.is_empty() {
+            return;
+        }
+        let changed: HashSet<Key> = self.changes.iter().map(|(key, _)| *key).collect();
+        let touches = self.lost_keys.iter().filter(|key| !changed.contains(key));
+        let touches: Vec<_> = touches.map(|key| (*key, Change::Delete)).collect();
+        self.changes.extend(touches);
+        self.changes.sort_by_key(|(key, _)| *key);
+    }
+
+    /// Behind all ids that the changes bring into the tree.
+    fn ids_end(&self) -> u64 {
+        let ids = self.changes.iter().map(|(key, _)| match key.class {
+            Class::DirEntry => key.object.max(key.a),
+            Class::DirHash => key.object.max(key.b),
+            _ => key.object,
+        });
+        ids.max().map_or(0, |id| id.saturating_add(1))
     }
 
     fn changed(&mut self, id: ObjectId, inode: &Inode, old: Option<&Inode>, layer: &Layer) -> Result<(), BlockError> {
@@ -154,9 +250,11 @@ impl Fold<'_> {
         self.changes.push((Key::new(Class::Inode, id.0, 0, 0), Change::Put(value.into())));
     }
 
-    fn removed(&mut self, id: ObjectId, old: &Inode) -> Result<(), BlockError> {
+    /// Without an old inode nobody knows how much it was; all that is found of it goes.
+    fn removed(&mut self, id: ObjectId, old: Option<&Inode>) -> Result<(), BlockError> {
         self.used.push((id, 0));
-        if old.kind == FileKind::File && old.used > REAP_FROM_BYTES {
+        let is_much = |old: &&Inode| old.used > REAP_FROM_BYTES || extents_at_most(old) > self.reap_extents_left as u64;
+        if let Some(old) = old.filter(|old| old.kind == FileKind::File).filter(is_much) {
             let mut orphan = old.clone();
             orphan.nlink = 0;
             self.put_inode(id, &orphan);
@@ -164,9 +262,12 @@ impl Fold<'_> {
             self.orphan_count = self.orphan_count.saturating_add(1);
             return Ok(());
         }
-        self.drop_extents(id, 0, usize::MAX)?;
-        self.changes.push((Key::new(Class::Small, id.0, 0, 0), Change::Delete));
-        self.drop_inode(id, old.used);
+        let freed = self.drop_extents(id, 0, usize::MAX)?;
+        self.reap_extents_left = self.reap_extents_left.saturating_sub(freed);
+        if old.is_none_or(|old| old.layout == Layout::Small) {
+            self.changes.push((Key::new(Class::Small, id.0, 0, 0), Change::Delete));
+        }
+        self.drop_inode(id, old.map_or(0, |old| old.used));
         Ok(())
     }
 
@@ -183,17 +284,22 @@ impl Fold<'_> {
             return Ok(());
         }
         let (from, to) = (Key::new(Class::Orphan, 0, 0, 0), Key::new(Class::Orphan, u64::MAX, 0, 0));
-        let mut budget = REAP_EXTENTS_MAX;
-        for orphan in self.old.tree.range(&self.fs.pool.io, &from, &to) {
-            let (key, _) = orphan?;
+        let (tree, fs) = (&self.old.tree, self.fs);
+        for orphan in tree.range(&fs.pool.io, &from, &to).around_damage() {
+            // Orphans that cannot be found keep what they have.
+            let root = fs.root_ref().id;
+            let Stored::Known((key, _)) = self.unless_damaged(root, Part::Space, orphan)? else { continue };
             let id = ObjectId(key.object);
-            let freed = self.drop_extents(id, 0, budget)?;
-            budget -= freed;
-            if budget == 0 {
+            let freed = self.drop_extents(id, 0, self.reap_extents_left)?;
+            self.reap_extents_left -= freed;
+            if self.reap_extents_left == 0 {
                 return Ok(());
             }
-            let used = self.stored_inode(id)?.map_or(0, |inode| inode.used);
-            self.drop_inode(id, used);
+            let inode = match self.stored_inode(id)? {
+                Stored::Known(inode) => inode,
+                Stored::Unknown => None,
+            };
+            self.drop_inode(id, inode.map_or(0, |inode| inode.used));
             self.changes.push((key, Change::Delete));
         }
         // Whatever the root has claimed: these were all.
@@ -201,13 +307,20 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// Deletes the stored extents from offset `from` on, at most `max`, and frees their blocks. Gives their number.
+    /// Deletes the stored extents from offset `from` on, at most `max`, and frees their blocks. Gives their number. Those in a
+    /// leaf that cannot be read stay where they are: their object's id is never used again, so nobody comes by them.
     fn drop_extents(&mut self, id: ObjectId, from: u64, max: usize) -> Result<usize, BlockError> {
         let (first, end) = (Key::new(Class::Extent, id.0, from, 0), Key::new(Class::Extent, id.0, u64::MAX, 0));
+        let (old, fs) = (self.old, self.fs);
         let mut count = 0;
-        for extent in self.old.tree.range(&self.fs.pool.io, &first, &end).take(max) {
-            let (key, value) = extent?;
-            self.free(&decode_extent(self.old, &value)?);
+        for extent in old.tree.range(&fs.pool.io, &first, &end).around_damage() {
+            if count == max {
+                break;
+            }
+            let Stored::Known((key, value)) = self.unless_damaged(id, Part::Space, extent)? else { continue };
+            if let Stored::Known(block) = self.unless_damaged(id, Part::Space, decode_extent(old, &value))? {
+                self.free(&block);
+            }
             self.changes.push((key, Change::Delete));
             count += 1;
         }
@@ -234,33 +347,45 @@ impl Fold<'_> {
         if layer.data.is_empty() && !resized {
             return Ok(());
         }
-        if inode.layout == Layout::Small && inode.size <= SMALL_MAX && layer.data.placed().is_empty() {
-            return self.small_content(id, inode, old, layer);
+        let may_be_small = inode.layout == Layout::Small && inode.size <= SMALL_MAX && layer.data.placed().is_empty();
+        if may_be_small && self.small_content(id, inode, old, layer)? {
+            return Ok(());
         }
         self.extents(id, inode, old, layer)
     }
 
-    /// The whole content under one key. Zeroes at the end are not stored.
+    /// The whole content under one key, where it is known. Zeroes at the end are not stored.
     fn small_content(
         &mut self,
         id: ObjectId,
         inode: &mut Inode,
         old: Option<&Inode>,
         layer: &Layer,
-    ) -> Result<(), BlockError> {
-        let stored = if old.is_some() { self.stored_small(id)? } else { Bytes::new() };
-        let mut content = self.block_content(0, inode.size, layer, &|into| copy_prefix(&stored, into))?;
-        let length = content.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        content.truncate(length);
+    ) -> Result<bool, BlockError> {
+        let stored = if old.is_some() { self.stored_small(id)? } else { Stored::Known(Bytes::new()) };
+        let base = |into: &mut [u8]| {
+            if let Stored::Known(stored) = &stored {
+                copy_prefix(stored, into);
+            }
+            Ok(matches!(stored, Stored::Known(_)))
+        };
+        let Content { mut bytes, is_whole } = self.block_content(id, 0, inode.size, layer, &base)?;
+        if !is_whole {
+            return Ok(false);
+        }
+        let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        bytes.truncate(length);
         inode.used = length as u64;
-        let change = if content.is_empty() { Change::Delete } else { Change::Put(content.into()) };
+        // Where the old content is in a leaf that cannot be read, only a value can say that there is none any more.
+        let is_absent = bytes.is_empty() && matches!(stored, Stored::Known(_));
+        let change = if is_absent { Change::Delete } else { Change::Put(bytes.into()) };
         self.changes.push((Key::new(Class::Small, id.0, 0, 0), change));
-        Ok(())
+        Ok(true)
     }
 
-    fn stored_small(&self, id: ObjectId) -> Result<Bytes, BlockError> {
-        let value = self.old.tree.get(&self.fs.pool.io, &Key::new(Class::Small, id.0, 0, 0))?;
-        Ok(value.unwrap_or_default())
+    fn stored_small(&self, id: ObjectId) -> Result<Stored<Bytes>, BlockError> {
+        let value = self.old.tree.get(&self.fs.pool.io, &Key::new(Class::Small, id.0, 0, 0));
+        self.unless_damaged(id, Part::Content(0), value.map(Option::unwrap_or_default))
     }
 
     /// The content in blocks: those that were touched are written anew, those behind a cut go.
@@ -274,7 +399,11 @@ impl Fold<'_> {
         let record_size = inode.record_size();
         let old_size = old.map_or(0, |old| old.size);
         let outgrown = old.is_some_and(|old| old.layout == Layout::Small);
-        let small = if outgrown { self.stored_small(id)? } else { Bytes::new() };
+        let small = if outgrown { self.stored_small(id)? } else { Stored::Known(Bytes::new()) };
+        let small_bytes = match &small {
+            Stored::Known(small) => small.len() as u64,
+            Stored::Unknown => old_size.min(VALUE_BYTES_MAX as u64),
+        };
         if outgrown {
             self.changes.push((Key::new(Class::Small, id.0, 0, 0), Change::Delete));
             inode.used = 0;
@@ -282,31 +411,30 @@ impl Fold<'_> {
         inode.layout = Layout::Extents;
         let in_extents = old.is_some() && !outgrown;
         let cut = layer.data.cut().unwrap_or(u64::MAX);
-        let rewritten = touched_blocks(layer, inode.size, record_size, cut.min(old_size), small.len() as u64);
+        let rewritten = touched_blocks(layer, inode.size, record_size, cut.min(old_size), small_bytes);
         if in_extents && cut < old_size {
             self.cut_extents(id, inode, cut.next_multiple_of(record_size), &rewritten)?;
         }
         let mut kept = HashSet::new();
         for start in rewritten {
             let length = record_size.min(inode.size - start);
-            let replaced = if in_extents && start < old_size { self.stored_extent(id, start)? } else { None };
-            let base = |into: &mut [u8]| -> Result<(), BlockError> {
-                if outgrown {
-                    return copy_prefix(small.get(start as usize..).unwrap_or_default(), into);
-                }
-                let Some(block) = &replaced else { return Ok(()) };
-                copy_prefix(&self.fs.pool.io.read(block)?, into)
-            };
+            let replaced =
+                if in_extents && start < old_size { self.stored_extent(id, start)? } else { Stored::Known(None) };
+            let base = |into: &mut [u8]| self.base(id, start, outgrown.then_some(&small), &replaced, into);
             let whole = placed_whole(layer, start, length);
             let block = match whole {
                 Some(block) => Some(block),
                 None => {
-                    let content = self.block_content(start, length, layer, &base)?;
-                    if content.iter().all(|byte| *byte == 0) {
-                        None
-                    } else {
-                        Some(self.out.put_bytes(BlockKind::Data, content.into(), self.compression)?)
-                    }
+                    let content = self.block_content(id, start, length, layer, &base)?;
+                    self.put_content(content, matches!(replaced, Stored::Known(_)))?
+                }
+            };
+            let replaced = match replaced {
+                Stored::Known(replaced) => replaced,
+                Stored::Unknown => {
+                    self.fs.damaged(id, Part::Space, &"a block that was replaced is not found");
+                    self.fs.pool.io.note_leak();
+                    None
                 }
             };
             self.replace_extent(id, inode, start, replaced.as_ref(), block.as_ref());
@@ -316,9 +444,47 @@ impl Fold<'_> {
         Ok(())
     }
 
-    fn stored_extent(&self, id: ObjectId, start: u64) -> Result<Option<BlockPtr>, BlockError> {
-        let value = self.old.tree.get(&self.fs.pool.io, &Key::new(Class::Extent, id.0, start, 0))?;
-        value.map(|value| decode_extent(self.old, &value)).transpose()
+    /// What was at `start` of a file: `small` is all its content, where it outgrows that, else `replaced` was its block.
+    /// False if that cannot be read.
+    fn base(
+        &self,
+        id: ObjectId,
+        start: u64,
+        small: Option<&Stored<Bytes>>,
+        replaced: &Stored<Option<BlockPtr>>,
+        into: &mut [u8],
+    ) -> Result<bool, BlockError> {
+        match (small, replaced) {
+            (Some(Stored::Known(small)), _) => copy_prefix(small.get(start as usize..).unwrap_or_default(), into),
+            (Some(Stored::Unknown), _) | (None, Stored::Unknown) => return Ok(false),
+            (None, Stored::Known(None)) => {}
+            (None, Stored::Known(Some(block))) => {
+                let read = self.fs.pool.io.read(block);
+                match self.unless_damaged(id, Part::Content(start), read)? {
+                    Stored::Known(bytes) => copy_prefix(&bytes, into),
+                    Stored::Unknown => return Ok(false),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes a block of content; none for zeroes alone, if `may_be_absent`.
+    fn put_content(&mut self, content: Content, may_be_absent: bool) -> Result<Option<BlockPtr>, BlockError> {
+        let Content { bytes, is_whole } = content;
+        if !is_whole {
+            return self.out.put_given_up(BlockKind::Data, &bytes, self.compression).map(Some);
+        }
+        if may_be_absent && bytes.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        self.out.put_bytes(BlockKind::Data, bytes.into(), self.compression).map(Some)
+    }
+
+    fn stored_extent(&self, id: ObjectId, start: u64) -> Result<Stored<Option<BlockPtr>>, BlockError> {
+        let value = self.old.tree.get(&self.fs.pool.io, &Key::new(Class::Extent, id.0, start, 0));
+        let block = value.and_then(|value| value.map(|value| decode_extent(self.old, &value)).transpose());
+        self.unless_damaged(id, Part::Content(start), block)
     }
 
     fn replace_extent(
@@ -348,36 +514,49 @@ impl Fold<'_> {
     /// Deletes the stored extents from `from` on, but for those that are rewritten anyway.
     fn cut_extents(&mut self, id: ObjectId, inode: &mut Inode, from: u64, rewritten: &[u64]) -> Result<(), BlockError> {
         let (first, end) = (Key::new(Class::Extent, id.0, from, 0), Key::new(Class::Extent, id.0, u64::MAX, 0));
-        for extent in self.old.tree.range(&self.fs.pool.io, &first, &end) {
-            let (key, value) = extent?;
+        let (old, fs) = (self.old, self.fs);
+        let mut extents = old.tree.range(&fs.pool.io, &first, &end).around_damage();
+        while let Some(extent) = extents.next() {
+            let node = extent.as_ref().err().and_then(|error| error.unreadable().copied());
+            let Stored::Known((key, value)) = self.unless_damaged(id, Part::Space, extent)? else {
+                self.lost.extend(node);
+                self.lost_keys.insert(extents.failed_at());
+                continue;
+            };
             if rewritten.binary_search(&key.a).is_err() {
-                let block = decode_extent(self.old, &value)?;
-                self.replace_extent(id, inode, key.a, Some(&block), None);
+                match self.unless_damaged(id, Part::Space, decode_extent(old, &value))? {
+                    Stored::Known(block) => self.replace_extent(id, inode, key.a, Some(&block), None),
+                    Stored::Unknown => self.changes.push((key, Change::Delete)),
+                }
             }
         }
         Ok(())
     }
 
-    /// The bytes `start..start + length` as the layer sees them above what `base` fills in.
+    /// The bytes `start..start + length` as the layer sees them above what `base` fills in, if it can.
     fn block_content(
         &self,
+        id: ObjectId,
         start: u64,
         length: u64,
         layer: &Layer,
-        base: &dyn Fn(&mut [u8]) -> Result<(), BlockError>,
-    ) -> Result<Vec<u8>, BlockError> {
-        let mut content = vec![0; length as usize];
+        base: &dyn Fn(&mut [u8]) -> Result<bool, BlockError>,
+    ) -> Result<Content, BlockError> {
+        let mut content = Content { bytes: vec![0; length as usize], is_whole: true };
         let view = layer.data.view(start..start + length);
         if view.iter().any(|(_, seen)| matches!(seen, Seen::Below)) {
-            base(&mut content)?;
+            content.is_whole = base(&mut content.bytes)?;
         }
         for (part, seen) in view {
-            let into = &mut content[(part.start - start) as usize..(part.end - start) as usize];
+            let into = &mut content.bytes[(part.start - start) as usize..(part.end - start) as usize];
             match seen {
                 Seen::Piece(Piece::Memory { bytes, .. }) => into.copy_from_slice(&bytes),
                 Seen::Piece(Piece::Placed { block, skip, length }) => {
-                    let bytes = self.fs.pool.io.read(&block)?;
-                    into.copy_from_slice(&bytes[skip as usize..(skip + length) as usize]);
+                    let read = self.fs.pool.io.read(&block);
+                    match self.unless_damaged(id, Part::Content(part.start), read)? {
+                        Stored::Known(bytes) => into.copy_from_slice(&bytes[skip as usize..(skip + length) as usize]),
+                        Stored::Unknown => content.is_whole = false,
+                    }
                 }
                 Seen::Zero => into.fill(0),
                 Seen::Below => {}
@@ -387,11 +566,25 @@ impl Fold<'_> {
     }
 }
 
+/// How many extents a file can have: one for each record up to its end, of a sector at least.
+fn extents_at_most(inode: &Inode) -> u64 {
+    match inode.layout {
+        Layout::Small => 0,
+        Layout::Extents => inode.size.div_ceil(inode.record_size()).min(inode.used / SECTOR as u64),
+    }
+}
+
+/// Content of a block or a small file.
+struct Content {
+    bytes: Vec<u8>,
+    /// Whether all of it is known; zeroes stand for what is not.
+    is_whole: bool,
+}
+
 /// Copies as much of `from` as there is; what is behind it stays zero.
-fn copy_prefix(from: &[u8], into: &mut [u8]) -> Result<(), BlockError> {
+fn copy_prefix(from: &[u8], into: &mut [u8]) {
     let length = from.len().min(into.len());
     into[..length].copy_from_slice(&from[..length]);
-    Ok(())
 }
 
 /// The block that was placed ahead and is the whole of `start..start + length`.

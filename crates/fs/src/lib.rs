@@ -1,6 +1,7 @@
 //! Files, directories and attributes over a pool's datasets.
 
 mod cost;
+pub mod damage;
 pub mod filer;
 mod filesystem;
 mod fold;

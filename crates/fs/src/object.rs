@@ -46,10 +46,33 @@ impl ObjectState {
         Arc::get_mut(layer).expect("only closed layers are shared")
     }
 
+    /// What an answer rests on that looked at it.
+    #[must_use]
+    pub(crate) fn rests_on(&self) -> RestsOn {
+        RestsOn { last_lsn: self.last_lsn, unlogged: self.unlogged }
+    }
+
     /// The layer of exactly `txg`.
     #[must_use]
     pub(crate) fn layer(&self, txg: Txg) -> Option<&Arc<Layer>> {
         self.layers.iter().find(|layer| layer.txg == txg)
+    }
+}
+
+/// What an answer rests on that looked at objects: it may be told once that is durable (rules F9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RestsOn {
+    /// See [`ObjectState::last_lsn`].
+    pub(crate) last_lsn: Lsn,
+    /// See [`ObjectState::unlogged`].
+    pub(crate) unlogged: Txg,
+}
+
+impl RestsOn {
+    /// On both.
+    #[must_use]
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { last_lsn: self.last_lsn.max(other.last_lsn), unlogged: self.unlogged.max(other.unlogged) }
     }
 }
 
@@ -191,10 +214,10 @@ impl Locked {
         self.guards.iter().map(|(_, guard)| guard.unlogged).max().unwrap_or_default()
     }
 
-    /// The newest log record that any of them rests on (rules F9).
+    /// What an answer rests on that looked at all of them.
     #[must_use]
-    pub(crate) fn last_lsn(&self) -> Lsn {
-        self.guards.iter().map(|(_, guard)| guard.last_lsn).max().unwrap_or_default()
+    pub(crate) fn rests_on(&self) -> RestsOn {
+        self.guards.iter().map(|(_, guard)| guard.rests_on()).fold(RestsOn::default(), RestsOn::and)
     }
 }
 

@@ -24,13 +24,13 @@ use crate::record::{InodeAfter, Record, SizeRule};
 use crate::sight::Found;
 use crate::vfs::{Change, Cred, FileKind, FsError, NAME_MAX, ObjectRef, OpCtx, Outcome, PreAttr, RememberedReply};
 
-/// Checks a name that is to be made or removed.
+/// Checks the bytes of a name.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), FsError> {
     if name.len() > NAME_MAX {
         return Err(FsError::NameTooLong);
     }
     if name.is_empty() || name.iter().any(|byte| matches!(byte, b'/' | 0)) {
-        return Err(FsError::Invalid);
+        return Err(FsError::Access);
     }
     Ok(())
 }

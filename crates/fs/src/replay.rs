@@ -4,6 +4,10 @@
 //! rule, because unlogged data may be in the tree already or be lost (rules F17). And quota, permissions and
 //! `readonly` are not asked again: the operation was acknowledged.
 //!
+//! An inode that cannot be read is another thing: its object was there, or the record would not be. A record carries the
+//! whole inode as it became, so it is believed, and the object is whole again; only its size may be that of data that
+//! nobody promised. So one sector ends no import.
+//!
 //! A record for an object that is not there is damage, and ends the replay of this dataset: the order of records is
 //! total (rules F13), so what it needs must have come before it. Only the record that makes an object finds none: it
 //! brings the object's first name, takes no name away, and has the link count of something new.
@@ -53,9 +57,9 @@ impl Filesystem {
     /// Applies one record. The caller keeps the order, and syncs between records when much is dirty.
     pub(crate) fn replay(&self, dseq: Dseq, mut record: Record) -> Result<(), ReplayError> {
         let ids = touched(&record);
-        let mut locked = self.lock_to_replay(&ids).map_err(|source| ReplayError::Unreadable { dseq, source })?;
-        check_present(&record, &locked, dseq)?;
-        settle_sizes(&mut record, &locked, dseq)?;
+        let (mut locked, unreadable) = self.lock_to_replay(&ids);
+        check_present(&record, &locked, &unreadable, dseq)?;
+        settle_sizes(&mut record, &locked, &unreadable, dseq)?;
         self.learn_ids(&record);
         let bytes = record.data_parts().map(|part| part.len() as u64).sum();
         self.pool.replay_in(bytes, |txg| {
@@ -73,23 +77,28 @@ impl Filesystem {
         let source = match root.tree.range(&self.pool.io, &first, &end).next() {
             None => return Ok(()),
             Some(Ok((key, _))) => self.broken(&format!("object {} has an id that was never drawn", key.object)),
-            Some(Err(error)) => self.broken(&error),
+            // What cannot be read says nothing against it, and is nobody's who would be found.
+            Some(Err(error)) => match self.pool.io.check_damage(error) {
+                Ok(_) => return Ok(()),
+                Err(error) => self.broken(&error),
+            },
         };
         Err(ReplayError::Unreadable { dseq, source })
     }
 
-    /// Locks objects and loads those that the tree can have.
-    fn lock_to_replay(&self, ids: &[ObjectId]) -> Result<Locked, FsError> {
+    /// Locks objects and loads those that the tree can have; also gives those whose inode cannot be read.
+    fn lock_to_replay(&self, ids: &[ObjectId]) -> (Locked, SmallVec<[ObjectId; 4]>) {
+        let mut unreadable = SmallVec::new();
         let mut locked = Locked::lock(&self.objects, ids);
         // Read behind the locks: an object that was let go of in between is in this root's tree.
         let root = self.dataset.root();
         for (id, state) in locked.states_mut() {
-            if id < root.next_object {
-                self.load(id, state)?;
+            if id < root.next_object && self.load(id, state).is_err() {
+                unreadable.push(id);
             }
             state.loaded = true;
         }
-        Ok(locked)
+        (locked, unreadable)
     }
 
     /// Ids that the record uses are never drawn again (rules F15), and time goes on behind what it issued (F14).
@@ -116,7 +125,7 @@ fn touched(record: &Record) -> SmallVec<[ObjectId; 4]> {
 }
 
 /// Turns the size rules into sizes, by what is there now.
-fn settle_sizes(record: &mut Record, locked: &Locked, dseq: Dseq) -> Result<(), ReplayError> {
+fn settle_sizes(record: &mut Record, locked: &Locked, unreadable: &[ObjectId], dseq: Dseq) -> Result<(), ReplayError> {
     for after in &mut record.inodes {
         let Some(inode) = &mut after.inode else { continue };
         let at_least = match after.size {
@@ -124,6 +133,10 @@ fn settle_sizes(record: &mut Record, locked: &Locked, dseq: Dseq) -> Result<(), 
             SizeRule::Keep => 0,
             SizeRule::AtLeast(end) => end,
         };
+        if unreadable.contains(&after.object) {
+            inode.size = inode.size.max(at_least);
+            continue;
+        }
         let there = locked.state(after.object).inode.as_ref().filter(|there| there.generation == inode.generation);
         let there = there.ok_or(ReplayError::Missing { dseq, object: after.object })?;
         inode.size = there.size.max(at_least);
@@ -133,7 +146,7 @@ fn settle_sizes(record: &mut Record, locked: &Locked, dseq: Dseq) -> Result<(), 
 
 /// Finds everything that the record changes, or the first object that is not there, is another one, or is no file where
 /// content is changed.
-fn check_present(record: &Record, locked: &Locked, dseq: Dseq) -> Result<(), ReplayError> {
+fn check_present(record: &Record, locked: &Locked, unreadable: &[ObjectId], dseq: Dseq) -> Result<(), ReplayError> {
     let missing = |object| Err(ReplayError::Missing { dseq, object });
     for after in &record.inodes {
         let is_right = match (&after.inode, &locked.state(after.object).inode) {
@@ -141,7 +154,7 @@ fn check_present(record: &Record, locked: &Locked, dseq: Dseq) -> Result<(), Rep
             (Some(inode), None) => after.size == SizeRule::Exact && makes(record, after.object, inode),
             (None, there) => there.is_some(),
         };
-        if !is_right {
+        if !is_right && !unreadable.contains(&after.object) {
             return missing(after.object);
         }
     }

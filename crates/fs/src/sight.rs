@@ -13,10 +13,11 @@ use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::dataset::DatasetRoot;
 use tally_store::key::{Class, Key};
 
+use crate::damage::Part;
 use crate::filesystem::{Filesystem, decode_entry};
 use crate::inode::{Inode, Layout};
 use crate::layer::{DataLayer, Piece, Seen};
-use crate::object::ObjectState;
+use crate::object::{ObjectState, RestsOn};
 use crate::vfs::{FileKind, FsError, ObjectRef};
 
 /// An object under a lock, with the tree below it.
@@ -51,6 +52,10 @@ impl Filesystem {
 }
 
 impl Sight<'_> {
+    fn damaged(&self, part: Part, error: &dyn std::fmt::Display) -> FsError {
+        self.fs.damaged(self.id, part, error)
+    }
+
     /// The newest inode.
     pub(crate) fn inode(&self) -> Result<Option<Inode>, FsError> {
         match self.state {
@@ -62,6 +67,11 @@ impl Sight<'_> {
     /// Its dirty content in the newest group that has any.
     pub(crate) fn newest_data(&self) -> Option<&DataLayer> {
         self.state?.layers.last().map(|layer| &layer.data)
+    }
+
+    /// What an answer rests on that looked here. What nobody is changing is in the tree, and durable.
+    pub(crate) fn rests_on(&self) -> RestsOn {
+        self.state.map(ObjectState::rests_on).unwrap_or_default()
     }
 
     /// The inode, if the object exists under the generation of `object`.
@@ -81,7 +91,7 @@ impl Sight<'_> {
         if let Some(value) = layers.iter().rev().find_map(|layer| layer.keys.get(key)) {
             return Ok(value.clone());
         }
-        self.root.tree.get(&self.fs.pool.io, key).map_err(|error| self.fs.broken(&error))
+        self.root.tree.get(&self.fs.pool.io, key).map_err(|error| self.damaged(Part::Names, &error))
     }
 
     /// The object's keys from `from` to `to` (exclusive) with their values, in order, at most `max`.
@@ -90,7 +100,7 @@ impl Sight<'_> {
         let mut overlays: SmallVec<[_; 3]> =
             layers.iter().rev().map(|layer| layer.keys.range(from..to).peekable()).collect();
         let mut stored = self.root.tree.range(&self.fs.pool.io, &from, &to);
-        let mut next_stored = stored.next().transpose().map_err(|error| self.fs.broken(&error))?;
+        let mut next_stored = stored.next().transpose().map_err(|error| self.damaged(Part::Names, &error))?;
         let mut found = Vec::new();
         while found.len() < max {
             let in_layers = overlays.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| **key)).min();
@@ -105,7 +115,7 @@ impl Sight<'_> {
             if next_stored.as_ref().is_some_and(|(of_tree, _)| *of_tree == key) {
                 let (_, of_tree) = next_stored.take().expect("it was just looked at");
                 value = value.or(Some(Some(of_tree)));
-                next_stored = stored.next().transpose().map_err(|error| self.fs.broken(&error))?;
+                next_stored = stored.next().transpose().map_err(|error| self.damaged(Part::Names, &error))?;
             }
             if let Some(Some(value)) = value {
                 found.push((key, value));
@@ -123,7 +133,7 @@ impl Sight<'_> {
             let entry_key = Key::new(Class::DirEntry, self.id.0, key.b, 0);
             let Some(value) = self.value(&entry_key)? else { continue };
             let (object, entry_name) =
-                decode_entry(&value).ok_or_else(|| self.fs.broken(&"damaged directory entry"))?;
+                decode_entry(&value).ok_or_else(|| self.damaged(Part::Names, &"damaged directory entry"))?;
             if entry_name == name {
                 return Ok(Some(Found { entry: ObjectId(key.b), object }));
             }
@@ -162,7 +172,8 @@ impl Sight<'_> {
             match seen {
                 Seen::Piece(Piece::Memory { bytes, .. }) => out.push(bytes),
                 Seen::Piece(Piece::Placed { block, skip, length }) => {
-                    let bytes = self.fs.pool.io.read(&block).map_err(|error| self.fs.broken(&error))?;
+                    let read = self.fs.pool.io.read(&block);
+                    let bytes = read.map_err(|error| self.damaged(Part::Content(part.start), &error))?;
                     out.push(bytes.slice(skip as usize..(skip + length) as usize));
                 }
                 Seen::Zero => push_zeroes(part.end - part.start, out),
@@ -180,7 +191,8 @@ impl Sight<'_> {
         };
         if inode.layout == Layout::Small {
             let key = Key::new(Class::Small, self.id.0, 0, 0);
-            let whole = self.root.tree.get(&self.fs.pool.io, &key).map_err(|error| self.fs.broken(&error))?;
+            let whole = self.root.tree.get(&self.fs.pool.io, &key);
+            let whole = whole.map_err(|error| self.damaged(Part::Content(0), &error))?;
             push_part(&whole.unwrap_or_default(), 0, range, out);
             return Ok(());
         }
@@ -197,7 +209,8 @@ impl Sight<'_> {
             let part = range.start.max(start)..range.end.min(start + record_size);
             match block {
                 Some(block) => {
-                    let bytes = self.fs.pool.io.read(&block).map_err(|error| self.fs.broken(&error))?;
+                    let read = self.fs.pool.io.read(&block);
+                    let bytes = read.map_err(|error| self.damaged(Part::Content(start), &error))?;
                     push_part(&bytes, start, part, out);
                 }
                 None => push_zeroes(part.end - part.start, out),
@@ -229,8 +242,9 @@ impl Filesystem {
         start: u64,
     ) -> Result<Option<BlockPtr>, FsError> {
         let key = Key::new(Class::Extent, id.0, start, 0);
-        let value = root.tree.get(&self.pool.io, &key).map_err(|error| self.broken(&error))?;
-        value.map(|value| decode_pointer(&value).ok_or_else(|| self.broken(&"damaged extent"))).transpose()
+        let damaged = |error: &dyn std::fmt::Display| self.damaged(id, Part::Content(start), error);
+        let value = root.tree.get(&self.pool.io, &key).map_err(|error| damaged(&error))?;
+        value.map(|value| decode_pointer(&value).ok_or_else(|| damaged(&"damaged extent"))).transpose()
     }
 }
 

@@ -4,12 +4,14 @@
 mod world;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
 use tally_fs::vfs::{CreateHow, Cred, FsError, NodeKind, ObjectRef, OpCtx, Outcome, ReplyKey, SetAttr, Stability, Vfs};
 use tally_store::dataset::OBJECT_CHARGE;
+use tally_store::pool::SpaceClass;
 use tally_store::properties::{Property, PropertySet, parse};
 use world::{World, ctx, done, mode, vfs};
 
@@ -191,14 +193,14 @@ fn small_records_without_compression() {
 
 #[test]
 fn a_quota() {
-    let properties = PropertySet::from_iter([parse(Property::Quota, "20M").unwrap()]);
+    let properties = PropertySet::from_iter([parse(Property::RefQuota, "20M").unwrap()]);
     fill_and_empty(&World::new(128 * MIB, 32 * MIB), 1, properties);
 }
 
 #[test]
 fn nothing_that_does_not_grow_is_refused_for_its_quota() {
     let world = World::new(128 * MIB, 32 * MIB);
-    let properties = PropertySet::from_iter([parse(Property::Quota, "20M").unwrap()]);
+    let properties = PropertySet::from_iter([parse(Property::RefQuota, "20M").unwrap()]);
     let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
     let mut crowd = Crowd::new(&filer, 1);
     let file = crowd.create("file").unwrap();
@@ -227,9 +229,45 @@ fn nothing_that_does_not_grow_is_refused_for_its_quota() {
     assert_eq!(crowd.write(file, end, &noise(MIB as usize, 5), Stability::FileSync), Err(FsError::Quota));
 }
 
+/// Requests that a sync had set free at once all saw the same room, and each took it: whether there is room was asked first,
+/// and the room taken later.
+#[test]
+fn no_room_is_promised_twice() {
+    const FOLD_BYTES: u64 = 1 << 20;
+    let world = World::new(32 * MIB, 16 * MIB);
+    let filer = world.create_without_threads(&CreateOptions::default());
+    let pool = filer.pool();
+    let fill = || std::iter::from_fn(|| pool.admit(SpaceClass::Write, 1024, FOLD_BYTES).ok()).collect::<Vec<_>>();
+    let room = fill().len();
+    assert!(room > 10, "{room}");
+    // All but the last place is taken: two ask for it at one moment, again and again, and one of them gets it.
+    let mut taken = fill();
+    taken.pop();
+    let (go, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let one = |round: u64| {
+        go.fetch_add(1, Ordering::SeqCst);
+        while go.load(Ordering::SeqCst) < 2 * round {
+            std::hint::spin_loop();
+        }
+        let admitted = pool.admit(SpaceClass::Write, 1024, FOLD_BYTES).ok();
+        done.fetch_add(1, Ordering::SeqCst);
+        // Nobody gives anything back before both have asked.
+        while done.load(Ordering::SeqCst) < 2 * round {
+            std::hint::spin_loop();
+        }
+        u64::from(admitted.is_some())
+    };
+    let rounds = 1..=5000;
+    let admitted: u64 = std::thread::scope(|scope| {
+        let other = scope.spawn(|| rounds.clone().map(one).sum::<u64>());
+        rounds.clone().map(one).sum::<u64>() + other.join().unwrap()
+    });
+    assert_eq!(admitted, 5000, "one in each round");
+}
+
 /// A pool of a dataset with this quota.
 fn bounded(world: &World, quota: &str) -> Arc<Filer> {
-    let properties = PropertySet::from_iter([parse(Property::Quota, quota).unwrap()]);
+    let properties = PropertySet::from_iter([parse(Property::RefQuota, quota).unwrap()]);
     world.create_with(&CreateOptions { properties, ..CreateOptions::default() })
 }
 

@@ -398,6 +398,63 @@ impl DatasetClient for Panics {
     fn synced(&self, _: Txg) {}
 }
 
+/// A clock that panics when it is asked for the `n`-th time from now on.
+struct PanicsAt(std::sync::atomic::AtomicU64);
+
+impl PanicsAt {
+    fn tick(&self) {
+        let before = self.0.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+        assert!(before != 1, "asked once too often");
+    }
+}
+
+impl tally_base::Clock for PanicsAt {
+    fn now(&self) -> tally_base::Time {
+        self.tick();
+        tally_base::Time::new(1_000_000, 0)
+    }
+
+    fn monotonic(&self) -> std::time::Duration {
+        self.tick();
+        std::time::Duration::from_secs(1)
+    }
+}
+
+/// A bug in the middle of a change costs its request alone, or so it was said: the log had its record, and memory half of
+/// it. The next group took the half for the whole, and what the log knew was trimmed.
+#[test]
+fn a_change_that_panicked_half_way_is_all_there_or_not_at_all() {
+    let mut suspended = 0;
+    for number in 1..12 {
+        let clock = Arc::new(PanicsAt(u64::MAX.into()));
+        let world = World::new(64 * MIB, 16 * MIB).with_clock(Arc::clone(&clock) as _);
+        let filer = world.create_without_threads(&CreateOptions::default());
+        filer.sync().unwrap();
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        let context = tally_fs::vfs::OpCtx { cred: &cred, reply: Some(tally_fs::vfs::ReplyKey([7; 40])) };
+        clock.0.store(number, std::sync::atomic::Ordering::SeqCst);
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            drop(fs.mkdir(context, fs.root(), b"dir", &mode(0o755)));
+        }));
+        clock.0.store(u64::MAX, std::sync::atomic::Ordering::SeqCst);
+        if filer.pool().fault().is_some() {
+            assert!(made.is_err());
+            assert!(filer.sync().is_err(), "nothing is built upon it");
+            suspended += 1;
+            continue;
+        }
+        let in_memory = fs.lookup(&cred, fs.root(), b"dir").is_ok();
+        filer.sync().unwrap();
+        let (after, _) = world.cut().import();
+        let on_disk = vfs(&after).lookup(&cred, fs.root(), b"dir").is_ok();
+        let remembered =
+            |filer: &tally_fs::Filer| filer.by_name("tank").unwrap().remembered(&context.reply.unwrap()).is_some();
+        assert_eq!((in_memory, remembered(&filer)), (on_disk, remembered(&after)), "the {number}th look at the clock");
+        assert_eq!(in_memory, remembered(&filer), "the {number}th look at the clock: the change and its answer");
+    }
+    assert!(suspended > 0, "no panic came between append and apply");
+}
+
 #[test]
 fn nothing_becomes_durable_above_a_group_whose_sync_panicked() {
     let world = World::new(64 * MIB, 16 * MIB);

@@ -402,3 +402,24 @@ fn a_failure_before_any_lock_waits_for_what_it_saw_too() {
     assert!(!world::is_ready(&cycle.wait), "INVAL must not be told before the RENAME is durable");
     done(moved).unwrap();
 }
+
+/// The same where the directory that moved is neither of the two that the request names, but stands above one of them.
+#[test]
+fn a_cycle_waits_for_every_parent_that_it_rests_on() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let fs = vfs(&filer);
+    let cred = Cred::root();
+    let make = |dir, name: &[u8]| done(fs.mkdir(ctx(&cred), dir, name, &mode(0o755))).unwrap().object;
+    let (above, aside) = (make(fs.root(), b"above"), make(fs.root(), b"aside"));
+    let middle = make(aside, b"middle");
+    let below = make(make(middle, b"lower"), b"below");
+    let moved = fs.rename(ctx(&cred), aside, b"middle", above, b"middle");
+    let cycle = fs.rename(ctx(&cred), fs.root(), b"above", below, b"x");
+    assert_eq!(cycle.result, Err(FsError::Invalid));
+    assert!(!world::is_ready(&cycle.wait), "INVAL must not be told before the RENAME is durable");
+    done(moved).unwrap();
+    let cycle = fs.rename(ctx(&cred), fs.root(), b"above", below, b"x");
+    assert_eq!(cycle.result, Err(FsError::Invalid));
+    assert!(world::is_ready(&cycle.wait), "now there is nothing to wait for");
+}

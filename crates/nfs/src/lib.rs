@@ -1,4 +1,4 @@
-//! ONC RPC, MOUNT and NFSv3 over any [`tally_fs::vfs::Vfs`].
+//! ONC RPC, MOUNT, NFSv3, and a lock manager that says no, over any [`tally_fs::vfs::Vfs`].
 //!
 //! ```text
 //!  serve/    sockets, workers, waiting, sending          (the only module that knows a socket)
@@ -7,12 +7,14 @@
 //!  xdr/      words and opaque data                       v3/      the 22 procedures of NFSv3
 //!  handle    what a client holds for an object           replies  answers to retransmissions
 //!  exports/  who may see what                            cred     whose ids count
+//!  nlm       the lock manager's protocol                 rpcbind  telling where we listen
 //! ```
 
 pub mod cred;
 pub mod exports;
 pub mod handle;
 pub mod mount;
+pub mod nlm;
 pub mod replies;
 pub mod rpc;
 pub mod rpcbind;

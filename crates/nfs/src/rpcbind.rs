@@ -3,6 +3,9 @@
 //! Optional: every mount line that we print names the port. A failure is a warning in the log, nothing more.
 //! The protocol is PMAP version 2 over UDP (RFC 1833, section 3): SET and UNSET, one datagram each. An old mapping of
 //! our programs is taken away first, since SET refuses what is there: it is that of a daemon that was killed.
+//!
+//! The lock manager is another matter. A machine that mounts NFS itself has its kernel's registered under the same number,
+//! and rpcbind has place for one: that one is never taken away, and clients' locks then go to it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -11,12 +14,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::xdr::{Decoder, Encoder, Garbage};
-use crate::{mount, v3};
+use crate::{mount, nlm, v3};
 
 const PROGRAM: u32 = 100_000;
 const VERSION: u32 = 2;
 const SET: u32 = 1;
 const UNSET: u32 = 2;
+const GETPORT: u32 = 3;
 const TCP: u32 = 6;
 /// rpcbind is on this machine or it is not there.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -26,7 +30,7 @@ const PRIVILEGED_PORTS: std::ops::Range<u16> = 600..1023;
 /// Where rpcbind listens.
 pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 111);
 
-/// What is registered, all of it over TCP.
+/// What is registered and taken back, all of it over TCP.
 const PROGRAMS: [(u32, u32); 2] = [(v3::PROGRAM, v3::VERSION), (mount::PROGRAM, mount::VERSION)];
 
 /// Why registration failed.
@@ -50,22 +54,37 @@ pub enum RpcbindError {
     Malformed,
 }
 
-/// Registers NFSv3 and MOUNT v3 over TCP at `port` with the rpcbind at this address.
-pub fn register(rpcbind: SocketAddr, port: u16) -> Result<(), RpcbindError> {
-    unregister(rpcbind)?;
+/// Registers NFSv3, MOUNT v3 and the lock manager over TCP at `port` with the rpcbind at this address. Gives the port of
+/// another lock manager, if that is registered in place of ours.
+pub fn register(rpcbind: SocketAddr, port: u16) -> Result<Option<u16>, RpcbindError> {
+    unregister(rpcbind, port)?;
     let calls = || {
         let socket = socket(rpcbind)?;
         PROGRAMS.iter().map(|(program, version)| call(&socket, SET, *program, *version, port)).collect::<Result<_, _>>()
     };
     let answers: Vec<bool> = named(rpcbind, calls())?;
     let refused = PROGRAMS.iter().zip(answers).find(|(_, taken)| !taken);
-    refused.map_or(Ok(()), |((program, _), _)| Err(RpcbindError::Refused(*program)))
+    if let Some(((program, _), _)) = refused {
+        return Err(RpcbindError::Refused(*program));
+    }
+    let locks = || {
+        let socket = socket(rpcbind)?;
+        match port_of_locks(&socket)? {
+            0 => Ok(call(&socket, SET, nlm::PROGRAM, nlm::VERSION, port)?.then_some(port)),
+            taken => Ok(Some(taken)),
+        }
+    };
+    let at = named(rpcbind, locks())?.ok_or(RpcbindError::Refused(nlm::PROGRAM))?;
+    Ok((at != port).then_some(at))
 }
 
-/// Takes the registration back.
-pub fn unregister(rpcbind: SocketAddr) -> Result<(), RpcbindError> {
+/// Takes the registration of a server at `port` back.
+pub fn unregister(rpcbind: SocketAddr, port: u16) -> Result<(), RpcbindError> {
     let calls = || {
         let socket = socket(rpcbind)?;
+        if port_of_locks(&socket)? == port {
+            call(&socket, UNSET, nlm::PROGRAM, nlm::VERSION, 0)?;
+        }
         // It says no where there is nothing to take back, and that is as good.
         PROGRAMS.iter().try_for_each(|(program, version)| call(&socket, UNSET, *program, *version, 0).map(drop))
     };
@@ -108,11 +127,23 @@ fn socket(rpcbind: SocketAddr) -> Result<UdpSocket, CallError> {
     Ok(socket)
 }
 
+/// Where the lock manager is, or 0.
+fn port_of_locks(socket: &UdpSocket) -> Result<u16, CallError> {
+    let answer = exchange(socket, GETPORT, nlm::PROGRAM, nlm::VERSION, 0)?;
+    u16::try_from(result(&answer, GETPORT)?.u32()?).map_err(|_| CallError::Malformed)
+}
+
+/// SET or UNSET.
 fn call(socket: &UdpSocket, procedure: u32, program: u32, version: u32, port: u16) -> Result<bool, CallError> {
+    let answer = exchange(socket, procedure, program, version, port)?;
+    Ok(result(&answer, procedure)?.bool()?)
+}
+
+fn exchange(socket: &UdpSocket, procedure: u32, program: u32, version: u32, port: u16) -> Result<Bytes, CallError> {
     socket.send(&request(procedure, program, version, port))?;
     let mut answer = [0; 64];
     let count = socket.recv(&mut answer)?;
-    parse(&Bytes::copy_from_slice(answer.get(..count).unwrap_or_default()), procedure)
+    Ok(Bytes::copy_from_slice(answer.get(..count).unwrap_or_default()))
 }
 
 /// The call: header with AUTH_NONE, then the mapping. The xid is the procedure: one call is open at a time.
@@ -123,13 +154,14 @@ fn request(procedure: u32, program: u32, version: u32, port: u16) -> Vec<u8> {
     words.into_vec()
 }
 
-fn parse(answer: &Bytes, xid: u32) -> Result<bool, CallError> {
+/// What follows the head of an answer.
+fn result(answer: &Bytes, xid: u32) -> Result<Decoder<'_>, CallError> {
     let mut words = Decoder::new(answer, 0);
     let head = [words.u32()?, words.u32()?, words.u32()?, words.u32()?, words.u32()?, words.u32()?];
     if head != [xid, 1, 0, 0, 0, 0] {
         return Err(CallError::Malformed);
     }
-    Ok(words.bool()?)
+    Ok(words)
 }
 
 #[cfg(test)]

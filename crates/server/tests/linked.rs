@@ -1,7 +1,9 @@
 //! The whole daemon in this process, over disks in memory: what a command changes is there after a restart.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,6 +14,9 @@ use clap::Parser;
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, Opener};
 use tally_server::cli::{self, Cli, Console, ServeArgs};
 use tally_server::daemon::{Daemon, Launch, Stopper, Told};
+
+/// Bytes of each of the two labels of a disk.
+const LABEL_BYTES: u64 = tally_store::label::LABEL_BYTES;
 
 /// A daemon on its own thread.
 struct Running {
@@ -77,13 +82,17 @@ fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
     );
     let steps: &[(&[&str], bool, &str)] = &[
         (&["pool", "list", "-H"], true, "\tONLINE\n"),
-        (&["dataset", "create", "-p", "-o", "quota=10M", "tank/home/ann"], true, ""),
+        (&["dataset", "create", "-p", "-o", "refquota=10M", "tank/home/ann"], true, ""),
         (&["dataset", "create", "tank/home/ann"], false, "exists already"),
         (&["dataset", "set", "sync=disabled", "tank/home"], true, ""),
         (&["dataset", "set", "sharenfs=10.0.0.0/8(rw)", "tank/home"], true, "--listen"),
         (&["dataset", "set", "sharenfs=10.0.0.0/8(rw,async)", "tank/home"], false, "sync=disabled"),
-        (&["dataset", "set", "quota=1G", "recordsize=3K", "tank"], false, "power of two"),
-        (&["dataset", "get", "-H", "quota", "tank"], true, "tank\tquota\tnone\tdefault\n"),
+        (&["dataset", "set", "refquota=1G", "recordsize=3K", "tank"], false, "power of two"),
+        (&["dataset", "set", "quota=1G", "tank"], false, "set 'refquota', which bounds the dataset alone"),
+        (&["dataset", "set", "refquota=1", "tank/home"], true, ""),
+        (&["dataset", "inherit", "refquota", "tank/home"], true, ""),
+        (&["pool", "create", "p", "raidz", "a", "b", "c"], false, "raidz vdevs are not there yet: use single devices"),
+        (&["dataset", "get", "-H", "refquota", "tank"], true, "tank\trefquota\tnone\tdefault\n"),
         (&["pool", "status"], true, "sync=disabled: clients are told"),
         (&["pool", "export", "tonk"], false, "no pool 'tonk'"),
         (&["pool", "set", "failmode=panic", "tank"], false, "failmode=wait|continue"),
@@ -100,9 +109,9 @@ fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
     assert_eq!(second.said, ["imported pool 'tank'; there was nothing to replay"]);
     let failmode = tally(data_dir, &["pool", "get", "-H", "failmode", "tank"]);
     assert_eq!(failmode, (true, "tank\tfailmode\tcontinue\tlocal\n".into()));
-    let get = ["dataset", "get", "-Hp", "sync,quota,sharenfs", "tank/home/ann"];
+    let get = ["dataset", "get", "-Hp", "sync,refquota,sharenfs", "tank/home/ann"];
     let expected = "tank/home/ann\tsync\tdisabled\tinherited from tank/home\n\
-                    tank/home/ann\tquota\t10485760\tlocal\n\
+                    tank/home/ann\trefquota\t10485760\tlocal\n\
                     tank/home/ann\tsharenfs\t10.0.0.0/8(rw)\tinherited from tank/home\n";
     assert_eq!(tally(data_dir, &get), (true, expected.into()));
     assert!(tally(data_dir, &["dataset", "rename", "tank/home", "tank/people"]).0);
@@ -302,13 +311,54 @@ fn a_pool_whose_log_device_is_gone_is_taken_up_step_by_step() {
     second.stop();
 }
 
-/// A disk with a switch.
+/// A disk with a switch, and sectors that cannot be read until they are written.
 struct Failing {
     disk: MemDisk,
     fails: AtomicBool,
+    bad_sectors: Mutex<BTreeSet<u64>>,
+    /// Reads as long as a step of a copy that are let through; without a number all are.
+    long_reads_left: Mutex<Option<u64>>,
+    let_through: Condvar,
 }
 
 impl Failing {
+    fn new(size: u64) -> Arc<Self> {
+        Arc::new(Self {
+            disk: MemDisk::new(size),
+            fails: AtomicBool::new(false),
+            bad_sectors: Mutex::default(),
+            long_reads_left: Mutex::new(None),
+            let_through: Condvar::new(),
+        })
+    }
+
+    /// The offsets of all sectors behind the first label and before the last that are not empty.
+    fn used_sectors(&self) -> Vec<u64> {
+        let content = self.disk.content();
+        let sectors = content.chunks(4096).enumerate().filter(|(_, sector)| sector.iter().any(|byte| *byte != 0));
+        let offsets = sectors.map(|(at, _)| at as u64 * 4096);
+        offsets.filter(|at| (LABEL_BYTES..content.len() as u64 - LABEL_BYTES).contains(at)).collect()
+    }
+
+    /// From now on so many long reads are let through, and the others wait.
+    fn let_through(&self, long_reads: Option<u64>) {
+        *self.long_reads_left.lock().unwrap() = long_reads;
+        self.let_through.notify_all();
+    }
+
+    fn wait_for_turn(&self) {
+        let left = self.long_reads_left.lock().unwrap();
+        let mut left = self.let_through.wait_while(left, |left| *left == Some(0)).unwrap();
+        *left = left.map(|left| left - 1);
+    }
+
+    /// Inverts every byte of a sector.
+    fn rot(&self, offset: u64) {
+        let mut sector = [0; 4096];
+        self.disk.read(offset, &mut sector).unwrap();
+        self.disk.write(offset, &sector.map(|byte| !byte), Durability::Cached).unwrap();
+    }
+
     fn check(&self) -> io::Result<()> {
         if self.fails.load(Ordering::SeqCst) { Err(io::Error::other("the cable is out")) } else { Ok(()) }
     }
@@ -317,11 +367,18 @@ impl Failing {
 impl Disk for Failing {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.check()?;
+        if self.bad_sectors.lock().unwrap().range(offset..offset + buf.len() as u64).next().is_some() {
+            return Err(io::Error::other("a sector that cannot be read"));
+        }
+        if buf.len() >= 1 << 20 {
+            self.wait_for_turn();
+        }
         self.disk.read(offset, buf)
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         self.check()?;
+        self.bad_sectors.lock().unwrap().retain(|bad| !(offset..offset + buf.len() as u64).contains(bad));
         self.disk.write(offset, buf, durability)
     }
 
@@ -345,7 +402,7 @@ fn disks_that_fail_while_the_daemon_runs() {
     let here = data_dir.display().to_string();
     let opener = Arc::new(MemOpener::default());
     let disks = ["a", "l", "m"].map(|name| {
-        let disk = Arc::new(Failing { disk: MemDisk::new(32 << 20), fails: AtomicBool::new(false) });
+        let disk = Failing::new(32 << 20);
         opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
         disk
     });
@@ -387,6 +444,191 @@ fn disks_that_fail_while_the_daemon_runs() {
         ],
     );
     daemon.stop();
+}
+
+/// A disk began to fail, and its owner did the right thing: he replaced it. The copy skipped a MiB around each sector that
+/// could not be read, `replace` said that all was well, and erased the disk that could still be read but for that sector.
+#[test]
+fn a_disk_with_a_bad_sector_stays_until_its_owner_says_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let here = data_dir.display().to_string();
+    let opener = Arc::new(MemOpener::default());
+    let disks = ["a", "b"].map(|name| {
+        let disk = Failing::new(32 << 20);
+        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
+        disk
+    });
+    let daemon = Running::start(data_dir, &opener);
+    story(data_dir, &[(&["pool", "create", "dozer", "a"], true, &[]), (&["dataset", "create", "dozer/x"], true, &[])]);
+    // In free space, far from everything: nothing says that it will not be needed.
+    let bad = (24 << 20) + 40960;
+    disks[0].bad_sectors.lock().unwrap().insert(bad);
+    let (place, old) = (format!("{bad}"), data_dir.join("a").display().to_string());
+    story(
+        data_dir,
+        &[
+            (&["pool", "replace", "dozer", "a", "b"], false, &["4096", &place, &old, "stay", "pool detach"]),
+            (&["pool", "status", "dozer"], true, &["mirror-0", &old, "could not be read", &place]),
+            (&["pool", "export", "dozer"], true, &[]),
+            (&["pool", "import", "-d", &here, "dozer"], true, &["imported"]),
+            (&["pool", "status", "dozer"], true, &["state: ONLINE", "mirror-0", &old]),
+            // Nothing lies in that sector: every block is on the other disk, and this one may go.
+            (&["pool", "detach", "dozer", "a"], true, &["no longer part"]),
+            (&["pool", "export", "dozer"], true, &[]),
+        ],
+    );
+    opener.remove(&data_dir.join("a"));
+    story(
+        data_dir,
+        &[
+            (&["pool", "import", "-d", &here, "dozer"], true, &["imported"]),
+            (&["dataset", "list"], true, &["dozer/x"]),
+            (&["pool", "status", "dozer"], true, &["state: ONLINE"]),
+        ],
+    );
+    daemon.stop();
+}
+
+/// In a mirror of a and b, a had rotten and b was sound. `replace b c` copied what the disk gave whose turn it was, so c
+/// got the rot of a, and b left with the last good copies.
+#[test]
+fn what_one_disk_alone_has_right_is_not_lost_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let here = data_dir.display().to_string();
+    let opener = Arc::new(MemOpener::default());
+    let disks = ["a", "b", "c"].map(|name| {
+        let disk = Failing::new(32 << 20);
+        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
+        disk
+    });
+    let daemon = Running::start(data_dir, &opener);
+    story(data_dir, &[(&["pool", "create", "dozer", "mirror", "a", "b"], true, &[])]);
+    for name in ["dozer/x", "dozer/y", "dozer/z"] {
+        story(data_dir, &[(&["dataset", "create", name], true, &[])]);
+    }
+    disks[0].used_sectors().into_iter().for_each(|offset| disks[0].rot(offset));
+    story(
+        data_dir,
+        &[(
+            &["pool", "replace", "dozer", "b", "c"],
+            true,
+            &["was replaced", "were damaged on a disk and right on another"],
+        )],
+    );
+    story(data_dir, &[(&["pool", "export", "dozer"], true, &[])]);
+    opener.remove(&data_dir.join("a"));
+    opener.remove(&data_dir.join("b"));
+    story(
+        data_dir,
+        &[
+            (&["pool", "import", "-d", &here, "dozer"], true, &["imported"]),
+            (&["dataset", "list"], true, &["dozer/x", "dozer/y", "dozer/z"]),
+        ],
+    );
+    daemon.stop();
+}
+
+/// Whoever asks until the answer has these words.
+fn wait_for(data_dir: &Path, words: &[&str], expected: &str) -> String {
+    loop {
+        let (well, text) = tally(data_dir, words);
+        assert!(well, "{words:?}: {text}");
+        if text.contains(expected) {
+            return text;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The daemon's only thread for commands ran the copy: no other command was carried out until it was over, and SIGTERM was
+/// not heard.
+#[test]
+fn a_copy_runs_beside_other_commands_and_ends_with_the_daemon() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().to_owned();
+    let here = data_dir.display().to_string();
+    let opener = Arc::new(MemOpener::default());
+    let disks = ["a", "b"].map(|name| {
+        let disk = Failing::new(32 << 20);
+        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
+        disk
+    });
+    for name in ["c", "d"] {
+        opener.put(data_dir.join(name), Failing::new(32 << 20) as Arc<dyn Disk>);
+    }
+    let daemon = Running::start(&data_dir, &opener);
+    story(&data_dir, &[(&["pool", "create", "dozer", "a"], true, &[]), (&["dataset", "create", "dozer/x"], true, &[])]);
+    let copy = |words: &'static [&'static str]| {
+        disks[0].let_through(Some(3));
+        let data_dir = data_dir.clone();
+        let thread = thread::spawn(move || tally(&data_dir, words));
+        (thread, wait_for(dir.path(), &["pool", "status", "dozer"], "3M /"))
+    };
+
+    let (replace, status) = copy(&["pool", "replace", "dozer", "a", "b"]);
+    for part in ["scan: resilver of", "/b in progress", "copying", "% done", "to go", "RESILVERING"] {
+        assert!(status.contains(part), "{part}: {status}");
+    }
+    let (_, json) = tally(&data_dir, &["--json", "pool", "status", "dozer"]);
+    assert!(json.contains("\"phase\": \"copying\"") && json.contains("\"done_bytes\": 3145728"), "{json}");
+    story(
+        &data_dir,
+        &[
+            (&["dataset", "create", "tank/made-meanwhile"], true, &[]),
+            (&["pool", "create", "other", "c"], true, &[]),
+            (&["pool", "attach", "dozer", "a", "d"], false, &["the copy to", "/b is still running", "pool status"]),
+            (&["pool", "detach", "dozer", "a"], false, &["is still running"]),
+            (&["pool", "export", "dozer"], false, &["is still running", "detach that disk to stop it"]),
+            (&["pool", "destroy", "dozer"], false, &["is still running"]),
+        ],
+    );
+    let detach = {
+        let data_dir = data_dir.clone();
+        thread::spawn(move || tally(&data_dir, &["pool", "detach", "dozer", "b"]))
+    };
+    wait_for(&data_dir, &["pool", "status", "dozer"], "stopping");
+    disks[0].let_through(None);
+    let (well, text) = detach.join().unwrap();
+    assert!(well && text.contains("the copy to it was stopped"), "{text}");
+    let (well, text) = replace.join().unwrap();
+    assert!(!well && text.contains("was stopped; the disk was taken out again"), "{text}");
+    let (_, status) = tally(&data_dir, &["pool", "status", "dozer"]);
+    assert!(status.contains("state: ONLINE") && !status.contains("mirror-0") && !status.contains("/b"), "{status}");
+
+    // And the same disk again, until the daemon is told to end.
+    let (replace, _) = copy(&["pool", "replace", "dozer", "a", "b"]);
+    daemon.stopper.stop();
+    wait_for(&data_dir, &["pool", "status", "dozer"], "stopping");
+    disks[0].let_through(None);
+    daemon.stop();
+    let (well, text) = replace.join().unwrap();
+    assert!(!well && text.contains("was stopped"), "{text}");
+    let second = Running::start(&data_dir, &opener);
+    story(
+        &data_dir,
+        &[
+            (&["pool", "status", "dozer"], true, &["state: ONLINE"]),
+            (&["dataset", "list"], true, &["dozer/x", "tank/made-meanwhile"]),
+            (&["pool", "import", "-d", &here], true, &[]),
+            (&["pool", "replace", "dozer", "a", "b"], true, &["was replaced"]),
+            (&["pool", "status", "dozer"], true, &["scan: resilvered", "state: ONLINE"]),
+        ],
+    );
+    // Whoever has asked for a copy and hangs up does not end it.
+    let mut asker = UnixStream::connect(data_dir.join("tally.sock")).unwrap();
+    let (b, d) = (data_dir.join("b").display().to_string(), data_dir.join("d").display().to_string());
+    let request = format!(
+        "{{\"op\":\"pool-attach\",\"name\":\"dozer\",\"device\":\"{b}\",\"new_device\":\"{d}\",\"force\":false}}\n"
+    );
+    asker.write_all(request.as_bytes()).unwrap();
+    drop(asker);
+    let resilvered = |status: &str| status.contains("scan: resilvered") && status.contains(&format!("to {d} in"));
+    while !resilvered(&tally(&data_dir, &["pool", "status", "dozer"]).1) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    second.stop();
 }
 
 #[test]

@@ -15,6 +15,7 @@ use tally_base::{SECTOR, block_checksum, blocking, round_to_sector};
 
 use crate::blockdev::{BlockDev, BlockDevError};
 use crate::bp::{BlockPtr, Coding, Compression, Dva};
+use crate::cache::alone;
 
 /// Why a block could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -165,7 +166,9 @@ pub(crate) fn open(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, B
         return Err(BlockError::GivenUp { bp: *bp });
     }
     if bp.is_scattered() {
-        return expand(bp, scatter::open(devs, bp)?);
+        let stored = scatter::open(devs, bp)?;
+        let gathered_bytes = stored.len();
+        return expand(bp, stored, gathered_bytes);
     }
     let mut outcome = Err(BlockError::Pointer { bp: *bp, what: "it names no place" });
     for dva in bp.dvas() {
@@ -194,7 +197,8 @@ fn open_copy(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr, dva: Dva) -> Result<Byte
     if buf.len() < psize {
         return Err(BlockError::Unreadable { bp: *bp, source: BlockDevError::NoGoodCopy });
     }
-    expand(bp, Bytes::from_owner(buf).slice(..psize))
+    let read_bytes = buf.len();
+    expand(bp, Bytes::from_owner(buf).slice(..psize), read_bytes)
 }
 
 /// Reads blocks that follow each other on one vdev at once. `None` if there is anything the matter with any of them.
@@ -215,13 +219,14 @@ pub(crate) fn open_stretch(devs: &[Arc<dyn BlockDev>], stretch: &[&BlockPtr]) ->
     };
     let length = usize::try_from(length).ok()?;
     let buf = Bytes::from_owner(blocking(|| dev.read(first.offset, length, &verify)).ok()?);
-    stretch.iter().map(|bp| expand(bp, buf.slice(part(bp))).ok()).collect()
+    stretch.iter().map(|bp| expand(bp, buf.slice(part(bp)), length).ok()).collect()
 }
 
-fn expand(bp: &BlockPtr, stored: Bytes) -> Result<Bytes, BlockError> {
+/// The content of what is `stored` in a buffer of so many bytes. It does not keep more than itself alive.
+fn expand(bp: &BlockPtr, stored: Bytes, buffer_bytes: usize) -> Result<Bytes, BlockError> {
     let lsize = bp.lsize as usize;
     let expanded = match bp.coding {
-        Coding::Raw => return Ok(stored),
+        Coding::Raw => return Ok(alone(stored, buffer_bytes)),
         Coding::Lz4 => {
             let mut expanded = vec![0; lsize];
             let length = lz4_flex::block::decompress_into(&stored, &mut expanded);

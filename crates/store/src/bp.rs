@@ -88,7 +88,13 @@ pub enum BlockKind {
 }
 
 impl BlockKind {
-    const ALL: [Self; 9] = [
+    /// Its place in [`Self::ALL`].
+    pub(crate) const fn index(self) -> usize {
+        self as usize - 1
+    }
+
+    /// All of them, by their numbers.
+    pub(crate) const ALL: [Self; 9] = [
         Self::TreeNode,
         Self::Leaf,
         Self::Data,

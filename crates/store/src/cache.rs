@@ -1,19 +1,27 @@
 //! The one cache of the pool: blocks as they were before compression, verified. Weighted by bytes.
 //!
 //! A block is known by its place, its birth and half of its checksum: a place that is used again within one txg
-//! holds another block, and must not be answered with the old one. Blocks that were freed are not looked for
-//! and dropped: readers of the previous txg's trees still use them, and afterwards they age out.
+//! holds another block, and must not be answered with the old one. A block that a group frees is needed by readers of
+//! the tree before; it goes when the group's own tree is published ([`crate::io::BlockIo::forget_freed`]).
+//!
+//! **What it counts is what it holds.** An entry in the main part is alone in its buffer, and the buffer is hardly
+//! larger than the entry ([`alone`]): a slice of one byte would keep all the sectors that were read for it.
 //!
 //! What a stream has written ahead of its group has a part of its own until it is first read: most of it never is,
 //! and a stream through the whole cache would throw out what others need and touch fresh memory all the way. There the
 //! blocks of one request share its buffer, which is freed with the last of them; they get there and age out together. One
-//! that is read goes on by itself, as a copy.
+//! that is read goes on by itself, as a copy; what it was copied from stays where it is, or its neighbours would keep
+//! the whole buffer for less and less.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use quick_cache::Weighter;
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
+use quick_cache::{Lifecycle, Weighter};
 
-use crate::bp::BlockPtr;
+use crate::bp::{BlockKind, BlockPtr};
 
 /// What an entry costs beside its bytes.
 const ENTRY_BYTES: u64 = 160;
@@ -40,6 +48,48 @@ impl CacheKey {
 pub(crate) struct Cached {
     pub(crate) bytes: Bytes,
     pub(crate) checked: bool,
+    pub(crate) kind: BlockKind,
+}
+
+impl Cached {
+    fn weight(&self) -> u64 {
+        self.bytes.len() as u64 + ENTRY_BYTES
+    }
+}
+
+/// The part of a buffer that is worth keeping: as it is where it is most of the buffer, else as a copy (rules P5).
+pub(crate) fn alone(part: Bytes, buffer_bytes: usize) -> Bytes {
+    if buffer_bytes * 4 > part.len() * 5 { Bytes::copy_from_slice(&part) } else { part }
+}
+
+/// Bytes in the cache by kind of block, what entries cost included.
+#[derive(Default)]
+struct Holdings([AtomicU64; BlockKind::ALL.len()]);
+
+impl Holdings {
+    fn of(&self, kind: BlockKind) -> &AtomicU64 {
+        &self.0[kind.index()]
+    }
+
+    fn gain(&self, value: &Cached) {
+        self.of(value.kind).fetch_add(value.weight(), Ordering::Relaxed);
+    }
+
+    fn lose(&self, value: &Cached) {
+        self.of(value.kind).fetch_sub(value.weight(), Ordering::Relaxed);
+    }
+}
+
+/// Hears of what is evicted.
+#[derive(Clone)]
+struct Ledger(Arc<Holdings>);
+
+impl Lifecycle<CacheKey, Cached> for Ledger {
+    type RequestState = ();
+
+    fn on_evict(&self, (): &mut (), _: CacheKey, value: Cached) {
+        self.0.lose(&value);
+    }
 }
 
 #[derive(Clone)]
@@ -47,46 +97,99 @@ struct ByBytes;
 
 impl Weighter<CacheKey, Cached> for ByBytes {
     fn weight(&self, _: &CacheKey, value: &Cached) -> u64 {
-        value.bytes.len() as u64 + ENTRY_BYTES
+        value.weight()
     }
 }
 
 /// Written ahead and not read since: this part of the cache.
 const AHEAD_SHARE: u64 = 8;
 
-type Shelf = Cache<CacheKey, Cached, ByBytes>;
+/// In a cache from this size on blocks written ahead share their request's buffer. A request is up to a mebibyte, and
+/// some are always half gone: of a smaller cache they would be a large part.
+const SHARING_BYTES_MIN: u64 = 128 << 20;
 
-/// See the module's head. Bound: the bytes it was made with.
+/// Insertions that may be under way at once. Two of one key must not be, or it would be counted twice.
+const INSERT_LOCKS: usize = 64;
+
+/// A part of the cache.
+struct Shelf {
+    entries: Cache<CacheKey, Cached, ByBytes, foldhash::fast::RandomState, Ledger>,
+    inserting: [Mutex<()>; INSERT_LOCKS],
+    holdings: Arc<Holdings>,
+}
+
+impl Shelf {
+    fn new(bytes: u64, holdings: &Arc<Holdings>) -> Self {
+        let items = usize::try_from(bytes / TYPICAL_BLOCK_BYTES).unwrap_or(usize::MAX).max(16);
+        let (ledger, hasher) = (Ledger(Arc::clone(holdings)), foldhash::fast::RandomState::default());
+        Self {
+            entries: Cache::with(items, bytes, ByBytes, hasher, ledger),
+            inserting: std::array::from_fn(|_| Mutex::default()),
+            holdings: Arc::clone(holdings),
+        }
+    }
+
+    fn insert(&self, key: CacheKey, value: Cached) {
+        let _alone = self.inserting[key.checksum as usize % INSERT_LOCKS].lock();
+        // The same key is the same block, of the same weight.
+        if let Err((key, value)) = self.entries.replace(key, value, true) {
+            self.holdings.gain(&value);
+            self.entries.insert(key, value);
+        }
+    }
+
+    fn remove(&self, key: &CacheKey) -> Option<Cached> {
+        let (_, value) = self.entries.remove(key)?;
+        self.holdings.lose(&value);
+        Some(value)
+    }
+
+    fn clear(&self) {
+        self.entries.drain().for_each(|(_, value)| self.holdings.lose(&value));
+    }
+}
+
+/// See the module's head. Bound: the bytes it was made with, or fewer while the machine is short of memory.
 pub(crate) struct BlockCache {
     /// What was read, and what groups have written.
     main: Shelf,
     /// What was written ahead, until it is read.
     ahead: Shelf,
+    holdings: Arc<Holdings>,
+    bytes_max: u64,
 }
 
 impl BlockCache {
     pub(crate) fn new(bytes: u64) -> Self {
-        let items = |bytes: u64| usize::try_from(bytes / TYPICAL_BLOCK_BYTES).unwrap_or(usize::MAX).max(16);
-        let shelf = |bytes: u64| Shelf::with_weighter(items(bytes), bytes, ByBytes);
-        let ahead = bytes / AHEAD_SHARE;
-        Self { main: shelf(bytes - ahead), ahead: shelf(ahead) }
+        let (ahead, holdings) = (bytes / AHEAD_SHARE, Arc::default());
+        let (main, ahead) = (Shelf::new(bytes - ahead, &holdings), Shelf::new(ahead, &holdings));
+        Self { main, ahead, holdings, bytes_max: bytes }
     }
 
     #[inline]
     pub(crate) fn find(&self, key: &CacheKey) -> Option<Cached> {
-        self.main.get(key).or_else(|| self.find_ahead(key))
+        self.main.entries.get(key).or_else(|| self.find_ahead(key))
     }
 
     #[cold]
     fn find_ahead(&self, key: &CacheKey) -> Option<Cached> {
-        let (key, value) = self.ahead.remove(key)?;
-        let alone = Cached { bytes: Bytes::copy_from_slice(&value.bytes), ..value };
-        self.main.insert(key, alone.clone());
+        let alone = if self.shares() {
+            let value = self.ahead.entries.peek(key)?;
+            Cached { bytes: Bytes::copy_from_slice(&value.bytes), ..value }
+        } else {
+            self.ahead.remove(key)?
+        };
+        self.main.insert(*key, alone.clone());
         Some(alone)
     }
 
+    /// Whether blocks that were written ahead share buffers.
+    fn shares(&self) -> bool {
+        self.bytes_max >= SHARING_BYTES_MIN
+    }
+
     pub(crate) fn holds(&self, key: &CacheKey) -> bool {
-        self.main.contains_key(key) || self.ahead.contains_key(key)
+        self.main.entries.contains_key(key) || self.ahead.entries.contains_key(key)
     }
 
     pub(crate) fn insert(&self, key: CacheKey, value: Cached) {
@@ -95,13 +198,14 @@ impl BlockCache {
 
     /// A block that no group names yet.
     pub(crate) fn insert_ahead(&self, key: CacheKey, value: Cached) {
-        self.ahead.insert(key, value);
+        let bytes = if self.shares() { value.bytes } else { Bytes::copy_from_slice(&value.bytes) };
+        self.ahead.insert(key, Cached { bytes, ..value });
     }
 
     /// The entry of a block that was written ahead is found under `to` from now on.
     pub(crate) fn rename(&self, from: &CacheKey, to: CacheKey) {
         for shelf in [&self.ahead, &self.main] {
-            if let Some((_, value)) = shelf.remove(from) {
+            if let Some(value) = shelf.remove(from) {
                 shelf.insert(to, value);
             }
         }
@@ -112,16 +216,39 @@ impl BlockCache {
         self.ahead.remove(key);
     }
 
+    /// Nobody will ask for the block again. What was written ahead stays until it ages out with its neighbours: its
+    /// buffer is theirs.
+    pub(crate) fn remove_read(&self, key: &CacheKey) {
+        self.main.remove(key);
+    }
+
     pub(crate) fn clear(&self) {
         self.main.clear();
         self.ahead.clear();
     }
 
+    /// Holds at most `bytes` from now on, and never more than it was made for. What is too much goes at once.
+    pub(crate) fn limit(&self, bytes: u64) {
+        let bytes = bytes.min(self.bytes_max);
+        let ahead = bytes / AHEAD_SHARE;
+        self.main.entries.set_capacity(bytes - ahead);
+        self.ahead.entries.set_capacity(ahead);
+    }
+
+    /// The most it may hold: what it was made for.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
-        self.main.weight() + self.ahead.weight()
+        self.main.entries.weight() + self.ahead.entries.weight()
+    }
+
+    pub(crate) fn bytes_of(&self, kind: BlockKind) -> u64 {
+        self.holdings.of(kind).load(Ordering::Relaxed)
     }
 
     pub(crate) fn count(&self) -> u64 {
-        (self.main.len() + self.ahead.len()) as u64
+        (self.main.entries.len() + self.ahead.entries.len()) as u64
     }
 }

@@ -4,13 +4,15 @@
 //! A block that a writer has accepted but not written yet is served from `unwritten`, which holds a reference to
 //! each of them until its run is on its device; the cache alone could not promise that, since it may evict.
 
+mod unrepaired;
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Reader};
 use tally_base::{SECTOR, Txg};
@@ -22,6 +24,7 @@ use crate::blockdev::{BlockDev, BlockDevError};
 use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::cache::{BlockCache, CacheKey, Cached};
 use crate::run::RunWriter;
+use unrepaired::Unrepaired;
 
 /// Reads in flight while blocks are prefetched. Enough to keep an SSD or a few disks busy.
 const READ_DEPTH: usize = 16;
@@ -35,15 +38,25 @@ pub struct BlockIo {
     pub(crate) alloc: Arc<Allocator>,
     cache: BlockCache,
     unwritten: RwLock<HashMap<CacheKey, Bytes>>,
+    /// Cached, and freed by a group that is not published yet.
+    freed: Mutex<Vec<CacheKey>>,
     read_depth: AtomicUsize,
     pub(crate) counters: Counters,
+    unrepaired: Unrepaired,
+    leaks: AtomicU64,
+    /// The pieces of blocks that were written ahead and belong to no group yet: to settle one must not wait for a device, nor
+    /// fail. Bounded by the requests that are under way.
+    unborn_pieces: Mutex<HashMap<CacheKey, Vec<Dva>>>,
 }
+
+/// A counter for each kind of block.
+type ByKind = [AtomicU64; BlockKind::ALL.len()];
 
 /// Counted for statistics only.
 #[derive(Default)]
 pub(crate) struct Counters {
-    pub(crate) hits: AtomicU64,
-    pub(crate) misses: AtomicU64,
+    pub(crate) hits: ByKind,
+    pub(crate) misses: ByKind,
     pub(crate) read_bytes: AtomicU64,
     pub(crate) runs_written: AtomicU64,
     pub(crate) blocks_written: AtomicU64,
@@ -71,9 +84,24 @@ pub struct IoStats {
     pub cache_blocks: u64,
 }
 
-/// Most blocks of one device read. Blocks read together share their memory until the last of them leaves the cache, so
-/// this also bounds how much one cached block may pin.
+/// What the cache holds of one kind of block, and how it was asked for such blocks since the pool was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Which blocks.
+    pub kind: BlockKind,
+    /// Bytes in the cache now, what entries cost included.
+    pub bytes: u64,
+    /// Reads that the cache answered.
+    pub hits: u64,
+    /// Reads that went to a device.
+    pub misses: u64,
+}
+
+/// Most blocks of one device read.
 const STRETCH_BLOCKS_MAX: usize = 8;
+
+/// Freed blocks that are remembered until their group is published.
+const FREED_KEYS_MAX: usize = 64 << 10;
 
 /// Whether `right` lies directly behind `left`.
 fn are_neighbours(left: &BlockPtr, right: &BlockPtr) -> bool {
@@ -89,8 +117,12 @@ impl BlockIo {
             alloc,
             cache: BlockCache::new(cache_bytes),
             unwritten: RwLock::default(),
+            freed: Mutex::default(),
             read_depth: AtomicUsize::new(READ_DEPTH),
             counters: Counters::default(),
+            unrepaired: Unrepaired::default(),
+            leaks: AtomicU64::new(0),
+            unborn_pieces: Mutex::default(),
         })
     }
 
@@ -107,7 +139,7 @@ impl BlockIo {
     /// The block's content.
     pub fn read(&self, bp: &BlockPtr) -> Result<Bytes, BlockError> {
         let key = CacheKey::of(bp);
-        match self.find(&key) {
+        match self.find(&key, bp.kind) {
             Some(cached) => Ok(cached.bytes),
             None => self.read_device(bp, key, None),
         }
@@ -120,37 +152,55 @@ impl BlockIo {
             return Err(BlockError::Pointer { bp: *bp, what: "it is of another kind than its place in the pool" });
         }
         let key = CacheKey::of(bp);
-        match self.find(&key) {
-            Some(Cached { bytes, checked: true }) => Ok(bytes),
-            Some(Cached { bytes, checked: false }) => self.admit(bp, key, bytes, Some(check)),
+        match self.find(&key, bp.kind) {
+            Some(Cached { bytes, checked: true, .. }) => Ok(bytes),
+            Some(Cached { bytes, checked: false, .. }) => self.admit(bp, key, bytes, Some(check)),
             None => self.read_device(bp, key, Some(check)),
         }
     }
 
     #[inline]
-    fn find(&self, key: &CacheKey) -> Option<Cached> {
+    fn find(&self, key: &CacheKey, kind: BlockKind) -> Option<Cached> {
         let found = self.cache.find(key);
         if found.is_some() {
-            self.counters.hits.fetch_add(1, Ordering::Relaxed);
+            self.counters.hits[kind.index()].fetch_add(1, Ordering::Relaxed);
             return found;
         }
         // What was put by us was sound when it was put.
-        self.unwritten.read().get(key).map(|bytes| Cached { bytes: bytes.clone(), checked: true })
+        self.unwritten.read().get(key).map(|bytes| Cached { bytes: bytes.clone(), checked: true, kind })
     }
 
     #[cold]
     fn read_device(&self, bp: &BlockPtr, key: CacheKey, check: Option<Check>) -> Result<Bytes, BlockError> {
-        let bytes = block::open(&self.devs, bp)?;
-        self.counters.misses.fetch_add(1, Ordering::Relaxed);
+        let bytes = block::open(&self.devs, bp).inspect_err(|error| self.note_damage(bp, error))?;
+        self.unrepaired.clear(bp.dva);
+        self.counters.misses[bp.kind.index()].fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
         self.admit(bp, key, bytes, check)
+    }
+
+    #[cold]
+    fn note_damage(&self, bp: &BlockPtr, error: &BlockError) {
+        if matches!(error, BlockError::Unreadable { .. }) {
+            self.note_unrepaired(bp);
+        }
+    }
+
+    /// No leg has this block right.
+    pub(crate) fn note_unrepaired(&self, bp: &BlockPtr) {
+        self.unrepaired.note(bp.dva);
+    }
+
+    /// Blocks of which that was found since the pool was opened, and which are still there.
+    pub fn unrepaired_count(&self) -> u64 {
+        self.unrepaired.count()
     }
 
     fn admit(&self, bp: &BlockPtr, key: CacheKey, bytes: Bytes, check: Option<Check>) -> Result<Bytes, BlockError> {
         if let Some(check) = check {
             check(&bytes).map_err(|malformed| BlockError::Malformed { bp: *bp, what: malformed.0 })?;
         }
-        self.cache.insert(key, Cached { bytes: bytes.clone(), checked: check.is_some() });
+        self.cache.insert(key, Cached { bytes: bytes.clone(), checked: check.is_some(), kind: bp.kind });
         Ok(bytes)
     }
 
@@ -169,7 +219,7 @@ impl BlockIo {
     }
 
     fn cached(&self, bp: &BlockPtr, kind: BlockKind) -> Option<Result<Bytes, BlockError>> {
-        let cached = self.find(&CacheKey::of(bp)).filter(|cached| cached.checked && bp.kind == kind)?;
+        let cached = self.find(&CacheKey::of(bp), kind).filter(|cached| cached.checked && bp.kind == kind)?;
         Some(Ok(cached.bytes))
     }
 
@@ -194,9 +244,9 @@ impl BlockIo {
             return;
         };
         for (bp, bytes) in stretch.iter().zip(blocks) {
-            self.counters.misses.fetch_add(1, Ordering::Relaxed);
+            self.counters.misses[bp.kind.index()].fetch_add(1, Ordering::Relaxed);
             self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
-            self.cache.insert(CacheKey::of(bp), Cached { bytes, checked: false });
+            self.cache.insert(CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
         }
     }
 
@@ -207,7 +257,9 @@ impl BlockIo {
         let Some(bp) = error.unreadable().copied() else { return Err(error) };
         let is_of_the_device =
             matches!(&error, BlockError::Unreadable { source: BlockDevError::Io(_) | BlockDevError::Other(_), .. });
-        if is_of_the_device && !self.answers(bp.dva.vdev) { Err(error) } else { Ok(bp) }
+        // In this order: a device that has come to itself by now has the block as well.
+        let is_of_the_block = !is_of_the_device || self.answers(bp.dva.vdev) && block::open(&self.devs, &bp).is_err();
+        if is_of_the_block { Ok(bp) } else { Err(error) }
     }
 
     /// Whether anything can be read of a vdev: its first sector, one in the middle, or its last one.
@@ -220,13 +272,69 @@ impl BlockIo {
 
     /// Frees a block of an earlier txg, see [`Allocator::free`].
     pub fn free(&self, bp: &BlockPtr, txg: Txg) {
+        self.unrepaired.clear(bp.dva);
+        let key = CacheKey::of(bp);
+        if self.cache.holds(&key) {
+            let mut freed = self.freed.lock();
+            if freed.len() < FREED_KEYS_MAX {
+                freed.push(key);
+            } else {
+                // One of very many: whoever still reads it goes to its device.
+                self.cache.remove_read(&key);
+            }
+        }
         self.ranges(bp).for_each(|dva| self.alloc.free(dva, txg));
+    }
+
+    /// A group is published: what it has freed is not read any more, but by those who began before, and leaves the cache.
+    pub fn forget_freed(&self) {
+        let freed = std::mem::take(&mut *self.freed.lock());
+        freed.iter().for_each(|key| self.cache.remove_read(key));
+    }
+
+    /// Holds at most `bytes` in the cache from now on, and never more than it was opened with.
+    pub fn limit_cache(&self, bytes: u64) {
+        self.cache.limit(bytes);
+    }
+
+    /// The most that the cache was opened with.
+    pub fn cache_bytes_max(&self) -> u64 {
+        self.cache.bytes_max()
+    }
+
+    /// What the cache holds and was asked for, by kind of block; kinds that it never met are left out.
+    pub fn cache_stats(&self) -> Vec<CacheStats> {
+        let of = |counters: &ByKind, kind: BlockKind| counters[kind.index()].load(Ordering::Relaxed);
+        let stats = |kind| CacheStats {
+            kind,
+            bytes: self.cache.bytes_of(kind),
+            hits: of(&self.counters.hits, kind),
+            misses: of(&self.counters.misses, kind),
+        };
+        let is_met = |stats: &CacheStats| stats.bytes + stats.hits + stats.misses > 0;
+        BlockKind::ALL.into_iter().map(stats).filter(is_met).collect()
     }
 
     /// Gives back a block that nothing names, see [`Allocator::abandon`].
     pub fn abandon(&self, bp: &BlockPtr) {
         self.cache.remove(&CacheKey::of(bp));
-        self.ranges(bp).for_each(|dva| self.alloc.abandon(dva));
+        match self.take_unborn_ranges(bp) {
+            Some(ranges) => ranges.for_each(|dva| self.alloc.abandon(dva)),
+            None => self.ranges(bp).for_each(|dva| self.alloc.abandon(dva)),
+        }
+    }
+
+    pub(crate) fn remember_pieces(&self, bp: &BlockPtr, pieces: Vec<Dva>) {
+        self.unborn_pieces.lock().insert(CacheKey::of(bp), pieces);
+    }
+
+    /// Every range of a block that no group has yet; once for one in pieces. `None` if it is none of those.
+    fn take_unborn_ranges(&self, bp: &BlockPtr) -> Option<impl Iterator<Item = Dva> + use<>> {
+        let pieces = match bp.is_scattered() {
+            true => self.unborn_pieces.lock().remove(&CacheKey::of(bp))?,
+            false => Vec::new(),
+        };
+        Some(bp.dvas().collect::<SmallVec<[Dva; 2]>>().into_iter().chain(pieces))
     }
 
     /// Every range that the block takes, for a later [`Allocator::free`]. Where the map of its pieces is gone they are leaked, since nothing else knows them.
@@ -234,15 +342,26 @@ impl BlockIo {
         let pieces = bp.is_scattered().then(|| block::scatter::pieces_of(&self.devs, bp));
         let pieces = pieces.transpose().unwrap_or_else(|error| {
             tracing::error!("the pieces of a block cannot be freed: {error}");
+            self.note_leak();
             None
         });
         bp.dvas().collect::<SmallVec<[Dva; 2]>>().into_iter().chain(pieces.into_iter().flatten())
     }
 
+    /// A block could not be read when what it names was to be freed: that stays allocated, and nothing names it.
+    pub fn note_leak(&self) {
+        self.leaks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Blocks of which that is true since the pool was opened.
+    pub fn leak_count(&self) -> u64 {
+        self.leaks.load(Ordering::Relaxed)
+    }
+
     /// A block that was written ahead of any group, under [`UNBORN`], belongs to `txg` from now on
     /// and is known by the pointer that this gives, in the cache as well. `None` if it was no such block.
     pub fn settle(&self, bp: &BlockPtr, txg: Txg) -> Option<BlockPtr> {
-        if !self.ranges(bp).all(|dva| self.alloc.settle(dva, txg)) {
+        if !self.take_unborn_ranges(bp)?.all(|dva| self.alloc.settle(dva, txg)) {
             return None;
         }
         let born = BlockPtr { birth: txg, ..*bp };
@@ -300,8 +419,8 @@ impl BlockIo {
     pub fn stats(&self) -> IoStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         IoStats {
-            hits: of(&self.counters.hits),
-            misses: of(&self.counters.misses),
+            hits: self.counters.hits.iter().map(of).sum(),
+            misses: self.counters.misses.iter().map(of).sum(),
             read_bytes: of(&self.counters.read_bytes),
             runs_written: of(&self.counters.runs_written),
             blocks_written: of(&self.counters.blocks_written),
@@ -315,7 +434,7 @@ impl BlockIo {
     pub(crate) fn accept(&self, bp: &BlockPtr, bytes: Bytes) {
         let key = CacheKey::of(bp);
         self.unwritten.write().insert(key, bytes.clone());
-        let cached = Cached { bytes, checked: true };
+        let cached = Cached { bytes, checked: true, kind: bp.kind };
         if bp.birth == UNBORN { self.cache.insert_ahead(key, cached) } else { self.cache.insert(key, cached) }
     }
 

@@ -54,7 +54,7 @@ use crate::uberblock::Uberblock;
 
 use server_time::ServerTime;
 
-pub use admit::{NotServing, SpaceClass, SpaceShort};
+pub use admit::{NotServing, SpaceClass};
 pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
 pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
@@ -62,6 +62,7 @@ pub(crate) use root::PoolRoot;
 pub use root::ROOT_BYTES_MAX;
 pub use secure::{LostBlock, SecureError, SecureReport};
 pub use server_time::{AWAY_MAX, ClockFault, JUMP_MAX, PROBATION};
+pub use sync::SuspendsOnPanic;
 pub use sync::SyncError;
 
 /// An imported pool.
@@ -260,6 +261,12 @@ impl Pool {
         self.tombstones.lock().insert(id, txg);
         self.replies.purge(id);
         Some(removed)
+    }
+
+    /// While what this gives is alive, a panic suspends the pool: for steps of which none may be left out. `why` is told.
+    #[must_use]
+    pub fn suspends_on_panic(&self, why: &'static str) -> SuspendsOnPanic<'_> {
+        SuspendsOnPanic { pool: self, why }
     }
 
     /// Why the pool is suspended, if it is.

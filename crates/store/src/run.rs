@@ -13,7 +13,8 @@ use tally_base::codec::Put;
 use tally_base::{BlockChecksum, LongWork, SECTOR, Txg, block_checksum};
 use tally_disk::AlignedBuf;
 
-use crate::alloc::{AllocRoot, Allocator};
+use crate::alloc::{AllocRoot, Allocator, UNBORN};
+use crate::block::scatter::Place;
 use crate::block::{BlockError, NoSpace, seal};
 use crate::bp::{BLOCK_BYTES_MAX, BlockKind, BlockPtr, Coding, Compression, Dva};
 use crate::io::BlockIo;
@@ -139,8 +140,8 @@ impl RunWriter {
         let sealed = seal(data, compression, &mut scratch);
         let sectors = sealed.sectors();
         let checksum = block_checksum(sealed.bytes());
-        let dva = match self.make_room(u64::from(sectors) * SECTOR as u64) {
-            Ok(run) => run.append(sealed.bytes(), sectors),
+        let (dva, pieces) = match self.make_room(u64::from(sectors) * SECTOR as u64) {
+            Ok(run) => (run.append(sealed.bytes(), sectors), Vec::new()),
             // Free space in crumbs is free space.
             Err(BlockError::NoSpace(_)) => self.scatter(sectors, sealed.bytes(), checksum)?,
             Err(error) => return Err(error),
@@ -159,15 +160,23 @@ impl RunWriter {
         self.stats.block_count += 1;
         self.stats.logical_bytes += data.len() as u64;
         self.stats.allocated_bytes += pointer.asize();
+        if self.txg == UNBORN && !pieces.is_empty() {
+            self.io.remember_pieces(&pointer, pieces);
+        }
         Ok(pointer)
     }
 
-    /// Writes a block in pieces. Where that fails its room goes back: nothing names it.
-    fn scatter(&self, sectors: u32, bytes: &[u8], checksum: BlockChecksum) -> Result<Dva, BlockError> {
+    /// Writes a block in pieces, and gives what its pointer names and the pieces. Where that fails its room goes back:
+    /// nothing names it.
+    fn scatter(&self, sectors: u32, bytes: &[u8], checksum: BlockChecksum) -> Result<(Dva, Vec<Dva>), BlockError> {
         let place = self.io.alloc.place(self.txg, sectors)?;
-        place.write(&self.io.devs, bytes, checksum).inspect_err(|_| {
-            place.ranges().for_each(|range| self.io.alloc.abandon(range));
-        })
+        let written = place.write(&self.io.devs, bytes, checksum);
+        let dva = written.inspect_err(|_| place.ranges().for_each(|range| self.io.alloc.abandon(range)))?;
+        let pieces = match place {
+            Place::Whole(_) => Vec::new(),
+            Place::Pieces(_, pieces) => pieces,
+        };
+        Ok((dva, pieces))
     }
 
     /// The run that has room for a block; none is open after an error.

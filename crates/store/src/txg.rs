@@ -90,6 +90,15 @@ pub enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirtyLimit;
 
+/// Why an operation is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    /// The pool has no room for what its fold may take.
+    Space,
+    /// See [`DirtyLimit`].
+    Dirty,
+}
+
 impl Txgs {
     /// Groups from `open` on, with `open − 1` as the last synced one. An operation is admitted while less than
     /// `dirty_bytes_max` are dirty, and a sync starts by itself at a quarter of that, at most 96 MiB: beyond, a longer
@@ -121,15 +130,30 @@ impl Txgs {
 
     /// Admits an operation that will dirty `bytes` of memory, and whose fold may take `fold_bytes` of the pool. Never
     /// blocks.
-    pub fn admit(self: &Arc<Self>, bytes: u64, fold_bytes: u64) -> Result<Admission, DirtyLimit> {
+    pub fn admit(self: &Arc<Self>, bytes: u64, fold_bytes: u64) -> Result<Admission, NotAdmitted> {
+        self.admit_within(bytes, fold_bytes, |_| true)
+    }
+
+    /// The same, where the pool has room: `has_room` is told what folding everything may take, this operation included. It is
+    /// asked under the lock under which the operation is let in: of many who come at once, each sees those before it,
+    /// and no two are promised the same room (rules F19).
+    pub fn admit_within(
+        self: &Arc<Self>,
+        bytes: u64,
+        fold_bytes: u64,
+        has_room: impl FnOnce(u64) -> bool,
+    ) -> Result<Admission, NotAdmitted> {
         let mut state = self.state.lock();
+        if !has_room(state.fold_in_all().saturating_add(fold_bytes)) {
+            return Err(NotAdmitted::Space);
+        }
         let dirty = state.dirty_in_all();
         // A single operation larger than the limit is let in alone, or it would wait for ever. After the stop nobody
         // is: the last group may be synced already.
         if state.stopped || dirty + bytes > self.dirty_bytes_max && dirty > 0 {
             state.wanted = state.open;
             self.changed.notify_all();
-            return Err(DirtyLimit);
+            return Err(NotAdmitted::Dirty);
         }
         state.admitted_bytes += bytes;
         state.admitted_fold_bytes += fold_bytes;
@@ -202,13 +226,19 @@ impl Txgs {
         }
         let closed = state.holds.pop_front();
         assert_eq!(closed, Some((txg, 0)), "one group is closed at a time, and it was the oldest");
+        assert!(state.synced < txg && txg < state.open, "synced < syncing < open");
         txg
     }
 
     /// The uberblock of `txg` is durable.
     pub fn synced(&self, txg: Txg) {
         let mut state = self.state.lock();
-        assert!(txg > state.synced && txg < state.open, "groups are synced in order, once each");
+        assert!(txg > state.synced, "groups are synced in order, once each");
+        assert!(txg < state.open, "a group is closed before it is synced");
+        assert!(
+            state.holds.front().is_some_and(|(held, _)| *held > txg),
+            "close() has waited for the last hold of group {txg}, and no group takes holds again"
+        );
         state.synced = txg;
         state.dirty_bytes.retain(|dirty, _| *dirty > txg);
         state.fold_bytes.retain(|dirty, _| *dirty > txg);
@@ -323,12 +353,15 @@ impl Txgs {
     /// What folding everything that is dirty or admitted may take of the pool, bytes.
     #[must_use]
     pub fn fold_bytes(&self) -> u64 {
-        let state = self.state.lock();
-        state.admitted_fold_bytes + state.fold_bytes.values().sum::<u64>()
+        self.state.lock().fold_in_all()
     }
 }
 
 impl State {
+    fn fold_in_all(&self) -> u64 {
+        self.admitted_fold_bytes + self.fold_bytes.values().sum::<u64>()
+    }
+
     fn dirty_in_all(&self) -> u64 {
         self.admitted_bytes + self.dirty_bytes.values().sum::<u64>()
     }
@@ -354,8 +387,11 @@ pub struct Admission {
 impl Drop for Admission {
     fn drop(&mut self) {
         let mut state = self.txgs.state.lock();
-        state.admitted_bytes -= self.bytes;
-        state.admitted_fold_bytes -= self.fold_bytes;
+        // Each admission was counted when it was given, and is given back once, here.
+        let (bytes, fold_bytes) = (state.admitted_bytes, state.admitted_fold_bytes);
+        state.admitted_bytes = bytes.checked_sub(self.bytes).expect("no more is given back than was admitted");
+        state.admitted_fold_bytes =
+            fold_bytes.checked_sub(self.fold_bytes).expect("no more is given back than was set aside");
     }
 }
 
@@ -379,7 +415,7 @@ impl Drop for Hold {
         let open = state.open;
         let (_, count) =
             state.holds.iter_mut().find(|(txg, _)| *txg == self.txg).expect("a held group is not forgotten");
-        *count -= 1;
+        *count = count.checked_sub(1).expect("a hold is released once, in its own group");
         if *count == 0 && self.txg < open {
             self.txgs.changed.notify_all();
         }

@@ -159,11 +159,7 @@ impl State {
         }
         let parent = self.may_change_dir(cred, dir)?;
         let (inherited, mode) = permission::inherit(&parent, cred, kind, set.mode.unwrap_or(0));
-        let (uid, gid) = (set.uid.unwrap_or(cred.uid), set.gid.unwrap_or(inherited));
-        // Who makes an object may say that it is theirs, and choose among their groups; not more.
-        if cred.uid != 0 && (uid != cred.uid || (gid != inherited && !cred.in_group(gid))) {
-            return Err(FsError::NotOwner);
-        }
+        let (uid, gid) = permission::owners_given(cred, (cred.uid, inherited), set);
         let id = ObjectId(self.draw_id());
         let entry = self.draw_id();
         let made = self.insert(id, kind, mode, (uid, gid), rdev, body(dir.id));

@@ -224,7 +224,7 @@ pub(super) fn check_name(name: &[u8], dots: FsError) -> Result<(), FsError> {
 /// Checks the bytes of a name.
 pub(super) fn check_bytes(name: &[u8]) -> Result<(), FsError> {
     if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
-        return Err(FsError::Invalid);
+        return Err(FsError::Access);
     }
     if name.len() > NAME_MAX { Err(FsError::NameTooLong) } else { Ok(()) }
 }

@@ -30,7 +30,8 @@ impl Filesystem {
         let id = attr.object.id;
         let Ok(mut locked) = self.lock(&[id]) else { return };
         let Some(mut inode) = locked.state(id).inode.clone() else { return };
-        let now = self.pool.issue_unlogged_time();
+        // An access is no change: its time need not be one that nothing else has.
+        let now = self.pool.now();
         // Another reader, or somebody with the same id, may have been here between the locks.
         if inode.generation != attr.object.generation || !is_due(&inode.attr(id), now) {
             return;

@@ -248,10 +248,7 @@ impl Filesystem {
             create_verifier: plan.verifier,
             target: Bytes::copy_from_slice(plan.target),
         };
-        // Who makes an object may say that it is theirs, and choose among their groups; not more.
-        permission::may_set(&inode.attr(dir.id), ctx.cred, &SetAttr { mode: None, size: None, ..plan.set.clone() })?;
-        inode.uid = plan.set.uid.unwrap_or(inode.uid);
-        inode.gid = plan.set.gid.unwrap_or(inode.gid);
+        (inode.uid, inode.gid) = permission::owners_given(ctx.cred, (inode.uid, inode.gid), plan.set);
         apply_times(&mut inode, plan.set, now);
         if let Some(size) = plan.set.size.filter(|_| plan.kind == FileKind::File) {
             if size > crate::vfs::FILE_SIZE_MAX {

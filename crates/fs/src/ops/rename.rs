@@ -8,7 +8,7 @@ use super::remove::unlinked;
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
 use crate::filesystem::{Ask, Filesystem};
 use crate::inode::{Inode, entry_charge};
-use crate::object::Locked;
+use crate::object::{Locked, RestsOn};
 use crate::permission::{self, WRITE};
 use crate::record::{Record, RecordKind, SizeRule};
 use crate::sight::Found;
@@ -55,10 +55,11 @@ impl Filesystem {
                 Err(error) => return self.failed_after_look(&[from_dir.id, to_dir.id], error),
             };
             let moves_directory = peeked.source_is_directory && from_dir.id != to_dir.id;
-            let _standing_tree = match moves_directory.then(|| self.check_cycle(peeked.source, to_dir)).transpose() {
-                Ok(guard) => guard,
-                Err(error) => return self.failed_after_look(&[from_dir.id, to_dir.id], error),
-            };
+            let _standing_tree =
+                match moves_directory.then(|| self.check_cycle((from, peeked.source), to_dir)).transpose() {
+                    Ok(guard) => guard,
+                    Err((error, seen)) => return Outcome { wait: self.wait_for(seen), ..failed(error) },
+                };
             let mut ids: SmallVec<[ObjectId; 4]> = smallvec![from_dir.id, to_dir.id];
             ids.extend([peeked.source, peeked.target].into_iter().flatten().map(|found| found.object));
             let mut locked = match self.lock(&ids) {
@@ -84,7 +85,7 @@ impl Filesystem {
         let longer = entry_charge(to.name).saturating_sub(entry_charge(from.name));
         // Nobody asks without a quota. Should the target go before the locks are there, the quota is passed by one name.
         let replaces = || matches!(self.peek(to.dir, to.name), Ok(Some(_)));
-        if longer == 0 || self.dataset.effective().quota.is_none() || replaces() { 0 } else { longer }
+        if longer == 0 || self.dataset.effective().refquota.is_none() || replaces() { 0 } else { longer }
     }
 
     fn peek_rename(&self, from: End<'_>, to: End<'_>) -> Result<Peeked, FsError> {
@@ -94,8 +95,13 @@ impl Filesystem {
         Ok(Peeked { source, target, source_is_directory: kind == Some(FileKind::Directory) })
     }
 
-    /// A directory must not move below itself. While the guard lives no other directory changes its parent.
-    fn check_cycle(&self, source: Option<Found>, to_dir: ObjectRef) -> Result<MutexGuard<'_, ()>, FsError> {
+    /// A directory must not move below itself. While the guard lives no other directory changes its parent. A refusal comes
+    /// with what it rests on: the directory of the source, and every parent that was looked at.
+    fn check_cycle(
+        &self,
+        (from, source): (End<'_>, Option<Found>),
+        to_dir: ObjectRef,
+    ) -> Result<MutexGuard<'_, ()>, (FsError, RestsOn)> {
         let guard = self.rename_lock.try_lock().unwrap_or_else(|| blocking(|| self.rename_lock.lock()));
         let Some(source) = source else { return Ok(guard) };
         let root = self.dataset.birth.root_object;
@@ -103,18 +109,22 @@ impl Filesystem {
         // Faulty software may have written parents in a circle. No limit to the depth would do, since a client may
         // nest as deep as it likes: the place of each power of two of steps is remembered, and not come by again.
         let (mut marked, mut steps) = (None, 0_u64);
+        let mut seen = self.see(from.dir.id, |sight| sight.rests_on());
         while at != root {
             if at == source.object {
-                return Err(FsError::Invalid);
+                return Err((FsError::Invalid, seen));
             }
             if marked == Some(at) {
-                return Err(self.broken(&format!("the parents of directory {} run in a circle", to_dir.id)));
+                return Err((self.broken(&format!("the parents of directory {} run in a circle", to_dir.id)), seen));
             }
             if steps.is_power_of_two() {
                 marked = Some(at);
             }
             steps += 1;
-            at = self.see(at, |sight| sight.inode())?.ok_or(FsError::NotFound)?.parent;
+            let (inode, of_parent) = self.see(at, |sight| (sight.inode(), sight.rests_on()));
+            seen = seen.and(of_parent);
+            // Only the lowest one can have been removed.
+            at = inode.and_then(|inode| inode.ok_or(FsError::Stale)).map_err(|error| (error, seen))?.parent;
         }
         Ok(guard)
     }

@@ -27,7 +27,7 @@ fn lookup(world: &World) {
         (below, "..", Ok(dir)),
         (dir, "f", Ok(file)),
         (dir, "F", Err(FsError::NotFound)),
-        (dir, "", Err(FsError::Invalid)),
+        (dir, "", Err(FsError::Access)),
         (file, "x", Err(FsError::NotDirectory)),
         (file, ".", Err(FsError::NotDirectory)),
     ];

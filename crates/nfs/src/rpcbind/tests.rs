@@ -13,15 +13,19 @@ fn the_call_byte_by_byte() {
 #[test]
 fn answers() {
     let answer = |words: &[u32]| Bytes::from(words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>());
-    assert!(matches!(parse(&answer(&[1, 1, 0, 0, 0, 0, 1]), 1), Ok(true)));
-    assert!(matches!(parse(&answer(&[1, 1, 0, 0, 0, 0, 0]), 1), Ok(false)));
+    let parse = |answer: &Bytes| Ok(result(answer, 1)?.bool()?);
+    assert!(matches!(parse(&answer(&[1, 1, 0, 0, 0, 0, 1])), Ok(true)));
+    assert!(matches!(parse(&answer(&[1, 1, 0, 0, 0, 0, 0])), Ok(false)));
     for bad in [&[2, 1, 0, 0, 0, 0, 1][..], &[1, 1, 1, 0, 0, 0, 1], &[1, 1, 0], &[]] {
-        assert!(matches!(parse(&answer(bad), 1), Err(CallError::Malformed)), "{bad:?}");
+        assert!(matches!(parse(&answer(bad)), Err(CallError::Malformed)), "{bad:?}");
     }
 }
 
 /// Ports by program, version and protocol.
 type Mappings = BTreeMap<(u32, u32, u32), u32>;
+
+/// More than any of these tests sends.
+const REQUESTS_MAX: usize = 64;
 
 /// An rpcbind that keeps its mappings in memory, and hears everything.
 struct Portmapper {
@@ -46,14 +50,14 @@ impl Portmapper {
                     panic!("no call of PMAP: {words:?}");
                 };
                 let mut mappings = mappings.lock().unwrap();
-                let done = match procedure {
-                    SET if mappings.contains_key(&(program, version, protocol)) => false,
-                    SET => mappings.insert((program, version, protocol), port).is_none(),
-                    UNSET => mappings.remove(&(program, version, protocol)).is_some(),
+                let result = match procedure {
+                    GETPORT => mappings.get(&(program, version, protocol)).copied().unwrap_or(0),
+                    SET if mappings.contains_key(&(program, version, protocol)) => 0,
+                    SET => u32::from(mappings.insert((program, version, protocol), port).is_none()),
+                    UNSET => u32::from(mappings.remove(&(program, version, protocol)).is_some()),
                     _ => panic!("procedure {procedure}"),
                 };
-                let answer: Vec<u8> =
-                    [xid, 1, 0, 0, 0, 0, u32::from(done)].iter().flat_map(|word| word.to_be_bytes()).collect();
+                let answer: Vec<u8> = [xid, 1, 0, 0, 0, 0, result].iter().flat_map(|word| word.to_be_bytes()).collect();
                 socket.send_to(&answer, from).unwrap();
             }
         });
@@ -66,17 +70,32 @@ impl Portmapper {
 }
 
 #[test]
-fn both_programs_are_registered_and_taken_back() {
-    let portmapper = Portmapper::start(10);
+fn all_programs_are_registered_and_taken_back() {
+    let portmapper = Portmapper::start(REQUESTS_MAX);
+    // What a daemon that was killed has left.
+    portmapper.mappings.lock().unwrap().insert((100_021, 4, TCP), 2049);
+    for _ in 0..2 {
+        assert_eq!(register(portmapper.address, 2049).unwrap(), None);
+        let expected = [((100_003, 3, TCP), 2049), ((100_005, 3, TCP), 2049), ((100_021, 4, TCP), 2049)];
+        assert_eq!(portmapper.mappings(), expected, "NFS, MOUNT, and the lock manager");
+        unregister(portmapper.address, 2049).unwrap();
+        assert_eq!(portmapper.mappings(), []);
+    }
+}
+
+/// The machine mounts NFS itself: its kernel's lock manager answers the servers of those mounts, and is left alone.
+#[test]
+fn another_lock_manager_is_told_of_and_left_alone() {
+    let portmapper = Portmapper::start(REQUESTS_MAX);
     // What a daemon that was killed has left.
     portmapper.mappings.lock().unwrap().insert((100_003, 3, TCP), 1);
     portmapper.mappings.lock().unwrap().insert((100_021, 4, TCP), 7);
-    register(portmapper.address, 2049).unwrap();
+    assert_eq!(register(portmapper.address, 2049).unwrap(), Some(7));
     let expected = [((100_003, 3, TCP), 2049), ((100_005, 3, TCP), 2049), ((100_021, 4, TCP), 7)];
     assert_eq!(portmapper.mappings(), expected, "NFS, MOUNT, and what is somebody else's");
-    unregister(portmapper.address).unwrap();
+    unregister(portmapper.address, 2049).unwrap();
     assert_eq!(portmapper.mappings(), expected[2..]);
-    unregister(portmapper.address).unwrap();
+    unregister(portmapper.address, 2049).unwrap();
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod link;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -26,6 +27,7 @@ use tally_fs::vfs::ReplyKey;
 
 use crate::exports::Exports;
 use crate::mount::{self, MountTable};
+use crate::nlm;
 use crate::replies::{Begin, Replies};
 use crate::rpc::{AcceptError, Call, Refusal, Reply};
 use crate::stats::{Stats, count};
@@ -53,6 +55,8 @@ pub struct Service {
     replies: Replies,
     stats: Arc<Stats>,
     start: Instant,
+    /// Whether it was told already that there are no locks.
+    locks_refused: AtomicBool,
 }
 
 impl Service {
@@ -65,6 +69,7 @@ impl Service {
             replies: Replies::default(),
             stats: Arc::default(),
             start: Instant::now(),
+            locks_refused: AtomicBool::new(false),
         }
     }
 
@@ -164,8 +169,10 @@ impl Service {
         let step = match (job.call.program, job.call.version) {
             (v3::PROGRAM, v3::VERSION) => return self.nfs(job),
             (mount::PROGRAM, mount::VERSION) => return self.mount(job),
+            (nlm::PROGRAM, nlm::VERSION) => return self.lock(job),
             (v3::PROGRAM, _) => mismatch(v3::VERSION),
             (mount::PROGRAM, _) => mismatch(mount::VERSION),
+            (nlm::PROGRAM, _) => mismatch(nlm::VERSION),
             _ => error(AcceptError::ProgramUnavailable),
         };
         count(&self.stats.refused);
@@ -181,6 +188,25 @@ impl Service {
             Ok(body) => Reply::success(call.xid, body.into()),
             Err(error) => {
                 count(&self.stats.mount.errors);
+                Reply::accept_error(call.xid, error)
+            }
+        })
+    }
+
+    fn lock(&self, job: &Job) -> Step {
+        let call = &job.call;
+        let done = nlm::run(call.procedure, &mut call.arguments());
+        if call.procedure != 0 && !self.locks_refused.swap(true, Relaxed) {
+            tracing::warn!(
+                peer = %job.link.peer(),
+                "a client asked for a lock, and this server has none: programs there get \"No locks available\". Mount with \
+                 nolock for locks between the programs of one client; this is said once"
+            );
+        }
+        Step::Reply(match done {
+            Ok(body) => Reply::success(call.xid, body.into()),
+            Err(error) => {
+                count(&self.stats.refused);
                 Reply::accept_error(call.xid, error)
             }
         })

@@ -23,6 +23,9 @@ pub(super) fn handle_and_name<'a>(words: &mut Decoder<'a>) -> Result<(&'a [u8], 
     Ok((handle(words)?, words.opaque(usize::MAX)?))
 }
 
+/// The id that stands for none: who sends it changes no owner, as with the field's servers.
+const NO_ID: u32 = u32::MAX;
+
 /// `sattr3`. Nanoseconds beyond a second are garbage.
 pub(super) fn settable(words: &mut Decoder<'_>) -> Result<SetAttr, Garbage> {
     fn option<T>(
@@ -33,8 +36,8 @@ pub(super) fn settable(words: &mut Decoder<'_>) -> Result<SetAttr, Garbage> {
     }
     Ok(SetAttr {
         mode: option(words, |words| words.u32())?,
-        uid: option(words, |words| words.u32())?,
-        gid: option(words, |words| words.u32())?,
+        uid: option(words, |words| words.u32())?.filter(|id| *id != NO_ID),
+        gid: option(words, |words| words.u32())?.filter(|id| *id != NO_ID),
         size: option(words, |words| words.u64())?,
         atime: set_time(words)?,
         mtime: set_time(words)?,

@@ -18,7 +18,7 @@ use crate::daemon::http::HttpListen;
 
 /// A file server that keeps every promise: a copy-on-write pool, an intent log, NFSv3.
 #[derive(Debug, Parser)]
-#[command(name = "tally", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "tally", version, arg_required_else_help = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -90,6 +90,10 @@ pub struct ServeArgs {
     /// Address and port of the dashboard and of Prometheus' metrics, or 'off' [default: 127.0.0.1:12050 if it is free]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http: Option<HttpListen>,
+
+    /// Name by which pools know this machine, which no other may have [default: made of /etc/machine-id]
+    #[arg(long, value_name = "NAME")]
+    pub host_id: Option<String>,
 
     /// Size of the first pool [default: 10G or half of the free space, whichever is smaller]
     #[arg(long)]

@@ -121,6 +121,13 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             let reply = ask(cli, &request)?;
             print_reply(cli.json, reply, console, &|reply| dataset_text(command, reply))
         }
+        Command::Stat(StatCommand::Cache { table }) => {
+            let reply = ask(cli, &Request::PoolStatus { names: Vec::new() })?;
+            print_reply(cli.json, reply, console, &|reply| match reply {
+                Reply::Pools(pools) => Some(stat::caches(pools, *table)),
+                _ => None,
+            })
+        }
         Command::Stat(StatCommand::Ops { table }) => {
             let reply = ask(cli, &Request::StatOps)?;
             print_reply(cli.json, reply, console, &|reply| match reply {

@@ -80,8 +80,11 @@ pub enum PoolCommand {
         /// The disk to add
         new_device: String,
     },
-    /// Take a disk out of a mirror
+    /// Take a disk out of a mirror, once every block is found on the disks that stay; or stop the copy to it
     Detach {
+        /// Without looking at the blocks: what this disk alone has right is lost
+        #[arg(short)]
+        force: bool,
         /// The pool
         name: String,
         /// The disk
@@ -178,8 +181,8 @@ impl PoolCommand {
                 new_device: words::device(new_device, here),
                 force: *force,
             },
-            Self::Detach { name, device } => {
-                Request::PoolDetach { name: name.clone(), device: words::existing_device(device, here) }
+            Self::Detach { force, name, device } => {
+                Request::PoolDetach { name: name.clone(), device: words::existing_device(device, here), force: *force }
             }
             Self::Replace { force, name, device, new_device } => Request::PoolReplace {
                 name: name.clone(),

@@ -7,13 +7,18 @@ use super::args::TableArgs;
 use super::table::{Align, Table};
 use super::words::duration;
 use crate::control::observation::{AccountReport, KindReport};
-use crate::control::report::{OpReport, OpsReport, Quantiles};
+use crate::control::report::{OpReport, OpsReport, PoolReport, Quantiles};
 
 /// What is counted.
 #[derive(Debug, Subcommand)]
 pub enum StatCommand {
     /// Calls by procedure: how many, and how long they worked and waited for the log (p50 and p99)
     Ops {
+        #[command(flatten)]
+        table: TableArgs,
+    },
+    /// What the block caches hold, by kind of block, and how often reads found it there
+    Cache {
         #[command(flatten)]
         table: TableArgs,
     },
@@ -126,6 +131,23 @@ pub(super) fn ops(report: &OpsReport, style: TableArgs) -> String {
     text
 }
 
+/// One line for each pool and kind of block.
+pub(super) fn caches(pools: &[PoolReport], style: TableArgs) -> String {
+    let numbers = ["BYTES", "HITS", "MISSES", "FOUND"].map(|title| (title, Align::Right));
+    let columns: Vec<_> = [("POOL", Align::Left), ("KIND", Align::Left)].into_iter().chain(numbers).collect();
+    let mut table = Table::new(&columns);
+    for pool in pools {
+        for cache in &pool.cache {
+            let bytes = if style.exact { cache.bytes.to_string() } else { Size(cache.bytes).to_string() };
+            let asked = u128::from(cache.hits) + u128::from(cache.misses);
+            let found = format!("{}%", u128::from(cache.hits) * 100 / asked.max(1));
+            let counts = [bytes, cache.hits.to_string(), cache.misses.to_string(), found];
+            table.row([pool.name.clone(), cache.kind.clone()].into_iter().chain(counts).collect());
+        }
+    }
+    table.print(style)
+}
+
 fn op_name(op: &OpReport) -> String {
     op.stable_how.as_ref().map_or_else(|| op.procedure.clone(), |how| format!("{} {how}", op.procedure))
 }
@@ -133,6 +155,15 @@ fn op_name(op: &OpReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::report::CacheReport;
+
+    #[test]
+    fn caches_are_told_by_kind() {
+        let cache = CacheReport { kind: "leaves".into(), bytes: 3 << 20, hits: 97, misses: 3 };
+        let pool = PoolReport { name: "tank".into(), cache: vec![cache], ..PoolReport::default() };
+        let text = caches(&[pool], TableArgs { plain: true, exact: true });
+        assert_eq!(text.lines().next(), Some("tank\tleaves\t3145728\t97\t3\t97%"));
+    }
 
     #[test]
     fn who_waits_longest_comes_first() {

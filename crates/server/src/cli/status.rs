@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tally_base::Size;
 
-use crate::control::report::{Exposure, LaneReport, PoolReport, VdevReport};
+use crate::control::report::{CopyReport, DamagedObject, Exposure, LaneReport, PoolReport, VdevReport};
 
 /// The text for all `pools`, with a blank line between two.
 pub(super) fn print(pools: &[PoolReport], verbose: bool) -> String {
@@ -21,13 +21,58 @@ fn one(pool: &PoolReport, verbose: bool) -> String {
     if pool.state == PoolReport::UNAVAILABLE {
         return text;
     }
+    text += &scans(pool);
     text += "config:\n\n";
     text += &tree(pool);
     if verbose {
         text += &lanes(pool);
         text += &losses(pool);
     }
-    text + "\nerrors: " + &errors(pool) + "\n"
+    text + "\nerrors: " + &errors(pool) + "\n" + &damage(pool, verbose)
+}
+
+/// What could not be read since the import: how much, or what.
+fn damage(pool: &PoolReport, verbose: bool) -> String {
+    let mut text = String::new();
+    let mut say = |line: std::fmt::Arguments<'_>| text.write_fmt(line).unwrap_or_default();
+    if !pool.damage.is_empty() && !verbose {
+        say(format_args!(
+            "        {} places could not be read; `tally pool status -v` names them\n",
+            pool.damage.len()
+        ));
+    } else if !pool.damage.is_empty() {
+        say(format_args!("        could not be read since the import:\n\n"));
+        for place in &pool.damage {
+            say(format_args!("\t{}\n", damage_line(place)));
+        }
+        if pool.damage_beyond > 0 {
+            say(format_args!("\tand more, met {} times\n", pool.damage_beyond));
+        }
+    }
+    if pool.leaks > 0 {
+        say(format_args!(
+            "        {} blocks could not be read when what they name was to be given back: that space is lost\n",
+            pool.leaks
+        ));
+    }
+    text
+}
+
+/// `tank/home:/mail/inbox, content at 262144`: names may hold anything, so they are made harmless for a terminal.
+fn damage_line(place: &DamagedObject) -> String {
+    let name = match &place.path {
+        Some(path) => {
+            path.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+        }
+        None => format!("<object {}>", place.object),
+    };
+    let what = match (place.what.as_str(), place.offset) {
+        ("content", Some(offset)) => format!("content at {offset}"),
+        ("names", _) => "names in it".into(),
+        ("space", _) => "space that was not given back".into(),
+        (what, _) => what.to_owned(),
+    };
+    format!("{}:{name}, {what}", place.dataset)
 }
 
 /// What a person should know, the exposure first.
@@ -48,6 +93,40 @@ fn notices(pool: &PoolReport) -> Vec<String> {
     }
     notices.extend(pool.messages.iter().cloned());
     notices
+}
+
+/// What runs over whole disks, and what came of it.
+fn scans(pool: &PoolReport) -> String {
+    let running = pool.copies.iter().map(scan);
+    running.chain(pool.copies_ended.iter().cloned()).map(|line| format!("  scan: {line}\n")).collect()
+}
+
+fn scan(copy: &CopyReport) -> String {
+    let percent = u128::from(copy.done_bytes) * 1000 / u128::from(copy.total_bytes.max(1));
+    let left =
+        copy.seconds_left.map_or_else(|| "no estimated completion time".into(), |left| clock_words(left) + " to go");
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Not negative, and far below.
+    let rate = Size(copy.bytes_per_second as u64);
+    format!(
+        "{} of {} in progress for {}: {}\n        {} / {} at {rate}/s, {}.{}% done, {left}",
+        copy.what,
+        copy.device,
+        clock_words(copy.seconds),
+        copy.phase,
+        Size(copy.done_bytes),
+        Size(copy.total_bytes),
+        percent / 10,
+        percent % 10,
+    )
+}
+
+/// A length of time as `zpool status` writes it.
+pub(crate) fn clock_words(seconds: f64) -> String {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Bounded and not negative.
+    let whole = seconds.clamp(0.0, 1e9).round() as u64;
+    let (days, rest) = (whole / 86_400, whole % 86_400);
+    let clock = format!("{:02}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60);
+    if days > 0 { format!("{days} days {clock}") } else { clock }
 }
 
 /// One line of the device tree.
@@ -147,12 +226,30 @@ fn duration(ns: u64) -> String {
     if ns == 0 { "-".into() } else { format!("{:.1?}", Duration::from_nanos(ns)).replace('µ', "u") }
 }
 
+/// What is known of the data: what no disk has right, what was set right, and what was only an error of a disk.
 fn errors(pool: &PoolReport) -> String {
-    let vdevs = pool.vdevs.iter().chain(pool.vdevs.iter().flat_map(|vdev| &vdev.children));
-    let seen = vdevs.map(|vdev| vdev.errors.read + vdev.errors.write + vdev.errors.checksum).any(|sum| sum > 0);
-    let text = if seen { "errors of disks were met and repaired from other disks" } else { "No known data errors" };
-    text.into()
+    let vdevs = || pool.vdevs.iter().chain(pool.vdevs.iter().flat_map(|vdev| &vdev.children)).map(|vdev| vdev.errors);
+    let repaired: u64 = vdevs().map(|errors| errors.repaired).sum();
+    let seen = vdevs().any(|errors| errors.read + errors.write + errors.checksum > 0);
+    let set_right = format!("{} repaired from other disks", blocks(repaired));
+    match (pool.unrepaired, repaired) {
+        (0, 0) if seen => "No known data errors; disks have failed requests, see above".into(),
+        (0, 0) => "No known data errors".into(),
+        (0, _) => format!("No known data errors; {set_right}.\n        {WATCH}"),
+        (lost, 0) => format!("{} damaged on every disk: reading gives an I/O error.\n        {RESTORE}", blocks(lost)),
+        (lost, _) => format!(
+            "{} damaged on every disk: reading gives an I/O error; {set_right}.\n        {RESTORE}",
+            blocks(lost)
+        ),
+    }
 }
+
+fn blocks(count: u64) -> String {
+    if count == 1 { "1 block was".into() } else { format!("{count} blocks were") }
+}
+
+const WATCH: &str = "A disk whose counters go on rising wants to be replaced: `tally pool replace`.";
+const RESTORE: &str = "Bring back what they held from a backup, or bring back a disk that still has it.";
 
 #[cfg(test)]
 mod tests;

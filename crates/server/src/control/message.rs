@@ -70,9 +70,12 @@ pub enum Request {
         new_device: PathBuf,
         force: bool,
     },
+    /// With `force`, although the disks that stay may lack something.
     PoolDetach {
         name: String,
         device: String,
+        #[serde(default)]
+        force: bool,
     },
     /// `new_device` may be left out when the same path holds another disk now.
     PoolReplace {

@@ -38,6 +38,15 @@ pub struct PoolReport {
     /// Acknowledged changes that were given up by `import --accept-loss`, ever: when, and what is known of them.
     #[serde(default)]
     pub losses: Vec<String>,
+    /// What could not be read since the import, by dataset and object.
+    #[serde(default)]
+    pub damage: Vec<DamagedObject>,
+    /// How often something more could not be read than is kept for `damage`.
+    #[serde(default)]
+    pub damage_beyond: u64,
+    /// Blocks that name others and could not be read when those were to be given back: their space is lost.
+    #[serde(default)]
+    pub leaks: u64,
     /// `wait` or `continue`.
     #[serde(default)]
     pub failmode: String,
@@ -53,6 +62,76 @@ pub struct PoolReport {
     /// The most there may be of them.
     #[serde(default)]
     pub dirty_bytes_max: u64,
+    /// Blocks that were found damaged since the import and are right on no disk.
+    #[serde(default)]
+    pub unrepaired: u64,
+    /// Copies to its disks, and checks of them, that run now.
+    #[serde(default)]
+    pub copies: Vec<CopyReport>,
+    /// What came of the last of each vdev since the import, in words.
+    #[serde(default)]
+    pub copies_ended: Vec<String>,
+    /// Bytes of blocks that are written in part, and that the open group has to read and write whole.
+    #[serde(default)]
+    pub patch_bytes: u64,
+    /// The most that one group may have of them, for now.
+    #[serde(default)]
+    pub patch_bytes_max: u64,
+    /// The most that the block cache may hold.
+    #[serde(default)]
+    pub cache_bytes_max: u64,
+    /// What it holds, by kind of block.
+    #[serde(default)]
+    pub cache: Vec<CacheReport>,
+}
+
+/// A disk that joins or leaves, and how far that is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CopyReport {
+    /// `resilver`: it joins and is given everything; `check`: it leaves, and every block must be on another.
+    pub what: String,
+    /// The disk.
+    pub device: String,
+    /// `preparing`, `copying`, `checking` or `stopping`.
+    pub phase: String,
+    /// Bytes that were copied and checked.
+    pub done_bytes: u64,
+    /// Bytes to copy and to check in all.
+    pub total_bytes: u64,
+    /// Since it began.
+    pub seconds: f64,
+    /// On average.
+    pub bytes_per_second: f64,
+    /// Until its end, if it goes on so.
+    pub seconds_left: Option<f64>,
+}
+
+/// One kind of block in the cache.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CacheReport {
+    /// `data`, `leaves` and `nodes` of trees, `replies`.
+    pub kind: String,
+    /// Bytes in the cache now.
+    pub bytes: u64,
+    /// Reads since import that it answered.
+    pub hits: u64,
+    /// Reads since import that went to a disk.
+    pub misses: u64,
+}
+
+/// Part of an object that could not be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedObject {
+    /// Its dataset.
+    pub dataset: String,
+    /// Its number in the dataset.
+    pub object: u64,
+    /// One of its paths in the dataset, if it was found.
+    pub path: Option<String>,
+    /// `content`, `attributes`, `names` or `space`.
+    pub what: String,
+    /// Where in the content: the first byte of its block.
+    pub offset: Option<u64>,
 }
 
 /// A transaction group that was synced.
@@ -135,6 +214,9 @@ pub struct ErrorCounters {
     pub write: u64,
     /// Reads that gave wrong bytes.
     pub checksum: u64,
+    /// What was wrong there or could not be read, and was written again from another disk.
+    #[serde(default)]
+    pub repaired: u64,
 }
 
 /// Reads and writes since import.

@@ -56,6 +56,8 @@ pub struct Config {
     pub dirty_data_max: Memory,
     pub txg_interval_seconds: u32,
     pub open_files: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_id: Option<String>,
     pub log: LogConfig,
     pub http: HttpConfig,
     #[serde(rename = "export", skip_serializing_if = "Vec::is_empty")]
@@ -75,6 +77,7 @@ impl Default for Config {
             dirty_data_max: Memory::Percent(10),
             txg_interval_seconds: 5,
             open_files: 65536,
+            host_id: None,
             log: LogConfig::default(),
             http: HttpConfig::default(),
             exports: Vec::new(),
@@ -199,6 +202,7 @@ impl Config {
             config.listen.clone_from(&args.listen);
         }
         config.port = args.port.or(config.port);
+        config.host_id = args.host_id.clone().or(config.host_id);
         config.http.listen = args.http.or(config.http.listen);
         Ok(config)
     }

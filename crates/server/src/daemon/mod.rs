@@ -12,6 +12,7 @@
 mod absent;
 pub mod announce;
 pub mod config;
+mod copies;
 mod datasets;
 mod dates;
 mod disks;
@@ -25,6 +26,7 @@ mod observe;
 mod ops_report;
 mod pool_report;
 pub mod pools;
+mod pressure;
 pub mod process;
 mod registration;
 mod run;

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use tally_base::Size;
 use tally_disk::{IoCounts, IoKind};
+use tally_fs::damage::Part;
 use tally_intent::Lane;
+use tally_store::bp::BlockKind;
+use tally_store::io::CacheStats;
 use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig, VdevClass, VdevConfig, VdevKind};
 use tally_store::pool::{ClockFault, PROBATION};
 use tally_store::properties::SyncMode;
@@ -15,8 +18,8 @@ use tally_store::vdev::{LegState, Vdev, VdevLeg};
 use super::dates::utc;
 use super::pools::ServedPool;
 use crate::control::report::{
-    ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport, PropertyLine, TxgReport,
-    VdevReport, VdevSpace,
+    CacheReport, DamagedObject, ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport,
+    PropertyLine, TxgReport, VdevReport, VdevSpace,
 };
 use crate::control::spread::Spread;
 
@@ -51,13 +54,46 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         exposure: exposure(served),
         messages: messages(served, &vdevs),
         losses: losses(&config),
+        damage: Vec::new(),
+        damage_beyond: 0,
+        leaks: pool.io.leak_count(),
         failmode: config.supplement.failmode.word().into(),
         txg_open: pool.txgs.open().0,
         txgs: txg_reports(served),
         dirty_bytes: pool.txgs.dirty_bytes(),
         dirty_bytes_max: pool.txgs.dirty_bytes_max(),
+        unrepaired: pool.io.unrepaired_count(),
+        copies: served.copies.running(),
+        copies_ended: served.copies.outcomes(),
+        patch_bytes: pool.txgs.patch_bytes(),
+        patch_bytes_max: pool.txgs.patch_bytes_max(),
+        cache_bytes_max: pool.io.cache_bytes_max(),
+        cache: pool.io.cache_stats().into_iter().map(cache_report).collect(),
         vdevs,
     }
+}
+
+/// The same with what could not be read, whose paths have to be looked for.
+pub(super) fn report_with_damage(served: &ServedPool) -> PoolReport {
+    let mut report = report(served);
+    for info in served.filer.datasets() {
+        let Some(filesystem) = served.filer.filesystem(info.id).filter(|filesystem| filesystem.has_damage()) else {
+            continue;
+        };
+        let damage = filesystem.damage_report();
+        report.damage_beyond += damage.beyond;
+        report.damage.extend(damage.places.into_iter().map(|place| {
+            let (what, offset) = match place.part {
+                Part::Attributes => ("attributes", None),
+                Part::Names => ("names", None),
+                Part::Content(offset) => ("content", Some(offset)),
+                Part::Space => ("space", None),
+            };
+            let (dataset, what) = (info.name.clone(), what.to_owned());
+            DamagedObject { dataset, object: place.object.0, path: place.path, what, offset }
+        }));
+    }
+    report
 }
 
 const ONLINE: &str = LegState::Online.word();
@@ -69,6 +105,21 @@ const NO_LOG: &str = "NOLOG";
 pub(super) const SILENT_MIN: Duration = Duration::from_secs(3);
 const DATA: &str = "data";
 const LOG: &str = "log";
+
+fn cache_report(stats: CacheStats) -> CacheReport {
+    let kind = match stats.kind {
+        BlockKind::Data => "data",
+        BlockKind::Leaf => "leaves",
+        BlockKind::TreeNode => "nodes",
+        BlockKind::Replies => "replies",
+        BlockKind::Root => "root",
+        BlockKind::Table => "table",
+        BlockKind::SpaceMap => "maps",
+        BlockKind::SpaceIndex => "index",
+        BlockKind::Deferred => "deferred",
+    };
+    CacheReport { kind: kind.into(), bytes: stats.bytes, hits: stats.hits, misses: stats.misses }
+}
 
 fn txg_reports(served: &ServedPool) -> Vec<TxgReport> {
     let pool = served.filer.pool();
@@ -127,6 +178,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             leg.name, leg.silent_seconds
         )
     }));
+    messages.extend(served.copies.notices());
     messages.extend(lanes_without_disk(served));
     messages.extend(clock_message(served));
     // What the import said of a disk may be out of date; how each stands now was said above.
@@ -292,7 +344,12 @@ fn leg_report(leg: &VdevLeg, class: &str) -> VdevReport {
         name: leg.path().display().to_string(),
         class: class.into(),
         state: leg.state().word().into(),
-        errors: ErrorCounters { read: errors.read, write: errors.write, checksum: errors.checksum },
+        errors: ErrorCounters {
+            read: errors.read,
+            write: errors.write,
+            checksum: errors.checksum,
+            repaired: errors.repaired,
+        },
         io: io(&counts),
         times: IoTimes {
             read: spread(leg, IoKind::Read),

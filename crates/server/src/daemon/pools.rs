@@ -1,7 +1,7 @@
 //! The pools of this process: which are imported, and every change of that.
 //!
-//! Pools are created, imported and exported by one thread, the daemon's own. That takes as long as disks take,
-//! and no request may wait for it: readers see the registry through one short lock that is never held over
+//! Pools are created, imported and exported by one thread, the daemon's own; copies to disks have threads of their own
+//! ([`super::copies`]). That takes as long as disks take, and no request may wait for it: readers see the registry through one short lock that is never held over
 //! a call into a pool, and the protocol server sees the export table, which is replaced when all is done.
 //!
 //! ```text
@@ -32,6 +32,7 @@ use tally_store::properties::PropertyError;
 
 use super::absent::Absent;
 use super::config::ExportRule;
+use super::copies::Copies;
 use super::disks::DiskError;
 use super::state::{KnownPool, State, StateError};
 use crate::control::message::{Assignment, Progress};
@@ -136,6 +137,8 @@ pub struct ServedPool {
     pub since: Instant,
     /// What the import found, for `status`.
     pub remarks: Vec<String>,
+    /// Copies to and checks of its disks.
+    pub copies: Copies,
     read_only: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -146,7 +149,8 @@ impl ServedPool {
         for (name, body) in filer.background() {
             threads.push(thread::Builder::new().name(name).spawn(body).map_err(PoolsError::Thread)?);
         }
-        Ok(Arc::new(Self { filer, since: Instant::now(), remarks, read_only, threads: Mutex::new(threads) }))
+        let (since, copies, threads) = (Instant::now(), Copies::default(), Mutex::new(threads));
+        Ok(Arc::new(Self { filer, since, remarks, copies, read_only, threads }))
     }
 
     /// Its guid.
@@ -364,7 +368,7 @@ impl Pools {
         if pool.legs.len() < legs {
             messages.push(format!("{} of its {legs} disks were found.", pool.legs.len()));
         }
-        let elsewhere = config.state == PoolState::Active && config.host != self.platform.host;
+        let elsewhere = config.state == PoolState::Active && config.host.id != self.platform.host.id;
         if elsewhere {
             messages.push(format!("It was last in use on {}; import it with -f if it is no more.", config.host.name));
         }
@@ -428,9 +432,10 @@ impl Pools {
         leaving.iter().cloned().chain(here).map(|pool| line(&pool)).collect::<Vec<_>>().join(" ")
     }
 
-    /// Writes a pool out and lets go of it. Its clients wait until it is imported again.
+    /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Refused while a disk is copied.
     pub fn export(&self, name: &str) -> Result<(), PoolsError> {
         let pool = self.pool(name)?;
+        pool.copies.close()?;
         self.absent.exported(pool.guid(), pool.filer.name(), pool.handle_key());
         self.let_go(&pool);
         let exported = pool.filer.export();
@@ -439,9 +444,10 @@ impl Pools {
         Ok(self.state.lock().forget(pool.guid())?)
     }
 
-    /// Destroys a pool.
+    /// Destroys a pool. Refused while a disk is copied.
     pub fn destroy(&self, name: &str) -> Result<(), PoolsError> {
         let pool = self.pool(name)?;
+        pool.copies.close()?;
         self.let_go(&pool);
         let destroyed = pool.filer.destroy();
         pool.join();
@@ -455,12 +461,14 @@ impl Pools {
         self.refresh_exports();
     }
 
-    /// Exports every pool at the end of the process, and keeps the list for the next start. Gives what went wrong.
+    /// Exports every pool at the end of the process, and keeps the list for the next start. Copies are stopped first: disks
+    /// that were joining are taken out again. Gives what went wrong.
     pub fn export_all(&self) -> Vec<(String, FilerError)> {
         let mut failures = Vec::new();
         let pools = self.all();
         self.leaving.lock().clone_from(&pools);
         for pool in pools {
+            pool.copies.stop_all();
             self.let_go(&pool);
             if let Err(error) = pool.filer.export() {
                 failures.push((pool.filer.name(), error));

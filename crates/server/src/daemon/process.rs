@@ -51,13 +51,14 @@ pub fn host_name() -> String {
     first_line("/proc/sys/kernel/hostname")
 }
 
-/// A number that stays this machine's across restarts, by which a pool knows where it is in use.
+/// A number that stays this machine's across restarts, by which a pool knows where it is in use. Of `named`, if the
+/// machine's owner has given it a name for that.
 #[must_use]
-pub fn host_id() -> u64 {
-    let machine_id = first_line("/etc/machine-id");
-    // Without an id the name has to do: both are only compared with what this function gave elsewhere.
-    let identity = if machine_id.is_empty() { host_name() } else { machine_id };
-    name_hash(0, identity.as_bytes())
+pub fn host_id(named: Option<&str>) -> u64 {
+    let owner_says = named.map(str::to_owned);
+    // Without an id the name has to do: all are only compared with what this function gave elsewhere.
+    let known = owner_says.into_iter().chain([first_line("/etc/machine-id"), host_name()]);
+    name_hash(0, known.into_iter().find(|identity| !identity.is_empty()).unwrap_or_default().as_bytes())
 }
 
 fn first_line(path: &str) -> String {
@@ -67,6 +68,15 @@ fn first_line(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Clones of a virtual machine have one machine-id, and a container may have another with each start.
+    #[test]
+    fn a_machine_is_who_its_owner_says() {
+        assert_eq!(host_id(Some("nas-1")), host_id(Some("nas-1")));
+        assert_ne!(host_id(Some("nas-1")), host_id(Some("nas-2")));
+        assert_ne!(host_id(Some("nas-1")), host_id(None));
+        assert_eq!(host_id(Some("")), host_id(None));
+    }
 
     #[test]
     fn memory_is_read_from_meminfo() {

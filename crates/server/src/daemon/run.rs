@@ -3,10 +3,10 @@
 use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -31,9 +31,10 @@ use super::listen::ListenError;
 use super::logging::LevelError;
 use super::observe::observe;
 use super::pools::{ImportOrder, Pools, PoolsError};
+use super::pressure::Relief;
 use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work, import_remarks};
-use super::state::{State, StateError};
+use super::state::{self, State, StateError};
 use super::{Event, listen, logging, process, signals, silence};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
@@ -104,6 +105,8 @@ pub struct Daemon {
     /// Kept for its end, when rpcbind is told that nobody listens any more.
     registration: Option<Registration>,
     watching: Option<Watching>,
+    /// Ends with this.
+    _relief: Relief,
 }
 
 /// What looks at the daemon while it runs: samples are taken, and shown.
@@ -111,6 +114,17 @@ struct Watching {
     http: HttpServer,
     /// Ends with this.
     _sampler: Sampler,
+}
+
+/// The caches of all pools give way when the machine is short of memory.
+fn start_relief(desk: &Arc<Desk>) -> std::io::Result<Relief> {
+    let desk = Arc::clone(desk);
+    Relief::start(move |share| {
+        for served in desk.pools.all() {
+            let io = &served.filer.pool().io;
+            io.limit_cache((u128::from(io.cache_bytes_max()) * u128::from(share) / 1024) as u64);
+        }
+    })
 }
 
 impl Watching {
@@ -134,7 +148,7 @@ impl Daemon {
         logging::start(&config.log)?;
         process::raise_open_files(config.open_files);
         let data_dir_error = |source| ServeError::DataDir { path: config.data_dir.clone(), source };
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.data_dir).map_err(data_dir_error)?;
+        state::make_dirs(&config.data_dir, &state::sync_dir).map_err(data_dir_error)?;
         let data_dir = fs::canonicalize(&config.data_dir).map_err(data_dir_error)?;
 
         let control = ControlSocket::bind(&config.socket())?;
@@ -146,7 +160,8 @@ impl Daemon {
             listeners.first().and_then(|listener| listener.local_addr().ok()).map_or(0, |address| address.port());
 
         state.remember_port(port)?;
-        let pools = Arc::new(Pools::new(platform(launch.opener), tuning(&config), state, config.exports.clone()));
+        let pools =
+            Arc::new(Pools::new(platform(launch.opener, &config), tuning(&config), state, config.exports.clone()));
         let nfs = Arc::new(Service::new(pools.exports()));
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
         let watching = Watching::start(&config, &desk)?;
@@ -162,7 +177,19 @@ impl Daemon {
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
-        Ok(Self { args: launch.args, desk, control, events, sender, server, port, registration, watching })
+        let relief = start_relief(&desk)?;
+        Ok(Self {
+            args: launch.args,
+            desk,
+            control,
+            events,
+            sender,
+            server,
+            port,
+            registration,
+            watching,
+            _relief: relief,
+        })
     }
 
     /// The port of NFS and MOUNT.
@@ -216,20 +243,20 @@ impl Daemon {
             match event {
                 Event::Stop => break,
                 Event::Reload => self.reload(),
-                Event::Work(work) => self.carry_out(work),
+                Event::Work(work) if work.takes_long() => self.carry_out_beside(work),
+                Event::Work(work) => carry_out(&self.desk, work),
             }
         }
         self.stop()
     }
 
-    fn carry_out(&self, Work { request, answer }: Work) {
-        // The asker may have hung up; the work is done all the same.
-        let mut progress = |state| drop(answer.send(Answer::Progress(state)));
-        let result = self.desk.carry_out(request, &mut progress);
-        if let Err(error) = &result {
-            tracing::info!(%error, "a command was refused");
+    /// In a thread of its own: it is for the pools to say what may run beside what.
+    fn carry_out_beside(&self, work: Work) {
+        let (desk, answer) = (Arc::clone(&self.desk), work.answer.clone());
+        let spawned = thread::Builder::new().name("copy".into()).spawn(move || carry_out(&desk, work));
+        if let Err(error) = spawned {
+            let _ = answer.send(Answer::End(Err(format!("cannot start a thread for the copy: {error}"))));
         }
-        let _ = answer.send(Answer::End(result.map_err(|error| error.to_string())));
     }
 
     /// Reads the exports of the configuration file again. A file with a mistake changes nothing.
@@ -254,6 +281,16 @@ impl Daemon {
         let failures = self.desk.pools.export_all();
         failures.into_iter().map(|(name, error)| format!("pool '{name}' was not exported: {error}")).collect()
     }
+}
+
+fn carry_out(desk: &Desk, Work { request, answer }: Work) {
+    // The asker may have hung up; the work is done all the same.
+    let mut progress = |state| drop(answer.send(Answer::Progress(state)));
+    let result = desk.carry_out(request, &mut progress);
+    if let Err(error) = &result {
+        tracing::info!(%error, "a command was refused");
+    }
+    let _ = answer.send(Answer::End(result.map_err(|error| error.to_string())));
 }
 
 /// Makes a daemon stop, from any thread.
@@ -363,13 +400,13 @@ fn places(data_dir: PathBuf) -> Vec<PathBuf> {
     std::iter::once(data_dir).chain(devices).collect()
 }
 
-fn platform(opener: Arc<dyn Opener>) -> Platform {
+fn platform(opener: Arc<dyn Opener>, config: &Config) -> Platform {
     Platform {
         clock: Arc::new(SystemClock::default()),
         rng: Arc::new(SystemRng),
         opener,
         fanout: Arc::new(ThreadFanout::default()),
-        host: Host { id: process::host_id(), name: process::host_name() },
+        host: Host { id: process::host_id(config.host_id.as_deref()), name: process::host_name() },
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Questions are answered in the thread of their connection. What changes pools or datasets goes to the daemon's
 //! own thread, one after the other: no two commands can get into each other's way, and none of them needs a
-//! lock that a request of a client needs.
+//! lock that a request of a client needs. What goes over a whole disk has a thread of its own; the pool keeps it apart
+//! from what must not run beside it ([`super::copies`]).
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -28,6 +29,13 @@ pub(super) struct Work {
     pub(super) request: Request,
     /// Where to say how it goes and what came of it. Nobody may be there any more.
     pub(super) answer: Sender<Answer>,
+}
+
+impl Work {
+    /// Whether it copies or reads a whole disk, and must not keep the daemon's thread from others.
+    pub(super) const fn takes_long(&self) -> bool {
+        matches!(self.request, Request::PoolAttach { .. } | Request::PoolDetach { .. } | Request::PoolReplace { .. })
+    }
 }
 
 /// From the daemon's thread to the connection's.
@@ -95,7 +103,7 @@ impl Desk {
     }
 
     fn status(&self, names: &[String]) -> Result<Reply, PoolsError> {
-        let present = |pool: Arc<ServedPool>| pool_report::report(&pool);
+        let present = |pool: Arc<ServedPool>| pool_report::report_with_damage(&pool);
         if names.is_empty() {
             let absent = self.pools.absent.reports(None);
             return Ok(Reply::Pools(self.pools.all().into_iter().map(present).chain(absent).collect()));
@@ -151,16 +159,16 @@ impl Desk {
                 return Ok(Reply::Done(Vec::new()));
             }
             Request::PoolAttach { name, device, new_device, force } => {
-                self.pools.attach(&name, &device, &new_device, force, progress)?;
-                format!("{} is now a mirror of {device}", new_device.display())
+                let remarks = self.pools.attach(&name, &device, &new_device, force, progress)?;
+                return Ok(done(format!("{} is now a mirror of {device}", new_device.display()), remarks));
             }
-            Request::PoolDetach { name, device } => {
-                self.pools.detach(&name, &device)?;
-                format!("{device} is no longer part of '{name}'")
+            Request::PoolDetach { name, device, force } => {
+                let remarks = self.pools.detach(&name, &device, force, progress)?;
+                return Ok(done(format!("{device} is no longer part of '{name}'"), remarks));
             }
             Request::PoolReplace { name, device, new_device, force } => {
-                self.pools.replace(&name, &device, new_device.as_deref(), force, progress)?;
-                format!("{device} was replaced")
+                let remarks = self.pools.replace(&name, &device, new_device.as_deref(), force, progress)?;
+                return Ok(done(format!("{device} was replaced"), remarks));
             }
             other => return self.carry_out_on_datasets(other),
         };
@@ -197,6 +205,11 @@ impl Desk {
         }
         Vec::new()
     }
+}
+
+/// That something is done, and what else there is to say.
+fn done(what: String, remarks: Vec<String>) -> Reply {
+    Reply::Done(std::iter::once(what).chain(remarks).collect())
 }
 
 /// What an import has to say: in one line, and one for everything that is not as it should be.

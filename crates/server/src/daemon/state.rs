@@ -5,9 +5,9 @@
 //! today is known to be ours, and its client is told to wait instead of being told that its files are gone. The
 //! file is as secret as the pool's own disks, and has mode 0600.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -137,6 +137,32 @@ impl State {
         let content = Content { port: self.port, pools: self.pools.clone() };
         let text = toml::to_string(&content).map_err(|error| io_error(io::Error::other(error)))?;
         replace_file(&self.path, (HEAD.to_owned() + "\n" + &text).as_bytes()).map_err(io_error)
+    }
+}
+
+/// Makes a directory and those above it that are missing, for its owner alone. `sync` makes the content of a directory
+/// durable, and hears of each that got a new one: what is written below may be acknowledged, and its place must be there
+/// after a power cut.
+pub(super) fn make_dirs(path: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    let path = std::path::absolute(path)?;
+    let missing: Vec<&Path> = path.ancestors().take_while(|dir| !dir.is_dir()).collect();
+    for dir in missing.into_iter().rev() {
+        match DirBuilder::new().mode(0o700).create(dir) {
+            // Somebody else has just made it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            other => other?,
+        }
+        dir.parent().map_or(Ok(()), sync)?;
+    }
+    Ok(())
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
+    match File::open(dir).and_then(|dir| dir.sync_all()) {
+        // A directory may be for writing only; then this is left to the file system.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        other => other,
     }
 }
 

@@ -255,6 +255,11 @@ impl Allocator {
         Space { total, allocated: total.saturating_sub(free).saturating_sub(deferred), deferred, free }
     }
 
+    /// The group of the newest commit.
+    pub fn persisted_txg(&self) -> Txg {
+        self.persisted.lock().txg
+    }
+
     /// Free bytes of each vdev.
     pub fn vdev_free(&self) -> Vec<u64> {
         self.vdevs.iter().map(|vdev| vdev.free() * SECTOR as u64).collect()

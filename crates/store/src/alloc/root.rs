@@ -35,6 +35,11 @@ pub(super) struct VdevRoot {
 }
 
 impl AllocRoot {
+    /// Of a pool without vdevs.
+    pub(crate) fn empty() -> Self {
+        Self { vdevs: Vec::new(), deferred: Vec::new() }
+    }
+
     /// Encoded size for so many vdevs and deferred lists.
     pub(super) fn bytes(vdev_count: usize, list_count: usize) -> usize {
         HEAD_BYTES + (vdev_count + list_count) * LINE_BYTES

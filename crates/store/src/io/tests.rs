@@ -1,6 +1,7 @@
 use tally_base::SECTOR;
 
 use super::*;
+use crate::alloc::AllocRoot;
 use crate::blockdev::MemBlockDev;
 use crate::bp::Compression;
 
@@ -229,6 +230,49 @@ fn pieces_settle_with_their_block() {
     assert_eq!(io.allocator().bad_free_count(), 0);
 }
 
+/// The map was read from the device to settle a block, under the hold that keeps the group open; and where that failed the
+/// answer was yes, while the pieces belonged to no group: the next import took them for free, and the tree named them.
+#[test]
+fn pieces_settle_although_their_map_has_rotted_since_and_without_a_read() {
+    let (mem, io, _) = crumbled(1024);
+    let mut out = io.writer(UNBORN);
+    let ahead = out.put(BlockKind::Data, &noise(64 << 10, 5), Compression::Off).expect("in pieces");
+    out.finish().expect("memory takes it");
+    let pieces = crate::block::scatter::pieces_of(&io.devs, &ahead).expect("the map is sound");
+    mem[0].rot(ahead.dva.offset, 16);
+    let reads = mem[0].read_count();
+    let born = io.settle(&ahead, Txg(1)).expect("it was written ahead");
+    assert_eq!(mem[0].read_count(), reads, "a hold waits for no device");
+    assert_eq!(born.birth, Txg(1));
+    let encode = |alloc: &AllocRoot| {
+        let mut bytes = Vec::new();
+        alloc.encode(&mut bytes);
+        bytes
+    };
+    let (root, _) = io.writer(Txg(1)).commit(0, encode).expect("there is space");
+    let bytes = BlockIo::read_root(&io.devs, &root).expect("it was just written");
+    let maps = AllocRoot::decode(&mut Reader::new(&bytes, "test root")).expect("an allocator");
+    let imported = Allocator::load(&io.devs, &maps, Txg(1), &mut Vec::new()).expect("sound space maps");
+    assert!(pieces.iter().all(|piece| imported.is_busy(piece)), "the next import knows them, too");
+    // The same for one that nobody wants.
+    let ahead = io.writer(UNBORN).put(BlockKind::Data, &noise(64 << 10, 6), Compression::Off).expect("in pieces");
+    let free = io.allocator().space().free;
+    mem[0].rot(ahead.dva.offset, 16);
+    io.abandon(&ahead);
+    assert_eq!(io.allocator().space().free, free + ahead.asize(), "every piece is free again");
+}
+
+/// A write that failed kept the room of a block in pieces until the pool was imported again.
+#[test]
+fn a_block_in_pieces_whose_write_fails_leaves_nothing() {
+    let (mem, io, txg) = crumbled(1024);
+    let free = io.allocator().space().free;
+    mem[0].fail_writes(true);
+    let failed = io.writer(txg).put(BlockKind::Data, &noise(64 << 10, 5), Compression::Off);
+    assert!(matches!(failed, Err(BlockError::Write { .. })), "{failed:?}");
+    assert_eq!(io.allocator().space().free, free);
+}
+
 /// Whatever byte of a map or a piece is wrong: an error, and nobody else's sectors are freed.
 #[test]
 fn a_damaged_map_is_found() {
@@ -251,6 +295,7 @@ fn a_damaged_map_is_found() {
     assert!(io.read(&block).is_err());
     io.free(&block, txg);
     assert_eq!(io.allocator().space().deferred, SECTOR as u64, "the map alone; its pieces are leaked");
+    assert_eq!(io.leak_count(), 1, "which is not kept a secret");
     assert_eq!(io.read(&other).expect("the other is whole"), noise(32 << 10, 7));
 }
 
@@ -262,4 +307,30 @@ fn a_root_in_pieces_is_read_back() {
     assert!(bp.is_scattered());
     let devs: Vec<Arc<dyn BlockDev>> = mem.iter().map(|dev| dev.clone() as Arc<dyn BlockDev>).collect();
     assert_eq!(BlockIo::read_root(&devs, &bp).expect("written"), root);
+}
+
+/// "Repaired from other disks" was what `status` made of every error, also of a block that no disk had right. Such blocks
+/// are counted: each once, and until it can be read again or is gone.
+#[test]
+fn a_block_that_nobody_has_right_is_counted_until_it_is_good_or_gone() {
+    let (mem, io) = pool(&[16 << 20], 0);
+    let mut out = io.writer(Txg(1));
+    let blocks: Vec<_> = (0..3_u64)
+        .map(|at| out.put(BlockKind::Data, &noise(16 << 10, at), Compression::Off).expect("there is space"))
+        .collect();
+    out.finish().expect("memory takes it");
+    let rot = |at: usize| mem[0].rot(blocks[at].dva.offset, 100);
+    assert_eq!(io.unrepaired_count(), 0);
+    (0..2).for_each(rot);
+    for _ in 0..3 {
+        io.prefetch(&blocks);
+        assert!(blocks[..2].iter().all(|bp| io.read(bp).is_err()));
+        assert!(io.read(&blocks[2]).is_ok());
+        assert_eq!(io.unrepaired_count(), 2);
+    }
+    rot(0);
+    assert!(io.read(&blocks[0]).is_ok());
+    assert_eq!(io.unrepaired_count(), 1);
+    io.free(&blocks[1], Txg(2));
+    assert_eq!(io.unrepaired_count(), 0);
 }

@@ -9,13 +9,16 @@ use tally_intent::Lane;
 use super::Pool;
 use crate::alloc::Space;
 use crate::label::FailMode;
-use crate::txg::Txgs;
+use crate::txg::{Admission, NotAdmitted, Txgs};
 
 /// How deep into its reserve the pool lets an operation go (rules F19). A replay is not asked: what it brings was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceClass {
     /// New data and new names: stops at the reserve.
     Write,
+    /// RENAME, which takes little and seldom: stops at three quarters of it. Clients rename a file that is open instead of
+    /// removing it; and whatever the names grow to, there is room left to remove them.
+    Rename,
     /// What frees space, and administration: stops at half of it.
     Remove,
 }
@@ -28,10 +31,6 @@ pub enum NotServing {
     /// It is suspended, and its failmode says that clients are to be told so.
     Failed,
 }
-
-/// Space is short for the class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpaceShort;
 
 /// A copy-on-write pool needs room to remove things. This share of it, and at least what a few groups write
 /// for the least change (a path of leaves in each of three groups), is kept back, but never more than a quarter.
@@ -57,17 +56,22 @@ impl Pool {
         (space.total / RESERVE_SHARE).max(RESERVE_BYTES_MIN).min(space.total / 4)
     }
 
-    /// Whether an operation whose fold may take `fold_bytes` fits beside all that is not synced yet: what is
-    /// acknowledged must be foldable (rules F19).
-    pub fn check_space(&self, class: SpaceClass, fold_bytes: u64) -> Result<(), SpaceShort> {
+    /// Lets an operation in that will dirty `bytes` of memory and whose fold may take `fold_bytes`, if that fits beside all
+    /// that is not synced yet: what is acknowledged must be foldable (rules F19).
+    pub fn admit(&self, class: SpaceClass, bytes: u64, fold_bytes: u64) -> Result<Admission, NotAdmitted> {
+        self.txgs.admit_within(bytes, fold_bytes, |folding| self.has_space(class, folding))
+    }
+
+    /// Whether folds may take so much. What a fold has allocated counts twice until its group is synced.
+    fn has_space(&self, class: SpaceClass, folding: u64) -> bool {
         let space = self.io.allocator().space();
         let reserve = Self::reserve_bytes(&space);
         let kept_back = match class {
             SpaceClass::Write => reserve,
+            SpaceClass::Rename => reserve / 4 * 3,
             SpaceClass::Remove => reserve / 2,
         };
-        let folding = self.txgs.fold_bytes().saturating_add(fold_bytes).saturating_add(self.replies.fold_bytes());
-        if space.free >= kept_back.saturating_add(folding) { Ok(()) } else { Err(SpaceShort) }
+        space.free >= kept_back.saturating_add(folding).saturating_add(self.replies.fold_bytes())
     }
 
     /// Whether groups that are not synced yet, or frees that are not reusable yet, will bring space, and when.

@@ -150,6 +150,7 @@ impl Securing<'_> {
         let (blocks, _held) = self.pool.top_blocks();
         for bp in blocks {
             if let Verdict::Lost { unread } = self.block(&bp)? {
+                self.pool.io.note_unrepaired(&bp);
                 self.note_lost(unread, LostBlock { dataset: None, content: None, block: bp.to_string() });
             }
         }
@@ -182,6 +183,7 @@ impl Securing<'_> {
         if let Verdict::Lost { unread } = self.block(bp)?
             && self.pool.dataset(id).is_some()
         {
+            self.pool.io.note_unrepaired(bp);
             let content = key.map(|key| (key.object, key.a));
             self.note_lost(unread, LostBlock { dataset: Some(id), content, block: bp.to_string() });
         }
@@ -198,6 +200,10 @@ impl Securing<'_> {
     }
 
     fn block(&mut self, bp: &BlockPtr) -> Result<Verdict, SecureError> {
+        // Nobody reads it any more, whatever a device gives.
+        if bp.is_given_up() {
+            return Ok(Verdict::Kept);
+        }
         // A pointer that leads nowhere keeps nobody, and a map that no leg has is lost wherever it lies.
         let Ok(parts) = parts(&self.pool.io.devs, bp) else { return Ok(Verdict::Lost { unread: false }) };
         let mut verdict = Verdict::Kept;

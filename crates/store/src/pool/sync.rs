@@ -7,6 +7,7 @@ use tally_base::{Broken, Txg};
 
 use super::root::{PoolRoot, ROOT_BYTES_MAX};
 use super::{Pool, Syncing};
+use crate::alloc::AllocRoot;
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
 use crate::dataset::{Dataset, DatasetEntry, DatasetRoot};
@@ -47,15 +48,26 @@ pub enum SyncError {
     Clock,
 }
 
-/// A group that was closed and whose sync panicked is lost from memory, and no later one may become durable above it.
-struct SuspendsOnPanic<'a>(&'a Pool);
+/// See [`Pool::suspends_on_panic`].
+pub struct SuspendsOnPanic<'a> {
+    pub(super) pool: &'a Pool,
+    pub(super) why: &'static str,
+}
 
 impl Drop for SuspendsOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.suspend("a transaction group could not be synced because of a bug; please report it with the log");
+            self.pool.suspend(self.why);
         }
     }
+}
+
+/// Whether a root without its allocator's part is read in the form in which it was written. Its numbers may be others where
+/// faulty software has made them: accounts that cannot be are cut at the import, and ids that cannot be are refused.
+fn is_read_as_written(head: &[u8]) -> bool {
+    let mut bytes = head.to_vec();
+    AllocRoot::empty().encode(&mut bytes);
+    PoolRoot::decode(&bytes.into()).map_or(true, |(root, _)| root.encode().len() == head.len())
 }
 
 /// A dataset with the root that the group gives it.
@@ -125,9 +137,15 @@ impl Pool {
         let txg = self.txgs.close();
         let quiet = clock.monotonic();
         let dirty_bytes = self.txgs.dirty_bytes_of(txg);
+        // A group that was closed and whose sync panicked is lost from memory: no later one may become durable above it.
+        let _all_or_nothing = self.suspends_on_panic(
+            "a transaction group could not be synced because of a bug; please report it with the log",
+        );
+        // Groups are closed here only, under the lock, and a group that was closed and not synced has suspended the pool.
+        assert_eq!(txg, self.txgs.last_synced().next(), "every group is synced before the next one is closed");
+        assert!(txg > syncing.uberblock.txg, "the first group of an import is above all that were seen (rules F1)");
         // Also records of this group that nobody waits for, before its uberblock says where the rings begin.
         self.lanes().iter().for_each(|lane| lane.write_gathered());
-        let _all_or_nothing = SuspendsOnPanic(self);
         match self.write_group(syncing, txg, clean) {
             Ok(folded) => {
                 let synced = clock.monotonic();
@@ -170,8 +188,24 @@ impl Pool {
             alloc.encode(&mut bytes);
             bytes
         })?;
+        assert_eq!(root.birth, txg, "the root was written by this group's own writer");
+        assert_eq!(
+            self.io.allocator().persisted_txg(),
+            txg,
+            "the space maps were written with the root that names them"
+        );
+        debug_assert!(is_read_as_written(&head), "what the root says is what an import will read");
         self.io.flush(self.platform.fanout.as_ref())?;
         let uberblock = self.uberblock_of(syncing, txg, &root, clean);
+        assert!(uberblock.time_lease > uberblock.time, "the lease counts from what was issued (rules F14)");
+        for (lane, checkpoint) in &uberblock.lanes {
+            // A lane's tail is moved by releases only, and those go by uberblocks that are durable.
+            let before = syncing.uberblock.lanes.iter().find(|(id, old)| id == lane && old.epoch == checkpoint.epoch);
+            assert!(
+                before.is_none_or(|(_, old)| old.tail_pos <= checkpoint.tail_pos),
+                "the tail of lane {lane} went back: what was trimmed may be overwritten"
+            );
+        }
         self.roster.write_uberblock(&uberblock)?;
         self.time.set_lease(uberblock.time_lease);
         if syncing.unreplayed.is_none() {
@@ -243,6 +277,9 @@ impl Pool {
 
     fn publish(&self, syncing: &mut Syncing, txg: Txg, folded: Vec<Folded>) {
         for (dataset, root) in folded {
+            // Set by the fold of each dataset, unless what the log holds is still to be replayed (rules F1).
+            let is_in_tree = syncing.unreplayed.is_some() || root.log_txg == txg;
+            assert!(is_in_tree, "a root that is published has taken in its group's records");
             let old = dataset.publish(root);
             let reader: Weak<DatasetRoot> = Arc::downgrade(&old);
             syncing.old_roots.push((Txg(txg.0 - 1), reader));

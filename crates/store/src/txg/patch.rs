@@ -1,6 +1,6 @@
-//! How much one group may have to patch: what the disks do in a quarter of a second, by the newest syncs.
+//! How much one group may have to patch: what the disks do in a seventh of a second, by the newest syncs.
 //!
-//! Whoever waits for a group waits for the one that is being synced and for his own. With a quarter of a second for
+//! Whoever waits for a group waits for the one that is being synced and for his own. With 150 ms for
 //! each there is room for the flushes, and for whatever else the groups bring, within the second that nobody should have
 //! to wait longer for. A bound in bytes alone would be a tenth of a second of one pool and half a minute of another: a
 //! rotational disk reads a block of 128 KiB at random in 10 ms.
@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 /// The bound before any sync was measured.
-pub const PATCH_BYTES_START: u64 = 64 << 20;
+pub const PATCH_BYTES_START: u64 = 32 << 20;
 /// The bound where syncs are slow: 64 blocks of the usual size, below which a group has little to merge.
 pub const PATCH_BYTES_MIN: u64 = 8 << 20;
 /// The bound where they are fast: beyond, a longer group merges hardly more.
@@ -17,7 +17,7 @@ pub const PATCH_BYTES_MAX: u64 = 256 << 20;
 const _: () = assert!(PATCH_BYTES_MIN <= PATCH_BYTES_START && PATCH_BYTES_START <= PATCH_BYTES_MAX);
 
 /// How long the sync of a group should take for what it patches.
-const SYNC_TIME: Duration = Duration::from_millis(250);
+const SYNC_TIME: Duration = Duration::from_millis(150);
 /// A group that patches less tells nothing.
 const TELLING_BYTES: u64 = PATCH_BYTES_MIN / 2;
 
@@ -61,14 +61,14 @@ mod tests {
     fn the_bound_follows_the_disks() {
         let mut pace = Pace::default();
         for (patched_mib, took_ms, bound_mib) in [
-            (64, 0, 64),
-            (1, 5000, 64),
-            (64, 250, 64),
-            (64, 1000, 40),
-            (32, 10_000, 24),
-            (24, 10_000, 16),
-            (64, 1, 136),
-            (64, 1, 196),
+            (32, 0, 32),
+            (1, 5000, 32),
+            (32, 150, 32),
+            (32, 1000, 20),
+            (20, 10_000, 14),
+            (14, 10_000, 11),
+            (64, 1, 133),
+            (64, 1, 194),
         ] {
             pace.note(patched_mib * MIB, 0, Duration::from_millis(took_ms));
             assert_eq!(pace.patch_bytes_max() / MIB, bound_mib, "{patched_mib} MiB in {took_ms} ms");

@@ -43,7 +43,7 @@ fn waiters_hear_of_their_group_and_of_no_earlier_one() {
 fn admission_stops_at_the_limit_and_goes_on_after_the_sync() {
     let txgs = Txgs::new(Txg(1), 1000);
     let hold = txgs.hold(Some(txgs.admit(900, 900).unwrap()));
-    assert!(matches!(txgs.admit(200, 200), Err(DirtyLimit)));
+    assert!(matches!(txgs.admit(200, 200), Err(NotAdmitted::Dirty)));
     drop(hold);
     assert_eq!(txgs.wait_for_work(Duration::from_secs(60)), Next::Sync);
     let closed = txgs.close();

@@ -57,6 +57,8 @@ pub struct LegErrors {
     pub write: u64,
     /// Reads that returned something else than had been written.
     pub checksum: u64,
+    /// Ranges that it had wrong or could not read, and that were written again from another leg.
+    pub repaired: u64,
 }
 
 /// A disk with a place in a vdev.
@@ -70,6 +72,7 @@ pub struct VdevLeg {
     pub(super) read_errors: AtomicU64,
     pub(super) write_errors: AtomicU64,
     pub(super) checksum_errors: AtomicU64,
+    pub(super) repaired: AtomicU64,
 }
 
 impl VdevLeg {
@@ -86,6 +89,7 @@ impl VdevLeg {
             read_errors: AtomicU64::new(0),
             write_errors: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
+            repaired: AtomicU64::new(0),
         }
     }
 
@@ -124,6 +128,7 @@ impl VdevLeg {
             read: self.read_errors.load(Ordering::Relaxed),
             write: self.write_errors.load(Ordering::Relaxed),
             checksum: self.checksum_errors.load(Ordering::Relaxed),
+            repaired: self.repaired.load(Ordering::Relaxed),
         }
     }
 

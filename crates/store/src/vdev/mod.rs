@@ -239,7 +239,8 @@ impl Vdev {
         for leg in bad.iter().filter(|leg| leg.state() == LegState::Online) {
             match leg.write_data(offset, &content) {
                 Ok(()) => {
-                    tracing::info!(vdev = %self.guid, leg = %leg.guid(), offset, length, "repaired from a mirror leg")
+                    leg.repaired.fetch_add(1, Ordering::Relaxed);
+                    tracing::info!(vdev = %self.guid, leg = %leg.guid(), offset, length, "repaired from a mirror leg");
                 }
                 Err(error) => {
                     // The caller has its data. That the leg is not struck off concerns the next write, which asks again.

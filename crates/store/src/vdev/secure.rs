@@ -83,7 +83,11 @@ impl Vdev {
         let mut outcome = Err(VdevError::NoLeg { vdev: self.guid, last: None }.into());
         for leg in keepers {
             match leg.write_data(offset, buf) {
-                Ok(()) => outcome = Ok(Secured::Repaired),
+                Ok(()) => {
+                    // A joining leg had it never, and is no disk that went wrong.
+                    leg.repaired.fetch_add(u64::from(leg.state() == LegState::Online), Ordering::Relaxed);
+                    outcome = Ok(Secured::Repaired);
+                }
                 Err(error) => self.strike_off(leg, &error)?,
             }
         }

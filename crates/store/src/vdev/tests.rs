@@ -129,7 +129,7 @@ fn a_leg_whose_turn_it_is_and_that_is_bad_is_repaired() {
     mirror.disks[0].rot(LABEL_BYTES);
     mirror.vdev.read(0, 8192, &is_block(7)).unwrap();
     assert_eq!(mirror.disks[0].bytes(LABEL_BYTES, 8192), block(7));
-    assert_eq!(mirror.vdev.legs()[0].errors(), LegErrors { checksum: 1, ..LegErrors::default() });
+    assert_eq!(mirror.vdev.legs()[0].errors(), LegErrors { checksum: 1, repaired: 1, ..LegErrors::default() });
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_leg_that_cannot_be_read_is_written_again() {
     FaultyDisk::set(&mirror.disks[0].reads_fail, true);
     mirror.disks[0].rot(LABEL_BYTES);
     assert_eq!(*mirror.vdev.read(0, 8192, &is_block(7)).unwrap(), block(7));
-    assert_eq!(mirror.vdev.legs()[0].errors(), LegErrors { read: 1, ..LegErrors::default() });
+    assert_eq!(mirror.vdev.legs()[0].errors(), LegErrors { read: 1, repaired: 1, ..LegErrors::default() });
     assert_eq!(mirror.disks[0].bytes(LABEL_BYTES, 8192), block(7), "a drive maps a bad sector elsewhere on a write");
 }
 

@@ -54,9 +54,61 @@ log:    txg 42 is on disk
 \tLANE    SIZE  FILL     FRAMES    RECORDS      P50      P99  VDEV
 \t0       256M   25%    1000000    2345678   90.1us    8.2ms  /disks/log
 
-errors: errors of disks were met and repaired from other disks
+errors: No known data errors; disks have failed requests, see above
 ";
     assert_eq!(print(&[pool], true), expected);
+}
+
+/// Any counter that was not zero was called "repaired from other disks", also where nothing could be repaired.
+#[test]
+fn what_was_repaired_is_told_apart_from_what_could_not_be() {
+    let cases: &[(u64, u64, u64, &[&str])] = &[
+        (0, 0, 0, &["errors: No known data errors\n"]),
+        (3, 0, 0, &["errors: No known data errors; disks have failed requests"]),
+        (3, 3, 0, &["No known data errors; 3 blocks were repaired from other disks", "pool replace"]),
+        (1, 0, 1, &["errors: 1 block was damaged on every disk: reading gives an I/O error.", "backup"]),
+        (3, 2, 1, &["errors: 1 block was damaged on every disk", "2 blocks were repaired from other disks", "backup"]),
+    ];
+    for (checksum, repaired, unrepaired, expected) in cases {
+        let mut disk = leg("/t.img", "ONLINE", *checksum);
+        disk.errors.repaired = *repaired;
+        let pool = PoolReport { vdevs: vec![disk], unrepaired: *unrepaired, ..PoolReport::default() };
+        let text = print(&[pool], false);
+        for part in *expected {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
+
+/// As `zpool status` has it: what runs, how far it is, and what came of the last one.
+#[test]
+fn a_copy_shows_how_far_it_is() {
+    let copy = CopyReport {
+        what: "resilver".into(),
+        device: "/disks/b".into(),
+        phase: "copying".into(),
+        done_bytes: 3 << 30,
+        total_bytes: 8 << 30,
+        seconds: 3725.2,
+        bytes_per_second: 200e6,
+        seconds_left: Some(90_061.0),
+    };
+    let preparing = CopyReport { phase: "preparing".into(), device: "/disks/c".into(), ..CopyReport::default() };
+    let pool = PoolReport {
+        copies: vec![copy, preparing],
+        copies_ended: vec!["resilvered 1.00G to /disks/d in 5 s".into()],
+        ..PoolReport::default()
+    };
+    let text = print(&[pool], false);
+    let expected = "  scan: resilver of /disks/b in progress for 01:02:05: copying
+        3G / 8G at 191M/s, 37.5% done, 1 days 01:01:01 to go
+";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("/disks/c in progress for 00:00:00: preparing"), "{text}");
+    assert!(
+        text.contains("no estimated completion time\n  scan: resilvered 1.00G to /disks/d in 5 s\nconfig:"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -86,4 +138,40 @@ fn counts_fit_five_characters() {
     for (value, expected) in cases {
         assert_eq!(count(value), expected);
     }
+}
+
+/// What had been answered with an I/O error was in the log at best: nobody could tell which files to restore.
+#[test]
+fn what_could_not_be_read_is_named() {
+    let place = |what: &str, path: Option<&str>, offset| DamagedObject {
+        dataset: "tank/home".into(),
+        object: 17,
+        path: path.map(str::to_owned),
+        what: what.into(),
+        offset,
+    };
+    let pool = PoolReport {
+        name: "tank".into(),
+        state: "ONLINE".into(),
+        vdevs: vec![leg("/t.img", "ONLINE", 1)],
+        damage: vec![
+            place("content", Some("/mail/in\u{1b}box"), Some(262_144)),
+            place("names", Some("/"), None),
+            place("attributes", None, None),
+        ],
+        damage_beyond: 5,
+        leaks: 2,
+        ..PoolReport::default()
+    };
+    let text = print(std::slice::from_ref(&pool), true);
+    let expected = "        could not be read since the import:
+
+\ttank/home:/mail/in\\u{1b}box, content at 262144
+\ttank/home:/, names in it
+\ttank/home:<object 17>, attributes
+\tand more, met 5 times
+        2 blocks could not be read when what they name was to be given back: that space is lost
+";
+    assert!(text.ends_with(expected), "{text}");
+    assert!(print(&[pool], false).contains("3 places could not be read; `tally pool status -v` names them\n"));
 }

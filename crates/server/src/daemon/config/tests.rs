@@ -25,6 +25,7 @@ fn the_documented_file_says_the_defaults_and_every_key() {
     let defaults = Config {
         socket: Some("./tally-data/tally.sock".into()),
         port: Some(2049),
+        host_id: Some("nas-1".into()),
         http: HttpConfig { listen: Some("127.0.0.1:12050".parse().unwrap()), host_names: Vec::new() },
         exports: vec![ExportRule {
             dataset: "tank/home".into(),

@@ -8,7 +8,7 @@ mod own_process;
 mod text;
 
 use crate::control::observation::{AccountReport, KindReport, Observation};
-use crate::control::report::{LaneReport, PoolReport, VdevReport};
+use crate::control::report::{CacheReport, LaneReport, PoolReport, VdevReport};
 use crate::control::spread::Spread;
 use own_process::Usage;
 pub(super) use text::CONTENT_TYPE;
@@ -27,6 +27,7 @@ pub(super) fn render(seen: &Observation, start: f64) -> String {
     clients(&mut text, &seen.accounts);
     phases(&mut text, seen);
     pools(&mut text, &seen.pools);
+    caches(&mut text, &seen.pools);
     groups(&mut text, &seen.pools);
     log(&mut text, &seen.pools);
     vdevs(&mut text, &seen.pools);
@@ -142,12 +143,19 @@ fn phases(text: &mut Exposition, seen: &Observation) {
 type PoolMetric = (&'static str, &'static str, fn(&PoolReport) -> f64);
 
 #[allow(clippy::cast_precision_loss)] // Prometheus' values are floats.
-const OF_POOLS: [PoolMetric; 8] = [
+const OF_POOLS: [PoolMetric; 11] = [
     ("tally_pool_size_bytes", "Bytes that the pool has in all.", |pool| pool.size as f64),
     ("tally_pool_allocated_bytes", "Bytes of the pool that are taken.", |pool| pool.allocated as f64),
     ("tally_pool_free_bytes", "Bytes of the pool that are free.", |pool| pool.free as f64),
     ("tally_pool_dirty_bytes", "Bytes changed in memory and not in the pool yet.", |pool| pool.dirty_bytes as f64),
     ("tally_pool_dirty_limit_bytes", "Dirty bytes at which clients wait.", |pool| pool.dirty_bytes_max as f64),
+    ("tally_pool_patch_bytes", "Bytes of blocks written in part, which the open group has to write whole.", |pool| {
+        pool.patch_bytes as f64
+    }),
+    ("tally_pool_patch_limit_bytes", "Such bytes at which clients that bring them wait, for now.", |pool| {
+        pool.patch_bytes_max as f64
+    }),
+    ("tally_cache_limit_bytes", "The most that the block cache may hold.", |pool| pool.cache_bytes_max as f64),
     ("tally_pool_exposed_bytes", "Bytes acknowledged and not durable: a power cut would take them.", |pool| {
         pool.exposure.bytes as f64
     }),
@@ -169,6 +177,26 @@ fn pools(text: &mut Exposition, pools: &[PoolReport]) {
         // Of a pool that is not imported nothing is known.
         for pool in pools.iter().filter(|pool| pool.state != PoolReport::UNAVAILABLE) {
             family.sample(&[("pool", &pool.name)], of(pool));
+        }
+    }
+}
+
+/// A metric of a kind of block in the cache: whether it only rises, its name, what it means, and how it is read.
+type CacheMetric = (bool, &'static str, &'static str, fn(&CacheReport) -> u64);
+
+const OF_CACHES: [CacheMetric; 3] = [
+    (false, "tally_cache_bytes", "Bytes in the block cache, by kind of block.", |cache| cache.bytes),
+    (true, "tally_cache_hits_total", "Blocks that were read and found in the cache.", |cache| cache.hits),
+    (true, "tally_cache_misses_total", "Blocks that were read from a disk.", |cache| cache.misses),
+];
+
+fn caches(text: &mut Exposition, pools: &[PoolReport]) {
+    for (rises, name, help, of) in OF_CACHES {
+        let mut family = if rises { text.counter(name, help) } else { text.gauge(name, help) };
+        for pool in pools {
+            for cache in &pool.cache {
+                family.sample(&[("pool", &pool.name), ("kind", &cache.kind)], of(cache));
+            }
         }
     }
 }

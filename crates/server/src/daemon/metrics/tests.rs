@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::*;
 use crate::control::observation::{KindReport, ObservedDataset};
-use crate::control::report::{DatasetReport, ErrorCounters, Exposure, OpReport, OpsReport, TxgReport};
+use crate::control::report::{CacheReport, DatasetReport, ErrorCounters, Exposure, OpReport, OpsReport, TxgReport};
 
 /// One of everything, with names that have to be escaped.
 fn everything() -> Observation {
@@ -37,6 +37,7 @@ fn everything() -> Observation {
         name: "tank".into(),
         state: "DEGRADED".into(),
         size: 1 << 40,
+        cache: vec![CacheReport { kind: "leaves".into(), bytes: 16384, hits: 7, misses: 2 }],
         vdevs: vec![mirror],
         lanes: vec![LaneReport { lane: 3, frames: 9, write: times(), ..LaneReport::default() }],
         exposure: Exposure { possible: true, bytes: 77, seconds: 1.5 },
@@ -72,6 +73,8 @@ fn lines_say_what_was_seen() {
         "tally_vdev_errors_total{pool=\"tank\",vdev=\"/dev/a\",kind=\"checksum\"} 4",
         "tally_dataset_sync{dataset=\"tank\",sync=\"disabled\"} 1",
         "tally_log_frames_total{pool=\"tank\",lane=\"3\"} 9",
+        "tally_cache_bytes{pool=\"tank\",kind=\"leaves\"} 16384",
+        "tally_cache_misses_total{pool=\"tank\",kind=\"leaves\"} 2",
         "tally_txg_phase_seconds{pool=\"tank\",phase=\"open\"} 5",
         "process_start_time_seconds 1000000000",
     ];

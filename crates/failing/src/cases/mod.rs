@@ -1,0 +1,43 @@
+//! What was seen to go wrong on failing disks, and must not again. Each case takes less than a minute.
+
+mod bad_sector;
+mod lost_cache;
+mod rotten_sector;
+mod silent_leg;
+mod two_refusals;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+/// What a case is given.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// The binary.
+    pub binary: &'a Path,
+    /// Where randomness starts.
+    pub seed: u64,
+    /// How many sectors rot, one after the other.
+    pub draws: u32,
+}
+
+/// A case: an error is what went wrong.
+pub struct Case {
+    /// By which it is asked for.
+    pub name: &'static str,
+    /// What it does.
+    pub run: fn(Given<'_>) -> Result<()>,
+    /// Whether it is among those that every change is tried with. One that is not is known to fail.
+    pub in_ci: bool,
+}
+
+/// All of them.
+pub const CASES: [Case; 5] = [
+    Case { name: "bad-sector", run: bad_sector::run, in_ci: true },
+    Case { name: "two-refusals", run: two_refusals::run, in_ci: true },
+    Case { name: "lost-cache", run: lost_cache::run, in_ci: true },
+    Case { name: "rotten-sector", run: rotten_sector::run, in_ci: false },
+    Case { name: "silent-leg", run: silent_leg::run, in_ci: false },
+];
+
+const MIB: u64 = 1 << 20;

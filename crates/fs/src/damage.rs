@@ -1,0 +1,190 @@
+//! What could not be read since the import: for `tally pool status -v`, which names it.
+//!
+//! An entry is an object and what is the matter with it, once, however often it is met. Their number is bounded: whoever
+//! reads a file with a thousand bad blocks shall not fill the memory, so that beyond the bound they are counted only.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use parking_lot::Mutex;
+use tally_base::{ObjectId, Txg};
+use tally_store::key::{Class, Key};
+
+use crate::filesystem::{Filesystem, decode_entry};
+use crate::inode::Layout;
+use crate::vfs::{FileKind, FsError};
+
+/// Places that are kept of one dataset.
+const PLACES_MAX: usize = 1000;
+
+/// Directory entries that are looked at to find the paths of damaged objects: a tenth of a second, when they are cached.
+const ENTRIES_LOOKED_AT_MAX: usize = 100_000;
+
+/// What of an object cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// Its attributes.
+    Attributes,
+    /// Names in a directory.
+    Names,
+    /// Content of a file, from this offset on.
+    Content(u64),
+    /// What it took of the pool, which was not given back: nobody knows any more where it is.
+    Space,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Attributes => f.write_str("attributes"),
+            Self::Names => f.write_str("names in it"),
+            Self::Content(offset) => write!(f, "content at offset {offset}"),
+            Self::Space => f.write_str("space that was not given back"),
+        }
+    }
+}
+
+/// Damage that was met.
+#[derive(Default)]
+pub(crate) struct Damage {
+    met: Mutex<Met>,
+}
+
+#[derive(Default)]
+struct Met {
+    /// With the newest group that was on disk then: what is younger is not what was met.
+    places: BTreeMap<(ObjectId, Part), Txg>,
+    /// How often a place was met that is not among them because they are too many.
+    beyond: u64,
+}
+
+impl Damage {
+    /// Whether it is new.
+    fn note(&self, id: ObjectId, part: Part, synced: Txg) -> bool {
+        let mut met = self.met.lock();
+        if met.places.len() >= PLACES_MAX && !met.places.contains_key(&(id, part)) {
+            met.beyond += 1;
+            return false;
+        }
+        met.places.insert((id, part), synced).is_none()
+    }
+}
+
+/// A damaged object, as a person is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedPlace {
+    /// The object.
+    pub object: ObjectId,
+    /// What of it.
+    pub part: Part,
+    /// One of its paths within the dataset, with a slash at the front, if it was found.
+    pub path: Option<String>,
+}
+
+/// Everything that is known of a dataset's damage.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DamageReport {
+    /// By object.
+    pub places: Vec<DamagedPlace>,
+    /// How often more was met than is kept.
+    pub beyond: u64,
+}
+
+impl Filesystem {
+    /// Notes that part of an object cannot be read, and turns that into an error for the client.
+    #[cold]
+    pub(crate) fn damaged(&self, id: ObjectId, part: Part, error: &dyn fmt::Display) -> FsError {
+        if self.damage.note(id, part, self.pool.txgs.last_synced()) {
+            tracing::error!(dataset = %self.dataset.birth.id, object = %id, "{part}: {error}");
+        }
+        FsError::Io
+    }
+
+    /// Whether anything was met.
+    #[must_use]
+    pub fn has_damage(&self) -> bool {
+        !self.damage.met.lock().places.is_empty()
+    }
+
+    /// What was met since the import, without what can be read again and objects that are gone. With paths, as far as a
+    /// bounded look through the directories finds them.
+    #[must_use]
+    pub fn damage_report(&self) -> DamageReport {
+        let (places, beyond) = {
+            let met = self.damage.met.lock();
+            (met.places.clone(), met.beyond)
+        };
+        let (standing, healed): (Vec<_>, Vec<_>) =
+            places.into_iter().partition(|((id, part), met)| self.is_still_damaged(*id, *part, *met));
+        self.damage.met.lock().places.retain(|place, met| !healed.contains(&(*place, *met)));
+        let paths = if standing.is_empty() { HashMap::new() } else { self.paths_of(&standing) };
+        let place = |((object, part), _): &((ObjectId, Part), Txg)| DamagedPlace {
+            object: *object,
+            part: *part,
+            path: paths.get(object).cloned(),
+        };
+        DamageReport { places: standing.iter().map(place).collect(), beyond }
+    }
+
+    /// Content is not read for that, or each look would be another error of a disk: a block that was written since is good.
+    fn is_still_damaged(&self, id: ObjectId, part: Part, met: Txg) -> bool {
+        match part {
+            Part::Space => true,
+            Part::Attributes => self.attr_of(id).is_err_and(|error| error == FsError::Io),
+            Part::Names => {
+                let first = Key::new(Class::DirEntry, id.0, 0, 0);
+                let end = Key::new(Class::DirHash, id.0, u64::MAX, 0);
+                self.see(id, |sight| match sight.inode() {
+                    Ok(inode) => inode.is_some() && sight.range(first, end, ENTRIES_LOOKED_AT_MAX).is_err(),
+                    Err(_) => true,
+                })
+            }
+            Part::Content(offset) => self.see(id, |sight| {
+                let Ok(newest) = sight.inode() else { return true };
+                if newest.is_none_or(|inode| offset >= inode.size) {
+                    return false;
+                }
+                match self.stored_inode(&sight.root, id) {
+                    Ok(Some(stored)) if stored.layout == Layout::Small => sight.content(0..1).is_err(),
+                    Ok(None) => false,
+                    Err(_) => true,
+                    Ok(Some(_)) => match self.stored_block(&sight.root, id, offset) {
+                        Ok(block) => block.is_some_and(|block| block.is_given_up() || block.birth <= met),
+                        Err(_) => true,
+                    },
+                }
+            }),
+        }
+    }
+
+    /// Goes through the directories, breadth first, until all are found or enough was looked at.
+    fn paths_of(&self, wanted: &[((ObjectId, Part), Txg)]) -> HashMap<ObjectId, String> {
+        let mut missing: BTreeSet<ObjectId> = wanted.iter().map(|((id, _), _)| *id).collect();
+        let mut paths = HashMap::new();
+        let root = self.dataset.birth.root_object;
+        if missing.remove(&root) {
+            paths.insert(root, "/".to_owned());
+        }
+        let mut directories = std::collections::VecDeque::from([(root, String::new())]);
+        let mut left = ENTRIES_LOOKED_AT_MAX;
+        while let Some((dir, path)) = directories.pop_front().filter(|_| left > 0 && !missing.is_empty()) {
+            let first = Key::new(Class::DirEntry, dir.0, 0, 0);
+            let end = Key::new(Class::DirEntry, dir.0, u64::MAX, 0);
+            let Ok(entries) = self.see(dir, |sight| sight.range(first, end, left)) else { continue };
+            left -= entries.len().min(left);
+            for (object, name, kind) in entries.iter().filter_map(|(_, value)| {
+                let (object, name) = decode_entry(value)?;
+                Some((object, name, value.get(8).copied()?))
+            }) {
+                let path = format!("{path}/{}", String::from_utf8_lossy(&name));
+                if missing.remove(&object) {
+                    paths.insert(object, path.clone());
+                }
+                if kind == FileKind::Directory as u8 {
+                    directories.push_back((object, path));
+                }
+            }
+        }
+        paths
+    }
+}

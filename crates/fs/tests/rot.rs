@@ -1,0 +1,458 @@
+//! One sector rots, and then clients go on. Each block of a small pool in turn is spoilt on the data device (the log is on a
+//! device of its own); then there is a WRITE within the block, a cut, a REMOVE, a RENAME over, a CREATE and a COMMIT, most
+//! of them logged; the group is synced; the power goes; the pool is imported as usual. Each of these was the end of the
+//! pool once: the fold met the block, the pool was suspended, and the import replayed the same records into the same fold.
+//!
+//! What must hold: the pool serves and can be imported for writing; a read gives what was acknowledged, or says that it
+//! cannot; it can only not where the block was; and what is allocated is named by something.
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use bytes::Bytes;
+use tally_fs::Filer;
+use tally_fs::damage::{DamageReport, Part};
+use tally_fs::filer::{CreateOptions, ImportOptions};
+use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, SetAttr, Stability, Vfs};
+use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use tally_store::key::Class;
+use tally_store::platform::Tuning;
+use tally_store::properties::PropertySet;
+use tally_store::tree::Visit;
+use world::{World, ctx, done, mode, vfs};
+
+const MIB: u64 = 1 << 20;
+const LABEL: u64 = tally_store::label::LABEL_BYTES;
+const DATA: &str = "/disks/data";
+/// Names of files, by what becomes of them.
+const TOUCHED: [&str; 5] = ["written", "cut", "removed", "over", "unstable"];
+
+fn pattern(length: usize, seed: u8) -> Bytes {
+    (0..length).map(|i| ((i / 7) as u8).wrapping_mul(31) ^ (i as u8) ^ seed).collect()
+}
+
+/// Asks again while there is no room, as a server does.
+fn admitted<T>(ask: impl Fn() -> Outcome<T>) -> Result<T, FsError> {
+    loop {
+        match done(ask()) {
+            Err(FsError::Throttled) => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// What clients were told: contents by path.
+type Model = BTreeMap<String, Vec<u8>>;
+
+/// A client, who believes what was acknowledged.
+struct Client {
+    fs: Arc<dyn Vfs>,
+    model: Model,
+    refused: usize,
+}
+
+impl Client {
+    fn dir(&self, path: &str) -> Result<ObjectRef, FsError> {
+        let Some((dir, _)) = path.split_once('/') else { return Ok(self.fs.root()) };
+        Ok(self.fs.lookup(&Cred::root(), self.fs.root(), dir.as_bytes())?.0.object)
+    }
+
+    fn file(&self, path: &str) -> Result<ObjectRef, FsError> {
+        let name = path.rsplit('/').next().unwrap();
+        Ok(self.fs.lookup(&Cred::root(), self.dir(path)?, name.as_bytes())?.0.object)
+    }
+
+    fn create(&mut self, path: &str, content: &[u8]) -> Result<(), FsError> {
+        let (cred, dir) = (Cred::root(), self.dir(path)?);
+        let name = path.rsplit('/').next().unwrap();
+        let how = CreateHow::Guarded(mode(0o600));
+        let file = admitted(|| self.fs.create(ctx(&cred), dir, name.as_bytes(), &how))?.object;
+        self.model.insert(path.into(), Vec::new());
+        self.write_to(path, file, 0, content, Stability::FileSync)
+    }
+
+    fn write(&mut self, path: &str, offset: usize, bytes: &[u8], stability: Stability) -> Result<(), FsError> {
+        let file = self.file(path)?;
+        self.write_to(path, file, offset, bytes, stability)
+    }
+
+    fn write_to(
+        &mut self,
+        path: &str,
+        file: ObjectRef,
+        offset: usize,
+        bytes: &[u8],
+        stability: Stability,
+    ) -> Result<(), FsError> {
+        let (cred, data) = (Cred::root(), Bytes::copy_from_slice(bytes));
+        admitted(|| self.fs.write(ctx(&cred), file, offset as u64, data.clone(), stability))?;
+        let content = self.model.get_mut(path).unwrap();
+        content.resize(content.len().max(offset + bytes.len()), 0);
+        content[offset..offset + bytes.len()].copy_from_slice(bytes);
+        if stability == Stability::Unstable {
+            admitted(|| self.fs.commit(ctx(&cred), file, 0, 0))?;
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, path: &str, size: usize) -> Result<(), FsError> {
+        let (cred, file) = (Cred::root(), self.file(path)?);
+        let set = SetAttr { size: Some(size as u64), ..SetAttr::default() };
+        admitted(|| self.fs.setattr(ctx(&cred), file, &set, None))?;
+        self.model.get_mut(path).unwrap().resize(size, 0);
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &str) -> Result<(), FsError> {
+        let (cred, dir) = (Cred::root(), self.dir(path)?);
+        let name = path.rsplit('/').next().unwrap();
+        admitted(|| self.fs.remove(ctx(&cred), dir, name.as_bytes()))?;
+        self.model.remove(path);
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<(), FsError> {
+        let (cred, dir) = (Cred::root(), self.dir(from)?);
+        let [a, b] = [from, to].map(|path| path.rsplit('/').next().unwrap().as_bytes());
+        admitted(|| self.fs.rename(ctx(&cred), dir, a, dir, b))?;
+        let content = self.model.remove(from).unwrap();
+        self.model.insert(to.into(), content);
+        Ok(())
+    }
+
+    /// What was refused has changed nothing that was promised.
+    fn may_be_refused(&mut self, outcome: Result<(), FsError>) {
+        match outcome {
+            Ok(()) => {}
+            Err(FsError::Io) => self.refused += 1,
+            Err(error) => panic!("{error}: neither done nor damaged"),
+        }
+    }
+
+    /// Everything that clients do after the block has rotted.
+    fn work(&mut self) {
+        for (dir, size) in [("large", 300_000), ("small", 3000), ("middle", 10_000)] {
+            let path = |name: &str| format!("{dir}/{name}");
+            let outcome = self.write(&path("written"), size / 2, b"new bytes", Stability::FileSync);
+            self.may_be_refused(outcome);
+            let outcome = self.cut(&path("cut"), size / 3);
+            self.may_be_refused(outcome);
+            let outcome = self.remove(&path("removed"));
+            self.may_be_refused(outcome);
+            let outcome = self.create(&path("created"), b"a new file");
+            self.may_be_refused(outcome);
+            if self.model.contains_key(&path("created")) {
+                let outcome = self.rename(&path("created"), &path("over"));
+                self.may_be_refused(outcome);
+            }
+            let outcome = self.write(&path("unstable"), size - 5, b"a new end", Stability::Unstable);
+            self.may_be_refused(outcome);
+            let outcome = self.create(&path("last"), &pattern(5000, 9));
+            self.may_be_refused(outcome);
+        }
+    }
+
+    /// Compares everything; gives the paths that could not be read. `is_damaged` says which may not.
+    fn compare(&self, what: &str) -> Vec<String> {
+        let mut unreadable = Vec::new();
+        for (path, content) in &self.model {
+            match self.read(path) {
+                Ok(found) => {
+                    assert!(found == *content, "{what}: {path}: wrong bytes, {} of {}", found.len(), content.len())
+                }
+                Err(FsError::Io) => unreadable.push(path.clone()),
+                Err(error) => panic!("{what}: {path}: {error}"),
+            }
+        }
+        for path in ["large/removed", "small/removed", "middle/removed", "large/created", "small/created"] {
+            if !self.model.contains_key(path) {
+                let found = self.file(path).map(drop);
+                assert!(matches!(found, Err(FsError::NotFound | FsError::Io)), "{what}: {path}: {found:?}");
+            }
+        }
+        unreadable
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<u8>, FsError> {
+        let file = self.file(path)?;
+        let size = self.fs.getattr(file)?.size;
+        let mut content = Vec::new();
+        while (content.len() as u64) < size {
+            let part = self.fs.read(&Cred::root(), file, content.len() as u64, 1 << 20)?;
+            part.data.iter().for_each(|piece| content.extend_from_slice(piece));
+        }
+        Ok(content)
+    }
+}
+
+/// A pool with files of all layouts, synced.
+fn filled(world: &World) -> Client {
+    let filer = world.create_without_threads(&CreateOptions::default());
+    drive_lanes(&filer);
+    let mut client = Client { fs: vfs(&filer), model: Model::new(), refused: 0 };
+    let cred = Cred::root();
+    for (dir, size) in [("large", 300_000), ("small", 3000), ("middle", 10_000)] {
+        admitted(|| client.fs.mkdir(ctx(&cred), client.fs.root(), dir.as_bytes(), &mode(0o700))).unwrap();
+        for (seed, name) in TOUCHED.iter().chain(["untouched", "neighbour"].iter()).enumerate() {
+            client.create(&format!("{dir}/{name}"), &pattern(size, seed as u8)).unwrap();
+        }
+        filer.sync().unwrap();
+    }
+    // Enough names and inodes for several leaves of each.
+    for number in 0..150 {
+        let name = format!("small/a-name-that-is-long-enough-to-fill-leaves-{number:0100}");
+        client.create(&name, &pattern(200, number)).unwrap();
+    }
+    filer.sync().unwrap();
+    client
+}
+
+/// The log's threads; groups are synced by the test alone.
+fn drive_lanes(filer: &Arc<Filer>) {
+    for (name, body) in filer.background() {
+        if name.starts_with("lane") {
+            std::thread::spawn(body);
+        }
+    }
+}
+
+/// Every block of the dataset's tree, and of its files.
+fn blocks(filer: &Filer) -> Vec<BlockPtr> {
+    let mut blocks = Vec::new();
+    for dataset in filer.pool().datasets() {
+        dataset.root().tree.check(&filer.pool().io, &mut |visit| match visit {
+            Visit::Block { bp, .. } | Visit::Damage { bp, .. } => blocks.push(*bp),
+            Visit::Entry { key, value } if key.class == Class::Extent => {
+                let bytes: &[u8; BLOCK_PTR_BYTES] = value.try_into().unwrap();
+                blocks.push(BlockPtr::decode(bytes).unwrap());
+            }
+            Visit::Entry { .. } => {}
+        });
+    }
+    blocks
+}
+
+/// Every sector of the pool is named by something, or the block that rotted named it.
+fn account(filer: &Filer, named_by_the_rotten: u64, what: &str) {
+    let pool = filer.pool();
+    let blocks = blocks(filer);
+    assert!(blocks.iter().all(|bp| pool.io.allocator().is_busy(&bp.dva)), "{what}: named and free");
+    let mut starts: Vec<_> = blocks.iter().map(|bp| bp.dva.offset).collect();
+    starts.sort_unstable();
+    assert!(starts.windows(2).all(|two| two[0] != two[1]), "{what}: named twice");
+    let named: u64 =
+        blocks.iter().map(BlockPtr::asize).sum::<u64>() + pool.top_bytes() + pool.io.allocator().own_bytes();
+    let allocated = pool.io.allocator().space().allocated;
+    let leaked = allocated - named;
+    assert!(leaked <= named_by_the_rotten, "{what}: {leaked} bytes are named by nothing");
+    assert_eq!(pool.io.allocator().bad_free_count(), 0, "{what}");
+}
+
+/// Bytes of all that is below each block: what is lost sight of with it.
+fn below(filer: &Filer, block: &BlockPtr) -> u64 {
+    let all: u64 = blocks(filer).iter().map(BlockPtr::asize).sum();
+    if block.kind == tally_store::bp::BlockKind::Data { 0 } else { all }
+}
+
+fn import(world: &World) -> Arc<Filer> {
+    let (filer, report) = world
+        .try_import_without_threads(&Tuning::default(), &ImportOptions::default())
+        .expect("one block ends no pool");
+    assert!(report.losses.is_empty(), "{:?}", report.losses);
+    drive_lanes(&filer);
+    filer
+}
+
+/// The sweep. `synced` says whether the work's group is synced before the power goes, or replayed.
+fn sweep(synced: bool, every: usize) {
+    let world = World::new(32 * MIB, 4 * MIB);
+    let before = filled(&world);
+    let (scout, targets) = {
+        let scout = import(&world.cut());
+        let targets = blocks(&scout);
+        (scout, targets)
+    };
+    let mut refused = 0;
+    for target in targets.iter().step_by(every) {
+        let what = format!("{target}");
+        let cut = world.cut();
+        let offset = LABEL + target.dva.offset;
+        let rotten = [0x5a; 64];
+        cut.poke(DATA, offset + 8, &rotten);
+        let filer = import(&cut);
+        let mut client = Client { fs: vfs(&filer), model: before.model.clone(), refused: 0 };
+        let rotten_before = client.compare(&what);
+        client.work();
+        refused += client.refused;
+        if synced {
+            filer.sync().unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(filer.pool().fault().is_none());
+        }
+        let after = cut.cut();
+        drop(filer);
+        let filer = import(&after);
+        client.fs = vfs(&filer);
+        let unreadable = client.compare(&what);
+        // What could be read before can be read now, but for the files that were touched where the block was.
+        for path in &unreadable {
+            let is_touched = rotten_before.contains(path) || TOUCHED.iter().any(|name| path.ends_with(name));
+            assert!(is_touched, "{what}: {path} cannot be read");
+        }
+        assert!(unreadable.len() <= rotten_before.len() + 1, "{what}: {rotten_before:?}, then {unreadable:?}");
+        // It goes on: what is new anywhere else can be written, and files that rotted can be removed or written anew.
+        for path in &unreadable {
+            if client.file(path).is_ok() {
+                let content = pattern(client.model[path].len(), 77);
+                client.write(path, 0, &content, Stability::FileSync).unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+        }
+        filer.sync().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let still = client.compare(&what);
+        assert!(still.iter().all(|path| client.file(path).is_err()), "{what}: {still:?} was written anew");
+        filer.sync().unwrap();
+        filer.sync().unwrap();
+        account(&filer, below(&scout, target), &what);
+        filer.export().unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+    assert!(refused > 0, "some of it is refused before it is promised");
+}
+
+#[test]
+fn whatever_block_rots_the_pool_goes_on_and_is_imported() {
+    sweep(true, 1);
+}
+
+#[test]
+fn whatever_block_rots_the_log_is_replayed_above_it() {
+    sweep(false, 1);
+}
+
+/// The pool on a world's disks with one file of `size` bytes, whose block at `offset` is then spoilt; imported anew.
+fn with_a_rotten_block(size: usize, offset: u64) -> (World, Arc<Filer>, Client) {
+    let world = World::new(32 * MIB, 4 * MIB);
+    let filer = world.create_without_threads(&CreateOptions::default());
+    drive_lanes(&filer);
+    let mut client = Client { fs: vfs(&filer), model: Model::new(), refused: 0 };
+    admitted(|| client.fs.mkdir(ctx(&Cred::root()), client.fs.root(), b"dir", &mode(0o700))).unwrap();
+    client.create("dir/file", &pattern(size, 1)).unwrap();
+    filer.sync().unwrap();
+    let block = extents(&filer, "tank").into_iter().find(|(at, _)| *at == offset).unwrap().1;
+    let cut = world.cut();
+    cut.poke(DATA, LABEL + block.dva.offset + 8, &[0x5a; 64]);
+    let filer = import(&cut);
+    client.fs = vfs(&filer);
+    (cut, filer, client)
+}
+
+/// The extents of a dataset's only file, by offset.
+fn extents(filer: &Filer, dataset: &str) -> Vec<(u64, BlockPtr)> {
+    let mut extents = Vec::new();
+    let filesystem = filer.by_name(dataset).unwrap();
+    let dataset = filer.pool().dataset(filesystem.info().id).unwrap();
+    dataset.root().tree.check(&filer.pool().io, &mut |visit| match visit {
+        Visit::Entry { key, value } if key.class == Class::Extent => {
+            extents.push((key.a, BlockPtr::decode(value.try_into().unwrap()).unwrap()));
+        }
+        _ => {}
+    });
+    extents
+}
+
+/// Somebody who restores files from a backup must know which. Only the log said it, in block pointers.
+#[test]
+fn what_could_not_be_read_is_named_until_it_is_whole_again() {
+    const BLOCK: usize = 128 << 10;
+    let (world, filer, mut client) = with_a_rotten_block(3 * BLOCK, BLOCK as u64);
+    let named = |filer: &Filer| filer.by_name("tank").unwrap().damage_report();
+    assert_eq!(named(&filer), DamageReport::default(), "nothing was met yet");
+    assert_eq!(client.read("dir/file"), Err(FsError::Io));
+    let place = named(&filer).places.pop().unwrap();
+    assert_eq!((place.path.as_deref(), place.part), (Some("/dir/file"), Part::Content(BLOCK as u64)));
+    // Part of it is written: the block stays damaged, and the others are what they were.
+    client.write("dir/file", BLOCK + 5, b"new", Stability::FileSync).unwrap();
+    filer.sync().unwrap();
+    assert_eq!(named(&filer).places, std::slice::from_ref(&place));
+    let file = client.file("dir/file").unwrap();
+    for (at, is_good) in [(0, true), (BLOCK, false), (2 * BLOCK, true)] {
+        let read = client.fs.read(&Cred::root(), file, at as u64, BLOCK as u32);
+        assert_eq!(read.is_ok(), is_good, "at {at}");
+    }
+    // The import knows of none, and meets it again.
+    let again = import(&world.cut());
+    client.fs = vfs(&again);
+    assert_eq!(client.read("dir/file"), Err(FsError::Io));
+    assert_eq!(named(&again).places, [place]);
+    client.write("dir/file", BLOCK, &pattern(BLOCK, 7), Stability::FileSync).unwrap();
+    again.sync().unwrap();
+    assert_eq!(client.compare("written anew"), Vec::<String>::new());
+    assert_eq!(named(&again), DamageReport::default());
+}
+
+/// Reads fail one after the other: their number is bounded in memory, and what is beyond is counted.
+#[test]
+fn what_is_not_named_is_counted() {
+    let (_, filer, client) = with_a_rotten_block(128 << 10, 0);
+    for _ in 0..3 {
+        assert_eq!(client.read("dir/file"), Err(FsError::Io));
+    }
+    let report = filer.by_name("tank").unwrap().damage_report();
+    assert_eq!((report.places.len(), report.beyond), (1, 0), "once, however often it is met");
+}
+
+/// A leaf of extents of a destroyed dataset cannot be read: its blocks stay allocated, and nobody was told. The leaf itself
+/// stayed, too.
+#[test]
+fn what_a_destroyed_dataset_leaves_behind_is_counted() {
+    let world = World::new(32 * MIB, 4 * MIB);
+    let filer = world.create();
+    let fs = filer.create_dataset("tank/child", PropertySet::new(), (0, 0)).unwrap();
+    let mut client = Client { fs, model: Model::new(), refused: 0 };
+    client.create("file", &pattern(1 << 20, 1)).unwrap();
+    filer.sync().unwrap();
+    let left: u64 = extents(&filer, "tank/child").iter().map(|(_, block)| block.asize()).sum();
+    assert!(left > 0);
+    let (mut leaf, mut of_extents) = (None, None);
+    let dataset = filer.pool().dataset(filer.by_name("tank/child").unwrap().info().id).unwrap();
+    dataset.root().tree.check(&filer.pool().io, &mut |visit| match visit {
+        Visit::Block { bp, .. } => leaf = Some(*bp),
+        Visit::Entry { key, .. } if key.class == Class::Extent => of_extents = leaf,
+        _ => {}
+    });
+    let cut = world.cut();
+    cut.poke(DATA, LABEL + of_extents.unwrap().dva.offset + 8, &[0x5a; 64]);
+    let (filer, _) = cut.import();
+    filer.destroy_dataset("tank/child", false).unwrap();
+    for _ in 0..3 {
+        filer.sync().unwrap();
+    }
+    assert_eq!(filer.pool().io.leak_count(), 1, "one leaf's");
+    let named: u64 = blocks(&filer).iter().map(BlockPtr::asize).sum::<u64>();
+    let named = named + filer.pool().top_bytes() + filer.pool().io.allocator().own_bytes();
+    assert_eq!(filer.pool().io.allocator().space().allocated - named, left, "the blocks that it named, and no more");
+}
+
+/// A disk that reads nothing for a while has not rotted: nothing is given up for it, and the import finds all that was
+/// acknowledged.
+#[test]
+fn a_disk_that_reads_nothing_suspends_the_pool_and_costs_no_content() {
+    let world = World::new(32 * MIB, 4 * MIB);
+    let mut before = filled(&world);
+    let cut = world.cut();
+    let filer = import(&cut);
+    before.fs = vfs(&filer);
+    for path in ["large/written", "small/written", "middle/written"] {
+        before.write(path, 100, b"in the log", Stability::FileSync).unwrap();
+    }
+    before.cut("large/cut", 200_000).unwrap();
+    filer.pool().io.drop_cache();
+    cut.faults(DATA).reads.store(true, SeqCst);
+    filer.sync().unwrap_err();
+    assert!(filer.pool().fault().is_some());
+    let filer = import(&cut.cut());
+    before.fs = vfs(&filer);
+    filer.sync().unwrap();
+    assert_eq!(before.compare("behind the failure"), Vec::<String>::new());
+}

@@ -1,0 +1,62 @@
+//! The lock manager's protocol, version 4 (X/Open XNFS; offsets of 64 bits, as NFSv3 has them), saying no.
+//!
+//! A client that mounts without `nolock` asks for a lock manager when a program takes its first lock. Where none answers,
+//! Linux asks again every three seconds and for ever, and the program hangs in `fcntl`. So there is one, on the port of
+//! NFS, and it has no locks to give: the program gets ENOLCK at once, and can say so.
+//!
+//! | procedure | answer | because |
+//! |---|---|---|
+//! | TEST, LOCK, NM_LOCK, SHARE | NLM4_DENIED_NOLOCKS | the client makes it ENOLCK |
+//! | CANCEL | NLM4_DENIED | nothing waits here. On DENIED_NOLOCKS Linux would ask for the cancellation again and again |
+//! | UNLOCK, UNSHARE | NLM4_GRANTED | what was never locked is not locked now; anything else is a fault in a client's log |
+//! | GRANTED | NLM4_DENIED | it is what servers tell clients, and nobody here waits for a lock |
+//! | FREE_ALL | nothing | it has no result, and there is nothing to free |
+//! | the `_MSG` forms and their `_RES` | PROC_UNAVAIL | the answer to a `_MSG` is a call back to the client's own lock manager, from a connection that we would have to open. Linux and FreeBSD ask with the plain forms over TCP |
+//!
+//! Every answer repeats the call's cookie and needs nothing else of it, so nothing else is read.
+
+use crate::rpc::AcceptError;
+use crate::xdr::{Decoder, Encoder, Garbage};
+
+/// RPC program number.
+pub const PROGRAM: u32 = 100_021;
+/// The only version we have: 1 to 3 belong to NFSv2.
+pub const VERSION: u32 = 4;
+
+/// Longest cookie, as for every `netobj`.
+const COOKIE_BYTES_MAX: usize = 1024;
+
+/// `nlm4_stats`, as far as we say them.
+#[derive(Clone, Copy)]
+enum Verdict {
+    Granted = 0,
+    Denied = 1,
+    NoLocks = 2,
+}
+
+/// Carries out a procedure.
+pub fn run(procedure: u32, words: &mut Decoder<'_>) -> Result<Encoder, AcceptError> {
+    let mut out = Encoder::new();
+    let (verdict, is_share) = match procedure {
+        // NULL and FREE_ALL.
+        0 | 23 => return Ok(out),
+        // TEST, LOCK, NM_LOCK.
+        1 | 2 | 22 => (Verdict::NoLocks, false),
+        // CANCEL, GRANTED.
+        3 | 5 => (Verdict::Denied, false),
+        // UNLOCK.
+        4 => (Verdict::Granted, false),
+        // SHARE.
+        20 => (Verdict::NoLocks, true),
+        // UNSHARE.
+        21 => (Verdict::Granted, true),
+        _ => return Err(AcceptError::ProcedureUnavailable),
+    };
+    let cookie = words.opaque(COOKIE_BYTES_MAX).map_err(|Garbage| AcceptError::GarbageArguments)?;
+    out.opaque(cookie).u32(verdict as u32);
+    if is_share {
+        // The sequence number of DOS shares, which nobody reads.
+        out.u32(0);
+    }
+    Ok(out)
+}

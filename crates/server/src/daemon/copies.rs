@@ -1,0 +1,263 @@
+//! What runs for hours beside other commands: copies to disks that join, and the look at every block before one leaves.
+//!
+//! Such a command has a thread of its own, so that the daemon's is free for the others, and for the end. What it must be
+//! safe from stands here: at most one at a time for each vdev, none on a pool that is being let go, and each can be
+//! stopped, by whoever detaches the disk that joins and by the end of the daemon. It looks whether it should go on with
+//! each step, so that a stop takes as long as one step.
+//!
+//! ```text
+//!   begin ──▶ preparing ──▶ copying ──▶ checking ──▶ joining or leaving ──▶ ended: its outcome is kept for `status`
+//!                  └───────────┴── stop ────┴──▶ the disk is taken out again, or stays: as before
+//! ```
+//!
+//! What ended is remembered for as long as the pool is imported, the last of each vdev.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tally_base::{Size, VdevGuid};
+
+use super::disks::DiskError;
+use crate::control::report::CopyReport;
+
+/// What a command is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A disk joins.
+    Join,
+    /// A disk leaves.
+    Leave,
+}
+
+/// How far a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The disk is made ready; nothing to count.
+    Preparing,
+    /// Bytes go from disk to disk.
+    Copying,
+    /// Blocks are read and compared with their checksums.
+    Checking,
+}
+
+/// Bytes of each phase: what there is to do, and what is done.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    phase: Phase,
+    copy_bytes: u64,
+    check_bytes: u64,
+    copied: u64,
+    checked: u64,
+}
+
+/// A command that is under way.
+pub(super) struct Copy {
+    vdev: VdevGuid,
+    purpose: Purpose,
+    /// The disk that joins or leaves.
+    path: PathBuf,
+    began: Instant,
+    stop: AtomicBool,
+    progress: Mutex<Progress>,
+}
+
+impl Copy {
+    /// Says how much there will be to do.
+    pub(super) fn expect(&self, copy_bytes: u64, check_bytes: u64) {
+        let mut progress = self.progress.lock();
+        (progress.copy_bytes, progress.check_bytes) = (copy_bytes, check_bytes);
+    }
+
+    /// Notes that so many bytes of a phase are done. Whether it should go on.
+    pub(super) fn note(&self, phase: Phase, done: u64) -> bool {
+        let mut progress = self.progress.lock();
+        progress.phase = phase;
+        match phase {
+            Phase::Preparing => {}
+            Phase::Copying => progress.copied = done.min(progress.copy_bytes),
+            Phase::Checking => {
+                progress.copied = progress.copy_bytes;
+                progress.checked = done.min(progress.check_bytes);
+            }
+        }
+        !self.is_stopped()
+    }
+
+    /// Whether somebody wants it to end.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// For how long it has been running.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    #[allow(clippy::cast_precision_loss)] // It is shown with three digits.
+    fn report(&self) -> CopyReport {
+        let progress = *self.progress.lock();
+        let (done, total) = (progress.copied + progress.checked, progress.copy_bytes + progress.check_bytes);
+        let seconds = self.elapsed().as_secs_f64();
+        let bytes_per_second = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
+        let left = total.saturating_sub(done) as f64;
+        CopyReport {
+            what: if self.purpose == Purpose::Join { "resilver" } else { "check" }.into(),
+            device: self.path.display().to_string(),
+            phase: match progress.phase {
+                _ if self.is_stopped() => "stopping",
+                Phase::Preparing => "preparing",
+                Phase::Copying => "copying",
+                Phase::Checking => "checking",
+            }
+            .into(),
+            done_bytes: done,
+            total_bytes: total,
+            seconds,
+            bytes_per_second,
+            seconds_left: (bytes_per_second > 0.0).then(|| left / bytes_per_second),
+        }
+    }
+
+    /// In words, for whoever wants something that cannot be while it runs.
+    fn words(&self) -> String {
+        let report = self.report();
+        let percent = u128::from(report.done_bytes) * 100 / u128::from(report.total_bytes.max(1));
+        let path = self.path.display();
+        match self.purpose {
+            Purpose::Join => format!("the copy to {path} is still running ({percent} %)"),
+            Purpose::Leave => format!("{path} is about to leave, and its blocks are being checked ({percent} %)"),
+        }
+    }
+}
+
+/// What came of a command.
+#[derive(Clone, Debug)]
+struct Ended {
+    /// In a line.
+    outcome: String,
+    /// What is not as it should be, for as long as it is not.
+    notice: Option<String>,
+}
+
+#[derive(Default)]
+struct State {
+    running: Vec<Arc<Copy>>,
+    ended: BTreeMap<VdevGuid, Ended>,
+    /// The pool is being let go: nothing begins any more.
+    closed: bool,
+}
+
+/// The copies of one pool.
+#[derive(Default)]
+pub struct Copies {
+    state: Mutex<State>,
+    one_ended: Condvar,
+}
+
+/// Keeps the place of a copy that runs; others may begin when it is dropped.
+pub(super) struct Running<'a> {
+    copies: &'a Copies,
+    pub(super) copy: Arc<Copy>,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.copies.state.lock().running.retain(|other| !Arc::ptr_eq(other, &self.copy));
+        self.copies.one_ended.notify_all();
+    }
+}
+
+impl Running<'_> {
+    /// Keeps for `status` what came of it.
+    pub(super) fn ended(&self, outcome: String, notice: Option<String>) {
+        self.copies.state.lock().ended.insert(self.copy.vdev, Ended { outcome, notice });
+    }
+}
+
+impl Copies {
+    /// Begins, unless something runs on that vdev already or the pool is being let go.
+    pub(super) fn begin(&self, vdev: VdevGuid, purpose: Purpose, path: &Path) -> Result<Running<'_>, DiskError> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(DiskError::LettingGo);
+        }
+        if let Some(other) = state.running.iter().find(|other| other.vdev == vdev) {
+            return Err(DiskError::Busy { other: other.words() });
+        }
+        let progress = Progress { phase: Phase::Preparing, copy_bytes: 0, check_bytes: 0, copied: 0, checked: 0 };
+        let copy = Arc::new(Copy {
+            vdev,
+            purpose,
+            path: path.into(),
+            began: Instant::now(),
+            stop: AtomicBool::new(false),
+            progress: Mutex::new(progress),
+        });
+        state.running.push(Arc::clone(&copy));
+        Ok(Running { copies: self, copy })
+    }
+
+    /// Stops the copy to the disk at `path`, and waits for its end. Whether there was one.
+    pub(super) fn stop_join(&self, vdev: VdevGuid, path: &Path) -> bool {
+        let mut state = self.state.lock();
+        let is_it = |copy: &&Arc<Copy>| copy.vdev == vdev && copy.path == path && copy.purpose == Purpose::Join;
+        let Some(copy) = state.running.iter().find(is_it).cloned() else { return false };
+        copy.stop.store(true, Ordering::Release);
+        while state.running.iter().any(|other| Arc::ptr_eq(other, &copy)) {
+            self.one_ended.wait(&mut state);
+        }
+        true
+    }
+
+    /// From now on none begins: the pool is let go. Refused while one runs.
+    pub(super) fn close(&self) -> Result<(), DiskError> {
+        let mut state = self.state.lock();
+        if let Some(other) = state.running.first() {
+            return Err(DiskError::Busy { other: other.words() });
+        }
+        state.closed = true;
+        Ok(())
+    }
+
+    /// Ends all of them, and waits; none begins any more.
+    pub(super) fn stop_all(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.running.iter().for_each(|copy| copy.stop.store(true, Ordering::Release));
+        while !state.running.is_empty() {
+            self.one_ended.wait(&mut state);
+        }
+    }
+
+    /// Those that run.
+    pub(super) fn running(&self) -> Vec<CopyReport> {
+        self.state.lock().running.iter().map(|copy| copy.report()).collect()
+    }
+
+    /// What came of the last of each vdev, in a line each.
+    pub(super) fn outcomes(&self) -> Vec<String> {
+        self.state.lock().ended.values().map(|ended| ended.outcome.clone()).collect()
+    }
+
+    /// What they left that is not as it should be.
+    pub(super) fn notices(&self) -> Vec<String> {
+        self.state.lock().ended.values().filter_map(|ended| ended.notice.clone()).collect()
+    }
+}
+
+/// The line that is kept of a copy that ended.
+pub(super) fn outcome_words(path: &Path, copied: u64, elapsed: Duration, repaired: u64, lost: u64) -> String {
+    let (path, size, seconds) = (path.display(), Size(copied), elapsed.as_secs_f64());
+    let mut words = format!("resilvered {size} to {path} in {seconds:.0} s");
+    if repaired > 0 {
+        words += &format!("; {repaired} blocks taken from the disk that had them right");
+    }
+    if lost > 0 {
+        words += &format!("; {lost} blocks right on no disk");
+    }
+    words
+}

@@ -1,0 +1,120 @@
+//! The block caches give way when the machine runs short of memory.
+//!
+//! A cache that was sized as a part of the machine's memory stays that large for ever, whatever else the machine is
+//! asked to do later. The kernel tells when processes wait for memory ("pressure stall information"): of the machine,
+//! and of the control group that the daemon runs in. So a thread looks at both every other second. While they wait for
+//! more than a little of their time the caches shrink by a quarter a look, down to a sixteenth; when it is over they
+//! grow again, slowly, so that they do not swing. Where the kernel does not tell, the caches stay as they are.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Between two looks.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// Percent of the last ten seconds in which some process waited for memory: above, caches shrink.
+const SHORT_PERCENT: f64 = 5.0;
+/// Below, they grow.
+const CALM_PERCENT: f64 = 1.0;
+
+/// The whole of a cache, and the least of it that is left.
+const WHOLE: u64 = 1024;
+const LEAST: u64 = WHOLE / 16;
+/// By so much it grows in one look: from the least to the whole in a minute.
+const GROWTH: u64 = WHOLE / 32;
+
+/// How much of a cache is to be used next, of [`WHOLE`].
+fn next_share(share: u64, waiting_percent: f64) -> u64 {
+    if waiting_percent > SHORT_PERCENT {
+        (share - share / 4).max(LEAST)
+    } else if waiting_percent < CALM_PERCENT {
+        (share + GROWTH).min(WHOLE)
+    } else {
+        share
+    }
+}
+
+/// `some avg10` of a file of pressure stall information.
+fn waiting_percent(text: &str) -> Option<f64> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    some.split(' ').find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
+}
+
+/// The files that tell: the machine's, and that of this process' control group.
+fn sources() -> Vec<PathBuf> {
+    let group = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = group.lines().find_map(|line| line.strip_prefix("0::/"));
+    let of_group = group.map(|group| Path::new("/sys/fs/cgroup").join(group).join("memory.pressure"));
+    std::iter::once(PathBuf::from("/proc/pressure/memory")).chain(of_group).filter(|path| path.exists()).collect()
+}
+
+/// The thread that looks. It ends when this is dropped.
+pub(super) struct Relief {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relief {
+    /// Starts it; `limit` sets every cache to a share of its size, in 1/1024.
+    pub(super) fn start(limit: impl Fn(u64) + Send + 'static) -> io::Result<Self> {
+        let sources = sources();
+        let (stop, stopped) = channel::<()>();
+        let thread = thread::Builder::new().name("pressure".into()).spawn(move || {
+            let mut share = WHOLE;
+            while !sources.is_empty() && stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                let told = sources.iter().filter_map(|path| waiting_percent(&std::fs::read_to_string(path).ok()?));
+                let next = next_share(share, told.fold(0.0, f64::max));
+                if share == WHOLE && next < share {
+                    tracing::info!("the machine is short of memory: the block caches give way");
+                }
+                // A pool that was imported meanwhile is brought in line as well.
+                if next < WHOLE || share < WHOLE {
+                    limit(next);
+                }
+                share = next;
+            }
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Relief {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, that was printed; there is nothing left to stop.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caches_give_way_fast_and_come_back_slowly() {
+        let mut share = WHOLE;
+        let mut looks = |count: usize, percent: f64| {
+            (0..count).for_each(|_| share = next_share(share, percent));
+            share
+        };
+        assert_eq!(looks(10, 0.0), WHOLE);
+        assert_eq!(looks(1, 30.0), 768);
+        assert_eq!(looks(5, 2.0), 768, "neither short nor calm");
+        assert_eq!(looks(20, 30.0), LEAST);
+        assert!(looks(10, 0.0) < WHOLE / 2);
+        assert_eq!(looks(20, 0.0), WHOLE);
+    }
+
+    #[test]
+    fn the_kernels_words_are_understood() {
+        let text = "some avg10=12.50 avg60=3.00 avg300=0.10 total=123\nfull avg10=1.00 avg60=0.0 avg300=0.0 total=1\n";
+        assert_eq!(waiting_percent(text), Some(12.5));
+        for odd in ["", "some", "some avg10=", "full avg10=1.00 total=1", "some avg60=1"] {
+            assert_eq!(waiting_percent(odd), None, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask failing-disks`: the release binary over disks that fail, hang and lose, in a folder passed through FUSE.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::cargo;
+use crate::tally::Tally;
+
+/// Sectors that rot, one after the other, where nobody says how many.
+const DRAWS: u32 = 30;
+
+/// The cases. The seed is printed where one fails.
+#[derive(Args)]
+pub(crate) struct FailingDisks {
+    /// Where randomness starts; drawn if not given.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many sectors rot, one after the other.
+    #[arg(long, default_value_t = DRAWS)]
+    draws: u32,
+    /// Also the cases that are known to fail.
+    #[arg(long)]
+    all: bool,
+    /// Cases by name: bad-sector, two-refusals, lost-cache, rotten-sector, silent-leg; without, those of continuous
+    /// integration.
+    cases: Vec<String>,
+}
+
+impl FailingDisks {
+    /// As `cargo xtask test` has it.
+    pub(crate) const fn continuous_integration() -> Self {
+        Self { seed: None, draws: DRAWS, all: false, cases: Vec::new() }
+    }
+
+    /// Runs it; a skip where nothing can be mounted.
+    pub(crate) fn run(&self) -> Result<Tally> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+            eprintln!("Failing disks need root and /dev/fuse: the binary is NOT tried over them.");
+            return Ok(Tally::SKIPPED);
+        }
+        let release = cargo::target_folder().join("release");
+        cargo::run(&["build", "--release", "--package", "tally-server", "--package", "tally-failing", "--bins"])?;
+        let mut command = Command::new(release.join("failing-disks"));
+        command.arg("run").arg("--server").arg(release.join("tally"));
+        command.args(["--draws", &self.draws.to_string()]);
+        if let Some(seed) = self.seed {
+            command.args(["--seed", &seed.to_string()]);
+        }
+        if self.all {
+            command.arg("--all");
+        }
+        command.args(&self.cases);
+        let mut tally = None;
+        let succeeded = cargo::watch(&mut command, |line| tally = Tally::parse(line).or(tally))?;
+        let mut tally = tally.unwrap_or(Tally::FAILED);
+        if !succeeded && tally.failed == 0 {
+            tally.failed = 1;
+        }
+        Ok(tally)
+    }
+}
