@@ -171,7 +171,6 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         let action = if needs_nothing { "" } else { "\nGive the pool another disk with `tally pool replace`." };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
-    messages.extend(served.copies.notices());
     messages.extend(legs.iter().filter(|leg| leg.silent_seconds >= SILENT_MIN.as_secs_f64()).map(|leg| {
         format!(
             "{} has owed an answer for {:.0} s: it hangs, and whatever needs it waits for it.\n\
@@ -179,6 +178,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             leg.name, leg.silent_seconds
         )
     }));
+    messages.extend(served.copies.notices());
     messages.extend(lanes_without_disk(served));
     messages.extend(clock_message(served));
     // What the import said of a disk may be out of date; how each stands now was said above.
