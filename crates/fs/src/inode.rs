@@ -84,7 +84,8 @@ const ENTRY_BYTES: u64 = 2 * KEY_BYTES as u64 + 9 + 8;
 const NAME_CHARGE_MIN: u64 = 32;
 
 /// What a dataset is charged for a directory entry of this name, bytes.
-pub(crate) fn entry_charge(name: &[u8]) -> u64 {
+#[must_use]
+pub fn entry_charge(name: &[u8]) -> u64 {
     ENTRY_BYTES + (name.len() as u64).max(NAME_CHARGE_MIN)
 }
 
