@@ -23,7 +23,7 @@ const SEEDS_MAX: u64 = 2000;
 /// less: once the first run missed its bug.
 const TEST_RUNS: u32 = 10;
 /// Patches that continuous integration tries, in rotation.
-const CI_PATCHES: usize = 3;
+const CI_PATCHES: usize = 12;
 /// Seeds of continuous integration.
 const CI_SEEDS: &str = "200";
 /// States behind a cut of short sequences, there.

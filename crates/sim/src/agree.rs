@@ -16,7 +16,11 @@ pub fn agree(op: &Op, told: &Told, expected: &Expected) -> Result<(), String> {
     let is_type = |status| matches!(status, nfsstat3::NFS3ERR_INVAL | nfsstat3::NFS3ERR_BADTYPE);
     // Two handles, one of them stale and the other no directory: which is told first is nobody's concern.
     let is_handle = |status| matches!(status, nfsstat3::NFS3ERR_STALE | nfsstat3::NFS3ERR_NOTDIR);
+    // Who may not look at a directory, or may not change it, may be told what is wrong there besides.
+    let is_denied = |status| matches!(status, nfsstat3::NFS3ERR_ACCES | nfsstat3::NFS3ERR_PERM);
+    let are_refusals = told.status != nfsstat3::NFS3_OK && wanted != nfsstat3::NFS3_OK;
     let alike = told.status == wanted
+        || (are_refusals && (is_denied(told.status) || is_denied(wanted)))
         || (is_type(told.status) && is_type(wanted))
         || (is_handle(told.status) && is_handle(wanted) && op.objects().len() == 2);
     if !alike {

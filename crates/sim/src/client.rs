@@ -8,7 +8,8 @@ use bytes::Bytes;
 use nfs3_types::nfs3::*;
 use nfs3_types::rpc::{auth_unix, call_body, msg_body, opaque_auth, rpc_msg};
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack};
-use tally_fs::vfs::{Attr, FileKind};
+use smallvec::SmallVec;
+use tally_fs::vfs::{Attr, Cred, FileKind};
 use tally_nfs::rpc::Reply;
 use tally_nfs::service::Link;
 
@@ -23,6 +24,8 @@ const PORT: u16 = 900;
 #[derive(Debug)]
 pub struct Client {
     address: IpAddr,
+    /// Whose requests it sends: user and group.
+    user: u32,
     link: Arc<Link>,
     next_xid: u32,
     next_link: u64,
@@ -47,16 +50,23 @@ impl Call {
 impl Client {
     /// The client of this number, with its first connection.
     #[must_use]
-    pub fn new(number: u8, first_xid: u32) -> Self {
+    pub fn new(number: u8, user: u32, first_xid: u32) -> Self {
         let address = IpAddr::V4(Ipv4Addr::new(127, 1, 0, number));
         let mut client = Self {
             address,
+            user,
             link: Arc::new(Link::new(0, SocketAddr::new(address, PORT))),
             next_xid: first_xid,
             next_link: u64::from(number) << 32,
         };
         client.reconnect();
         client
+    }
+
+    /// The user whose requests it sends.
+    #[must_use]
+    pub fn cred(&self) -> Cred {
+        Cred { uid: self.user, gid: self.user, groups: SmallVec::new() }
     }
 
     /// The connection that is open.
@@ -75,7 +85,8 @@ impl Client {
     /// A record, without its mark, under a transaction id of its own.
     pub fn record(&mut self, call: &Call) -> Bytes {
         self.next_xid = self.next_xid.wrapping_add(1);
-        let cred = auth_unix { machinename: Opaque::borrowed(b"sim"), ..auth_unix::default() };
+        let machinename = Opaque::borrowed(b"sim");
+        let cred = auth_unix { machinename, uid: self.user, gid: self.user, ..auth_unix::default() };
         let body = call_body {
             rpcvers: 2,
             prog: NFS.0,

@@ -12,8 +12,8 @@
 //!  sequences/  all short sequences, and every cut in them (`bin/cuts`)            same     this state against that one
 //!  op          what clients ask                                                   agree    a reply against the model's
 //!  client      calls and replies as bytes, by a codec that is not ours            sound    a walk over everything
-//!  machine     disks, engine and protocol, switched on and off                    chance   numbers that a seed repeats
-//!  disk/       disks that lose, tear, rot and fail; all states that a cut may leave
+//!  machine     disks, engine and protocol, switched on and off                    clock    time, and who sets it wrong
+//!  disk/       disks that lose, tear, rot and fail; all states that a cut may leave  chance   numbers that a seed repeats
 //!  planted/    patches that break a promise each: what all this must catch
 //! ```
 //!
@@ -23,6 +23,7 @@
 pub mod agree;
 pub mod chance;
 pub mod client;
+pub mod clock;
 pub mod disk;
 pub mod history;
 pub mod machine;

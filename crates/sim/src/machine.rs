@@ -3,11 +3,9 @@
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use tally_base::{Clock, DatasetId, PoolGuid, Rng, Time};
+use tally_base::{DatasetId, PoolGuid, Rng};
 use tally_disk::{MemOpener, SerialFanout};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
 use tally_fs::record::RECORD_OVERHEAD_MAX;
@@ -21,31 +19,12 @@ use tally_store::platform::{Host, Platform, Tuning};
 use tally_store::properties::PropertySet;
 
 use crate::chance::Chance;
+use crate::clock::Ticks;
 use crate::disk::{Pages, Power, PowerDisk};
 use crate::oracle::Limits;
 
 /// The pool's name, and its root dataset's.
 pub const POOL: &str = "tank";
-
-/// A clock that moves a little with every look.
-#[derive(Default)]
-pub struct Ticks(AtomicU64);
-
-impl Ticks {
-    fn tick(&self) -> u64 {
-        self.0.fetch_add(1000, Ordering::Relaxed)
-    }
-}
-
-impl Clock for Ticks {
-    fn now(&self) -> Time {
-        Time(1_700_000_000_000_000_000 + self.tick())
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_nanos(self.tick())
-    }
-}
 
 /// A seeded [`Rng`] for guids, generations and verifiers.
 struct SeededRng(Mutex<Chance>);
@@ -80,6 +59,8 @@ pub struct Machine {
     disks: Vec<(String, Arc<PowerDisk>)>,
     power: Arc<Power>,
     server: Option<Arc<Server>>,
+    /// Where the running server finds its disks.
+    opener: Arc<MemOpener>,
 }
 
 /// The server while it runs.
@@ -117,14 +98,15 @@ impl Machine {
     /// Empty disks, switched on.
     #[must_use]
     pub fn new(shape: Shape, seed: u64) -> Self {
-        let power = Arc::new(Power::default());
+        let clock = Arc::<Ticks>::default();
+        let power = Arc::new(Power::beside(&clock));
         let disk = |path: &String| {
             let bytes = if path.contains("slog") { shape.log_bytes } else { shape.data_bytes };
             (path.clone(), Arc::new(PowerDisk::new(&power, bytes)))
         };
         let disks = shape.vdevs.iter().filter(|word| word.starts_with('/')).map(disk).collect();
         let rng = Arc::new(SeededRng(Mutex::new(Chance::new(seed, 0x4e6))));
-        Self { shape, clock: Arc::default(), rng, disks, power, server: None }
+        Self { shape, clock, rng, disks, power, server: None, opener: Arc::default() }
     }
 
     /// Disks with this content, in the order of the shape, switched on and not serving.
@@ -136,7 +118,7 @@ impl Machine {
     pub fn holding(shape: Shape, seed: u64, content: &[Pages]) -> Self {
         let mut machine = Self::new(shape, seed);
         assert_eq!(machine.disks.len(), content.len(), "one content for each disk");
-        let power = Arc::new(Power::default());
+        let power = Arc::new(Power::beside(&machine.clock));
         for ((_, disk), content) in machine.disks.iter_mut().zip(content) {
             *disk = Arc::new(PowerDisk::holding(&power, disk.size(), content));
         }
@@ -148,6 +130,12 @@ impl Machine {
     #[must_use]
     pub fn power(&self) -> &Arc<Power> {
         &self.power
+    }
+
+    /// Its clocks.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<Ticks> {
+        &self.clock
     }
 
     /// Its disks by path.
@@ -166,6 +154,12 @@ impl Machine {
     #[must_use]
     pub fn server(&self) -> &Arc<Server> {
         self.server.as_ref().expect("the machine is on")
+    }
+
+    /// The server, if it runs.
+    #[must_use]
+    pub fn running(&self) -> Option<&Arc<Server>> {
+        self.server.as_ref()
     }
 
     /// Makes the pool and serves it.
@@ -207,7 +201,7 @@ impl Machine {
     pub fn lose_power(&mut self, chance: &mut Chance) {
         self.power.cut();
         self.server = None;
-        let power = Arc::new(Power::default());
+        let power = Arc::new(Power::beside(&self.clock));
         for (_, disk) in &mut self.disks {
             *disk = Arc::new(disk.survivor(&power, chance));
         }
@@ -217,10 +211,10 @@ impl Machine {
     /// Another machine with the same disks, as they are now, switched on and not serving.
     #[must_use]
     pub fn copy(&self) -> Self {
-        let power = Arc::new(Power::default());
+        let power = Arc::new(Power::beside(&self.clock));
         let disks = self.disks.iter().map(|(path, disk)| (path.clone(), Arc::new(disk.copy(&power)))).collect();
         let (clock, rng) = (Arc::clone(&self.clock), Arc::clone(&self.rng));
-        Self { shape: self.shape.clone(), clock, rng, disks, power, server: None }
+        Self { shape: self.shape.clone(), clock, rng, disks, power, server: None, opener: Arc::default() }
     }
 
     /// Takes a disk out, or changes it for another.
@@ -232,20 +226,22 @@ impl Machine {
         }
     }
 
-    /// Puts a disk in.
+    /// Puts a disk in. Whoever runs may find it.
     pub fn plug(&mut self, path: &str, disk: Arc<PowerDisk>) {
+        self.opener.put(path, Arc::clone(&disk) as _);
         self.disks.push((path.to_owned(), disk));
     }
 
-    fn platform(&self) -> Platform {
-        let opener = MemOpener::default();
+    fn platform(&mut self) -> Platform {
+        let opener = Arc::<MemOpener>::default();
         for (path, disk) in &self.disks {
             opener.put(path, Arc::clone(disk) as _);
         }
+        self.opener = Arc::clone(&opener);
         Platform {
             clock: Arc::clone(&self.clock) as _,
             rng: Arc::clone(&self.rng) as _,
-            opener: Arc::new(opener),
+            opener,
             fanout: Arc::new(SerialFanout),
             host: Host { id: 1, name: "sim".into() },
         }

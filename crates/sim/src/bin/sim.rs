@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use tally_sim::history::{Plan, Syncs, Trouble};
+use tally_sim::history::{Plan, Syncs, Totals, Trouble};
 use tally_sim::sweep::{Sweep, sweep};
 
 /// How often progress is told.
@@ -52,12 +52,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let plan = |seed| Plan {
-        seed,
-        steps: arguments.steps,
-        syncs: arguments.syncs.unwrap_or_else(|| syncs_of(seed)),
-        trouble: arguments.trouble.unwrap_or_else(|| trouble_of(seed)),
-        skipped: arguments.skip.clone(),
+    let plan = |seed| {
+        let trouble = arguments.trouble.unwrap_or_else(|| trouble_of(seed));
+        let syncs = arguments.syncs.unwrap_or_else(|| syncs_of(seed, trouble));
+        Plan { seed, steps: arguments.steps, syncs, trouble, skipped: arguments.skip.clone() }
     };
     let seeds = match arguments.seed {
         Some(seed) => seed..seed + 1,
@@ -96,11 +94,13 @@ fn main() -> ExitCode {
         totals.replayed,
         totals.named
     );
+    let is_short = tell_events(&totals, outcome.seeds);
     for (plan, failure) in &outcome.failed {
         eprintln!("sim: seed {}: {}", plan.seed, failure.message.lines().next().unwrap_or_default());
     }
     let (failed, seeds) = (outcome.failed.len(), outcome.seeds);
     match outcome.first_failure(!arguments.no_shrink) {
+        None if is_short => ExitCode::FAILURE,
         None => ExitCode::SUCCESS,
         Some(report) => {
             println!("{report}");
@@ -110,18 +110,44 @@ fn main() -> ExitCode {
     }
 }
 
-/// Every other seed runs requests inside of the syncs.
-fn syncs_of(seed: u64) -> Syncs {
-    if seed.is_multiple_of(2) { Syncs::Around } else { Syncs::Between }
+/// Seeds from which on a run must have met each kind of event so often.
+const FLOORS_FROM_SEEDS: u64 = 5000;
+
+/// Says how often what can go wrong went wrong, beside how often it must in a long run. A class of events that is not met any
+/// more proves nothing, and nobody would notice. Gives whether a long run is short of something.
+fn tell_events(totals: &Totals, seeds: u64) -> bool {
+    let floors = [
+        ("cuts inside disk commands", totals.cuts_in_disk_commands, 20_000),
+        ("cuts after a leg was struck off", totals.cuts_after_strike, 20_000),
+        ("lives after a long outage or a clock jump", totals.lives_after_gap, 10_000),
+        ("full pools", totals.full, 5_000),
+    ];
+    let mut is_short = false;
+    for (what, count, floor) in floors {
+        let misses = seeds >= FLOORS_FROM_SEEDS && count < floor;
+        is_short |= misses;
+        let floor = floor * seeds / FLOORS_FROM_SEEDS;
+        println!("sim: {count} {what}; {floor} are wanted of so many seeds{}", if misses { ": TOO FEW" } else { "" });
+    }
+    println!("sim: {} disk commands, {} dataset commands", totals.disk_commands, totals.dataset_commands);
+    is_short
 }
 
-/// Of eight seeds, four lose nothing but the power. While a disk fails, labels are written under a lock that requests take,
-/// too: so nothing runs inside of writes then.
+/// Every other seed runs requests inside of the syncs. While a disk fails, labels are written under a lock that requests
+/// take, too: so nothing runs inside of writes then.
+fn syncs_of(seed: u64, trouble: Trouble) -> Syncs {
+    if seed.is_multiple_of(2) && !trouble.strikes_off() { Syncs::Around } else { Syncs::Between }
+}
+
+/// Of sixteen seeds, four lose nothing but the power.
 fn trouble_of(seed: u64) -> Trouble {
-    match seed % 8 {
-        1 | 3 => Trouble::Legs,
-        5 => Trouble::Refusals,
-        7 => Trouble::Rot,
+    match seed % 16 {
+        1 | 3 | 9 => Trouble::Legs,
+        4 => Trouble::Full,
+        5 | 13 => Trouble::Refusals,
+        6 | 10 | 14 => Trouble::Disks,
+        7 | 15 => Trouble::Rot,
+        11 => Trouble::Turns,
         _ => Trouble::None,
     }
 }

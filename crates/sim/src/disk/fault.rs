@@ -1,6 +1,7 @@
-//! What a disk refuses.
+//! What a disk refuses, what it says untruly, and how long it keeps its caller waiting.
 
 use std::io;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -15,39 +16,96 @@ pub enum Fault {
     DurableWrite,
     /// A flush. What was not flushed is on the medium in part, and no later flush saves the rest.
     Flush,
+    /// A durable write whose flush of the device has failed: it takes along what was in the cache, as a failed flush does.
+    CacheWithDurableWrite,
 }
 
+/// How many there are.
+const FAULTS: usize = 5;
+
 impl Fault {
-    /// All of them.
+    /// Those that concern their own bytes, and the flush.
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::DurableWrite, Self::Flush];
 }
 
-/// How many of the next requests of each kind fail.
+/// A write that the disk answers with a success, and does not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// Nothing is written.
+    Lost,
+    /// It is written over something else, which this number chooses.
+    Misdirected(u64),
+}
+
+/// What is to go wrong with a disk's requests.
 #[derive(Debug, Default)]
-pub struct Faults(Mutex<[u32; Fault::ALL.len()]>);
+pub struct Faults(Mutex<Planned>);
+
+#[derive(Debug, Default)]
+struct Planned {
+    /// How many of the next requests of each kind fail.
+    refused: [u32; FAULTS],
+    /// Writes until one is not what the disk says, and how.
+    lie: Option<(u32, Lie)>,
+    /// How many of the next requests take how long.
+    hanging: (u32, Duration),
+}
 
 impl Faults {
     /// The next `count` requests of this kind fail.
     pub fn set(&self, fault: Fault, count: u32) {
-        self.0.lock()[fault as usize] = count;
+        self.0.lock().refused[fault as usize] = count;
     }
 
     /// Every request fails from now on, as if the cable were out.
     pub fn all(&self) {
-        *self.0.lock() = [u32::MAX; Fault::ALL.len()];
+        self.0.lock().refused = [u32::MAX; FAULTS];
+    }
+
+    /// Behind `writes` others, one write is not done, and nobody is told.
+    pub fn lie(&self, writes: u32, lie: Lie) {
+        self.0.lock().lie = Some((writes, lie));
+    }
+
+    /// The next `count` requests take so long.
+    pub fn hang(&self, count: u32, time: Duration) {
+        self.0.lock().hanging = (count, time);
     }
 
     /// Nothing fails any more.
     pub fn clear(&self) {
-        *self.0.lock() = [0; Fault::ALL.len()];
+        *self.0.lock() = Planned::default();
     }
 
     pub(super) fn strike(&self, fault: Fault) -> io::Result<()> {
-        let left = &mut self.0.lock()[fault as usize];
+        let left = &mut self.0.lock().refused[fault as usize];
         if *left == 0 {
             return Ok(());
         }
         *left = left.saturating_sub(u32::from(*left < u32::MAX));
         Err(io::Error::other(format!("a {fault:?} that the seed lets fail")))
+    }
+
+    /// Whether the write that comes now is the one that is not done.
+    pub(super) fn lies(&self) -> Option<Lie> {
+        let planned = &mut *self.0.lock();
+        match &mut planned.lie {
+            Some((0, _)) => planned.lie.take().map(|(_, lie)| lie),
+            Some((left, _)) => {
+                *left -= 1;
+                None
+            }
+            None => None,
+        }
+    }
+
+    /// How long the request that comes now takes.
+    pub(super) fn delay(&self) -> Duration {
+        let (left, time) = &mut self.0.lock().hanging;
+        if *left == 0 {
+            return Duration::ZERO;
+        }
+        *left -= 1;
+        *time
     }
 }

@@ -6,6 +6,6 @@ mod pages;
 mod power;
 
 pub use cuts::{Cuts, FULL_MAX, Place};
-pub use fault::{Fault, Faults};
+pub use fault::{Fault, Faults, Lie};
 pub use pages::Pages;
 pub use power::{Event, Power, PowerDisk, What};

@@ -3,8 +3,11 @@
 //! A disk has two contents: what a reader sees, and what survives for certain. A write changes the first and is put
 //! aside until a flush; a durable write changes both. When the power goes, a chance decides for each write that was
 //! put aside, or for each sector of it, whether it has reached the medium: so any subset, in any order.
+//!
+//! Beside the power, a disk [fails](super::fault): it refuses requests, forgets one write or puts it elsewhere, keeps its
+//! caller waiting, and has sectors that cannot be read until somebody writes them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
@@ -12,9 +15,10 @@ use parking_lot::Mutex;
 use tally_disk::{Disk, Durability, Geometry};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fault::{Fault, Faults};
+use super::fault::{Fault, Faults, Lie};
 use super::pages::{PAGE, Pages};
 use crate::chance::Chance;
+use crate::clock::Ticks;
 
 /// Pages that count as written last.
 const RECENT_MAX: usize = 32;
@@ -29,6 +33,8 @@ pub struct Power {
     hook: Mutex<Option<Hook>>,
     /// What the disks did, if that is recorded.
     events: Mutex<Option<Vec<Event>>>,
+    /// What a disk that hangs moves on.
+    clock: Arc<Ticks>,
 }
 
 /// Something that a disk did.
@@ -65,6 +71,12 @@ enum Current {
 }
 
 impl Power {
+    /// The power of a machine with this clock.
+    #[must_use]
+    pub fn beside(clock: &Arc<Ticks>) -> Self {
+        Self { clock: Arc::clone(clock), ..Self::default() }
+    }
+
     /// Plans the cut at the `events`th write or flush from now on, or none.
     pub fn plan_cut(&self, events: Option<u64>) {
         self.state.lock().left = events;
@@ -167,6 +179,8 @@ pub(super) struct DiskState {
     pub(super) cached: Vec<(u64, Vec<u8>)>,
     /// The pages that were written last.
     recent: VecDeque<u64>,
+    /// Pages that cannot be read: how often, or for ever. Whoever writes one heals it: the device puts another in its place.
+    bad: BTreeMap<u64, u32>,
 }
 
 impl PowerDisk {
@@ -204,7 +218,7 @@ impl PowerDisk {
         self.size
     }
 
-    /// What it refuses.
+    /// What goes wrong with its requests.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults
@@ -240,6 +254,41 @@ impl PowerDisk {
         Self::with(power, self.size, state)
     }
 
+    /// A range of pages around one that was written cannot be read any more, `tries` times; gives their offsets.
+    pub fn spoil(&self, pages: u64, tries: u32, chance: &mut Chance) -> Vec<u64> {
+        let mut state = self.state.lock();
+        let numbers = state.current.numbers();
+        if numbers.is_empty() {
+            return Vec::new();
+        }
+        let first = chance.pick(&numbers);
+        let last = (first + pages).min(self.size / PAGE as u64);
+        state.bad.extend((first..last).map(|page| (page, tries)));
+        (first..last).map(|page| page * PAGE as u64).collect()
+    }
+
+    /// Everything can be read again.
+    pub fn mend(&self) {
+        self.state.lock().bad.clear();
+    }
+
+    /// The offsets of what cannot be read.
+    #[must_use]
+    pub fn unreadable(&self) -> Vec<u64> {
+        self.state.lock().bad.keys().map(|page| page * PAGE as u64).collect()
+    }
+
+    /// The numbers of the pages that were ever written to the medium.
+    #[must_use]
+    pub fn written(&self) -> Vec<u64> {
+        self.state.lock().stable.numbers()
+    }
+
+    /// Flips a bit of one page, of the medium and of what a reader sees.
+    pub fn rot_at(&self, page: u64, chance: &mut Chance) {
+        self.state.lock().rot(page * PAGE as u64, chance);
+    }
+
     /// Flips a bit of some pages that were written once, half of them a while ago, of the medium and of what a reader sees.
     /// Gives their offsets.
     pub fn rot(&self, pages: u64, chance: &mut Chance) -> Vec<u64> {
@@ -257,18 +306,60 @@ impl PowerDisk {
                 hit.push(chance.pick(from) * PAGE as u64);
             }
         }
-        for offset in &hit {
-            let mut page = [0; PAGE];
-            state.stable.read(*offset, &mut page);
-            page[chance.below(PAGE as u64) as usize] ^= 1 << chance.below(8);
-            state.stable.write(*offset, &page);
-            state.current.write(*offset, &page);
-        }
+        hit.iter().for_each(|offset| state.rot(*offset, chance));
         hit
     }
 }
 
 impl DiskState {
+    fn rot(&mut self, offset: u64, chance: &mut Chance) {
+        let mut page = [0; PAGE];
+        self.stable.read(offset, &mut page);
+        page[chance.below(PAGE as u64) as usize] ^= 1 << chance.below(8);
+        self.stable.write(offset, &page);
+        self.current.write(offset, &page);
+    }
+
+    /// Where a write lands that goes astray: over something that was written before.
+    fn astray(&self, number: u64, length: usize, size: u64) -> u64 {
+        let pages = self.current.numbers();
+        let page = if pages.is_empty() { 0 } else { pages[(number % pages.len() as u64) as usize] };
+        (page * PAGE as u64).min(size - length as u64)
+    }
+
+    /// Whether a page of this range cannot be read now.
+    fn is_unreadable(&mut self, offset: u64, length: usize) -> bool {
+        let pages = offset / PAGE as u64..(offset + length as u64).div_ceil(PAGE as u64);
+        let mut hit = false;
+        for (_, tries) in self.bad.range_mut(pages) {
+            hit = true;
+            *tries = tries.saturating_sub(u32::from(*tries < u32::MAX));
+        }
+        if hit {
+            self.bad.retain(|_, tries| *tries > 0);
+        }
+        hit
+    }
+
+    fn heal(&mut self, offset: u64, length: usize) {
+        if !self.bad.is_empty() {
+            let pages = offset / PAGE as u64..(offset + length as u64).div_ceil(PAGE as u64);
+            self.bad.retain(|page, _| !pages.contains(page));
+        }
+    }
+
+    /// What a failed flush was to save is on the medium or not, and no later flush saves it: the device believes that it has
+    /// done its part. A reader sees it all the same, until the power goes.
+    fn lose_by_halves(&mut self, events: u64) {
+        let first = self.cached.first().map_or(0, |(_, bytes)| xxh3_64(bytes));
+        let mut chance = Chance::new(first, events);
+        for (offset, bytes) in self.cached.drain(..) {
+            if chance.one_in(2) {
+                self.stable.write(offset, &bytes);
+            }
+        }
+    }
+
     fn note(&mut self, offset: u64, bytes: &[u8]) {
         self.recent.extend((0..bytes.len() / PAGE).map(|page| offset / PAGE as u64 + page as u64));
         let excess = self.recent.len().saturating_sub(RECENT_MAX);
@@ -314,11 +405,16 @@ impl Disk for PowerDisk {
         if self.power.is_off() {
             return Err(gone());
         }
+        self.power.clock.pass(self.faults.delay());
         self.faults.strike(Fault::Read)?;
         if offset + buf.len() as u64 > self.size {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.state.lock().current.read(offset, buf);
+        let mut state = self.state.lock();
+        if state.is_unreadable(offset, buf.len()) {
+            return Err(io::Error::other("a sector that cannot be read"));
+        }
+        state.current.read(offset, buf);
         Ok(())
     }
 
@@ -329,15 +425,26 @@ impl Disk for PowerDisk {
         }
         self.power.run_hook();
         let current = self.power.count()?;
-        let struck = match durability {
-            Durability::Durable => self.faults.strike(Fault::DurableWrite),
-            Durability::Cached => self.faults.strike(Fault::Write),
+        self.power.clock.pass(self.faults.delay());
+        let (struck, takes_cache) = match durability {
+            Durability::Cached => (self.faults.strike(Fault::Write), false),
+            Durability::Durable => match self.faults.strike(Fault::CacheWithDurableWrite) {
+                Ok(()) => (self.faults.strike(Fault::DurableWrite), false),
+                struck => (struck, true),
+            },
         };
+        let lie = if struck.is_ok() { self.faults.lies() } else { None };
         let mut state = self.state.lock();
         state.note(offset, buf);
         match (current, &struck) {
             (Current::On, Ok(())) => {
+                let offset = match lie {
+                    Some(Lie::Lost) => return Ok(()),
+                    Some(Lie::Misdirected(number)) => state.astray(number, buf.len(), self.size),
+                    None => offset,
+                };
                 self.power.note(self.number, || What::Write { offset, bytes: buf.to_vec(), durability });
+                state.heal(offset, buf.len());
                 state.write(offset, buf, durability);
             }
             // A write during which the power goes, or that fails, is like any that was not flushed: it stays in part.
@@ -345,7 +452,12 @@ impl Disk for PowerDisk {
                 state.cached.push((offset, buf.to_vec()));
                 return Err(gone());
             }
-            (Current::On, Err(_)) => state.cached.push((offset, buf.to_vec())),
+            (Current::On, Err(_)) => {
+                state.cached.push((offset, buf.to_vec()));
+                if takes_cache {
+                    state.lose_by_halves(self.power.events());
+                }
+            }
         }
         struck
     }
@@ -355,17 +467,14 @@ impl Disk for PowerDisk {
         if let Current::Goes = self.power.count()? {
             return Err(gone());
         }
+        self.power.clock.pass(self.faults.delay());
         let struck = self.faults.strike(Fault::Flush);
         self.power.note(self.number, || What::Flush);
         let state = &mut *self.state.lock();
-        // What a failed flush was to save is on the medium or not, and no later flush saves it: the device believes that it
-        // has done its part. A reader sees it all the same, until the power goes.
-        let first = state.cached.first().map_or(0, |(_, bytes)| xxh3_64(bytes));
-        let mut chance = Chance::new(first, self.power.events());
-        for (offset, bytes) in state.cached.drain(..) {
-            if struck.is_ok() || chance.one_in(2) {
-                state.stable.write(offset, &bytes);
-            }
+        if struck.is_ok() {
+            state.flush();
+        } else {
+            state.lose_by_halves(self.power.events());
         }
         struck
     }

@@ -38,6 +38,10 @@ pub(super) enum Act {
     Reconnect,
     /// A client writes a file over and over, durably.
     Burst,
+    /// A dataset is made, renamed or destroyed.
+    Dataset,
+    /// A disk is attached, detached or replaced.
+    Disks,
     /// Something goes wrong.
     Trouble,
 }
@@ -51,14 +55,16 @@ impl State {
             12..14 => Act::Look,
             14 if self.plan.trouble != Trouble::Refusals => Act::RecordSize(chance.pick(&[4096, 16384, 131_072])),
             15 => {
-                let part = chance.below(self.parts.len() as u64) as usize;
+                let part = self.some_part(&mut chance);
                 Act::SyncMode(part, chance.pick(&[SyncMode::Standard, SyncMode::Always, SyncMode::Disabled]))
             }
             16..22 => Act::Again,
             22 => Act::Reconnect,
             23..27 => Act::Read,
-            27..33 if matches!(self.plan.trouble, Trouble::Legs | Trouble::Refusals) => Act::Trouble,
+            27..33 if self.plan.trouble.strikes_off() => Act::Trouble,
+            35..53 if self.plan.trouble == Trouble::Disks => Act::Disks,
             33 if chance.one_in(BURST_ONE_IN) => Act::Burst,
+            34 => Act::Dataset,
             _ => Act::Op(self.choose_op(&mut chance)),
         }
     }
@@ -76,7 +82,7 @@ impl State {
         self.parts[object.dataset].oracle.live.getattr(object.model).is_ok()
     }
 
-    fn root(&self, part: usize) -> Object {
+    pub(super) fn root(&self, part: usize) -> Object {
         let is_root = |object: &&Object| object.dataset == part && object.model == self.parts[part].oracle.live.root();
         Arc::clone(self.objects.iter().find(is_root).expect("the handle of a root is never lost"))
     }
@@ -115,7 +121,7 @@ impl State {
 
     pub(super) fn choose_op(&self, chance: &mut Chance) -> Op {
         let name = chance.pick(&NAMES);
-        let part = chance.below(self.parts.len() as u64) as usize;
+        let part = self.some_part(chance);
         match chance.below(100) {
             0..14 => Op::Create { dir: self.directory(chance, part), name, how: create_how(chance) },
             14..20 => Op::Mkdir { dir: self.directory(chance, part), name },
@@ -127,7 +133,7 @@ impl State {
             24..31 => Op::Remove { dir: self.directory(chance, part), name },
             31..34 => Op::Rmdir { dir: self.directory(chance, part), name },
             34..44 => {
-                let other = if chance.one_in(15) { chance.below(self.parts.len() as u64) as usize } else { part };
+                let other = if chance.one_in(15) { self.some_part(chance) } else { part };
                 let (from_dir, to_dir) = (self.directory(chance, part), self.directory(chance, other));
                 Op::Rename { from_dir, from: name, to_dir, to: chance.pick(&NAMES) }
             }
@@ -135,7 +141,12 @@ impl State {
                 let kind = if chance.one_in(4) { None } else { Some(FileKind::File) };
                 Op::Link { object: self.object(chance, part, kind), dir: self.directory(chance, part), name }
             }
-            50..54 => Op::SetAttr { object: self.object(chance, part, None), set: attributes(chance) },
+            // Ordinary users find something to do where everybody may write.
+            50 => {
+                let mode = Some(chance.pick(&[0o777, 0o777, 0o755]));
+                Op::SetAttr { object: self.directory(chance, part), set: SetAttr { mode, ..SetAttr::default() } }
+            }
+            51..54 => Op::SetAttr { object: self.object(chance, part, None), set: attributes(chance) },
             54..62 => {
                 let object = self.object(chance, part, Some(FileKind::File));
                 let size = Some(self.place(chance, &object));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nfs3_types::nfs3::{GETATTR3args, NFS_PROGRAM, nfsstat3};
 use tally_fs::filer::ImportOptions;
+use tally_fs::model::Model;
 use tally_fs::vfs::Vfs;
 use tally_store::properties::SyncMode;
 
@@ -25,12 +26,19 @@ impl State {
     pub(super) fn begin_life(&mut self, was_exported: bool) -> Checked<()> {
         let mut exported = was_exported;
         self.sent.clear();
+        if !was_exported {
+            self.count_struck_off();
+        }
+        self.is_full = false;
         for attempt in 0.. {
             let stream = (4 << 32) + self.totals.lives * 16 + attempt;
             let mut chance = Chance::new(self.plan.seed, stream);
             self.machine.lose_power(&mut chance);
             self.totals.cuts += u64::from(!exported);
             self.trouble_while_off(&mut chance)?;
+            if attempt == 0 {
+                self.go_by(&mut chance);
+            }
             let scale = chance.pick(&[8, 60, 60]);
             let planned = (attempt < CUT_IMPORTS_MAX && chance.one_in(3)).then(|| 1 + chance.below(scale));
             self.machine.power().plan_cut(planned);
@@ -72,10 +80,26 @@ impl State {
     /// Finds the states that the import has, and goes on from there.
     fn adopt(&mut self, was_clean: bool, was_exported: bool) -> Checked<()> {
         let filer = Arc::clone(&self.machine.server().filer);
-        for at in 0..self.parts.len() {
+        if let Some((name, sync)) = self.born.take()
+            && filer.by_name(&name).is_some()
+        {
+            self.add_part(&name, sync)?;
+        }
+        for at in self.parts_there() {
             let (now, part) = (self.op, &mut self.parts[at]);
+            if let Some(name) = part.renamed.take().filter(|name| filer.by_name(name).is_some()) {
+                part.name = name;
+            }
             let name = part.name.clone();
-            let fs = filer.by_name(&name).ok_or_else(|| format!("dataset {name} is gone"))?;
+            let Some(fs) = filer.by_name(&name) else {
+                let is_right = part.doomed;
+                self.forget_part(at)?;
+                if is_right {
+                    continue;
+                }
+                return Err(format!("dataset {name} is gone"));
+            };
+            part.doomed = false;
             let found = part.oracle.find(false, |model| same(&*fs, model)).map_err(|what| format!("{name}: {what}"))?;
             if was_clean && same(&*fs, &part.oracle.live).is_err() {
                 return Err(format!("{name}: the pool says that it was exported, and something is missing"));
@@ -102,7 +126,8 @@ impl State {
                     true
                 }
             });
-            self.check_handles(at, &found.model)?;
+            self.parts[at].seen.keep_of(&found.model);
+            self.check_handles(at, &found.model, found.ops.0)?;
             let newest = self.newest_known();
             self.parts[at].oracle.begin_life(found.model, now, newest);
         }
@@ -114,7 +139,7 @@ impl State {
     }
 
     /// Every handle opens what it did, or nothing.
-    fn check_handles(&mut self, part: usize, model: &tally_fs::model::Model) -> Checked<()> {
+    fn check_handles(&mut self, part: usize, model: &Model, oldest: usize) -> Checked<()> {
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.objects).into_iter().partition(|object| object.dataset == part);
         self.objects = elsewhere;
@@ -124,6 +149,9 @@ impl State {
                 (nfsstat3::NFS3_OK, Ok(expected)) => {
                     let attr = told.attr.expect("GETATTR tells attributes");
                     same_fattr(&attr, &expected).map_err(|what| format!("{object:?} by its handle: {what}"))?;
+                    let now = self.op;
+                    let seen = self.parts[part].seen.in_a_new_life(object.model, &attr, oldest, now);
+                    seen.map_err(|what| format!("{object:?}: {what}"))?;
                     self.objects.push(object);
                 }
                 (nfsstat3::NFS3ERR_STALE, Err(_)) => self.parts[part].gone.push(object.handle.clone()),
@@ -133,14 +161,19 @@ impl State {
             }
         }
         for gone in self.parts[part].gone.clone() {
-            if self.attributes(&gone)?.status != nfsstat3::NFS3ERR_STALE {
-                return Err(format!("a handle of something lost opens an object: {gone:02x?}"));
-            }
+            self.must_be_stale(&gone)?;
         }
         let gone = &mut self.parts[part].gone;
         let excess = gone.len().saturating_sub(100);
         gone.drain(..excess);
         Ok(())
+    }
+
+    pub(super) fn must_be_stale(&mut self, handle: &[u8]) -> Checked<()> {
+        match self.attributes(handle)?.status {
+            nfsstat3::NFS3ERR_STALE => Ok(()),
+            status => Err(format!("a handle of something lost is answered with {status}: {handle:02x?}")),
+        }
     }
 
     fn attributes(&mut self, of: &[u8]) -> Checked<crate::client::Told> {

@@ -6,14 +6,14 @@ use tally_fs::vfs::{Cred, FileKind, Vfs};
 use super::{Checked, State};
 use crate::chance::Chance;
 use crate::client::{Call, handle, name_in};
-use crate::op::NAMES;
+use crate::op::{NAMES, Object};
 use crate::same::same;
 
 impl State {
     /// Everything is as the model says, while alive.
     pub(super) fn look(&self) -> Checked<()> {
-        for part in &self.parts {
-            let fs = self.machine.server().filer.by_name(&part.name).expect("datasets stay");
+        for part in self.parts.iter().filter(|part| part.is_there) {
+            let fs = self.machine.server().filer.by_name(&part.name).expect("it is there");
             let seen = same(&*fs, &part.oracle.live);
             if !self.is_in_trouble() {
                 seen.map_err(|what| format!("{} while alive: {what}", part.name))?;
@@ -24,7 +24,7 @@ impl State {
 
     /// Reads, lists or looks up something through the protocol.
     pub(super) fn read(&mut self, chance: &mut Chance) -> Checked<()> {
-        let part = chance.below(self.parts.len() as u64) as usize;
+        let part = self.some_part(chance);
         match chance.below(3) {
             0 => self.read_file(chance, part),
             1 => self.list(chance, part),
@@ -69,17 +69,31 @@ impl State {
             }
             cookie = told.entries.last().map_or(cookie, |(_, cookie)| *cookie);
             cookieverf = cookieverf3::default();
-            names.extend(told.entries.into_iter().map(|(name, _)| name));
+            names.extend(told.entries);
             if told.eof {
                 break;
             }
         }
         let expected = expected.map_err(|error| format!("READDIR of {dir:?} is answered, and not: {error}"))?;
-        if self.is_off() || expected.entries.iter().map(|entry| &entry.name[..]).eq(names.iter().map(|name| &name[..]))
-        {
+        if self.is_off() {
             return Ok(());
         }
+        if expected.entries.iter().map(|entry| &entry.name[..]).eq(names.iter().map(|(name, _)| &name[..])) {
+            return self.same_cookies(&dir, &names);
+        }
         Err(format!("READDIR of {dir:?} gives {} names instead of {}", names.len(), expected.entries.len()))
+    }
+
+    /// A name that has stood in a directory all the time stands where it stood.
+    fn same_cookies(&mut self, dir: &Object, names: &[(Vec<u8>, u64)]) -> Checked<()> {
+        let part = &mut self.parts[dir.dataset];
+        for (name, cookie) in names {
+            let found = part.oracle.live.lookup(&Cred::root(), dir.model, name);
+            let (attr, _) = found.map_err(|error| format!("the model lists {name:?}: {error}"))?;
+            let same = part.seen.cookie(dir.model, name, attr.object, *cookie);
+            same.map_err(|what| format!("in {dir:?} {what}"))?;
+        }
+        Ok(())
     }
 
     /// Finds a name; its handle is known from then on, whoever has made it, and whether or not they have an answer.

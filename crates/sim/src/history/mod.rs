@@ -11,12 +11,15 @@
 //! device has written, and are compared then. Inside the device writes of a group's sync other requests run too.
 
 mod choose;
+mod disks;
 mod lives;
 mod look;
 mod requests;
 mod run;
 mod shrink;
+mod times;
 mod trouble;
+mod world;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::AddAssign;
@@ -26,6 +29,7 @@ use clap::ValueEnum;
 use parking_lot::Mutex;
 use tally_base::ObjectId;
 use tally_fs::vfs::ObjectRef;
+use tally_store::properties::SyncMode;
 
 use crate::client::Client;
 use crate::machine::Machine;
@@ -33,6 +37,7 @@ use crate::op::Object;
 use crate::oracle::Oracle;
 use requests::{Past, Sent};
 
+use times::Seen;
 use trouble::Troubles;
 
 pub use run::{Failure, run};
@@ -81,8 +86,20 @@ pub struct Totals {
     pub cuts: u64,
     /// Of these, during an import.
     pub cuts_in_import: u64,
+    /// Of these, while a leg was struck off.
+    pub cuts_after_strike: u64,
     /// Syncs of a group.
     pub syncs: u64,
+    /// Attach, detach and replace.
+    pub disk_commands: u64,
+    /// Power cuts inside of these.
+    pub cuts_in_disk_commands: u64,
+    /// Lives that began after a long outage, or with a clock that had jumped.
+    pub lives_after_gap: u64,
+    /// Lives in which the pool was full.
+    pub full: u64,
+    /// Datasets made, renamed and destroyed.
+    pub dataset_commands: u64,
     /// Log records that imports replayed.
     pub replayed: u64,
     /// Losses beyond the redundancy that an import has named.
@@ -97,7 +114,13 @@ impl AddAssign for Totals {
         self.lives += other.lives;
         self.cuts += other.cuts;
         self.cuts_in_import += other.cuts_in_import;
+        self.cuts_after_strike += other.cuts_after_strike;
         self.syncs += other.syncs;
+        self.disk_commands += other.disk_commands;
+        self.cuts_in_disk_commands += other.cuts_in_disk_commands;
+        self.lives_after_gap += other.lives_after_gap;
+        self.full += other.full;
+        self.dataset_commands += other.dataset_commands;
         self.replayed += other.replayed;
         self.named += other.named;
     }
@@ -112,6 +135,13 @@ type Trace = Arc<Mutex<Vec<String>>>;
 /// A dataset and what is known of it.
 struct Part {
     name: String,
+    is_there: bool,
+    /// The power went while it was being destroyed.
+    doomed: bool,
+    /// The power went while it got this name.
+    renamed: Option<String>,
+    /// What clients were told of its objects.
+    seen: Seen,
     oracle: Oracle,
     verifier: Option<u64>,
     old_verifiers: Vec<u64>,
@@ -130,6 +160,8 @@ struct State {
     troubles: Troubles,
     clients: Vec<Client>,
     parts: Vec<Part>,
+    /// The power went while this dataset was being made.
+    born: Option<(String, SyncMode)>,
     /// Objects whose handles are known.
     objects: Vec<Object>,
     /// Requests on their way.
@@ -139,9 +171,15 @@ struct State {
     next_past: u64,
     /// How often those who wait were driven.
     round: u64,
+    /// Disks that were bought since the pool was made.
+    disks_made: u64,
+    /// How long the machine was off, in all.
+    time_off_ns: u64,
     /// Operations so far.
     op: usize,
     step: usize,
+    /// In this life somebody was told that the pool is full.
+    is_full: bool,
     /// The operations that the newest durable group has.
     synced_op: usize,
     /// The operations of the group that is being synced, and all before it.
@@ -160,6 +198,11 @@ impl State {
     /// Whether a request may be refused for a reason that the models know nothing of.
     fn is_in_trouble(&self) -> bool {
         self.is_off() || self.troubles.struck
+    }
+
+    /// How long the machine was on, in all.
+    fn time_on_ns(&self) -> u64 {
+        self.machine.clock().passed_ns() - self.time_off_ns
     }
 
     fn newest_known(&self) -> ObjectId {

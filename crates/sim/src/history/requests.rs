@@ -9,6 +9,7 @@ use tally_base::Promise;
 use tally_fs::vfs::{Attr, FsError, ObjectRef, Vfs};
 use tally_nfs::service::{Job, Step};
 
+use super::times::{Above, told_by};
 use super::{Checked, State};
 use crate::agree::agree;
 use crate::chance::Chance;
@@ -20,6 +21,10 @@ use crate::oracle::{Before, Limits, Promised};
 const PAST_MAX: usize = 48;
 /// Repetitions that may wait for one answer.
 const ATTACHED_MAX: usize = 3;
+/// How long a server must remember an answer, with some room: time while it is off does not count.
+const REMEMBERED_NS: u64 = 100_000_000_000;
+/// A pool that a history may fill.
+const SMALL_POOL_BYTES: u64 = 16 << 20;
 /// Handles that are kept.
 const OBJECTS_MAX: usize = 60;
 
@@ -35,14 +40,21 @@ pub(super) struct Attempt {
 
 /// A request that was carried out, and not answered yet.
 pub(super) struct Sent {
-    pub(super) number: usize,
     op: Op,
     job: Job,
     promise: Box<dyn Promise>,
+    pub(super) taken: Taken,
+}
+
+/// What the model has made of a request.
+pub(super) struct Taken {
+    pub(super) number: usize,
     /// `None`: nobody can know.
     expected: Option<Expected>,
     promised: Promised,
     past: Option<u64>,
+    /// If it changes what its reply tells of.
+    above: Option<Above>,
 }
 
 /// What became of a past request.
@@ -70,6 +82,8 @@ pub(super) struct Past {
     pub(super) succeeded: bool,
     pub(super) has_effect: bool,
     pub(super) fate: Fate,
+    /// When it was sent, in time that the machine was on.
+    sent_at_ns: u64,
 }
 
 /// How an attempt goes on.
@@ -113,23 +127,40 @@ impl State {
                 server.service.finish(&mut attempt.job, &reply);
                 let bytes = bytes_of(&reply);
                 let told = told(attempt.op.call().procedure, &bytes)?;
+                self.is_it_full(&attempt.op, told.status)?;
                 if self.is_no_effect(&told) {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
                     return Ok(Next::Done);
                 }
-                let (number, expected, promised, past) = self.take(&attempt, &before, limits);
-                self.note(format!("#{number} {:?}: {}", attempt.op, told.status));
-                self.answered(&attempt.op, number, expected.as_ref(), promised, past, (&told, bytes))?;
+                let taken = self.take(&attempt, &before, limits);
+                self.note(format!("#{} {:?}: {}", taken.number, attempt.op, told.status));
+                self.answered(&attempt.op, taken, (&told, bytes))?;
                 Ok(Next::Done)
             }
             Step::Wait(promise) => {
-                let (number, expected, promised, past) = self.take(&attempt, &before, limits);
-                self.note(format!("#{number} {:?}", attempt.op));
+                let taken = self.take(&attempt, &before, limits);
+                self.note(format!("#{} {:?}", taken.number, attempt.op));
                 let Attempt { op, job, .. } = attempt;
-                self.sent.push(Sent { number, op, job, promise, expected, promised, past });
+                self.sent.push(Sent { op, job, promise, taken });
                 Ok(if chance.one_in(3) { Next::Done } else { Next::Settle })
             }
         }
+    }
+
+    /// What makes room must not be refused because there is none.
+    fn is_it_full(&mut self, op: &Op, status: nfsstat3) -> Checked<()> {
+        if !matches!(status, nfsstat3::NFS3ERR_NOSPC | nfsstat3::NFS3ERR_DQUOT) {
+            return Ok(());
+        }
+        if matches!(op, Op::Remove { .. } | Op::Rmdir { .. } | Op::Commit { .. }) {
+            return Err(format!("{op:?} is refused because the pool is full"));
+        }
+        if self.machine.shape().data_bytes > SMALL_POOL_BYTES {
+            return Err(format!("{op:?} is refused because the pool is full, and it is not"));
+        }
+        self.totals.full += u64::from(!self.is_full);
+        self.is_full = true;
+        Ok(())
     }
 
     /// Refused for a reason that the model knows nothing of, and without effect.
@@ -139,12 +170,7 @@ impl State {
     }
 
     /// The model does what the server has just done.
-    fn take(
-        &mut self,
-        attempt: &Attempt,
-        before: &Before,
-        limits: Limits,
-    ) -> (usize, Option<Expected>, Promised, Option<u64>) {
+    fn take(&mut self, attempt: &Attempt, before: &Before, limits: Limits) -> Taken {
         let op = &attempt.op;
         self.op += 1;
         self.totals.operations += 1;
@@ -152,24 +178,27 @@ impl State {
         if let Some(repeated) = attempt.repeats {
             self.past.retain(|past| past.id != repeated);
         }
+        let unknown = Taken { number, expected: None, promised: Promised::Nothing, past: None, above: None };
         if op.is_across() {
-            let expected = Expected { result: Err(FsError::Unavailable), attr: None };
-            return (number, Some(expected), Promised::Nothing, None);
+            return Taken { expected: Some(Expected { result: Err(FsError::Unavailable), attr: None }), ..unknown };
         }
-        let oracle = &mut self.parts[op.dataset()].oracle;
-        if oracle.cannot_know(op, before) {
-            return (number, None, Promised::Nothing, None);
+        let cred = self.clients[attempt.client].cred();
+        let part = &mut self.parts[op.dataset()];
+        if part.oracle.cannot_know(op, before) {
+            return unknown;
         }
-        let expected = op.run_on(&oracle.live);
-        let (promised, has_effect) = match expected.result {
-            Ok(_) => (oracle.take(op, number, before, limits), oracle.has_effect(op, before, limits)),
-            Err(_) => (oracle.refused(op), false),
+        let expected = op.run_on(&part.oracle.live, &cred);
+        let has_effect = expected.result.is_ok() && part.oracle.has_effect(op, before, limits);
+        let promised = match expected.result {
+            Ok(_) => part.oracle.take((op, &cred), number, before, limits),
+            Err(error) => part.oracle.refused(op, error),
         };
+        let above = if has_effect { part.seen.changes(op, &expected, before, number) } else { None };
         if let (Ok(Answer::Made(attr)), true) = (&expected.result, op.makes() && before.existing.is_none()) {
             self.note_record_size(op.dataset(), attr.object);
         }
         let past = self.remember(attempt, number, &expected, has_effect);
-        (number, Some(expected), promised, past)
+        Taken { number, expected: Some(expected), promised, past, above }
     }
 
     /// A file keeps the size of its blocks for ever: what the property says when it is made.
@@ -202,6 +231,7 @@ impl State {
             succeeded: expected.result.is_ok(),
             has_effect,
             fate: Fate::Here,
+            sent_at_ns: self.time_on_ns(),
         });
         if self.past.len() > PAST_MAX {
             self.past.pop_front();
@@ -223,27 +253,26 @@ impl State {
                 Some(Err(broken)) if self.is_in_trouble() => {
                     let reply = server.service.settle(&mut sent.job, Err(broken));
                     server.service.finish(&mut sent.job, &reply);
-                    self.past.retain(|past| Some(past.id) != sent.past);
+                    self.past.retain(|past| Some(past.id) != sent.taken.past);
                 }
-                Some(Err(broken)) => return Err(format!("#{}: {broken}", sent.number)),
+                Some(Err(broken)) => return Err(format!("#{}: {broken}", sent.taken.number)),
                 Some(Ok(kept)) => {
                     let reply = server.service.settle(&mut sent.job, Ok(kept));
                     let links = server.service.finish(&mut sent.job, &reply);
-                    let past = self.past.iter().find(|past| Some(past.id) == sent.past);
+                    let past = self.past.iter().find(|past| Some(past.id) == sent.taken.past);
                     if let Some(past) = past
                         && past.attached != links.len()
                     {
                         return Err(format!(
                             "#{}: {} connections get its answer, not {}",
-                            sent.number,
+                            sent.taken.number,
                             links.len(),
                             past.attached
                         ));
                     }
                     let bytes = bytes_of(&reply);
                     let told = told(sent.op.call().procedure, &bytes)?;
-                    let Sent { number, op, expected, promised, past, .. } = sent;
-                    self.answered(&op, number, expected.as_ref(), promised, past, (&told, bytes))?;
+                    self.answered(&sent.op, sent.taken, (&told, bytes))?;
                 }
             }
         }
@@ -252,19 +281,12 @@ impl State {
     }
 
     /// An answer is there: it must agree with the model, and what it promises counts from now on.
-    fn answered(
-        &mut self,
-        op: &Op,
-        number: usize,
-        expected: Option<&Expected>,
-        promised: Promised,
-        past: Option<u64>,
-        (told, bytes): (&Told, Vec<u8>),
-    ) -> Checked<()> {
+    fn answered(&mut self, op: &Op, taken: Taken, (told, bytes): (&Told, Vec<u8>)) -> Checked<()> {
+        let Taken { number, expected, promised, past, above } = taken;
         if let Some(past) = self.past.iter_mut().find(|of| Some(of.id) == past) {
             past.reply = Some(bytes);
         }
-        let Some(expected) = expected else { return Ok(()) };
+        let Some(expected) = &expected else { return Ok(()) };
         if self.is_in_trouble()
             && expected.result.is_err()
             && matches!(told.status, nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX)
@@ -274,6 +296,10 @@ impl State {
         }
         agree(op, told, expected).map_err(|what| format!("#{number} {op:?} {what}"))?;
         self.learn(op, told, expected)?;
+        if let (Some(object), Some(attr)) = (told_by(op, expected), &told.attr) {
+            let seen = self.parts[op.dataset()].seen.tell(object, attr, number, above);
+            seen.map_err(|what| format!("#{number} {op:?} {what}"))?;
+        }
         self.kept(op.dataset(), number, promised)
     }
 
@@ -336,6 +362,8 @@ impl State {
 
     /// Sends a past request again, as a client does that has seen no answer.
     pub(super) fn repeat(&mut self, chance: &mut Chance) -> Checked<Option<Attempt>> {
+        let now_ns = self.time_on_ns();
+        self.past.retain(|past| now_ns - past.sent_at_ns < REMEMBERED_NS);
         let may = |past: &&mut Past| past.reply.is_some() || past.fate != Fate::Here || past.attached < ATTACHED_MAX;
         let mut candidates: Vec<&mut Past> = self.past.iter_mut().filter(may).collect();
         if candidates.is_empty() {

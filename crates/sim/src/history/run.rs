@@ -7,19 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tally_fs::filer::Filer;
-use tally_fs::vfs::{Cred, FileKind, OpCtx, SetAttr, Vfs};
+use tally_fs::vfs::{FileKind, Vfs};
 use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, SyncMode, parse};
 
 use super::choose::{Act, BURST_WRITES_MAX};
 use super::lives::shown;
 use super::requests::Next;
+use super::times::Seen;
+use super::world::{DATASETS, fill};
 use super::{Checked, Part, Plan, State, Syncs, Totals, Trace, Trouble, Troubles};
 use crate::chance::Chance;
 use crate::client::Client;
 use crate::machine::{Machine, POOL, Shape};
-use crate::op::Known;
+use crate::op::{Known, Op};
 use crate::oracle::{Oracle, new_model};
+use crate::sweep::PANICKED_AT;
 
 /// How a run ended badly.
 #[derive(Debug)]
@@ -45,7 +48,7 @@ pub fn run(plan: &Plan) -> Result<Totals, Failure> {
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            format!("panic: {}", text.unwrap_or_default())
+            format!("panic at {}: {}", PANICKED_AT.take(), text.unwrap_or_default())
         }
     };
     let trace = std::mem::take(&mut *trace.lock());
@@ -53,14 +56,16 @@ pub fn run(plan: &Plan) -> Result<Totals, Failure> {
 }
 
 /// A run's state, which the hook inside of device writes needs, too.
-struct History(Arc<Mutex<State>>);
+pub(super) struct History(pub(super) Arc<Mutex<State>>);
 
 impl History {
     fn new(plan: &Plan, trace: &Trace) -> Checked<Self> {
         let mut chance = Chance::new(plan.seed, 0xd15c);
         let shape = shape(plan.trouble, &mut chance);
         let troubles = Troubles::of(&shape.vdevs, &mut chance);
-        let clients = (1..3).map(|number| Client::new(number, chance.next() as u32)).collect();
+        // The third client sends an ordinary user's requests.
+        let clients = [(1, 0), (2, 0), (3, 1)];
+        let clients = clients.map(|(number, user)| Client::new(number, user, chance.next() as u32)).into();
         let mut state = State {
             plan: plan.clone(),
             trace: Arc::clone(trace),
@@ -69,11 +74,15 @@ impl History {
             troubles,
             clients,
             parts: Vec::new(),
+            born: None,
+            is_full: false,
             objects: Vec::new(),
             sent: Vec::new(),
             past: VecDeque::new(),
             next_past: 0,
             round: 0,
+            time_off_ns: 0,
+            disks_made: 0,
             op: 0,
             step: 0,
             synced_op: 0,
@@ -91,11 +100,28 @@ impl History {
         properties.set(parse(Property::RecordSize, chance.pick(sizes)).expect("a size"));
         state.machine.create(properties).map_err(|error| format!("create: {error}"))?;
         state.add_part(POOL, SyncMode::Standard)?;
-        if chance.one_in(2) {
-            let sync = chance.pick(&[SyncMode::Standard, SyncMode::Always, SyncMode::Disabled]);
-            state.add_dataset("home", sync)?;
+        let sync = chance.one_in(2).then(|| chance.pick(&[SyncMode::Standard, SyncMode::Always, SyncMode::Disabled]));
+        let free_bytes = (plan.trouble == Trouble::Full).then(|| (128 << 10) * (1 + chance.below(12)));
+        let history = Self(Arc::new(Mutex::new(state)));
+        if let Some(free_bytes) = free_bytes {
+            history.fill_with_ballast(free_bytes)?;
         }
-        Ok(Self(Arc::new(Mutex::new(state))))
+        if let Some(sync) = sync {
+            history.create_dataset(DATASETS[0], sync)?;
+        }
+        Ok(history)
+    }
+
+    fn fill_with_ballast(&self, free_bytes: u64) -> Checked<()> {
+        let mut state = self.0.lock();
+        fill(&state.machine.server().filer, free_bytes)?;
+        // The directory that the ballast is mounted on stands in the root, too.
+        let dir = state.root(0);
+        state.take_of_command(&Op::Mkdir { dir, name: "ballast" });
+        let op = state.op;
+        state.parts[0].oracle.begin_group(op);
+        state.parts[0].oracle.end_group();
+        Ok(())
     }
 
     /// All lives, to the last.
@@ -208,6 +234,8 @@ impl History {
                 repeated.map_or(Ok(()), |attempt| self.carry_out(attempt, &mut chance))
             }
             Act::Burst => self.burst(&mut chance),
+            Act::Dataset => self.dataset_command(&mut chance),
+            Act::Disks => self.disk_command(&mut chance),
             Act::Trouble => {
                 self.0.lock().trouble(&mut chance);
                 Ok(())
@@ -223,7 +251,7 @@ impl History {
     fn burst(&self, chance: &mut Chance) -> Checked<()> {
         let (object, writes) = {
             let state = self.0.lock();
-            let part = chance.below(state.parts.len() as u64) as usize;
+            let part = state.some_part(chance);
             (state.object(chance, part, Some(FileKind::File)), 4 + chance.below(BURST_WRITES_MAX))
         };
         for _ in 0..writes {
@@ -267,12 +295,12 @@ impl History {
         Err(format!("a request was refused for {tries} groups"))
     }
 
-    fn sync_group(&self) -> Checked<()> {
+    pub(super) fn sync_group(&self) -> Checked<()> {
         self.sync(true, |filer| filer.sync().map(|_| ()).map_err(|error| error.to_string()))
     }
 
     /// Syncs by `how`; requests may run inside its device writes.
-    fn sync(&self, interludes: bool, how: impl FnOnce(&Filer) -> Result<(), String>) -> Checked<()> {
+    pub(super) fn sync(&self, interludes: bool, how: impl FnOnce(&Filer) -> Result<(), String>) -> Checked<()> {
         let (server, power) = {
             let mut state = self.0.lock();
             state.begin_sync();
@@ -318,7 +346,7 @@ impl History {
     }
 
     /// Everybody who waits is answered, by the log or by a group.
-    fn settle(&self) -> Checked<()> {
+    pub(super) fn settle(&self) -> Checked<()> {
         if self.0.lock().drive_sent()? {
             return Ok(());
         }
@@ -330,7 +358,7 @@ impl History {
         let mut state = self.0.lock();
         // What began inside of that sync belongs to the next group.
         let closed_op = state.closed_op;
-        if state.drive_sent()? || state.is_off() || state.sent.iter().all(|sent| sent.number > closed_op) {
+        if state.drive_sent()? || state.is_off() || state.sent.iter().all(|sent| sent.taken.number > closed_op) {
             return Ok(());
         }
         Err("a wait was not over after its group was synced".into())
@@ -363,36 +391,23 @@ fn shape(trouble: Trouble, chance: &mut Chance) -> Shape {
     };
     Shape {
         vdevs: chance.pick(trouble.shapes()).iter().map(|word| (*word).to_owned()).collect(),
-        data_bytes: chance.pick(&[16u64, 96, 96]) << 20,
+        data_bytes: if trouble == Trouble::Full { 16 << 20 } else { chance.pick(&[16u64, 96, 96]) << 20 },
         log_bytes: chance.pick(&[2u64, 4, 16]) << 20,
         tuning,
     }
 }
 
 impl State {
-    fn add_dataset(&mut self, component: &str, sync: SyncMode) -> Checked<()> {
-        let name = format!("{POOL}/{component}");
-        let mut properties = PropertySet::new();
-        properties.set(parse(Property::Sync, shown(sync)).expect("a mode"));
-        let filer = Arc::clone(&self.machine.server().filer);
-        filer.create_dataset(&name, properties, (0, 0)).map_err(|error| format!("{name}: {error}"))?;
-        // The directory that the child is mounted on stands in the parent, too.
-        let parent = &mut self.parts[0];
-        let (cred, set) = (Cred::root(), SetAttr { mode: Some(0o755), ..SetAttr::default() });
-        let ctx = OpCtx { cred: &cred, reply: None };
-        let root = parent.oracle.live.root();
-        parent.oracle.live.mkdir(ctx, root, component.as_bytes(), &set).result.expect("an empty directory");
-        let live = parent.oracle.live.fork();
-        parent.oracle = Oracle::new(live, parent.oracle.sync);
-        self.add_part(&name, sync)
-    }
-
-    fn add_part(&mut self, name: &str, sync: SyncMode) -> Checked<()> {
+    pub(super) fn add_part(&mut self, name: &str, sync: SyncMode) -> Checked<()> {
         let dataset = self.parts.len();
         let oracle = Oracle::new(new_model(), sync);
         let model = oracle.live.root();
         self.parts.push(Part {
             name: name.into(),
+            is_there: true,
+            doomed: false,
+            renamed: None,
+            seen: Seen::default(),
             oracle,
             verifier: None,
             old_verifiers: Vec::new(),
@@ -406,8 +421,8 @@ impl State {
 
     fn take_sync_modes(&mut self) {
         let datasets = self.machine.server().filer.datasets();
-        for part in &mut self.parts {
-            let info = datasets.iter().find(|info| info.name == part.name).expect("datasets stay");
+        for part in self.parts.iter_mut().filter(|part| part.is_there) {
+            let info = datasets.iter().find(|info| info.name == part.name).expect("it is there");
             part.oracle.sync = info.effective.sync;
         }
     }

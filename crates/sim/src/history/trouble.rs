@@ -3,18 +3,23 @@
 //!
 //! | trouble | what happens | what must hold |
 //! |---|---|---|
-//! | `Legs` | one leg of each mirror refuses, also in an import, rots, is pulled out, comes back stale | everything: the other leg has it all |
-//! | `Refusals` | a disk refuses a read, write, durable write or flush | what was answered; who was refused is told so |
+//! | `Full` | the pool is nearly full, and full now and then | everything; what makes room is never refused for want of it |
+//! | `Disks` | disks are attached, detached and replaced, some of which refuse requests or cannot be read everywhere | everything; a command that says that it is done has lost nothing |
+//! | `Legs` | one leg of each mirror refuses, also in an import, rots, lies about a write, has sectors that cannot be read, hangs, is pulled out, comes back stale | everything: the other leg has it all |
+//! | `Turns` | the same, but for rot and lies; and once a leg is struck off, the other one refuses something, too | what was answered; who was refused is told so |
+//! | `Refusals` | a disk refuses a read, write, durable write or flush, or hangs | what was answered; who was refused is told so |
 //! | `Rot` | bits flip where nothing is mirrored, in a copy of the disks | what can be read is right; what is lost is named or answered with an error |
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use tally_fs::filer::ImportOptions;
+use tally_store::vdev::LegState;
 
 use super::{Checked, State};
 use crate::chance::Chance;
-use crate::disk::{Fault, PowerDisk};
+use crate::disk::{Fault, Lie, PowerDisk};
 use crate::same::same_where_readable;
 
 /// What goes wrong in a history.
@@ -22,8 +27,14 @@ use crate::same::same_where_readable;
 pub enum Trouble {
     /// The power alone.
     None,
+    /// The power alone, and a pool that is nearly full.
+    Full,
+    /// Disks are attached, detached and replaced.
+    Disks,
     /// One leg of each mirror.
     Legs,
+    /// One leg of a mirror, and then the other.
+    Turns,
     /// Some requests of any disk.
     Refusals,
     /// Rot without redundancy.
@@ -46,6 +57,12 @@ pub(super) struct Troubles {
 }
 
 impl Trouble {
+    /// Whether legs are struck off while the pool runs.
+    #[must_use]
+    pub fn strikes_off(self) -> bool {
+        !matches!(self, Self::None | Self::Full | Self::Rot)
+    }
+
     /// The pools that it happens to.
     pub(super) fn shapes(self) -> &'static [&'static [&'static str]] {
         match self {
@@ -55,7 +72,13 @@ impl Trouble {
                 &["/d/data", "log", "mirror", "/d/slog", "/d/slog2"],
                 &["mirror", "/d/data", "/d/data2", "log", "/d/slog"],
             ],
-            Self::Legs => &[
+            Self::Disks => &[
+                &["/d/data", "log", "/d/slog"],
+                &["/d/data"],
+                &["mirror", "/d/data", "/d/data2", "log", "mirror", "/d/slog", "/d/slog2"],
+            ],
+            Self::Full => &[&["/d/data", "log", "/d/slog"], &["/d/data"]],
+            Self::Legs | Self::Turns => &[
                 &["mirror", "/d/data", "/d/data2", "log", "mirror", "/d/slog", "/d/slog2"],
                 &["mirror", "/d/data", "/d/data2"],
                 &["/d/data", "log", "mirror", "/d/slog", "/d/slog2"],
@@ -86,37 +109,105 @@ impl Troubles {
     }
 }
 
+/// The other leg of the mirror that this one is in.
+fn other_leg(path: &str) -> String {
+    path.strip_suffix('2').map_or_else(|| format!("{path}2"), str::to_owned)
+}
+
+/// Some requests of this disk take as long as disks take that try again and again.
+fn hang(disk: &PowerDisk, chance: &mut Chance) -> (u32, Duration) {
+    let (count, time) = (1 + chance.below(5) as u32, Duration::from_secs(chance.pick(&[1, 7, 30, 120])));
+    disk.faults().hang(count, time);
+    (count, time)
+}
+
 impl State {
-    fn disk(&self, path: &str) -> Option<&Arc<PowerDisk>> {
+    pub(super) fn disk(&self, path: &str) -> Option<&Arc<PowerDisk>> {
         self.machine.disks().iter().find(|(of, _)| of == path).map(|(_, disk)| disk)
     }
 
     /// Something goes wrong in a running machine.
     pub(super) fn trouble(&mut self, chance: &mut Chance) {
         match self.plan.trouble {
-            Trouble::None | Trouble::Rot => {}
-            Trouble::Legs => {
-                let Some(victim) = self.some_victim(chance) else { return };
-                let Some(disk) = self.disk(&victim) else { return };
-                match chance.below(4) {
-                    0 => disk.faults().all(),
-                    1 => {
-                        disk.rot(1 + chance.below(20), chance);
-                        self.troubles.rotten.push(victim.clone());
-                    }
-                    _ => disk.faults().set(chance.pick(&Fault::ALL), 1 + chance.below(3) as u32),
-                }
-                self.note(format!("{victim} is in trouble"));
-                self.troubles.stale.push(victim);
-            }
+            Trouble::None | Trouble::Full | Trouble::Disks | Trouble::Rot => {}
+            Trouble::Turns if chance.one_in(2) => self.other_victim(chance),
+            Trouble::Legs | Trouble::Turns => self.leg_in_trouble(chance),
             Trouble::Refusals => {
                 let (path, disk) = chance.pick(self.machine.disks());
+                if chance.one_in(4) {
+                    let (count, time) = hang(&disk, chance);
+                    self.note(format!("{path} hangs {count} times for {time:?}"));
+                    return;
+                }
                 let (fault, count) = (chance.pick(&Fault::ALL), 1 + chance.below(3) as u32);
                 disk.faults().set(fault, count);
                 self.note(format!("{path} refuses {fault:?} {count} times"));
                 self.troubles.struck = true;
             }
         }
+    }
+
+    /// Something goes wrong with a victim, which the other leg makes good.
+    fn leg_in_trouble(&mut self, chance: &mut Chance) {
+        let Some(victim) = self.some_victim(chance) else { return };
+        let Some(disk) = self.disk(&victim).cloned() else { return };
+        let forgets = self.plan.trouble == Trouble::Legs;
+        match chance.below(8) {
+            0 | 1 => disk.faults().all(),
+            2 if forgets => {
+                disk.rot(1 + chance.below(20), chance);
+                self.troubles.rotten.push(victim.clone());
+            }
+            3 if forgets => {
+                let lie = if chance.one_in(2) { Lie::Lost } else { Lie::Misdirected(chance.next()) };
+                disk.faults().lie(chance.below(20) as u32, lie);
+                self.note(format!("{victim} will lie: {lie:?}"));
+                self.troubles.rotten.push(victim.clone());
+            }
+            4 => {
+                let tries = chance.pick(&[1, 3, u32::MAX]);
+                let hit = disk.spoil(1 + chance.below(64), tries, chance);
+                self.note(format!("{victim} cannot be read at {hit:x?}, {tries} times"));
+            }
+            5 => {
+                let (count, time) = hang(&disk, chance);
+                self.note(format!("{victim} hangs {count} times for {time:?}"));
+                return;
+            }
+            _ => disk.faults().set(chance.pick(&Fault::ALL), 1 + chance.below(3) as u32),
+        }
+        self.note(format!("{victim} is in trouble"));
+        self.troubles.stale.push(victim);
+    }
+
+    /// A leg was struck off in this life, and now the other one refuses something: the pool may stand still, and the lane may
+    /// end, but what was answered stays.
+    fn other_victim(&mut self, chance: &mut Chance) {
+        let struck_off = self.struck_off();
+        let beside = struck_off.iter().map(|path| other_leg(path)).filter(|path| !struck_off.contains(path));
+        let others: Vec<String> = beside.filter(|path| self.disk(path).is_some()).collect();
+        if others.is_empty() {
+            return self.leg_in_trouble(chance);
+        }
+        let victim = chance.pick(&others);
+        let (fault, count) = (chance.pick(&Fault::ALL), 1 + chance.below(3) as u32);
+        self.disk(&victim).expect("it was just found").faults().set(fault, count);
+        self.note(format!("{victim} is alone, and refuses {fault:?} {count} times"));
+        self.troubles.struck = true;
+    }
+
+    /// The disks that the running pool has struck off, or that it never had.
+    fn struck_off(&self) -> Vec<String> {
+        let Some(server) = self.machine.running() else { return Vec::new() };
+        let vdevs = server.filer.pool().roster.vdevs();
+        let legs = vdevs.iter().flat_map(|vdev| vdev.legs());
+        let out = legs.filter(|leg| !matches!(leg.state(), LegState::Online));
+        out.map(|leg| leg.path().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Counts a cut behind which a leg is missing something.
+    pub(super) fn count_struck_off(&mut self) {
+        self.totals.cuts_after_strike += u64::from(!self.struck_off().is_empty());
     }
 
     fn some_victim(&self, chance: &mut Chance) -> Option<String> {
@@ -127,6 +218,9 @@ impl State {
     /// Something goes wrong while the machine is off.
     pub(super) fn trouble_while_off(&mut self, chance: &mut Chance) -> Checked<()> {
         self.troubles.struck = false;
+        if self.plan.trouble == Trouble::Turns {
+            self.troubles_change_sides(chance);
+        }
         if self.plan.trouble != Trouble::Legs {
             return Ok(());
         }
@@ -166,12 +260,22 @@ impl State {
         Ok(())
     }
 
+    /// A log mirror that is whole again has another victim. One of data stays as it is: what has missed changes does not
+    /// come back by itself.
+    fn troubles_change_sides(&mut self, chance: &mut Chance) {
+        if chance.one_in(2) {
+            for victim in self.troubles.victims.iter_mut().filter(|victim| victim.contains("slog")) {
+                *victim = other_leg(victim);
+            }
+        }
+    }
+
     /// Without the good leg of a mirror, the other one must not be taken for it.
     fn only_stale(&mut self, victim: &str) -> Checked<()> {
         if !self.troubles.stale.iter().any(|stale| stale == victim) {
             return Ok(());
         }
-        let good = if let Some(first) = victim.strip_suffix('2') { first.to_owned() } else { format!("{victim}2") };
+        let good = other_leg(victim);
         let mut other = self.machine.copy();
         other.swap(&good, None);
         if other.disks().len() < 2 {
@@ -187,7 +291,7 @@ impl State {
         if !report.losses.is_empty() {
             return Ok(());
         }
-        for part in &self.parts {
+        for part in self.parts.iter().filter(|part| part.is_there) {
             let Some(fs) = other.server().filer.by_name(&part.name) else { continue };
             // If it has rotted, too, the last frame of the log may be missing: it has no witness here.
             let is_rotten = self.troubles.rotten.iter().any(|rotten| rotten == victim);
@@ -228,8 +332,12 @@ impl State {
             self.totals.named += 1;
             return Ok(());
         }
-        for part in &self.parts {
+        for part in self.parts.iter().filter(|part| part.is_there) {
             let Some(fs) = other.server().filer.by_name(&part.name) else {
+                // A cut in the middle of a command for it may have decided either way.
+                if part.doomed || part.renamed.is_some() {
+                    continue;
+                }
                 return Err(format!("dataset {} is gone, and nobody says so", part.name));
             };
             let seen = part.oracle.find(is_log, |model| same_where_readable(&*fs, model));

@@ -18,6 +18,7 @@ use tally_base::ObjectId;
 use tally_fs::model::Model;
 use tally_fs::vfs::{Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
+use super::Limits;
 use super::ranges::Ranges;
 use crate::op::Op;
 
@@ -72,11 +73,19 @@ impl Line {
     }
 
     /// Takes in what operation `number` did, `live` being the model after it.
-    pub(super) fn take(&mut self, live: &Model, number: usize, effect: &Effect, op: &Op, record_bytes_max: u64) {
+    pub(super) fn take(
+        &mut self,
+        live: &Model,
+        number: usize,
+        effect: &Effect,
+        (op, cred): (&Op, &Cred),
+        limits: Limits,
+    ) {
+        let record_bytes_max = limits.record_bytes_max;
         match effect {
             Effect::InGroup => return,
             Effect::Same => {
-                op.run_on(&self.newest).result.expect("what the live model did, too");
+                op.run_on(&self.newest, cred).result.expect("what the live model did, too");
             }
             Effect::Unlogged { object, offset, length, placed } => {
                 self.dirty(*object).insert(*offset..offset + length, false);

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use tally_base::{ObjectId, Rng};
 use tally_fs::model::{Model, ModelOptions};
-use tally_fs::vfs::{CreateHow, Cred, ObjectRef, SetAttr, Stability, Vfs};
+use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use tally_store::properties::SyncMode;
 
-use crate::machine::Ticks;
+use crate::clock::Ticks;
 use crate::op::Op;
 use line::{Effect, Line};
 
@@ -63,6 +63,14 @@ pub struct Before {
     placed: Option<Range<u64>>,
     /// What a COMMIT finds to be done, and whether it is in the pool ahead.
     due: Vec<(Range<u64>, bool)>,
+}
+
+impl Before {
+    /// The objects that it found under its names.
+    #[must_use]
+    pub fn named(&self) -> &[ObjectId] {
+        &self.named
+    }
 }
 
 /// One dataset's oracle.
@@ -118,9 +126,11 @@ impl Oracle {
 
     /// What the answer to a refused operation rests on: the newest change of what it looked at (rules F9).
     #[must_use]
-    pub fn refused(&self, op: &Op) -> Promised {
+    pub fn refused(&self, op: &Op, error: FsError) -> Promised {
         match self.sync {
             SyncMode::Disabled => Promised::Nothing,
+            // Only the superuser makes devices, and nobody has to look anything up to say so.
+            _ if error == FsError::NotOwner => Promised::Nothing,
             _ => Promised::Log(self.newest(op.objects().iter().map(|object| object.model.id))),
         }
     }
@@ -130,7 +140,7 @@ impl Oracle {
     }
 
     /// Takes in what a successful operation did, the live model being behind it. Gives what its answer promises.
-    pub fn take(&mut self, op: &Op, number: usize, before: &Before, limits: Limits) -> Promised {
+    pub fn take(&mut self, (op, cred): (&Op, &Cred), number: usize, before: &Before, limits: Limits) -> Promised {
         let looked_at = op.objects();
         let mut changed: Vec<ObjectId> =
             looked_at.iter().map(|object| object.model.id).chain(before.named.iter().copied()).collect();
@@ -147,7 +157,7 @@ impl Oracle {
             return Promised::Nothing;
         }
         for line in &mut self.lines {
-            line.take(&self.live, number, &effect, op, limits.record_bytes_max);
+            line.take(&self.live, number, &effect, (op, cred), limits);
         }
         if matches!(effect, Effect::Unlogged { .. }) {
             return if self.is_stable(op) { Promised::Group(number) } else { Promised::Nothing };

@@ -187,7 +187,7 @@ impl<'a> Run<'a> {
         let oracle = Oracle::new(world.model.fork(), SyncMode::Standard);
         let mut run = Self {
             world,
-            client: Client::new(1, 1),
+            client: Client::new(1, 0, 1),
             oracle,
             known: Vec::new(),
             done: Vec::new(),
@@ -255,10 +255,13 @@ impl<'a> Run<'a> {
         let before = self.oracle.before(&op, limits);
         let step = server.service.run(&mut job);
         let number = self.done.len() + 1;
-        let expected = op.run_on(&self.oracle.live);
+        let expected = op.run_on(&self.oracle.live, &Cred::root());
         let (promised, has_effect) = match expected.result {
-            Ok(_) => (self.oracle.take(&op, number, &before, limits), self.oracle.has_effect(&op, &before, limits)),
-            Err(_) => (self.oracle.refused(&op), false),
+            Ok(_) => (
+                self.oracle.take((&op, &Cred::root()), number, &before, limits),
+                self.oracle.has_effect(&op, &before, limits),
+            ),
+            Err(error) => (self.oracle.refused(&op, error), false),
         };
         self.done.push(Done { number, op, record, expected, has_effect, told: None });
         let done = self.done.len() - 1;
@@ -376,7 +379,7 @@ impl<'a> Run<'a> {
         let fs = server.filer.by_name(POOL).ok_or("the dataset is gone")?;
         let found = self.oracle.find(false, |model| same(&*fs, model))?;
         sound(&server.filer)?;
-        let mut client = Client::new(1, 1);
+        let mut client = Client::new(1, 0, 1);
         client.reconnect();
         for done in self.done.iter().filter(|done| done.number <= found.ops.0 && done.is_remembered()) {
             let refused = |what: &str| format!("#{} {:?}, sent again, {what}", done.number, done.op);
