@@ -1,10 +1,14 @@
 //! A disk that counts what passes through it, and how long that takes: the source of `iostat`, and of every claim about
 //! device work. Times are read from the system's clock, whatever clock the pool has: they decide nothing.
+//!
+//! It also knows how long the disk has owed an answer. A disk that hangs fails nothing: whoever waits for it waits, with
+//! locks held perhaps, and nothing is counted. So each request writes down when it began, in a place that can be looked at
+//! without any lock.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tally_base::Histogram;
 
@@ -64,13 +68,57 @@ impl IoTimes {
         self.active.load(Ordering::Relaxed)
     }
 
-    fn run<T>(&self, request: impl FnOnce() -> T) -> T {
+    fn run<T>(&self, followed: &Followed, request: impl FnOnce() -> T) -> T {
         self.active.fetch_add(1, Ordering::Relaxed);
         let began = Instant::now();
+        let place = followed.follow(began);
         let done = request();
+        drop(place);
         self.latency.record(began.elapsed());
         self.active.fetch_sub(1, Ordering::Relaxed);
         done
+    }
+}
+
+/// So many requests at once are followed; those on top are not. A disk that hangs has all of its oldest ones here.
+const FOLLOWED_MAX: usize = 64;
+
+/// When the requests began that have not returned yet.
+struct Followed {
+    opened: Instant,
+    /// Nanoseconds since then, at least 1; 0 is a free place.
+    began_ns: [AtomicU64; FOLLOWED_MAX],
+}
+
+/// A request's place. It is free again when the request has returned, or panicked.
+struct Place<'a>(Option<&'a AtomicU64>);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            place.store(0, Ordering::Release);
+        }
+    }
+}
+
+impl Followed {
+    fn new() -> Self {
+        Self { opened: Instant::now(), began_ns: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+
+    fn follow(&self, began: Instant) -> Place<'_> {
+        let ns = self.ns_at(began).max(1);
+        let take = |place: &&AtomicU64| place.compare_exchange(0, ns, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        Place(self.began_ns.iter().find(take))
+    }
+
+    fn oldest(&self) -> Option<Duration> {
+        let began = self.began_ns.iter().map(|place| place.load(Ordering::Acquire)).filter(|ns| *ns > 0).min()?;
+        Some(Duration::from_nanos(self.ns_at(Instant::now()).saturating_sub(began)))
+    }
+
+    fn ns_at(&self, moment: Instant) -> u64 {
+        u64::try_from(moment.saturating_duration_since(self.opened).as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
@@ -91,13 +139,14 @@ pub struct CountingDisk {
     disk: Arc<dyn Disk>,
     counters: Counters,
     times: [IoTimes; 4],
+    followed: Followed,
 }
 
 impl CountingDisk {
     /// Counts from zero.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, counters: Counters::default(), times: Default::default() }
+        Self { disk, counters: Counters::default(), times: Default::default(), followed: Followed::new() }
     }
 
     /// The counts now. Each is exact; together they are not one moment's picture.
@@ -123,6 +172,12 @@ impl CountingDisk {
         &self.times[kind as usize]
     }
 
+    /// For how long the disk has owed the answer that is due longest; `None` if it owes none. Takes no lock.
+    #[must_use]
+    pub fn silent_for(&self) -> Option<Duration> {
+        self.followed.oldest()
+    }
+
     fn note<T>(&self, outcome: io::Result<T>) -> io::Result<T> {
         if outcome.is_err() {
             add(&self.counters.errors, 1);
@@ -135,20 +190,20 @@ impl Disk for CountingDisk {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         add(&self.counters.reads, 1);
         add(&self.counters.read_bytes, buf.len() as u64);
-        self.note(self.times(IoKind::Read).run(|| self.disk.read(offset, buf)))
+        self.note(self.times(IoKind::Read).run(&self.followed, || self.disk.read(offset, buf)))
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         add(&self.counters.writes, 1);
         add(&self.counters.write_bytes, buf.len() as u64);
         let kind = if durability == Durability::Durable { IoKind::DurableWrite } else { IoKind::Write };
-        let outcome = self.note(self.times(kind).run(|| self.disk.write(offset, buf, durability)));
+        let outcome = self.note(self.times(kind).run(&self.followed, || self.disk.write(offset, buf, durability)));
         add(&self.counters.durable_writes, u64::from(durability == Durability::Durable));
         outcome
     }
 
     fn flush(&self) -> io::Result<()> {
-        let outcome = self.note(self.times(IoKind::Flush).run(|| self.disk.flush()));
+        let outcome = self.note(self.times(IoKind::Flush).run(&self.followed, || self.disk.flush()));
         add(&self.counters.flushes, 1);
         outcome
     }

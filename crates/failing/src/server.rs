@@ -24,25 +24,31 @@ const POOL: &str = "p";
 /// A place for a case: disks, rules, and the binary.
 pub struct Place {
     binary: PathBuf,
-    /// Dropped before the folder that it lies in.
-    _mounted: BackgroundSession,
+    /// Dropped before the folder that they lie in.
+    _mounted: Vec<BackgroundSession>,
     folder: tempfile::TempDir,
     address: SocketAddr,
     child: Option<Child>,
 }
 
 impl Place {
-    /// Mounts the disks; nothing runs yet. Groups come `txg_seconds` apart unless somebody asks for one.
+    /// Mounts the disks, each as a file system of its own: files of one file system have a cache in common, and when one
+    /// has lost it the server believes none of them. Nothing runs yet. Groups come `txg_seconds` apart unless somebody asks for one.
     pub fn new(binary: &Path, disks: &[(&str, u64)], txg_seconds: u32) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let at = |name: &str| folder.path().join(name);
         for name in ["below", "bad", "data"] {
             std::fs::create_dir(at(name))?;
         }
-        for (name, size) in disks {
-            File::create(at("below").join(name))?.set_len(*size)?;
-        }
         std::fs::write(at("rules"), "")?;
+        let mut mounted = Vec::new();
+        for (name, size) in disks {
+            let (below, bad) = (at("below").join(name), at("bad").join(name));
+            std::fs::create_dir(&below)?;
+            std::fs::create_dir(&bad)?;
+            File::create(below.join(name))?.set_len(*size)?;
+            mounted.push(Folder::mount(&below, &at("rules"), &bad)?);
+        }
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let config = format!(
             "data_dir = \"data\"\nfirst_pool = false\nlisten = [\"127.0.0.1\"]\nport = {port}\n\
@@ -50,7 +56,6 @@ impl Place {
              [[export]]\ndataset = \"{POOL}\"\nrules = \"127.0.0.0/8(rw,no_root_squash)\"\n"
         );
         std::fs::write(at("config.toml"), config)?;
-        let mounted = Folder::mount(&at("below"), &at("rules"), &at("bad"))?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         Ok(Self { binary: binary.to_owned(), _mounted: mounted, folder, address, child: None })
     }
@@ -58,13 +63,13 @@ impl Place {
     /// The path of a disk, as the server sees it.
     #[must_use]
     pub fn disk(&self, name: &str) -> String {
-        self.folder.path().join("bad").join(name).display().to_string()
+        self.folder.path().join("bad").join(name).join(name).display().to_string()
     }
 
     /// The file that stands for a disk.
     #[must_use]
     pub fn below(&self, name: &str) -> PathBuf {
-        self.folder.path().join("below").join(name)
+        self.folder.path().join("below").join(name).join(name)
     }
 
     /// From now on these rules hold.

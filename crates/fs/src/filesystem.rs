@@ -287,7 +287,7 @@ impl Filesystem {
     }
 
     fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
-        let Some(quota) = self.dataset.effective().quota.filter(|_| growth_bytes > 0) else { return Ok(()) };
+        let Some(quota) = self.dataset.effective().refquota.filter(|_| growth_bytes > 0) else { return Ok(()) };
         // In this order: what is no longer pending is in the root that is looked at next.
         let (growing, shrinking) = {
             let pending = self.pending.lock();
@@ -393,7 +393,7 @@ impl Filesystem {
 
     /// Counts what the dataset may shrink by, for those who meet its quota before the group is folded.
     fn note_shrinking(&self, txg: Txg, locked: &Locked, record: &Record) {
-        if self.dataset.effective().quota.is_none() {
+        if self.dataset.effective().refquota.is_none() {
             return;
         }
         let shrinks = |after: &InodeAfter| {

@@ -19,7 +19,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use tally_base::{LongWork, ObjectId, Txg};
+use tally_base::{LongWork, ObjectId, SECTOR, Txg};
 use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr, Compression, Dva};
 use tally_store::dataset::{ACCOUNT_MAX, DatasetClient, DatasetRoot, OBJECT_CHARGE};
@@ -38,10 +38,12 @@ use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError};
 /// docs/design/0003. Files up to 16 KiB were kept so before; those that were stay until they are written.
 pub(crate) const SMALL_MAX: u64 = 4 << 10;
 
-/// Extents that the reaper frees in one transaction group.
+/// Extents of removed files that one transaction group frees; the others are left to the reaper, which goes on in the
+/// groups behind (rules F11).
 const REAP_EXTENTS_MAX: usize = 32 << 10;
 
-/// A removed file with more bytes on disk than this is left to the reaper, to keep the group short.
+/// A removed file with more bytes on disk than this is left to the reaper, to keep the group short; so are those with
+/// which the files that one group removes would have too many extents together.
 const REAP_FROM_BYTES: u64 = 1 << 30;
 
 /// What the fold of one group collects.
@@ -60,6 +62,8 @@ struct Fold<'a> {
     used_bytes: u64,
     object_count: u64,
     orphan_count: u64,
+    /// Extents of removed files that may still be freed in this group.
+    reap_extents_left: usize,
 }
 
 impl DatasetClient for Filesystem {
@@ -80,6 +84,7 @@ impl DatasetClient for Filesystem {
             used_bytes: old.used_bytes,
             object_count: old.object_count,
             orphan_count: old.orphan_count,
+            reap_extents_left: REAP_EXTENTS_MAX,
         };
         fold.reap()?;
         for id in dirty {
@@ -248,7 +253,8 @@ impl<'a> Fold<'a> {
     /// Without an old inode nobody knows how much it was; all that is found of it goes.
     fn removed(&mut self, id: ObjectId, old: Option<&Inode>) -> Result<(), BlockError> {
         self.used.push((id, 0));
-        if let Some(old) = old.filter(|old| old.kind == FileKind::File && old.used > REAP_FROM_BYTES) {
+        let is_much = |old: &&Inode| old.used > REAP_FROM_BYTES || extents_at_most(old) > self.reap_extents_left as u64;
+        if let Some(old) = old.filter(|old| old.kind == FileKind::File).filter(is_much) {
             let mut orphan = old.clone();
             orphan.nlink = 0;
             self.put_inode(id, &orphan);
@@ -256,7 +262,8 @@ impl<'a> Fold<'a> {
             self.orphan_count = self.orphan_count.saturating_add(1);
             return Ok(());
         }
-        self.drop_extents(id, 0, usize::MAX)?;
+        let freed = self.drop_extents(id, 0, usize::MAX)?;
+        self.reap_extents_left = self.reap_extents_left.saturating_sub(freed);
         if old.is_none_or(|old| old.layout == Layout::Small) {
             self.changes.push((Key::new(Class::Small, id.0, 0, 0), Change::Delete));
         }
@@ -277,16 +284,15 @@ impl<'a> Fold<'a> {
             return Ok(());
         }
         let (from, to) = (Key::new(Class::Orphan, 0, 0, 0), Key::new(Class::Orphan, u64::MAX, 0, 0));
-        let mut budget = REAP_EXTENTS_MAX;
         let (tree, fs) = (&self.old.tree, self.fs);
         for orphan in tree.range(&fs.pool.io, &from, &to).around_damage() {
             // Orphans that cannot be found keep what they have.
             let root = fs.root_ref().id;
             let Stored::Known((key, _)) = self.unless_damaged(root, Part::Space, orphan)? else { continue };
             let id = ObjectId(key.object);
-            let freed = self.drop_extents(id, 0, budget)?;
-            budget -= freed;
-            if budget == 0 {
+            let freed = self.drop_extents(id, 0, self.reap_extents_left)?;
+            self.reap_extents_left -= freed;
+            if self.reap_extents_left == 0 {
                 return Ok(());
             }
             let inode = match self.stored_inode(id)? {
@@ -557,6 +563,14 @@ impl<'a> Fold<'a> {
             }
         }
         Ok(content)
+    }
+}
+
+/// How many extents a file can have: one for each record up to its end, of a sector at least.
+fn extents_at_most(inode: &Inode) -> u64 {
+    match inode.layout {
+        Layout::Small => 0,
+        Layout::Extents => inode.size.div_ceil(inode.record_size()).min(inode.used / SECTOR as u64),
     }
 }
 

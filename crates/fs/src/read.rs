@@ -146,7 +146,7 @@ impl Filesystem {
         let pool = self.pool.free_bytes();
         let root = self.dataset.root();
         let used = root.used_bytes.saturating_add(self.pending_growth_bytes());
-        let (total, free) = match self.dataset.effective().quota {
+        let (total, free) = match self.dataset.effective().refquota {
             Some(quota) => (quota, quota.saturating_sub(used).min(pool)),
             None => (used + pool, pool),
         };

@@ -193,14 +193,14 @@ fn small_records_without_compression() {
 
 #[test]
 fn a_quota() {
-    let properties = PropertySet::from_iter([parse(Property::Quota, "20M").unwrap()]);
+    let properties = PropertySet::from_iter([parse(Property::RefQuota, "20M").unwrap()]);
     fill_and_empty(&World::new(128 * MIB, 32 * MIB), 1, properties);
 }
 
 #[test]
 fn nothing_that_does_not_grow_is_refused_for_its_quota() {
     let world = World::new(128 * MIB, 32 * MIB);
-    let properties = PropertySet::from_iter([parse(Property::Quota, "20M").unwrap()]);
+    let properties = PropertySet::from_iter([parse(Property::RefQuota, "20M").unwrap()]);
     let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
     let mut crowd = Crowd::new(&filer, 1);
     let file = crowd.create("file").unwrap();
@@ -267,7 +267,7 @@ fn no_room_is_promised_twice() {
 
 /// A pool of a dataset with this quota.
 fn bounded(world: &World, quota: &str) -> Arc<Filer> {
-    let properties = PropertySet::from_iter([parse(Property::Quota, quota).unwrap()]);
+    let properties = PropertySet::from_iter([parse(Property::RefQuota, quota).unwrap()]);
     world.create_with(&CreateOptions { properties, ..CreateOptions::default() })
 }
 

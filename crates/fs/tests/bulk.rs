@@ -12,6 +12,7 @@ use tally_base::{Clock, Time};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
 use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
+use tally_store::properties::{Property, parse};
 use tally_store::txg::PATCH_BYTES_START;
 use world::{World, content, ctx, mode, vfs};
 
@@ -161,4 +162,39 @@ fn cuts_within_blocks_are_patches() {
     }
     let patched = bulk.filer.pool().txgs.patch_bytes();
     assert!(patched >= 19 * RECORD, "{patched}");
+}
+
+/// Files of less than a gibibyte were freed in the group that removed them, any number of them.
+#[test]
+fn the_files_that_one_group_removes_are_freed_in_several() {
+    const EXTENTS: u64 = 10 << 10;
+    let world = World::new(400 * MIB, 64 * MIB).with_clock(Arc::new(Stopped));
+    let properties = [(Property::RecordSize, "4K"), (Property::Compression, "off")];
+    let properties = properties.map(|(property, value)| parse(property, value).unwrap()).into_iter().collect();
+    let filer = world.create_without_threads(&CreateOptions { properties, ..CreateOptions::default() });
+    let bulk = Bulk { fs: vfs(&filer), file: vfs(&filer).root(), filer, cred: Cred::root() };
+    let chunk = Bytes::from(vec![7; MIB as usize]);
+    for name in ["a", "b", "c", "d"] {
+        let file = bulk.create(name).expect("there is room");
+        for at in (0..EXTENTS * 4096).step_by(chunk.len()) {
+            bulk.write(file, at, chunk.clone()).expect("whole blocks");
+        }
+        bulk.filer.sync().expect("there is room");
+    }
+    for _ in 0..3 {
+        bulk.filer.sync().expect("there is room");
+    }
+    let space = || bulk.filer.pool().io.allocator().space();
+    let orphans = || bulk.filer.pool().datasets()[0].root().orphan_count;
+    let full = space().allocated;
+    for name in ["a", "b", "c", "d"] {
+        bulk.fs.remove(ctx(&bulk.cred), bulk.fs.root(), name.as_bytes()).result.expect("it is there");
+    }
+    bulk.filer.sync().expect("removing needs little room");
+    let freed = (full - space().allocated) / 4096;
+    assert!(freed < 3 * EXTENTS + 1000, "{freed} blocks were freed in one group");
+    assert_eq!(orphans(), 1, "one was left to the reaper");
+    bulk.filer.sync().expect("the reaper goes on");
+    assert_eq!(orphans(), 0);
+    assert!(full - space().allocated > 4 * EXTENTS * 4096, "all of it is free in the end");
 }

@@ -50,6 +50,7 @@ impl Checkpoint {
 
     /// Appends the 57 bytes drawn above.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        assert!(self.tail_seq > 0 && self.next_lsn > Lsn(0), "frames and records are numbered from 1");
         out.put_u128(self.epoch);
         out.put_u64(self.tail_pos);
         out.put_u64(self.tail_seq);

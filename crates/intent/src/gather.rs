@@ -104,6 +104,7 @@ impl Gathering {
         let open = self.waiting.back_mut().expect("there is an open frame by now");
         open.push(head, parts, body_bytes);
         open.charged += charge;
+        assert!(open.charged >= open.payload_bytes() as u64, "records are charged at least what they take");
         begins
     }
 

@@ -143,7 +143,7 @@ fn every_case_runs() {
 #[test]
 fn what_cannot_be_done_is_said_and_leaves_nothing_behind() {
     let server = Server::start();
-    for (dataset, property) in [("tank/closed", "readonly=on"), ("tank/narrow", "quota=1M")] {
+    for (dataset, property) in [("tank/closed", "readonly=on"), ("tank/narrow", "refquota=1M")] {
         server.command(&["dataset", "create", "-o", property, dataset]).unwrap();
     }
     let refused = |export: &str, words: &[&str]| {

@@ -82,13 +82,17 @@ fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
     );
     let steps: &[(&[&str], bool, &str)] = &[
         (&["pool", "list", "-H"], true, "\tONLINE\n"),
-        (&["dataset", "create", "-p", "-o", "quota=10M", "tank/home/ann"], true, ""),
+        (&["dataset", "create", "-p", "-o", "refquota=10M", "tank/home/ann"], true, ""),
         (&["dataset", "create", "tank/home/ann"], false, "exists already"),
         (&["dataset", "set", "sync=disabled", "tank/home"], true, ""),
         (&["dataset", "set", "sharenfs=10.0.0.0/8(rw)", "tank/home"], true, "--listen"),
         (&["dataset", "set", "sharenfs=10.0.0.0/8(rw,async)", "tank/home"], false, "sync=disabled"),
-        (&["dataset", "set", "quota=1G", "recordsize=3K", "tank"], false, "power of two"),
-        (&["dataset", "get", "-H", "quota", "tank"], true, "tank\tquota\tnone\tdefault\n"),
+        (&["dataset", "set", "refquota=1G", "recordsize=3K", "tank"], false, "power of two"),
+        (&["dataset", "set", "quota=1G", "tank"], false, "set 'refquota', which bounds the dataset alone"),
+        (&["dataset", "set", "refquota=1", "tank/home"], true, ""),
+        (&["dataset", "inherit", "refquota", "tank/home"], true, ""),
+        (&["pool", "create", "p", "raidz", "a", "b", "c"], false, "raidz vdevs are not there yet: use single devices"),
+        (&["dataset", "get", "-H", "refquota", "tank"], true, "tank\trefquota\tnone\tdefault\n"),
         (&["pool", "status"], true, "sync=disabled: clients are told"),
         (&["pool", "export", "tonk"], false, "no pool 'tonk'"),
         (&["pool", "set", "failmode=panic", "tank"], false, "failmode=wait|continue"),
@@ -105,9 +109,9 @@ fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
     assert_eq!(second.said, ["imported pool 'tank'; there was nothing to replay"]);
     let failmode = tally(data_dir, &["pool", "get", "-H", "failmode", "tank"]);
     assert_eq!(failmode, (true, "tank\tfailmode\tcontinue\tlocal\n".into()));
-    let get = ["dataset", "get", "-Hp", "sync,quota,sharenfs", "tank/home/ann"];
+    let get = ["dataset", "get", "-Hp", "sync,refquota,sharenfs", "tank/home/ann"];
     let expected = "tank/home/ann\tsync\tdisabled\tinherited from tank/home\n\
-                    tank/home/ann\tquota\t10485760\tlocal\n\
+                    tank/home/ann\trefquota\t10485760\tlocal\n\
                     tank/home/ann\tsharenfs\t10.0.0.0/8(rw)\tinherited from tank/home\n";
     assert_eq!(tally(data_dir, &get), (true, expected.into()));
     assert!(tally(data_dir, &["dataset", "rename", "tank/home", "tank/people"]).0);
@@ -678,4 +682,81 @@ fn a_browser_sees_the_pool_while_the_daemon_runs() {
     let announcement = daemon.announcement.clone();
     daemon.stop();
     assert!(browse(&announcement, "/").is_none());
+}
+
+/// A disk that answers no durable write while it hangs.
+struct Hanging {
+    disk: MemDisk,
+    hangs: Mutex<bool>,
+    goes_on: Condvar,
+}
+
+impl Hanging {
+    fn set(&self, hangs: bool) {
+        *self.hangs.lock().unwrap() = hangs;
+        self.goes_on.notify_all();
+    }
+}
+
+impl Disk for Hanging {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        if durability == Durability::Durable {
+            drop(self.goes_on.wait_while(self.hangs.lock().unwrap(), |hangs| *hangs).unwrap());
+        }
+        self.disk.write(offset, buf, durability)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.disk.discard(offset, length)
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+}
+
+/// The second leg of a mirrored log hung: a request waited for minutes, and `status` said ONLINE, without an error. It has to
+/// say which disk owes an answer while it does, also when what hangs is a label, with the roster locked behind it.
+#[test]
+fn a_disk_that_hangs_is_named_while_it_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let m = Arc::new(Hanging { disk: MemDisk::new(32 << 20), hangs: Mutex::new(false), goes_on: Condvar::new() });
+    for name in ["a", "l"] {
+        opener.put(data_dir.join(name), Arc::new(MemDisk::new(32 << 20)));
+    }
+    opener.put(data_dir.join("m"), Arc::clone(&m) as Arc<dyn Disk>);
+    let daemon = Running::start(data_dir, &opener);
+    story(data_dir, &[(&["pool", "create", "dozer", "a", "log", "mirror", "l", "m"], true, &[])]);
+    for command in [&["pool", "set", "failmode=continue", "dozer"][..], &["dataset", "create", "dozer/x"]] {
+        m.set(true);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| tally(data_dir, command));
+            let given_up = Instant::now() + Duration::from_secs(60);
+            let status = loop {
+                let (_, status) = tally(data_dir, &["pool", "status", "dozer"]);
+                if status.contains("has owed an answer") || Instant::now() > given_up {
+                    break status;
+                }
+                thread::sleep(Duration::from_millis(100));
+            };
+            let (_, json) = tally(data_dir, &["--json", "pool", "status", "dozer"]);
+            m.set(false);
+            assert!(status.contains("/m has owed an answer for "), "{command:?}: {status}");
+            assert!(json.contains("\"silent_seconds\":"), "{json}");
+            assert!(waiting.join().unwrap().0);
+        });
+    }
+    let (_, status) = tally(data_dir, &["pool", "status", "dozer"]);
+    assert!(!status.contains("owed"), "{status}");
+    daemon.stop();
 }

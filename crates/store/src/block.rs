@@ -15,7 +15,6 @@ use tally_base::{SECTOR, block_checksum, blocking, round_to_sector};
 
 use crate::blockdev::{BlockDev, BlockDevError};
 use crate::bp::{BlockPtr, Coding, Compression, Dva};
-use crate::cache::alone;
 
 /// Why a block could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -267,6 +266,11 @@ pub(crate) fn in_parallel(count: usize, depth: usize, work: &(dyn Fn(usize) + Sy
 pub(crate) fn write_sectors(devs: &[Arc<dyn BlockDev>], vdev: u32, offset: u64, buf: &[u8]) -> Result<(), BlockError> {
     let dev = devs.get(vdev as usize).expect("the allocator hands out places on vdevs that exist");
     blocking(|| dev.write(offset, buf)).map_err(|source| BlockError::Write { vdev, offset, bytes: buf.len(), source })
+}
+
+/// The part of a buffer that is worth keeping: as it is where it is most of the buffer, else as a copy (rules P5).
+pub(crate) fn alone(part: Bytes, buffer_bytes: usize) -> Bytes {
+    if buffer_bytes * 4 > part.len() * 5 { Bytes::copy_from_slice(&part) } else { part }
 }
 
 #[cfg(test)]

@@ -57,11 +57,6 @@ impl Cached {
     }
 }
 
-/// The part of a buffer that is worth keeping: as it is where it is most of the buffer, else as a copy.
-pub(crate) fn alone(part: Bytes, buffer_bytes: usize) -> Bytes {
-    if buffer_bytes * 4 > part.len() * 5 { Bytes::copy_from_slice(&part) } else { part }
-}
-
 /// Bytes in the cache by kind of block, what entries cost included.
 #[derive(Default)]
 struct Holdings([AtomicU64; BlockKind::ALL.len()]);

@@ -168,6 +168,12 @@ impl Dataset {
         self.line.read().clone()
     }
 
+    /// Whether that is its name.
+    #[must_use]
+    pub fn is_named(&self, name: &str) -> bool {
+        self.line.read().name == name
+    }
+
     /// Changes name or local properties; they are durable after the next sync.
     pub fn change_line(&self, change: impl FnOnce(&mut DatasetLine)) {
         change(&mut self.line.write());

@@ -105,6 +105,12 @@ fn group(words: &[String]) -> Result<Vec<VdevSpec>, GrammarError> {
     if log_is_empty { Err(GrammarError::EmptyLog) } else { Ok(specs) }
 }
 
+/// Whether a word belongs to the grammar, and is no device: also where we do not have yet what it means.
+#[must_use]
+pub fn is_word(word: &str) -> bool {
+    matches!(word, "mirror" | "log") || is_not_yet(word)
+}
+
 /// `raidz2` and `draid2:4d` belong to their families; a path with a slash is always a device.
 fn is_not_yet(word: &str) -> bool {
     NOT_YET.iter().any(|known| {

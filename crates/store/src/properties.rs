@@ -5,7 +5,8 @@
 //! in where none has. The alternative, copying inherited values into each child, makes `inherit` impossible
 //! to undo and every `set` a walk over all descendants.
 //!
-//! `quota` is not inherited: it bounds the dataset on which it was set, together with its descendants.
+//! `refquota` is not inherited: it bounds the dataset on which it was set, and that alone. The word is ZFS' own, whose
+//! `quota` bounds the descendants as well; that one is refused until it does.
 
 mod effective;
 mod value;
@@ -29,8 +30,8 @@ pub enum Property {
     LogBias,
     /// Largest block of a file.
     RecordSize,
-    /// Most bytes that the dataset and its descendants may take.
-    Quota,
+    /// Most bytes that the dataset may take, without its descendants.
+    RefQuota,
     /// Whether changes are refused.
     ReadOnly,
     /// Whether reading a file or a directory changes its access time, at most once a day between two changes.
@@ -47,7 +48,7 @@ impl Property {
         Self::Sync,
         Self::LogBias,
         Self::RecordSize,
-        Self::Quota,
+        Self::RefQuota,
         Self::ReadOnly,
         Self::Atime,
         Self::Compression,
@@ -61,7 +62,7 @@ impl Property {
             Self::Sync => "sync",
             Self::LogBias => "logbias",
             Self::RecordSize => "recordsize",
-            Self::Quota => "quota",
+            Self::RefQuota => "refquota",
             Self::ReadOnly => "readonly",
             Self::Atime => "atime",
             Self::Compression => "compression",
@@ -72,7 +73,7 @@ impl Property {
     /// Whether a child dataset takes its parent's value.
     #[must_use]
     pub const fn inheritable(self) -> bool {
-        !matches!(self, Self::Quota)
+        !matches!(self, Self::RefQuota)
     }
 }
 
@@ -86,6 +87,9 @@ impl FromStr for Property {
     type Err = PropertyError;
 
     fn from_str(name: &str) -> Result<Self, PropertyError> {
+        if name == "quota" {
+            return Err(PropertyError::QuotaOfAll);
+        }
         let found = Self::ALL.into_iter().find(|property| property.name() == name);
         found.ok_or_else(|| PropertyError::UnknownProperty { name: name.into() })
     }
@@ -96,13 +100,19 @@ impl FromStr for Property {
 pub enum PropertyError {
     /// No property of that name.
     #[error(
-        "there is no property '{name}'; datasets have sync, logbias, recordsize, quota, readonly, atime, \
+        "there is no property '{name}'; datasets have sync, logbias, recordsize, refquota, readonly, atime, \
          compression and sharenfs"
     )]
     UnknownProperty {
         /// As given.
         name: String,
     },
+    /// What ZFS bounds with `quota`, we cannot bound.
+    #[error(
+        "there is no 'quota' yet, which would bound a dataset together with all below it; set 'refquota', which bounds \
+         the dataset alone, as 'quota' did here before"
+    )]
+    QuotaOfAll,
     /// The value is none of the property's.
     #[error("'{value}' is no value of {property}: {expected}")]
     BadValue {

@@ -25,6 +25,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tally_base::{LaneId, Rng, SECTOR, Time, Txg, VdevGuid};
 use tally_disk::{Disk, Durability, Fanout, Work};
@@ -79,6 +80,8 @@ pub struct Roster {
     vdevs: Vec<Arc<Vdev>>,
     fanout: Arc<dyn Fanout>,
     state: Mutex<State>,
+    /// The configuration of `state`, for those who only look: while a disk hangs in a label's write that is locked.
+    published: ArcSwap<PoolConfig>,
     /// Claimed and not closed: what the vdevs ask before they write.
     writable: AtomicBool,
     /// Whether a suspended pool tells its clients so. Apart from the state: with a disk that hangs that stays locked.
@@ -105,6 +108,7 @@ impl Roster {
             vdevs,
             fanout,
             fails_openly: AtomicBool::new(config.supplement.failmode == FailMode::Continue),
+            published: ArcSwap::from_pointee(config.clone()),
             state: Mutex::new(State { config, claimed: false, closed: None }),
             writable: AtomicBool::new(false),
             uberblocks: Mutex::new(()),
@@ -123,10 +127,10 @@ impl Roster {
         &self.vdevs
     }
 
-    /// The configuration as it stands in the labels.
+    /// The configuration as it stands in the labels. Waits for nobody.
     #[must_use]
     pub fn config(&self) -> PoolConfig {
-        self.state.lock().config.clone()
+        (**self.published.load()).clone()
     }
 
     /// What a suspended pool answers.
@@ -283,6 +287,8 @@ impl Roster {
             }
         }
         self.fails_openly.store(next.supplement.failmode == FailMode::Continue, Ordering::Release);
+        assert!(next.sequence > state.config.sequence, "a change of the configuration has a number of its own");
+        self.published.store(Arc::new(next.clone()));
         state.config = next;
         Ok(())
     }

@@ -1,3 +1,7 @@
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use parking_lot::Mutex;
+
 use super::*;
 use crate::MemDisk;
 
@@ -21,4 +25,52 @@ fn every_request_is_counted_once() {
         errors: 1,
     };
     assert_eq!(disk.counts(), expected);
+}
+
+/// Says that it was asked to flush, and answers when it is told to.
+struct Hanging {
+    asked: Mutex<Sender<()>>,
+    answer: Mutex<Receiver<()>>,
+}
+
+impl Disk for Hanging {
+    fn read(&self, _: u64, _: &mut [u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, _: u64, _: &[u8], _: Durability) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.asked.lock().send(()).unwrap();
+        self.answer.lock().recv().unwrap();
+        Ok(())
+    }
+
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry { size: 1 << 20, rotational: false, write_through: false }
+    }
+}
+
+/// The second leg of a mirrored log hung: a request waited for 19 s, and nothing in the pool's state told of it.
+#[test]
+fn a_disk_that_owes_an_answer_is_seen_while_it_does() {
+    let ((asked, is_asked), (answer, answers)) = (channel(), channel());
+    let disk = CountingDisk::new(Arc::new(Hanging { asked: Mutex::new(asked), answer: Mutex::new(answers) }));
+    disk.read(0, &mut []).unwrap();
+    assert_eq!(disk.silent_for(), None);
+    std::thread::scope(|scope| {
+        scope.spawn(|| disk.flush());
+        is_asked.recv().unwrap();
+        let first = disk.silent_for().expect("a flush is on its way");
+        disk.write(0, &[], Durability::Cached).unwrap();
+        assert!(disk.silent_for() >= Some(first), "one that is answered meanwhile hides nothing");
+        answer.send(()).unwrap();
+    });
+    assert_eq!(disk.silent_for(), None);
 }

@@ -32,8 +32,6 @@ pub enum DatasetError {
     IsPool(String),
     #[error("'{0}' cannot become its own descendant or move to another pool")]
     BadTarget(String),
-    #[error("a quota of {quota} is below the {used} bytes in use in '{name}'")]
-    QuotaBelowUsed { name: String, quota: u64, used: u64 },
     #[error("cannot mount '{name}' on its directory in the parent: {why}")]
     MountPoint { name: String, why: String },
     #[error("{0}")]
@@ -78,7 +76,7 @@ impl Filer {
     /// A dataset by its full name.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<Arc<Filesystem>> {
-        self.mounted.read().values().find(|filesystem| filesystem.name() == name).cloned()
+        self.mounted.read().values().find(|filesystem| filesystem.dataset.is_named(name)).cloned()
     }
 
     fn named(&self, name: &str) -> Result<Arc<Filesystem>, DatasetError> {
@@ -124,7 +122,7 @@ impl Filer {
         };
         let line = DatasetLine { name: name.to_owned(), local };
         let root_bytes = line.root_bytes();
-        let in_force = self.effective_of(&line);
+        let in_force = effective_of(&self.local_properties(), &line);
         let root = DatasetRoot {
             tree: Tree::empty(),
             log_txg: Txg(0),
@@ -147,15 +145,10 @@ impl Filer {
         Ok(filesystem)
     }
 
-    /// Properties in force, with those of the datasets above.
-    fn effective_of(&self, line: &DatasetLine) -> Effective {
-        let above: Vec<PropertySet> = ancestors(&line.name)
-            .filter(|name| *name != line.name)
-            .filter_map(|name| self.by_name(name))
-            .map(|filesystem| filesystem.dataset.line().local)
-            .collect();
-        let chain: Vec<&PropertySet> = above.iter().chain(std::iter::once(&line.local)).collect();
-        effective(&chain)
+    /// What was set on each dataset, by its name.
+    fn local_properties(&self) -> HashMap<String, PropertySet> {
+        let lines = self.mounted.read().values().map(|filesystem| filesystem.dataset.line()).collect::<Vec<_>>();
+        lines.into_iter().map(|line| (line.name, line.local)).collect()
     }
 
     /// Removes a dataset and everything in it; with `recursive` its children, too.
@@ -237,12 +230,6 @@ impl Filer {
     /// Sets a local property; it is in force, here and below, when this returns.
     pub fn set_property(&self, name: &str, value: Value) -> Result<(), DatasetError> {
         let filesystem = self.named(name)?;
-        if let Value::Quota(Some(quota)) = value {
-            let used = filesystem.dataset.root().used_bytes;
-            if quota < used {
-                return Err(DatasetError::QuotaBelowUsed { name: name.to_owned(), quota, used });
-            }
-        }
         self.change_properties(&filesystem, |local| {
             local.set(value);
         })
@@ -284,8 +271,9 @@ impl Filer {
     ) -> Result<(), DatasetError> {
         self.pool.administer_more(more_root_bytes, |_, txg| {
             change();
+            let local = self.local_properties();
             for filesystem in affected {
-                let in_force = self.effective_of(&filesystem.dataset.line());
+                let in_force = effective_of(&local, &filesystem.dataset.line());
                 filesystem.switch_log(in_force.sync != SyncMode::Disabled, txg.next());
                 filesystem.dataset.take_effect(in_force);
             }
@@ -316,6 +304,13 @@ impl Filer {
             parent.set_mountpoints(points);
         }
     }
+}
+
+/// Properties in force for a dataset, with those of the datasets above.
+fn effective_of(local: &HashMap<String, PropertySet>, line: &DatasetLine) -> Effective {
+    let above = ancestors(&line.name).filter(|name| *name != line.name).filter_map(|name| local.get(name));
+    let chain: Vec<&PropertySet> = above.chain(std::iter::once(&line.local)).collect();
+    effective(&chain)
 }
 
 /// A pool or dataset name, as zfs has them: components of letters, digits, `-`, `_`, `.` and `:`.

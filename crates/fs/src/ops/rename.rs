@@ -85,7 +85,7 @@ impl Filesystem {
         let longer = entry_charge(to.name).saturating_sub(entry_charge(from.name));
         // Nobody asks without a quota. Should the target go before the locks are there, the quota is passed by one name.
         let replaces = || matches!(self.peek(to.dir, to.name), Ok(Some(_)));
-        if longer == 0 || self.dataset.effective().quota.is_none() || replaces() { 0 } else { longer }
+        if longer == 0 || self.dataset.effective().refquota.is_none() || replaces() { 0 } else { longer }
     }
 
     fn peek_rename(&self, from: End<'_>, to: End<'_>) -> Result<Peeked, FsError> {

@@ -69,7 +69,7 @@ impl Filesystem {
     /// beyond what the file takes if every block of it is written and none can be compressed.
     fn growth_of(&self, object: ObjectRef, range: Range<u64>) -> u64 {
         // Nobody asks without a quota.
-        if self.dataset.effective().quota.is_none() {
+        if self.dataset.effective().refquota.is_none() {
             return 0;
         }
         let Ok(inode) = self.see(object.id, |sight| sight.live(object)) else { return 0 };

@@ -213,6 +213,8 @@ impl Lane {
         assert_eq!(self.geometry.place(pos), pos, "frame {seq} begins where a frame may begin");
         assert!(end - pos <= u64::from(self.geometry.frame_bytes_max), "frame {seq} is longer than Fmax");
         assert!(end - state.tail_released <= self.geometry.size, "frame {seq} would overwrite a live frame");
+        let first_lsn = state.in_flight.back().map_or(state.durable_lsn.next(), |before| before.lsn_end);
+        assert_eq!(gather.first_lsn, first_lsn, "frame {seq} begins where the one before it ends");
         let header = FrameHeader {
             pool: self.pool,
             lane: self.id,
@@ -232,10 +234,13 @@ impl Lane {
         state.head = self.geometry.place(end);
         state.next_seq += 1;
         self.budget.settle(gather.charged, state.head - pos);
+        debug_assert!(self.budget.fill().used >= state.head - state.tail_released, "live frames are accounted for");
         let (lsn_end, durable_lsn, is_seal) = (header.lsn_end(), header.durable_lsn, header.is_seal());
         state.in_flight.push_back(InFlight { seq, lsn_end, durable_lsn, is_seal, landed: false });
         if !is_seal {
             let (first_lsn, txg_max) = (header.first_lsn, header.txg_max);
+            let ascends = |last: &LiveFrame| last.pos < pos && last.seq < seq && last.first_lsn < first_lsn;
+            assert!(state.live.back().is_none_or(ascends), "frame {seq} follows the live ones");
             state.live.push_back(LiveFrame { pos, seq, prev, first_lsn, txg_max });
         }
         let offset = self.geometry.offset(pos);
@@ -286,6 +291,7 @@ impl State {
             self.witnessed_lsn = self.witnessed_lsn.max(flight.durable_lsn);
         }
         assert!(before <= self.durable_lsn && self.durable_lsn < self.next_lsn, "the watermark rises, up to the head");
+        assert!(self.witnessed_lsn <= self.durable_lsn, "nothing is witnessed that is not durable");
         before < self.durable_lsn
     }
 

@@ -18,7 +18,7 @@ use crate::daemon::http::HttpListen;
 
 /// A file server that keeps every promise: a copy-on-write pool, an intent log, NFSv3.
 #[derive(Debug, Parser)]
-#[command(name = "tally", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "tally", version, arg_required_else_help = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

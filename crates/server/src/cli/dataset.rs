@@ -20,6 +20,9 @@ pub enum DatasetCommand {
         /// Make missing ancestors, too
         #[arg(short = 'p')]
         parents: bool,
+        /// What ZFS makes a volume with: it must not be taken for a wish to see the version
+        #[arg(short = 'V', hide = true, value_name = "SIZE", value_parser = words::volume_size)]
+        volume: Option<String>,
         /// Its name: tank/home
         name: String,
     },
@@ -53,7 +56,7 @@ pub enum DatasetCommand {
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Set properties: sync, logbias, recordsize, quota, readonly, atime, compression, sharenfs
+    /// Set properties: sync, logbias, recordsize, refquota, readonly, atime, compression, sharenfs
     Set {
         /// property=value, one or more, then the dataset
         #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... DATASET")]
@@ -79,7 +82,7 @@ impl DatasetCommand {
     /// What to ask the daemon.
     pub(super) fn request(&self) -> Result<Request, String> {
         Ok(match self {
-            Self::Create { properties, parents, name } => {
+            Self::Create { properties, parents, volume: _, name } => {
                 Request::DatasetCreate { name: name.clone(), parents: *parents, properties: properties.clone() }
             }
             Self::Destroy { recursive, name } => Request::DatasetDestroy { name: name.clone(), recursive: *recursive },

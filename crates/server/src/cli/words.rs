@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tally_store::grammar::is_word;
+
 use crate::control::message::Assignment;
 
 /// Reads `property=value`; for clap.
@@ -13,22 +15,21 @@ pub(super) fn assignment(text: &str) -> Result<Assignment, String> {
     Ok(Assignment { property: property.into(), value: value.into() })
 }
 
+/// The size of a volume, which we have not.
+pub(super) fn volume_size(_: &str) -> Result<String, String> {
+    Err("there are no volumes, only file systems; make one without -V, and in it a file of that size".into())
+}
+
 /// Splits a list of properties; `all` asks for every one, which is the empty list.
 pub(super) fn property_list(text: &str) -> Vec<String> {
     let names: Vec<String> = text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     if names.iter().any(|name| name == "all") { Vec::new() } else { names }
 }
 
-/// Words of the vdev grammar that are no paths.
-const VDEV_WORDS: [&str; 2] = ["mirror", "log"];
-
 /// Makes paths of a vdev list absolute, and leaves its grammar to the daemon.
 pub(super) fn vdev_words(words: &[String], here: &Path) -> Vec<String> {
     let word = |word: &String| {
-        if VDEV_WORDS.contains(&word.as_str()) {
-            return word.clone();
-        }
-        device(word, here).to_string_lossy().into_owned()
+        if is_word(word) { word.clone() } else { device(word, here).to_string_lossy().into_owned() }
     };
     words.iter().map(word).collect()
 }
@@ -83,14 +84,16 @@ mod tests {
 
     #[test]
     fn vdev_paths_become_absolute_and_its_words_stay() {
-        let words = ["mirror", "a.img", "/x/b.img", "log", "null"].map(str::to_owned);
+        let words = ["mirror", "a.img", "/x/b.img", "log", "null", "raidz2", "./raidz2"].map(str::to_owned);
         let here = Path::new("/somewhere");
-        assert_eq!(vdev_words(&words, here), ["mirror", "/somewhere/a.img", "/x/b.img", "log", "/dev/null"]);
+        // `raidz2` was made a path, and the answer was that there is no such file.
+        let expected = ["mirror", "/somewhere/a.img", "/x/b.img", "log", "/dev/null", "raidz2", "/somewhere/./raidz2"];
+        assert_eq!(vdev_words(&words, here), expected);
     }
 
     #[test]
     fn lists_and_assignments() {
-        assert_eq!(property_list("sync,quota"), ["sync", "quota"]);
+        assert_eq!(property_list("sync,refquota"), ["sync", "refquota"]);
         assert!(property_list("sync,all").is_empty());
         let sharenfs = assignment("sharenfs=10.0.0.0/8(anonuid=7)").unwrap();
         assert_eq!((sharenfs.property.as_str(), sharenfs.value.as_str()), ("sharenfs", "10.0.0.0/8(anonuid=7)"));

@@ -189,6 +189,9 @@ pub struct VdevReport {
     /// Those that have not returned yet.
     #[serde(default)]
     pub active: IoActive,
+    /// For how long the oldest of those has been waited for; 0 if there is none.
+    #[serde(default)]
+    pub silent_seconds: f64,
     /// The legs of a mirror.
     pub children: Vec<VdevReport>,
 }

@@ -252,7 +252,12 @@ impl Copies {
 /// The line that is kept of a copy that ended.
 pub(super) fn outcome_words(path: &Path, copied: u64, elapsed: Duration, repaired: u64, lost: u64) -> String {
     let (path, size, seconds) = (path.display(), Size(copied), elapsed.as_secs_f64());
-    format!(
-        "resilvered {size} to {path} in {seconds:.0} s; {repaired} blocks repaired from other disks, {lost} right on none"
-    )
+    let mut words = format!("resilvered {size} to {path} in {seconds:.0} s");
+    if repaired > 0 {
+        words += &format!("; {repaired} blocks taken from the disk that had them right");
+    }
+    if lost > 0 {
+        words += &format!("; {lost} blocks right on no disk");
+    }
+    words
 }

@@ -275,21 +275,22 @@ impl Pools {
         let place = find(pool, device)?;
         let path = path.unwrap_or(Path::new(device));
         let running = served.copies.begin(place.vdev.guid(), Purpose::Join, path)?;
-        let copied = if place.useless_at(path) {
+        let (source, copied) = if place.useless_at(path) {
             leave(pool, &place)?;
             let beside = find_by(pool, device, |vdev| {
                 vdev.legs.first().filter(|_| vdev.guid == place.config.guid).map(|leg| leg.guid)
             })?;
-            join(&served, &beside, path, force, &running, progress)?
+            let copied = join(&served, &beside, path, force, &running, progress)?;
+            (beside, copied)
         } else {
             let copied = join(&served, &place, path, force, &running, progress)?;
             if copied.is_whole() {
                 leave(pool, &place)?;
             }
-            copied
+            (place, copied)
         };
         self.remember(&served)?;
-        keep_outcome(&served, &place, path, &running, &copied)?;
+        keep_outcome(&served, &source, path, &running, &copied)?;
         Ok(copied.remarks())
     }
 }

@@ -32,6 +32,7 @@ mod registration;
 mod run;
 mod service;
 mod signals;
+mod silence;
 pub mod state;
 
 pub use run::{Daemon, Launch, ServeError, Stopper, Told};

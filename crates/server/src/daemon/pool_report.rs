@@ -101,6 +101,8 @@ const ONLINE: &str = LegState::Online.word();
 const JOINING: &str = "JOINING";
 /// A leg whose lane has ended: changes wait for transaction groups.
 const NO_LOG: &str = "NOLOG";
+/// A disk that owes an answer for so long is told of: a busy hard disk takes less.
+pub(super) const SILENT_MIN: Duration = Duration::from_secs(3);
 const DATA: &str = "data";
 const LOG: &str = "log";
 
@@ -169,6 +171,13 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         let action = if needs_nothing { "" } else { "\nGive the pool another disk with `tally pool replace`." };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
+    messages.extend(legs.iter().filter(|leg| leg.silent_seconds >= SILENT_MIN.as_secs_f64()).map(|leg| {
+        format!(
+            "{} has owed an answer for {:.0} s: it hangs, and whatever needs it waits for it.\n\
+             It has refused nothing so far. If it does not come back, take it out of the machine.",
+            leg.name, leg.silent_seconds
+        )
+    }));
     messages.extend(served.copies.notices());
     messages.extend(lanes_without_disk(served));
     messages.extend(clock_message(served));
@@ -321,6 +330,7 @@ fn vdev_report(vdev: &Vdev, config: &VdevConfig, ring: &Ring) -> VdevReport {
                 io: legs.iter().map(|leg| leg.io).fold(IoCounters::default(), widest),
                 times: legs.iter().map(|leg| &leg.times).fold(IoTimes::default(), |sum, leg| sum.with(leg)),
                 active: legs.iter().map(|leg| leg.active).fold(IoActive::default(), IoActive::with),
+                silent_seconds: legs.iter().map(|leg| leg.silent_seconds).fold(0.0, f64::max),
                 children: legs,
                 ..VdevReport::default()
             }
@@ -353,6 +363,7 @@ fn leg_report(leg: &VdevLeg, class: &str) -> VdevReport {
             durable_write: active(leg, IoKind::DurableWrite),
             flush: active(leg, IoKind::Flush),
         },
+        silent_seconds: leg.disk().and_then(|disk| disk.silent_for()).unwrap_or_default().as_secs_f64(),
         ..VdevReport::default()
     }
 }

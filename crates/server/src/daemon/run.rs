@@ -35,7 +35,7 @@ use super::pressure::Relief;
 use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work, import_remarks};
 use super::state::{self, State, StateError};
-use super::{Event, listen, logging, process, signals};
+use super::{Event, listen, logging, process, signals, silence};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
 use crate::control::message::Progress;
@@ -165,6 +165,7 @@ impl Daemon {
         let nfs = Arc::new(Service::new(pools.exports()));
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
         let watching = Watching::start(&config, &desk)?;
+        silence::watch(&desk.pools)?;
         let (sender, events) = channel();
         if launch.signals {
             let pools = Arc::clone(&desk.pools);

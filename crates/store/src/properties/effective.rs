@@ -15,8 +15,8 @@ pub struct Effective {
     pub logbias: LogBias,
     /// Largest block of a file, bytes: a power of two.
     pub recordsize: u32,
-    /// Most bytes of this dataset and its descendants. Only its own: an ancestor's quota is the ancestor's to check.
-    pub quota: Option<u64>,
+    /// Most bytes of this dataset, without its descendants.
+    pub refquota: Option<u64>,
     /// Whether changes are refused.
     pub readonly: bool,
     /// Whether reading changes access times.
@@ -35,7 +35,7 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
         sync: SyncMode::default(),
         logbias: LogBias::default(),
         recordsize: 0,
-        quota: None,
+        refquota: None,
         readonly: false,
         atime: false,
         compression: Compression::default(),
@@ -47,7 +47,7 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
             Value::Sync(value) => result.sync = value,
             Value::LogBias(value) => result.logbias = value,
             Value::RecordSize(value) => result.recordsize = value,
-            Value::Quota(value) => result.quota = value,
+            Value::RefQuota(value) => result.refquota = value,
             Value::ReadOnly(value) => result.readonly = value,
             Value::Atime(value) => result.atime = value,
             Value::Compression(value) => result.compression = value,

@@ -16,9 +16,9 @@ fn values_print_as_zfs_spells_them() {
         ("recordsize", "131072", "128K", "131072"),
         ("recordsize", "4k", "4K", "4096"),
         ("recordsize", "1M", "1M", "1048576"),
-        ("quota", "1.5G", "1.50G", "1610612736"),
-        ("quota", "none", "none", "0"),
-        ("quota", "0", "none", "0"),
+        ("refquota", "1.5G", "1.50G", "1610612736"),
+        ("refquota", "none", "none", "0"),
+        ("refquota", "0", "none", "0"),
         ("readonly", "on", "on", "on"),
         ("atime", "off", "off", "off"),
         ("compression", "on", "lz4", "lz4"),
@@ -42,7 +42,7 @@ fn wrong_values_say_what_would_be_right() {
         ("recordsize", "100K", "power of two from 4K to 1M"),
         ("recordsize", "2M", "power of two from 4K to 1M"),
         ("recordsize", "2048", "power of two from 4K to 1M"),
-        ("quota", "lots", "none, or a size"),
+        ("refquota", "lots", "none, or a size"),
         ("readonly", "yes", "on or off"),
         ("compression", "gzip", "off, lz4 or zstd"),
         ("logbias", "", "latency or throughput"),
@@ -54,14 +54,16 @@ fn wrong_values_say_what_would_be_right() {
         let error = parse(name.parse().unwrap(), typed).expect_err(typed).to_string();
         assert!(error.contains(expected), "{name}={typed}: {error}");
     }
+    let of_all = "quota".parse::<Property>().unwrap_err().to_string();
+    assert!(of_all.contains("'refquota', which bounds the dataset alone"), "{of_all}");
     let unknown = "dedup".parse::<Property>().unwrap_err().to_string();
     assert!(unknown.contains("no property 'dedup'") && unknown.contains("recordsize"), "{unknown}");
     assert!(parse(Property::ShareNfs, &"x".repeat(SHARENFS_BYTES_MAX + 1)).is_err());
 }
 
 #[test]
-fn the_nearest_set_wins_and_quota_stays_where_it_is() {
-    let root = set(&[("sync", "always"), ("quota", "1G"), ("compression", "off"), ("sharenfs", "on")]);
+fn the_nearest_set_wins_and_refquota_stays_where_it_is() {
+    let root = set(&[("sync", "always"), ("refquota", "1G"), ("compression", "off"), ("sharenfs", "on")]);
     let home = set(&[("compression", "zstd"), ("readonly", "on"), ("recordsize", "16K")]);
     let ann = set(&[("readonly", "off"), ("atime", "on"), ("logbias", "throughput")]);
     let found = effective(&[&root, &home, &ann]);
@@ -69,14 +71,14 @@ fn the_nearest_set_wins_and_quota_stays_where_it_is() {
         sync: SyncMode::Always,
         logbias: LogBias::Throughput,
         recordsize: 16 << 10,
-        quota: None,
+        refquota: None,
         readonly: false,
         atime: true,
         compression: Compression::Zstd,
         sharenfs: "on".into(),
     };
     assert_eq!(found, expected);
-    assert_eq!(effective(&[&root]).quota, Some(1 << 30));
+    assert_eq!(effective(&[&root]).refquota, Some(1 << 30));
     let defaults = effective(&[]);
     assert_eq!((defaults.recordsize, defaults.sharenfs.as_str()), (128 << 10, "off"));
     assert_eq!((defaults.sync, defaults.compression), (SyncMode::Standard, Compression::Lz4));
@@ -84,7 +86,7 @@ fn the_nearest_set_wins_and_quota_stays_where_it_is() {
 
 #[test]
 fn sources_name_the_ancestor() {
-    let root = set(&[("sync", "always"), ("quota", "1G")]);
+    let root = set(&[("sync", "always"), ("refquota", "1G")]);
     let home = set(&[]);
     let ann = set(&[("atime", "on")]);
     let lines: Vec<String> = sources(&[("tank", &root), ("tank/home", &home), ("tank/home/ann", &ann)])
@@ -95,7 +97,7 @@ fn sources_name_the_ancestor() {
         "sync always inherited from tank",
         "logbias latency default",
         "recordsize 128K default",
-        "quota none default",
+        "refquota none default",
         "readonly off default",
         "atime on local",
         "compression lz4 default",
@@ -111,7 +113,7 @@ fn the_encoding_of_a_set_stays_as_it_is() {
         ("sync", "disabled"),
         ("logbias", "throughput"),
         ("recordsize", "4K"),
-        ("quota", "300"),
+        ("refquota", "300"),
         ("readonly", "on"),
         ("atime", "off"),
         ("compression", "zstd"),
@@ -128,10 +130,11 @@ fn the_encoding_of_a_set_stays_as_it_is() {
 
 #[test]
 fn a_set_with_an_impossible_value_is_not_read_back() {
-    for value in [Value::RecordSize(0), Value::RecordSize(4097), Value::RecordSize(u32::MAX), Value::Quota(Some(0))] {
+    for value in [Value::RecordSize(0), Value::RecordSize(4097), Value::RecordSize(u32::MAX), Value::RefQuota(Some(0))]
+    {
         let bytes = postcard::to_stdvec(&vec![value.clone()]).unwrap();
         assert!(postcard::from_bytes::<PropertySet>(&bytes).is_err(), "{value:?}");
     }
-    let sound = vec![Value::RecordSize(4096), Value::Quota(None), Value::Quota(Some(1))];
+    let sound = vec![Value::RecordSize(4096), Value::RefQuota(None), Value::RefQuota(Some(1))];
     assert!(postcard::from_bytes::<PropertySet>(&postcard::to_stdvec(&sound).unwrap()).is_ok());
 }

@@ -56,7 +56,7 @@ pub enum Value {
     Sync(SyncMode),
     LogBias(LogBias),
     RecordSize(u32),
-    Quota(Option<u64>),
+    RefQuota(Option<u64>),
     ReadOnly(bool),
     Atime(bool),
     Compression(Compression),
@@ -71,7 +71,7 @@ impl Value {
             Property::Sync => Self::Sync(SyncMode::default()),
             Property::LogBias => Self::LogBias(LogBias::default()),
             Property::RecordSize => Self::RecordSize(128 << 10),
-            Property::Quota => Self::Quota(None),
+            Property::RefQuota => Self::RefQuota(None),
             Property::ReadOnly => Self::ReadOnly(false),
             Property::Atime => Self::Atime(false),
             Property::Compression => Self::Compression(Compression::default()),
@@ -86,7 +86,7 @@ impl Value {
             Self::Sync(_) => Property::Sync,
             Self::LogBias(_) => Property::LogBias,
             Self::RecordSize(_) => Property::RecordSize,
-            Self::Quota(_) => Property::Quota,
+            Self::RefQuota(_) => Property::RefQuota,
             Self::ReadOnly(_) => Property::ReadOnly,
             Self::Atime(_) => Property::Atime,
             Self::Compression(_) => Property::Compression,
@@ -98,18 +98,18 @@ impl Value {
     pub(super) fn is_possible(&self) -> bool {
         match self {
             Self::RecordSize(bytes) => is_record_size(*bytes),
-            Self::Quota(bytes) => *bytes != Some(0),
+            Self::RefQuota(bytes) => *bytes != Some(0),
             Self::ShareNfs(rules) => rules.len() <= SHARENFS_BYTES_MAX,
             Self::Sync(_) | Self::LogBias(_) | Self::ReadOnly(_) | Self::Atime(_) | Self::Compression(_) => true,
         }
     }
 
-    /// As [`fmt::Display`], with sizes in bytes: what `-p` prints. `quota=none` is 0 there, as in `zfs`.
+    /// As [`fmt::Display`], with sizes in bytes: what `-p` prints. `refquota=none` is 0 there, as in `zfs`.
     #[must_use]
     pub fn exact(&self) -> String {
         match self {
             Self::RecordSize(bytes) => bytes.to_string(),
-            Self::Quota(bytes) => bytes.unwrap_or(0).to_string(),
+            Self::RefQuota(bytes) => bytes.unwrap_or(0).to_string(),
             _ => self.to_string(),
         }
     }
@@ -119,7 +119,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RecordSize(bytes) => return Size(u64::from(*bytes)).fmt(f),
-            Self::Quota(Some(bytes)) => return Size(*bytes).fmt(f),
+            Self::RefQuota(Some(bytes)) => return Size(*bytes).fmt(f),
             Self::ShareNfs(rules) => return f.pad(rules),
             _ => {}
         }
@@ -133,13 +133,13 @@ impl fmt::Display for Value {
             Self::Compression(Compression::Lz4) => "lz4",
             Self::Compression(Compression::Zstd) => "zstd",
             Self::ReadOnly(true) | Self::Atime(true) => "on",
-            Self::Quota(None) => "none",
-            Self::RecordSize(_) | Self::Quota(Some(_)) | Self::ShareNfs(_) => unreachable!("printed above"),
+            Self::RefQuota(None) => "none",
+            Self::RecordSize(_) | Self::RefQuota(Some(_)) | Self::ShareNfs(_) => unreachable!("printed above"),
         })
     }
 }
 
-/// Reads a value as typed. Whether a quota is below what is used already, and whether a sharenfs rule makes
+/// Reads a value as typed. Whether a sharenfs rule makes
 /// sense, only the caller can tell: the one needs the pool, the other the protocol server.
 pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
     let bad = |expected: &str| PropertyError::BadValue { property, value: text.into(), expected: expected.into() };
@@ -158,7 +158,9 @@ pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
         Property::RecordSize => {
             record_size(text).map(Value::RecordSize).ok_or_else(|| bad("it is a power of two from 4K to 1M"))
         }
-        Property::Quota => quota(text).map(Value::Quota).ok_or_else(|| bad("it is none, or a size like 500M or 1.5T")),
+        Property::RefQuota => {
+            quota(text).map(Value::RefQuota).ok_or_else(|| bad("it is none, or a size like 500M or 1.5T"))
+        }
         Property::ReadOnly => switch(Value::ReadOnly),
         Property::Atime => switch(Value::Atime),
         Property::Compression => match text {

@@ -38,7 +38,7 @@ pub(super) fn apply(
     changes: &Changes,
     around: &Around<'_>,
 ) -> Result<Tree, BlockError> {
-    debug_assert!(changes.is_sorted_by(|a, b| a.0 < b.0), "changes come in ascending order, without duplicates");
+    assert!(changes.is_sorted_by(|a, b| a.0 < b.0), "changes come in ascending order, without duplicates");
     if changes.is_empty() {
         return Ok(tree.clone());
     }

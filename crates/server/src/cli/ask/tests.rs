@@ -122,8 +122,8 @@ fn words_become_requests() {
             "PoolImport { pool: \"tank\", dirs: [], force: false, read_only: false, accept_loss: true }",
         ),
         (
-            &["dataset", "set", "quota=1G", "sync=always", "tank/home"],
-            "DatasetSet { name: \"tank/home\", assignments: [Assignment { property: \"quota\", value: \"1G\" }, \
+            &["dataset", "set", "refquota=1G", "sync=always", "tank/home"],
+            "DatasetSet { name: \"tank/home\", assignments: [Assignment { property: \"refquota\", value: \"1G\" }, \
              Assignment { property: \"sync\", value: \"always\" }] }",
         ),
         (&["dataset", "destroy", "-r", "tank/x"], "DatasetDestroy { name: \"tank/x\", recursive: true }"),
@@ -141,6 +141,9 @@ fn failures_have_their_status_and_leave_stdout_empty() {
         (&["pool", "destroy"], 2, "Usage:"),
         (&["pool", "fly"], 2, "unrecognized subcommand"),
         (&["dataset", "create", "-o", "sync", "tank/a"], 2, "write property=value"),
+        // It printed the version and succeeded: a script for ZFS believed that it had a volume.
+        (&["dataset", "create", "-V", "1G", "tank/a"], 2, "there are no volumes"),
+        (&["dataset", "list", "-V"], 2, "unexpected argument '-V'"),
         (&["dataset", "set", "sync", "tank"], 2, "'sync': write property=value"),
         (&["pool", "iostat", "tank", "0"], 2, "'0' is no interval"),
         (&["serve", "--size", "big"], 2, "is not a size"),

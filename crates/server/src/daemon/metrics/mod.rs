@@ -271,6 +271,11 @@ fn vdevs(text: &mut Exposition, pools: &[PoolReport]) {
         family.one_of(&labels, "state", &VDEV_STATES, &leg.state);
     }
     let mut family =
+        text.gauge("tally_vdev_silent_seconds", "For how long the disk has owed an answer; 0 if it owes none.");
+    for (pool, leg) in &legs {
+        family.sample(&[("pool", pool), ("vdev", &leg.name)], leg.silent_seconds);
+    }
+    let mut family =
         text.counter("tally_vdev_errors_total", "Failed reads and writes, and wrong checksums, since import.");
     for (pool, leg) in &legs {
         let errors = [("read", leg.errors.read), ("write", leg.errors.write), ("checksum", leg.errors.checksum)];

@@ -1,0 +1,84 @@
+//! Says in the log which disks hang.
+//!
+//! A disk that fails is struck off, and that is told where it happens. One that hangs fails nothing: the request that met
+//! it sleeps in the kernel, with whatever locks it holds, and nobody is left to say so. So one thread looks at every disk
+//! of every pool each second. It takes no lock that is held while a disk is waited for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use tally_base::VdevGuid;
+
+use super::pool_report::SILENT_MIN;
+use super::pools::Pools;
+
+/// How often the disks are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Starts the thread; it ends with the pools.
+pub(super) fn watch(pools: &Arc<Pools>) -> std::io::Result<()> {
+    let pools = Arc::downgrade(pools);
+    thread::Builder::new().name("silence".into()).spawn(move || look(&pools)).map(drop)
+}
+
+fn look(pools: &Weak<Pools>) {
+    let mut told = Told::default();
+    while let Some(pools) = pools.upgrade() {
+        for served in pools.all() {
+            let vdevs = served.filer.pool().roster.vdevs();
+            for leg in vdevs.iter().flat_map(|vdev| vdev.legs()) {
+                let silent_for = leg.disk().and_then(|disk| disk.silent_for()).unwrap_or_default();
+                let (disk, seconds) = (leg.path().display(), silent_for.as_secs());
+                match told.news(leg.guid(), silent_for) {
+                    Some(News::Silent) => tracing::warn!(%disk, seconds, "a disk owes an answer: it hangs"),
+                    Some(News::Answered) => tracing::info!(%disk, "a disk that hung answers again"),
+                    None => {}
+                }
+            }
+        }
+        drop(pools);
+        thread::sleep(LOOK);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Silent,
+    Answered,
+}
+
+/// What was said of each disk that hangs, so that it is said again only when its silence has doubled.
+#[derive(Default)]
+struct Told(BTreeMap<VdevGuid, Duration>);
+
+impl Told {
+    fn news(&mut self, leg: VdevGuid, silent_for: Duration) -> Option<News> {
+        if silent_for < SILENT_MIN {
+            return self.0.remove(&leg).map(|_| News::Answered);
+        }
+        let next = self.0.entry(leg).or_insert(SILENT_MIN);
+        if silent_for < *next {
+            return None;
+        }
+        *next = 2 * silent_for;
+        Some(News::Silent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_is_told_when_it_begins_and_doubles_and_when_it_ends() {
+        let mut told = Told::default();
+        let said = [0, 2, 3, 4, 5, 6, 7, 11, 12, 13, 0, 0, 3]
+            .map(|seconds| told.news(VdevGuid(1), Duration::from_secs(seconds)));
+        let (silent, answered) = (Some(News::Silent), Some(News::Answered));
+        let none = None;
+        assert_eq!(said, [none, none, silent, none, none, silent, none, none, silent, none, answered, none, silent]);
+        assert_eq!(told.news(VdevGuid(2), Duration::from_secs(1)), None);
+    }
+}
