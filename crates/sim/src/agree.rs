@@ -46,6 +46,12 @@ pub fn agree(op: &Op, told: &Told, expected: &Expected) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a request is refused for another reason than the model's: what the answer rests on is not known then.
+#[must_use]
+pub fn is_refused_otherwise(told: &Told, expected: &Expected) -> bool {
+    matches!(&expected.result, Err(error) if told.status != status_of(*error))
+}
+
 fn status_of(error: FsError) -> nfsstat3 {
     use nfsstat3 as S;
     match error {

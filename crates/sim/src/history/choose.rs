@@ -62,7 +62,7 @@ impl State {
             22 => Act::Reconnect,
             23..27 => Act::Read,
             27..33 if self.plan.trouble.strikes_off() => Act::Trouble,
-            35..53 if self.plan.trouble == Trouble::Disks => Act::Disks,
+            35..65 if self.plan.trouble == Trouble::Disks => Act::Disks,
             33 if chance.one_in(BURST_ONE_IN) => Act::Burst,
             34 => Act::Dataset,
             _ => Act::Op(self.choose_op(&mut chance)),

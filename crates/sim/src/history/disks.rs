@@ -81,7 +81,7 @@ impl History {
 
     fn plan_cut(&self, chance: &mut Chance) {
         let state = self.0.lock();
-        if chance.one_in(2) {
+        if !chance.one_in(8) {
             let within = chance.pick(&CUT_WITHIN);
             state.machine.power().plan_cut(Some(1 + chance.below(within)));
         }

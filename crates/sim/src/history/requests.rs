@@ -11,7 +11,7 @@ use tally_nfs::service::{Job, Step};
 
 use super::times::{Above, told_by};
 use super::{Checked, State};
-use crate::agree::agree;
+use crate::agree::{agree, is_refused_otherwise};
 use crate::chance::Chance;
 use crate::client::{Told, bytes_of, told};
 use crate::op::{Answer, Expected, Known, Op};
@@ -94,6 +94,12 @@ pub(super) enum Next {
     Settle,
 }
 
+/// The owner of a file that nobody may write cuts it by CREATE: the model lets them, as SETATTR does, and the server does
+/// not, as no `open` does. Either is right.
+fn is_owner_denied(op: &Op, before: &Before, told: &Told) -> bool {
+    before.existing.is_some() && matches!(op, Op::Create { .. }) && told.status == nfsstat3::NFS3ERR_ACCES
+}
+
 impl State {
     /// A new request of some client.
     pub(super) fn attempt(&mut self, op: &Op, chance: &mut Chance) -> Checked<Attempt> {
@@ -128,7 +134,7 @@ impl State {
                 let bytes = bytes_of(&reply);
                 let told = told(attempt.op.call().procedure, &bytes)?;
                 self.is_it_full(&attempt.op, told.status)?;
-                if self.is_no_effect(&told) {
+                if self.is_no_effect(&told) || is_owner_denied(&attempt.op, &before, &told) {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
                     return Ok(Next::Done);
                 }
@@ -299,6 +305,9 @@ impl State {
         if let (Some(object), Some(attr)) = (told_by(op, expected), &told.attr) {
             let seen = self.parts[op.dataset()].seen.tell(object, attr, number, above);
             seen.map_err(|what| format!("#{number} {op:?} {what}"))?;
+        }
+        if is_refused_otherwise(told, expected) {
+            return Ok(());
         }
         self.kept(op.dataset(), number, promised)
     }

@@ -129,8 +129,8 @@ impl Oracle {
     pub fn refused(&self, op: &Op, error: FsError) -> Promised {
         match self.sync {
             SyncMode::Disabled => Promised::Nothing,
-            // Only the superuser makes devices, and nobody has to look anything up to say so.
-            _ if error == FsError::NotOwner => Promised::Nothing,
+            // Only the superuser makes devices, and no directory moves into itself: nobody has to look anything up to say so.
+            _ if matches!(error, FsError::NotOwner | FsError::Invalid) => Promised::Nothing,
             _ => Promised::Log(self.newest(op.objects().iter().map(|object| object.model.id))),
         }
     }
