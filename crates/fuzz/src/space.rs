@@ -82,9 +82,11 @@ fn go_on(allocator: &Allocator, devs: &[Arc<dyn BlockDev>], loaded: Txg) {
     }
     let _ = allocator.claim(Dva { vdev: 0, offset: 0, sectors: 3 });
     allocator.free(Dva { vdev: 0, offset: 64 << 10, sectors: 2 }, txg);
-    allocator.released(txg);
+    allocator.released(loaded);
     check_space(allocator);
     let Ok(committed) = allocator.commit(txg, POOL_ROOT_BYTES) else { return };
+    allocator.released(txg);
+    check_space(allocator);
     let again = Allocator::load(devs, &committed.root, txg, &mut Vec::new()).expect("what was committed can be loaded");
     for dva in taken.iter().skip(1) {
         assert!(again.is_busy(dva), "{dva} was committed");

@@ -75,6 +75,7 @@ impl Checkpoint {
         let sane = [checkpoint.tail_pos, checkpoint.tail_seq, checkpoint.next_lsn.0, checkpoint.durable_lsn.0];
         let sane = sane.into_iter().all(|counter| counter < 1 << 62)
             && checkpoint.tail_pos.is_multiple_of(tally_base::SECTOR as u64)
+            && checkpoint.tail_seq > 0
             && checkpoint.next_lsn.0 > 0;
         if sane { Ok(checkpoint) } else { Err(r.malformed()) }
     }
