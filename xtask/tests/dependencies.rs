@@ -21,7 +21,7 @@ const CRATES: [(&str, &[&str]); 13] = [
         &["tally-base", "tally-disk", "tally-intent", "tally-store", "tally-fs", "tally-nfs", "tally-bench"],
     ),
     // Tests and tools see what they need, and nothing sees them.
-    ("tally-sim", &["tally-base", "tally-disk", "tally-store", "tally-fs", "tally-nfs"]),
+    ("tally-sim", &["tally-base", "tally-disk", "tally-intent", "tally-store", "tally-fs", "tally-nfs"]),
     ("tally-interop", &["tally-base", "tally-disk", "tally-bench", "tally-server"]),
     ("tally-failing", &["tally-bench"]),
     ("tally-fuzz", &["tally-base", "tally-disk", "tally-intent", "tally-store", "tally-fs", "tally-nfs"]),
