@@ -197,3 +197,20 @@ fn blocks(filer: &Filer, is_wanted: impl Fn(Class, u64) -> bool) -> Vec<u64> {
     });
     places
 }
+
+/// A disk was struck off for one refused write, and is as good as it was otherwise. The other one has rotted where that one is
+/// right. A new disk got the rot, and the only good copy left the pool and was erased.
+#[test]
+fn a_disk_that_was_struck_off_is_asked_before_it_leaves() {
+    let (mut world, filer) = mirror();
+    filer.pool().roster.drop_leg(leg(&filer, B), &std::io::Error::other("it refused one write")).unwrap();
+    let (attr, _) = vfs(&filer).lookup(&Cred::root(), vfs(&filer).root(), b"file 7").unwrap();
+    let first = blocks(&filer, |class, object| class == Class::Extent && object == attr.object.id.0)[0];
+    rot(&world, A, [first].into_iter());
+    let report = attach(&mut world, &filer, C, &mut |_| {});
+    // What `replace` does: nothing was unreadable, so the old disk leaves.
+    assert_eq!(report.unread_count, 0);
+    filer.pool().roster.detach(&vdev(&filer), leg(&filer, B)).unwrap();
+    filer.export().unwrap();
+    check(&world.import().0);
+}

@@ -258,7 +258,9 @@ impl BlockIo {
         let is_of_the_device =
             matches!(&error, BlockError::Unreadable { source: BlockDevError::Io(_) | BlockDevError::Other(_), .. });
         // In this order: a device that has come to itself by now has the block as well.
-        let is_of_the_block = !is_of_the_device || self.answers(bp.dva.vdev) && block::open(&self.devs, &bp).is_err();
+        // Nor has a block rotted that is right when it is read again.
+        let is_misread = || matches!(error, BlockError::Unreadable { .. }) && block::open(&self.devs, &bp).is_ok();
+        let is_of_the_block = (!is_of_the_device || self.answers(bp.dva.vdev)) && !is_misread();
         if is_of_the_block { Ok(bp) } else { Err(error) }
     }
 

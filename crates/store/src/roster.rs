@@ -19,7 +19,7 @@
 //! larger set. A frame that missed the last leg of its set ends the lane.
 //!
 //! **Locks.** `uberblocks`, then `state`, which is held while labels are written; under it the vdevs' leg lists are read,
-//! and no vdev's I/O lock is taken. Lanes are called with neither held.
+//! and no vdev's I/O lock is taken. Lanes are called without `state`.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -408,9 +408,13 @@ impl Roster {
         if let Some(why) = &state.closed {
             return Err(RosterError::Closed(why.clone()));
         }
-        let (_, leg) = state.config.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in the pool" })?;
-        let is_struck_off = leg.stale_since.is_some();
         let object = self.legs().find(|leg| leg.guid() == guid);
+        // It was detached meanwhile, or is not in the labels yet: nobody takes it for a copy of anything.
+        let Some((_, leg)) = state.config.leg(guid) else {
+            object.iter().for_each(|leg| leg.set_state(LegState::Faulted));
+            return Ok(());
+        };
+        let is_struck_off = leg.stale_since.is_some();
         // A leg that is being copied is marked stale already, but what it is now must not be taken for a copy.
         let is_copied = object.as_ref().is_some_and(|leg| leg.state() == LegState::Resilvering);
         if let Some(object) = &object {
@@ -457,8 +461,14 @@ impl Roster {
             if config.leg(guid).is_none_or(|(_, leg)| leg.stale_since.is_some()) {
                 return;
             }
+            let legs = config.vdevs.iter().flat_map(|vdev| &vdev.legs);
+            let stale: Vec<_> = legs.filter(|leg| leg.stale_since.is_some()).map(|leg| leg.guid).collect();
             for line in config.lanes.iter_mut().filter(|line| line.lane == lane && !line.legset.contains(&guid)) {
-                line.legset.push(guid);
+                // One that was struck off and stayed as the last is the last no more.
+                let (gone, mut kept): (Vec<_>, Vec<_>) = line.legset.drain(..).partition(|leg| stale.contains(leg));
+                line.left.extend(gone.into_iter().map(|leg| (leg, line.legset_gen)));
+                kept.push(guid);
+                line.legset = kept;
                 line.left.retain(|(left, _)| *left != guid);
                 line.legset_gen += 1;
             }
@@ -606,10 +616,9 @@ impl Roster {
             }
         })?;
         // It may have refused the very label that praised it, and be struck off again.
-        if leg.state() != LegState::Resilvering {
+        if !leg.pass(LegState::Resilvering, LegState::Online) {
             return Err(RosterError::Leg { leg: guid, why: "failed at the end of its copy" });
         }
-        leg.set_state(LegState::Online);
         Ok(())
     }
 

@@ -264,8 +264,8 @@ impl Pools {
     }
 
     /// Attaches the new disk (by default what is at the same path now), and takes the old one out, if the new one has
-    /// everything. A disk that missed changes or failed can replace itself: it is open already and holds nothing that
-    /// counts, so it leaves first. Gives remarks.
+    /// everything. A disk that missed changes or failed can replace itself: it is open already, so it leaves
+    /// first, once nothing is right on it alone. Gives remarks.
     pub fn replace(
         &self,
         name: &str,
@@ -280,6 +280,7 @@ impl Pools {
         let path = path.unwrap_or(Path::new(device));
         let running = served.copies.begin(place.vdev.guid(), Purpose::Join, path)?;
         let (source, copied) = if place.useless_at(path) {
+            make_sure(&served, &place, &running, progress)?;
             leave(pool, &place)?;
             let beside = find_by(pool, device, |vdev| {
                 vdev.legs.first().filter(|_| vdev.guid == place.config.guid).map(|leg| leg.guid)
@@ -423,8 +424,8 @@ fn copy(
     Ok(Copied { report, secured: secured.map_err(|error| stopped_or(error.to_string()))? })
 }
 
-/// Gives the disks that stay whatever the leaving one alone has right. One that is not read from any more has nothing to
-/// give, and where no other has everything the roster says so.
+/// Gives the disks that stay whatever the leaving one alone has right, also if that one was struck off: the checksums tell.
+/// Where no other has everything the roster says so.
 fn make_sure(
     served: &ServedPool,
     place: &Place,
@@ -432,10 +433,10 @@ fn make_sure(
     progress: OnProgress<'_>,
 ) -> Result<SecureReport, DiskError> {
     let path = place.path();
-    let is_online = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
-    let (leaving, staying): (Vec<_>, Vec<_>) =
-        place.vdev.legs().into_iter().filter(is_online).map(|leg| leg.guid()).partition(|guid| *guid == place.leg);
-    if place.config.class != VdevClass::Data || leaving.is_empty() || staying.is_empty() {
+    let has_disk = place.vdev.leg(place.leg).is_some_and(|leg| leg.disk().is_some());
+    let online = || place.vdev.legs().into_iter().filter(|leg| leg.state() == LegState::Online);
+    let staying: Vec<_> = online().map(|leg| leg.guid()).filter(|guid| *guid != place.leg).collect();
+    if place.config.class != VdevClass::Data || !has_disk || staying.is_empty() {
         return Ok(SecureReport::default());
     }
     let pool = served.filer.pool();
@@ -446,6 +447,10 @@ fn make_sure(
         running.copy.note(Phase::Checking, done)
     });
     match secured {
+        // What one of them has is no use if it was struck off meanwhile.
+        Ok(_) if !staying.iter().all(|guid| online().any(|leg| leg.guid() == *guid)) => {
+            Err(DiskError::StaysUnchecked { path })
+        }
         Ok(secured) if secured.unread_count == 0 => Ok(secured),
         Ok(SecureReport { unread_count: count, lost, .. }) => {
             let first = lost.first().map_or_else(String::new, ToString::to_string);

@@ -334,3 +334,18 @@ fn a_block_that_nobody_has_right_is_counted_until_it_is_good_or_gone() {
     io.free(&blocks[1], Txg(2));
     assert_eq!(io.unrepaired_count(), 0);
 }
+
+/// A transfer that was wrong once made the fold give up a node that was sound, with everything below it, for ever.
+#[test]
+fn one_misread_is_no_damage() {
+    let (mem, io) = pool(&[16 << 20], 0);
+    let mut out = io.writer(Txg(1));
+    let block = out.put(BlockKind::Data, &noise(16 << 10, 1), Compression::Off).expect("there is space");
+    out.finish().expect("memory takes it");
+    io.drop_cache();
+    mem[0].rot(block.dva.offset, 100);
+    let error = io.read(&block).unwrap_err();
+    mem[0].rot(block.dva.offset, 100);
+    assert!(io.read(&block).is_ok(), "it is sound: the transfer was wrong once");
+    assert!(io.check_damage(error).is_err(), "so it must not be given up");
+}

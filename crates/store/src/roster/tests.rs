@@ -483,3 +483,102 @@ fn labels_uberblocks_and_flushes_go_to_all_legs_at_once() {
         assert_eq!(passed, 5 * DISKS, "two labels, two copies of an uberblock, one flush");
     }
 }
+
+/// A disk that holds every cached write and flush while `held`, and then refuses them.
+struct Sleepy {
+    inner: MemDisk,
+    held: parking_lot::Mutex<(bool, bool)>,
+    rung: Condvar,
+}
+
+impl Sleepy {
+    fn pass(&self) -> io::Result<()> {
+        let mut held = self.held.lock();
+        if !held.0 {
+            return Ok(());
+        }
+        held.1 = true;
+        self.rung.notify_all();
+        while held.0 {
+            self.rung.wait(&mut held);
+        }
+        Err(io::Error::other("timed out"))
+    }
+}
+
+impl Disk for Sleepy {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read(offset, buf)
+    }
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        self.pass()?;
+        self.inner.write(offset, buf, durability)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.pass()?;
+        self.inner.flush()
+    }
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+}
+
+/// A write hangs in one leg of a mirror, its owner detaches that leg, and then the kernel gives up on it. The leg could not be
+/// struck off, as the labels did not know it any more, and the pool was suspended for it.
+#[test]
+fn a_detached_leg_that_times_out_later_harms_nobody() {
+    let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES)]);
+    let sleepy = Arc::new(Sleepy {
+        inner: MemDisk::new(LEG_BYTES),
+        held: parking_lot::Mutex::new((false, false)),
+        rung: Condvar::new(),
+    });
+    world.opener.put(std::path::Path::new("/d/b").to_owned(), Arc::clone(&sleepy) as Arc<dyn Disk>);
+    let pool = pool(&world, "mirror /d/a /d/b");
+    let b = leg(&pool.roster, "b").guid();
+    sleepy.held.lock().0 = true;
+    let vdev = Arc::clone(&pool.vdevs[0]);
+    let writer = std::thread::spawn(move || vdev.write(0, &[1; 4096]));
+    {
+        let mut held = sleepy.held.lock();
+        while !held.1 {
+            sleepy.rung.wait(&mut held);
+        }
+    }
+    // The administrator detaches the disk that hangs; erasing its label hangs too, as another thread's.
+    let (roster, vdev) = (Arc::clone(&pool.roster), Arc::clone(&pool.vdevs[0]));
+    let detaching = std::thread::spawn(move || roster.detach(&vdev, b));
+    while pool.roster.config().leg(b).is_some() {
+        std::thread::yield_now();
+    }
+    // The kernel gives up on the disk.
+    sleepy.held.lock().0 = false;
+    sleepy.rung.notify_all();
+    detaching.join().unwrap().unwrap();
+    let outcome = writer.join().unwrap();
+    assert!(outcome.is_ok(), "{}", outcome.unwrap_err());
+}
+
+/// The last leg of a lane stays in its set when it is struck off. It stayed also when a healthy one had joined, and the lane
+/// ended with it.
+#[test]
+fn a_leg_that_was_struck_off_leaves_the_set_when_another_has_joined() {
+    let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES), ("n", LEG_BYTES)]);
+    let pool = pool(&world, "/d/a log /d/l");
+    let (roster, log) = (&pool.roster, Arc::clone(&pool.logs[0]));
+    let l = leg(roster, "l").guid();
+    roster.drop_leg(l, &io::Error::other("it refused an uberblock")).unwrap();
+    let line = roster.config().lanes[0].clone();
+    assert_eq!(line.legset, [l], "the last one stays");
+    let config = roster.config().vdevs[log.index() as usize].clone();
+    let fresh = new_leg(&world.platform(), &config, std::path::Path::new("/d/n"), true).unwrap();
+    let n = fresh.guid();
+    roster.add_leg(&log, fresh).unwrap();
+    roster.finish_resilver(&log, n).unwrap();
+    let set = roster.admit_lane_leg(line.lane, n).unwrap();
+    let _l = roster.drop_lane_leg(line.lane, l, &io::Error::other("it refused a frame")).unwrap();
+    assert_eq!(set.legs, [n]);
+}

@@ -121,6 +121,11 @@ impl VdevLeg {
         self.state.store(state as u8, Ordering::Release);
     }
 
+    /// Goes from one state to another, unless somebody has put it into a third one meanwhile.
+    pub(crate) fn pass(&self, from: LegState, to: LegState) -> bool {
+        self.state.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
     /// What went wrong so far.
     #[must_use]
     pub fn errors(&self) -> LegErrors {

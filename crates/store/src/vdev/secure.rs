@@ -39,7 +39,8 @@ impl Vdev {
         let is_keeper = |leg: &Arc<VdevLeg>| keepers.contains(&leg.guid());
         let (mut keepers, mut others): (Vec<_>, Vec<_>) = self.legs().into_iter().partition(is_keeper);
         keepers.retain(|leg| leg.takes_writes());
-        others.retain(|leg| leg.state() == LegState::Online);
+        // One that was struck off may be the only one that has it right: the checksum tells.
+        others.retain(|leg| leg.disk().is_some() && leg.state() != LegState::Resilvering);
         if keepers.is_empty() {
             return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into());
         }

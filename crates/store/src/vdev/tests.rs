@@ -319,3 +319,19 @@ fn a_leg_that_fails_while_it_is_copied_is_struck_off() {
     assert!(mirror.vdev.resilver(VdevGuid(1), &mut |_| true).is_err(), "it is no longer being copied");
     assert!(mirror.vdev.resilver(VdevGuid(9), &mut |_| true).is_err(), "an unknown leg");
 }
+
+/// A leg was struck off for one refused write; the other has rotted since, elsewhere. A new disk takes the first one's place.
+#[test]
+fn what_only_a_leg_that_was_struck_off_has_right_is_taken_from_it() {
+    let mirror = mirror(3);
+    let legs = mirror.vdev.legs();
+    mirror.vdev.write(0, &block(1)).unwrap();
+    legs[0].set_state(LegState::Faulted);
+    mirror.disks[1].rot(LABEL_BYTES);
+    mirror.disks[2].rot(LABEL_BYTES);
+    legs[2].set_state(LegState::Resilvering);
+    mirror.vdev.resilver(legs[2].guid(), &mut |_| true).unwrap();
+    let secured = mirror.vdev.secure(0, 8192, &is_block(1), &[legs[2].guid()]).unwrap();
+    assert_eq!(mirror.disks[0].bytes(LABEL_BYTES, 8192), block(1), "the old disk has it right");
+    assert_eq!(secured, Secured::Repaired, "and may leave now");
+}
