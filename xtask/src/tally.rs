@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::ops::AddAssign;
+use std::process::Command;
 
 use anyhow::{Result, ensure};
+
+use crate::cargo;
 
 /// Outcomes of tests, of whatever kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +39,18 @@ impl Tally {
             found = true;
         }
         found.then_some(tally)
+    }
+
+    /// Runs a command of ours, whose last line of counts it is. One that prints none, or fails without saying what failed,
+    /// is one failure.
+    pub(crate) fn of(command: &mut Command) -> Result<Self> {
+        let mut tally = None;
+        let succeeded = cargo::watch(command, |line| tally = Self::parse(line).or(tally))?;
+        let mut tally = tally.unwrap_or(Self::FAILED);
+        if !succeeded && tally.failed == 0 {
+            tally.failed = 1;
+        }
+        Ok(tally)
     }
 
     /// Fails if a test failed, or if none ran.

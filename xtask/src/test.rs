@@ -89,12 +89,6 @@ impl Crash {
         } else {
             command.arg("--server").arg(release.join("tally"));
         }
-        let mut tally = None;
-        let succeeded = cargo::watch(&mut command, |line| tally = Tally::parse(line).or(tally))?;
-        let mut tally = tally.unwrap_or(Tally::FAILED);
-        if !succeeded && tally.failed == 0 {
-            tally.failed = 1;
-        }
-        Ok(tally)
+        Tally::of(&mut command)
     }
 }

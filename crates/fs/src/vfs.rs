@@ -345,7 +345,8 @@ pub struct FsStat {
 /// A mounted dataset.
 ///
 /// Names are byte strings of 1..=255 bytes without `/` and NUL. `.` and `..` are understood by `lookup` and
-/// refused where something would be made or removed. Other bytes are answered with [`FsError::Access`]. Permissions are checked here, by `cred`.
+/// refused where something would be made or removed. Other bytes are answered with [`FsError::Access`]. Permissions are
+/// checked here, by `cred`.
 pub trait Vfs: Send + Sync {
     /// The pool it is in.
     fn pool(&self) -> PoolGuid;

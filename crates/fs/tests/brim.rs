@@ -143,6 +143,8 @@ fn fill_and_empty(world: &World, clients: u64, properties: PropertySet) {
         crowd.large_file(&format!("crumbs{round}"), 10_000);
         crowd.small_files(&format!("tiny{round}"), 50);
         crowd.sync("full to the brim");
+        let (large, _) = crowd.fs.lookup(&crowd.cred, crowd.fs.root(), format!("large{round}").as_bytes()).unwrap();
+        let large = large.object;
         // Changes that need room of their own, everywhere, while there is none.
         let page = crowd.fs.readdir(&crowd.cred, crowd.fs.root(), 2, 100_000, false).unwrap();
         for (number, entry) in page.entries.iter().step_by(7).enumerate() {
@@ -153,6 +155,13 @@ fn fill_and_empty(world: &World, clients: u64, properties: PropertySet) {
             let written = crowd.write(found.object, 0, &data, Stability::FileSync);
             assert!(matches!(written, Ok(()) | Err(FsError::NoSpace | FsError::Quota)), "{written:?}");
         }
+        // What clients do with an open file instead of removing it.
+        for (number, entry) in page.entries.iter().step_by(11).take(60).enumerate() {
+            let hidden = format!(".nfs{number:024x}");
+            let root = crowd.fs.root();
+            let renamed = patient(|| crowd.fs.rename(ctx(&crowd.cred), root, &entry.name, root, hidden.as_bytes()));
+            assert_eq!(renamed, Ok(()), "hiding {:?} in a full pool", entry.name);
+        }
         crowd.sync("after changes to a full pool");
         // All that was acknowledged up to here is in the log of a copy, and must fit into it at its import.
         let (copy, report) = world.cut().import();
@@ -160,8 +169,7 @@ fn fill_and_empty(world: &World, clients: u64, properties: PropertySet) {
         copy.sync().expect("an import into a full pool");
         if round == 0 {
             let cut = SetAttr { size: Some(5000), ..SetAttr::default() };
-            let (large, _) = crowd.fs.lookup(&crowd.cred, crowd.fs.root(), b"large0").unwrap();
-            patient(|| crowd.fs.setattr(ctx(&crowd.cred), large.object, &cut, None)).expect("a cut frees space");
+            patient(|| crowd.fs.setattr(ctx(&crowd.cred), large, &cut, None)).expect("a cut frees space");
         }
         crowd.remove_everything();
         let free_again = free(&crowd);

@@ -419,11 +419,5 @@ fn own_uberblocks(disk: &dyn Disk, pool: PoolGuid) -> Vec<Uberblock> {
     found.filter(|uberblock| uberblock.pool == pool).collect()
 }
 
-/// Where to look next time for a leg of this pool.
-#[must_use]
-pub fn known_paths(config: &PoolConfig) -> Vec<(VdevGuid, PathBuf)> {
-    config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| (leg.guid, leg.path.clone())).collect()
-}
-
 #[cfg(test)]
 mod tests;

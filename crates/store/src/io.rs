@@ -337,7 +337,8 @@ impl BlockIo {
         Some(bp.dvas().collect::<SmallVec<[Dva; 2]>>().into_iter().chain(pieces))
     }
 
-    /// Every range that the block takes, for a later [`Allocator::free`]. Where the map of its pieces is gone they are leaked, since nothing else knows them.
+    /// Every range that the block takes, for a later [`Allocator::free`]. Where the map of its pieces is gone they are
+    /// leaked, since nothing else knows them.
     pub fn ranges(&self, bp: &BlockPtr) -> impl Iterator<Item = Dva> + use<> {
         let pieces = bp.is_scattered().then(|| block::scatter::pieces_of(&self.devs, bp));
         let pieces = pieces.transpose().unwrap_or_else(|error| {

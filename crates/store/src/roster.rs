@@ -127,6 +127,17 @@ impl Roster {
         &self.vdevs
     }
 
+    /// The data vdevs, in the order in which block pointers name them.
+    pub fn data_vdevs(&self) -> impl Iterator<Item = &Arc<Vdev>> {
+        self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Data)
+    }
+
+    /// By which block pointers name a vdev; a log device has no such place.
+    #[must_use]
+    pub fn data_place(&self, vdev: VdevGuid) -> Option<usize> {
+        self.data_vdevs().position(|other| other.guid() == vdev)
+    }
+
     /// The configuration as it stands in the labels. Waits for nobody.
     #[must_use]
     pub fn config(&self) -> PoolConfig {
@@ -332,7 +343,7 @@ impl Roster {
     /// last leg has everything that there is. Struck off in the labels of the other vdevs it would be an older copy for
     /// ever, and the pool lost with it when all it needs is its disk back.
     fn every_vdev_is_there(&self, state: &mut State) -> Result<(), RosterError> {
-        let data = || self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Data);
+        let data = || self.data_vdevs();
         let Some(lost) = data().find(|vdev| !vdev.is_usable()) else { return Ok(()) };
         let total = data().count();
         let written = data().filter(|vdev| vdev.is_usable()).count();
@@ -362,7 +373,7 @@ impl Roster {
         for copy in 0..2 {
             self.write_copies(uberblock.txg, &sector, copy)?;
         }
-        let lost = self.vdevs.iter().find(|vdev| vdev.class() == VdevClass::Data && !vdev.is_usable());
+        let lost = self.data_vdevs().find(|vdev| !vdev.is_usable());
         lost.map_or(Ok(()), |vdev| Err(RosterError::VdevLost(vdev.guid())))
     }
 

@@ -140,7 +140,8 @@ fn fits(now: &[Vec<(u64, Bytes)>], asked: &[Vec<(u64, Bytes)>]) -> bool {
     now.len() <= asked.len() && now.iter().zip(asked).all(|(now, asked)| batch_bytes(now) <= batch_bytes(asked))
 }
 
-/// Everything in `range` that is dirty and not logged, as a reader sees it now: older layers only where no newer one covers them.
+/// Everything in `range` that is dirty and not logged, as a reader sees it now: older layers only where no newer one covers
+/// them.
 fn due(state: &ObjectState, range: Range<u64>) -> Due {
     let size = state.inode.as_ref().map_or(0, |inode| inode.size);
     let range = range.start.min(size)..range.end.min(size);

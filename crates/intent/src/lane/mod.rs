@@ -20,7 +20,7 @@
 //! appends. A frame gets its position and sequence number under `chain` and `state` together; `chain` stays
 //! locked until the header's checksum is known, because the next frame names it.
 //!
-//! **Slots.** At most `flights_max` frames with records are in flight: 1 unless told otherwise, because a device
+//! **Slots.** At most `flights_max` frames with records are in flight: 1 but in tests, because a device
 //! that does one thing at a time batches best so. The geometry's K bounds all frames for ever (recovery's
 //! window is built on it).
 //!
@@ -409,7 +409,8 @@ impl Lane {
     }
 
     /// How many frames with records may be on their way at once: 1 to the geometry's K.
-    pub fn set_frames_in_flight(&self, k: u32) {
+    #[cfg(test)]
+    pub(crate) fn set_frames_in_flight(&self, k: u32) {
         self.flights_max.store(k.clamp(1, self.geometry.frames_in_flight_max), Ordering::Relaxed);
         self.nudge();
     }

@@ -22,8 +22,9 @@ impl Lane {
     }
 
     /// Writes a frame if its first record has waited for [`UNWAITED_MAX`]; says whether it did. [`Lane::run`] does this by
-    /// itself; it is here for the simulator.
-    pub fn write_overdue(&self) -> bool {
+    /// itself.
+    #[cfg(test)]
+    pub(crate) fn write_overdue(&self) -> bool {
         self.overdue_in(&self.state.lock()) == Some(Duration::ZERO) && self.drive_frame()
     }
 

@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use tally_base::VdevGuid;
 use tally_intent::Lane;
-use tally_store::blockdev::BlockDev;
 use tally_store::create::{CreateError, new_leg};
 use tally_store::label::{LABEL_BYTES, LaneConfigLine, PoolConfig, VdevClass, VdevConfig};
 use tally_store::pool::{OpenError, Pool, SecureError, SecureReport, SyncError};
@@ -27,7 +26,7 @@ use tally_store::roster::{Roster, RosterError};
 use tally_store::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
 
 use super::copies::{Copy, Phase, Purpose, Running, outcome_words};
-use super::pool_report::vdev_name;
+use super::pool_report::{space_of, vdev_name};
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
 use crate::control::message::Progress;
 
@@ -183,6 +182,11 @@ impl Place {
     fn path(&self) -> PathBuf {
         let leg = self.config.legs.iter().find(|leg| leg.guid == self.leg);
         leg.map(|leg| leg.path.clone()).unwrap_or_default()
+    }
+
+    /// Bytes on its vdev that are in use, its ring aside.
+    fn allocated(&self, pool: &Pool) -> u64 {
+        space_of(pool, &self.config).map_or(0, |space| space.allocated)
     }
 
     /// Whether this disk is the one at `path` and is open, but neither read nor written any more.
@@ -403,7 +407,7 @@ fn copy(
         true => DiskError::Stopped { path: path.into() },
         false => DiskError::Copy { path: path.into(), cause },
     };
-    let (area, blocks) = (place.config.data_bytes, allocated(pool, &place.vdev));
+    let (area, blocks) = (place.config.data_bytes, place.allocated(pool));
     copy.expect(area, blocks);
     let what = format!("copying to {}", path.display());
     let report = place.vdev.resilver(leg, &mut |done| {
@@ -435,7 +439,7 @@ fn make_sure(
         return Ok(SecureReport::default());
     }
     let pool = served.filer.pool();
-    let total = allocated(pool, &place.vdev);
+    let total = place.allocated(pool);
     running.copy.expect(0, total);
     let secured = pool.secure(&place.vdev, &staying, &mut |done| {
         progress(Progress { what: format!("checking what stays without {}", path.display()), done, total });
@@ -450,16 +454,6 @@ fn make_sure(
         Err(SecureError::Stopped) => Err(DiskError::StaysUnchecked { path }),
         Err(cause) => Err(DiskError::NotChecked { path, cause }),
     }
-}
-
-/// Bytes on a vdev that are in use, its ring aside.
-fn allocated(pool: &Pool, vdev: &Vdev) -> u64 {
-    let mut data = pool.roster.vdevs().iter().filter(|other| other.class() == VdevClass::Data);
-    let free = data.position(|other| other.guid() == vdev.guid());
-    let free = free.and_then(|place| pool.io.allocator().vdev_free().get(place).copied()).unwrap_or(0);
-    let config = pool.roster.config();
-    let ring = config.vdevs.iter().find(|config| config.guid == vdev.guid()).and_then(|config| config.ring);
-    vdev.data_bytes().saturating_sub(free).saturating_sub(ring.map_or(0, |ring| ring.length))
 }
 
 /// The lanes whose ring lies on a vdev.

@@ -34,6 +34,7 @@ mod service;
 mod signals;
 mod silence;
 pub mod state;
+mod ticker;
 
 pub use run::{Daemon, Launch, ServeError, Stopper, Told};
 

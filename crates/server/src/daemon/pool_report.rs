@@ -10,7 +10,7 @@ use tally_intent::Lane;
 use tally_store::bp::BlockKind;
 use tally_store::io::CacheStats;
 use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig, VdevClass, VdevConfig, VdevKind};
-use tally_store::pool::{ClockFault, PROBATION};
+use tally_store::pool::{ClockFault, PROBATION, Pool};
 use tally_store::properties::SyncMode;
 use tally_store::txg::TxgRecord;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
@@ -243,21 +243,20 @@ fn losses(config: &PoolConfig) -> Vec<String> {
 
 fn vdev_reports(served: &ServedPool, config: &PoolConfig) -> Vec<VdevReport> {
     let pool = served.filer.pool();
-    let free = pool.io.allocator().vdev_free();
-    let mut data_index = 0;
     let report = |vdev: &VdevConfig| {
         let found = pool.roster.vdevs().iter().find(|found| found.guid() == vdev.guid)?;
-        let mut report = vdev_report(found, vdev, &Ring::on(served, config, vdev));
-        if vdev.class == VdevClass::Data {
-            let ring = vdev.ring.map_or(0, |ring| ring.length);
-            let free = free.get(data_index).copied().unwrap_or(0);
-            data_index += 1;
-            let allocated = vdev.data_bytes.saturating_sub(ring).saturating_sub(free);
-            report.space = Some(VdevSpace { allocated, free });
-        }
-        Some(report)
+        let report = vdev_report(found, vdev, &Ring::on(served, config, vdev));
+        Some(VdevReport { space: space_of(pool, vdev), ..report })
     };
     config.vdevs_present().filter_map(report).collect()
+}
+
+/// What of a data vdev is in use, its ring aside, and what is free; none for a log device.
+pub(super) fn space_of(pool: &Pool, vdev: &VdevConfig) -> Option<VdevSpace> {
+    let place = pool.roster.data_place(vdev.guid)?;
+    let free = pool.io.allocator().vdev_free().get(place).copied().unwrap_or(0);
+    let ring = vdev.ring.map_or(0, |ring| ring.length);
+    Some(VdevSpace { allocated: vdev.data_bytes.saturating_sub(ring).saturating_sub(free), free })
 }
 
 /// The name under which a vdev stands in `status`, and by which commands find it.

@@ -8,9 +8,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use super::ticker::Ticker;
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -50,44 +50,22 @@ fn sources() -> Vec<PathBuf> {
     std::iter::once(PathBuf::from("/proc/pressure/memory")).chain(of_group).filter(|path| path.exists()).collect()
 }
 
-/// The thread that looks. It ends when this is dropped.
-pub(super) struct Relief {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Relief {
-    /// Starts it; `limit` sets every cache to a share of its size, in 1/1024.
-    pub(super) fn start(limit: impl Fn(u64) + Send + 'static) -> io::Result<Self> {
-        let sources = sources();
-        let (stop, stopped) = channel::<()>();
-        let thread = thread::Builder::new().name("pressure".into()).spawn(move || {
-            let mut share = WHOLE;
-            while !sources.is_empty() && stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-                let told = sources.iter().filter_map(|path| waiting_percent(&std::fs::read_to_string(path).ok()?));
-                let next = next_share(share, told.fold(0.0, f64::max));
-                if share == WHOLE && next < share {
-                    tracing::info!("the machine is short of memory: the block caches give way");
-                }
-                // A pool that was imported meanwhile is brought in line as well.
-                if next < WHOLE || share < WHOLE {
-                    limit(next);
-                }
-                share = next;
-            }
-        })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Relief {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // If it panicked, that was printed; there is nothing left to stop.
-            let _ = thread.join();
+/// Starts the thread that looks; `limit` sets every cache to a share of its size, in 1/1024.
+pub(super) fn watch(limit: impl Fn(u64) + Send + 'static) -> io::Result<Ticker> {
+    let sources = sources();
+    let mut share = WHOLE;
+    Ticker::start("pressure", INTERVAL, move || {
+        let told = sources.iter().filter_map(|path| waiting_percent(&std::fs::read_to_string(path).ok()?));
+        let next = next_share(share, told.fold(0.0, f64::max));
+        if share == WHOLE && next < share {
+            tracing::info!("the machine is short of memory: the block caches give way");
         }
-    }
+        // A pool that was imported meanwhile is brought in line as well.
+        if next < WHOLE || share < WHOLE {
+            limit(next);
+        }
+        share = next;
+    })
 }
 
 #[cfg(test)]

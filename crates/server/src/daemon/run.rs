@@ -25,17 +25,17 @@ use tally_store::properties::{Property, PropertySet, parse};
 use super::announce::Announcement;
 use super::config::{Config, ConfigError};
 use super::first_pool::{self, FirstPoolError, Plan};
-use super::history::{self, Sampler};
+use super::history;
 use super::http::{self, HttpError, HttpServer, Site};
 use super::listen::ListenError;
 use super::logging::LevelError;
 use super::observe::observe;
 use super::pools::{ImportOrder, Pools, PoolsError};
-use super::pressure::Relief;
 use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work, import_remarks};
 use super::state::{self, State, StateError};
-use super::{Event, listen, logging, process, signals, silence};
+use super::ticker::Ticker;
+use super::{Event, listen, logging, pressure, process, signals, silence};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
 use crate::control::message::Progress;
@@ -105,21 +105,21 @@ pub struct Daemon {
     /// Kept for its end, when rpcbind is told that nobody listens any more.
     registration: Option<Registration>,
     watching: Option<Watching>,
-    /// Ends with this.
-    _relief: Relief,
+    /// Disks that hang, and memory that runs short: looked at until the pools are exported.
+    _looks: [Ticker; 2],
 }
 
 /// What looks at the daemon while it runs: samples are taken, and shown.
 struct Watching {
     http: HttpServer,
     /// Ends with this.
-    _sampler: Sampler,
+    _sampler: Ticker,
 }
 
 /// The caches of all pools give way when the machine is short of memory.
-fn start_relief(desk: &Arc<Desk>) -> std::io::Result<Relief> {
+fn watch_pressure(desk: &Arc<Desk>) -> io::Result<Ticker> {
     let desk = Arc::clone(desk);
-    Relief::start(move |share| {
+    pressure::watch(move |share| {
         for served in desk.pools.all() {
             let io = &served.filer.pool().io;
             io.limit_cache((u128::from(io.cache_bytes_max()) * u128::from(share) / 1024) as u64);
@@ -136,7 +136,7 @@ impl Watching {
         let names = config.http.host_names.iter().cloned().chain([process::host_name()]);
         let site = Arc::new(Site::new(Box::new(look), names));
         let (sampled, history) = (Arc::clone(&site), Arc::clone(site.history()));
-        let sampler = Sampler::start(move || sampled.observation(), history, history::INTERVAL)?;
+        let sampler = history::sample(move || sampled.observation(), history, history::INTERVAL)?;
         Ok(Some(Self { http: HttpServer::start(listener, site)?, _sampler: sampler }))
     }
 }
@@ -165,7 +165,7 @@ impl Daemon {
         let nfs = Arc::new(Service::new(pools.exports()));
         let desk = Arc::new(Desk { pools, addresses, dirs: places(data_dir), nfs });
         let watching = Watching::start(&config, &desk)?;
-        silence::watch(&desk.pools)?;
+        let silence = silence::watch(&desk.pools)?;
         let (sender, events) = channel();
         if launch.signals {
             let pools = Arc::clone(&desk.pools);
@@ -177,7 +177,7 @@ impl Daemon {
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
-        let relief = start_relief(&desk)?;
+        let looks = [silence, watch_pressure(&desk)?];
         Ok(Self {
             args: launch.args,
             desk,
@@ -188,7 +188,7 @@ impl Daemon {
             port,
             registration,
             watching,
-            _relief: relief,
+            _looks: looks,
         })
     }
 

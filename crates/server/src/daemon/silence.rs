@@ -5,41 +5,38 @@
 //! of every pool each second. It takes no lock that is held while a disk is waited for.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
-use std::thread;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tally_base::VdevGuid;
 
 use super::pool_report::SILENT_MIN;
 use super::pools::Pools;
+use super::ticker::Ticker;
 
 /// How often the disks are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Starts the thread; it ends with the pools.
-pub(super) fn watch(pools: &Arc<Pools>) -> std::io::Result<()> {
-    let pools = Arc::downgrade(pools);
-    thread::Builder::new().name("silence".into()).spawn(move || look(&pools)).map(drop)
+/// Starts the thread that looks.
+pub(super) fn watch(pools: &Arc<Pools>) -> io::Result<Ticker> {
+    let pools = Arc::clone(pools);
+    let mut told = Told::default();
+    Ticker::start("silence", LOOK, move || look(&pools, &mut told))
 }
 
-fn look(pools: &Weak<Pools>) {
-    let mut told = Told::default();
-    while let Some(pools) = pools.upgrade() {
-        for served in pools.all() {
-            let vdevs = served.filer.pool().roster.vdevs();
-            for leg in vdevs.iter().flat_map(|vdev| vdev.legs()) {
-                let silent_for = leg.disk().and_then(|disk| disk.silent_for()).unwrap_or_default();
-                let (disk, seconds) = (leg.path().display(), silent_for.as_secs());
-                match told.news(leg.guid(), silent_for) {
-                    Some(News::Silent) => tracing::warn!(%disk, seconds, "a disk owes an answer: it hangs"),
-                    Some(News::Answered) => tracing::info!(%disk, "a disk that hung answers again"),
-                    None => {}
-                }
+fn look(pools: &Pools, told: &mut Told) {
+    for served in pools.all() {
+        let vdevs = served.filer.pool().roster.vdevs();
+        for leg in vdevs.iter().flat_map(|vdev| vdev.legs()) {
+            let silent_for = leg.disk().and_then(|disk| disk.silent_for()).unwrap_or_default();
+            let (disk, seconds) = (leg.path().display(), silent_for.as_secs());
+            match told.news(leg.guid(), silent_for) {
+                Some(News::Silent) => tracing::warn!(%disk, seconds, "a disk owes an answer: it hangs"),
+                Some(News::Answered) => tracing::info!(%disk, "a disk that hung answers again"),
+                None => {}
             }
         }
-        drop(pools);
-        thread::sleep(LOOK);
     }
 }
 

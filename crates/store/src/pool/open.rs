@@ -276,8 +276,7 @@ pub struct LoadOptions {
 }
 
 fn data_vdevs(roster: &Roster) -> Vec<Arc<dyn BlockDev>> {
-    let data = roster.vdevs().iter().filter(|vdev| vdev.class() == VdevClass::Data);
-    data.map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect()
+    roster.data_vdevs().map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect()
 }
 
 /// The space maps. Who only reads needs none: where they are damaged, or do not fit the disks, the pool is full, and that

@@ -26,7 +26,6 @@ use crate::blockdev::BlockDevError;
 use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::label::VdevClass;
 use crate::vdev::{Secured, Vdev};
 
 /// Lost blocks that a report names. A person who sees so many will ask `tally inspect`.
@@ -94,10 +93,7 @@ impl Pool {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<SecureReport, SecureError> {
         self.sync()?;
-        let mut data = self.roster.vdevs().iter().filter(|vdev| vdev.class() == VdevClass::Data);
-        let Some(place) = data.position(|other| other.guid() == vdev.guid()) else {
-            return Ok(SecureReport::default());
-        };
+        let Some(place) = self.roster.data_place(vdev.guid()) else { return Ok(SecureReport::default()) };
         let report = SecureReport::default();
         let mut securing = Securing { pool: self, vdev, place: place as u32, keepers, report, progress };
         securing.top()?;

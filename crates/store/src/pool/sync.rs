@@ -287,6 +287,7 @@ impl Pool {
                 client.synced(txg);
             }
         }
+        self.io.forget_freed();
         // Whoever still reads an old root must not find its blocks reused: hold back what was freed after it.
         syncing.old_roots.retain(|(_, root)| root.strong_count() > 0);
         let oldest_read = syncing.old_roots.iter().map(|(of, _)| of.next()).min();

@@ -178,12 +178,6 @@ impl Vdev {
         self.legs.read().iter().any(|leg| leg.state() == LegState::Online)
     }
 
-    /// Whether a leg is not what it should be.
-    #[must_use]
-    pub fn is_degraded(&self) -> bool {
-        self.legs.read().iter().any(|leg| leg.state() != LegState::Online)
-    }
-
     /// Takes up a leg, or another object for the same one (its disk came back).
     pub(crate) fn put_leg(&self, leg: Arc<VdevLeg>) {
         let mut legs = self.legs.write();

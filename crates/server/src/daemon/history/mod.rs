@@ -13,8 +13,6 @@ mod sample;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -23,6 +21,7 @@ use serde::Serialize;
 pub(super) use sample::Busy;
 use sample::{Sample, busy, unix_ms};
 
+use super::ticker::Ticker;
 use crate::control::observation::Observation;
 use crate::control::spread::doubling_bounds;
 
@@ -104,41 +103,19 @@ impl History {
     }
 }
 
-/// The thread that takes samples. It ends when this is dropped.
-pub(super) struct Sampler {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Sampler {
-    /// Starts it; `look` observes the daemon.
-    pub(super) fn start<L>(look: L, history: Arc<History>, interval: Duration) -> io::Result<Self>
-    where
-        L: Fn() -> Option<Arc<Observation>> + Send + 'static,
-    {
-        let (stop, stopped) = channel::<()>();
-        let thread = thread::Builder::new().name("history".into()).spawn(move || {
-            let mut before = look();
-            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                let now = look();
-                if let (Some(before), Some(now)) = (&before, &now) {
-                    history.push(Sample::between(before, now));
-                }
-                before = now.or(before);
-            }
-        })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Sampler {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // If it panicked, that was printed; there is nothing left to stop.
-            let _ = thread.join();
+/// Starts the thread that takes samples; `look` observes the daemon.
+pub(super) fn sample<L>(look: L, history: Arc<History>, interval: Duration) -> io::Result<Ticker>
+where
+    L: Fn() -> Option<Arc<Observation>> + Send + 'static,
+{
+    let mut before = look();
+    Ticker::start("history", interval, move || {
+        let now = look();
+        if let (Some(before), Some(now)) = (&before, &now) {
+            history.push(Sample::between(before, now));
         }
-    }
+        before = now.or(before.take());
+    })
 }
 
 #[cfg(test)]
