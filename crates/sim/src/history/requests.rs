@@ -300,6 +300,12 @@ impl State {
             // Refused as it had to be, and for another reason.
             return Ok(());
         }
+        if self.troubles.struck && expected.result.is_ok() && told.status == nfsstat3::NFS3ERR_IO {
+            // Refused behind a wait, and the model believes that it is done. What is on disk says which; nothing may rest on it.
+            self.past.retain(|past| past.number != number);
+            self.machine.power().cut();
+            return Ok(());
+        }
         agree(op, told, expected).map_err(|what| format!("#{number} {op:?} {what}"))?;
         self.learn(op, told, expected)?;
         if let (Some(object), Some(attr)) = (told_by(op, expected), &told.attr) {
