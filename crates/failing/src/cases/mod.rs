@@ -36,8 +36,8 @@ pub const CASES: [Case; 5] = [
     Case { name: "bad-sector", run: bad_sector::run, in_ci: true },
     Case { name: "two-refusals", run: two_refusals::run, in_ci: true },
     Case { name: "lost-cache", run: lost_cache::run, in_ci: true },
-    Case { name: "rotten-sector", run: rotten_sector::run, in_ci: false },
-    Case { name: "silent-leg", run: silent_leg::run, in_ci: false },
+    Case { name: "rotten-sector", run: rotten_sector::run, in_ci: true },
+    Case { name: "silent-leg", run: silent_leg::run, in_ci: true },
 ];
 
 const MIB: u64 = 1 << 20;

@@ -3,8 +3,6 @@
 //! damaged, and is then answered with an error; a pool that nobody gets at any more is a loss of everything.
 //!
 //! Only the pool's root stands in one place: without it there is nothing to import, and the refusal says so.
-//!
-//! A logged change above a rotten leaf still ends a pool: this case is known to fail, and run by its name alone.
 
 use std::path::Path;
 

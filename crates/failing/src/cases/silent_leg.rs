@@ -1,8 +1,6 @@
 //! A leg of a mirrored log hangs: it neither answers nor fails. A CREATE was answered after two minutes, and `status` called
 //! the leg ONLINE, with no errors, all the while. Going on without it needs a format that can say so; until then whoever
 //! looks is told which leg has been silent, and for how long.
-//!
-//! Nobody is told yet: this case is known to fail, and run by its name alone.
 
 use std::time::Duration;
 
@@ -47,9 +45,12 @@ fn within_status(place: &Place) -> Result<String> {
 /// Whether a line names this leg and a number of seconds, or the line behind it does.
 fn tells(text: &str, leg: &str) -> bool {
     let name = leg.rsplit('/').next().unwrap_or(leg);
+    let is_long = |count: &str| count.parse::<f64>().is_ok_and(|count| count >= 1.0);
+    // For people `3 s`, and in a field of the log `seconds=3`.
     let seconds = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        words.windows(2).any(|pair| pair[0].parse::<f64>().is_ok_and(|count| count >= 1.0) && pair[1].starts_with('s'))
+        words.windows(2).any(|pair| is_long(pair[0]) && pair[1].starts_with('s'))
+            || words.iter().filter_map(|word| word.strip_prefix("seconds=")).any(is_long)
     };
     let names = |line: &str| line.contains(leg) || line.contains(&format!("bad/{name}"));
     text.lines().any(|line| names(line) && seconds(line))
