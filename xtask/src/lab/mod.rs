@@ -7,6 +7,7 @@
 //! content and count requests, device writes and flushes; times are printed and never judged.
 
 mod guest;
+mod processor;
 mod recordings;
 mod root;
 mod suites;
@@ -67,6 +68,10 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
         eprintln!("The lab needs root and its packages; {} suite(s) skipped.", chosen.len());
         return Ok(Tally { skipped: chosen.len() as u64, ..Tally::default() });
     }
+    if !processor::suits_the_guest()? {
+        eprintln!("{} {} suite(s) skipped.", processor::UNSUITED, chosen.len());
+        return Ok(Tally { skipped: chosen.len() as u64, ..Tally::default() });
+    }
     let root = root::prepare()?;
     if options.peer == Server::Tally {
         cargo::run(&["build", "--release", "--package", "tally-server", "--bin", "tally"])?;
@@ -89,6 +94,7 @@ pub(crate) fn run_peers(luggage: &Luggage, packages: &[&str]) -> Result<Option<S
     if !rustix::process::geteuid().is_root() || !packages::ensure(&packages::LAB)? {
         return Ok(None);
     }
+    ensure!(processor::suits_the_guest()?, "{} there is no guest.", processor::UNSUITED);
     let root = root::prepare()?;
     for package in packages {
         root::add(&root, package)?;
