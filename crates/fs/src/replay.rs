@@ -57,7 +57,7 @@ impl Filesystem {
     /// Applies one record. The caller keeps the order, and syncs between records when much is dirty.
     pub(crate) fn replay(&self, dseq: Dseq, mut record: Record) -> Result<(), ReplayError> {
         let ids = touched(&record);
-        let (mut locked, unreadable) = self.lock_to_replay(&ids);
+        let (mut locked, unreadable) = self.lock_to_replay(&ids, dseq)?;
         check_present(&record, &locked, &unreadable, dseq)?;
         settle_sizes(&mut record, &locked, &unreadable, dseq)?;
         self.learn_ids(&record);
@@ -87,18 +87,27 @@ impl Filesystem {
     }
 
     /// Locks objects and loads those that the tree can have; also gives those whose inode cannot be read.
-    fn lock_to_replay(&self, ids: &[ObjectId]) -> (Locked, SmallVec<[ObjectId; 4]>) {
+    /// A device that reads nothing for a moment is no damage: what it has is believed once it is back.
+    fn lock_to_replay(&self, ids: &[ObjectId], dseq: Dseq) -> Result<(Locked, SmallVec<[ObjectId; 4]>), ReplayError> {
         let mut unreadable = SmallVec::new();
         let mut locked = Locked::lock(&self.objects, ids);
         // Read behind the locks: an object that was let go of in between is in this root's tree.
         let root = self.dataset.root();
         for (id, state) in locked.states_mut() {
             if id < root.next_object && self.load(id, state).is_err() {
-                unreadable.push(id);
+                if let Err(error) = root.tree.get(&self.pool.io, &Key::new(Class::Inode, id.0, 0, 0)) {
+                    let passing = self.pool.io.check_damage(error).err();
+                    let passing = passing.map(|error| ReplayError::Unreadable { dseq, source: self.broken(&error) });
+                    passing.map_or(Ok(()), Err)?;
+                }
+                // It may be that it can be read by now.
+                if self.load(id, state).is_err() {
+                    unreadable.push(id);
+                }
             }
             state.loaded = true;
         }
-        (locked, unreadable)
+        Ok((locked, unreadable))
     }
 
     /// Ids that the record uses are never drawn again (rules F15), and time goes on behind what it issued (F14).
