@@ -1,6 +1,7 @@
 //! Benchmarks by a client that costs nothing (`tally_bench::wire`), against the bare floor (`floor`), this workspace's
 //! server, a running server or a peer. Contenders run alternately; a figure is a median with its spread.
 
+mod against;
 mod compare;
 mod crowd;
 mod figures;
@@ -56,6 +57,8 @@ pub(crate) enum Bench {
     Million(million::Million),
     /// Against the kernel's own server, NFS-Ganesha and OpenZFS, in the lab's guest; writes docs/peers.md.
     Peers(peers::Peers),
+    /// This tree's server against another build of it, in pairs: what a change costs.
+    Against(against::Against),
     /// Forged, damaged and foreign handles; fails if one of them is accepted.
     Handles(handles::Handles),
     /// Files of 64 KiB to 1 MiB as one FILE_SYNC WRITE and as UNSTABLE WRITEs with COMMIT: what wtmax should be.
@@ -96,6 +99,7 @@ impl Bench {
             Self::Import(import) => import.run(),
             Self::Million(million) => million.run(),
             Self::Peers(peers) => peers.run(),
+            Self::Against(against) => against.run(),
             Self::Handles(handles) => handles.run(),
             Self::WtMax(wtmax) => wtmax.run(),
         }
