@@ -25,6 +25,7 @@
 
 mod admit;
 mod lanes;
+pub mod membership;
 mod open;
 mod room;
 mod root;

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use tally_base::VdevGuid;
 use tally_disk::{CountingDisk, Disk, IoCounts, TrustedDisk};
 
+use crate::label;
+
 /// How a leg stands.
 ///
 /// ```text
@@ -141,6 +143,17 @@ impl VdevLeg {
     #[must_use]
     pub fn counts(&self) -> IoCounts {
         self.disk.as_ref().map(|disk| disk.counts()).unwrap_or_default()
+    }
+
+    /// Erases the label of a leg that has left its pool, so that nobody takes it for a disk of that. A courtesy, which takes as
+    /// long as its disk likes: whoever calls this must hold nothing that others wait for. A failure is in the log.
+    pub fn erase_label(&self) {
+        if let Some(disk) = &self.disk
+            && let Err(error) = label::wipe(disk.as_ref())
+        {
+            let path = self.path.display();
+            tracing::warn!(%path, leg = %self.guid, %error, "the label of a disk that has left could not be erased");
+        }
     }
 
     /// Whether writes must reach it.
