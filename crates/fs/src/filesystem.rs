@@ -201,7 +201,15 @@ impl Filesystem {
 
     /// Server time for a change that has a record, never the same twice and never going back.
     pub(crate) fn now(&self) -> Time {
-        if self.has_log() { self.pool.issue_time() } else { self.pool.issue_unlogged_time() }
+        let unlogged = if self.has_log() { None } else { self.pool.issue_unlogged_time() };
+        // Without a log there was room below the lease when this was admitted ([`Self::check_lease`]).
+        unlogged.unwrap_or_else(|| self.pool.issue_time())
+    }
+
+    /// Server time for a change that has no record. Refused if a logged one has passed the lease since it was checked.
+    pub(crate) fn unlogged_now(&self) -> Result<Time, Refusal> {
+        let throttled = || Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
+        self.pool.issue_unlogged_time().ok_or_else(throttled)
     }
 
     /// Whether records go to a log now.

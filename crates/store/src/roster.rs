@@ -631,8 +631,8 @@ impl Roster {
     }
 
     /// Takes a leg out of its mirror for good. The last one that has everything stays, and so does the only one in which the
-    /// labels let a lane's frames be found.
-    pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<(), RosterError> {
+    /// labels let a lane's frames be found. Gives the leg: its label still speaks of the pool, until somebody erases it.
+    pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, RosterError> {
         let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
         let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
         if !has_other {
@@ -659,12 +659,7 @@ impl Roster {
         let config = state.config.clone();
         drop(state);
         self.tell_lanes(&config);
-        if let Some(disk) = leg.disk()
-            && let Err(error) = label::wipe(disk.as_ref())
-        {
-            tracing::warn!(leg = %guid, %error, "the label of a detached leg could not be erased");
-        }
-        Ok(())
+        Ok(leg)
     }
 }
 

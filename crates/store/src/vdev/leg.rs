@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use tally_base::VdevGuid;
 use tally_disk::{CountingDisk, Disk, IoCounts, TrustedDisk};
 
+use crate::label;
+
 /// How a leg stands.
 ///
 /// ```text
@@ -154,6 +156,17 @@ impl VdevLeg {
     /// Whether so many of them are durable.
     pub(crate) fn has_flushed(&self, write_count: u64) -> bool {
         self.flushed.load(Ordering::Acquire) >= write_count
+    }
+
+    /// Erases the label of a leg that has left its pool, so that nobody takes it for a disk of that. A courtesy, which takes as
+    /// long as its disk likes: whoever calls this must hold nothing that others wait for. A failure is in the log.
+    pub fn erase_label(&self) {
+        if let Some(disk) = &self.disk
+            && let Err(error) = label::wipe(disk.as_ref())
+        {
+            let path = self.path.display();
+            tracing::warn!(%path, leg = %self.guid, %error, "the label of a disk that has left could not be erased");
+        }
     }
 
     /// Whether writes must reach it.

@@ -34,7 +34,7 @@ pub use leg::{LegErrors, LegState, VdevLeg};
 pub use resilver::ResilverReport;
 pub use secure::Secured;
 
-use crate::blockdev::{BlockDev, BlockDevError};
+use crate::blockdev::{BlockDev, BlockDevError, probes};
 use crate::label::{LABEL_BYTES, RingArea, VdevClass, VdevConfig, VdevKind};
 
 /// Neighbouring reads within this many bytes go to the same leg, so that a sequential reader keeps one disk streaming
@@ -331,6 +331,13 @@ impl BlockDev for Vdev {
         let work = legs.iter().map(flush).collect();
         let outcomes = self.membership().map_or_else(Vec::new, |members| members.each(work));
         self.settle(legs.into_iter().zip(outcomes).collect())
+    }
+
+    fn answers(&self) -> bool {
+        let mut buf = AlignedBuf::zeroed(SECTOR);
+        let mut answers =
+            |leg: &Arc<VdevLeg>| probes(self.data_bytes).any(|offset| leg.read_data(offset, &mut buf).is_ok());
+        self.is_usable() && self.readable(0).iter().all(&mut answers)
     }
 
     fn discard(&self, offset: u64, length: u64) -> Result<(), BlockDevError> {
