@@ -379,18 +379,19 @@ impl Filesystem {
             let (mut last, mut record_bytes) = (Lsn(0), 0);
             let mut all_logged = logged;
             for (kind, record) in records {
+                record.assert_sound(|object| locked.state(object).inode.as_ref());
                 self.settle_fold(locked, txg, &record, &mut spare_bytes);
                 let appended = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
                 all_logged &= appended.is_some();
                 self.note_shrinking(txg, locked, &record);
                 self.apply(locked, txg, record, appended.is_some());
                 if let Some(appended) = appended {
+                    locked.states_mut().for_each(|(_, state)| state.note_record(appended));
                     last = last.max(appended.lsn);
                     record_bytes += appended.body_bytes;
                 }
             }
             for (_, state) in locked.states_mut() {
-                state.last_lsn = state.last_lsn.max(last);
                 if logged && !all_logged {
                     state.unlogged = txg;
                 }

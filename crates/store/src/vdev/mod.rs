@@ -386,21 +386,21 @@ impl VdevLeg {
         let outcome = disk.write(LABEL_BYTES + offset, buf, Durability::Cached);
         self.note_write(outcome)?;
         // After the write: a flush that looked before it has not covered it.
-        self.dirty.store(true, Ordering::Release);
+        self.writes.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
     fn flush(&self) -> io::Result<()> {
-        if !self.dirty.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
-        self.flush_always()
+        if self.has_flushed(self.write_count()) { Ok(()) } else { self.flush_always() }
     }
 
-    /// Flushes the disk whatever the mark says: whoever took that may still be waiting for a flush that fails.
+    /// Flushes the disk also where no block was written: it may be more than blocks.
     fn flush_always(&self) -> io::Result<()> {
+        let covered = self.write_count();
         let outcome = self.disk().ok_or_else(gone).and_then(|disk| disk.flush());
-        self.note_write(outcome)
+        self.note_write(outcome)?;
+        self.flushed.fetch_max(covered, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Counts a failed write.
