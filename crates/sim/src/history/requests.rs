@@ -9,6 +9,7 @@ use tally_base::Promise;
 use tally_fs::vfs::{Attr, FsError, ObjectRef, Vfs};
 use tally_nfs::service::{Job, Step};
 
+use super::rot::Nearness;
 use super::times::{Above, told_by};
 use super::{Checked, State};
 use crate::agree::{agree, is_refused_otherwise};
@@ -55,6 +56,8 @@ pub(super) struct Taken {
     past: Option<u64>,
     /// If it changes what its reply tells of.
     above: Option<Above>,
+    /// Where it stands to what has rotted.
+    rot: Nearness,
 }
 
 /// What became of a past request.
@@ -134,7 +137,8 @@ impl State {
                 let bytes = bytes_of(&reply);
                 let told = told(attempt.op.call().procedure, &bytes)?;
                 self.is_it_full(&attempt.op, told.status)?;
-                if self.is_no_effect(&told) || is_owner_denied(&attempt.op, &before, &told) {
+                let is_of_rot = told.status == nfsstat3::NFS3ERR_IO && self.nearness(&attempt.op, &before).may_fail();
+                if self.is_no_effect(&told) || is_of_rot || is_owner_denied(&attempt.op, &before, &told) {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
                     return Ok(Next::Done);
                 }
@@ -142,6 +146,9 @@ impl State {
                 self.note(format!("#{} {:?}: {}", taken.number, attempt.op, told.status));
                 self.answered(&attempt.op, taken, (&told, bytes))?;
                 Ok(Next::Done)
+            }
+            Step::Wait(promise) if self.nearness(&attempt.op, &before).may_fail() => {
+                self.at_once(attempt, promise, &before, limits)
             }
             Step::Wait(promise) => {
                 let taken = self.take(&attempt, &before, limits);
@@ -151,6 +158,38 @@ impl State {
                 Ok(if chance.one_in(3) { Next::Done } else { Next::Settle })
             }
         }
+    }
+
+    /// A request that may be refused because something has rotted: what became of it must be known before the model follows.
+    fn at_once(
+        &mut self,
+        mut attempt: Attempt,
+        promise: Box<dyn Promise>,
+        before: &Before,
+        limits: Limits,
+    ) -> Checked<Next> {
+        let server = Arc::clone(self.machine.server());
+        let Some(kept) = promise.drive().or_else(|| promise.poll()) else {
+            let taken = self.take(&attempt, before, limits);
+            self.note(format!("#{} {:?}", taken.number, attempt.op));
+            let Attempt { op, job, .. } = attempt;
+            self.sent.push(Sent { op, job, promise, taken });
+            return Ok(Next::Settle);
+        };
+        if self.is_off() {
+            let _unanswered = self.take(&attempt, before, limits);
+            return Ok(Next::Done);
+        }
+        let reply = server.service.settle(&mut attempt.job, kept);
+        server.service.finish(&mut attempt.job, &reply);
+        let bytes = bytes_of(&reply);
+        let told = told(attempt.op.call().procedure, &bytes)?;
+        self.note(format!("{:?}: {}", attempt.op, told.status));
+        if told.status != nfsstat3::NFS3ERR_IO {
+            let taken = self.take(&attempt, before, limits);
+            self.answered(&attempt.op, taken, (&told, bytes))?;
+        }
+        Ok(Next::Done)
     }
 
     /// What makes room must not be refused because there is none.
@@ -184,7 +223,8 @@ impl State {
         if let Some(repeated) = attempt.repeats {
             self.past.retain(|past| past.id != repeated);
         }
-        let unknown = Taken { number, expected: None, promised: Promised::Nothing, past: None, above: None };
+        let rot = self.nearness(op, before);
+        let unknown = Taken { number, expected: None, promised: Promised::Nothing, past: None, above: None, rot };
         if op.is_across() {
             return Taken { expected: Some(Expected { result: Err(FsError::Unavailable), attr: None }), ..unknown };
         }
@@ -193,7 +233,12 @@ impl State {
         if part.oracle.cannot_know(op, before) {
             return unknown;
         }
+        let size =
+            op.objects().first().and_then(|object| part.oracle.live.getattr(object.model).ok()).map(|attr| attr.size);
         let expected = op.run_on(&part.oracle.live, &cred);
+        if let Some(rotten) = &mut self.rotten {
+            rotten.note_empty(op, size, &expected.result);
+        }
         let has_effect = expected.result.is_ok() && part.oracle.has_effect(op, before, limits);
         let promised = match expected.result {
             Ok(_) => part.oracle.take((op, &cred), number, before, limits),
@@ -204,7 +249,7 @@ impl State {
             self.note_record_size(op.dataset(), attr.object);
         }
         let past = self.remember(attempt, number, &expected, has_effect);
-        Taken { number, expected: Some(expected), promised, past, above }
+        Taken { number, expected: Some(expected), promised, past, above, rot }
     }
 
     /// A file keeps the size of its blocks for ever: what the property says when it is made.
@@ -288,12 +333,12 @@ impl State {
 
     /// An answer is there: it must agree with the model, and what it promises counts from now on.
     fn answered(&mut self, op: &Op, taken: Taken, (told, bytes): (&Told, Vec<u8>)) -> Checked<()> {
-        let Taken { number, expected, promised, past, above } = taken;
+        let Taken { number, expected, promised, past, above, rot } = taken;
         if let Some(past) = self.past.iter_mut().find(|of| Some(of.id) == past) {
             past.reply = Some(bytes);
         }
         let Some(expected) = &expected else { return Ok(()) };
-        if self.is_in_trouble()
+        if (self.is_in_trouble() || rot.may_fail())
             && expected.result.is_err()
             && matches!(told.status, nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX)
         {
@@ -307,6 +352,7 @@ impl State {
             return Ok(());
         }
         agree(op, told, expected).map_err(|what| format!("#{number} {op:?} {what}"))?;
+        self.totals.above_rot += u64::from(rot == Nearness::Above && told.status == nfsstat3::NFS3_OK);
         self.learn(op, told, expected)?;
         if let (Some(object), Some(attr)) = (told_by(op, expected), &told.attr) {
             let seen = self.parts[op.dataset()].seen.tell(object, attr, number, above);
