@@ -130,7 +130,10 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         let floor = floor * seeds / FLOORS_FROM_SEEDS;
         println!("sim: {count} {what}; {floor} are wanted of so many seeds{}", if misses { ": TOO FEW" } else { "" });
     }
-    println!("sim: {} disk commands, {} dataset commands", totals.disk_commands, totals.dataset_commands);
+    println!(
+        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections",
+        totals.disk_commands, totals.dataset_commands, totals.dropped
+    );
     is_short
 }
 

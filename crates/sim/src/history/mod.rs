@@ -84,6 +84,8 @@ pub struct Totals {
     pub repetitions: u64,
     /// Of these, sent again in a later life, and answered from what the pool remembers.
     pub remembered: u64,
+    /// Requests that were dropped with their connections.
+    pub dropped: u64,
     /// Lives, from an import to the next cut or export.
     pub lives: u64,
     /// Power cuts.
@@ -117,6 +119,7 @@ impl AddAssign for Totals {
         self.operations += other.operations;
         self.repetitions += other.repetitions;
         self.remembered += other.remembered;
+        self.dropped += other.dropped;
         self.lives += other.lives;
         self.cuts += other.cuts;
         self.cuts_in_import += other.cuts_in_import;

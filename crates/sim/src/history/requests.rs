@@ -69,6 +69,8 @@ pub(super) enum Fate {
     Survived,
     /// It was sent in an earlier life, and has left nothing.
     Lost,
+    /// It was carried out in this life, and dropped with its connection before it was answered.
+    Dropped,
 }
 
 /// A request that may be sent again.
@@ -153,8 +155,14 @@ impl State {
             Step::Wait(promise) => {
                 let taken = self.take(&attempt, &before, limits);
                 self.note(format!("#{} {:?}", taken.number, attempt.op));
-                let Attempt { op, job, .. } = attempt;
+                let is_dropped =
+                    self.may_drop() && Chance::new(self.plan.seed, (8 << 32) + taken.number as u64).one_in(20);
+                let Attempt { op, job, client, .. } = attempt;
                 self.sent.push(Sent { op, job, promise, taken });
+                if is_dropped {
+                    self.clients[client].reconnect();
+                    self.drop_jobs(client)?;
+                }
                 Ok(if chance.one_in(3) { Next::Done } else { Next::Settle })
             }
         }
@@ -431,7 +439,8 @@ impl State {
             return Ok(None);
         }
         let at = chance.below(candidates.len() as u64) as usize;
-        let id = candidates.swap_remove(at).id;
+        let dropped = candidates.iter().rposition(|past| past.fate == Fate::Dropped);
+        let id = candidates.swap_remove(dropped.unwrap_or(at)).id;
         let past = self.past.iter().find(|past| past.id == id).expect("it was just found");
         self.totals.repetitions += 1;
         self.note(format!("again #{} {:?} ({:?})", past.number, past.op, past.fate));
@@ -440,7 +449,68 @@ impl State {
             Fate::Here => self.repeat_here(attempt, id).map(|()| None),
             Fate::Survived => self.repeat_later(attempt, id).map(|()| None),
             Fate::Lost => Ok(Some(attempt)),
+            Fate::Dropped => self.repeat_dropped(attempt, id).map(|()| None),
         }
+    }
+
+    /// Where disks refuse requests, who is refused may not know what became of it: that is enough.
+    fn may_drop(&self) -> bool {
+        !self.is_beside() && self.plan.trouble != super::Trouble::Refusals
+    }
+
+    /// A client's connection ends, and with it what was not answered on it.
+    pub(super) fn drop_jobs(&mut self, client: usize) -> Checked<()> {
+        let server = Arc::clone(self.machine.server());
+        let is_of_client = |past: &Past| past.client == client && !matches!(past.op, Op::Write { .. });
+        for mut sent in std::mem::take(&mut self.sent) {
+            let mut past = self.past.iter_mut().filter(|past| is_of_client(past));
+            let Some(past) = past.find(|past| Some(past.id) == sent.taken.past) else {
+                self.sent.push(sent);
+                continue;
+            };
+            past.fate = Fate::Dropped;
+            let attached = std::mem::take(&mut past.attached);
+            let told = server.service.abandon(&mut sent.job).ok_or("a job that was not answered owes nothing")?;
+            if told.1.len() != attached {
+                return Err(format!("{} connections are told of a dropped job, not {attached}", told.1.len()));
+            }
+            self.totals.dropped += 1;
+            self.note(format!("#{} is dropped", sent.taken.number));
+        }
+        Ok(())
+    }
+
+    /// A dropped request that is sent again is answered, as it was carried out, and never waits for the one that is gone.
+    fn repeat_dropped(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
+        let server = Arc::clone(self.machine.server());
+        let number = self.past.iter().find(|past| past.id == id).map_or(0, |past| past.number);
+        let reply = match server.service.run(&mut attempt.job) {
+            Step::Attached => return Err(format!("a repetition of #{number}, which was dropped, is swallowed")),
+            Step::Reply(reply) => reply,
+            Step::Wait(promise) => match promise.drive().or_else(|| promise.poll()) {
+                Some(kept) => server.service.settle(&mut attempt.job, kept),
+                None => {
+                    server.service.abandon(&mut attempt.job);
+                    return Ok(());
+                }
+            },
+            Step::Again(_) => {
+                server.service.abandon(&mut attempt.job);
+                return Ok(());
+            }
+        };
+        server.service.finish(&mut attempt.job, &reply);
+        let bytes = bytes_of(&reply);
+        let told = told(attempt.op.call().procedure, &bytes)?;
+        let past = self.past.iter_mut().find(|past| past.id == id).expect("the caller has found it");
+        if self.machine.power().is_off() || self.troubles.struck {
+            return Ok(());
+        }
+        if past.succeeded != (told.status == nfsstat3::NFS3_OK) {
+            return Err(format!("a repetition of #{number}, which was dropped, is answered with {}", told.status));
+        }
+        (past.reply, past.fate) = (Some(bytes), Fate::Here);
+        Ok(())
     }
 
     fn repeat_here(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
