@@ -14,6 +14,7 @@ use tally_fs::model::Model;
 use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, Vfs};
 use tally_nfs::handle::Handle;
 
+use super::world::DATASETS;
 use super::{Checked, State};
 use crate::machine::Server;
 use crate::op::{Answer, Known, NAMES, Op};
@@ -37,7 +38,7 @@ pub(super) struct Rotten {
     there: BTreeMap<Of, Real>,
     /// Those that could not be read everywhere.
     damaged: BTreeSet<Of>,
-    /// What was made since, or grew by a hole, above a node of a tree.
+    /// What was made since, grew by a hole or was written, above a node of a tree.
     empty: BTreeSet<Of>,
     /// It is a node of a tree.
     pub(super) is_node: bool,
@@ -93,7 +94,8 @@ impl Rotten {
             (Op::SetAttr { object, set }, Ok(_)) if set.size > size => {
                 self.empty.insert(of(object));
             }
-            (Op::Write { object, offset, .. }, Ok(_)) if Some(*offset) > size => {
+            // A block in a hole that is written in part goes with the rest of it.
+            (Op::Write { object, .. }, Ok(_)) => {
                 self.empty.insert(of(object));
             }
             _ => {}
@@ -140,7 +142,7 @@ fn cannot_be_read(fs: &dyn Vfs, real: &Real) -> bool {
         FileKind::Symlink => fs.readlink(object).is_err_and(|error| fails(&error)),
         FileKind::Directory => {
             let listed = fs.readdir(&root, object, 0, 100_000, false);
-            listed.is_err_and(|error| fails(&error)) || NAMES.iter().chain(&["."]).any(cannot_look_up)
+            listed.is_err_and(|error| fails(&error)) || NAMES.iter().chain(&DATASETS).any(cannot_look_up)
         }
         _ => false,
     }
