@@ -40,7 +40,7 @@ impl Vdev {
         let (mut keepers, mut others): (Vec<_>, Vec<_>) = self.legs().into_iter().partition(is_keeper);
         keepers.retain(|leg| leg.takes_writes());
         // One that was struck off may be the only one that has it right: the checksum tells.
-        others.retain(|leg| leg.disk().is_some() && leg.state() != LegState::Resilvering);
+        others.retain(|leg| leg.disk().is_some());
         if keepers.is_empty() {
             return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into());
         }
@@ -53,7 +53,8 @@ impl Vdev {
             match leg.has(offset, &mut buf, is_right) {
                 Ok(true) => return self.give(leg, &keepers, offset, &mut buf, is_right),
                 Ok(false) => {}
-                Err(_) => unread = true,
+                // What a joining leg has it was given by the others.
+                Err(_) => unread |= leg.state() != LegState::Resilvering,
             }
         }
         Ok(Secured::Lost { unread })
