@@ -13,10 +13,10 @@
 //! kernel would double the memory and turn a flush into a long write-back. File systems that refuse it
 //! (tmpfs of old, some network ones) are used through the page cache, and the log says so once.
 //!
-//! *DSYNC per write, not per open.* One description serves cached bulk and durable frames: `RWF_DSYNC` becomes
-//! FUA where the device has it. Where the flag is unknown, a write followed by `fdatasync` does the same; and on a
-//! block device with a cache and without FUA (most SATA disks) it does it better, for there the kernel turns
-//! `RWF_DSYNC` into a write, a flush, and the flush of a file's fsync, which finds nothing to do (Linux 6.1 and 6.18).
+//! *DSYNC per write, not per open.* One description serves cached bulk and durable frames. On a file `RWF_DSYNC` is
+//! whatever its file system needs, a write with FUA alone at best; where the flag is unknown, a write followed by
+//! `fdatasync` does the same. On a block device with a volatile cache it is that pair from the start: `RWF_DSYNC` there
+//! becomes a write with FUA, or a write and a flush, and *another* flush behind it (docs/design/0027).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -38,7 +38,7 @@ pub struct FileDisk {
     kind: Kind,
     /// Whether the page cache is passed by, so that buffers must be aligned.
     direct: bool,
-    /// A durable write is a write and an `fdatasync`: `RWF_DSYNC` would flush twice, or was refused once.
+    /// A durable write is a write and an `fdatasync`: `RWF_DSYNC` would flush once more, or was refused once.
     flushes_itself: AtomicBool,
     /// The devices whose caches it shares.
     devices: Vec<u64>,
@@ -68,7 +68,7 @@ impl FileDisk {
         };
         let queue = Queue::of(&file, kind)?;
         let geometry = queue.geometry(size / SECTOR as u64 * SECTOR as u64);
-        let flushes_itself = kind == Kind::BlockDevice && direct && queue.flushes_twice();
+        let flushes_itself = kind == Kind::BlockDevice && direct && queue.has_volatile_cache();
         Ok(Self {
             file,
             geometry,
@@ -294,9 +294,9 @@ impl Queue {
         Geometry { size, rotational, write_through }
     }
 
-    /// Whether `RWF_DSYNC` past the page cache flushes the device's twice.
-    fn flushes_twice(&self) -> bool {
-        self.says("write_cache", "write back") && self.says("fua", "0")
+    /// Whether the device says that a write may be in its cache alone. FUA is not asked for: it makes `RWF_DSYNC` no cheaper.
+    fn has_volatile_cache(&self) -> bool {
+        self.says("write_cache", "write back")
     }
 }
 

@@ -2,7 +2,7 @@
 //! engine makes, behind a trait of five verbs that tests and the simulator implement too.
 //!
 //! Writes come in two kinds. A **cached** write may be lost or torn by a power cut until [`Disk::flush`]
-//! returns; a **durable** one (DSYNC, FUA where the device has it) is on stable storage when it returns. An
+//! returns; a **durable** one (DSYNC, or a write and its flush) is on stable storage when it returns. An
 //! error of either, or of a flush, means that the bytes may or may not be there: nobody retries on trust, and after a failed
 //! flush or durable write nothing later on that device is believed until it is opened again (`trust`).
 

@@ -115,3 +115,24 @@ fn without_rwf_dsync_a_durable_write_flushes() {
     disk.flushes_itself.store(true, Ordering::Relaxed);
     exercise(&disk);
 }
+
+/// On a device with a cache, FUA or not, `RWF_DSYNC` is a flush more than a write and an `fdatasync`; on one that writes
+/// through it is the write alone. A partition's queue is that of its disk.
+#[test]
+fn a_device_with_a_volatile_cache_is_flushed_after_a_plain_write() {
+    let disk = tempfile::tempdir().unwrap();
+    let partition = disk.path().join("part1");
+    for folder in ["queue", "part1"] {
+        fs::create_dir(disk.path().join(folder)).unwrap();
+    }
+    for (cache, volatile) in [("write back", true), ("write through", false), ("", false)] {
+        for fua in ["0", "1"] {
+            fs::write(disk.path().join("queue/write_cache"), format!("{cache}\n")).unwrap();
+            fs::write(disk.path().join("queue/fua"), format!("{fua}\n")).unwrap();
+            for path in [disk.path(), &partition] {
+                let queue = Queue { device: 0, path: path.to_owned() };
+                assert_eq!(queue.has_volatile_cache(), volatile, "{cache:?}, fua {fua}, {}", path.display());
+            }
+        }
+    }
+}

@@ -91,7 +91,7 @@ pub struct SecureReport {
 }
 
 impl Pool {
-    /// Sees to it that every block on `vdev` is right on one of `keepers`, and durable there. `progress` hears of bytes
+    /// Sees to it that every block on `vdev` is right on each of `keepers`, and durable there. `progress` hears of bytes
     /// done, and ends it by answering `false`.
     pub fn secure(
         &self,
@@ -100,6 +100,16 @@ impl Pool {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<SecureReport, SecureError> {
         self.sync()?;
+        self.secure_synced(vdev, keepers, progress)
+    }
+
+    /// The same behind a sync.
+    pub(super) fn secure_synced(
+        &self,
+        vdev: &Vdev,
+        keepers: &[VdevGuid],
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<SecureReport, SecureError> {
         let Some(place) = self.roster.data_place(vdev.guid()) else { return Ok(SecureReport::default()) };
         let report = SecureReport::default();
         let mut securing = Securing { pool: self, vdev, place: place as u32, keepers, report, progress };
