@@ -12,10 +12,8 @@ pub(crate) struct Package {
 }
 
 /// What the lab needs.
-pub(crate) const LAB: [Package; 2] = [
-    Package { program: "linux.uml", name: "user-mode-linux", purpose: "the guest's kernel, with the NFS client" },
-    Package { program: "debootstrap", name: "debootstrap", purpose: "the guest's files" },
-];
+pub(crate) const LAB: [Package; 1] =
+    [Package { program: "debootstrap", name: "debootstrap", purpose: "the guest's files" }];
 
 /// What the tests of the workspace call, where it is there.
 pub(crate) const TESTS: [Package; 1] =

@@ -201,7 +201,15 @@ impl Filesystem {
 
     /// Server time for a change that has a record, never the same twice and never going back.
     pub(crate) fn now(&self) -> Time {
-        if self.has_log() { self.pool.issue_time() } else { self.pool.issue_unlogged_time() }
+        let unlogged = if self.has_log() { None } else { self.pool.issue_unlogged_time() };
+        // Without a log there was room below the lease when this was admitted ([`Self::check_lease`]).
+        unlogged.unwrap_or_else(|| self.pool.issue_time())
+    }
+
+    /// Server time for a change that has no record. Refused if a logged one has passed the lease since it was checked.
+    pub(crate) fn unlogged_now(&self) -> Result<Time, Refusal> {
+        let throttled = || Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
+        self.pool.issue_unlogged_time().ok_or_else(throttled)
     }
 
     /// Whether records go to a log now.
@@ -371,18 +379,19 @@ impl Filesystem {
             let (mut last, mut record_bytes) = (Lsn(0), 0);
             let mut all_logged = logged;
             for (kind, record) in records {
+                record.assert_sound(|object| locked.state(object).inode.as_ref());
                 self.settle_fold(locked, txg, &record, &mut spare_bytes);
                 let appended = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
                 all_logged &= appended.is_some();
                 self.note_shrinking(txg, locked, &record);
                 self.apply(locked, txg, record, appended.is_some());
                 if let Some(appended) = appended {
+                    locked.states_mut().for_each(|(_, state)| state.note_record(appended));
                     last = last.max(appended.lsn);
                     record_bytes += appended.body_bytes;
                 }
             }
             for (_, state) in locked.states_mut() {
-                state.last_lsn = state.last_lsn.max(last);
                 if logged && !all_logged {
                     state.unlogged = txg;
                 }

@@ -11,10 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foldhash::HashMap;
 use parking_lot::{ArcRwLockWriteGuard, Mutex, RawRwLock, RwLock};
 use smallvec::SmallVec;
-use tally_base::{Lsn, ObjectId, Txg, blocking};
+use tally_base::{Dseq, Lsn, ObjectId, Txg, blocking};
+use tally_intent::Appended;
 
 use crate::inode::Inode;
 use crate::layer::Layer;
+
+/// Layers of one object: of the open group, the one that is quiescing, and the one that is being synced.
+const LAYERS_MAX: usize = 3;
 
 /// What is behind an object's lock.
 #[derive(Debug, Default)]
@@ -27,18 +31,28 @@ pub(crate) struct ObjectState {
     pub(crate) layers: SmallVec<[Arc<Layer>; 3]>,
     /// The newest record in the log that changed this object, in its dataset's lane (rules F9).
     pub(crate) last_lsn: Lsn,
+    /// Its place in the dataset's history.
+    pub(crate) last_dseq: Dseq,
     /// The newest group with a change that should be in the log and is not, because the lane took no records: until it
     /// is synced nothing that builds on it is logged either, and whoever saw it waits for the group.
     pub(crate) unlogged: Txg,
 }
 
 impl ObjectState {
+    /// The log has taken a record of a change of this object.
+    pub(crate) fn note_record(&mut self, appended: Appended) {
+        assert!(appended.dseq > self.last_dseq, "the log tells of an object's changes in their order (F3)");
+        self.last_dseq = appended.dseq;
+        self.last_lsn = self.last_lsn.max(appended.lsn);
+    }
+
     /// The layer of `txg`, made if this is the group's first change.
     pub(crate) fn layer_mut(&mut self, txg: Txg) -> &mut Layer {
         match self.layers.last().map(|layer| layer.txg) {
             Some(newest) if newest == txg => {}
             newest => {
                 assert!(newest.is_none_or(|newest| newest < txg), "an object is never changed in an older group (F3)");
+                assert!(self.layers.len() < LAYERS_MAX, "a group was synced, and its layers are still there");
                 self.layers.push(Arc::new(Layer::new(txg, self.inode.clone())));
             }
         }

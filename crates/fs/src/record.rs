@@ -26,6 +26,7 @@ use tally_store::key::{Class, KEY_BYTES, Key};
 use tally_store::pool::{DRAWN_ROOM_END, TIME_ROOM_END};
 use tally_store::tree::VALUE_BYTES_MAX;
 
+use crate::filesystem::decode_entry;
 use crate::inode::Inode;
 use crate::vfs::{FILE_SIZE_MAX, ObjectRef, RememberedReply, ReplyKey};
 
@@ -194,6 +195,30 @@ impl Record {
         let possible = record.is_possible().then_some(()).ok_or(reader.malformed());
         reader.end()?;
         possible.map(|()| record)
+    }
+
+    /// Before an operation is carried out: what its record says of an object is said of the one that is there, and what has
+    /// lost its last link has no name in it. A replay finds out the same by itself, since a disk may say anything.
+    pub(crate) fn assert_sound<'a>(&self, there: impl Fn(ObjectId) -> Option<&'a Inode>) {
+        for InodeAfter { object, inode, .. } in &self.inodes {
+            match inode {
+                Some(inode) => {
+                    assert!(inode.nlink > 0, "object {object} has no link left and is not gone");
+                    let is_it = there(*object).is_none_or(|there| there.generation == inode.generation);
+                    assert!(is_it, "a record of object {object} is of another generation");
+                }
+                None => assert!(!self.names(*object), "object {object} is gone and has a name"),
+            }
+        }
+    }
+
+    /// Whether an entry that it makes leads to the object.
+    fn names(&self, object: ObjectId) -> bool {
+        let leads_to_it = |(key, value): &(Key, Option<Bytes>)| {
+            let entry = value.as_ref().filter(|_| key.class == Class::DirEntry).and_then(decode_entry);
+            entry.is_some_and(|(named, _)| named == object)
+        };
+        self.keys.iter().any(leads_to_it)
     }
 
     /// Whether its numbers can have been issued, and leave room to go on: a sound checksum does not say so.

@@ -217,3 +217,39 @@ fn no_time_of_a_lost_change_comes_again() {
         assert!(again > lost, "idle for {idle} ns: {again:?} after {lost:?}");
     }
 }
+
+/// A CREATE after a while of idleness had the clock's time, above the lease, since its record tells it; an UNSTABLE WRITE behind
+/// it had that time and one nanosecond more, and was answered at once. A crash lost both, the record too: its frame was
+/// still under way. The machine came back with an old clock, and the same times came again.
+#[test]
+fn no_time_that_rests_on_a_lost_record_comes_again() {
+    for is_synced_late in [false, true] {
+        let clock = Told::at(NOW);
+        let world = World::new(64 * MIB, 16 * MIB).with_clock(Arc::clone(&clock) as _);
+        let filer = world.create_without_threads(&Default::default());
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        let how = CreateHow::Guarded(mode(0o644));
+        let file = fs.create(ctx(&cred), fs.root(), b"file", &how).result.unwrap().object;
+        filer.sync().unwrap();
+        clock.pass(100 * SECOND);
+        // Nobody drives its promise, so its frame is never written.
+        fs.create(ctx(&cred), fs.root(), b"in-flight", &how).result.unwrap();
+        if is_synced_late {
+            clock.pass(100 * SECOND);
+        }
+        let write = |data: &'static [u8]| fs.write(ctx(&cred), file, 0, data.into(), Stability::Unstable).result;
+        if write(b"lost").is_err() {
+            // It is told to wait for a group, which tells the time of the CREATE.
+            filer.sync().unwrap();
+            write(b"lost").unwrap();
+        }
+        let lost = fs.getattr(file).unwrap().change;
+        let clock = Told::at(NOW);
+        let world = world.cut().with_clock(Arc::clone(&clock) as _);
+        let (filer, _) = world.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        fs.write(ctx(&cred), file, 0, b"another".as_slice().into(), Stability::Unstable).result.unwrap();
+        let again = fs.getattr(file).unwrap().change;
+        assert!(again > lost, "{again:?} after {lost:?}");
+    }
+}

@@ -51,6 +51,7 @@ impl Checkpoint {
     /// Appends the 57 bytes drawn above.
     pub fn encode(&self, out: &mut Vec<u8>) {
         assert!(self.tail_seq > 0 && self.next_lsn > Lsn(0), "frames and records are numbered from 1");
+        let start = out.len();
         out.put_u128(self.epoch);
         out.put_u64(self.tail_pos);
         out.put_u64(self.tail_seq);
@@ -58,6 +59,8 @@ impl Checkpoint {
         out.put_u64(self.next_lsn.0);
         out.put_u64(self.durable_lsn.0);
         out.put_u8(u8::from(self.clean));
+        let read = Self::decode(&mut Reader::new(&out[start..], "checkpoint"));
+        debug_assert_eq!(read.as_ref(), Ok(self), "what is written is what will be read");
     }
 
     /// Reads what [`Checkpoint::encode`] wrote.

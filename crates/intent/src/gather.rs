@@ -119,6 +119,11 @@ impl Gathering {
         self.waiting.pop_front()
     }
 
+    /// Ring bytes that all that waits was charged.
+    pub(crate) fn charged(&self) -> u64 {
+        self.waiting.iter().map(|frame| frame.charged).sum()
+    }
+
     /// LSN of the first record that waits.
     pub(crate) fn first_lsn(&self) -> Option<Lsn> {
         self.waiting.front().map(|frame| frame.first_lsn)
@@ -148,6 +153,8 @@ impl Gathering {
 
     /// Forgets all that waits: the lane has failed. Returns what its records were charged.
     pub(crate) fn discard(&mut self) -> u64 {
-        self.waiting.drain(..).map(|frame| frame.charged).sum()
+        let charged = self.charged();
+        self.waiting.clear();
+        charged
     }
 }

@@ -20,7 +20,7 @@ use tally_store::properties::PropertySet;
 
 use crate::chance::Chance;
 use crate::clock::Ticks;
-use crate::disk::{Pages, Power, PowerDisk};
+use crate::disk::{Kept, Pages, Power, PowerDisk};
 use crate::oracle::Limits;
 
 /// The pool's name, and its root dataset's.
@@ -209,11 +209,20 @@ impl Machine {
 
     /// The power goes, if it has not, and comes back: chance decides what of the last writes is there.
     pub fn lose_power(&mut self, chance: &mut Chance) {
+        self.lose_power_by(|disk, power| disk.survivor(power, chance));
+    }
+
+    /// The same, with so much of the last writes.
+    pub fn lose_power_keeping(&mut self, kept: Kept, chance: &mut Chance) {
+        self.lose_power_by(|disk, power| disk.survivor_with(power, kept, chance));
+    }
+
+    fn lose_power_by(&mut self, mut survivor: impl FnMut(&PowerDisk, &Arc<Power>) -> PowerDisk) {
         self.power.cut();
         self.server = None;
         let power = Arc::new(Power::beside(&self.clock));
         for (_, disk) in &mut self.disks {
-            *disk = Arc::new(disk.survivor(&power, chance));
+            *disk = Arc::new(survivor(disk, &power));
         }
         self.power = power;
     }

@@ -14,8 +14,8 @@ use std::sync::{Arc, mpsc};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
+use tally_base::Txg;
 use tally_base::codec::{Malformed, Reader};
-use tally_base::{SECTOR, Txg};
 use tally_disk::{Fanout, Work};
 
 use crate::alloc::{Allocator, UNBORN};
@@ -264,12 +264,9 @@ impl BlockIo {
         if is_of_the_block { Ok(bp) } else { Err(error) }
     }
 
-    /// Whether anything can be read of a vdev: its first sector, one in the middle, or its last one.
+    /// Whether every copy of a vdev can be read somewhere.
     fn answers(&self, vdev: u32) -> bool {
-        let Some(dev) = self.devs.get(vdev as usize) else { return false };
-        let sectors = dev.data_bytes() / SECTOR as u64;
-        let mut places = [0, sectors / 2, sectors.saturating_sub(1)].into_iter();
-        places.any(|sector| tally_base::blocking(|| dev.read(sector * SECTOR as u64, SECTOR, &|_| true)).is_ok())
+        self.devs.get(vdev as usize).is_some_and(|dev| tally_base::blocking(|| dev.answers()))
     }
 
     /// Frees a block of an earlier txg, see [`Allocator::free`].

@@ -25,6 +25,7 @@
 
 mod admit;
 mod lanes;
+pub mod membership;
 mod open;
 mod room;
 mod root;
@@ -137,18 +138,20 @@ impl Pool {
         self.time.issue()
     }
 
-    /// The same for a change that only its transaction group tells.
+    /// The same for a change that only its transaction group tells. `None` if its time could come again after a crash: a
+    /// logged change has passed the lease since [`Self::renewed_lease`] was asked.
     #[must_use]
-    pub fn issue_unlogged_time(&self) -> Time {
+    pub fn issue_unlogged_time(&self) -> Option<Time> {
         self.time.issue_leased()
     }
 
-    /// What a change that only its transaction group tells waits for before it begins, if no group was synced for so long
-    /// that its time could come again after a crash. Where something is dirty a sync is near, and times wait for it.
+    /// What a change that only its transaction group tells waits for before it begins, if its time could come again after a
+    /// crash: no group was synced for long, or a time was issued since that only the log tells, and perhaps does not. Else,
+    /// where something is dirty, a sync is near and times wait for it.
     #[must_use]
     pub fn renewed_lease(&self) -> Option<Wait> {
-        let is_due = self.time.is_lease_over() && self.txgs.dirty_bytes() == 0;
-        is_due.then(|| self.txgs.promise(self.txgs.open()))
+        let is_due = self.time.is_past_lease() || (self.time.is_lease_over() && self.txgs.dirty_bytes() == 0);
+        is_due.then(|| self.txgs.next_sync())
     }
 
     /// A record of the log was issued this time: from now on only later ones are.

@@ -132,6 +132,11 @@ impl Roster {
         self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Data)
     }
 
+    /// The legs of the data vdevs.
+    pub(crate) fn data_legs(&self) -> impl Iterator<Item = Arc<VdevLeg>> {
+        self.data_vdevs().flat_map(|vdev| vdev.legs())
+    }
+
     /// By which block pointers name a vdev; a log device has no such place.
     #[must_use]
     pub fn data_place(&self, vdev: VdevGuid) -> Option<usize> {
@@ -299,6 +304,9 @@ impl Roster {
         }
         self.fails_openly.store(next.supplement.failmode == FailMode::Continue, Ordering::Release);
         assert!(next.sequence > state.config.sequence, "a change of the configuration has a number of its own");
+        // What a label has said may be anything: only that it does not become so is sure.
+        assert!(is_covered(&next) || !is_covered(&state.config), "the last leg of a data vdev was struck off");
+        assert!(lanes_agree(&next) || !lanes_agree(&state.config), "a lane's set names a struck-off leg beside others");
         self.published.store(Arc::new(next.clone()));
         state.config = next;
         Ok(())
@@ -623,8 +631,8 @@ impl Roster {
     }
 
     /// Takes a leg out of its mirror for good. The last one that has everything stays, and so does the only one in which the
-    /// labels let a lane's frames be found.
-    pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<(), RosterError> {
+    /// labels let a lane's frames be found. Gives the leg: its label still speaks of the pool, until somebody erases it.
+    pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, RosterError> {
         let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
         let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
         if !has_other {
@@ -651,12 +659,7 @@ impl Roster {
         let config = state.config.clone();
         drop(state);
         self.tell_lanes(&config);
-        if let Some(disk) = leg.disk()
-            && let Err(error) = label::wipe(disk.as_ref())
-        {
-            tracing::warn!(leg = %guid, %error, "the label of a detached leg could not be erased");
-        }
-        Ok(())
+        Ok(leg)
     }
 }
 
@@ -678,6 +681,18 @@ impl Membership for Roster {
 fn is_returning(leg: &VdevLeg, config: &PoolConfig) -> bool {
     let is_struck_off = || config.leg(leg.guid()).is_some_and(|(_, leg)| leg.stale_since.is_some());
     leg.state() == LegState::Online && is_struck_off()
+}
+
+/// Whether every data vdev has a leg with everything.
+fn is_covered(config: &PoolConfig) -> bool {
+    let mut data = config.vdevs_present().filter(|vdev| vdev.class == VdevClass::Data);
+    data.all(|vdev| vdev.legs.iter().any(|leg| leg.stale_since.is_none()))
+}
+
+/// Whether no lane's set names a leg that was struck off, but as its last.
+fn lanes_agree(config: &PoolConfig) -> bool {
+    let is_struck_off = |guid: &VdevGuid| config.leg(*guid).is_some_and(|(_, leg)| leg.stale_since.is_some());
+    config.lanes.iter().all(|line| line.legset.len() < 2 || !line.legset.iter().any(is_struck_off))
 }
 
 fn leg_set(line: &LaneConfigLine) -> LegSet {

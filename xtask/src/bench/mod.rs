@@ -1,6 +1,7 @@
 //! Benchmarks by a client that costs nothing (`tally_bench::wire`), against the bare floor (`floor`), this workspace's
 //! server, a running server or a peer. Contenders run alternately; a figure is a median with its spread.
 
+mod against;
 mod compare;
 mod crowd;
 mod figures;
@@ -12,6 +13,7 @@ pub(crate) mod load;
 mod lone;
 mod memory_log;
 mod million;
+mod neighbour;
 mod peers;
 mod report;
 pub(crate) mod server;
@@ -56,6 +58,10 @@ pub(crate) enum Bench {
     Million(million::Million),
     /// Against the kernel's own server, NFS-Ganesha and OpenZFS, in the lab's guest; writes docs/peers.md.
     Peers(peers::Peers),
+    /// How long others wait while one client writes a byte into each of many records.
+    Neighbour(neighbour::Neighbour),
+    /// This tree's server against another build of it, in pairs: what a change costs.
+    Against(against::Against),
     /// Forged, damaged and foreign handles; fails if one of them is accepted.
     Handles(handles::Handles),
     /// Files of 64 KiB to 1 MiB as one FILE_SYNC WRITE and as UNSTABLE WRITEs with COMMIT: what wtmax should be.
@@ -96,6 +102,8 @@ impl Bench {
             Self::Import(import) => import.run(),
             Self::Million(million) => million.run(),
             Self::Peers(peers) => peers.run(),
+            Self::Neighbour(neighbour) => neighbour.run(),
+            Self::Against(against) => against.run(),
             Self::Handles(handles) => handles.run(),
             Self::WtMax(wtmax) => wtmax.run(),
         }

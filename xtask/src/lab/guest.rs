@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::kernel::Kernel;
 use super::suites::{LIBRARY, Suite};
 use super::{Server, recordings};
 use crate::cargo;
@@ -25,6 +26,7 @@ const SIZES: [&str; 6] = ["FILES", "ENTRIES", "MIB", "ROUNDS", "DURABLE_US", "WR
 
 /// A suite about to be run.
 pub(crate) struct Guest<'a> {
+    pub(crate) kernel: &'a Kernel,
     pub(crate) root: &'a Path,
     pub(crate) suite: &'a Suite,
     pub(crate) server: Server,
@@ -61,10 +63,10 @@ impl Guest<'_> {
         let share = scene.path().join("share");
         self.fill(&share)?;
         let console = File::create(scene.path().join("console"))?;
-        let mut kernel = self.kernel(scene.path())?;
+        let mut kernel = self.boot(scene.path())?;
         // A process group of its own: the kernel is several processes, and all must go at the time limit.
         let child = kernel.process_group(0).stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console).spawn();
-        let child = child.context("cannot start linux.uml")?;
+        let child = child.context("cannot start the guest's kernel")?;
         let mut listener = Listener { output: share.join("output"), heard_bytes: 0 };
         let ended = wait(child, self.suite.time_limit() + BOOT_TIMEOUT, &mut listener)?;
         let tally = judge(&share, ended);
@@ -107,11 +109,8 @@ impl Guest<'_> {
         Ok(())
     }
 
-    fn kernel(&self, scene: &Path) -> Result<Command> {
-        // Each system call in the guest is a switch between two processes of the host. On one processor that takes a
-        // fifth of the time that it takes across two: untar with `sync=disabled` 0.6 s instead of 3.0.
-        let mut command = Command::new("taskset");
-        command.args(["--cpu-list", &last_processor()?.to_string(), "linux.uml"]);
+    fn boot(&self, scene: &Path) -> Result<Command> {
+        let mut command = self.kernel.command()?;
         // The guest's memory is a file in TMPDIR; on a disk, every page that it touches would be written there.
         command.env("TMPDIR", "/dev/shm");
         command.arg(format!("mem={}M", self.suite.memory_mib));
@@ -126,14 +125,6 @@ impl Guest<'_> {
         command.args(["con=null", "con0=null,fd:1", "quiet", "panic=-1"]);
         Ok(command)
     }
-}
-
-/// The last processor that this process may use; on the first, others do their chores.
-fn last_processor() -> Result<usize> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    let last = list.and_then(|list| list.rsplit([',', '-']).next()).context("the kernel tells no processors")?;
-    Ok(last.trim().parse()?)
 }
 
 /// Passes on what the script says. The guest writes it out some seconds late.

@@ -2,15 +2,18 @@
 //!
 //! A container shares the host's kernel, which may have no NFS client, and a server that hangs would hang the
 //! host's mounts. User-mode Linux is a kernel that runs as an ordinary process, brings client, server, ext4 and
-//! XFS as peers, boots in two seconds and needs no rights but those to make its root folder. Its clock is not
-//! the real machine's (a round trip between two processes costs several times more there), so the suites check
-//! content and count requests, device writes and flushes; times are printed and never judged.
+//! XFS as peers, boots in two seconds and needs no rights but those to make its root folder and to enter its own. Its
+//! clock is not the real machine's (a round trip between two processes costs several times more there), so the suites
+//! check content and count requests, device writes and flushes; times are printed and never judged.
 
+mod archive;
 mod guest;
-mod processor;
+mod kernel;
 mod recordings;
 mod root;
 mod suites;
+
+use std::path::PathBuf;
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -20,6 +23,7 @@ use crate::tally::Tally;
 use crate::{cargo, packages};
 use guest::Guest;
 pub(crate) use guest::Luggage;
+use kernel::Kernel;
 use suites::{PEERS, SUITES, Suite};
 
 /// What serves in the guest.
@@ -64,15 +68,10 @@ pub(crate) struct Options {
 /// Runs the suites one after the other.
 pub(crate) fn run(options: &Options) -> Result<Tally> {
     let chosen = chosen(options)?;
-    if !rustix::process::geteuid().is_root() || !packages::ensure(&packages::LAB)? {
-        eprintln!("The lab needs root and its packages; {} suite(s) skipped.", chosen.len());
+    let Some((kernel, root)) = ready()? else {
+        eprintln!("The lab needs root, its packages and Debian's archive; {} suite(s) skipped.", chosen.len());
         return Ok(Tally { skipped: chosen.len() as u64, ..Tally::default() });
-    }
-    if !processor::suits_the_guest()? {
-        eprintln!("{} {} suite(s) skipped.", processor::UNSUITED, chosen.len());
-        return Ok(Tally { skipped: chosen.len() as u64, ..Tally::default() });
-    }
-    let root = root::prepare()?;
+    };
     if options.peer == Server::Tally {
         cargo::run(&["build", "--release", "--package", "tally-server", "--bin", "tally"])?;
     }
@@ -80,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
     for suite in chosen {
         println!("== lab: {} over {}", suite.name, options.peer.name());
         let (server, keep, share) = (options.peer, options.keep, options.share());
-        let guest = Guest { root: &root, suite, server, keep, share, luggage: &Luggage::default() };
+        let guest = Guest { kernel: &kernel, root: &root, suite, server, keep, share, luggage: &Luggage::default() };
         let tally = guest.run()?;
         println!("== lab: {}: {tally}", suite.name);
         total += tally;
@@ -91,22 +90,31 @@ pub(crate) fn run(options: &Options) -> Result<Tally> {
 /// Runs the contenders of `bench peers` in a guest, and gives what its script wrote down of the runs; none where there
 /// can be no guest. A run that failed is an error.
 pub(crate) fn run_peers(luggage: &Luggage, packages: &[&str]) -> Result<Option<String>> {
-    if !rustix::process::geteuid().is_root() || !packages::ensure(&packages::LAB)? {
-        return Ok(None);
-    }
-    ensure!(processor::suits_the_guest()?, "{} there is no guest.", processor::UNSUITED);
-    let root = root::prepare()?;
+    let Some((kernel, root)) = ready()? else { return Ok(None) };
     for package in packages {
         root::add(&root, package)?;
     }
     cargo::run(&["build", "--release", "--package", "tally-server", "--bin", "tally"])?;
     let (server, share) = (Server::Tally, Share::SMALL);
-    let guest = Guest { root: &root, suite: &PEERS, server, keep: false, share, luggage };
+    let guest = Guest { kernel: &kernel, root: &root, suite: &PEERS, server, keep: false, share, luggage };
     guest.run_and_look(|folder, tally| {
         let runs = std::fs::read_to_string(folder.join("runs")).unwrap_or_default();
         ensure!(tally.failed == 0, "a contender failed in the guest; of the others it wrote down:\n{runs}");
         Ok(Some(runs))
     })
+}
+
+/// The guest's kernel and files. None where there can be no guest.
+fn ready() -> Result<Option<(Kernel, PathBuf)>> {
+    if !rustix::process::geteuid().is_root() || !packages::ensure(&packages::LAB)? {
+        return Ok(None);
+    }
+    let folder = cargo::target_folder().join("lab");
+    std::fs::create_dir_all(&folder)?;
+    let folder = folder.canonicalize()?;
+    let Some(kernel) = Kernel::prepare(&folder)? else { return Ok(None) };
+    let root = root::prepare(&folder, &kernel)?;
+    Ok(Some((kernel, root)))
 }
 
 impl Options {

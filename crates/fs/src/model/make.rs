@@ -54,6 +54,10 @@ impl State {
                 let (object, old_size) = (inode.attr.object, inode.attr.size);
                 let size = set.size.filter(|size| *size != old_size);
                 if size.is_some() {
+                    // As `open` would: other than by SETATTR, the owner needs the permission, too.
+                    if !permission::may(&inode.attr, cred, permission::WRITE) {
+                        return Err(FsError::Access);
+                    }
                     self.setattr(cred, object, &SetAttr { size, ..SetAttr::default() }, None)?;
                 }
                 self.attr(object)

@@ -134,8 +134,12 @@ impl Filesystem {
             let wait = self.wait_for_seen(&locked);
             return Outcome { result: Ok(written), changes: smallvec![unchanged(object.id, &before)], wait };
         }
+        let time = match if inline { Ok(self.now()) } else { self.unlogged_now() } {
+            Ok(time) => time,
+            Err(refusal) => return self.give_back(&parts, refusal.outcome()),
+        };
         let mut inode = before.clone();
-        inode.modify(if inline { self.now() } else { self.pool.issue_unlogged_time() });
+        inode.modify(time);
         inode.size = inode.size.max(offset + length);
         strip_privileges(&mut inode, ctx.cred);
         // Dirty bytes count in full until the fold knows better.

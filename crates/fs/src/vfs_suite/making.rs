@@ -11,6 +11,7 @@ pub(super) const CASES: &[Case] = &[
     ("names that cannot be made", bad_names),
     ("each kind of object", kinds),
     ("create: unchecked, guarded, exclusive", three_creates),
+    ("create: over what one may not write", nobody_cuts_by_create_what_they_may_not_write),
     ("create: an exclusive verifier ends with the first setattr", exclusive_ends),
     ("attributes given at creation", attributes_at_creation),
     ("hard links", links),
@@ -101,6 +102,20 @@ fn three_creates(world: &World) {
         assert!(matches!(result, Err(FsError::Exists | FsError::IsDirectory)), "{how:?} on a directory: {result:?}");
     }
     assert_eq!(world.create_as(&root, first.object, "y", &guarded(0o600)).map(|_| ()), Err(FsError::NotDirectory));
+}
+
+/// An owner may cut a file that nobody may write by SETATTR, having opened it before perhaps; CREATE is the opening itself.
+fn nobody_cuts_by_create_what_they_may_not_write(world: &World) {
+    let root = Cred::root();
+    world.setattr_as(&root, world.root, &mode(0o777)).unwrap();
+    let alice = user(ALICE, &[]);
+    let file = world.create_as(&alice, world.root, "f", &guarded(0o444)).unwrap();
+    world.write_as(&root, file.object, 0, b"content").unwrap();
+    let cut = CreateHow::Unchecked(SetAttr { size: Some(0), ..SetAttr::default() });
+    assert_eq!(world.create_as(&alice, world.root, "f", &cut).map(|_| ()), Err(FsError::Access));
+    let same = CreateHow::Unchecked(SetAttr { size: Some(7), ..SetAttr::default() });
+    assert_eq!(world.create_as(&alice, world.root, "f", &same).unwrap().size, 7, "nothing is cut");
+    world.setattr_as(&alice, file.object, &SetAttr { size: Some(0), ..SetAttr::default() }).unwrap();
 }
 
 fn exclusive_ends(world: &World) {

@@ -234,7 +234,12 @@ impl Lane {
         state.head = self.geometry.place(end);
         state.next_seq += 1;
         self.budget.settle(gather.charged, state.head - pos);
-        debug_assert!(self.budget.fill().used >= state.head - state.tail_released, "live frames are accounted for");
+        // What is reserved comes and goes without the lock, so this is all that is sure.
+        let (live, gathered) = (state.head - state.tail_released, state.gathering.charged());
+        assert!(
+            self.budget.fill().used >= live + gathered,
+            "the ring has lent {live} + {gathered} bytes, and knows less"
+        );
         let (lsn_end, durable_lsn, is_seal) = (header.lsn_end(), header.durable_lsn, header.is_seal());
         state.in_flight.push_back(InFlight { seq, lsn_end, durable_lsn, is_seal, landed: false });
         if !is_seal {

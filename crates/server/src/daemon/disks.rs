@@ -9,29 +9,37 @@
 //! stays beside the new one, and whoever asked is told so with the places. `detach` reads every block from the disks that
 //! stay before it lets one go, and gives them what that one alone has right. Only `detach -f` does without.
 //!
-//! Both take as long as disks take: they run in threads of their own, and [`super::copies`] keeps them apart.
+//! The steps and their order are the store's ([`tally_store::pool::membership`]); here is who asks for them. Both take as
+//! long as disks take: they run in threads of their own, and [`super::copies`] keeps them apart.
+//!
+//! A disk that has left still has a label, which is erased as a courtesy. It may be the disk that hangs. So that is done
+//! behind everything else, when nothing is held any more, in a thread that nobody waits for longer than [`ERASING_MAX`].
 
 use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 use tally_base::VdevGuid;
 use tally_intent::Lane;
-use tally_store::create::{CreateError, new_leg};
-use tally_store::label::{LABEL_BYTES, LaneConfigLine, PoolConfig, VdevClass, VdevConfig};
-use tally_store::pool::{OpenError, Pool, SecureError, SecureReport, SyncError};
-use tally_store::roster::{Roster, RosterError};
-use tally_store::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
+use tally_store::label::{LABEL_BYTES, VdevConfig};
+use tally_store::pool::membership::{Copied, Member, MembershipError, Onlooker, Stage};
+use tally_store::pool::{Pool, SecureReport};
+use tally_store::roster::RosterError;
+use tally_store::vdev::VdevLeg;
 
-use super::copies::{Copy, Phase, Purpose, Running, outcome_words};
+use super::copies::{Phase, Purpose, Running, outcome_words};
 use super::pool_report::{space_of, vdev_name};
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
 use crate::control::message::Progress;
 
-/// Syncs after which every live frame must be on a leg that joined: two trim what is older, one is open meanwhile.
-const JOIN_SYNCS_MAX: u32 = 8;
+/// How long a command waits for the labels of disks that have left. A disk that does not hang takes some milliseconds, and
+/// whoever detaches one may want to use it next.
+const ERASING_MAX: Duration = Duration::from_secs(2);
 
 /// Why a disk could not join or leave.
 #[derive(Debug, thiserror::Error)]
@@ -44,9 +52,9 @@ pub enum DiskError {
         /// As asked for.
         device: String,
     },
-    /// The new disk cannot be used.
+    /// A step failed.
     #[error(transparent)]
-    New(Box<CreateError>),
+    Membership(#[from] MembershipError),
     /// The labels could not be changed.
     #[error(transparent)]
     Labels(#[from] RosterError),
@@ -59,96 +67,9 @@ pub enum DiskError {
     /// The pool is being exported or destroyed.
     #[error("the pool is being let go")]
     LettingGo,
-    /// Somebody wanted the copy to end.
-    #[error("the copy to {} was stopped; the disk was taken out again, and the pool is as it was before", path.display())]
-    Stopped {
-        /// The disk that was joining.
-        path: PathBuf,
-    },
-    /// Somebody wanted a disk's blocks not to be checked any more.
-    #[error("{} stays: its blocks were still being checked when that was stopped", path.display())]
-    StaysUnchecked {
-        /// The disk that was leaving.
-        path: PathBuf,
-    },
-    /// A copy failed, and the pool could not even forget the disk.
-    #[error("{error}\nOr rather it was not: {why}. `tally pool status` shows it; detach it when the pool is well")]
-    NotTakenOut {
-        /// What became of the copy.
-        error: String,
-        /// Why the disk is still there.
-        why: RosterError,
-    },
     /// Part of the source could not be read.
     #[error("{0}")]
     Unread(String),
-    /// It may have what nobody else has.
-    #[error(
-        "{count} blocks are right on no disk that stays, and {} could not be read there, so it stays too: it may be read \
-         again some day.\nThe first of them: {first}.\n`tally pool detach -f` takes it out all the same",
-        path.display()
-    )]
-    MayHaveMore {
-        /// The disk that was leaving.
-        path: PathBuf,
-        /// Blocks.
-        count: u64,
-        /// One of them.
-        first: String,
-    },
-    /// Not every block could be looked at.
-    #[error("{} stays: its blocks could not be checked: {cause}", path.display())]
-    NotChecked {
-        /// The disk that was leaving.
-        path: PathBuf,
-        /// What went wrong.
-        cause: SecureError,
-    },
-    /// The copy failed.
-    #[error("the copy to {} failed: {cause}; the disk was taken out again", path.display())]
-    Copy {
-        /// The new disk.
-        path: PathBuf,
-        /// What went wrong.
-        cause: String,
-    },
-    /// A transaction group failed.
-    #[error(transparent)]
-    Sync(#[from] SyncError),
-    /// The new ring could not be opened.
-    #[error("the intent log cannot go on there: {0}")]
-    Renew(#[from] OpenError),
-    /// The lane goes on without the new leg.
-    #[error("{} does not take part in the log: it failed while it joined", path.display())]
-    Join {
-        /// The new disk.
-        path: PathBuf,
-    },
-}
-
-impl From<CreateError> for DiskError {
-    fn from(error: CreateError) -> Self {
-        Self::New(Box::new(error))
-    }
-}
-
-/// What came of a copy.
-#[derive(Default)]
-struct Copied {
-    report: ResilverReport,
-    secured: SecureReport,
-}
-
-impl Copied {
-    /// Whether the new disk has everything that the old ones had, as far as that can be known.
-    fn is_whole(&self) -> bool {
-        self.report.unreadable_bytes == 0 && self.secured.unread_count == 0
-    }
-
-    /// Lines for whoever asked, beside the one that says that it is done.
-    fn remarks(&self) -> Vec<String> {
-        remarks_of(&self.secured)
-    }
 }
 
 /// What a look at every block has to say.
@@ -170,35 +91,8 @@ fn remarks_of(secured: &SecureReport) -> Vec<String> {
     remarks
 }
 
-/// A disk of a pool: its vdev, in memory and in the configuration, and itself.
-struct Place {
-    vdev: Arc<Vdev>,
-    config: VdevConfig,
-    leg: VdevGuid,
-}
-
-impl Place {
-    /// Where the disk is, or was last seen.
-    fn path(&self) -> PathBuf {
-        let leg = self.config.legs.iter().find(|leg| leg.guid == self.leg);
-        leg.map(|leg| leg.path.clone()).unwrap_or_default()
-    }
-
-    /// Bytes on its vdev that are in use, its ring aside.
-    fn allocated(&self, pool: &Pool) -> u64 {
-        space_of(pool, &self.config).map_or(0, |space| space.allocated)
-    }
-
-    /// Whether this disk is the one at `path` and is open, but neither read nor written any more.
-    fn useless_at(&self, path: &Path) -> bool {
-        let idle = |leg: Arc<VdevLeg>| matches!(leg.state(), LegState::Stale | LegState::Faulted);
-        let here = self.config.legs.iter().any(|leg| leg.guid == self.leg && leg.path == path);
-        here && self.vdev.leg(self.leg).is_some_and(idle)
-    }
-}
-
 /// A disk by its path or guid, or by the last part of its path where no other disk has the same.
-fn find(pool: &Pool, device: &str) -> Result<Place, DiskError> {
+fn find(pool: &Pool, device: &str) -> Result<Member, DiskError> {
     let config = pool.roster.config();
     let legs: Vec<_> = config.vdevs_present().flat_map(|vdev| &vdev.legs).collect();
     let exact = legs.iter().find(|leg| leg.path == Path::new(device) || leg.guid.to_string() == device);
@@ -208,17 +102,17 @@ fn find(pool: &Pool, device: &str) -> Result<Place, DiskError> {
 }
 
 /// A disk, or any of the mirror that is named: where something is added, a mirror is as good a name.
-fn find_or_mirror(pool: &Pool, device: &str) -> Result<Place, DiskError> {
+fn find_or_mirror(pool: &Pool, device: &str) -> Result<Member, DiskError> {
     let any_leg = |vdev: &VdevConfig| vdev.legs.first().filter(|_| vdev_name(vdev) == device).map(|leg| leg.guid);
     find(pool, device).or_else(|_| find_by(pool, device, any_leg))
 }
 
-fn find_by(pool: &Pool, device: &str, leg_of: impl Fn(&VdevConfig) -> Option<VdevGuid>) -> Result<Place, DiskError> {
+fn find_by(pool: &Pool, device: &str, leg_of: impl Fn(&VdevConfig) -> Option<VdevGuid>) -> Result<Member, DiskError> {
     let config = pool.roster.config();
     let missing = || DiskError::NoDevice { pool: config.name.clone(), device: device.into() };
     let (vdev, leg) = config.vdevs_present().find_map(|vdev| Some((vdev, leg_of(vdev)?))).ok_or_else(missing)?;
     let found = pool.roster.vdevs().iter().find(|found| found.guid() == vdev.guid).ok_or_else(missing)?;
-    Ok(Place { vdev: Arc::clone(found), config: vdev.clone(), leg })
+    Ok(Member { vdev: Arc::clone(found), config: vdev.clone(), leg })
 }
 
 impl Pools {
@@ -233,11 +127,12 @@ impl Pools {
     ) -> Result<Vec<String>, PoolsError> {
         let served = self.pool(name)?;
         let place = find_or_mirror(served.filer.pool(), device)?;
-        let running = served.copies.begin(place.vdev.guid(), Purpose::Join, path)?;
-        let copied = join(&served, &place, path, force, &running, progress)?;
-        self.remember(&served)?;
-        keep_outcome(&served, &place, path, &running, &copied)?;
-        Ok(copied.remarks())
+        with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
+            let copied = served.filer.pool().join(&place, path, force, asker).map_err(DiskError::from)?;
+            self.remember(&served)?;
+            keep_outcome(&served, &place, path, asker.running, &copied)?;
+            Ok(remarks_of(&copied.secured))
+        })
     }
 
     /// Takes a disk out of its mirror; one that is being copied to is stopped. Gives remarks.
@@ -255,17 +150,19 @@ impl Pools {
         if served.copies.stop_join(place.vdev.guid(), &place.path()) && find(pool, device).is_err() {
             return Ok(vec!["note: the copy to it was stopped".into()]);
         }
-        let running = served.copies.begin(place.vdev.guid(), Purpose::Leave, &place.path())?;
-        let secured = if force { SecureReport::default() } else { make_sure(&served, &place, &running, progress)? };
-        leave(pool, &place)?;
-        running.ended(format!("{} left the mirror", place.path().display()), None);
-        self.remember(&served)?;
-        Ok(remarks_of(&secured))
+        let path = place.path();
+        with_asker(&served, &place, (Purpose::Leave, &path), progress, |asker| {
+            let secured = if force { Ok(SecureReport::default()) } else { pool.make_sure(&place, asker) };
+            let secured = secured.map_err(DiskError::from)?;
+            pool.leave(&place, asker).map_err(DiskError::from)?;
+            asker.running.ended(format!("{} left the mirror", path.display()), None);
+            self.remember(&served)?;
+            Ok(remarks_of(&secured))
+        })
     }
 
     /// Attaches the new disk (by default what is at the same path now), and takes the old one out, if the new one has
-    /// everything. A disk that missed changes or failed can replace itself: it is open already, so it leaves
-    /// first, once nothing is right on it alone. Gives remarks.
+    /// everything. Gives remarks.
     pub fn replace(
         &self,
         name: &str,
@@ -278,32 +175,117 @@ impl Pools {
         let pool = served.filer.pool();
         let place = find(pool, device)?;
         let path = path.unwrap_or(Path::new(device));
-        let running = served.copies.begin(place.vdev.guid(), Purpose::Join, path)?;
-        let (source, copied) = if place.useless_at(path) {
-            make_sure(&served, &place, &running, progress)?;
-            leave(pool, &place)?;
-            let beside = find_by(pool, device, |vdev| {
-                vdev.legs.first().filter(|_| vdev.guid == place.config.guid).map(|leg| leg.guid)
-            })?;
-            let copied = join(&served, &beside, path, force, &running, progress)?;
-            (beside, copied)
-        } else {
-            let copied = join(&served, &place, path, force, &running, progress)?;
-            if copied.is_whole() {
-                leave(pool, &place)?;
+        with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
+            let (source, copied) = pool.replace(&place, path, force, asker).map_err(DiskError::from)?;
+            self.remember(&served)?;
+            keep_outcome(&served, &source, path, asker.running, &copied)?;
+            Ok(remarks_of(&copied.secured))
+        })
+    }
+}
+
+/// The command of somebody who waits at the socket.
+struct Asker<'a> {
+    served: &'a ServedPool,
+    place: &'a Member,
+    /// The disk that joins, or leaves.
+    path: &'a Path,
+    running: &'a Running<'a>,
+    progress: OnProgress<'a>,
+    stage: Option<Stage>,
+    /// Bytes of the stage.
+    total: u64,
+    /// Disks that have left.
+    gone: Vec<Arc<VdevLeg>>,
+}
+
+/// Carries out a command that nothing else may run beside on the same vdev. The labels of disks that left are erased when
+/// others may run again.
+fn with_asker(
+    served: &ServedPool,
+    place: &Member,
+    (purpose, path): (Purpose, &Path),
+    progress: OnProgress<'_>,
+    work: impl FnOnce(&mut Asker<'_>) -> Result<Vec<String>, PoolsError>,
+) -> Result<Vec<String>, PoolsError> {
+    let running = served.copies.begin(place.vdev.guid(), purpose, path)?;
+    let gone = Vec::new();
+    let mut asker = Asker { served, place, path, running: &running, progress, stage: None, total: 0, gone };
+    let outcome = work(&mut asker);
+    let gone = std::mem::take(&mut asker.gone);
+    drop(asker);
+    drop(running);
+    let still_there = erase_labels(gone);
+    outcome.map(|remarks| remarks.into_iter().chain(still_there).collect())
+}
+
+/// Erases the labels of disks that have left, and gives a remark for each that it takes long for.
+fn erase_labels(legs: Vec<Arc<VdevLeg>>) -> Vec<String> {
+    legs.into_iter().filter_map(|leg| (!is_erased_soon(&leg)).then(|| not_erased_words(&leg))).collect()
+}
+
+fn is_erased_soon(leg: &Arc<VdevLeg>) -> bool {
+    let (done, is_done) = channel();
+    let leg = Arc::clone(leg);
+    let erasing = thread::Builder::new().name("erase label".into()).spawn(move || {
+        leg.erase_label();
+        // Its lock goes with it: whoever waits may want to open the disk again.
+        drop(leg);
+        let _ = done.send(());
+    });
+    erasing.is_ok() && is_done.recv_timeout(ERASING_MAX).is_ok()
+}
+
+fn not_erased_words(leg: &VdevLeg) -> String {
+    let path = leg.path().display();
+    tracing::warn!(%path, "a disk that has left does not answer; its label is not erased yet");
+    format!("note: {path} does not answer, and its label is not erased yet; it is no part of the pool all the same")
+}
+
+impl Asker<'_> {
+    /// Says how much there will be to do.
+    fn enter(&mut self, stage: Stage) {
+        self.stage = Some(stage);
+        let area = self.place.config.data_bytes;
+        let allocated = space_of(self.served.filer.pool(), &self.place.config).map_or(0, |space| space.allocated);
+        self.total = if stage == Stage::Copying { area } else { allocated };
+        match stage {
+            Stage::Copying => self.running.copy.expect(area, allocated),
+            Stage::CheckingRest => self.running.copy.expect(0, allocated),
+            Stage::CheckingCopy => {}
+        }
+    }
+}
+
+impl Onlooker for Asker<'_> {
+    fn on_progress(&mut self, stage: Stage, done: u64) -> bool {
+        if self.stage != Some(stage) {
+            self.enter(stage);
+        }
+        let (what, phase) = match stage {
+            Stage::Copying => (format!("copying to {}", self.path.display()), Phase::Copying),
+            Stage::CheckingCopy => (format!("checking {}", self.path.display()), Phase::Checking),
+            Stage::CheckingRest => {
+                (format!("checking what stays without {}", self.place.path().display()), Phase::Checking)
             }
-            (place, copied)
         };
-        self.remember(&served)?;
-        keep_outcome(&served, &source, path, &running, &copied)?;
-        Ok(copied.remarks())
+        (self.progress)(Progress { what, done, total: self.total });
+        self.running.copy.note(phase, done)
+    }
+
+    fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()> {
+        self.served.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<VdevLeg>) {
+        self.gone.push(leg);
     }
 }
 
 /// Keeps for `status` what came of a copy. An error if it lacks something: then every disk has stayed.
 fn keep_outcome(
     served: &ServedPool,
-    place: &Place,
+    place: &Member,
     path: &Path,
     running: &Running<'_>,
     copied: &Copied,
@@ -321,7 +303,7 @@ fn keep_outcome(
 }
 
 /// What could not be read, where, what follows from it, and what to do.
-fn unread_words(pool: &str, place: &Place, path: &Path, copied: &Copied) -> String {
+fn unread_words(pool: &str, place: &Member, path: &Path, copied: &Copied) -> String {
     let (old, new) = (place.path(), path.display());
     let sources: Vec<_> = place.config.legs.iter().map(|leg| leg.path.display().to_string()).collect();
     let mut words = String::new();
@@ -352,148 +334,3 @@ fn unread_words(pool: &str, place: &Place, path: &Path, copied: &Copied) -> Stri
 
 /// Ranges that a message names.
 const RANGES_SHOWN_MAX: usize = 8;
-
-/// Copies everything to a new disk of a vdev, and makes it count.
-fn join(
-    served: &ServedPool,
-    place: &Place,
-    path: &Path,
-    force: bool,
-    running: &Running<'_>,
-    progress: OnProgress<'_>,
-) -> Result<Copied, PoolsError> {
-    let pool = served.filer.pool();
-    let roster = &pool.roster;
-    let leg = new_leg(&served.filer.pool().platform, &place.config, path, force).map_err(DiskError::from)?;
-    let guid = leg.guid();
-    roster.add_leg(&place.vdev, leg).map_err(DiskError::from)?;
-    // A ring is not copied but brought along by its lane.
-    let mut copied = Copied::default();
-    if place.config.class == VdevClass::Data {
-        copied = match copy(pool, place, guid, path, &running.copy, progress) {
-            Ok(copied) => copied,
-            // It never counted.
-            Err(error) => {
-                return Err(match roster.detach(&place.vdev, guid) {
-                    Ok(()) => error.into(),
-                    Err(why) => DiskError::NotTakenOut { error: error.to_string(), why }.into(),
-                });
-            }
-        };
-    }
-    roster.finish_resilver(&place.vdev, guid).map_err(DiskError::from)?;
-    for line in lanes_on(&roster.config(), &place.config) {
-        match pool.lane(line.lane).filter(|lane| !lane.has_ended()) {
-            Some(lane) => {
-                let joined = join_lane(pool, &lane, guid, path);
-                joined.inspect_err(|error| strike_off(roster, &place.vdev, guid, error))?;
-            }
-            // All its disks are gone or have failed: it begins a new life on this one.
-            None => served.run_lane(pool.renew_lane(line.lane, guid).map_err(DiskError::from)?)?,
-        }
-    }
-    Ok(copied)
-}
-
-/// First every sector, then every block.
-fn copy(
-    pool: &Pool,
-    place: &Place,
-    leg: VdevGuid,
-    path: &Path,
-    copy: &Copy,
-    progress: OnProgress<'_>,
-) -> Result<Copied, DiskError> {
-    let stopped_or = |cause: String| match copy.is_stopped() {
-        true => DiskError::Stopped { path: path.into() },
-        false => DiskError::Copy { path: path.into(), cause },
-    };
-    let (area, blocks) = (place.config.data_bytes, place.allocated(pool));
-    copy.expect(area, blocks);
-    let what = format!("copying to {}", path.display());
-    let report = place.vdev.resilver(leg, &mut |done| {
-        progress(Progress { what: what.clone(), done, total: area });
-        copy.note(Phase::Copying, done)
-    });
-    let report = report.map_err(|error| stopped_or(error.to_string()))?;
-    let what = format!("checking {}", path.display());
-    let secured = pool.secure(&place.vdev, &[leg], &mut |done| {
-        progress(Progress { what: what.clone(), done, total: blocks });
-        copy.note(Phase::Checking, done)
-    });
-    Ok(Copied { report, secured: secured.map_err(|error| stopped_or(error.to_string()))? })
-}
-
-/// Gives the disks that stay whatever the leaving one alone has right, also if that one was struck off: the checksums tell.
-/// Where no other has everything the roster says so.
-fn make_sure(
-    served: &ServedPool,
-    place: &Place,
-    running: &Running<'_>,
-    progress: OnProgress<'_>,
-) -> Result<SecureReport, DiskError> {
-    let path = place.path();
-    let has_disk = place.vdev.leg(place.leg).is_some_and(|leg| leg.disk().is_some());
-    let online = || place.vdev.legs().into_iter().filter(|leg| leg.state() == LegState::Online);
-    let staying: Vec<_> = online().map(|leg| leg.guid()).filter(|guid| *guid != place.leg).collect();
-    if place.config.class != VdevClass::Data || !has_disk || staying.is_empty() {
-        return Ok(SecureReport::default());
-    }
-    let pool = served.filer.pool();
-    let total = place.allocated(pool);
-    running.copy.expect(0, total);
-    let secured = pool.secure(&place.vdev, &staying, &mut |done| {
-        progress(Progress { what: format!("checking what stays without {}", path.display()), done, total });
-        running.copy.note(Phase::Checking, done)
-    });
-    match secured {
-        // What one of them has is no use if it was struck off meanwhile.
-        Ok(_) if !staying.iter().all(|guid| online().any(|leg| leg.guid() == *guid)) => {
-            Err(DiskError::StaysUnchecked { path })
-        }
-        Ok(secured) if secured.unread_count == 0 => Ok(secured),
-        Ok(SecureReport { unread_count: count, lost, .. }) => {
-            let first = lost.first().map_or_else(String::new, ToString::to_string);
-            Err(DiskError::MayHaveMore { path, count, first })
-        }
-        Err(SecureError::Stopped) => Err(DiskError::StaysUnchecked { path }),
-        Err(cause) => Err(DiskError::NotChecked { path, cause }),
-    }
-}
-
-/// The lanes whose ring lies on a vdev.
-fn lanes_on(config: &PoolConfig, vdev: &VdevConfig) -> Vec<LaneConfigLine> {
-    config.lanes.iter().filter(|line| line.vdev == vdev.index).cloned().collect()
-}
-
-fn join_lane(pool: &Arc<Pool>, lane: &Arc<Lane>, guid: VdevGuid, path: &Path) -> Result<(), DiskError> {
-    let roster = &pool.roster;
-    let config = roster.config();
-    let failed = || DiskError::Join { path: path.into() };
-    let line = config.lanes.iter().find(|line| line.lane == lane.id()).ok_or_else(failed)?;
-    let mut wider = line.clone();
-    wider.legset.push(guid);
-    let leg = roster.lane_config(&wider).legs.into_iter().find(|leg| leg.guid == guid).ok_or_else(failed)?;
-    lane.join_leg(leg);
-    for _ in 0..JOIN_SYNCS_MAX {
-        pool.sync()?;
-        if lane.admit_leg(guid) {
-            roster.admit_lane_leg(lane.id(), guid)?;
-            return Ok(());
-        }
-    }
-    Err(failed())
-}
-
-/// A disk that could not join the log is no leg of it, whatever else it has: `status` must not call it online, and the lane
-/// must not go on writing to it. Only where nothing else has what is in the pool it stays, as it is.
-fn strike_off(roster: &Roster, vdev: &Vdev, guid: VdevGuid, cause: &DiskError) {
-    let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
-    if has_other && let Err(error) = roster.drop_leg(guid, &io::Error::other(cause.to_string())) {
-        tracing::error!(leg = %guid, %error, "a disk that could not join the log could not be struck off");
-    }
-}
-
-fn leave(pool: &Pool, place: &Place) -> Result<(), DiskError> {
-    Ok(pool.roster.detach(&place.vdev, place.leg)?)
-}

@@ -13,6 +13,7 @@
 //! *Away* pools are those whose clients should wait: we know their handle key. After a restart only those pools
 //! are away that `pools.toml` still lists, that is, that nobody exported.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -172,9 +173,9 @@ impl ServedPool {
     }
 
     /// Gives a lane that has got another disk its thread.
-    pub(super) fn run_lane(&self, lane: Arc<Lane>) -> Result<(), PoolsError> {
+    pub(super) fn run_lane(&self, lane: Arc<Lane>) -> io::Result<()> {
         let name = format!("lane {}", lane.id());
-        let thread = thread::Builder::new().name(name).spawn(move || lane.run()).map_err(PoolsError::Thread)?;
+        let thread = thread::Builder::new().name(name).spawn(move || lane.run())?;
         self.threads.lock().push(thread);
         Ok(())
     }

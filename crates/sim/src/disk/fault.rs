@@ -24,8 +24,9 @@ pub enum Fault {
 const FAULTS: usize = 5;
 
 impl Fault {
-    /// Those that concern their own bytes, and the flush.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::DurableWrite, Self::Flush];
+    /// All of them.
+    pub const ALL: [Self; FAULTS] =
+        [Self::Read, Self::Write, Self::DurableWrite, Self::Flush, Self::CacheWithDurableWrite];
 }
 
 /// A write that the disk answers with a success, and does not do.

@@ -8,4 +8,4 @@ mod power;
 pub use cuts::{Cuts, FULL_MAX, Place};
 pub use fault::{Fault, Faults, Lie};
 pub use pages::Pages;
-pub use power::{Event, Power, PowerDisk, What};
+pub use power::{Event, Kept, Power, PowerDisk, What};

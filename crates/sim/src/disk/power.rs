@@ -160,6 +160,15 @@ fn gone() -> io::Error {
     io::Error::other("the power is gone")
 }
 
+/// What a cut leaves of the writes that were not flushed, and of the one under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// Of eight such writes, or of the parts that they are torn into.
+    pub of_8: u64,
+    /// Bytes of a part; none: writes stay whole.
+    pub tear: Option<usize>,
+}
+
 /// One disk.
 pub struct PowerDisk {
     power: Arc<Power>,
@@ -233,19 +242,20 @@ impl PowerDisk {
     /// What the disk has after the cut, on another power line.
     #[must_use]
     pub fn survivor(&self, power: &Arc<Power>, chance: &mut Chance) -> Self {
+        let of_8 = chance.pick(&[0, 1, 4, 7, 8]);
+        let sector = chance.pick(&[512usize, 4096]);
+        let tear = chance.one_in(2).then_some(sector);
+        self.survivor_with(power, Kept { of_8, tear }, chance)
+    }
+
+    /// The same, with so much of what was not flushed.
+    #[must_use]
+    pub fn survivor_with(&self, power: &Arc<Power>, kept: Kept, chance: &mut Chance) -> Self {
         let mut state = self.state();
-        let kept_of_8 = chance.pick(&[0, 1, 4, 7, 8]);
-        let tear = chance.pick(&[512usize, 4096]);
-        let tears = chance.one_in(2);
         for (offset, bytes) in std::mem::take(&mut state.cached) {
-            if !tears {
-                if chance.below(8) < kept_of_8 {
-                    state.stable.write(offset, &bytes);
-                }
-                continue;
-            }
+            let tear = kept.tear.unwrap_or(bytes.len()).max(1);
             for (at, part) in bytes.chunks(tear).enumerate() {
-                if chance.below(8) < kept_of_8 {
+                if chance.below(8) < kept.of_8 {
                     state.stable.write(offset + (at * tear) as u64, part);
                 }
             }

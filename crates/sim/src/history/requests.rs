@@ -99,12 +99,6 @@ pub(super) enum Next {
     Settle,
 }
 
-/// The owner of a file that nobody may write cuts it by CREATE: the model lets them, as SETATTR does, and the server does
-/// not, as no `open` does. Either is right.
-fn is_owner_denied(op: &Op, before: &Before, told: &Told) -> bool {
-    before.existing.is_some() && matches!(op, Op::Create { .. }) && told.status == nfsstat3::NFS3ERR_ACCES
-}
-
 impl State {
     /// A new request of some client.
     pub(super) fn attempt(&mut self, op: &Op, chance: &mut Chance) -> Checked<Attempt> {
@@ -140,7 +134,7 @@ impl State {
                 let told = told(attempt.op.call().procedure, &bytes)?;
                 self.is_it_full(&attempt.op, told.status)?;
                 let is_of_rot = told.status == nfsstat3::NFS3ERR_IO && self.nearness(&attempt.op, &before).may_fail();
-                if self.is_no_effect(&told) || is_of_rot || is_owner_denied(&attempt.op, &before, &told) {
+                if self.is_no_effect(&told) || is_of_rot {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
                     return Ok(Next::Done);
                 }

@@ -49,10 +49,15 @@ pub fn run(plan: &Plan) -> Result<Totals, Failure> {
 /// Runs a plan in this manner.
 pub(super) fn run_as(plan: &Plan, how: impl FnOnce(History) -> Checked<Totals>) -> Result<Totals, Failure> {
     let trace = Trace::default();
+    PANICKED_AT.take();
     let outcome = catch_unwind(AssertUnwindSafe(|| History::new(plan, &trace).and_then(how)));
     let message = match outcome {
         Ok(Ok(totals)) => return Ok(totals),
-        Ok(Err(message)) => message,
+        // A request that panics is caught by the server, and answered.
+        Ok(Err(message)) => match PANICKED_AT.take() {
+            place if place.is_empty() => message,
+            place => format!("{message} (a panic at {place} was caught)"),
+        },
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

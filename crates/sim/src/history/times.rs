@@ -16,10 +16,6 @@ use super::Checked;
 use crate::op::{Answer, Expected, Op};
 use crate::oracle::Before;
 
-/// Whether a time that was told of a change which a cut took away must not come again. It does where the clock was wrong
-/// before and disks hung: see docs/testing.md.
-const LOST_TIMES_COUNT: bool = false;
-
 /// Seconds and nanoseconds, as clients are told.
 type Ctime = (u32, u32);
 
@@ -91,9 +87,6 @@ impl Seen {
         let told = self.told(object, attr, now)?;
         if told.touched <= told.last.0 && told.touched <= oldest && ctime != told.last.1 {
             return Err(format!("was changed at {:?} before the import, and at {ctime:?} behind it", told.last.1));
-        }
-        if !LOST_TIMES_COUNT {
-            told.newest = ctime;
         }
         (told.last, told.touched) = ((now, ctime), 0);
         Ok(())

@@ -24,10 +24,6 @@ const DATASETS_MAX: usize = 6;
 const LONG_OUTAGE: Duration = Duration::from_secs(125);
 /// How long a machine is off that does not stay so.
 const REBOOT_SECONDS: u64 = 90;
-/// Whether outages may be longer than the reply cache remembers.
-const OUTAGES_ARE_LONG: bool = true;
-/// Whether the time of day may be wrong.
-const CLOCKS_ARE_WRONG: bool = true;
 /// By how much, in seconds: a drift, a time zone, a battery that is empty, and years that no file was ever written in.
 const WRONG_BY_SECONDS: [i64; 8] =
     [-2, 30, -3600, 7200, -86_400 * 400, -1_699_000_000, 86_400 * 365 * 76, 86_400 * 365 * 206];
@@ -41,18 +37,16 @@ impl State {
         let away = match chance.below(16) {
             0..8 => Duration::ZERO,
             8..13 => Duration::from_secs(1 + chance.below(REBOOT_SECONDS)),
-            13 | 14 if OUTAGES_ARE_LONG => LONG_OUTAGE + Duration::from_secs(chance.below(7200)),
-            15 if OUTAGES_ARE_LONG => Duration::from_secs(86_400 * (1 + chance.below(30))),
+            13 | 14 => LONG_OUTAGE + Duration::from_secs(chance.below(7200)),
+            15 => Duration::from_secs(86_400 * (1 + chance.below(30))),
             _ => return,
         };
         self.machine.clock().pass(away);
         self.time_off_ns += away.as_nanos() as u64;
-        if CLOCKS_ARE_WRONG {
-            match chance.below(10) {
-                0 => self.machine.clock().set_wrong_by(1_000_000_000 * chance.pick(&WRONG_BY_SECONDS)),
-                1..4 => self.machine.clock().set_wrong_by(0),
-                _ => {}
-            }
+        match chance.below(10) {
+            0 => self.machine.clock().set_wrong_by(1_000_000_000 * chance.pick(&WRONG_BY_SECONDS)),
+            1..4 => self.machine.clock().set_wrong_by(0),
+            _ => {}
         }
         let jumps = was_wrong != self.machine.clock().is_wrong();
         self.totals.lives_after_gap += u64::from(jumps || away >= LONG_OUTAGE);

@@ -84,6 +84,9 @@ impl Deferred {
     pub(super) fn release(&mut self, durable: Txg) -> Vec<Dva> {
         let waiting = self.lists.split_off(&durable);
         let released = std::mem::replace(&mut self.lists, waiting);
+        // R = 2: the uberblock before the newest may be chosen, and names what the newest group has freed.
+        let is_old = |txg: &Txg| txg.next() <= durable;
+        assert!(released.keys().all(is_old), "group {durable} is durable, and a later one's blocks are reused (F8)");
         let mut ranges = Vec::new();
         for list in released.into_values() {
             self.retired.extend(list.chain.iter().map(|sector| sector.dva));

@@ -26,8 +26,8 @@
 //! **The lease.** An uberblock says up to where times may have been issued: an import begins above. The clock may pass the
 //! lease between two groups, as an idle pool syncs nothing. A record of the log brings its own time, and the replay
 //! learns it. What is not logged must keep below the lease ([`ServerTime::issue_leased`]), and asks for a group first if the
-//! lease is over. So every time that was issued is below the lease, or in the log, or a few nanoseconds above one
-//! that is in the log.
+//! lease is over, or if something logged has passed it: that record may be lost, and its time is told by nothing then.
+//! So every time that a client is told with an answer is below the lease, or in the log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -121,15 +121,21 @@ impl ServerTime {
         self.issue_from(self.now())
     }
 
-    /// The same for a change that no record of the log tells: below the end of the lease, as long as there is room.
-    pub(super) fn issue_leased(&self) -> Time {
-        self.issue_from(self.now().min(self.lease.load(Ordering::Relaxed).saturating_sub(1)))
+    /// The same for a change that no record of the log tells: below the end of the lease. `None` if no time is left there.
+    pub(super) fn issue_leased(&self) -> Option<Time> {
+        let end = self.lease.load(Ordering::Relaxed);
+        let time = self.issue_if(self.now().min(end.saturating_sub(1)), |time| time < end);
+        time.map(Time)
     }
 
     fn issue_from(&self, now: u64) -> Time {
-        let issue = |last: u64| Some(now.max(last + 1));
-        let last = self.issued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, issue).expect("it always issues");
-        Time(now.max(last + 1))
+        Time(self.issue_if(now, |_| true).expect("it always issues"))
+    }
+
+    fn issue_if(&self, now: u64, may_be: impl Fn(u64) -> bool) -> Option<u64> {
+        let next = |last: u64| now.max(last + 1);
+        let issue = |last: u64| Some(next(last)).filter(|time| may_be(*time));
+        self.issued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, issue).ok().map(next)
     }
 
     /// A record of the log was issued this time. Behind one above the lease there may have been others, a nanosecond apart,
@@ -142,6 +148,11 @@ impl ServerTime {
     /// Whether an uberblock should come before the next change that is not logged.
     pub(super) fn is_lease_over(&self) -> bool {
         self.now().saturating_add(nanoseconds(LEASE_MARGIN)) >= self.lease.load(Ordering::Relaxed)
+    }
+
+    /// Whether no time below the lease is left.
+    pub(super) fn is_past_lease(&self) -> bool {
+        self.issued.load(Ordering::Relaxed) + 1 >= self.lease.load(Ordering::Relaxed)
     }
 
     /// The lease of an uberblock that says `issued`. It counts from the clock: counted from the issued time, which starts at

@@ -15,6 +15,7 @@ use crate::roster::RosterError;
 use crate::run::RunWriter;
 use crate::txg::Next;
 use crate::uberblock::Uberblock;
+use crate::vdev::VdevLeg;
 
 /// Why a transaction group was not synced. The pool is suspended then.
 #[derive(Debug, thiserror::Error)]
@@ -195,7 +196,7 @@ impl Pool {
             "the space maps were written with the root that names them"
         );
         debug_assert!(is_read_as_written(&head), "what the root says is what an import will read");
-        self.io.flush(self.platform.fanout.as_ref())?;
+        self.flush_blocks(txg)?;
         let uberblock = self.uberblock_of(syncing, txg, &root, clean);
         assert!(uberblock.time_lease > uberblock.time, "the lease counts from what was issued (rules F14)");
         for (lane, checkpoint) in &uberblock.lanes {
@@ -214,6 +215,15 @@ impl Pool {
         syncing.root = Some(root);
         syncing.uberblock = uberblock;
         Ok(folded)
+    }
+
+    /// What the uberblock of `txg` will name is durable when this returns (I2), on every leg that is not struck off.
+    fn flush_blocks(&self, txg: Txg) -> Result<(), BlockError> {
+        let written: Vec<_> = self.roster.data_legs().map(|leg| (leg.write_count(), leg)).collect();
+        self.io.flush(self.platform.fanout.as_ref())?;
+        let is_durable = |(writes, leg): &(u64, Arc<VdevLeg>)| !leg.takes_writes() || leg.has_flushed(*writes);
+        assert!(written.iter().all(is_durable), "what uberblock {txg} will name is in a cache");
+        Ok(())
     }
 
     fn fold_datasets(&self, syncing: &Syncing, txg: Txg, out: &mut RunWriter) -> Result<Vec<Folded>, SyncError> {

@@ -104,6 +104,11 @@ impl Merger<'_> {
     fn root_of(&mut self, mut children: Vec<Child>, mut height: u8) -> Result<Tree, BlockError> {
         while children.len() > 1 {
             height += 1;
+            if height > inner::HEIGHT_MAX {
+                // Only a root that claims more than there is gets here. What is written could never be read.
+                let bp = children[0].bp;
+                return Err(BlockError::Malformed { bp, what: "nodes on so few levels as a tree has" });
+            }
             let draft = InnerDraft { height, children, grows_at_end: true };
             children = settle(vec![Slot::Fresh(draft)], self)?;
         }
@@ -274,6 +279,7 @@ impl Merger<'_> {
     /// Merges sorted entries and changes. `None` if nothing changes.
     fn merge_entries(&mut self, old: Vec<Entry>, changes: &Changes) -> Option<Vec<LeafDraft>> {
         let mut merged = Merged::with_capacity(old.len() + changes.len());
+        let (old_count, mut added, mut removed) = (old.len(), 0, 0);
         let mut old = old.into_iter().peekable();
         for (key, change) in changes {
             while let Some(entry) = old.next_if(|entry| entry.key < *key) {
@@ -284,18 +290,20 @@ impl Merger<'_> {
                 (Change::Put(value), Some(entry)) if entry.value == *value => merged.keep(entry),
                 (Change::Put(value), Some(_)) => merged.replace(*key, value),
                 (Change::Put(value), None) => {
-                    // The count is what a damaged root claims, so it may be anything.
-                    self.entry_count = self.entry_count.saturating_add(1);
+                    added += 1;
                     merged.insert(*key, value);
                 }
                 (Change::Delete, Some(_)) => {
-                    self.entry_count = self.entry_count.saturating_sub(1);
+                    removed += 1;
                     merged.changed = true;
                 }
                 (Change::Delete, None) => {}
             }
         }
         old.for_each(|entry| merged.keep(entry));
+        assert_eq!(merged.entries.len() + removed, old_count + added, "every entry is old, or was put, or is gone");
+        // The count is what a damaged root claims, so it may be anything.
+        self.entry_count = self.entry_count.saturating_add(added as u64).saturating_sub(removed as u64);
         merged.changed.then(|| merged.into_drafts())
     }
 

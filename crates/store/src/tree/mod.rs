@@ -99,6 +99,7 @@ impl Tree {
     /// The bytes of the drawing above.
     #[must_use]
     pub fn encode(&self) -> [u8; TREE_BYTES] {
+        assert!(self.height <= inner::HEIGHT_MAX, "a tree of {} levels could not be read", self.height);
         let mut bytes = Vec::with_capacity(TREE_BYTES);
         bytes.put_u8(0);
         bytes.put_u8(self.height);

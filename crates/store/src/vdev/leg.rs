@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use tally_base::VdevGuid;
 use tally_disk::{CountingDisk, Disk, IoCounts, TrustedDisk};
+
+use crate::label;
 
 /// How a leg stands.
 ///
@@ -67,8 +69,10 @@ pub struct VdevLeg {
     path: PathBuf,
     disk: Option<Arc<CountingDisk>>,
     state: AtomicU8,
-    /// Written to since the last flush.
-    pub(super) dirty: AtomicBool,
+    /// Writes of blocks that were carried out.
+    pub(super) writes: AtomicU64,
+    /// How many of them a flush has made durable.
+    pub(super) flushed: AtomicU64,
     pub(super) read_errors: AtomicU64,
     pub(super) write_errors: AtomicU64,
     pub(super) checksum_errors: AtomicU64,
@@ -85,7 +89,8 @@ impl VdevLeg {
             path,
             disk: disk.map(|disk| Arc::new(CountingDisk::new(Arc::new(TrustedDisk::new(disk))))),
             state: AtomicU8::new(state as u8),
-            dirty: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
             read_errors: AtomicU64::new(0),
             write_errors: AtomicU64::new(0),
             checksum_errors: AtomicU64::new(0),
@@ -141,6 +146,27 @@ impl VdevLeg {
     #[must_use]
     pub fn counts(&self) -> IoCounts {
         self.disk.as_ref().map(|disk| disk.counts()).unwrap_or_default()
+    }
+
+    /// Writes of blocks so far.
+    pub(crate) fn write_count(&self) -> u64 {
+        self.writes.load(Ordering::Acquire)
+    }
+
+    /// Whether so many of them are durable.
+    pub(crate) fn has_flushed(&self, write_count: u64) -> bool {
+        self.flushed.load(Ordering::Acquire) >= write_count
+    }
+
+    /// Erases the label of a leg that has left its pool, so that nobody takes it for a disk of that. A courtesy, which takes as
+    /// long as its disk likes: whoever calls this must hold nothing that others wait for. A failure is in the log.
+    pub fn erase_label(&self) {
+        if let Some(disk) = &self.disk
+            && let Err(error) = label::wipe(disk.as_ref())
+        {
+            let path = self.path.display();
+            tracing::warn!(%path, leg = %self.guid, %error, "the label of a disk that has left could not be erased");
+        }
     }
 
     /// Whether writes must reach it.

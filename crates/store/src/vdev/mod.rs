@@ -34,7 +34,7 @@ pub use leg::{LegErrors, LegState, VdevLeg};
 pub use resilver::ResilverReport;
 pub use secure::Secured;
 
-use crate::blockdev::{BlockDev, BlockDevError};
+use crate::blockdev::{BlockDev, BlockDevError, probes};
 use crate::label::{LABEL_BYTES, RingArea, VdevClass, VdevConfig, VdevKind};
 
 /// Neighbouring reads within this many bytes go to the same leg, so that a sequential reader keeps one disk streaming
@@ -333,6 +333,13 @@ impl BlockDev for Vdev {
         self.settle(legs.into_iter().zip(outcomes).collect())
     }
 
+    fn answers(&self) -> bool {
+        let mut buf = AlignedBuf::zeroed(SECTOR);
+        let mut answers =
+            |leg: &Arc<VdevLeg>| probes(self.data_bytes).any(|offset| leg.read_data(offset, &mut buf).is_ok());
+        self.is_usable() && self.readable(0).iter().all(&mut answers)
+    }
+
     fn discard(&self, offset: u64, length: u64) -> Result<(), BlockDevError> {
         self.check(offset, length)?;
         self.may_write()?;
@@ -379,21 +386,21 @@ impl VdevLeg {
         let outcome = disk.write(LABEL_BYTES + offset, buf, Durability::Cached);
         self.note_write(outcome)?;
         // After the write: a flush that looked before it has not covered it.
-        self.dirty.store(true, Ordering::Release);
+        self.writes.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
     fn flush(&self) -> io::Result<()> {
-        if !self.dirty.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
-        self.flush_always()
+        if self.has_flushed(self.write_count()) { Ok(()) } else { self.flush_always() }
     }
 
-    /// Flushes the disk whatever the mark says: whoever took that may still be waiting for a flush that fails.
+    /// Flushes the disk also where no block was written: it may be more than blocks.
     fn flush_always(&self) -> io::Result<()> {
+        let covered = self.write_count();
         let outcome = self.disk().ok_or_else(gone).and_then(|disk| disk.flush());
-        self.note_write(outcome)
+        self.note_write(outcome)?;
+        self.flushed.fetch_max(covered, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Counts a failed write.

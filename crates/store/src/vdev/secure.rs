@@ -15,9 +15,9 @@ use crate::blockdev::BlockDevError;
 /// How a range stands with the legs that are to keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Secured {
-    /// One of them had it.
+    /// Each of them had it.
     Sound,
-    /// None of them had it; now all of them do.
+    /// Some of them lacked it; now each that is left has it.
     Repaired,
     /// No leg has it.
     Lost {
@@ -26,8 +26,19 @@ pub enum Secured {
     },
 }
 
+/// What has come of giving a range to legs that lack it.
+enum Given {
+    /// One of them took it at least; the others were struck off.
+    Taken,
+    /// All of them refused it and were struck off.
+    Refused,
+    /// Whoever was to give it does not have it, or could not be read.
+    Nothing { is_read: bool },
+}
+
 impl Vdev {
-    /// Sees to it that one of `keepers` has a range for which `is_right` is true. They may be joining ones.
+    /// Sees to it that each of `keepers` has a range for which `is_right` is true: one alone would be the next that
+    /// fails. They may be joining ones.
     pub fn secure(
         &self,
         offset: u64,
@@ -40,20 +51,25 @@ impl Vdev {
         let (mut keepers, mut others): (Vec<_>, Vec<_>) = self.legs().into_iter().partition(is_keeper);
         keepers.retain(|leg| leg.takes_writes());
         // One that was struck off may be the only one that has it right: the checksum tells.
-        others.retain(|leg| leg.disk().is_some() && leg.state() != LegState::Resilvering);
+        others.retain(|leg| leg.disk().is_some());
         if keepers.is_empty() {
             return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into());
         }
         let mut buf = AlignedBuf::zeroed(length);
-        if keepers.iter().any(|leg| leg.has(offset, &mut buf, is_right).unwrap_or(false)) {
+        let (good, lacking): (Vec<_>, Vec<_>) =
+            keepers.into_iter().partition(|leg| leg.has(offset, &mut buf, is_right).unwrap_or(false));
+        if lacking.is_empty() {
             return Ok(Secured::Sound);
         }
         let mut unread = false;
-        for leg in &others {
-            match leg.has(offset, &mut buf, is_right) {
-                Ok(true) => return self.give(leg, &keepers, offset, &mut buf, is_right),
-                Ok(false) => {}
-                Err(_) => unread = true,
+        for leg in good.iter().chain(&others) {
+            match self.give(leg, &lacking, offset, &mut buf, is_right)? {
+                Given::Taken => return Ok(Secured::Repaired),
+                // They were struck off, and are no keepers any more.
+                Given::Refused if !good.is_empty() => return Ok(Secured::Sound),
+                Given::Refused => return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into()),
+                // What a joining leg has it was given by the others.
+                Given::Nothing { is_read } => unread |= !is_read && leg.state() != LegState::Resilvering,
             }
         }
         Ok(Secured::Lost { unread })
@@ -66,33 +82,33 @@ impl Vdev {
         written.try_for_each(|leg| self.flush_leg(leg))
     }
 
-    /// Writes to the keepers what `good` has, after a second look at it with writers kept out.
+    /// Writes to keepers that lack it what `good` has, with writers kept out.
     fn give(
         &self,
         good: &VdevLeg,
-        keepers: &[Arc<VdevLeg>],
+        lacking: &[Arc<VdevLeg>],
         offset: u64,
         buf: &mut AlignedBuf,
         is_right: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<Secured, BlockDevError> {
+    ) -> Result<Given, BlockDevError> {
         self.may_write()?;
         let _alone = self.repair.write();
         match good.has(offset, buf, is_right) {
             Ok(true) => {}
-            other => return Ok(Secured::Lost { unread: other.is_err() }),
+            other => return Ok(Given::Nothing { is_read: other.is_ok() }),
         }
-        let mut outcome = Err(VdevError::NoLeg { vdev: self.guid, last: None }.into());
-        for leg in keepers {
+        let mut outcome = Given::Refused;
+        for leg in lacking {
             match leg.write_data(offset, buf) {
                 Ok(()) => {
                     // A joining leg had it never, and is no disk that went wrong.
                     leg.repaired.fetch_add(u64::from(leg.state() == LegState::Online), Ordering::Relaxed);
-                    outcome = Ok(Secured::Repaired);
+                    outcome = Given::Taken;
                 }
                 Err(error) => self.strike_off(leg, &error)?,
             }
         }
-        outcome
+        Ok(outcome)
     }
 }
 

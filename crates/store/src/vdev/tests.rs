@@ -335,3 +335,37 @@ fn what_only_a_leg_that_was_struck_off_has_right_is_taken_from_it() {
     assert_eq!(mirror.disks[0].bytes(LABEL_BYTES, 8192), block(1), "the old disk has it right");
     assert_eq!(secured, Secured::Repaired, "and may leave now");
 }
+
+/// A disk was to leave a mirror of three. One that stayed had a block right, the other had rotten there; that was enough, and
+/// when the good one died the block was gone, though the disk that left had had it.
+#[test]
+fn every_leg_that_stays_has_what_the_leaving_one_has() {
+    let mirror = mirror(3);
+    let legs = mirror.vdev.legs();
+    let staying = [legs[1].guid(), legs[2].guid()];
+    mirror.vdev.write(0, &block(1)).unwrap();
+    mirror.disks[2].rot(LABEL_BYTES);
+    let secure = || mirror.vdev.secure(0, 8192, &is_block(1), &staying).unwrap();
+    assert_eq!(secure(), Secured::Repaired);
+    assert_eq!(mirror.disks[2].bytes(LABEL_BYTES, 8192), block(1));
+    assert_eq!(secure(), Secured::Sound);
+    // One that refuses what it lacks is struck off, and the other has it.
+    mirror.disks[2].rot(LABEL_BYTES);
+    FaultyDisk::set(&mirror.disks[2].writes_fail, true);
+    assert_eq!(secure(), Secured::Sound);
+    assert_eq!(*mirror.members.struck_off.lock(), [legs[2].guid()]);
+}
+
+/// One leg read nothing for a moment, the other was rotten at a block, and that was given up: the vdev had answered, though
+/// not the leg that had the block.
+#[test]
+fn a_mirror_answers_if_each_of_its_legs_does() {
+    let mirror = mirror(2);
+    assert!(mirror.vdev.answers());
+    FaultyDisk::set(&mirror.disks[0].reads_fail, true);
+    assert!(!mirror.vdev.answers(), "it may have what the other one has not");
+    mirror.vdev.legs()[0].set_state(LegState::Faulted);
+    assert!(mirror.vdev.answers(), "it is asked no more");
+    mirror.vdev.legs()[1].set_state(LegState::Faulted);
+    assert!(!mirror.vdev.answers());
+}

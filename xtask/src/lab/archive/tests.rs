@@ -1,6 +1,4 @@
-//! The tree names no mirror: a machine without a way to the one that it would name has its own.
-
-use super::archive_among;
+use super::address_among;
 
 #[test]
 fn the_guest_comes_from_where_the_machine_s_own_packages_do() {
@@ -12,6 +10,6 @@ fn the_guest_comes_from_where_the_machine_s_own_packages_do() {
         ("", None),
     ];
     for (listed, expected) in cases {
-        assert_eq!(archive_among(listed).as_deref(), expected, "{listed}");
+        assert_eq!(address_among(listed, "bookworm").as_deref(), expected, "{listed}");
     }
 }

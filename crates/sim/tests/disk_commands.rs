@@ -1,0 +1,327 @@
+//! Attach, detach and replace, of data and of log disks, with the power cut at every write and flush of them: before it, in
+//! the middle of it, and behind it.
+//!
+//! Each command runs on a small pool with files in it, some of them in blocks and some in the log alone, and clients write more
+//! at every step of it. It is run once for each of its writes and flushes, and cut there; of what no flush has saved nothing
+//! stays, or all, or some writes, or some sectors. What must hold: the import takes the pool without a loss, everything that
+//! was answered is there, and a walk over everything finds it sound. Where nothing or all has stayed, it must be there as well
+//! if any one disk is lost besides whose mirror has another, by labels that agree; and if labels do not agree yet, then
+//! either the import says so or everything is there.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_base::Wait;
+use tally_disk::Disk;
+use tally_fs::filer::ImportOptions;
+use tally_fs::vfs::{CreateHow, Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
+use tally_intent::Lane;
+use tally_sim::chance::Chance;
+use tally_sim::disk::{Kept, Pages, PowerDisk};
+use tally_sim::machine::{Machine, POOL, Shape};
+use tally_sim::sound::sound;
+use tally_store::label;
+use tally_store::platform::Tuning;
+use tally_store::pool::Pool;
+use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
+use tally_store::properties::PropertySet;
+use tally_store::vdev::VdevLeg;
+
+const MIB: u64 = 1 << 20;
+const NEW: &str = "/d/new";
+/// Steps of a copy or a check, one in so many, in which a client writes.
+const WRITE_ONE_IN: u64 = 7;
+/// What stays of what was not flushed.
+const KEPT: [Kept; 4] = [
+    Kept { of_8: 0, tear: None },
+    Kept { of_8: 8, tear: None },
+    Kept { of_8: 4, tear: None },
+    Kept { of_8: 4, tear: Some(512) },
+];
+
+/// A command, and the disk that it is about.
+#[derive(Clone, Copy, Debug)]
+enum Command {
+    Attach(&'static str),
+    Detach(&'static str),
+    Replace(&'static str),
+}
+
+/// A pool with files in it, put aside.
+struct Start {
+    shape: Shape,
+    content: Vec<Pages>,
+    files: Files,
+}
+
+/// Files by name, and whether somebody was told that they are stable.
+#[derive(Clone, Default)]
+struct Files(BTreeMap<String, bool>);
+
+impl Files {
+    fn content(name: &str) -> Bytes {
+        let length = 1 + name.bytes().fold(7usize, |sum, byte| sum * 31 % 20_011 + usize::from(byte));
+        name.bytes().cycle().take(length).collect()
+    }
+
+    /// A client makes a file, durably.
+    fn make(&mut self, machine: &Machine) {
+        let name = format!("file {}", self.0.len());
+        let fs = machine.server().filer.by_name(POOL).expect("it is imported");
+        let cred = Cred::root();
+        let ctx = OpCtx { cred: &cred, reply: None };
+        let how = CreateHow::Guarded(SetAttr { mode: Some(0o600), ..SetAttr::default() });
+        let made = fs.create(ctx, fs.root(), name.as_bytes(), &how);
+        let mut is_stable = is_kept(made.wait);
+        if let Ok(attr) = made.result {
+            let written = fs.write(ctx, attr.object, 0, Self::content(&name), Stability::FileSync);
+            is_stable &= is_kept(written.wait) && written.result.is_ok();
+        } else {
+            is_stable = false;
+        }
+        self.0.insert(name, is_stable);
+    }
+
+    /// What was answered is there, and nothing that nobody has made.
+    fn check(&self, machine: &Machine) -> Result<(), String> {
+        let fs = machine.server().filer.by_name(POOL).ok_or("the dataset is gone")?;
+        for (name, is_stable) in &self.0 {
+            match fs.lookup(&Cred::root(), fs.root(), name.as_bytes()) {
+                Ok((attr, _)) if *is_stable => {
+                    let found = read(&*fs, attr.object, attr.size)?;
+                    if found != Self::content(name) {
+                        return Err(format!("{name} has something else in it"));
+                    }
+                }
+                Ok(_) => {}
+                Err(error) if *is_stable => return Err(format!("{name}: {error}")),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_kept(wait: Wait) -> bool {
+    match wait {
+        Wait::Ready => true,
+        Wait::On(promise) => promise.drive().or_else(|| promise.poll()).is_some_and(|fate| fate.is_ok()),
+    }
+}
+
+fn read(fs: &dyn Vfs, object: ObjectRef, size: u64) -> Result<Vec<u8>, String> {
+    let told = fs.read(&Cred::root(), object, 0, size as u32).map_err(|error| error.to_string())?;
+    Ok(told.data.concat())
+}
+
+impl Start {
+    fn new(words: &[&str]) -> Self {
+        let tuning = Tuning { helper_threads: false, cache_bytes: 1 << 20, ..Tuning::default() };
+        let vdevs = words.iter().map(|word| (*word).to_owned()).collect();
+        let shape = Shape { vdevs, data_bytes: 16 * MIB, log_bytes: 2 * MIB, tuning };
+        let mut machine = Machine::new(shape.clone(), 1);
+        machine.create(PropertySet::new()).unwrap();
+        let mut files = Files::default();
+        (0..6).for_each(|_| files.make(&machine));
+        machine.server().filer.sync().unwrap();
+        machine.server().filer.export().unwrap();
+        assert!(files.0.values().all(|is_stable| *is_stable));
+        let content = machine.disks().iter().map(|(_, disk)| disk.content()).collect();
+        Self { shape, content, files }
+    }
+
+    /// The pool, imported, with records in its log and a new disk beside it.
+    fn machine(&self, command: Command) -> (Machine, Files) {
+        let mut machine = Machine::holding(self.shape.clone(), 2, &self.content);
+        machine.import(&ImportOptions::default()).unwrap();
+        let mut files = self.files.clone();
+        (0..3).for_each(|_| files.make(&machine));
+        let is_log = |path: &str| path.contains("slog");
+        let bytes = match command {
+            Command::Attach(path) | Command::Replace(path) if is_log(path) => self.shape.log_bytes,
+            _ => self.shape.data_bytes,
+        };
+        machine.plug(NEW, Arc::new(PowerDisk::new(machine.power(), bytes)));
+        (machine, files)
+    }
+
+    /// Runs the command and cuts the power at its event number `cut`. Gives the machine as it was in that moment, what was
+    /// answered, and whether the command came to its end.
+    fn run(&self, command: Command, cut: u64) -> (Machine, Files, bool) {
+        let (machine, files) = self.machine(command);
+        machine.power().plan_cut(Some(cut));
+        let mut client = Clients { machine: &machine, files, steps: 0 };
+        let is_done = carry_out(command, &mut client).is_ok();
+        let Clients { files, .. } = client;
+        (machine, files, is_done)
+    }
+}
+
+/// Who writes while a disk joins or leaves.
+struct Clients<'a> {
+    machine: &'a Machine,
+    files: Files,
+    steps: u64,
+}
+
+impl Onlooker for Clients<'_> {
+    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
+        self.steps += 1;
+        if self.steps.is_multiple_of(WRITE_ONE_IN) && !self.machine.power().is_off() {
+            self.files.make(self.machine);
+        }
+        true
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), tally_store::pool::SyncError> {
+        if !self.machine.power().is_off() {
+            self.files.make(self.machine);
+        }
+        pool.sync().map(|_| ())
+    }
+
+    fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()> {
+        lane.set_inline(true);
+        Ok(())
+    }
+
+    fn let_go(&mut self, leg: Arc<VdevLeg>) {
+        leg.erase_label();
+    }
+}
+
+fn member(pool: &Pool, path: &str) -> Member {
+    let config = pool.roster.config();
+    let of = |line: &&label::VdevConfig| line.legs.iter().any(|leg| leg.path == Path::new(path));
+    let line = config.vdevs_present().find(of).expect("the disk is there");
+    let leg = line.legs.iter().find(|leg| leg.path == Path::new(path)).unwrap().guid;
+    let vdev = pool.roster.vdevs().iter().find(|vdev| vdev.guid() == line.guid).unwrap();
+    Member { vdev: Arc::clone(vdev), config: line.clone(), leg }
+}
+
+fn carry_out(command: Command, client: &mut Clients<'_>) -> Result<(), MembershipError> {
+    let pool = Arc::clone(client.machine.server().filer.pool());
+    match command {
+        Command::Attach(path) => pool.join(&member(&pool, path), Path::new(NEW), false, client).map(drop),
+        Command::Replace(path) => pool.replace(&member(&pool, path), Path::new(NEW), false, client).map(drop),
+        Command::Detach(path) => {
+            let place = member(&pool, path);
+            pool.make_sure(&place, client)?;
+            pool.leave(&place, client)
+        }
+    }
+}
+
+/// The configuration that the labels agree on, if they do.
+fn agreed(machine: &Machine) -> Option<label::PoolConfig> {
+    let labels: Vec<_> =
+        machine.disks().iter().filter_map(|(_, disk)| label::read(disk.as_ref() as &dyn Disk).ok()).collect();
+    let newest = labels.iter().map(|label| &label.config).max_by_key(|config| config.rank())?.clone();
+    let is_leg =
+        |path: &str| newest.vdevs_present().any(|vdev| vdev.legs.iter().any(|leg| leg.path == Path::new(path)));
+    let all = machine.disks().iter().filter(|(path, _)| is_leg(path)).all(|(_, disk)| {
+        label::read(disk.as_ref() as &dyn Disk).is_ok_and(|label| label.config.rank() == newest.rank())
+    });
+    all.then_some(newest)
+}
+
+/// Whether a disk may be lost: another of its mirror has everything.
+fn is_spare(config: &label::PoolConfig, path: &str) -> bool {
+    let is_good = |leg: &&label::LegConfig| leg.stale_since.is_none();
+    config.vdevs_present().any(|vdev| {
+        let good: Vec<_> = vdev.legs.iter().filter(is_good).collect();
+        let is_in_lanes =
+            |guid| config.lanes.iter().filter(|lane| lane.vdev == vdev.index).all(|lane| lane.legset.contains(&guid));
+        let others = good.iter().filter(|leg| leg.path != Path::new(path) && is_in_lanes(leg.guid));
+        vdev.legs.iter().any(|leg| leg.path == Path::new(path)) && others.count() > 0
+    })
+}
+
+fn import_and_check(machine: &mut Machine, files: &Files) -> Result<(), String> {
+    let report = machine.import(&ImportOptions::default()).map_err(|error| format!("refused: {error}"))?;
+    if !report.losses.is_empty() {
+        return Err(format!("losses: {:?}", report.losses));
+    }
+    files.check(machine)?;
+    sound(&machine.server().filer)
+}
+
+/// What is found behind a cut, with all disks, and with each of them lost.
+fn check_cut(machine: &Machine, files: &Files, kept: Kept) -> Result<u64, String> {
+    let mut cut = machine.copy();
+    cut.lose_power_keeping(kept, &mut Chance::new(1, 1));
+    import_and_check(&mut cut.copy(), files)?;
+    let mut states = 1;
+    if kept.tear.is_some() || !kept.of_8.is_multiple_of(8) {
+        return Ok(states);
+    }
+    let agreed = agreed(&cut);
+    for (path, _) in cut.disks() {
+        let mut other = cut.copy();
+        other.swap(path, None);
+        let must_hold = agreed.as_ref().is_some_and(|config| is_spare(config, path));
+        let outcome = import_and_check(&mut other, files);
+        let is_refused = outcome.as_ref().is_err_and(|what| what.starts_with("refused"));
+        if must_hold || !is_refused {
+            outcome.map_err(|what| format!("without {path}: {what}"))?;
+            states += 1;
+        }
+    }
+    Ok(states)
+}
+
+fn cut_everywhere(words: &[&str], commands: &[Command]) {
+    let start = Start::new(words);
+    for command in commands {
+        let (mut cut, mut states) = (0, 0);
+        loop {
+            cut += 1;
+            let (machine, files, is_done) = start.run(*command, cut);
+            let is_off = machine.power().is_off();
+            assert!(is_done || is_off, "{command:?} fails by itself");
+            for kept in KEPT {
+                let checked = check_cut(&machine, &files, kept);
+                states += checked.unwrap_or_else(|what| panic!("{command:?}, cut at event {cut}, {kept:?}: {what}"));
+            }
+            if !is_off {
+                break;
+            }
+        }
+        println!("{command:?}: {} events, {states} states", cut - 1);
+        assert!(cut > 4, "{command:?} writes labels at least");
+    }
+}
+
+#[test]
+fn disks_that_join_a_pool_with_a_log_device() {
+    let commands = [
+        Command::Attach("/d/data"),
+        Command::Attach("/d/slog"),
+        Command::Replace("/d/data"),
+        Command::Replace("/d/slog"),
+    ];
+    cut_everywhere(&["/d/data", "log", "/d/slog"], &commands);
+}
+
+#[test]
+fn disks_that_join_a_pool_with_its_log_inside() {
+    cut_everywhere(&["/d/data"], &[Command::Attach("/d/data"), Command::Replace("/d/data")]);
+}
+
+#[test]
+fn disks_that_leave_mirrors() {
+    let words = ["mirror", "/d/data", "/d/data2", "log", "mirror", "/d/slog", "/d/slog2"];
+    let commands = [
+        Command::Detach("/d/data"),
+        Command::Detach("/d/data2"),
+        Command::Detach("/d/slog"),
+        Command::Detach("/d/slog2"),
+        Command::Attach("/d/slog"),
+        Command::Replace("/d/slog2"),
+        Command::Replace("/d/data2"),
+    ];
+    cut_everywhere(&words, &commands);
+}

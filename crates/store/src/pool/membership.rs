@@ -1,0 +1,373 @@
+//! How a disk joins an imported pool, and how one leaves it: the steps, in their order.
+//!
+//! **The problem.** Each step is right by itself and worth nothing in another order. A disk that counts before every block
+//! on it was looked at is a copy of rot; one that is in a lane's set before it has every live frame vouches for what it
+//! has not; one that leaves while it alone has a block right takes that block along. And the power may go at any write.
+//!
+//! ```text
+//!   join:   zeroes in its ring ─▶ uberblocks of another leg ─▶ labels: there, and stale ─▶ gets every write
+//!             ─▶ copy ─▶ every block made sure of ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
+//!   leave:  every block made sure of on each leg that stays ─▶ labels of those: it is gone ─▶ its own label is erased
+//! ```
+//!
+//! A cut before "it counts" leaves a leg that nobody believes, and one behind it a leg that has everything but the log. The
+//! erased label is a courtesy to whoever finds the disk: its disk may hang, and nothing waits for it here.
+//!
+//! Whoever asks is an [`Onlooker`]: hears how far it is, may end it, and lends a hand where a step needs a thread.
+
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tally_base::VdevGuid;
+use tally_intent::Lane;
+
+use super::{OpenError, Pool, SecureError, SecureReport, SyncError};
+use crate::create::{CreateError, new_leg};
+use crate::label::{LaneConfigLine, VdevClass, VdevConfig};
+use crate::roster::RosterError;
+use crate::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
+
+/// Syncs after which every live frame must be on a leg that joined: two trim what is older, one is open meanwhile.
+const JOIN_SYNCS_MAX: u32 = 8;
+
+/// Why a disk could not join or leave.
+#[derive(Debug, thiserror::Error)]
+pub enum MembershipError {
+    /// The new disk cannot be used.
+    #[error(transparent)]
+    New(Box<CreateError>),
+    /// The labels could not be changed.
+    #[error(transparent)]
+    Labels(#[from] RosterError),
+    /// Somebody wanted the copy to end.
+    #[error("the copy to {} was stopped; the disk was taken out again, and the pool is as it was before", path.display())]
+    Stopped {
+        /// The disk that was joining.
+        path: PathBuf,
+    },
+    /// The copy failed.
+    #[error("the copy to {} failed: {cause}; the disk was taken out again", path.display())]
+    Copy {
+        /// The new disk.
+        path: PathBuf,
+        /// What went wrong.
+        cause: String,
+    },
+    /// A copy failed, and the pool could not even forget the disk.
+    #[error("{error}\nOr rather it was not: {why}. `tally pool status` shows it; detach it when the pool is well")]
+    NotTakenOut {
+        /// What became of the copy.
+        error: String,
+        /// Why the disk is still there.
+        why: RosterError,
+    },
+    /// Somebody wanted a disk's blocks not to be checked any more.
+    #[error("{} stays: its blocks were still being checked when that was stopped", path.display())]
+    StaysUnchecked {
+        /// The disk that was leaving.
+        path: PathBuf,
+    },
+    /// It may have what nobody else has.
+    #[error(
+        "{count} blocks are right on no disk that stays, and {} could not be read there, so it stays too: it may be read \
+         again some day.\nThe first of them: {first}.\n`tally pool detach -f` takes it out all the same",
+        path.display()
+    )]
+    MayHaveMore {
+        /// The disk that was leaving.
+        path: PathBuf,
+        /// Blocks.
+        count: u64,
+        /// One of them.
+        first: String,
+    },
+    /// Not every block could be looked at.
+    #[error("{} stays: its blocks could not be checked: {cause}", path.display())]
+    NotChecked {
+        /// The disk that was leaving.
+        path: PathBuf,
+        /// What went wrong.
+        cause: SecureError,
+    },
+    /// A transaction group failed.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
+    /// The new ring could not be opened.
+    #[error("the intent log cannot go on there: {0}")]
+    Renew(#[from] OpenError),
+    /// The lane goes on without the new leg.
+    #[error("{} does not take part in the log: it failed while it joined", path.display())]
+    Join {
+        /// The new disk.
+        path: PathBuf,
+    },
+    /// A lane's new life has nobody who writes it.
+    #[error("the intent log cannot go on there: {0}")]
+    NoThread(io::Error),
+}
+
+impl From<CreateError> for MembershipError {
+    fn from(error: CreateError) -> Self {
+        Self::New(Box::new(error))
+    }
+}
+
+/// What takes long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Bytes go from disk to disk.
+    Copying,
+    /// The blocks of the copy are looked at.
+    CheckingCopy,
+    /// The blocks of the disks that stay are looked at.
+    CheckingRest,
+}
+
+/// Who wants a disk to join or to leave.
+pub trait Onlooker {
+    /// So many bytes of a stage are done. `false` ends it.
+    fn on_progress(&mut self, stage: Stage, done: u64) -> bool;
+
+    /// Syncs a group.
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        pool.sync().map(|_| ())
+    }
+
+    /// A lane has begun a new life, and wants a thread.
+    fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()>;
+
+    /// This leg is out of the pool. Its label is to be erased ([`VdevLeg::erase_label`]), as soon as its disk lets somebody.
+    fn let_go(&mut self, leg: Arc<VdevLeg>);
+}
+
+/// A disk of a pool: its vdev, in memory and in the configuration, and itself.
+#[derive(Clone)]
+pub struct Member {
+    /// Its vdev.
+    pub vdev: Arc<Vdev>,
+    /// The same, in the labels.
+    pub config: VdevConfig,
+    /// The disk.
+    pub leg: VdevGuid,
+}
+
+impl Member {
+    /// Where the disk is, or was last seen.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        let leg = self.config.legs.iter().find(|leg| leg.guid == self.leg);
+        leg.map(|leg| leg.path.clone()).unwrap_or_default()
+    }
+
+    /// Whether this disk is the one at `path` and is open, but neither read nor written any more.
+    fn is_useless_at(&self, path: &Path) -> bool {
+        let is_idle = |leg: Arc<VdevLeg>| matches!(leg.state(), LegState::Stale | LegState::Faulted);
+        let is_here = self.config.legs.iter().any(|leg| leg.guid == self.leg && leg.path == path);
+        is_here && self.vdev.leg(self.leg).is_some_and(is_idle)
+    }
+
+    /// The other legs that have everything.
+    fn staying(&self) -> Vec<VdevGuid> {
+        let online = self.vdev.legs().into_iter().filter(|leg| leg.state() == LegState::Online);
+        online.map(|leg| leg.guid()).filter(|guid| *guid != self.leg).collect()
+    }
+}
+
+/// What came of a copy.
+#[derive(Clone, Debug, Default)]
+pub struct Copied {
+    /// Of the sectors.
+    pub report: ResilverReport,
+    /// Of the blocks.
+    pub secured: SecureReport,
+}
+
+impl Copied {
+    /// Whether the new disk has everything that the old ones had, as far as that can be known.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.report.unreadable_bytes == 0 && self.secured.unread_count == 0
+    }
+}
+
+impl Pool {
+    /// Copies everything to a new disk beside `place`, and makes it count.
+    pub fn join(
+        &self,
+        place: &Member,
+        path: &Path,
+        force: bool,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Copied, MembershipError> {
+        let leg = new_leg(&self.platform, &place.config, path, force)?;
+        let guid = leg.guid();
+        self.roster.add_leg(&place.vdev, leg)?;
+        // A ring is not copied but brought along by its lane.
+        let mut copied = Copied::default();
+        if place.config.class == VdevClass::Data {
+            // If that fails it has never counted.
+            let outcome = self.copy_to(place, guid, path, onlooker);
+            copied = outcome.map_err(|error| self.take_out(place, guid, error, onlooker))?;
+        }
+        self.roster.finish_resilver(&place.vdev, guid)?;
+        for line in self.roster.config().lanes.iter().filter(|line| line.vdev == place.config.index) {
+            match self.lane(line.lane).filter(|lane| !lane.has_ended()) {
+                Some(lane) => {
+                    let joined = self.join_lane(&lane, line, guid, path, onlooker);
+                    joined.inspect_err(|error| self.strike_off(&place.vdev, guid, error))?;
+                }
+                // All its disks are gone or have failed: it begins a new life on this one.
+                None => onlooker.run_lane(self.renew_lane(line.lane, guid)?).map_err(MembershipError::NoThread)?,
+            }
+        }
+        Ok(copied)
+    }
+
+    /// Gives the disks that stay whatever the leaving one alone has right, also if that one was struck off: the checksums
+    /// tell. Where no other has everything the roster says so.
+    pub fn make_sure(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<SecureReport, MembershipError> {
+        let path = place.path();
+        let has_disk = place.vdev.leg(place.leg).is_some_and(|leg| leg.disk().is_some());
+        let staying = place.staying();
+        if place.config.class != VdevClass::Data || !has_disk || staying.is_empty() {
+            return Ok(SecureReport::default());
+        }
+        let synced = onlooker.sync(self).map_err(SecureError::from);
+        let secured = synced.and_then(|()| {
+            self.secure_synced(&place.vdev, &staying, &mut |done| onlooker.on_progress(Stage::CheckingRest, done))
+        });
+        match secured {
+            // What one of them has is no use if it was struck off meanwhile.
+            Ok(_) if place.staying() != staying => Err(MembershipError::StaysUnchecked { path }),
+            Ok(secured) if secured.unread_count == 0 => Ok(secured),
+            Ok(SecureReport { unread_count: count, lost, .. }) => {
+                let first = lost.first().map_or_else(String::new, ToString::to_string);
+                Err(MembershipError::MayHaveMore { path, count, first })
+            }
+            Err(SecureError::Stopped) => Err(MembershipError::StaysUnchecked { path }),
+            Err(cause) => Err(MembershipError::NotChecked { path, cause }),
+        }
+    }
+
+    /// Takes a disk out of its mirror, whatever it has.
+    pub fn leave(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<(), MembershipError> {
+        onlooker.let_go(self.roster.detach(&place.vdev, place.leg)?);
+        Ok(())
+    }
+
+    /// Lets the disk at `path` join, and the one at `place` leave if the new one has everything. A disk that missed changes
+    /// or failed can replace itself: it is open already, so it leaves first, once nothing is right on it alone. Gives beside
+    /// which disk the new one joined.
+    pub fn replace(
+        &self,
+        place: &Member,
+        path: &Path,
+        force: bool,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<(Member, Copied), MembershipError> {
+        if place.is_useless_at(path) {
+            self.make_sure(place, onlooker)?;
+            let leg = self.roster.detach(&place.vdev, place.leg)?;
+            // It is asked for more in a moment; if it refuses this, that says so.
+            leg.erase_label();
+            drop(leg);
+            let beside = self.beside(place)?;
+            // It is this pool's own, whether or not its label could be erased.
+            let copied = self.join(&beside, path, true, onlooker)?;
+            return Ok((beside, copied));
+        }
+        let copied = self.join(place, path, force, onlooker)?;
+        if copied.is_whole() {
+            self.leave(place, onlooker)?;
+        }
+        Ok((place.clone(), copied))
+    }
+
+    /// Another disk of the vdev that this one has left.
+    fn beside(&self, left: &Member) -> Result<Member, MembershipError> {
+        let config = self.roster.config();
+        let line = config.vdevs_present().find(|line| line.guid == left.config.guid);
+        let beside = line.and_then(|line| Some((line.clone(), line.legs.first()?.guid)));
+        let (config, leg) = beside.ok_or(RosterError::Leg { leg: left.leg, why: "was the last one of its vdev" })?;
+        Ok(Member { vdev: Arc::clone(&left.vdev), config, leg })
+    }
+
+    /// First every sector, then every block.
+    fn copy_to(
+        &self,
+        place: &Member,
+        leg: VdevGuid,
+        path: &Path,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Copied, MembershipError> {
+        let failed = |cause: &dyn Display| MembershipError::Copy { path: path.into(), cause: cause.to_string() };
+        let mut is_stopped = false;
+        let report = place.vdev.resilver(leg, &mut |done| {
+            is_stopped = !onlooker.on_progress(Stage::Copying, done);
+            !is_stopped
+        });
+        if is_stopped {
+            return Err(MembershipError::Stopped { path: path.into() });
+        }
+        let report = report.map_err(|error| failed(&error))?;
+        onlooker.sync(self).map_err(|error| failed(&error))?;
+        let secured = self
+            .secure_synced(&place.vdev, &[leg], &mut |done| onlooker.on_progress(Stage::CheckingCopy, done))
+            .map_err(|error| match error {
+                SecureError::Stopped => MembershipError::Stopped { path: path.into() },
+                error => failed(&error),
+            })?;
+        Ok(Copied { report, secured })
+    }
+
+    /// A disk that has never counted is forgotten.
+    fn take_out(
+        &self,
+        place: &Member,
+        guid: VdevGuid,
+        error: MembershipError,
+        onlooker: &mut dyn Onlooker,
+    ) -> MembershipError {
+        match self.roster.detach(&place.vdev, guid) {
+            Ok(leg) => {
+                onlooker.let_go(leg);
+                error
+            }
+            Err(why) => MembershipError::NotTakenOut { error: error.to_string(), why },
+        }
+    }
+
+    fn join_lane(
+        &self,
+        lane: &Lane,
+        line: &LaneConfigLine,
+        guid: VdevGuid,
+        path: &Path,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<(), MembershipError> {
+        let failed = || MembershipError::Join { path: path.into() };
+        let mut wider = line.clone();
+        wider.legset.push(guid);
+        let leg = self.roster.lane_config(&wider).legs.into_iter().find(|leg| leg.guid == guid).ok_or_else(failed)?;
+        lane.join_leg(leg);
+        for _ in 0..JOIN_SYNCS_MAX {
+            onlooker.sync(self)?;
+            if lane.admit_leg(guid) {
+                self.roster.admit_lane_leg(lane.id(), guid)?;
+                return Ok(());
+            }
+        }
+        Err(failed())
+    }
+
+    /// A disk that could not join the log is no leg of it, whatever else it has: `status` must not call it online, and the
+    /// lane must not go on writing to it. Only where nothing else has what is in the pool it stays, as it is.
+    fn strike_off(&self, vdev: &Vdev, guid: VdevGuid, cause: &MembershipError) {
+        let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
+        if has_other && let Err(error) = self.roster.drop_leg(guid, &io::Error::other(cause.to_string())) {
+            tracing::error!(leg = %guid, %error, "a disk that could not join the log could not be struck off");
+        }
+    }
+}
