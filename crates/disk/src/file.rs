@@ -1,5 +1,7 @@
 //! A disk that is a file or a block device.
 //!
+//! It says what the kernel says. Whether that is still believed after a failure is for [`crate::TrustedDisk`].
+//!
 //! Three decisions shape this module.
 //!
 //! *The lock lives on the description that does the I/O* (I8, rules F24). A request that a killed process left
@@ -26,7 +28,6 @@ use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fdatasync, f
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use tally_base::SECTOR;
 
-use crate::trust::Trust;
 use crate::{Access, AlignedBuf, Disk, Durability, Geometry, assert_sectors};
 
 /// A regular file or a block device.
@@ -39,8 +40,8 @@ pub struct FileDisk {
     direct: bool,
     /// A durable write is a write and an `fdatasync`: `RWF_DSYNC` would flush once more, or was refused once.
     flushes_itself: AtomicBool,
-    /// Whether its flushes and durable writes are still believed, and those of other disks on the same device.
-    trust: Trust,
+    /// The devices whose caches it shares.
+    devices: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ impl FileDisk {
             kind,
             direct,
             flushes_itself: AtomicBool::new(flushes_itself),
-            trust: Trust::in_devices(&queue.devices()),
+            devices: queue.devices(),
         })
     }
 
@@ -91,7 +92,7 @@ impl FileDisk {
     fn write_aligned(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         match durability {
             Durability::Cached => self.file.write_all_at(buf, offset),
-            Durability::Durable => self.trust.settle(|| self.write_durable(offset, buf)),
+            Durability::Durable => self.write_durable(offset, buf),
         }
     }
 
@@ -150,7 +151,7 @@ impl Disk for FileDisk {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.trust.settle(|| Ok(fdatasync(&self.file)?))
+        Ok(fdatasync(&self.file)?)
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
@@ -170,6 +171,10 @@ impl Disk for FileDisk {
 
     fn geometry(&self) -> Geometry {
         self.geometry
+    }
+
+    fn devices(&self) -> Vec<u64> {
+        self.devices.clone()
     }
 }
 

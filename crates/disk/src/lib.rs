@@ -63,6 +63,11 @@ pub trait Disk: Send + Sync {
 
     /// Size and kind.
     fn geometry(&self) -> Geometry;
+
+    /// Numbers of the devices below, whose caches it shares with other disks on them; none: it has a device of its own.
+    fn devices(&self) -> Vec<u64> {
+        Vec::new()
+    }
 }
 
 /// How a disk is to be opened.

@@ -10,6 +10,9 @@
 //! clean what the other one lost. A device is more than one disk: two files, two partitions, a log and a pool share its
 //! cache, so they share the count of its failures. Reads and cached writes go on; they promise nothing.
 //!
+//! One thing is left: between the error in the kernel and its count here a thread can be held up, and another flush end well
+//! (docs/design/0031-a-failure-that-is-not-counted-yet.md).
+//!
 //! A write that was one FUA command would say nothing about other sectors, and could be let off. It is not: one errno comes
 //! back for the write and for whatever flush the kernel has sent behind it (docs/design/0027).
 
@@ -24,7 +27,7 @@ use crate::{Disk, Durability, Geometry};
 
 /// What one open disk believes of the devices below it.
 #[derive(Debug)]
-pub(crate) struct Trust {
+struct Trust {
     /// Each device's count of failures, and what it was when the disk was opened.
     devices: Vec<(Arc<AtomicU64>, u64)>,
 }
@@ -34,12 +37,15 @@ static FAILURES: Mutex<BTreeMap<u64, Weak<AtomicU64>>> = Mutex::new(BTreeMap::ne
 
 impl Trust {
     /// In a device that nobody else has.
-    pub(crate) fn alone() -> Self {
+    fn alone() -> Self {
         Self { devices: vec![(Arc::default(), 0)] }
     }
 
     /// In devices that other disks may lie on, too.
-    pub(crate) fn in_devices(numbers: &[u64]) -> Self {
+    fn in_devices(numbers: &[u64]) -> Self {
+        if numbers.is_empty() {
+            return Self::alone();
+        }
         let mut failures = FAILURES.lock();
         failures.retain(|_, count| count.strong_count() > 0);
         let mut share = |number: &u64| {
@@ -56,7 +62,7 @@ impl Trust {
     }
 
     /// Carries out a flush or a durable write, and believes it if nothing has failed up to its end.
-    pub(crate) fn settle(&self, request: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    fn settle(&self, request: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.believe()?;
         if let Err(error) = request() {
             for (count, _) in &self.devices {
@@ -78,7 +84,8 @@ impl Trust {
     }
 }
 
-/// A disk that is believed no more once a flush or a durable write of it has failed, whatever stands below.
+/// A disk that is believed no more once a flush or a durable write has failed, its own or that of another disk on one of its
+/// devices.
 pub struct TrustedDisk {
     disk: Arc<dyn Disk>,
     trust: Trust,
@@ -88,7 +95,8 @@ impl TrustedDisk {
     /// Believes the disk, so far.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, trust: Trust::alone() }
+        let trust = Trust::in_devices(&disk.devices());
+        Self { disk, trust }
     }
 }
 
@@ -114,6 +122,10 @@ impl Disk for TrustedDisk {
 
     fn geometry(&self) -> Geometry {
         self.disk.geometry()
+    }
+
+    fn devices(&self) -> Vec<u64> {
+        self.disk.devices()
     }
 }
 

@@ -6,6 +6,7 @@
 mod belongings;
 mod datasets;
 mod decode;
+mod loss;
 mod relief;
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +15,8 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tally_base::{DatasetId, Dseq, Txg};
+use tally_base::{DatasetId, Txg};
+use tally_intent::recovery::DatasetReplay;
 use tally_store::assemble::{self, ImportError, PoolSelect};
 use tally_store::create::{self, CreateError};
 use tally_store::discover::ImportSource;
@@ -30,6 +32,7 @@ use crate::filesystem::Filesystem;
 use crate::vfs::ObjectRef;
 
 pub use datasets::{DatasetError, DatasetInfo};
+pub use loss::ReplayLoss;
 
 /// An imported pool and its mounted datasets.
 pub struct Filer {
@@ -113,17 +116,10 @@ pub enum FilerError {
     Dataset(#[from] DatasetError),
     /// A record of the log does not fit what is in the pool.
     #[error(
-        "dataset {dataset}: {source}; {withheld} acknowledged changes could not be replayed: \
-         import with --readonly to look, or with --accept-loss to give them up"
+        "acknowledged changes cannot be replayed from the intent log:\n{0}\nimport with --readonly to look at what is \
+         there, which changes nothing, or give those changes up with --accept-loss"
     )]
-    Replay {
-        /// Whose record.
-        dataset: String,
-        /// What is wrong with it.
-        source: crate::replay::ReplayError,
-        /// It and those behind it.
-        withheld: u64,
-    },
+    Replay(#[from] ReplayLoss),
 }
 
 impl Filer {
@@ -202,11 +198,21 @@ impl Filer {
         report: &mut ImportReport,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), FilerError> {
+        // Records that were withheld or dropped keep their numbers, too: none is given out twice.
+        let last_of = |(id, replay): (&DatasetId, &DatasetReplay)| {
+            Some((self.filesystem(*id)?, replay.records.last()?.head.dseq))
+        };
+        let ends: Vec<_> = content.datasets.iter().filter_map(last_of).collect();
         std::thread::scope(|scope| {
             let mut relief = Relief::new(scope, &self.pool);
             self.replay_all(scope, content, options, report, progress, &mut relief)?;
-            Ok(relief.finish()?)
-        })
+            Ok::<_, FilerError>(relief.finish()?)
+        })?;
+        // Not before: a loss is on record before any group's root goes by it (rules F26).
+        for (filesystem, last) in ends {
+            self.pool.replay_in(0, |txg| filesystem.resume_log_after(last, txg));
+        }
+        Ok(())
     }
 
     fn replay_all<'scope>(
@@ -222,18 +228,17 @@ impl Filer {
         for (id, replay) in content.datasets {
             let Some(filesystem) = self.filesystem(id) else { continue };
             let count = replay.records.len() as u64;
-            let [first, last] = [replay.records.first(), replay.records.last()]
-                .map(|record| record.map_or(Dseq(0), |record| record.head.dseq));
-            let sound = if count > 0 { filesystem.check_ids(first) } else { Ok(()) };
-            let records = decode::decoded(scope, replay.records, self.pool.tuning.helper_threads);
+            let Some(first) = replay.records.first().map(|record| record.head.dseq) else { continue };
+            let sound = filesystem.check_ids(first);
+            let mut records = decode::decoded(scope, replay.records, self.pool.tuning.helper_threads);
             let mut left = count;
-            for (dseq, record) in records {
+            while let Some((dseq, record)) = records.next() {
                 let replayed = sound.clone().and(record).and_then(|record| filesystem.replay(dseq, record));
                 if let Err(source) = replayed {
-                    let withheld = left;
-                    let loss = FilerError::Replay { dataset: filesystem.name(), source, withheld };
+                    let behind = records.map(|(_, record)| record);
+                    let loss = ReplayLoss::new(filesystem.name(), source, left, behind);
                     if !options.accept_loss && !options.read_only {
-                        return Err(loss);
+                        return Err(loss.into());
                     }
                     report.losses.push(loss.to_string());
                     left = 0;
@@ -249,8 +254,6 @@ impl Filer {
                 }
             }
             assert_eq!(left, 0, "whoever decodes the records hands all of them over");
-            // Records that were withheld or dropped keep their numbers: none is given out twice.
-            self.pool.replay_in(0, |txg| filesystem.resume_log_after(last, txg));
         }
         Ok(())
     }

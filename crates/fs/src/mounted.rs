@@ -27,7 +27,7 @@ impl Vfs for Filesystem {
         self.read_attr(object)
     }
 
-    fn lookup(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
+    fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
         self.find_name(cred, dir, name)
     }
 

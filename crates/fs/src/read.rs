@@ -27,37 +27,44 @@ impl Filesystem {
 
     /// Finds a name. No lock spans the directory and the object that it names, so a rename may come in between and take
     /// the object away: then the directory is asked again, as it alone can say that a name is not there.
-    pub(crate) fn find_name(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
+    pub(crate) fn find_name(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
         let mut gone = None;
         loop {
-            let (id, dir_attr) = self.name_in(cred, dir, name)?;
+            let (id, dir_attr) = match self.name_in(cred, dir, name) {
+                Ok((Ok(id), dir_attr)) => (id, dir_attr),
+                Ok((Err(error), dir_attr)) => return (Err(error), Some(dir_attr)),
+                Err(error) => return (Err(error), None),
+            };
             match self.attr_of(id) {
                 // Whoever is overtaken here is overtaken by a rename that succeeded: somebody always gets on.
                 Err(FsError::Stale) if gone != Some(id) => gone = Some(id),
                 // An entry goes together with its object, so this one was written by faulty software.
                 Err(FsError::Stale) => {
-                    return Err(self.broken(&format!("directory {} names {id}, which is gone", dir.id)));
+                    let error = self.broken(&format!("directory {} names {id}, which is gone", dir.id));
+                    return (Err(error), Some(dir_attr));
                 }
-                attr => return Ok((attr?, dir_attr)),
+                attr => return (attr, Some(dir_attr)),
             }
         }
     }
 
-    /// The object that a directory has under a name, and the directory's attributes.
-    fn name_in(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(ObjectId, Attr), FsError> {
+    /// The object that a directory has under a name, or why none, and the directory's attributes.
+    fn name_in(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Result<ObjectId, FsError>, Attr), FsError> {
         self.see(dir.id, |sight| {
             let inode = sight.live_directory(dir)?;
             let attr = inode.attr(dir.id);
-            if !permission::may(&attr, cred, EXECUTE) {
-                return Err(FsError::Access);
-            }
-            check_name(name)?;
-            let id = match name {
-                b"." => dir.id,
-                b".." => inode.parent,
-                _ => sight.find(name)?.ok_or(FsError::NotFound)?.object,
+            let find = || {
+                if !permission::may(&attr, cred, EXECUTE) {
+                    return Err(FsError::Access);
+                }
+                check_name(name)?;
+                match name {
+                    b"." => Ok(dir.id),
+                    b".." => Ok(inode.parent),
+                    _ => sight.find(name)?.map(|entry| entry.object).ok_or(FsError::NotFound),
+                }
             };
-            Ok((id, attr))
+            Ok((find(), attr))
         })
     }
 

@@ -356,8 +356,14 @@ pub trait Vfs: Send + Sync {
     fn root(&self) -> ObjectRef;
     /// Attributes; no permission is needed.
     fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError>;
+    /// Finds a name: the object's attributes, or why there are none. With them the directory's of the same look, if it is a
+    /// directory: whoever is told that a name is not there must not be told of a later state in which it is.
+    fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>);
     /// Finds a name. On success: the object's attributes and the directory's.
-    fn lookup(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError>;
+    fn lookup(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
+        let (found, dir) = self.look(cred, dir, name);
+        Ok((found?, dir.ok_or(FsError::Stale)?))
+    }
     /// A symbolic link's target.
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError>;
     /// Reads at most `count` bytes from `offset`.

@@ -13,21 +13,9 @@ use tally_fs::vfs::{CreateHow, Cred, FsError, NodeKind, ObjectRef, OpCtx, Outcom
 use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::pool::SpaceClass;
 use tally_store::properties::{Property, PropertySet, parse};
-use world::{World, ctx, done, mode, vfs};
+use world::{World, ctx, done, mode, noise, vfs};
 
 const MIB: u64 = 1 << 20;
-
-/// Bytes that do not compress, and differ by seed.
-fn noise(length: usize, seed: u64) -> Bytes {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    (0..length.div_ceil(8)).flat_map(|_| next()).take(length).collect::<Vec<u8>>().into()
-}
 
 /// What an operation comes to when its client is patient.
 fn patient<T>(mut attempt: impl FnMut() -> Outcome<T>) -> Result<T, FsError> {

@@ -15,24 +15,12 @@ use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs
 use tally_store::bp::BlockKind;
 use tally_store::properties::{Property, parse};
 use tally_store::txg::PATCH_BYTES_START;
-use world::{World, content, ctx, mode, vfs};
+use world::{World, content, ctx, mode, noise, vfs};
 
 const MIB: u64 = 1 << 20;
 const RECORD: u64 = 128 << 10;
 /// More than may be patched in one group.
 const BLOCKS: u64 = 2 * PATCH_BYTES_START / RECORD;
-
-/// A block that does not compress.
-fn noise(seed: u64) -> Bytes {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    (0..RECORD / 8).flat_map(|_| next()).collect::<Vec<u8>>().into()
-}
 
 /// Disks that are quicker than the clock can tell: the bound stays where it starts.
 #[derive(Debug)]
@@ -63,7 +51,7 @@ impl Bulk {
         let bulk = Self { fs: vfs(&filer), file: vfs(&filer).root(), filer, cred: Cred::root() };
         let file = bulk.create("bulk").expect("an empty pool");
         for block in 0..BLOCKS {
-            while bulk.write(file, block * RECORD, noise(block)) == Err(FsError::Throttled) {
+            while bulk.write(file, block * RECORD, noise(RECORD as usize, block)) == Err(FsError::Throttled) {
                 bulk.filer.sync().expect("there is room");
             }
         }
@@ -111,7 +99,7 @@ fn who_gives_the_fold_much_to_do_waits_and_others_do_not() {
         assert!(bulk.fold_bytes() < PATCH_BYTES_START + PATCH_BYTES_START / 2, "{}", bulk.fold_bytes());
         // Whoever brings no such work is let in beside it, whatever the other does.
         let another = bulk.create(&format!("another-{groups}")).expect("a CREATE waits for nobody");
-        bulk.write(another, 0, noise(groups)).expect("nor does a WRITE of whole blocks");
+        bulk.write(another, 0, noise(RECORD as usize, groups)).expect("nor does a WRITE of whole blocks");
         // As is a block that the group has already.
         bulk.poke(from).expect("it costs the fold nothing more");
         bulk.filer.sync().expect("there is room");
@@ -119,7 +107,7 @@ fn who_gives_the_fold_much_to_do_waits_and_others_do_not() {
     assert!(groups >= 2, "{groups}");
     let content = content(&*bulk.fs, bulk.file);
     for (block, bytes) in content.chunks(RECORD as usize).enumerate() {
-        assert_eq!((bytes[999], bytes[1000]), (noise(block as u64)[999], b'!'), "block {block}");
+        assert_eq!((bytes[999], bytes[1000]), (noise(RECORD as usize, block as u64)[999], b'!'), "block {block}");
     }
 }
 
@@ -143,7 +131,7 @@ fn a_commit_counts_no_block_twice() {
 fn a_stream_of_small_requests_patches_nothing_in_the_end() {
     let bulk = Bulk::new();
     let file = bulk.create("stream").expect("there is room");
-    let half = noise(7).slice(..RECORD as usize / 2);
+    let half = noise(RECORD as usize, 7).slice(..RECORD as usize / 2);
     for at in (0..BLOCKS * RECORD / 4).step_by(half.len()) {
         bulk.write(file, at, half.clone()).expect("appended");
     }
@@ -209,7 +197,8 @@ fn what_a_removed_file_held_leaves_the_cache_with_its_group() {
     let filer = world.create_without_threads(&CreateOptions::default());
     let bulk = Bulk { fs: vfs(&filer), file: vfs(&filer).root(), filer, cred: Cred::root() };
     let file = bulk.create("file").expect("an empty pool");
-    (0..FILE_BLOCKS).for_each(|block| bulk.write(file, block * RECORD, noise(block)).expect("there is room"));
+    (0..FILE_BLOCKS)
+        .for_each(|block| bulk.write(file, block * RECORD, noise(RECORD as usize, block)).expect("there is room"));
     bulk.filer.sync().expect("there is room");
     // What was written ahead of its group ages out by itself; what was read is what has to be let go of.
     bulk.filer.pool().io.drop_cache();

@@ -218,6 +218,25 @@ fn a_disk_that_was_struck_off_is_asked_before_it_leaves() {
     check(&world.import().0);
 }
 
+/// The same where the tree has rotted, node over node. Each node was found on the disk that was struck off and given to the
+/// new one, but what hangs from it had been passed over by then: it was never copied, and left the pool with the old disk.
+#[test]
+fn below_a_node_that_was_repaired_everything_is_looked_at() {
+    let (mut world, filer) = mirror();
+    filer.pool().roster.drop_leg(leg(&filer, B), &std::io::Error::other("it refused one write")).unwrap();
+    let everything = blocks(&filer, |_, _| true);
+    filer.export().unwrap();
+    drop(filer);
+    rot(&world, A, everything.into_iter());
+    let (filer, _) = world.import();
+    let report = attach(&mut world, &filer, C, &mut |_| {});
+    assert!(report.repaired_count > 12 && report.lost_count == 0, "{report:?}");
+    filer.pool().roster.detach(&vdev(&filer), leg(&filer, B)).unwrap().erase_label();
+    filer.export().unwrap();
+    world.take(&[A, B]);
+    check(&world.import().0);
+}
+
 /// Somebody who lets everything happen.
 struct Patient;
 

@@ -4,7 +4,6 @@ mod world;
 
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use tally_base::Txg;
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_fs::vfs::{CreateHow, Cred, FsError, Stability, Vfs};
@@ -12,21 +11,9 @@ use tally_store::block::BlockError;
 use tally_store::dataset::{Dataset, DatasetClient, DatasetRoot};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::run::RunWriter;
-use world::{World, content, ctx, done, mode, vfs};
+use world::{World, content, ctx, done, mode, noise, vfs};
 
 const MIB: u64 = 1 << 20;
-
-/// Bytes that do not compress, and differ by seed.
-fn noise(length: usize, seed: u64) -> Bytes {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..length).map(|_| next()).collect::<Vec<u8>>().into()
-}
 
 #[test]
 fn a_pool_that_is_only_read_refuses_every_change_and_survives_it() {

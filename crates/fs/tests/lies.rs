@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tally_base::codec::Reader;
 use tally_base::{ObjectId, Time, Txg};
 use tally_disk::{Disk, Durability, MemDisk};
+use tally_fs::damage::Part;
 use tally_fs::filer::ImportOptions;
 use tally_fs::inode::{Inode, Layout};
 use tally_fs::vfs::{
@@ -22,10 +23,11 @@ use tally_fs::{Filer, Filesystem};
 use tally_store::block::BlockError;
 use tally_store::dataset::{Dataset, DatasetBirth, DatasetClient, DatasetLine, DatasetRoot};
 use tally_store::key::{Class, Key};
+use tally_store::label::LABEL_BYTES;
 use tally_store::platform::Tuning;
 use tally_store::properties::PropertySet;
 use tally_store::run::RunWriter;
-use tally_store::tree::{Change, Tree};
+use tally_store::tree::{Change, Tree, Visit};
 use tally_store::uberblock::{self, Uberblock};
 use world::{World, ctx, done, mode, vfs};
 
@@ -350,6 +352,67 @@ fn the_reaper_goes_on_from_an_import() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     panic!("nobody changes anything, and the file keeps its space");
+}
+
+/// The leaf that names a removed file for the reaper has rotted. What the file took cannot be found any more: that is told, the
+/// pool goes on, and the reaper does not ask for one group after the other.
+#[test]
+fn an_orphan_that_cannot_be_found_is_a_leak_and_nobody_waits_for_it() {
+    let large = |_, inode: &mut Inode| {
+        if inode.kind == FileKind::File {
+            inode.used = 2 << 30;
+        }
+    };
+    let (world, _) = forged(large, nothing).unwrap();
+    let by_hand = world.cut();
+    let (filer, _) = by_hand.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+    let fs = filer.by_name("tank/forged").unwrap();
+    let cred = Cred::root();
+    let removed = done_later(&filer, fs.remove(ctx(&cred), fs.root(), b"large"));
+    removed.unwrap();
+    assert!(fs.has_orphans());
+    let mut leaf = None;
+    let (root, mut last) = (filer.pool().dataset(fs.dataset()).unwrap().root(), None);
+    root.tree.check(&filer.pool().io, &mut |visit| match visit {
+        Visit::Block { bp, .. } => last = Some(*bp),
+        Visit::Entry { key, .. } if key.class == Class::Orphan => leaf = last,
+        _ => {}
+    });
+    let cut = by_hand.cut();
+    cut.poke("/disks/data", LABEL_BYTES + leaf.expect("there is an orphan").dva.offset, &[0x55; 64]);
+    let (filer, report) = cut.import();
+    assert_eq!(report.losses, [""; 0]);
+    let fs = filer.by_name("tank/forged").unwrap();
+    for _ in 0..10_000 {
+        if !fs.has_orphans() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(!fs.has_orphans(), "or one group would follow the other for ever");
+    let told: Vec<_> = fs.damage_report().places.iter().map(|place| (place.part, place.path.clone())).collect();
+    assert_eq!(told, [(Part::Space, Some("/".to_owned()))]);
+    assert!(filer.pool().io.leak_count() > 0);
+    // Another file is left to the reaper beside the leaf that is lost, and that one is freed.
+    patient(|| fs.remove(ctx(&cred), fs.root(), b"file")).unwrap();
+    patient(|| fs.remove(ctx(&cred), fs.root(), b"link")).unwrap();
+    filer.sync().unwrap();
+    filer.sync().unwrap();
+    assert!(!fs.has_orphans());
+    let leaks = filer.pool().io.leak_count();
+    for _ in 0..3 {
+        filer.sync().unwrap();
+    }
+    assert_eq!(filer.pool().io.leak_count(), leaks, "what was told once is not counted with each group");
+    let (filer, report) = cut.cut().import();
+    assert_eq!(report.losses, [""; 0]);
+    filer.sync().unwrap();
+}
+
+/// What an operation comes to in a pool in which nothing happens by itself.
+fn done_later<T>(filer: &Filer, outcome: Outcome<T>) -> Result<T, FsError> {
+    filer.sync().unwrap();
+    done(outcome)
 }
 
 #[test]

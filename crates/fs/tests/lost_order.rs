@@ -10,14 +10,17 @@ use bytes::Bytes;
 use tally_base::codec::Reader;
 use tally_base::{Generation, ObjectId, Wait};
 use tally_fs::Filer;
-use tally_fs::filer::{FilerError, ImportOptions};
+use tally_fs::filer::{CreateOptions, FilerError, ImportOptions, ReplayLoss};
 use tally_fs::inode::Inode;
 use tally_fs::record::{Data, InodeAfter, Record, RecordKind, SizeRule};
-use tally_fs::vfs::{CreateHow, Cred, FileKind, FsError, SetAttr, Stability};
+use tally_fs::vfs::{CreateHow, Cred, FileKind, FsError, SetAttr, Stability, Vfs};
 use tally_store::key::{Class, Key};
+use tally_store::platform::Tuning;
+use tally_store::properties::PropertySet;
 use world::{World, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;
+const ACCEPT: ImportOptions = ImportOptions { force: false, read_only: false, accept_loss: true, destroyed: false };
 /// An id that nobody has drawn.
 const NOBODY: ObjectId = ObjectId(1000);
 
@@ -53,15 +56,20 @@ fn prepared() -> (World, Arc<Filer>, Truth) {
 
 /// Puts `record` into the log behind the four that are there.
 fn append(filer: &Filer, record: &Record) {
+    let mut bytes = record.encode_head();
+    record.data_parts().for_each(|part| bytes.extend_from_slice(part));
+    append_bytes(filer, 5, &bytes);
+}
+
+/// The same, as whichever of the dataset's records, and whatever the bytes say.
+fn append_bytes(filer: &Filer, dseq: u64, bytes: &[u8]) {
     let pool = filer.pool();
     let fs = vfs(filer);
     let lane = pool.lane(pool.dataset(fs.dataset()).unwrap().birth.lane).unwrap();
-    let mut bytes = record.encode_head();
-    record.data_parts().for_each(|part| bytes.extend_from_slice(part));
     let ring = lane.reserve(bytes.len()).unwrap();
-    let next = AtomicU64::new(5);
+    let next = AtomicU64::new(dseq);
     let kind = RecordKind::SetAttr as u16;
-    let appended = lane.append(ring, fs.dataset(), &next, pool.txgs.open(), kind, &[&bytes]).unwrap();
+    let appended = lane.append(ring, fs.dataset(), &next, pool.txgs.open(), kind, &[bytes]).unwrap();
     match lane.promise(appended.lsn, appended.body_bytes) {
         Wait::Ready => {}
         wait => drop(wait.block().unwrap()),
@@ -141,14 +149,13 @@ fn what_should_be_there_and_is_not_is_a_named_loss() {
         append(&filer, &forge(&truth));
         let cut = world.cut();
         match cut.try_import(&ImportOptions::default()) {
-            Err(FilerError::Replay { dataset, withheld, source }) => {
+            Err(FilerError::Replay(ReplayLoss { dataset, withheld, source, .. })) => {
                 assert_eq!((&dataset[..], withheld), ("tank", 1), "{what}: {source}");
             }
             Err(other) => panic!("{what}: {other}"),
             Ok((_, report)) => panic!("{what}: replayed in silence: {report:?}"),
         }
-        let (given_up, report) =
-            cut.try_import(&ImportOptions { accept_loss: true, ..ImportOptions::default() }).unwrap();
+        let (given_up, report) = cut.try_import(&ACCEPT).unwrap();
         assert_eq!(report.losses.len(), 1, "{what}: {report:?}");
         let fs = vfs(&given_up);
         assert!(fs.lookup(&Cred::root(), fs.root(), b"file").is_ok(), "{what}: the rest is there");
@@ -172,4 +179,72 @@ fn a_record_that_makes_something_is_replayed() {
     let fs = vfs(&after);
     let page = fs.readdir(&Cred::root(), fs.root(), 0, 100, false).unwrap();
     assert!(page.entries.iter().any(|entry| entry.object == NOBODY), "{page:?}");
+}
+
+/// Under a sound checksum stands something that is no record. The import says so, and what it would cost to go on; with
+/// the loss accepted everything else is there, and what was dropped is on record.
+#[test]
+fn bytes_that_are_no_record_refuse_the_import_until_they_are_given_up() {
+    let (world, filer, truth) = prepared();
+    append_bytes(&filer, 5, &[0xff; 100]);
+    let mut root = truth.root.1.clone();
+    root.size += 1;
+    let behind = record(
+        vec![exact(truth.root.0, &root), exact(NOBODY, &truth.symlink.1)],
+        vec![entry(truth.root.0, NOBODY, FileKind::Symlink)],
+    );
+    append_bytes(&filer, 6, &behind.encode_head());
+    let cred = Cred::root();
+    let cut = world.cut();
+    let refusal = cut.try_import(&ImportOptions::default()).err().expect("it is refused").to_string();
+    for words in ["dataset tank", "record 5 is malformed", "2 changes", "\"name\"", "--accept-loss", "--readonly"] {
+        assert!(refusal.contains(words), "{words:?} is not said: {refusal}");
+    }
+    let (filer, report) = cut.try_import(&ACCEPT).unwrap();
+    assert_eq!(report.losses.len(), 1, "{report:?}");
+    assert!(!report.losses[0].contains("--accept-loss"), "that was done: {report:?}");
+    let fs = vfs(&filer);
+    assert_eq!(fs.lookup(&cred, fs.root(), b"file").unwrap().0.object.id, truth.file.0);
+    assert_eq!(fs.lookup(&cred, fs.root(), b"name").unwrap_err(), FsError::NotFound);
+    done(fs.mkdir(ctx(&cred), fs.root(), b"later", &mode(0o755))).unwrap();
+    let (filer, report) = cut.cut().import();
+    assert_eq!(report.losses, [""; 0]);
+    assert!(vfs(&filer).lookup(&cred, vfs(&filer).root(), b"later").is_ok());
+    assert_eq!(filer.pool().roster.config().supplement.losses.len(), 1);
+}
+
+/// The power goes while a loss is given up, and others' records are still being replayed: their groups said that the lost
+/// ones were taken in. The next import went by them without a word, and none was on record.
+#[test]
+fn a_loss_that_is_given_up_is_told_wherever_the_power_goes() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create_without_threads(&CreateOptions::default());
+    filer.create_dataset("tank/long", PropertySet::new(), (0, 0)).unwrap();
+    let (fs, long) = (vfs(&filer), filer.by_name("tank/long").unwrap());
+    let cred = Cred::root();
+    for name in [b"1", b"2", b"3"] {
+        done(fs.mkdir(ctx(&cred), fs.root(), name, &mode(0o755))).unwrap();
+    }
+    append_bytes(&filer, 5, &[0xff; 100]);
+    for number in 0..400 {
+        let how = CreateHow::Guarded(mode(0o600));
+        let file = done(long.create(ctx(&cred), long.root(), format!("f{number}").as_bytes(), &how)).unwrap().object;
+        done(long.write(ctx(&cred), file, 0, vec![1; 4096].into(), Stability::FileSync)).unwrap();
+    }
+    let tuning = Tuning { dirty_bytes_max: 1 << 20, ..Tuning::default() };
+    let mut refused_count = 0;
+    for writes in (0..80).step_by(5) {
+        let cut = world.cut();
+        cut.lose_power_after(writes);
+        drop(cut.try_import_with(&tuning, &ACCEPT));
+        match cut.cut().try_import(&ImportOptions::default()) {
+            Err(FilerError::Replay(_)) => refused_count += 1,
+            Err(other) => panic!("after {writes} writes: {other}"),
+            Ok((filer, _)) => {
+                let told = filer.pool().roster.config().supplement.losses;
+                assert_eq!(told.len(), 1, "after {writes} writes the loss is gone without a word");
+            }
+        }
+    }
+    assert!(refused_count > 3, "the power went before the loss was given up, too");
 }

@@ -5,7 +5,7 @@ mod world;
 
 use std::sync::atomic::AtomicU64;
 
-use tally_base::{DatasetId, SECTOR};
+use tally_base::{DatasetId, SECTOR, log_checksum};
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
 use tally_fs::record::RecordKind;
 use tally_fs::vfs::{Cred, Vfs};
@@ -99,6 +99,46 @@ fn case_e_one_bad_leg_of_two_is_said_and_costs_nothing() {
         assert_eq!((names(&filer, "tank").len(), report.losses.len()), (3, 0));
         let repaired = report.remarks.iter().filter(|remark| remark.contains("1 frames were repaired"));
         assert_eq!(repaired.count(), 2, "{:?}", report.remarks);
+    }
+}
+
+/// Changes the newest frame but `back`, and makes both of its checksums right again.
+fn forge(world: &World, leg: &str, back: usize, change: impl FnOnce(&mut [u8])) {
+    let at = *frames(world, leg).iter().nth_back(back).unwrap() as usize;
+    let mut frame = world.content_of(leg)[at..at + SECTOR].to_vec();
+    change(&mut frame);
+    let payload_bytes = u32::from_le_bytes(frame[112..116].try_into().unwrap()) as usize;
+    let of_payload = log_checksum(&frame[136..136 + payload_bytes]);
+    frame[120..128].copy_from_slice(&of_payload.to_le_bytes());
+    let of_header = log_checksum(&frame[..128]);
+    frame[128..136].copy_from_slice(&of_header.to_le_bytes());
+    world.poke(leg, at as u64, &frame);
+}
+
+/// What only a faulty program writes was refused whatever was accepted, and could not even be looked at.
+#[test]
+fn case_q_t_u_a_log_that_contradicts_itself_is_refused_until_the_loss_is_accepted() {
+    type Lie = fn(&mut [u8]);
+    let lies: [(&str, Lie, &[&str]); 3] = [
+        ("q another epoch", |frame| frame[32] ^= 1, &["a"]),
+        ("t a record too far", |frame| frame[80] += 1, &["a"]),
+        ("u a record longer than its frame", |frame| frame[136..140].fill(0xff), &["a"]),
+    ];
+    for (what, lie, kept) in lies {
+        let world = one_leg();
+        let filer = world.create();
+        ["a", "b", "c"].into_iter().for_each(|name| make(&filer, "tank", name));
+        let world = world.cut();
+        forge(&world, "/disks/slog", 1, lie);
+        assert_says(&refusal(&world).to_string(), &["faulty software", "records 2-", "--accept-loss", "--readonly"]);
+        let (looked, _) = world.try_import(&READ_ONLY).unwrap();
+        assert_eq!(names(&looked, "tank"), kept, "{what}");
+        drop(looked);
+        let (filer, report) = world.try_import(&ACCEPT).unwrap();
+        assert_eq!(names(&filer, "tank"), kept, "{what}: {:?}", report.losses);
+        make(&filer, "tank", "later");
+        let (filer, report) = world.cut().import();
+        assert_eq!((names(&filer, "tank").len(), report.losses), (kept.len() + 1, vec![]), "{what}");
     }
 }
 

@@ -82,6 +82,10 @@ impl Disk for SlowDisk {
     fn geometry(&self) -> Geometry {
         self.below.geometry()
     }
+
+    fn devices(&self) -> Vec<u64> {
+        self.below.devices()
+    }
 }
 
 /// Opens disks of another opener, and slows down those whose file name has a rule.

@@ -140,6 +140,10 @@ impl Disk for VolatileDisk {
     fn geometry(&self) -> Geometry {
         self.below.geometry()
     }
+
+    fn devices(&self) -> Vec<u64> {
+        self.below.devices()
+    }
 }
 
 /// Opens volatile disks over those of another opener.

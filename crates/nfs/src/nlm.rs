@@ -34,22 +34,30 @@ enum Verdict {
     NoLocks = 2,
 }
 
-/// Carries out a procedure.
+/// The procedures that are answered, by their numbers.
+mod procedure {
+    pub(super) const NULL: u32 = 0;
+    pub(super) const TEST: u32 = 1;
+    pub(super) const LOCK: u32 = 2;
+    pub(super) const CANCEL: u32 = 3;
+    pub(super) const UNLOCK: u32 = 4;
+    pub(super) const GRANTED: u32 = 5;
+    pub(super) const SHARE: u32 = 20;
+    pub(super) const UNSHARE: u32 = 21;
+    pub(super) const NM_LOCK: u32 = 22;
+    pub(super) const FREE_ALL: u32 = 23;
+}
+
+/// Carries out a procedure: the answer behind the RPC header, or why there is none.
 pub fn run(procedure: u32, words: &mut Decoder<'_>) -> Result<Encoder, AcceptError> {
     let mut out = Encoder::new();
     let (verdict, is_share) = match procedure {
-        // NULL and FREE_ALL.
-        0 | 23 => return Ok(out),
-        // TEST, LOCK, NM_LOCK.
-        1 | 2 | 22 => (Verdict::NoLocks, false),
-        // CANCEL, GRANTED.
-        3 | 5 => (Verdict::Denied, false),
-        // UNLOCK.
-        4 => (Verdict::Granted, false),
-        // SHARE.
-        20 => (Verdict::NoLocks, true),
-        // UNSHARE.
-        21 => (Verdict::Granted, true),
+        procedure::NULL | procedure::FREE_ALL => return Ok(out),
+        procedure::TEST | procedure::LOCK | procedure::NM_LOCK => (Verdict::NoLocks, false),
+        procedure::CANCEL | procedure::GRANTED => (Verdict::Denied, false),
+        procedure::UNLOCK => (Verdict::Granted, false),
+        procedure::SHARE => (Verdict::NoLocks, true),
+        procedure::UNSHARE => (Verdict::Granted, true),
         _ => return Err(AcceptError::ProcedureUnavailable),
     };
     let cookie = words.opaque(COOKIE_BYTES_MAX).map_err(|Garbage| AcceptError::GarbageArguments)?;

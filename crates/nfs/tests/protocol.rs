@@ -5,7 +5,7 @@ mod support;
 use support::client::{Client, dir_name, mode, size, words};
 use support::{AWAY_POOL, House, KEY, POOL};
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_fs::vfs::ObjectRef;
+use tally_fs::vfs::{Cred, ObjectRef, OpCtx, SetAttr, Vfs};
 use tally_nfs::handle::Handle;
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
@@ -464,4 +464,25 @@ fn the_mount_protocol() {
     assert_eq!((answer.bool(), answer.opaque(), answer.bool()), (true, b"*".to_vec(), false));
     *house.exports.tank_rule.lock() = "10.0.0.0/8".into();
     assert_eq!(client.mount_call(1, path("/tank")).status, 13);
+}
+
+/// A client looks for a name, and another one makes it before the answer is written: NOENT went out with the directory's
+/// attributes of the state in which the name exists, and the client kept "not there" for as long as those held.
+#[test]
+fn a_name_that_is_not_there_is_told_with_the_directory_that_was_looked_at() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let before = client.getattr(&root).1.unwrap();
+    *house.exports.tank.behind_a_look.lock() = Some(Box::new(|model| {
+        let cred = Cred::root();
+        let ctx = OpCtx { cred: &cred, reply: None };
+        model.mkdir(ctx, model.root(), b"n", &SetAttr::default()).result.unwrap();
+    }));
+    let mut answer = client.call(Procedure::Lookup, dir_name(&root, b"n"));
+    let told = answer.post_attr().unwrap();
+    answer.end();
+    assert_eq!(answer.status, NOENT);
+    assert_eq!((told.mtime, told.nlink), (before.mtime, before.nlink));
+    assert!(client.lookup(&root, b"n").1.is_some(), "it is there by now");
 }

@@ -15,6 +15,9 @@ use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, Opener};
 use tally_server::cli::{self, Cli, Console, ServeArgs};
 use tally_server::daemon::{Daemon, Launch, Stopper, Told};
 
+/// So long a test waits for what should come in an instant, on whatever machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Bytes of each of the two labels of a disk.
 const LABEL_BYTES: u64 = tally_store::label::LABEL_BYTES;
 
@@ -530,14 +533,17 @@ fn what_one_disk_alone_has_right_is_not_lost_with_it() {
     daemon.stop();
 }
 
-/// Whoever asks until the answer has these words.
+/// Whoever asks until the answer has these words. What never comes is a failure with the last answer, and not a test that
+/// does not end.
 fn wait_for(data_dir: &Path, words: &[&str], expected: &str) -> String {
+    let given_up = Instant::now() + PATIENCE;
     loop {
         let (well, text) = tally(data_dir, words);
         assert!(well, "{words:?}: {text}");
         if text.contains(expected) {
             return text;
         }
+        assert!(Instant::now() < given_up, "{words:?} does not say {expected:?} in {PATIENCE:?}: {text}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -741,7 +747,7 @@ fn a_disk_that_hangs_is_named_while_it_does() {
         m.set(true);
         thread::scope(|scope| {
             let waiting = scope.spawn(|| tally(data_dir, command));
-            let given_up = Instant::now() + Duration::from_secs(60);
+            let given_up = Instant::now() + PATIENCE;
             let status = loop {
                 let (_, status) = tally(data_dir, &["pool", "status", "dozer"]);
                 if status.contains("has owed an answer") || Instant::now() > given_up {

@@ -126,9 +126,9 @@ impl Shelf {
 
     fn insert(&self, key: CacheKey, value: Cached) {
         let _alone = self.inserting[key.checksum as usize % INSERT_LOCKS].lock();
-        // The same key is the same block, of the same weight.
+        // Whatever it replaces is heard of as evicted.
+        self.holdings.gain(&value);
         if let Err((key, value)) = self.entries.replace(key, value, true) {
-            self.holdings.gain(&value);
             self.entries.insert(key, value);
         }
     }
@@ -247,3 +247,6 @@ impl BlockCache {
         (self.main.entries.len() + self.ahead.entries.len()) as u64
     }
 }
+
+#[cfg(test)]
+mod tests;

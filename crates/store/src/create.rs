@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tally_base::{LaneId, PoolGuid, SECTOR, Txg, VdevGuid};
-use tally_disk::{Access, AlignedBuf, Disk, Durability};
+use tally_disk::{Access, AlignedBuf, Disk, Durability, TrustedDisk};
 use tally_intent::LaneGeometry;
 
 use crate::assemble::Assembled;
@@ -178,7 +178,8 @@ fn is_reserved_name(name: &str) -> bool {
 fn open_leg(platform: &Platform, path: &Path, min: u64, force: bool) -> Result<FreshLeg, CreateError> {
     let open_error = |cause| CreateError::Open { path: path.to_owned(), cause };
     let path = std::path::absolute(path).map_err(open_error)?;
-    let disk = platform.opener.open(&path, Access::Exclusive).map_err(open_error)?;
+    // Pools may be in use on the same device: what it loses here they have to hear of.
+    let disk = Arc::new(TrustedDisk::new(platform.opener.open(&path, Access::Exclusive).map_err(open_error)?));
     if let Ok(label) = label::read(disk.as_ref()) {
         let state = match label.config.state {
             PoolState::Active => Some("in use, or its machine crashed"),

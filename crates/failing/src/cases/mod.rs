@@ -29,7 +29,7 @@ pub struct Case {
     pub run: fn(Given<'_>) -> Result<()>,
 }
 
-/// All of them.
+/// All of them: every change is tried with each.
 pub const CASES: [Case; 5] = [
     Case { name: "bad-sector", run: bad_sector::run },
     Case { name: "two-refusals", run: two_refusals::run },

@@ -152,8 +152,8 @@ impl Vfs for Model {
         self.state().attr(object)
     }
 
-    fn lookup(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
-        self.state().lookup(cred, dir, name)
+    fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
+        self.state().look(cred, dir, name)
     }
 
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {

@@ -1,14 +1,27 @@
 //! Finding and listing names.
 
-use super::state::{State, check_bytes};
+use super::state::{Directory, State, check_bytes};
 use crate::permission::{self, EXECUTE, READ};
 use crate::vfs::{Attr, Cred, DirEntry, DirPage, FsError, ObjectRef};
 use bytes::Bytes;
 use tally_base::ObjectId;
 
 impl State {
-    pub(super) fn lookup(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
-        let (attr, directory) = self.directory(dir)?;
+    pub(super) fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
+        match self.directory(dir) {
+            Ok((attr, directory)) => (self.look_in(cred, dir, attr, directory, name), Some(attr.clone())),
+            Err(error) => (Err(error), None),
+        }
+    }
+
+    fn look_in(
+        &self,
+        cred: &Cred,
+        dir: ObjectRef,
+        attr: &Attr,
+        directory: &Directory,
+        name: &[u8],
+    ) -> Result<Attr, FsError> {
         if !permission::may(attr, cred, EXECUTE) {
             return Err(FsError::Access);
         }
@@ -18,7 +31,7 @@ impl State {
             b".." => directory.parent,
             _ => directory.find(name).ok_or(FsError::NotFound)?,
         };
-        Ok((self.by_id(id)?, attr.clone()))
+        self.by_id(id)
     }
 
     pub(super) fn readdir(

@@ -21,15 +21,16 @@
 //! | n rolled-back pool | a frame's `synced_txg` is newer than the chosen uberblock, whatever its epoch | the pool refuses; [`max_synced_txg`](super::LaneScan) is the witness | scan |
 //! | o failed lane | the continuation is in another lane | merge by dseq, equal duplicates dropped | merge |
 //! | p crash in recovery | the old uberblock | the same procedure; cursors skip what was synced | merge |
-//! | q two epochs live | a frame of another epoch continues the chain | stop: cannot happen | [`choose`] |
+//! | q two epochs live | a frame of another epoch continues the chain | loss of what is from there on: cannot happen | [`choose`] |
 //! | r header damaged in the last, unwitnessed frames of a lane with one leg | looks like b | cut: a stated limit; a mirror or a seal narrows it | [`ending`] |
 //! | s seal gone | S+1 invalid, and the next valid frame begins with the very LSN that S+1 would | nothing is missing: go on there, with a remark | [`ending`] |
-//! | t misnumbered | a sound header whose number or LSN does not follow from those before it | stop: cannot happen | [`choose`], [`ending`] |
-//! | u records malformed | both checksums good, and no records | stop: cannot happen | scan |
+//! | t misnumbered | a sound header whose number or LSN does not follow from those before it | loss of what is from there on: cannot happen | [`choose`], [`ending`] |
+//! | u records malformed | both checksums good, and no records | loss of that frame: cannot happen | scan |
 //! | v disowned leg | a leg outside the set has the next frame, of a generation to which it did not belong | loss: the lane went on there without the labels' word | scan |
 //!
 //! In case s frames without records are in the chain, but no record is lost with them. Nothing but two writers or a
-//! defect leads to g, q, t, u and v. They are errors and no panics, because disks can say anything.
+//! defect leads to g, q, t, u and v. They are errors and losses and no panics, because disks can say anything. In g either
+//! leg may be the right one, which is for a person to say; in the others there is nothing to choose.
 
 use tally_base::Lsn;
 

@@ -15,7 +15,9 @@ mod scan;
 
 pub use list::{FrameInfo, RecordInfo, RingVisit, list_frames, visit_ring};
 pub use merge::{Cursor, DatasetReplay, DatasetVerdict, MergeError, Merged, merge};
-pub use scan::{Disowned, LaneScan, LegFault, RecoveredRecord, ScanError, Verdict, scan, synced_at_the_beginning};
+pub use scan::{
+    Contradiction, Disowned, LaneScan, LegFault, RecoveredRecord, ScanError, Verdict, scan, synced_at_the_beginning,
+};
 
 #[cfg(test)]
 mod crash_tests;

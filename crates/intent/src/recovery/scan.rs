@@ -100,6 +100,8 @@ pub struct LaneScan {
     pub leg_faults: Vec<LegFault>,
     /// A leg outside the set on which the log went on (row v).
     pub disowned: Option<Disowned>,
+    /// The first place at which the ring contradicts itself (rows q, t and u). What was behind it is among the losses.
+    pub contradiction: Option<Contradiction>,
     /// Remarks for the import's report.
     pub anomalies: Vec<String>,
     /// Frames taken.
@@ -108,7 +110,37 @@ pub struct LaneScan {
     pub bytes: u64,
 }
 
-/// The ring contradicts itself: not damage, but two writers or a defect. Nothing may be replayed.
+/// What stands in a ring and cannot be, whoever had it: a defect of what wrote it. What it hides is a loss, since nobody
+/// else can have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Contradiction {
+    /// Row q.
+    #[error(
+        "the frame at position {pos} continues the log under another epoch; the log was written by faulty software"
+    )]
+    TwoEpochs {
+        /// Where.
+        pos: u64,
+    },
+    /// Row t: a frame with a sound checksum whose numbers do not fit what stands before it.
+    #[error(
+        "the numbers of the frame at position {pos} do not continue those before it; the log was written by faulty software"
+    )]
+    Misnumbered {
+        /// Where.
+        pos: u64,
+    },
+    /// Row u: a frame with a sound checksum whose records do not parse.
+    #[error(
+        "the frame at position {pos} is sound but its records are malformed; the log was written by faulty software"
+    )]
+    Malformed {
+        /// Where.
+        pos: u64,
+    },
+}
+
+/// Nothing of the lane may be replayed, and no word of an operator makes it right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
     /// Row g.
@@ -116,36 +148,6 @@ pub enum ScanError {
         "lane {lane}: two different valid frames at position {pos}; two servers had this log open: import one leg alone"
     )]
     TwoWriters {
-        /// Which lane.
-        lane: LaneId,
-        /// Where.
-        pos: u64,
-    },
-    /// Row q.
-    #[error(
-        "lane {lane}: the frame at position {pos} continues the log under another epoch; the log was written by faulty software"
-    )]
-    TwoEpochs {
-        /// Which lane.
-        lane: LaneId,
-        /// Where.
-        pos: u64,
-    },
-    /// A frame with a sound checksum whose numbers do not fit what stands before it.
-    #[error(
-        "lane {lane}: the numbers of the frame at position {pos} do not continue those before it; the log was written by faulty software"
-    )]
-    Misnumbered {
-        /// Which lane.
-        lane: LaneId,
-        /// Where.
-        pos: u64,
-    },
-    /// A frame with a sound checksum whose records do not parse.
-    #[error(
-        "lane {lane}: the frame at position {pos} is sound but its records are malformed; the log was written by faulty software"
-    )]
-    Malformed {
         /// Which lane.
         lane: LaneId,
         /// Where.
@@ -239,6 +241,7 @@ impl<'a> Walk<'a> {
                 verdict: Verdict::Empty,
                 leg_faults: Vec::new(),
                 disowned: None,
+                contradiction: None,
                 anomalies: Vec::new(),
                 frames: 0,
                 bytes: 0,
@@ -263,17 +266,33 @@ impl<'a> Walk<'a> {
                 Probe::Absent => {}
             }
         }
-        match choose(&probes, &expected).map_err(|row| self.impossible(row))? {
-            Here::Frame(index) => {
+        match choose(&probes, &expected) {
+            Ok(Here::Frame(index)) => {
                 if let Some(Probe::Sound(header, hash, payload)) = probes.get(index) {
                     self.note_missed(&probes, header);
-                    self.take(header, *hash, payload)?;
+                    self.take(header, *hash, payload);
                 }
                 Ok(true)
             }
-            Here::Damaged(header, hash, damage) => self.end_or_go_on(Some((header, hash, damage))),
-            Here::Absent => self.end_or_go_on(None),
+            Ok(Here::Damaged(header, hash, damage)) => self.end_or_go_on(Some((header, hash, damage))),
+            Ok(Here::Absent) => self.end_or_go_on(None),
+            Err(row) => self.contradict(row),
         }
+    }
+
+    /// Ends the walk where the ring contradicts itself.
+    fn contradict(&mut self, row: Impossible) -> Result<bool, ScanError> {
+        let Expected { pos, lsn, .. } = self.expected;
+        let contradiction = match row {
+            Impossible::TwoWriters => return Err(ScanError::TwoWriters { lane: self.scan.lane, pos }),
+            Impossible::TwoEpochs => Contradiction::TwoEpochs { pos },
+            Impossible::Misnumbered => Contradiction::Misnumbered { pos },
+        };
+        self.scan.contradiction.get_or_insert(contradiction);
+        // Heard for their numbers: none of them is given out again.
+        self.look_ahead();
+        self.lose(lsn, self.scan.witness.max(lsn));
+        Ok(false)
     }
 
     /// Takes in what a header says, whatever becomes of its frame.
@@ -294,12 +313,17 @@ impl<'a> Walk<'a> {
     }
 
     /// Takes a frame's records, and expects the next frame behind it.
-    fn take(&mut self, header: &FrameHeader, hash: u64, payload: &Bytes) -> Result<(), ScanError> {
+    fn take(&mut self, header: &FrameHeader, hash: u64, payload: &Bytes) {
         let (lane, records) = (self.scan.lane, &mut self.scan.records);
-        decode_records(header, payload, |lsn, head, body| {
+        let count_before = records.len();
+        let decoded = decode_records(header, payload, |lsn, head, body| {
             records.push(RecoveredRecord { lane, lsn, head, body: payload.slice(body), witnessed: false });
-        })
-        .map_err(|_| ScanError::Malformed { lane, pos: header.pos })?;
+        });
+        if decoded.is_err() {
+            records.truncate(count_before);
+            self.scan.contradiction.get_or_insert(Contradiction::Malformed { pos: header.pos });
+            self.lose(header.first_lsn, Lsn(header.lsn_end().0.saturating_sub(1)).max(header.first_lsn));
+        }
         self.scan.frames += 1;
         self.scan.bytes += header.frame_bytes();
         self.expect_behind(Expected {
@@ -308,7 +332,6 @@ impl<'a> Walk<'a> {
             prev: hash,
             lsn: header.lsn_end(),
         });
-        Ok(())
     }
 
     fn expect_behind(&mut self, mut expected: Expected) {
@@ -319,7 +342,7 @@ impl<'a> Walk<'a> {
     fn end_or_go_on(&mut self, damaged: Option<(FrameHeader, u64, Damage)>) -> Result<bool, ScanError> {
         let expected = self.expected;
         let (later, later_count) = self.look_ahead();
-        if self.scan.witness >= expected.lsn && self.repair()? {
+        if self.scan.witness >= expected.lsn && self.repair() {
             return Ok(true);
         }
         let evidence = Evidence {
@@ -329,7 +352,11 @@ impl<'a> Walk<'a> {
             witness: self.scan.witness,
             has_begun: self.scan.frames > 0 || !self.losses.is_empty(),
         };
-        match ending(&evidence).map_err(|row| self.impossible(row))? {
+        let ending = match ending(&evidence) {
+            Ok(ending) => ending,
+            Err(row) => return self.contradict(row),
+        };
+        match ending {
             Ending::Empty => self.scan.verdict = Verdict::Empty,
             Ending::Cut => self.cut(damaged.is_some_and(|(.., damage)| damage == Damage::Chain), later_count),
             Ending::Bridge(next) => {
@@ -406,7 +433,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Row h: a leg that has left the set makes good what was witnessed, in its own generations.
-    fn repair(&mut self) -> Result<bool, ScanError> {
+    fn repair(&mut self) -> bool {
         let expected = self.expected;
         for stale in &mut self.stale {
             let probe = stale.probe(&self.identity, expected.pos);
@@ -417,10 +444,10 @@ impl<'a> Walk<'a> {
             let guid = stale.leg.guid;
             self.hear(header);
             self.remark(|| format!("frame {} was taken from leg {guid}, which has left the set", expected.seq));
-            self.take(header, *hash, payload)?;
-            return Ok(true);
+            self.take(header, *hash, payload);
+            return true;
         }
-        Ok(false)
+        false
     }
 
     fn cut(&mut self, is_chain_broken: bool, dropped_frames: u64) {
@@ -446,15 +473,6 @@ impl<'a> Walk<'a> {
             self.scan.anomalies.push(text());
         } else {
             self.anomalies_unsaid += 1;
-        }
-    }
-
-    fn impossible(&self, row: Impossible) -> ScanError {
-        let (lane, pos) = (self.scan.lane, self.expected.pos);
-        match row {
-            Impossible::TwoWriters => ScanError::TwoWriters { lane, pos },
-            Impossible::TwoEpochs => ScanError::TwoEpochs { lane, pos },
-            Impossible::Misnumbered => ScanError::Misnumbered { lane, pos },
         }
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tally_base::{Dseq, LaneId, Lsn, SECTOR, Txg, log_checksum};
 
 use super::{
-    Cursor, DatasetVerdict, Disowned, LegFault, ScanError, Verdict, list_frames, merge, scan, synced_at_the_beginning,
+    Contradiction, Cursor, DatasetVerdict, Disowned, LegFault, ScanError, Verdict, list_frames, merge, scan,
+    synced_at_the_beginning,
 };
 use crate::frame::{FrameHeader, HEADER_BYTES};
 use crate::testdisk::{DATASET, TestDisk, TestRng, World, frame_offset, leg_guid, lsns};
@@ -395,9 +396,11 @@ fn case_p_a_crash_during_recovery_is_decided_again() {
 #[test]
 fn case_q_two_epochs_cannot_be_live() {
     let world = World::new(1);
-    world.log_frames(2);
+    world.log_frames(3);
     world.forge(0, 2, |header| header.epoch ^= 1);
-    assert_eq!(world.try_scan().unwrap_err(), ScanError::TwoEpochs { lane: LaneId(0), pos: frame_offset(2) });
+    let found = world.scan();
+    assert_eq!(found.contradiction, Some(Contradiction::TwoEpochs { pos: frame_offset(2) }));
+    assert_eq!((lsns(&found), found.verdict), (vec![1], lost(2, 2)));
 }
 
 /// Two epochs beside each other are the usual thing (row j). Here the other one's frame names the very frame before it.
@@ -453,7 +456,7 @@ fn case_s_a_lost_seal_loses_nothing() {
 }
 
 #[test]
-fn case_t_numbers_that_do_not_continue_stop_the_import() {
+fn case_t_numbers_that_do_not_continue_end_the_log_with_a_loss() {
     let lies: [(&str, Lie); 4] = [
         ("a later number in the epoch", |header| header.seq += 1),
         ("a record that was there before", |header| (header.first_lsn, header.durable_lsn) = (Lsn(2), Lsn(1))),
@@ -467,22 +470,26 @@ fn case_t_numbers_that_do_not_continue_stop_the_import() {
         let world = World::new(1);
         world.log_frames(3);
         world.forge(0, 3, lie);
-        let stopped = ScanError::Misnumbered { lane: LaneId(0), pos: frame_offset(3) };
-        assert_eq!(world.try_scan().unwrap_err(), stopped, "{what}");
+        let found = world.scan();
+        let contradiction = Contradiction::Misnumbered { pos: frame_offset(3) };
+        assert_eq!(found.contradiction, Some(contradiction), "{what}");
+        assert_eq!((lsns(&found), found.verdict), (vec![1, 2], lost(3, 3)), "{what}");
     }
 }
 
 #[test]
-fn case_t_numbers_of_a_later_frame_that_were_there_before_stop_the_import() {
+fn case_t_numbers_of_a_later_frame_that_were_there_before_end_the_log_with_a_loss() {
     let world = World::new(1);
     world.log_frames(4);
     world.legs[0].rot(frame_offset(3) + IN_HEADER);
     world.forge(0, 4, |header| (header.first_lsn, header.durable_lsn) = (Lsn(2), Lsn(1)));
-    assert_eq!(world.try_scan().unwrap_err(), ScanError::Misnumbered { lane: LaneId(0), pos: frame_offset(3) });
+    let found = world.scan();
+    assert_eq!(found.contradiction, Some(Contradiction::Misnumbered { pos: frame_offset(3) }));
+    assert_eq!((lsns(&found), found.verdict), (vec![1, 2], lost(3, 3)));
 }
 
 #[test]
-fn case_u_records_that_are_none_under_a_sound_checksum_stop_the_import() {
+fn case_u_records_that_are_none_under_a_sound_checksum_are_lost_and_what_follows_is_not() {
     let world = World::new(1);
     world.log_frames(2);
     let mut sector = world.legs[0].peek(frame_offset(2), SECTOR);
@@ -493,7 +500,9 @@ fn case_u_records_that_are_none_under_a_sound_checksum_stop_the_import() {
     header.payload_checksum = log_checksum(&sector[payload]);
     header.encode(&mut sector);
     world.legs[0].poke(frame_offset(2), &sector);
-    assert_eq!(world.try_scan().unwrap_err(), ScanError::Malformed { lane: LaneId(0), pos: frame_offset(2) });
+    let found = world.scan();
+    assert_eq!(found.contradiction, Some(Contradiction::Malformed { pos: frame_offset(2) }));
+    assert_eq!((lsns(&found), found.verdict), (vec![1], lost(2, 2)));
 }
 
 /// A lane that had not been told that leg 1 was struck off wrote its last frames there alone, and acknowledged them.

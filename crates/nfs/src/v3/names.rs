@@ -20,12 +20,20 @@ pub(super) fn lookup(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<D
             out.status(Status::Ok).opaque(&handle).post_attr(Some(&attr), fsid).post_attr(Some(&dir), target.fsid);
             Status::Ok
         }
-        Err(status) => {
-            out.status(status).post_attr(target.vfs.getattr(target.object).ok().as_ref(), target.fsid);
+        Err(NotFound { status, dir }) => {
+            // Where nothing was looked at they say nothing of any name.
+            let dir = dir.or_else(|| target.vfs.getattr(target.object).ok());
+            out.status(status).post_attr(dir.as_ref(), target.fsid);
             status
         }
     };
     Ok(Done::now(status, out))
+}
+
+struct NotFound {
+    status: Status,
+    /// The directory as it was looked at.
+    dir: Option<Attr>,
 }
 
 struct Found {
@@ -36,16 +44,22 @@ struct Found {
 }
 
 /// What a name stands for: the object, or the root of the dataset that is mounted on it.
-fn find(request: &Request<'_>, target: &Target, name: &[u8]) -> Result<Found, Status> {
-    check_name(name)?;
-    let (attr, dir) = target.vfs.lookup(&target.cred, target.object, name)?;
+fn find(request: &Request<'_>, target: &Target, name: &[u8]) -> Result<Found, NotFound> {
+    check_name(name).map_err(|status| NotFound { status, dir: None })?;
+    let (found, dir) = target.vfs.look(&target.cred, target.object, name);
+    let (attr, dir) = match (found, dir) {
+        (Ok(attr), Some(dir)) => (attr, dir),
+        (Ok(_), None) => return Err(NotFound { status: Status::Stale, dir: None }),
+        (Err(error), dir) => return Err(NotFound { status: error.into(), dir }),
+    };
     let child =
         if may_be_child(attr.kind) && name != b"." && name != b".." { request.child(target, name) } else { None };
     match child {
         None => Ok(Found { handle: target.seal(attr.object), attr, fsid: target.fsid, dir }),
         Some(child) => {
-            let child = child?;
-            let attr = child.vfs.getattr(child.object)?;
+            let not_found = |status| NotFound { status, dir: Some(dir.clone()) };
+            let child = child.map_err(not_found)?;
+            let attr = child.vfs.getattr(child.object).map_err(|error| not_found(error.into()))?;
             Ok(Found { handle: child.seal(child.object), attr, fsid: child.fsid, dir })
         }
     }

@@ -11,6 +11,7 @@ use tally_fs::model::Model;
 use tally_fs::vfs::*;
 
 type Then = Box<dyn FnOnce(Fate) + Send>;
+type Intruder = Box<dyn FnOnce(&Model) + Send>;
 
 #[derive(Default)]
 pub struct Gate {
@@ -67,6 +68,8 @@ pub struct Gated {
     /// Refuse admission this many times.
     pub throttle: AtomicUsize,
     pub panic_at_getattr: AtomicBool,
+    /// Somebody else comes right behind the next look for a name.
+    pub behind_a_look: Mutex<Option<Intruder>>,
 }
 
 struct Held {
@@ -106,6 +109,7 @@ impl Gated {
             changes: AtomicUsize::new(0),
             throttle: AtomicUsize::new(0),
             panic_at_getattr: AtomicBool::new(false),
+            behind_a_look: Mutex::default(),
         }
     }
 
@@ -154,8 +158,12 @@ impl Vfs for Gated {
         assert!(!self.panic_at_getattr.load(SeqCst), "a bug, planted by the test");
         self.model.getattr(object)
     }
-    fn lookup(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
-        self.model.lookup(cred, dir, name)
+    fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>) {
+        let seen = self.model.look(cred, dir, name);
+        if let Some(then) = self.behind_a_look.lock().take() {
+            then(&self.model);
+        }
+        seen
     }
     fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError> {
         self.model.readlink(object)

@@ -53,12 +53,21 @@ fn waiting_percent(text: &str) -> Option<f64> {
     some.split(' ').find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// The files that tell: the machine's, and that of this process' control group.
+/// Where the control groups that tell stand: alone, or beside those of the first version, whose limits they feel as well.
+const GROUPS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+
+/// The files that may tell: the machine's, and those of the process' control group, by what `/proc/self/cgroup` says.
+fn candidates(cgroup: &str) -> Vec<PathBuf> {
+    let group = cgroup.lines().find_map(|line| line.strip_prefix("0::/"));
+    let of_group = group.into_iter().flat_map(|group| GROUPS.map(|root| Path::new(root).join(group)));
+    let of_group = of_group.map(|group| group.join("memory.pressure"));
+    std::iter::once(PathBuf::from("/proc/pressure/memory")).chain(of_group).collect()
+}
+
 fn sources() -> Vec<PathBuf> {
-    let group = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let group = group.lines().find_map(|line| line.strip_prefix("0::/"));
-    let of_group = group.map(|group| Path::new("/sys/fs/cgroup").join(group).join("memory.pressure"));
-    std::iter::once(PathBuf::from("/proc/pressure/memory")).chain(of_group).filter(|path| path.exists()).collect()
+    let mut sources = candidates(&std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default());
+    sources.retain(|path| path.exists());
+    sources
 }
 
 /// Starts the thread that looks; `limit` sets every cache to a share of its size.
@@ -100,6 +109,18 @@ mod tests {
             [WHOLE, 768, LEAST].map(|share| Share(share).of(u64::MAX)),
             [u64::MAX, u64::MAX / 4 * 3 + 2, u64::MAX / 16]
         );
+    }
+
+    /// With both versions of control groups mounted the one that tells has a place of its own. It was not found, and a daemon
+    /// in a group that was short of memory looked at the machine alone.
+    #[test]
+    fn the_group_is_found_wherever_it_stands() {
+        let both = candidates("4:memory:/old\n0::/system.slice/tally.service\n");
+        for root in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
+            let file = PathBuf::from(format!("{root}/system.slice/tally.service/memory.pressure"));
+            assert!(both.contains(&file), "{both:?}");
+        }
+        assert_eq!(candidates("4:memory:/old\n"), [PathBuf::from("/proc/pressure/memory")]);
     }
 
     #[test]

@@ -9,12 +9,15 @@
 //! | `Turns` | the same, but for rot and lies; and once a leg is struck off, the other one refuses something, too | what was answered; who was refused is told so |
 //! | `Refusals` | a disk refuses a read, write, durable write or flush, or hangs | what was answered; who was refused is told so |
 //! | `Rot` | bits flip where nothing is mirrored, in a copy of the disks | what can be read is right; what is lost is named or answered with an error |
+//! | `Rot`, too | one block [rots and stays so](super::above), in a fork | the pool goes on; the damaged alone cannot be read, and is named |
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use tally_fs::filer::ImportOptions;
+use tally_fs::filer::{FilerError, ImportOptions};
+use tally_store::assemble::ImportError;
+use tally_store::pool::OpenError;
 use tally_store::vdev::LegState;
 
 use super::{Checked, State};
@@ -112,6 +115,16 @@ impl Troubles {
 /// The other leg of the mirror that this one is in.
 fn other_leg(path: &str) -> String {
     path.strip_suffix('2').map_or_else(|| format!("{path}2"), str::to_owned)
+}
+
+/// Whether an import was refused because a disk is missing, or what only that has: an uberblock, or a part of the log.
+fn says_that_something_is_missing(error: &FilerError) -> bool {
+    let is_disk = |error: &ImportError| matches!(error, ImportError::VdevUnavailable { .. } | ImportError::Choose(_));
+    match error {
+        FilerError::Import(error) => is_disk(error),
+        FilerError::Open(error) => matches!(error, OpenError::Choose(_) | OpenError::LogLost { .. }),
+        _ => false,
+    }
 }
 
 /// Some requests of this disk take as long as disks take that try again and again.
@@ -286,10 +299,14 @@ impl State {
             other.plug(path, Arc::new(disk.copy(other.power())));
         }
         self.note(format!("import without {good}"));
-        // Refused, or the state is one that could be: it had missed nothing.
-        let Ok(report) = other.import(&ImportOptions::default()) else { return Ok(()) };
+        // Refused, because something is missing, or the state is one that could be: it had missed nothing.
+        let report = match other.import(&ImportOptions::default()) {
+            Ok(report) => report,
+            Err(error) if says_that_something_is_missing(&error) => return Ok(()),
+            Err(error) => return Err(format!("the import without {good} is refused: {error}")),
+        };
         if !report.losses.is_empty() {
-            return Ok(());
+            return Err(format!("the import without {good} gives up what nobody has given up: {:?}", report.losses));
         }
         for part in self.parts.iter().filter(|part| part.is_there) {
             let Some(fs) = other.server().filer.by_name(&part.name) else { continue };

@@ -81,8 +81,9 @@ pub enum OpenError {
     },
     /// Acknowledged records are gone.
     #[error(
-        "acknowledged changes are missing from the intent log:\n{report}bring the missing log device back and import \
-         again, or give those changes up with --accept-loss; --readonly looks at what is there and changes nothing"
+        "acknowledged changes are missing from the intent log:\n{report}bring the missing log device back, if one is \
+         missing, and import again, or give those changes up with --accept-loss; --readonly looks at what is there and \
+         changes nothing"
     )]
     LogLost {
         /// Which, one line each.
@@ -439,6 +440,9 @@ fn note_lane(content: &mut LogContent, config: &PoolConfig, lane: LaneId, scan: 
             "lane {lane}: records {first}-{last} stand on {path} alone, which had been struck off before they were written: \
              they may have been acknowledged, and no disk that counts has them"
         ));
+    }
+    if let Some(contradiction) = scan.contradiction {
+        content.losses.push(format!("lane {lane}: {contradiction}"));
     }
     match &scan.verdict {
         Verdict::Empty | Verdict::Cut { .. } => {}

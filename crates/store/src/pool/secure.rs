@@ -12,6 +12,9 @@
 //! newest version ([`crate::tree::Step`]), and the root of a step is held, so that nothing of it is written anew
 //! meanwhile. The pool's own blocks have no keys to go by; they are few, and their version is held until all are seen.
 //!
+//! **The way down.** Pointers are read from the legs that count, and where those have rotted, what hangs below would be passed
+//! over. So a node that none of them has right is given to them first, by any leg that has it, and the walk looks again.
+//!
 //! **What it costs.** One read of every allocated byte of the vdev, and of the trees' nodes.
 
 use std::fmt;
@@ -26,10 +29,14 @@ use crate::blockdev::BlockDevError;
 use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::vdev::{Secured, Vdev};
+use crate::vdev::{LegState, Secured, Vdev};
 
 /// Lost blocks that a report names. A person who sees so many will ask `tally inspect`.
 const NAMED_MAX: usize = 64;
+
+/// How often a step of a walk looks again after a block on its way was healed: trees are lower, and a device that is right
+/// by turns ends here.
+const LOOKS_MAX: usize = 32;
 
 /// Why not every block could be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -111,15 +118,43 @@ impl Pool {
         let reader: Weak<()> = Arc::downgrade(&held);
         syncing.old_roots.push((txg, reader));
         let replies = syncing.reply_blocks.iter().flatten();
-        let mut blocks: Vec<_> = syncing.root.iter().chain(replies).copied().collect();
-        // A root that cannot be read is named with the lost ones; the next group writes another.
-        let root = syncing.root.and_then(|root| BlockIo::read_root(&self.io.devs, &root).ok());
+        let top: Vec<_> = syncing.root.iter().chain(replies).copied().collect();
+        let root = syncing.root;
         drop(syncing);
+        // A root that cannot be read is named with the lost ones; the next group writes another.
+        let read = |root: &BlockPtr| BlockIo::read_root(&self.io.devs, root).ok();
+        let root = root.and_then(|root| read(&root).or_else(|| self.heals(&root).then(|| read(&root)).flatten()));
         let alloc = root.and_then(|root| PoolRoot::decode(&root).ok()).map(|(_, alloc)| alloc);
-        if let Some(alloc) = alloc {
-            alloc.inspect(&self.io.devs, &mut |visit| blocks.extend(pointer_of(&visit)));
+        let (mut blocks, mut damaged_before) = (Vec::new(), Vec::new());
+        for _ in 0..LOOKS_MAX {
+            let mut damaged = Vec::new();
+            blocks.clone_from(&top);
+            let Some(alloc) = &alloc else { break };
+            alloc.inspect(&self.io.devs, &mut |visit| {
+                blocks.extend(pointer_of(&visit));
+                if let SpaceVisit::Damage { bp, .. } = visit {
+                    damaged.push(*bp);
+                }
+            });
+            if damaged == damaged_before || !damaged.iter().map(|bp| self.heals(bp)).fold(false, |any, one| any | one) {
+                break;
+            }
+            damaged_before = damaged;
         }
         (blocks, held)
+    }
+
+    /// Gives a block to the legs that count, where they lack it and any other has it right. Whether it may be readable now.
+    fn heals(&self, bp: &BlockPtr) -> bool {
+        let Some(parts) = parts(&self.io.devs, bp).ok().filter(|_| !bp.is_given_up()) else { return false };
+        parts.iter().all(|part| {
+            let Some(vdev) = self.roster.data_vdevs().nth(part.dva.vdev as usize) else { return false };
+            let legs = vdev.legs().into_iter().filter(|leg| leg.state() == LegState::Online);
+            let online: Vec<_> = legs.map(|leg| leg.guid()).collect();
+            let length = part.dva.sectors as usize * SECTOR;
+            let secured = vdev.secure(part.dva.offset, length, &|bytes| part.is_right(bytes), &online);
+            matches!(secured, Ok(Secured::Sound | Secured::Repaired))
+        })
     }
 }
 
@@ -153,7 +188,7 @@ impl Securing<'_> {
     }
 
     fn dataset(&mut self, id: DatasetId) -> Result<(), SecureError> {
-        let (mut from, mut way) = (None, Vec::new());
+        let (mut from, mut way, mut looks_left) = (None, Vec::new(), LOOKS_MAX);
         // A dataset that is destroyed has nothing to keep.
         while let Some(dataset) = self.pool.dataset(id) {
             // Held for the step: nothing of it is freed for good meanwhile.
@@ -162,6 +197,11 @@ impl Securing<'_> {
             let step = root.tree.step(&self.pool.io, from.as_ref(), Class::Extent, &mut |key, value| {
                 content.extend(pointer(value).map(|bp| (key, bp)));
             });
+            if step.damage.is_some() && looks_left > 0 && step.way.last().is_some_and(|bp| self.pool.heals(bp)) {
+                looks_left -= 1;
+                continue;
+            }
+            looks_left = LOOKS_MAX;
             for bp in step.way.iter().filter(|bp| !way.contains(*bp)) {
                 self.block_of(id, bp, None)?;
             }

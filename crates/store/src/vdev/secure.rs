@@ -51,7 +51,7 @@ impl Vdev {
         let (mut keepers, mut others): (Vec<_>, Vec<_>) = self.legs().into_iter().partition(is_keeper);
         keepers.retain(|leg| leg.takes_writes());
         // One that was struck off may be the only one that has it right: the checksum tells.
-        others.retain(|leg| leg.disk().is_some() && leg.state() != LegState::Resilvering);
+        others.retain(|leg| leg.disk().is_some());
         if keepers.is_empty() {
             return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into());
         }
@@ -68,7 +68,8 @@ impl Vdev {
                 // They were struck off, and are no keepers any more.
                 Given::Refused if !good.is_empty() => return Ok(Secured::Sound),
                 Given::Refused => return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into()),
-                Given::Nothing { is_read } => unread |= !is_read,
+                // What a joining leg has it was given by the others.
+                Given::Nothing { is_read } => unread |= !is_read && leg.state() != LegState::Resilvering,
             }
         }
         Ok(Secured::Lost { unread })
