@@ -456,3 +456,66 @@ fn a_disk_that_reads_nothing_suspends_the_pool_and_costs_no_content() {
     filer.sync().unwrap();
     assert_eq!(before.compare("behind the failure"), Vec::<String>::new());
 }
+
+/// Where a tree has a key of each class last.
+fn last_leaves(filer: &Filer, classes: &[Class]) -> Vec<BlockPtr> {
+    let (mut leaf, mut last) = (None, BTreeMap::new());
+    let dataset = filer.pool().dataset(filer.by_name("tank").unwrap().info().id).unwrap();
+    dataset.root().tree.check(&filer.pool().io, &mut |visit| match visit {
+        Visit::Block { bp, .. } => leaf = Some(*bp),
+        Visit::Entry { key, .. } => {
+            last.insert(key.class, leaf.unwrap());
+        }
+        Visit::Damage { .. } => panic!("nothing has rotted yet"),
+    });
+    classes.iter().map(|class| last[class]).collect()
+}
+
+/// A directory was made above a rotten leaf of names, and had none when its group was synced: every LOOKUP in it was answered
+/// EIO from then on. So was a READ of the hole that a file got by growing above a rotten leaf of extents, and, worse, of what
+/// was acknowledged into a part of a block there.
+#[test]
+fn what_is_made_or_grows_above_a_rotten_leaf_is_not_damaged_by_it() {
+    const BLOCK: usize = 128 << 10;
+    let world = World::new(32 * MIB, 4 * MIB);
+    let before = filled(&world);
+    let cut = world.cut();
+    let leaves = last_leaves(&import(&world.cut()), &[Class::DirEntry, Class::DirHash, Class::Extent]);
+    for leaf in leaves {
+        cut.poke(DATA, LABEL + leaf.dva.offset + 8, &[0x5a; 64]);
+    }
+    let mut filer = import(&cut);
+    let mut client = Client { fs: vfs(&filer), model: before.model.clone(), refused: 0 };
+    let file = client.file("large/untouched").unwrap();
+    let read = |client: &Client, block: usize| {
+        let found = client.fs.read(&Cred::root(), file, (block * BLOCK) as u64, BLOCK as u32)?;
+        Ok::<_, FsError>(found.data.concat())
+    };
+    assert_eq!(read(&client, 0), Err(FsError::Io), "its extents are in the leaf");
+    let large = client.dir("large/").unwrap();
+    let new = admitted(|| client.fs.mkdir(ctx(&Cred::root()), large, b"new", &mode(0o700))).unwrap().object;
+    let is_there = |client: &Client, name: &str| match client.fs.lookup(&Cred::root(), new, name.as_bytes()) {
+        Err(FsError::NotFound) => false,
+        found => found.map(|_| true).unwrap_or_else(|error| panic!("{name}: {error}")),
+    };
+    // It had 300,000 bytes, in three blocks.
+    client.write("large/untouched", 8 * BLOCK, b"the end", Stability::FileSync).unwrap();
+    filer.sync().unwrap();
+    assert!(!is_there(&client, "x"));
+    let how = CreateHow::Guarded(mode(0o600));
+    admitted(|| client.fs.create(ctx(&Cred::root()), new, b"x", &how)).unwrap();
+    client.write("large/untouched", 5 * BLOCK + 9, b"a part", Stability::FileSync).unwrap();
+    for _ in 0..2 {
+        filer.sync().unwrap();
+        let after = cut.cut();
+        drop(filer);
+        filer = import(&after);
+        client.fs = vfs(&filer);
+        assert!(is_there(&client, "x") && !is_there(&client, "y"));
+        assert_eq!(read(&client, 4), Ok(vec![0; BLOCK]));
+        let mut part = vec![0; BLOCK];
+        part[9..15].copy_from_slice(b"a part");
+        assert_eq!(read(&client, 5), Ok(part));
+        assert_eq!(read(&client, 0), Err(FsError::Io), "nothing is made up");
+    }
+}

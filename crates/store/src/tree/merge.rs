@@ -44,7 +44,8 @@ pub(super) fn apply(
     }
     let mut lost = around.lost.to_vec();
     let feed = LeafFeed::plan(tree, io, changes, &mut lost)?;
-    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count, first_new: around.first_new, lost };
+    let (first_new, absent) = (around.first_new, around.absent);
+    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count, first_new, absent, lost };
     merger.apply(tree, changes)
 }
 
@@ -56,6 +57,7 @@ pub(super) struct Merger<'a> {
     entry_count: u64,
     /// See [`Around`].
     first_new: u64,
+    absent: &'a [Key],
     /// Nodes that could not be read: whoever comes by them again must find the same.
     lost: Vec<BlockPtr>,
 }
@@ -238,7 +240,7 @@ impl Merger<'_> {
         build: impl Fn(&mut Self, &Changes) -> Result<Vec<Slot<D>>, BlockError>,
     ) -> Result<Option<Vec<Slot<D>>>, BlockError> {
         let bp = kept.child.bp;
-        let plan = around::plan(kept, height, changes, self.first_new);
+        let plan = around::plan(kept, height, changes, self.first_new, self.absent);
         if !plan.changes_anything() {
             return Ok(None);
         }
