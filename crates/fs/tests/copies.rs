@@ -7,14 +7,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_base::{SECTOR, VdevGuid};
-use tally_fs::filer::Filer;
+use tally_disk::{Disk, Fanout, SerialFanout, Work};
+use tally_fs::filer::{CreateOptions, Filer};
 use tally_fs::vfs::{CreateHow, Cred, ObjectRef, Stability, Vfs};
 use tally_intent::Lane;
 use tally_store::bp::BlockPtr;
 use tally_store::create::new_leg;
+use tally_store::grammar::parse_vdev_args;
 use tally_store::key::Class;
 use tally_store::label::LABEL_BYTES;
-use tally_store::pool::membership::{Member, Onlooker, Stage};
+use tally_store::platform::{Platform, Tuning};
+use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
 use tally_store::pool::{SecureError, SecureReport};
 use tally_store::tree::Visit;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
@@ -274,4 +277,90 @@ fn a_disk_that_refused_a_write_can_replace_itself() {
     let mut world = world;
     world.take(&[A]);
     check(&world.import().0);
+}
+
+/// Does something once, between the moment at which a sync begins to flush its disks and the first flush.
+struct BeforeFlush(std::sync::Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Fanout for BeforeFlush {
+    fn each(&self, work: Vec<Work>) -> Vec<std::io::Result<()>> {
+        let before = self.0.lock().unwrap().take();
+        before.into_iter().for_each(|before| before());
+        SerialFanout.each(work)
+    }
+
+    fn write_durable(&self, targets: &[(Arc<dyn Disk>, u64)], buf: &[u8]) -> Vec<std::io::Result<()>> {
+        SerialFanout.write_durable(targets, buf)
+    }
+}
+
+/// Somebody took a disk out while a group was on its way to its flushes. Nobody flushed that disk any more, and the group
+/// wanted to know its blocks safe there, too: the pool was suspended "because of a bug".
+#[test]
+fn a_disk_that_leaves_in_the_middle_of_a_sync_is_not_waited_for() {
+    let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
+    let before = Arc::new(BeforeFlush(std::sync::Mutex::new(None)));
+    let platform = Platform { fanout: Arc::clone(&before) as _, ..world.platform() };
+    let specs = parse_vdev_args(&["mirror", A, B].map(str::to_owned)).unwrap();
+    let filer = Filer::create(&platform, &Tuning::default(), "tank", &specs, &CreateOptions::default()).unwrap();
+    for (_, body) in filer.background() {
+        std::thread::spawn(body);
+    }
+    make(&*vfs(&filer), "file", 300_000, 7);
+    filer.pool().sync().unwrap();
+    make(&*vfs(&filer), "another", 3000, 8);
+    let (seen, place) = (Arc::clone(&filer), leg(&filer, B));
+    let leave = move || drop(seen.pool().roster.detach(&vdev(&seen), place).unwrap());
+    *before.0.lock().unwrap() = Some(Box::new(leave));
+    filer.pool().sync().unwrap();
+    assert_eq!(vdev(&filer).legs().len(), 1);
+    filer.export().unwrap();
+    let mut world = world;
+    world.take(&[A]);
+    let fs = vfs(&world.import().0);
+    let (attr, _) = fs.lookup(&Cred::root(), fs.root(), b"file").unwrap();
+    assert!(content(&*fs, attr.object) == pattern(300_000, 7));
+}
+
+/// A disk was to leave its mirror, and where the blocks of files lie is written on a disk of another vdev, which could not be read
+/// at that moment. Nothing that hung from there was looked at, nothing was said of it, and the only good copies left.
+#[test]
+fn a_disk_stays_while_nobody_can_read_which_blocks_it_has() {
+    let words = "/disks/c mirror /disks/a /disks/b";
+    let mut world = World::of(&[(A, DISK), (B, DISK), (C, DISK / 2 * 3)], words);
+    let filer = world.create();
+    for (number, length) in LENGTHS.into_iter().enumerate() {
+        make(&*vfs(&filer), &format!("file {number}"), length, number as u8);
+    }
+    // Until the way to them leads over the other vdev.
+    for number in 0.. {
+        filer.pool().sync().unwrap();
+        if filer.pool().datasets()[0].root().tree.root().unwrap().dva.vdev == 0 {
+            break;
+        }
+        assert!(number < 100);
+        make(&*vfs(&filer), &format!("more {number}"), 5000, 1);
+    }
+    let bytes = world.content_of(B);
+    let used = bytes.chunks(SECTOR).enumerate().filter(|(_, sector)| sector.iter().any(|byte| *byte != 0));
+    let offsets = used.map(|(at, _)| (at * SECTOR) as u64);
+    rot(&world, B, offsets.filter(|at| (LABEL_BYTES..DISK - LABEL_BYTES).contains(at)));
+    filer.pool().io.drop_cache();
+    let mirror = Arc::clone(&filer.pool().roster.vdevs()[1]);
+    let old = mirror.legs()[0].guid();
+    let place = Member { vdev: mirror, config: filer.pool().roster.config().vdevs[1].clone(), leg: old };
+    let faults = world.faults(C);
+    faults.reads.store(true, std::sync::atomic::Ordering::SeqCst);
+    let made_sure = filer.pool().make_sure(&place, &mut Patient);
+    faults.reads.store(false, std::sync::atomic::Ordering::SeqCst);
+    let is_sure = made_sure.is_ok();
+    if is_sure {
+        filer.pool().leave(&place, &mut Patient).unwrap();
+    }
+    filer.export().unwrap();
+    drop((filer, place));
+    let left = world.take(&[A]);
+    world.put(if is_sure { Vec::new() } else { left });
+    check(&world.import().0);
+    assert!(matches!(made_sure, Err(MembershipError::MayHaveMore { .. })), "{made_sure:?}");
 }

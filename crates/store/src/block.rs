@@ -86,6 +86,11 @@ impl BlockError {
             Self::Write { .. } | Self::Flush { .. } | Self::NoSpace(_) => None,
         }
     }
+
+    /// Whether a device refused to read it, which it may do again some day; else what was read is wrong.
+    pub(crate) fn is_of_device(&self) -> bool {
+        matches!(self, Self::Unreadable { source: BlockDevError::Io(_) | BlockDevError::Other(_), .. })
+    }
 }
 
 /// There are not so many free bytes in one piece.

@@ -20,7 +20,7 @@ use tally_disk::{Fanout, Work};
 
 use crate::alloc::{Allocator, UNBORN};
 use crate::block::{self, BlockError};
-use crate::blockdev::{BlockDev, BlockDevError};
+use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::cache::{BlockCache, CacheKey, Cached};
 use crate::run::RunWriter;
@@ -255,8 +255,7 @@ impl BlockIo {
     /// everything, and then nothing must have been given up for it. That, and any other error, is given back.
     pub fn check_damage(&self, error: BlockError) -> Result<BlockPtr, BlockError> {
         let Some(bp) = error.unreadable().copied() else { return Err(error) };
-        let is_of_the_device =
-            matches!(&error, BlockError::Unreadable { source: BlockDevError::Io(_) | BlockDevError::Other(_), .. });
+        let is_of_the_device = error.is_of_device();
         // In this order: a device that has come to itself by now has the block as well.
         // Nor has a block rotted that is right when it is read again.
         let is_misread = || matches!(error, BlockError::Unreadable { .. }) && block::open(&self.devs, &bp).is_ok();

@@ -634,19 +634,21 @@ impl Roster {
     /// labels let a lane's frames be found. Gives the leg: its label still speaks of the pool, until somebody erases it.
     pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, RosterError> {
         let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
-        let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
-        if !has_other {
-            return Err(RosterError::Leg { leg: guid, why: "is the last one of its vdev that has everything" });
-        }
         let index = vdev.index() as usize;
         let mut state = self.state.lock();
         if !state.claimed {
             return Err(RosterError::NotClaimed);
         }
+        let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
+        if !has_other {
+            return Err(RosterError::Leg { leg: guid, why: "is the last one of its vdev that has everything" });
+        }
         if state.config.lanes.iter().any(|line| line.legset == [guid]) {
             let why = "is the only one with the frames of its intent log; attach another disk to it first";
             return Err(RosterError::Leg { leg: guid, why });
         }
+        // Nobody flushes it from here on, so a group that is being synced must not wait for what it has.
+        leg.set_state(LegState::Faulted);
         vdev.take_leg(guid);
         self.change(&mut state, |config| {
             let sequence = config.sequence;

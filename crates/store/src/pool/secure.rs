@@ -13,7 +13,9 @@
 //! meanwhile. The pool's own blocks have no keys to go by; they are few, and their version is held until all are seen.
 //!
 //! **The way down.** Pointers are read from the legs that count, and where those have rotted, what hangs below would be passed
-//! over. So a node that none of them has right is given to them first, by any leg that has it, and the walk looks again.
+//! over. So a node that none of them has right is given to them first, by any leg that has it, and the walk looks again. One
+//! that a device refuses, on whichever vdev it lies, may be read again some day, and then leads on to blocks that nobody has
+//! looked at. So it counts as lost and unread: no leg leaves on the strength of such a walk.
 //!
 //! **What it costs.** One read of every allocated byte of the vdev, and of the trees' nodes.
 
@@ -23,7 +25,8 @@ use std::sync::{Arc, Weak};
 use tally_base::{DatasetId, SECTOR, VdevGuid};
 
 use super::{Pool, PoolRoot, SyncError};
-use crate::alloc::SpaceVisit;
+use crate::alloc::{LoadError, SpaceVisit};
+use crate::block::BlockError;
 use crate::block::parts::{Part, parts};
 use crate::blockdev::BlockDevError;
 use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
@@ -90,6 +93,14 @@ pub struct SecureReport {
     pub lost: Vec<LostBlock>,
 }
 
+/// See [`Pool::top_blocks`].
+struct TopBlocks {
+    blocks: Vec<BlockPtr>,
+    /// The others: a device refuses them for now, and hides what they name.
+    hiding: Vec<BlockPtr>,
+    _held: Arc<()>,
+}
+
 impl Pool {
     /// Sees to it that every block on `vdev` is right on each of `keepers`, and durable there. `progress` hears of bytes
     /// done, and ends it by answering `false`. The caller has synced a group before, see the module's head.
@@ -111,8 +122,8 @@ impl Pool {
     }
 
     /// What is neither in a dataset's tree nor content: the pool root, the reply cache, and the allocator's own, as the
-    /// newest uberblock names them. None of it is freed for good while the second of what this gives is held.
-    fn top_blocks(&self) -> (Vec<BlockPtr>, Arc<()>) {
+    /// newest uberblock names them. None of it is freed for good while what this gives is held.
+    fn top_blocks(&self) -> TopBlocks {
         let mut syncing = self.syncing.lock();
         let (txg, held) = (syncing.uberblock.txg, Arc::new(()));
         let reader: Weak<()> = Arc::downgrade(&held);
@@ -122,18 +133,26 @@ impl Pool {
         let root = syncing.root;
         drop(syncing);
         // A root that cannot be read is named with the lost ones; the next group writes another.
-        let read = |root: &BlockPtr| BlockIo::read_root(&self.io.devs, root).ok();
-        let root = root.and_then(|root| read(&root).or_else(|| self.heals(&root).then(|| read(&root)).flatten()));
-        let alloc = root.and_then(|root| PoolRoot::decode(&root).ok()).map(|(_, alloc)| alloc);
-        let (mut blocks, mut damaged_before) = (Vec::new(), Vec::new());
+        let read = |root: &BlockPtr| BlockIo::read_root(&self.io.devs, root);
+        let read_or_heal = |root: BlockPtr| match read(&root) {
+            Err(_) if self.heals(&root) => read(&root),
+            outcome => outcome,
+        };
+        let root_read = root.map(read_or_heal).transpose();
+        let root_hiding = root.filter(|_| root_read.as_ref().is_err_and(BlockError::is_of_device));
+        let alloc = root_read.ok().flatten().and_then(|root| PoolRoot::decode(&root).ok()).map(|(_, alloc)| alloc);
+        let (mut blocks, mut hiding, mut damaged_before) = (top.clone(), Vec::new(), Vec::new());
         for _ in 0..LOOKS_MAX {
             let mut damaged = Vec::new();
+            hiding.clear();
             blocks.clone_from(&top);
             let Some(alloc) = &alloc else { break };
             alloc.inspect(&self.io.devs, &mut |visit| {
                 blocks.extend(pointer_of(&visit));
-                if let SpaceVisit::Damage { bp, .. } = visit {
+                if let SpaceVisit::Damage { bp, error } = visit {
                     damaged.push(*bp);
+                    hiding
+                        .extend(Some(*bp).filter(|_| matches!(error, LoadError::Block(error) if error.is_of_device())));
                 }
             });
             if damaged == damaged_before || !damaged.iter().map(|bp| self.heals(bp)).fold(false, |any, one| any | one) {
@@ -141,7 +160,9 @@ impl Pool {
             }
             damaged_before = damaged;
         }
-        (blocks, held)
+        hiding.extend(root_hiding);
+        blocks.retain(|bp| !hiding.contains(bp));
+        TopBlocks { blocks, hiding, _held: held }
     }
 
     /// Gives a block to the legs that count, where they lack it and any other has it right. Whether it may be readable now.
@@ -177,7 +198,10 @@ struct Securing<'a> {
 
 impl Securing<'_> {
     fn top(&mut self) -> Result<(), SecureError> {
-        let (blocks, _held) = self.pool.top_blocks();
+        let TopBlocks { blocks, hiding, _held } = self.pool.top_blocks();
+        for bp in hiding {
+            self.note_lost(true, LostBlock { dataset: None, content: None, block: bp.to_string() });
+        }
         for bp in blocks {
             if let Verdict::Lost { unread } = self.block(&bp)? {
                 self.pool.io.note_unrepaired(&bp);
@@ -202,8 +226,12 @@ impl Securing<'_> {
                 continue;
             }
             looks_left = LOOKS_MAX;
-            for bp in step.way.iter().filter(|bp| !way.contains(*bp)) {
+            let hiding = step.damage.as_ref().filter(|damage| damage.is_of_device()).and(step.way.last());
+            for bp in step.way.iter().filter(|bp| !way.contains(*bp) && Some(*bp) != hiding) {
                 self.block_of(id, bp, None)?;
+            }
+            if let Some(bp) = hiding {
+                self.note_lost(true, LostBlock { dataset: Some(id), content: None, block: bp.to_string() });
             }
             for (key, bp) in content {
                 self.block_of(id, &bp, Some(key))?;
