@@ -55,8 +55,6 @@ struct Fold<'a> {
     changes: Vec<(Key, Change)>,
     /// No id from this one on is in the old tree.
     first_new: u64,
-    /// From each of these on the old tree holds no other key of the same class and object.
-    absent: Vec<Key>,
     /// Nodes of the old tree that could not be read, and hold what must not come back; and for each of them a key in it.
     lost: Vec<BlockPtr>,
     lost_keys: BTreeSet<Key>,
@@ -80,7 +78,6 @@ impl DatasetClient for Filesystem {
             compression,
             changes: Vec::with_capacity(dirty.len() * 4),
             first_new: self.first_new.load(Ordering::Relaxed),
-            absent: Vec::new(),
             lost: Vec::new(),
             lost_keys: BTreeSet::new(),
             used: Vec::new(),
@@ -97,7 +94,7 @@ impl DatasetClient for Filesystem {
             fold.out.step();
         }
         fold.order_changes();
-        let around = Around { first_new: fold.first_new, absent: &fold.absent, lost: &fold.lost };
+        let around = Around { first_new: fold.first_new, lost: &fold.lost };
         let tree = old.tree.apply_around(&self.pool.io, fold.out, &fold.changes, &around)?;
         self.first_new.fetch_max(fold.ids_end(), Ordering::Relaxed);
         let switch = **self.log_switch.load();
@@ -207,7 +204,6 @@ impl<'a> Fold<'a> {
 
     /// Sorts the changes, and makes sure that the merge comes by the nodes that were lost.
     fn order_changes(&mut self) {
-        self.absent.sort_unstable();
         self.changes.sort_by_key(|(key, _)| *key);
         if self.lost_keys.is_empty() {
             return;
@@ -237,7 +233,6 @@ impl<'a> Fold<'a> {
             inode.used = was_used;
             self.content(id, &mut inode, old, layer)?;
         }
-        old.into_iter().for_each(|old| self.note_absent(id, old));
         if old.is_none() {
             self.object_count = self.object_count.saturating_add(1);
             self.used_bytes = self.used_bytes.saturating_add(OBJECT_CHARGE);
@@ -247,22 +242,6 @@ impl<'a> Fold<'a> {
         self.used.push((id, inode.used));
         self.put_inode(id, &inode);
         Ok(())
-    }
-
-    /// What the old inode says of keys that there are not.
-    fn note_absent(&mut self, id: ObjectId, old: &Inode) {
-        let from = |class, a| Key::new(class, id.0, a, 0);
-        match (old.kind, old.layout) {
-            (FileKind::Directory, _) if old.is_empty_directory() => {
-                self.absent.extend([from(Class::DirEntry, 0), from(Class::DirHash, 0)]);
-            }
-            (FileKind::File, Layout::Small) => self.absent.push(from(Class::Extent, 0)),
-            (FileKind::File, Layout::Extents) => {
-                self.absent
-                    .extend(old.size.checked_next_multiple_of(old.record_size()).map(|end| from(Class::Extent, end)));
-            }
-            _ => {}
-        }
     }
 
     fn put_inode(&mut self, id: ObjectId, inode: &Inode) {

@@ -99,11 +99,6 @@ const DIRECTORY_LINKS_MIN: u32 = 2;
 const CHANGE_END: u64 = 1 << 63;
 
 impl Inode {
-    /// Whether it is a directory without names.
-    pub(crate) fn is_empty_directory(&self) -> bool {
-        self.kind == FileKind::Directory && self.size <= DOT_ENTRIES
-    }
-
     /// A dataset's root directory: its own parent.
     #[must_use]
     pub fn root_directory(generation: Generation, (uid, gid): (u32, u32), now: Time) -> Self {

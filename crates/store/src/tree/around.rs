@@ -6,8 +6,7 @@
 //!
 //! **The idea.** What a node may have held is a range of keys, known from the node above. All of it cannot be read; but of
 //! single keys in it something is known. What is put now is known. An id that was never drawn before is in no old node, so
-//! between the last old id and the end there is nothing, and so there is behind the end of a file that grows, or in a
-//! directory that had no names ([`Key::gap`]). So the node's range is cut into what is known, in
+//! between the last old id and the end there is nothing ([`Key::gap`]). So the node's range is cut into what is known, in
 //! new nodes, and what is not. The first part of what is not goes on being the old node, whose pointer stays; the other parts
 //! get *markers*: blocks that nobody can read ([`BlockPtr::given_up`]). Reads of known keys give what was put, reads of all
 //! others fail, and none gives what is wrong.
@@ -29,8 +28,6 @@ use crate::key::{Gap, Key};
 pub struct Around<'a> {
     /// No id from this one on is in the tree: of an object, or of a directory entry.
     pub first_new: u64,
-    /// From each of these keys on, in ascending order, the tree holds no other of the same class and object.
-    pub absent: &'a [Key],
     /// Nodes that the caller could not read, and has passed over: they are not read again. Each change that rests on it
     /// must touch the node.
     pub lost: &'a [BlockPtr],
@@ -38,7 +35,7 @@ pub struct Around<'a> {
 
 impl Around<'_> {
     /// Nothing is known.
-    pub const NOTHING: Self = Self { first_new: u64::MAX, absent: &[], lost: &[] };
+    pub const NOTHING: Self = Self { first_new: u64::MAX, lost: &[] };
 }
 
 /// A stretch of a node's range.
@@ -70,7 +67,7 @@ struct Island {
 }
 
 /// Cuts the range of `kept` by what is put into it.
-pub(super) fn plan(kept: &Kept, height: u8, changes: &[(Key, Change)], first_new: u64, absent: &[Key]) -> Plan {
+pub(super) fn plan(kept: &Kept, height: u8, changes: &[(Key, Change)], first_new: u64) -> Plan {
     let Child { key: start, .. } = kept.child;
     // A leaf holds keys of one class.
     let to = match (kept.bounds.to, start.class.end()) {
@@ -83,7 +80,7 @@ pub(super) fn plan(kept: &Kept, height: u8, changes: &[(Key, Change)], first_new
     let mut islands: Vec<Island> = Vec::new();
     let mut is_stale = false;
     for (key, change) in changes {
-        let gap = key.gap(first_new, absent);
+        let gap = key.gap(first_new);
         is_stale |= is_within(key) && !gap.is_new;
         if *change == Change::Delete {
             continue;

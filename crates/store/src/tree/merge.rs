@@ -44,8 +44,7 @@ pub(super) fn apply(
     }
     let mut lost = around.lost.to_vec();
     let feed = LeafFeed::plan(tree, io, changes, &mut lost)?;
-    let (first_new, absent) = (around.first_new, around.absent);
-    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count, first_new, absent, lost };
+    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count, first_new: around.first_new, lost };
     merger.apply(tree, changes)
 }
 
@@ -57,7 +56,6 @@ pub(super) struct Merger<'a> {
     entry_count: u64,
     /// See [`Around`].
     first_new: u64,
-    absent: &'a [Key],
     /// Nodes that could not be read: whoever comes by them again must find the same.
     lost: Vec<BlockPtr>,
 }
@@ -240,7 +238,7 @@ impl Merger<'_> {
         build: impl Fn(&mut Self, &Changes) -> Result<Vec<Slot<D>>, BlockError>,
     ) -> Result<Option<Vec<Slot<D>>>, BlockError> {
         let bp = kept.child.bp;
-        let plan = around::plan(kept, height, changes, self.first_new, self.absent);
+        let plan = around::plan(kept, height, changes, self.first_new);
         if !plan.changes_anything() {
             return Ok(None);
         }
