@@ -9,18 +9,15 @@ use clap::Args;
 use crate::cargo;
 use crate::tally::Tally;
 
-/// Sectors that rot, one after the other, where nobody says how many.
-const DRAWS: u32 = 30;
-
 /// The cases. The seed is printed where one fails.
 #[derive(Args)]
 pub(crate) struct FailingDisks {
     /// Where randomness starts; drawn if not given.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many sectors rot, one after the other.
-    #[arg(long, default_value_t = DRAWS)]
-    draws: u32,
+    /// How many sectors rot, one after the other [default: 30]
+    #[arg(long)]
+    draws: Option<u32>,
     /// Cases by name: bad-sector, two-refusals, lost-cache, rotten-sector, silent-leg; without, all of them.
     cases: Vec<String>,
 }
@@ -28,7 +25,7 @@ pub(crate) struct FailingDisks {
 impl FailingDisks {
     /// As `cargo xtask test` has it.
     pub(crate) const fn continuous_integration() -> Self {
-        Self { seed: None, draws: DRAWS, cases: Vec::new() }
+        Self { seed: None, draws: None, cases: Vec::new() }
     }
 
     /// Runs it; a skip where nothing can be mounted.
@@ -41,7 +38,9 @@ impl FailingDisks {
         cargo::run(&["build", "--release", "--package", "tally-server", "--package", "tally-failing", "--bins"])?;
         let mut command = Command::new(release.join("failing-disks"));
         command.arg("run").arg("--server").arg(release.join("tally"));
-        command.args(["--draws", &self.draws.to_string()]);
+        if let Some(draws) = self.draws {
+            command.args(["--draws", &draws.to_string()]);
+        }
         if let Some(seed) = self.seed {
             command.args(["--seed", &seed.to_string()]);
         }

@@ -1,9 +1,9 @@
-//! Whether a device is still believed.
+//! Whether a device is still believed (I7).
 //!
 //! The problem: a flush that fails has told everything that it knows. The kernel reports the error once, to one caller, and
-//! may call the lost pages clean; the device has emptied its cache or not. A durable write is a flush too wherever it is
-//! more than one FUA command, and even then the kernel sends one behind it. So after either has failed, what the *next*
-//! flush says is worth nothing for whatever was written before: it answers that there is nothing left to do.
+//! may call the lost pages clean; the device has emptied its cache or not. A durable write is a flush too, wherever it is
+//! more than one FUA command. So after either has failed, what the *next* flush says is worth nothing for whatever was
+//! written before: it answers that there is nothing left to do.
 //!
 //! The idea: the first failure of a flush or durable write ends all belief in the device. Every later one fails at once
 //! until the disk is opened anew, and one that was under way when it happened fails at its end, as it may have found
@@ -13,8 +13,8 @@
 //! One thing is left: between the error in the kernel and its count here a thread can be held up, and another flush end well
 //! (docs/design/0031-a-failure-that-is-not-counted-yet.md).
 //!
-//! A single FUA write on a raw device would say nothing about other sectors, and could be let off. It is not: one errno
-//! comes back for the write and for the flush that the kernel sends behind it.
+//! A write that was one FUA command would say nothing about other sectors, and could be let off. It is not: one errno comes
+//! back for the write and for whatever flush the kernel has sent behind it (docs/design/0027).
 
 use std::collections::BTreeMap;
 use std::io;

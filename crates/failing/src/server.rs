@@ -114,16 +114,19 @@ impl Place {
 
     /// Runs a command of the binary.
     pub fn tally(&self, arguments: &[&str]) -> Result<Output> {
-        let mut command = Command::new(&self.binary);
-        command.args(arguments).arg("--socket").arg("data/tally.sock").current_dir(self.folder.path());
-        Ok(command.stdin(Stdio::null()).output()?)
+        Ok(self.command(arguments).output()?)
     }
 
     /// Starts one that may hang.
     pub fn spawn(&self, arguments: &[&str]) -> Result<Child> {
+        Ok(self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         command.args(arguments).arg("--socket").arg("data/tally.sock").current_dir(self.folder.path());
-        Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+        command.stdin(Stdio::null());
+        command
     }
 
     /// Runs one that must succeed; gives what it says.

@@ -96,9 +96,8 @@ impl Filesystem {
         for (id, state) in locked.states_mut() {
             if id < root.next_object && self.load(id, state).is_err() {
                 if let Err(error) = root.tree.get(&self.pool.io, &Key::new(Class::Inode, id.0, 0, 0)) {
-                    let passing = self.pool.io.check_damage(error).err();
-                    let passing = passing.map(|error| ReplayError::Unreadable { dseq, source: self.broken(&error) });
-                    passing.map_or(Ok(()), Err)?;
+                    let passing = |error| ReplayError::Unreadable { dseq, source: self.broken(&error) };
+                    self.pool.io.check_damage(error).map_err(passing)?;
                 }
                 // It may be that it can be read by now.
                 if self.load(id, state).is_err() {

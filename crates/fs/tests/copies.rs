@@ -101,6 +101,7 @@ fn attach(world: &mut World, filer: &Filer, path: &str, meanwhile: &mut dyn FnMu
     pool.roster.add_leg(&vdev, leg).unwrap();
     vdev.resilver(guid, &mut |_| true).unwrap();
     let mut steps = 0;
+    pool.sync().unwrap();
     let report = pool.secure(&vdev, &[guid], &mut |_| {
         steps += 1;
         meanwhile(steps);

@@ -79,9 +79,19 @@ impl Server {
     /// If there is no such dataset.
     #[must_use]
     pub fn root_handle(&self, dataset: &str) -> Vec<u8> {
+        self.handle(dataset, self.filer.by_name(dataset).expect("datasets stay").root())
+    }
+
+    /// The handle of an object, as every client gets it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such dataset.
+    #[must_use]
+    pub fn handle(&self, dataset: &str, object: ObjectRef) -> Vec<u8> {
         let fs = self.filer.by_name(dataset).expect("datasets stay");
         let key = self.filer.pool().roster.config().handle_key;
-        tally_nfs::handle::Handle { pool: fs.pool(), dataset: fs.dataset(), object: fs.root() }.seal(&key).to_vec()
+        tally_nfs::handle::Handle { pool: fs.pool(), dataset: fs.dataset(), object }.seal(&key).to_vec()
     }
 
     /// What its log takes at once.

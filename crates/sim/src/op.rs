@@ -16,10 +16,7 @@ use tally_fs::vfs::{
 
 use crate::chance::Chance;
 use crate::client::{Call, handle, name_in};
-
-/// Names that everything is made under, so that operations meet.
-pub const NAMES: [&str; 6] =
-    ["a", "b", "c", "d", "e", "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"];
+pub use crate::same::NAMES;
 
 /// An object that a client has a handle of.
 pub struct Known {

@@ -1,4 +1,6 @@
 //! This state against that one: every name, attribute and byte. Times and ids are left out: they may differ.
+//!
+//! Tests of `fs` take this file in as it is, so it uses nothing else of this crate.
 
 use std::collections::HashMap;
 
@@ -6,14 +8,57 @@ use tally_base::ObjectId;
 use tally_fs::model::Model;
 use tally_fs::vfs::{Attr, Cred, DirPage, FileKind, FsError, ObjectRef, Vfs};
 
+/// Names that everything is made under, so that operations meet.
+pub const NAMES: [&str; 6] =
+    ["a", "b", "c", "d", "e", "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"];
+
+/// The smallest block of a file.
+const PIECE_BYTES: usize = 4096;
+
 /// Compares a dataset with a model.
 pub fn same(real: &dyn Vfs, model: &Model) -> Result<(), String> {
-    Comparison { real, model, known: HashMap::new(), errors_count: true }.directory(real.root(), model.root(), "")
+    same_but(real, model, Excuse { of: &|_| false, of_zeroes: false })
 }
 
 /// Compares what can be read of a dataset with a model: an I/O error is an honest answer.
 pub fn same_where_readable(real: &dyn Vfs, model: &Model) -> Result<(), String> {
-    Comparison { real, model, known: HashMap::new(), errors_count: false }.directory(real.root(), model.root(), "")
+    same_but(real, model, Excuse { of: &|_| true, of_zeroes: true })
+}
+
+/// Where an I/O error is an honest answer.
+#[derive(Clone, Copy)]
+pub struct Excuse<'a> {
+    /// Of one of these objects of the model: a directory and what it names, or a file.
+    pub of: &'a dyn Fn(&[ObjectId]) -> bool,
+    /// Wherever the content of a file is zeroes.
+    pub of_zeroes: bool,
+}
+
+/// Compares a dataset with a model, but for what is excused.
+pub fn same_but(real: &dyn Vfs, model: &Model, excuse: Excuse<'_>) -> Result<(), String> {
+    Comparison { real, model, known: HashMap::new(), excuse }.directory(real.root(), model.root(), "")
+}
+
+/// Compares one object with the model's, without going through directories.
+pub fn same_object(
+    real: &dyn Vfs,
+    model: &Model,
+    (object, of_model): (ObjectRef, ObjectRef),
+    excuse: Excuse<'_>,
+) -> Result<(), String> {
+    let comparison = Comparison { real, model, known: HashMap::new(), excuse };
+    let wanted = match (real.getattr(object), model.getattr(of_model)) {
+        (Ok(found), Ok(wanted)) => same_attr(&found, &wanted).map(|()| wanted)?,
+        // Whether an object is gone may be what cannot be read.
+        (Err(FsError::Stale | FsError::Io), Err(_)) => return Ok(()),
+        (Err(FsError::Io), _) if (excuse.of)(&[of_model.id]) => return Ok(()),
+        (found, wanted) => return Err(format!("{:?} instead of {:?}", found.map(|_| ()), wanted.map(|_| ()))),
+    };
+    match wanted.kind {
+        FileKind::File => comparison.content(object, of_model),
+        FileKind::Directory => comparison.names(object, of_model),
+        _ => Ok(()),
+    }
 }
 
 struct Comparison<'a> {
@@ -21,15 +66,20 @@ struct Comparison<'a> {
     model: &'a Model,
     /// Objects of the one by those of the other: names of one object are names of one object there, too.
     known: HashMap<ObjectId, ObjectId>,
-    errors_count: bool,
+    excuse: Excuse<'a>,
 }
 
 impl Comparison<'_> {
     /// What the real side gives; `None` is an error that does not count.
-    fn found<T>(&self, result: Result<T, FsError>, what: impl FnOnce() -> String) -> Result<Option<T>, String> {
+    fn found<T>(
+        &self,
+        asked: &[ObjectId],
+        result: Result<T, FsError>,
+        what: impl FnOnce() -> String,
+    ) -> Result<Option<T>, String> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(FsError::Io) if !self.errors_count => Ok(None),
+            Err(FsError::Io) if (self.excuse.of)(asked) => Ok(None),
             Err(error) => Err(format!("{}: {error}", what())),
         }
     }
@@ -40,7 +90,7 @@ impl Comparison<'_> {
             page.entries.into_iter().map(|entry| (entry.name.to_vec(), entry.object)).collect()
         };
         let listed = self.real.readdir(&root, dir, 0, 100_000, false);
-        let Some(found) = self.found(listed, || format!("{path}/"))?.map(names) else { return Ok(()) };
+        let Some(found) = self.found(&[wanted.id], listed, || format!("{path}/"))?.map(names) else { return Ok(()) };
         let expected = names(self.model.readdir(&root, wanted, 0, 100_000, false).map_err(|error| error.to_string())?);
         let shown = |list: &[(Vec<u8>, ObjectId)]| {
             list.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>().join(" ")
@@ -64,8 +114,9 @@ impl Comparison<'_> {
     ) -> Result<(), String> {
         let root = Cred::root();
         let looked_up = self.real.lookup(&root, dir, name);
-        let Some((attr, _)) = self.found(looked_up, || path.to_owned())? else { return Ok(()) };
         let (wanted, _) = self.model.lookup(&root, model_dir, name).expect("the model lists what it has");
+        let asked = [model_dir.id, wanted.object.id];
+        let Some((attr, _)) = self.found(&asked, looked_up, || path.to_owned())? else { return Ok(()) };
         if attr.object.id != of_entry {
             return Err(format!("{path}: READDIR says object {of_entry}, LOOKUP {}", attr.object.id));
         }
@@ -78,12 +129,29 @@ impl Comparison<'_> {
             FileKind::Directory if name != b"." && name != b".." => self.directory(attr.object, wanted.object, path),
             FileKind::Symlink => {
                 let read = self.real.readlink(attr.object).map(|(target, _)| target);
-                let Some(found) = self.found(read, || path.to_owned())? else { return Ok(()) };
+                let Some(found) = self.found(&[wanted.object.id], read, || path.to_owned())? else { return Ok(()) };
                 let expected = self.model.readlink(wanted.object).map(|(target, _)| target);
                 if Ok(found) == expected { Ok(()) } else { Err(format!("{path}: another target")) }
             }
             _ => Ok(()),
         }
+    }
+
+    /// The names that there may be, one by one.
+    fn names(&self, dir: ObjectRef, wanted: ObjectRef) -> Result<(), String> {
+        let root = Cred::root();
+        for name in NAMES {
+            let there = self.model.lookup(&root, wanted, name.as_bytes()).ok();
+            let asked = [wanted.id, there.as_ref().map_or(wanted.id, |(attr, _)| attr.object.id)];
+            let expected = there.is_some();
+            match self.real.lookup(&root, dir, name.as_bytes()) {
+                Ok(_) if expected => {}
+                Err(FsError::NotFound) if !expected => {}
+                Err(FsError::Io) if (self.excuse.of)(&asked) => {}
+                found => return Err(format!("{name}: {:?}, and it is {expected} that it is there", found.map(|_| ()))),
+            }
+        }
+        Ok(())
     }
 
     fn content(&self, file: ObjectRef, wanted: ObjectRef) -> Result<(), String> {
@@ -93,10 +161,30 @@ impl Comparison<'_> {
         while at < size {
             let expected = self.model.read(&root, wanted, at, 1 << 20).expect("it was just found").data.concat();
             let read = self.real.read(&root, file, at, 1 << 20);
-            if let Some(found) = self.found(read, || format!("reading at {at}"))? {
+            if self.excuse.of_zeroes && read.is_err() && !(self.excuse.of)(&[wanted.id]) {
+                self.but_zeroes(file, at, &expected)?;
+                at += expected.len() as u64;
+                continue;
+            }
+            if let Some(found) = self.found(&[wanted.id], read, || format!("reading at {at}"))? {
                 same_bytes(&found.data.concat(), &expected, at)?;
             }
             at += expected.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Comparison<'_> {
+    /// Whatever cannot be read here is zeroes.
+    fn but_zeroes(&self, file: ObjectRef, from: u64, expected: &[u8]) -> Result<(), String> {
+        for (nth, part) in expected.chunks(PIECE_BYTES).enumerate() {
+            let at = from + (nth * PIECE_BYTES) as u64;
+            match self.real.read(&Cred::root(), file, at, PIECE_BYTES as u32) {
+                Ok(found) => same_bytes(&found.data.concat(), part, at)?,
+                Err(FsError::Io) if part.iter().all(|byte| *byte == 0) => {}
+                Err(error) => return Err(format!("reading at {at}: {error}")),
+            }
         }
         Ok(())
     }

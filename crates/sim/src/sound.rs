@@ -86,6 +86,43 @@ pub fn sound(filer: &Filer) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
+/// The same of a pool in which something has rotted: what is behind it is not seen, and no count is right. What is named
+/// is allocated, once, and nothing was freed that was free.
+pub fn sound_above_rot(filer: &Filer) -> Result<(), String> {
+    let pool = filer.pool();
+    let (mut faults, mut blocks) = (Vec::new(), Vec::new());
+    for dataset in pool.datasets() {
+        let root = dataset.root();
+        root.tree.check(&pool.io, &mut |visit| match visit {
+            Visit::Block { bp, .. } | Visit::Damage { bp, .. } => blocks.push(*bp),
+            Visit::Entry { key, value } if key.class == Class::Extent => {
+                blocks.extend(<&[u8; BLOCK_PTR_BYTES]>::try_from(value).ok().and_then(|it| BlockPtr::decode(it).ok()));
+            }
+            Visit::Entry { .. } => {}
+        });
+    }
+    let mut places: Vec<_> = blocks.iter().flat_map(BlockPtr::dvas).collect();
+    places.sort_unstable();
+    for dva in places.iter().filter(|dva| !pool.io.allocator().is_busy(dva)) {
+        faults.push(format!("{dva} is named, and free"));
+    }
+    for pair in places.windows(2) {
+        if pair[0].vdev == pair[1].vdev && pair[0].end() > pair[1].offset {
+            faults.push(format!("blocks {} and {} overlap", pair[0], pair[1]));
+        }
+    }
+    let reachable =
+        pool.top_bytes() + pool.io.allocator().own_bytes() + blocks.iter().map(BlockPtr::asize).sum::<u64>();
+    let allocated = pool.io.allocator().space().allocated;
+    if allocated < reachable {
+        faults.push(format!("{allocated} bytes are allocated and {reachable} reachable"));
+    }
+    if pool.io.allocator().bad_free_count() > 0 {
+        faults.push(format!("{} bad frees", pool.io.allocator().bad_free_count()));
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+}
+
 impl Walked {
     fn take(&mut self, visit: &Visit<'_>) {
         match visit {

@@ -52,7 +52,6 @@ use crate::replies::{BUCKETS, ReplyCache};
 use crate::roster::Roster;
 use crate::txg::{TxgHistory, Txgs};
 use crate::uberblock::Uberblock;
-
 use server_time::ServerTime;
 
 pub use admit::{NotServing, SpaceClass};
@@ -62,9 +61,8 @@ pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
 pub(crate) use root::PoolRoot;
 pub use root::ROOT_BYTES_MAX;
 pub use secure::{LostBlock, SecureError, SecureReport};
-pub use server_time::{AWAY_MAX, ClockFault, JUMP_MAX, PROBATION};
-pub use sync::SuspendsOnPanic;
-pub use sync::SyncError;
+pub use server_time::{ClockFault, PROBATION};
+pub use sync::{SuspendsOnPanic, SyncError};
 
 /// An imported pool.
 pub struct Pool {

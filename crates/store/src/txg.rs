@@ -86,16 +86,12 @@ pub enum Next {
     Stop,
 }
 
-/// The dirty limit is reached: wait for the next group to be synced and ask again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirtyLimit;
-
 /// Why an operation is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
     /// The pool has no room for what its fold may take.
     Space,
-    /// See [`DirtyLimit`].
+    /// A limit of what groups may have is reached: wait for the next one to be synced and ask again.
     Dirty,
 }
 
@@ -162,7 +158,7 @@ impl Txgs {
 
     /// Whether the open group may get so much more to patch; if not, a sync is asked for. What is alone is let in, whatever
     /// it brings. Nothing is set aside: those who ask at one moment exceed the bound by a request each.
-    pub fn check_patch(&self, patch_bytes: u64) -> Result<(), DirtyLimit> {
+    pub fn check_patch(&self, patch_bytes: u64) -> Result<(), NotAdmitted> {
         let mut state = self.state.lock();
         let patched = state.patch_bytes.get(&state.open).copied().unwrap_or(0);
         if patched == 0 || patched.saturating_add(patch_bytes) <= state.pace.patch_bytes_max() {
@@ -170,7 +166,7 @@ impl Txgs {
         }
         state.wanted = state.open;
         self.changed.notify_all();
-        Err(DirtyLimit)
+        Err(NotAdmitted::Dirty)
     }
 
     /// What a change under a hold on `txg` has turned out to cost its fold: `patch_bytes` more to patch (or fewer, where a

@@ -3,7 +3,7 @@
 //! was just started. What is told is the median of the pairs' ratios of time with its 90 % interval, which is that of a
 //! sign test: it asks nothing of how the ratios are distributed.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -89,7 +89,7 @@ impl Against {
         let mut ours = Filer::make(&binaries, setup(), &folder)?;
         let tally = self.binary.canonicalize().with_context(|| format!("no {}", self.binary.display()))?;
         let mut theirs = Filer::make(&Binaries { tally, ..binaries }, setup(), &folder)?;
-        println!("time of this tree's server over that of {}: median and 90 % interval", shown(&self.binary));
+        println!("time of this tree's server over that of {}: median and 90 % interval", self.binary.display());
         for question in [Question::Own, Question::Untar, Question::Creates] {
             let mut ratios = Vec::new();
             for pair in 0..self.pairs {
@@ -110,10 +110,6 @@ impl Against {
         }
         Ok(())
     }
-}
-
-fn shown(path: &Path) -> String {
-    path.display().to_string()
 }
 
 /// The values between which the median lies with 90 % certainty, by the order of the values alone. Sorts them.

@@ -41,7 +41,8 @@ pub(super) fn run(given: Given<'_>) -> Result<()> {
     );
     ensure!(!output.status.success(), "`replace` succeeds with a sector unread: {}\n{status}", said(&output));
     ensure!(status.contains(&old) && status.contains(&new), "not both legs are in the pool:\n{status}");
-    ensure!(!status.contains("were met and repaired"), "there are no other disks:\n{status}");
+    ensure!(!status.contains("repaired from other disks"), "no other disk had it:\n{status}");
+    ensure!(status.contains("damaged on every disk"), "what is lost is not told:\n{status}");
     // What is not on the new disk is on the old one, which knows where it belongs.
     let labels = std::fs::read(place.below("a"))?;
     ensure!(labels.windows(8).any(|bytes| bytes == b"TALLYLBL"), "the source is erased");

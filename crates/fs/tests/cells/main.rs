@@ -16,7 +16,7 @@ mod replay;
 mod same;
 mod shapes;
 #[path = "../../../sim/src/sound.rs"]
-#[allow(unreachable_pub)]
+#[allow(dead_code, unreachable_pub)]
 mod sound;
 mod story;
 mod tail;

@@ -36,10 +36,11 @@ fn damage(pool: &PoolReport, verbose: bool) -> String {
     let mut text = String::new();
     let mut say = |line: std::fmt::Arguments<'_>| text.write_fmt(line).unwrap_or_default();
     if !pool.damage.is_empty() && !verbose {
-        say(format_args!(
-            "        {} places could not be read; `tally pool status -v` names them\n",
-            pool.damage.len()
-        ));
+        let (places, them) = match pool.damage.len() {
+            1 => ("1 place".to_owned(), "it"),
+            count => (format!("{count} places"), "them"),
+        };
+        say(format_args!("        {places} could not be read; `tally pool status -v` names {them}\n"));
     } else if !pool.damage.is_empty() {
         say(format_args!("        could not be read since the import:\n\n"));
         for place in &pool.damage {
@@ -50,9 +51,12 @@ fn damage(pool: &PoolReport, verbose: bool) -> String {
         }
     }
     if pool.leaks > 0 {
+        let (blocks, they_name) = match pool.leaks {
+            1 => ("1 block".to_owned(), "it names"),
+            count => (format!("{count} blocks"), "they name"),
+        };
         say(format_args!(
-            "        {} blocks could not be read when what they name was to be given back: that space is lost\n",
-            pool.leaks
+            "        {blocks} could not be read when what {they_name} was to be given back: that space is lost\n"
         ));
     }
     text
@@ -121,7 +125,7 @@ fn scan(copy: &CopyReport) -> String {
 }
 
 /// A length of time as `zpool status` writes it.
-pub(crate) fn clock_words(seconds: f64) -> String {
+fn clock_words(seconds: f64) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Bounded and not negative.
     let whole = seconds.clamp(0.0, 1e9).round() as u64;
     let (days, rest) = (whole / 86_400, whole % 86_400);
@@ -249,7 +253,7 @@ fn blocks(count: u64) -> String {
 }
 
 const WATCH: &str = "A disk whose counters go on rising wants to be replaced: `tally pool replace`.";
-const RESTORE: &str = "Bring back what they held from a backup, or bring back a disk that still has it.";
+const RESTORE: &str = "Restore what was there from a backup, or bring back a disk that still has it.";
 
 #[cfg(test)]
 mod tests;

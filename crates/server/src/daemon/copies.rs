@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tally_base::{Size, VdevGuid};
+use tally_store::pool::membership::Stage;
 
 use super::disks::DiskError;
 use crate::control::report::CopyReport;
@@ -33,21 +34,11 @@ pub(super) enum Purpose {
     Leave,
 }
 
-/// How far a copy is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// The disk is made ready; nothing to count.
-    Preparing,
-    /// Bytes go from disk to disk.
-    Copying,
-    /// Blocks are read and compared with their checksums.
-    Checking,
-}
-
-/// Bytes of each phase: what there is to do, and what is done.
-#[derive(Clone, Copy, Debug)]
+/// What there is to do, and what is done, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    phase: Phase,
+    /// None: the disk is made ready, and there is nothing to count.
+    stage: Option<Stage>,
     copy_bytes: u64,
     check_bytes: u64,
     copied: u64,
@@ -72,14 +63,13 @@ impl Copy {
         (progress.copy_bytes, progress.check_bytes) = (copy_bytes, check_bytes);
     }
 
-    /// Notes that so many bytes of a phase are done. Whether it should go on.
-    pub(super) fn note(&self, phase: Phase, done: u64) -> bool {
+    /// Notes that so many bytes of a stage are done. Whether it should go on.
+    pub(super) fn note(&self, stage: Stage, done: u64) -> bool {
         let mut progress = self.progress.lock();
-        progress.phase = phase;
-        match phase {
-            Phase::Preparing => {}
-            Phase::Copying => progress.copied = done.min(progress.copy_bytes),
-            Phase::Checking => {
+        progress.stage = Some(stage);
+        match stage {
+            Stage::Copying => progress.copied = done.min(progress.copy_bytes),
+            Stage::CheckingCopy | Stage::CheckingRest => {
                 progress.copied = progress.copy_bytes;
                 progress.checked = done.min(progress.check_bytes);
             }
@@ -107,11 +97,11 @@ impl Copy {
         CopyReport {
             what: if self.purpose == Purpose::Join { "resilver" } else { "check" }.into(),
             device: self.path.display().to_string(),
-            phase: match progress.phase {
+            phase: match progress.stage {
                 _ if self.is_stopped() => "stopping",
-                Phase::Preparing => "preparing",
-                Phase::Copying => "copying",
-                Phase::Checking => "checking",
+                None => "preparing",
+                Some(Stage::Copying) => "copying",
+                Some(Stage::CheckingCopy | Stage::CheckingRest) => "checking",
             }
             .into(),
             done_bytes: done,
@@ -188,14 +178,13 @@ impl Copies {
         if let Some(other) = state.running.iter().find(|other| other.vdev == vdev) {
             return Err(DiskError::Busy { other: other.words() });
         }
-        let progress = Progress { phase: Phase::Preparing, copy_bytes: 0, check_bytes: 0, copied: 0, checked: 0 };
         let copy = Arc::new(Copy {
             vdev,
             purpose,
             path: path.into(),
             began: Instant::now(),
             stop: AtomicBool::new(false),
-            progress: Mutex::new(progress),
+            progress: Mutex::default(),
         });
         state.running.push(Arc::clone(&copy));
         Ok(Running { copies: self, copy })
@@ -254,10 +243,14 @@ pub(super) fn outcome_words(path: &Path, copied: u64, elapsed: Duration, repaire
     let (path, size, seconds) = (path.display(), Size(copied), elapsed.as_secs_f64());
     let mut words = format!("resilvered {size} to {path} in {seconds:.0} s");
     if repaired > 0 {
-        words += &format!("; {repaired} blocks taken from the disk that had them right");
+        words += &format!("; {} taken from disks that had them right", blocks(repaired));
     }
     if lost > 0 {
-        words += &format!("; {lost} blocks right on no disk");
+        words += &format!("; {} right on no disk", blocks(lost));
     }
     words
+}
+
+fn blocks(count: u64) -> String {
+    if count == 1 { "1 block".into() } else { format!("{count} blocks") }
 }

@@ -1,16 +1,12 @@
 //! Disks of an imported pool: attach, detach and replace.
 //!
-//! A disk that joins gets every write from the first moment on, while all that is older is copied to it; then every block
-//! is made sure of ([`Pool::secure`]), and only then do the labels say that it counts. In a vdev with a ring of the intent
-//! log it joins the lane as well: it counts there once every live frame is on it, which two transaction groups see to. A
-//! lane that has no disk any more begins anew on it.
+//! How a disk joins and leaves, step by step, is the store's ([`tally_store::pool::membership`]); here is who asks for it,
+//! and what they are told. It takes as long as disks take: each command runs in a thread of its own, and [`super::copies`]
+//! keeps them apart.
 //!
 //! **A disk leaves only when nothing is lost with it.** After a copy that could not read all of its source, the old disk
 //! stays beside the new one, and whoever asked is told so with the places. `detach` reads every block from the disks that
 //! stay before it lets one go, and gives them what that one alone has right. Only `detach -f` does without.
-//!
-//! The steps and their order are the store's ([`tally_store::pool::membership`]); here is who asks for them. Both take as
-//! long as disks take: they run in threads of their own, and [`super::copies`] keeps them apart.
 //!
 //! A disk that has left still has a label, which is erased as a courtesy. It may be the disk that hangs. So that is done
 //! behind everything else, when nothing is held any more, in a thread that nobody waits for longer than [`ERASING_MAX`].
@@ -32,7 +28,7 @@ use tally_store::pool::{Pool, SecureReport};
 use tally_store::roster::RosterError;
 use tally_store::vdev::VdevLeg;
 
-use super::copies::{Phase, Purpose, Running, outcome_words};
+use super::copies::{Purpose, Running, outcome_words};
 use super::pool_report::{space_of, vdev_name};
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
 use crate::control::message::Progress;
@@ -64,8 +60,8 @@ pub enum DiskError {
         /// What it is.
         other: String,
     },
-    /// The pool is being exported or destroyed.
-    #[error("the pool is being let go")]
+    /// The pool is being exported or destroyed, or the daemon ends.
+    #[error("the pool is on its way out: it is being exported or destroyed, or the daemon is ending")]
     LettingGo,
     /// Part of the source could not be read.
     #[error("{0}")]
@@ -262,15 +258,13 @@ impl Onlooker for Asker<'_> {
         if self.stage != Some(stage) {
             self.enter(stage);
         }
-        let (what, phase) = match stage {
-            Stage::Copying => (format!("copying to {}", self.path.display()), Phase::Copying),
-            Stage::CheckingCopy => (format!("checking {}", self.path.display()), Phase::Checking),
-            Stage::CheckingRest => {
-                (format!("checking what stays without {}", self.place.path().display()), Phase::Checking)
-            }
+        let what = match stage {
+            Stage::Copying => format!("copying to {}", self.path.display()),
+            Stage::CheckingCopy => format!("checking {}", self.path.display()),
+            Stage::CheckingRest => format!("checking what stays without {}", self.place.path().display()),
         };
         (self.progress)(Progress { what, done, total: self.total });
-        self.running.copy.note(phase, done)
+        self.running.copy.note(stage, done)
     }
 
     fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()> {

@@ -17,6 +17,7 @@ use tally_store::vdev::{LegState, Vdev, VdevLeg};
 
 use super::dates::utc;
 use super::pools::ServedPool;
+use super::silence::SILENT_MIN;
 use crate::control::report::{
     CacheReport, DamagedObject, ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport,
     PropertyLine, TxgReport, VdevReport, VdevSpace,
@@ -101,8 +102,6 @@ const ONLINE: &str = LegState::Online.word();
 const JOINING: &str = "JOINING";
 /// A leg whose lane has ended: changes wait for transaction groups.
 const NO_LOG: &str = "NOLOG";
-/// A disk that owes an answer for so long is told of: a busy hard disk takes less.
-pub(super) const SILENT_MIN: Duration = Duration::from_secs(3);
 const DATA: &str = "data";
 const LOG: &str = "log";
 

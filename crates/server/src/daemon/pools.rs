@@ -1,8 +1,9 @@
 //! The pools of this process: which are imported, and every change of that.
 //!
 //! Pools are created, imported and exported by one thread, the daemon's own; copies to disks have threads of their own
-//! ([`super::copies`]). That takes as long as disks take, and no request may wait for it: readers see the registry through one short lock that is never held over
-//! a call into a pool, and the protocol server sees the export table, which is replaced when all is done.
+//! ([`super::copies`]). All of it takes as long as disks take, and no request may wait for it: readers see the registry
+//! through one short lock that is never held over a call into a pool, and the protocol server sees the export table, which
+//! is replaced when all is done.
 //!
 //! ```text
 //!   unknown ──create, import──▶ imported ──export──▶ away ──import──▶ imported

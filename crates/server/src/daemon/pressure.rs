@@ -19,11 +19,22 @@ const SHORT_PERCENT: f64 = 5.0;
 /// Below, they grow.
 const CALM_PERCENT: f64 = 1.0;
 
-/// The whole of a cache, and the least of it that is left.
+/// The whole of a cache, in parts of it, and the least that is left.
 const WHOLE: u64 = 1024;
 const LEAST: u64 = WHOLE / 16;
 /// By so much it grows in one look: from the least to the whole in a minute.
 const GROWTH: u64 = WHOLE / 32;
+
+/// So much of a cache, of [`WHOLE`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share(u64);
+
+impl Share {
+    /// The share of so many bytes.
+    pub(super) fn of(self, bytes: u64) -> u64 {
+        (u128::from(bytes) * u128::from(self.0) / u128::from(WHOLE)) as u64
+    }
+}
 
 /// How much of a cache is to be used next, of [`WHOLE`].
 fn next_share(share: u64, waiting_percent: f64) -> u64 {
@@ -59,8 +70,8 @@ fn sources() -> Vec<PathBuf> {
     sources
 }
 
-/// Starts the thread that looks; `limit` sets every cache to a share of its size, in 1/1024.
-pub(super) fn watch(limit: impl Fn(u64) + Send + 'static) -> io::Result<Ticker> {
+/// Starts the thread that looks; `limit` sets every cache to a share of its size.
+pub(super) fn watch(limit: impl Fn(Share) + Send + 'static) -> io::Result<Ticker> {
     let sources = sources();
     let mut share = WHOLE;
     Ticker::start("pressure", INTERVAL, move || {
@@ -71,7 +82,7 @@ pub(super) fn watch(limit: impl Fn(u64) + Send + 'static) -> io::Result<Ticker> 
         }
         // A pool that was imported meanwhile is brought in line as well.
         if next < WHOLE || share < WHOLE {
-            limit(next);
+            limit(Share(next));
         }
         share = next;
     })
@@ -94,6 +105,10 @@ mod tests {
         assert_eq!(looks(20, 30.0), LEAST);
         assert!(looks(10, 0.0) < WHOLE / 2);
         assert_eq!(looks(20, 0.0), WHOLE);
+        assert_eq!(
+            [WHOLE, 768, LEAST].map(|share| Share(share).of(u64::MAX)),
+            [u64::MAX, u64::MAX / 4 * 3 + 2, u64::MAX / 16]
+        );
     }
 
     /// With both versions of control groups mounted the one that tells has a place of its own. It was not found, and a daemon

@@ -122,7 +122,7 @@ fn watch_pressure(desk: &Arc<Desk>) -> io::Result<Ticker> {
     pressure::watch(move |share| {
         for served in desk.pools.all() {
             let io = &served.filer.pool().io;
-            io.limit_cache((u128::from(io.cache_bytes_max()) * u128::from(share) / 1024) as u64);
+            io.limit_cache(share.of(io.cache_bytes_max()));
         }
     })
 }

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use tally_base::VdevGuid;
 
-use super::pool_report::SILENT_MIN;
 use super::pools::Pools;
 use super::ticker::Ticker;
 
+/// A disk that owes an answer for so long is told of, here and by `status`: a busy hard disk takes less.
+pub(super) const SILENT_MIN: Duration = Duration::from_secs(3);
 /// How often the disks are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 

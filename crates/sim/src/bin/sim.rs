@@ -121,6 +121,7 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("cuts after a leg was struck off", totals.cuts_after_strike, 20_000),
         ("lives after a long outage or a clock jump", totals.lives_after_gap, 10_000),
         ("full pools", totals.full, 5_000),
+        ("changes above rot", totals.above_rot, 20_000),
     ];
     let mut is_short = false;
     for (what, count, floor) in floors {
@@ -129,7 +130,10 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         let floor = floor * seeds / FLOORS_FROM_SEEDS;
         println!("sim: {count} {what}; {floor} are wanted of so many seeds{}", if misses { ": TOO FEW" } else { "" });
     }
-    println!("sim: {} disk commands, {} dataset commands", totals.disk_commands, totals.dataset_commands);
+    println!(
+        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections",
+        totals.disk_commands, totals.dataset_commands, totals.dropped
+    );
     is_short
 }
 

@@ -299,6 +299,11 @@ impl PowerDisk {
         self.state.lock().rot(page * PAGE as u64, chance);
     }
 
+    /// Flips a bit of one of the bytes there, of the medium and of what a reader sees.
+    pub fn rot_within(&self, offset: u64, bytes: u64, chance: &mut Chance) {
+        self.state.lock().flip(offset + chance.below(bytes), chance);
+    }
+
     /// Flips a bit of some pages that were written once, half of them a while ago, of the medium and of what a reader sees.
     /// Gives their offsets.
     pub fn rot(&self, pages: u64, chance: &mut Chance) -> Vec<u64> {
@@ -323,9 +328,14 @@ impl PowerDisk {
 
 impl DiskState {
     fn rot(&mut self, offset: u64, chance: &mut Chance) {
-        let mut page = [0; PAGE];
+        self.flip(offset + chance.below(PAGE as u64), chance);
+    }
+
+    /// Flips a bit of this byte.
+    fn flip(&mut self, at: u64, chance: &mut Chance) {
+        let (mut page, offset) = ([0; PAGE], at / PAGE as u64 * PAGE as u64);
         self.stable.read(offset, &mut page);
-        page[chance.below(PAGE as u64) as usize] ^= 1 << chance.below(8);
+        page[(at - offset) as usize] ^= 1 << chance.below(8);
         self.stable.write(offset, &page);
         self.current.write(offset, &page);
     }

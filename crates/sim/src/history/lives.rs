@@ -176,7 +176,7 @@ impl State {
         }
     }
 
-    fn attributes(&mut self, of: &[u8]) -> Checked<crate::client::Told> {
+    pub(super) fn attributes(&mut self, of: &[u8]) -> Checked<crate::client::Told> {
         self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_GETATTR, &GETATTR3args { object: handle(of) }))
     }
 }

@@ -10,11 +10,13 @@
 //! Requests run one after the other, so the order in which they take effect is known; their answers come later, when the
 //! device has written, and are compared then. Inside the device writes of a group's sync other requests run too.
 
+mod above;
 mod choose;
 mod disks;
 mod lives;
 mod look;
 mod requests;
+mod rot;
 mod run;
 mod shrink;
 mod times;
@@ -36,10 +38,12 @@ use crate::machine::Machine;
 use crate::op::Object;
 use crate::oracle::Oracle;
 use requests::{Past, Sent};
+use rot::Rotten;
 
 use times::Seen;
 use trouble::Troubles;
 
+pub use above::every_block;
 pub use run::{Failure, run};
 pub use shrink::shrink;
 pub use trouble::Trouble;
@@ -80,6 +84,8 @@ pub struct Totals {
     pub repetitions: u64,
     /// Of these, sent again in a later life, and answered from what the pool remembers.
     pub remembered: u64,
+    /// Requests that were dropped with their connections.
+    pub dropped: u64,
     /// Lives, from an import to the next cut or export.
     pub lives: u64,
     /// Power cuts.
@@ -100,6 +106,8 @@ pub struct Totals {
     pub full: u64,
     /// Datasets made, renamed and destroyed.
     pub dataset_commands: u64,
+    /// Changes that were answered, of an object that could not be read everywhere, since a block of it had rotted.
+    pub above_rot: u64,
     /// Log records that imports replayed.
     pub replayed: u64,
     /// Losses beyond the redundancy that an import has named.
@@ -111,6 +119,7 @@ impl AddAssign for Totals {
         self.operations += other.operations;
         self.repetitions += other.repetitions;
         self.remembered += other.remembered;
+        self.dropped += other.dropped;
         self.lives += other.lives;
         self.cuts += other.cuts;
         self.cuts_in_import += other.cuts_in_import;
@@ -121,6 +130,7 @@ impl AddAssign for Totals {
         self.lives_after_gap += other.lives_after_gap;
         self.full += other.full;
         self.dataset_commands += other.dataset_commands;
+        self.above_rot += other.above_rot;
         self.replayed += other.replayed;
         self.named += other.named;
     }
@@ -184,6 +194,8 @@ struct State {
     synced_op: usize,
     /// The operations of the group that is being synced, and all before it.
     closed_op: usize,
+    /// What has rotted, and stays so.
+    rotten: Option<Rotten>,
 }
 
 impl State {

@@ -9,6 +9,7 @@ use tally_base::Promise;
 use tally_fs::vfs::{Attr, FsError, ObjectRef, Vfs};
 use tally_nfs::service::{Job, Step};
 
+use super::rot::Nearness;
 use super::times::{Above, told_by};
 use super::{Checked, State};
 use crate::agree::{agree, is_refused_otherwise};
@@ -55,6 +56,8 @@ pub(super) struct Taken {
     past: Option<u64>,
     /// If it changes what its reply tells of.
     above: Option<Above>,
+    /// Where it stands to what has rotted.
+    rot: Nearness,
 }
 
 /// What became of a past request.
@@ -66,6 +69,8 @@ pub(super) enum Fate {
     Survived,
     /// It was sent in an earlier life, and has left nothing.
     Lost,
+    /// It was carried out in this life, and dropped with its connection before it was answered.
+    Dropped,
 }
 
 /// A request that may be sent again.
@@ -128,7 +133,8 @@ impl State {
                 let bytes = bytes_of(&reply);
                 let told = told(attempt.op.call().procedure, &bytes)?;
                 self.is_it_full(&attempt.op, told.status)?;
-                if self.is_no_effect(&told) {
+                let is_of_rot = told.status == nfsstat3::NFS3ERR_IO && self.nearness(&attempt.op, &before).may_fail();
+                if self.is_no_effect(&told) || is_of_rot {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
                     return Ok(Next::Done);
                 }
@@ -137,14 +143,55 @@ impl State {
                 self.answered(&attempt.op, taken, (&told, bytes))?;
                 Ok(Next::Done)
             }
+            Step::Wait(promise) if self.nearness(&attempt.op, &before).may_fail() => {
+                self.at_once(attempt, promise, &before, limits)
+            }
             Step::Wait(promise) => {
                 let taken = self.take(&attempt, &before, limits);
                 self.note(format!("#{} {:?}", taken.number, attempt.op));
-                let Attempt { op, job, .. } = attempt;
+                let is_dropped =
+                    self.may_drop() && Chance::new(self.plan.seed, (8 << 32) + taken.number as u64).one_in(20);
+                let Attempt { op, job, client, .. } = attempt;
                 self.sent.push(Sent { op, job, promise, taken });
+                if is_dropped {
+                    self.clients[client].reconnect();
+                    self.drop_jobs(client)?;
+                }
                 Ok(if chance.one_in(3) { Next::Done } else { Next::Settle })
             }
         }
+    }
+
+    /// A request that may be refused because something has rotted: what became of it must be known before the model follows.
+    fn at_once(
+        &mut self,
+        mut attempt: Attempt,
+        promise: Box<dyn Promise>,
+        before: &Before,
+        limits: Limits,
+    ) -> Checked<Next> {
+        let server = Arc::clone(self.machine.server());
+        let Some(kept) = promise.drive().or_else(|| promise.poll()) else {
+            let taken = self.take(&attempt, before, limits);
+            self.note(format!("#{} {:?}", taken.number, attempt.op));
+            let Attempt { op, job, .. } = attempt;
+            self.sent.push(Sent { op, job, promise, taken });
+            return Ok(Next::Settle);
+        };
+        if self.is_off() {
+            let _unanswered = self.take(&attempt, before, limits);
+            return Ok(Next::Done);
+        }
+        let reply = server.service.settle(&mut attempt.job, kept);
+        server.service.finish(&mut attempt.job, &reply);
+        let bytes = bytes_of(&reply);
+        let told = told(attempt.op.call().procedure, &bytes)?;
+        self.note(format!("{:?}: {}", attempt.op, told.status));
+        if told.status != nfsstat3::NFS3ERR_IO {
+            let taken = self.take(&attempt, before, limits);
+            self.answered(&attempt.op, taken, (&told, bytes))?;
+        }
+        Ok(Next::Done)
     }
 
     /// What makes room must not be refused because there is none.
@@ -178,7 +225,8 @@ impl State {
         if let Some(repeated) = attempt.repeats {
             self.past.retain(|past| past.id != repeated);
         }
-        let unknown = Taken { number, expected: None, promised: Promised::Nothing, past: None, above: None };
+        let rot = self.nearness(op, before);
+        let unknown = Taken { number, expected: None, promised: Promised::Nothing, past: None, above: None, rot };
         if op.is_across() {
             return Taken { expected: Some(Expected { result: Err(FsError::Unavailable), attr: None }), ..unknown };
         }
@@ -187,7 +235,12 @@ impl State {
         if part.oracle.cannot_know(op, before) {
             return unknown;
         }
+        let size =
+            op.objects().first().and_then(|object| part.oracle.live.getattr(object.model).ok()).map(|attr| attr.size);
         let expected = op.run_on(&part.oracle.live, &cred);
+        if let Some(rotten) = &mut self.rotten {
+            rotten.note_empty(op, size, &expected.result);
+        }
         let has_effect = expected.result.is_ok() && part.oracle.has_effect(op, before, limits);
         let promised = match expected.result {
             Ok(_) => part.oracle.take((op, &cred), number, before, limits),
@@ -198,7 +251,7 @@ impl State {
             self.note_record_size(op.dataset(), attr.object);
         }
         let past = self.remember(attempt, number, &expected, has_effect);
-        Taken { number, expected: Some(expected), promised, past, above }
+        Taken { number, expected: Some(expected), promised, past, above, rot }
     }
 
     /// A file keeps the size of its blocks for ever: what the property says when it is made.
@@ -282,12 +335,12 @@ impl State {
 
     /// An answer is there: it must agree with the model, and what it promises counts from now on.
     fn answered(&mut self, op: &Op, taken: Taken, (told, bytes): (&Told, Vec<u8>)) -> Checked<()> {
-        let Taken { number, expected, promised, past, above } = taken;
+        let Taken { number, expected, promised, past, above, rot } = taken;
         if let Some(past) = self.past.iter_mut().find(|of| Some(of.id) == past) {
             past.reply = Some(bytes);
         }
         let Some(expected) = &expected else { return Ok(()) };
-        if self.is_in_trouble()
+        if (self.is_in_trouble() || rot.may_fail())
             && expected.result.is_err()
             && matches!(told.status, nfsstat3::NFS3ERR_IO | nfsstat3::NFS3ERR_JUKEBOX)
         {
@@ -301,6 +354,7 @@ impl State {
             return Ok(());
         }
         agree(op, told, expected).map_err(|what| format!("#{number} {op:?} {what}"))?;
+        self.totals.above_rot += u64::from(rot == Nearness::Above && told.status == nfsstat3::NFS3_OK);
         self.learn(op, told, expected)?;
         if let (Some(object), Some(attr)) = (told_by(op, expected), &told.attr) {
             let seen = self.parts[op.dataset()].seen.tell(object, attr, number, above);
@@ -379,7 +433,8 @@ impl State {
             return Ok(None);
         }
         let at = chance.below(candidates.len() as u64) as usize;
-        let id = candidates.swap_remove(at).id;
+        let dropped = candidates.iter().rposition(|past| past.fate == Fate::Dropped);
+        let id = candidates.swap_remove(dropped.unwrap_or(at)).id;
         let past = self.past.iter().find(|past| past.id == id).expect("it was just found");
         self.totals.repetitions += 1;
         self.note(format!("again #{} {:?} ({:?})", past.number, past.op, past.fate));
@@ -388,7 +443,68 @@ impl State {
             Fate::Here => self.repeat_here(attempt, id).map(|()| None),
             Fate::Survived => self.repeat_later(attempt, id).map(|()| None),
             Fate::Lost => Ok(Some(attempt)),
+            Fate::Dropped => self.repeat_dropped(attempt, id).map(|()| None),
         }
+    }
+
+    /// Where disks refuse requests, who is refused may not know what became of it: that is enough.
+    fn may_drop(&self) -> bool {
+        !self.is_beside() && self.plan.trouble != super::Trouble::Refusals
+    }
+
+    /// A client's connection ends, and with it what was not answered on it.
+    pub(super) fn drop_jobs(&mut self, client: usize) -> Checked<()> {
+        let server = Arc::clone(self.machine.server());
+        let is_of_client = |past: &Past| past.client == client && !matches!(past.op, Op::Write { .. });
+        for mut sent in std::mem::take(&mut self.sent) {
+            let mut past = self.past.iter_mut().filter(|past| is_of_client(past));
+            let Some(past) = past.find(|past| Some(past.id) == sent.taken.past) else {
+                self.sent.push(sent);
+                continue;
+            };
+            past.fate = Fate::Dropped;
+            let attached = std::mem::take(&mut past.attached);
+            let told = server.service.abandon(&mut sent.job).ok_or("a job that was not answered owes nothing")?;
+            if told.1.len() != attached {
+                return Err(format!("{} connections are told of a dropped job, not {attached}", told.1.len()));
+            }
+            self.totals.dropped += 1;
+            self.note(format!("#{} is dropped", sent.taken.number));
+        }
+        Ok(())
+    }
+
+    /// A dropped request that is sent again is answered, as it was carried out, and never waits for the one that is gone.
+    fn repeat_dropped(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
+        let server = Arc::clone(self.machine.server());
+        let number = self.past.iter().find(|past| past.id == id).map_or(0, |past| past.number);
+        let reply = match server.service.run(&mut attempt.job) {
+            Step::Attached => return Err(format!("a repetition of #{number}, which was dropped, is swallowed")),
+            Step::Reply(reply) => reply,
+            Step::Wait(promise) => match promise.drive().or_else(|| promise.poll()) {
+                Some(kept) => server.service.settle(&mut attempt.job, kept),
+                None => {
+                    server.service.abandon(&mut attempt.job);
+                    return Ok(());
+                }
+            },
+            Step::Again(_) => {
+                server.service.abandon(&mut attempt.job);
+                return Ok(());
+            }
+        };
+        server.service.finish(&mut attempt.job, &reply);
+        let bytes = bytes_of(&reply);
+        let told = told(attempt.op.call().procedure, &bytes)?;
+        let past = self.past.iter_mut().find(|past| past.id == id).expect("the caller has found it");
+        if self.machine.power().is_off() || self.troubles.struck {
+            return Ok(());
+        }
+        if past.succeeded != (told.status == nfsstat3::NFS3_OK) {
+            return Err(format!("a repetition of #{number}, which was dropped, is answered with {}", told.status));
+        }
+        (past.reply, past.fate) = (Some(bytes), Fate::Here);
+        Ok(())
     }
 
     fn repeat_here(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {

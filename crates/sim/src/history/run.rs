@@ -33,6 +33,9 @@ pub struct Failure {
     pub trace: Vec<String>,
 }
 
+/// Blocks of a pool that rot in turn behind one import, each in a world of its own.
+const BLOCKS_OF_A_LIFE: usize = 2;
+
 /// Groups after which a request must have been admitted: one makes room for it, unless others take the room.
 const TRIES_MAX: usize = 20;
 /// The same while another thread syncs: looks, not groups.
@@ -40,9 +43,14 @@ const TRIES_BESIDE_MAX: usize = 1_000_000;
 
 /// Runs a plan to its end.
 pub fn run(plan: &Plan) -> Result<Totals, Failure> {
+    run_as(plan, History::live_on)
+}
+
+/// Runs a plan in this manner.
+pub(super) fn run_as(plan: &Plan, how: impl FnOnce(History) -> Checked<Totals>) -> Result<Totals, Failure> {
     let trace = Trace::default();
     PANICKED_AT.take();
-    let outcome = catch_unwind(AssertUnwindSafe(|| History::new(plan, &trace).and_then(|history| history.live_on())));
+    let outcome = catch_unwind(AssertUnwindSafe(|| History::new(plan, &trace).and_then(how)));
     let message = match outcome {
         Ok(Ok(totals)) => return Ok(totals),
         // A request that panics is caught by the server, and answered.
@@ -64,7 +72,7 @@ pub fn run(plan: &Plan) -> Result<Totals, Failure> {
 pub(super) struct History(pub(super) Arc<Mutex<State>>);
 
 impl History {
-    fn new(plan: &Plan, trace: &Trace) -> Checked<Self> {
+    pub(super) fn new(plan: &Plan, trace: &Trace) -> Checked<Self> {
         let mut chance = Chance::new(plan.seed, 0xd15c);
         let shape = shape(plan.trouble, &mut chance);
         let troubles = Troubles::of(&shape.vdevs, &mut chance);
@@ -92,6 +100,7 @@ impl History {
             step: 0,
             synced_op: 0,
             closed_op: 0,
+            rotten: None,
         };
         let shape = state.machine.shape();
         state.note(format!(
@@ -130,7 +139,7 @@ impl History {
     }
 
     /// All lives, to the last.
-    fn live_on(self) -> Checked<Totals> {
+    pub(super) fn live_on(self) -> Checked<Totals> {
         loop {
             let exported = self.live()?;
             let mut state = self.0.lock();
@@ -140,6 +149,9 @@ impl History {
                 state.rot_in_a_copy(&mut chance)?;
             }
             state.begin_life(exported)?;
+            if state.plan.trouble == Trouble::Rot && chance.one_in(2) {
+                state.rot_and_go_on(Some(BLOCKS_OF_A_LIFE), &mut chance)?;
+            }
             if state.step >= state.plan.steps {
                 return Ok(state.totals);
             }
@@ -174,7 +186,7 @@ impl History {
         if exported { self.export() } else { Ok(false) }
     }
 
-    fn steps_to(&self, end: usize) -> Checked<()> {
+    pub(super) fn steps_to(&self, end: usize) -> Checked<()> {
         loop {
             {
                 let state = self.0.lock();
@@ -273,7 +285,7 @@ impl History {
         Ok(())
     }
 
-    fn carry_out(&self, mut attempt: super::requests::Attempt, chance: &mut Chance) -> Checked<()> {
+    pub(super) fn carry_out(&self, mut attempt: super::requests::Attempt, chance: &mut Chance) -> Checked<()> {
         let beside = self.0.lock().is_beside();
         let tries = if beside { TRIES_BESIDE_MAX } else { TRIES_MAX };
         for _ in 0..tries {

@@ -9,6 +9,7 @@
 //! | `Turns` | the same, but for rot and lies; and once a leg is struck off, the other one refuses something, too | what was answered; who was refused is told so |
 //! | `Refusals` | a disk refuses a read, write, durable write or flush, or hangs | what was answered; who was refused is told so |
 //! | `Rot` | bits flip where nothing is mirrored, in a copy of the disks | what can be read is right; what is lost is named or answered with an error |
+//! | `Rot`, too | one block [rots and stays so](super::above), in a fork | the pool goes on; the damaged alone cannot be read, and is named |
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -110,6 +110,14 @@ impl Oracle {
         Self { live, sync, lines, last_change, last_write, first_id, floors: [0, 0], raised_in: 0 }
     }
 
+    /// Another oracle that knows what this one does of a dataset at rest: all that is there is durable, up to operation `op`.
+    #[must_use]
+    pub fn fork(&self, op: usize, newest: ObjectId) -> Self {
+        let mut fork = Self::new(self.live.fork(), self.sync);
+        fork.begin_life(self.live.fork(), op, newest);
+        fork
+    }
+
     /// Looks at what an operation is about to change.
     pub fn before(&mut self, op: &Op, limits: Limits) -> Before {
         let due = self.due_of(op);

@@ -56,10 +56,16 @@ pub enum MembershipError {
         cause: String,
     },
     /// A copy failed, and the pool could not even forget the disk.
-    #[error("{error}\nOr rather it was not: {why}. `tally pool status` shows it; detach it when the pool is well")]
+    #[error(
+        "the copy to {} failed: {cause}; and the disk could not be taken out again: {why}.\n`tally pool status` shows it; \
+         detach it when the pool is well",
+        path.display()
+    )]
     NotTakenOut {
+        /// The new disk.
+        path: PathBuf,
         /// What became of the copy.
-        error: String,
+        cause: String,
         /// Why the disk is still there.
         why: RosterError,
     },
@@ -192,6 +198,14 @@ impl Copied {
     }
 }
 
+/// Why a copy did not come to its end.
+enum CopyEnded {
+    /// Somebody wanted that.
+    Stopped,
+    /// What went wrong.
+    Failed(String),
+}
+
 impl Pool {
     /// Copies everything to a new disk beside `place`, and makes it count.
     pub fn join(
@@ -208,8 +222,8 @@ impl Pool {
         let mut copied = Copied::default();
         if place.config.class == VdevClass::Data {
             // If that fails it has never counted.
-            let outcome = self.copy_to(place, guid, path, onlooker);
-            copied = outcome.map_err(|error| self.take_out(place, guid, error, onlooker))?;
+            let outcome = self.copy_to(place, guid, onlooker);
+            copied = outcome.map_err(|ended| self.take_out(place, guid, path, ended, onlooker))?;
         }
         self.roster.finish_resilver(&place.vdev, guid)?;
         for line in self.roster.config().lanes.iter().filter(|line| line.vdev == place.config.index) {
@@ -236,7 +250,7 @@ impl Pool {
         }
         let synced = onlooker.sync(self).map_err(SecureError::from);
         let secured = synced.and_then(|()| {
-            self.secure_synced(&place.vdev, &staying, &mut |done| onlooker.on_progress(Stage::CheckingRest, done))
+            self.secure(&place.vdev, &staying, &mut |done| onlooker.on_progress(Stage::CheckingRest, done))
         });
         match secured {
             // What one of them has is no use if it was struck off meanwhile.
@@ -295,28 +309,22 @@ impl Pool {
     }
 
     /// First every sector, then every block.
-    fn copy_to(
-        &self,
-        place: &Member,
-        leg: VdevGuid,
-        path: &Path,
-        onlooker: &mut dyn Onlooker,
-    ) -> Result<Copied, MembershipError> {
-        let failed = |cause: &dyn Display| MembershipError::Copy { path: path.into(), cause: cause.to_string() };
+    fn copy_to(&self, place: &Member, leg: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
+        let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
         let mut is_stopped = false;
         let report = place.vdev.resilver(leg, &mut |done| {
             is_stopped = !onlooker.on_progress(Stage::Copying, done);
             !is_stopped
         });
         if is_stopped {
-            return Err(MembershipError::Stopped { path: path.into() });
+            return Err(CopyEnded::Stopped);
         }
         let report = report.map_err(|error| failed(&error))?;
         onlooker.sync(self).map_err(|error| failed(&error))?;
         let secured = self
-            .secure_synced(&place.vdev, &[leg], &mut |done| onlooker.on_progress(Stage::CheckingCopy, done))
+            .secure(&place.vdev, &[leg], &mut |done| onlooker.on_progress(Stage::CheckingCopy, done))
             .map_err(|error| match error {
-                SecureError::Stopped => MembershipError::Stopped { path: path.into() },
+                SecureError::Stopped => CopyEnded::Stopped,
                 error => failed(&error),
             })?;
         Ok(Copied { report, secured })
@@ -327,15 +335,19 @@ impl Pool {
         &self,
         place: &Member,
         guid: VdevGuid,
-        error: MembershipError,
+        path: &Path,
+        ended: CopyEnded,
         onlooker: &mut dyn Onlooker,
     ) -> MembershipError {
-        match self.roster.detach(&place.vdev, guid) {
-            Ok(leg) => {
-                onlooker.let_go(leg);
-                error
+        let path = path.to_owned();
+        let taken_out = self.roster.detach(&place.vdev, guid).map(|leg| onlooker.let_go(leg));
+        match (taken_out, ended) {
+            (Ok(()), CopyEnded::Stopped) => MembershipError::Stopped { path },
+            (Ok(()), CopyEnded::Failed(cause)) => MembershipError::Copy { path, cause },
+            (Err(why), CopyEnded::Stopped) => {
+                MembershipError::NotTakenOut { path, cause: "it was stopped".into(), why }
             }
-            Err(why) => MembershipError::NotTakenOut { error: error.to_string(), why },
+            (Err(why), CopyEnded::Failed(cause)) => MembershipError::NotTakenOut { path, cause, why },
         }
     }
 

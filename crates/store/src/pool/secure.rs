@@ -92,19 +92,8 @@ pub struct SecureReport {
 
 impl Pool {
     /// Sees to it that every block on `vdev` is right on each of `keepers`, and durable there. `progress` hears of bytes
-    /// done, and ends it by answering `false`.
+    /// done, and ends it by answering `false`. The caller has synced a group before, see the module's head.
     pub fn secure(
-        &self,
-        vdev: &Vdev,
-        keepers: &[VdevGuid],
-        progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<SecureReport, SecureError> {
-        self.sync()?;
-        self.secure_synced(vdev, keepers, progress)
-    }
-
-    /// The same behind a sync.
-    pub(super) fn secure_synced(
         &self,
         vdev: &Vdev,
         keepers: &[VdevGuid],

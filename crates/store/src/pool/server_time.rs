@@ -40,13 +40,13 @@ use super::TIME_ROOM_END;
 
 /// A clock of day this far from what is expected has jumped. Longer than any correction of a running clock, time zones
 /// included.
-pub const JUMP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+const JUMP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// A pool that was away for longer than [`JUMP_MAX`] believes its machine's clock after so long: time servers have put
 /// a wrong one right by then.
 pub const PROBATION: Duration = Duration::from_secs(15 * 60);
 /// A clock that is further ahead is only believed if an administrator says so. Clocks that lost their battery are mostly
 /// years away, and disks lie in a drawer for months.
-pub const AWAY_MAX: Duration = Duration::from_secs(400 * 24 * 60 * 60);
+const AWAY_MAX: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 /// How evenly a clock goes on while it is on probation.
 const EVEN: Duration = Duration::from_secs(60);
 
@@ -118,7 +118,7 @@ impl ServerTime {
 
     /// A time above all that were issued, and the clock's if that is one.
     pub(super) fn issue(&self) -> Time {
-        self.issue_from(self.now())
+        Time(self.issue_if(self.now(), |_| true).expect("it always issues"))
     }
 
     /// The same for a change that no record of the log tells: below the end of the lease. `None` if no time is left there.
@@ -126,10 +126,6 @@ impl ServerTime {
         let end = self.lease.load(Ordering::Relaxed);
         let time = self.issue_if(self.now().min(end.saturating_sub(1)), |time| time < end);
         time.map(Time)
-    }
-
-    fn issue_from(&self, now: u64) -> Time {
-        Time(self.issue_if(now, |_| true).expect("it always issues"))
     }
 
     fn issue_if(&self, now: u64, may_be: impl Fn(u64) -> bool) -> Option<u64> {

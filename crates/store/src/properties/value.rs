@@ -139,8 +139,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Reads a value as typed. Whether a sharenfs rule makes
-/// sense, only the caller can tell: the one needs the pool, the other the protocol server.
+/// Reads a value as typed. Whether a sharenfs rule makes sense only the protocol server can tell.
 pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
     let bad = |expected: &str| PropertyError::BadValue { property, value: text.into(), expected: expected.into() };
     let switch = |wrap: fn(bool) -> Value| match text {

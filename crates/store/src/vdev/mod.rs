@@ -394,7 +394,7 @@ impl VdevLeg {
         if self.has_flushed(self.write_count()) { Ok(()) } else { self.flush_always() }
     }
 
-    /// Flushes the disk also where no block was written: it may be more than blocks.
+    /// Flushes the disk, also where every write of a block is durable already.
     fn flush_always(&self) -> io::Result<()> {
         let covered = self.write_count();
         let outcome = self.disk().ok_or_else(gone).and_then(|disk| disk.flush());

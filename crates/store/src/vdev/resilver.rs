@@ -91,7 +91,7 @@ impl Vdev {
         VdevError::NoSuchLeg { vdev: self.guid, leg, wanted }.into()
     }
 
-    /// Flushes one leg, dirty or not: another flush may have taken the mark a moment ago, and fail yet.
+    /// Flushes one leg, whoever else has just done so: nothing that counts from here on rests on another flush's account.
     pub(super) fn flush_leg(&self, leg: &VdevLeg) -> Result<(), BlockDevError> {
         leg.flush_always().or_else(|error| {
             self.strike_off(leg, &error)?;

@@ -290,7 +290,7 @@ fn bad_sectors_at_different_places_of_two_legs_cost_nothing() {
     assert!(mirror.disks[2].bytes(LABEL_BYTES, content.len()) == content);
 }
 
-/// A group's flush takes the mark of what is dirty before it asks the disk. A copy that ended meanwhile found its leg
+/// A group's flush took the mark of what is dirty before it asked the disk. A copy that ended meanwhile found its leg
 /// clean, and was believed before its last writes were durable: the group's flush might still fail.
 #[test]
 fn a_copy_flushes_its_leg_whoever_else_does() {

@@ -1,0 +1,265 @@
+//! What a rotten block costs, and where a request stands to it.
+//!
+//! Nobody is told which objects a block belongs to: they are asked for, one after the other, right behind the import that
+//! finds the block rotten. Who cannot be read everywhere then is *damaged*, and only a damaged object may answer EIO from
+//! there on, however it is changed. What is made later is never damaged.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tally_base::ObjectId;
+use tally_fs::damage::Part;
+use tally_fs::model::Model;
+use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, Vfs};
+use tally_nfs::handle::Handle;
+
+use super::world::DATASETS;
+use super::{Checked, State};
+use crate::machine::Server;
+use crate::op::{Answer, Known, NAMES, Op};
+use crate::oracle::Before;
+use crate::same::{Excuse, same_but, same_object};
+
+/// Whether what was made, or grew, above a node of a tree that cannot be read has to be readable also where nothing was put
+/// yet: a directory without names, a hole in a file. It is not once its group is synced: that there is no key can be seen
+/// only in a leaf that can be read. See docs/testing.md.
+const EMPTY_IS_READABLE: bool = false;
+/// Bytes of one read.
+const READ_BYTES: u64 = 1 << 20;
+
+/// An object of the model, by its dataset.
+type Of = (usize, ObjectId);
+
+/// What has rotted, and stays so.
+#[derive(Clone, Default)]
+pub(super) struct Rotten {
+    /// All objects that were there when it rotted, as the server knows them.
+    there: BTreeMap<Of, Real>,
+    /// Those that could not be read everywhere.
+    damaged: BTreeSet<Of>,
+    /// What was made since, grew by a hole or was written, above a node of a tree.
+    empty: BTreeSet<Of>,
+    /// It is a node of a tree.
+    pub(super) is_node: bool,
+    /// It has rotted by now.
+    pub(super) is_met: bool,
+}
+
+/// An object as the server knows it.
+#[derive(Clone)]
+struct Real {
+    object: ObjectRef,
+    model: ObjectRef,
+    kind: FileKind,
+}
+
+/// Where a request stands to what has rotted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nearness {
+    /// It has nothing to do with it.
+    Apart,
+    /// It has to go by something that is damaged.
+    Behind,
+    /// It changes something that is damaged.
+    Above,
+    /// The same, and the rot comes only later: there is no reason to refuse it yet.
+    Before,
+}
+
+impl Nearness {
+    pub(super) fn may_fail(self) -> bool {
+        matches!(self, Self::Behind | Self::Above)
+    }
+}
+
+impl Rotten {
+    pub(super) fn is_damaged(&self, of: Of) -> bool {
+        self.damaged.contains(&of)
+    }
+
+    /// Whether it may answer with an error: it is damaged, or has a part in which nothing was put.
+    pub(super) fn may_fail(&self, of: Of) -> bool {
+        self.is_damaged(of) || (!EMPTY_IS_READABLE && self.is_node && self.empty.contains(&of))
+    }
+
+    /// An operation was carried out on a model that was like this.
+    pub(super) fn note_empty(&mut self, op: &Op, size: Option<u64>, result: &Result<Answer, FsError>) {
+        let of = |object: &Known| (object.dataset, object.model.id);
+        match (op, result) {
+            (_, Err(_)) => {}
+            (_, Ok(Answer::Made(attr))) if !matches!(op, Op::Link { .. }) => {
+                self.empty.insert((op.dataset(), attr.object.id));
+            }
+            (Op::SetAttr { object, set }, Ok(_)) if set.size > size => {
+                self.empty.insert(of(object));
+            }
+            // A block in a hole that is written in part goes with the rest of it.
+            (Op::Write { object, .. }, Ok(_)) => {
+                self.empty.insert(of(object));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn damaged(&self) -> impl Iterator<Item = &Of> {
+        self.damaged.iter()
+    }
+
+    /// Whether the server's object may be among the damaged, or is not known here.
+    pub(super) fn may_be_named(&self, part: usize, real: ObjectId, what: Part) -> bool {
+        let is_of_nothing_put = !EMPTY_IS_READABLE && self.is_node && matches!(what, Part::Content(_));
+        is_of_nothing_put
+            || !self.there.iter().any(|(of, it)| of.0 == part && it.object.id == real && !self.may_fail(*of))
+    }
+
+    /// Asks for everything.
+    pub(super) fn probe(&mut self, server: &Server, names: &[Option<String>]) {
+        let damaged = self.there.iter().filter(|((part, _), real)| {
+            let fs = names[*part].as_ref().and_then(|name| server.filer.by_name(name));
+            fs.is_some_and(|fs| cannot_be_read(&*fs, real))
+        });
+        self.damaged = damaged.map(|(of, _)| *of).collect();
+    }
+}
+
+/// Whether something of it answers with an I/O error. A directory is asked for all names that there may be: those that are
+/// not there have to be looked for, too.
+fn cannot_be_read(fs: &dyn Vfs, real: &Real) -> bool {
+    let (root, object) = (Cred::root(), real.object);
+    let fails = |error: &FsError| *error == FsError::Io;
+    let size = match fs.getattr(object) {
+        Ok(attr) => attr.size,
+        Err(error) => return fails(&error),
+    };
+    let cannot_read = |at: &u64| fs.read(&root, object, *at, READ_BYTES as u32).is_err_and(|error| fails(&error));
+    let cannot_look_up = |name: &&str| {
+        let found = fs.lookup(&root, object, name.as_bytes());
+        found.is_err_and(|error| fails(&error))
+    };
+    match real.kind {
+        FileKind::File => (0..size.div_ceil(READ_BYTES)).map(|nth| nth * READ_BYTES).any(|at| cannot_read(&at)),
+        FileKind::Symlink => fs.readlink(object).is_err_and(|error| fails(&error)),
+        FileKind::Directory => {
+            let listed = fs.readdir(&root, object, 0, 100_000, false);
+            listed.is_err_and(|error| fails(&error)) || NAMES.iter().chain(&DATASETS).any(cannot_look_up)
+        }
+        _ => false,
+    }
+}
+
+impl State {
+    /// Where a request stands to what has rotted.
+    pub(super) fn nearness(&self, op: &Op, before: &Before) -> Nearness {
+        let Some(rotten) = &self.rotten else { return Nearness::Apart };
+        let part = op.dataset();
+        let mut asked = op.objects().into_iter().map(|object| (object.dataset, object.model.id));
+        let asked: Vec<Of> = asked.by_ref().chain(before.named().iter().map(|id| (part, *id))).collect();
+        let is_above = asked.iter().any(|of| rotten.is_damaged(*of));
+        match (is_above, rotten.is_met) {
+            (true, true) if !matches!(op, Op::Commit { .. }) => Nearness::Above,
+            (true, true) => Nearness::Behind,
+            (true, false) => Nearness::Before,
+            (false, true) if asked.iter().any(|of| rotten.may_fail(*of)) => Nearness::Behind,
+            // Whether an object is gone may be what cannot be read.
+            (false, true) if op.objects().iter().any(|object| self.is_gone(object)) => Nearness::Behind,
+            // Whoever moves a directory goes up from where it is to be.
+            (false, true) if matches!(op, Op::Rename { .. }) && self.is_below_damage(op, rotten) => Nearness::Behind,
+            (false, _) => Nearness::Apart,
+        }
+    }
+
+    fn is_gone(&self, object: &Known) -> bool {
+        self.parts[object.dataset].oracle.live.getattr(object.model).is_err()
+    }
+
+    fn is_below_damage(&self, op: &Op, rotten: &Rotten) -> bool {
+        op.objects().iter().any(|object| {
+            let model = &self.parts[object.dataset].oracle.live;
+            let mut at = object.model;
+            loop {
+                if rotten.may_fail((object.dataset, at.id)) {
+                    return true;
+                }
+                match model.lookup(&Cred::root(), at, b"..") {
+                    Ok((attr, _)) if attr.object != at => at = attr.object,
+                    _ => return false,
+                }
+            }
+        })
+    }
+
+    /// All objects that are there, as the server knows them. Each gets a handle, and can be asked for.
+    pub(super) fn census(&mut self) -> Checked<Rotten> {
+        let mut rotten = Rotten::default();
+        for at in self.parts_there() {
+            let server = Arc::clone(self.machine.server());
+            let fs = server.filer.by_name(&self.parts[at].name).ok_or("a dataset is gone")?;
+            let root = (fs.root(), self.parts[at].oracle.live.root());
+            note(&mut rotten, at, &*fs, &self.parts[at].oracle.live, root)?;
+            let known: BTreeSet<_> = self.objects.iter().map(|known| (known.dataset, known.model.id)).collect();
+            for ((_, id), real) in rotten.there.iter().filter(|((part, _), _)| *part == at) {
+                if !known.contains(&(at, *id)) {
+                    let handle = server.handle(&self.parts[at].name, real.object);
+                    let record_size = self.parts[at].record_sizes.get(&real.model).copied().unwrap_or(0);
+                    let (model, kind) = (real.model, real.kind);
+                    self.objects.push(Arc::new(Known { handle, model, kind, dataset: at, record_size }));
+                }
+            }
+        }
+        Ok(rotten)
+    }
+
+    /// What each part is called now, if it is there.
+    pub(super) fn names_of_parts(&self) -> Vec<Option<String>> {
+        self.parts.iter().map(|part| part.is_there.then(|| part.name.clone())).collect()
+    }
+
+    /// Everything of a dataset is as in `model`, but that what is damaged may be unreadable; gives the server's numbers of
+    /// all that was not, of which one each must be named as damaged.
+    pub(super) fn same_above_rot(&self, part: usize, model: &Model) -> Checked<Vec<Vec<ObjectId>>> {
+        let server = self.machine.server();
+        let fs = server.filer.by_name(&self.parts[part].name).ok_or("a dataset is gone")?;
+        let Some(rotten) = &self.rotten else { return Ok(Vec::new()) };
+        let unread = RefCell::new(Vec::new());
+        let may_fail = |asked: &[ObjectId]| {
+            let real =
+                asked.iter().filter_map(|id| rotten.there.get(&(part, *id))).map(|real| real.object.id).collect();
+            unread.borrow_mut().push(real);
+            asked.iter().any(|id| rotten.may_fail((part, *id)))
+        };
+        let excuse = Excuse { of: &may_fail, of_zeroes: !EMPTY_IS_READABLE && rotten.is_node };
+        same_but(&*fs, model, excuse)?;
+        // What is below a directory that cannot be listed is seen by its handle alone.
+        let key = server.filer.pool().roster.config().handle_key;
+        for known in self.objects.iter().filter(|known| known.dataset == part && !rotten.damaged.is_empty()) {
+            let handle = Handle::parse(&known.handle).and_then(|handle| handle.verify(&key)).ok_or("not a handle")?;
+            let same = same_object(&*fs, model, (handle.object, known.model), excuse);
+            same.map_err(|what| format!("{known:?} by its handle: {what}"))?;
+        }
+        Ok(unread.into_inner())
+    }
+}
+
+fn note(
+    rotten: &mut Rotten,
+    part: usize,
+    fs: &dyn Vfs,
+    model: &Model,
+    (object, of_model): (ObjectRef, ObjectRef),
+) -> Checked<()> {
+    let root = Cred::root();
+    let kind = model.getattr(of_model).map_err(|error| error.to_string())?.kind;
+    if rotten.there.insert((part, of_model.id), Real { object, model: of_model, kind }).is_some()
+        || kind != FileKind::Directory
+    {
+        return Ok(());
+    }
+    let page = model.readdir(&root, of_model, 0, 100_000, false).map_err(|error| error.to_string())?;
+    for entry in page.entries.iter().filter(|entry| !matches!(&entry.name[..], b"." | b"..")) {
+        let below = fs.lookup(&root, object, &entry.name).map_err(|error| format!("before it rots: {error}"))?;
+        let below_model = model.lookup(&root, of_model, &entry.name).map_err(|error| error.to_string())?;
+        note(rotten, part, fs, model, (below.0.object, below_model.0.object))?;
+    }
+    Ok(())
+}
