@@ -4,6 +4,7 @@ mod world;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
 use tally_base::{SECTOR, VdevGuid};
@@ -18,7 +19,7 @@ use tally_store::key::Class;
 use tally_store::label::LABEL_BYTES;
 use tally_store::platform::{Platform, Tuning};
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
-use tally_store::pool::{SecureError, SecureReport};
+use tally_store::pool::{Pool, SecureError, SecureReport, SyncError};
 use tally_store::tree::Visit;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
 use world::{World, content, ctx, done, mode, vfs};
@@ -240,6 +241,15 @@ fn below_a_node_that_was_repaired_everything_is_looked_at() {
     check(&world.import().0);
 }
 
+fn member(filer: &Filer, path: &str) -> Member {
+    let roster = &filer.pool().roster;
+    let has_it = |leg: &Arc<VdevLeg>| leg.path() == Path::new(path);
+    let found = roster.vdevs().iter().find_map(|vdev| Some((vdev, vdev.legs().into_iter().find(has_it)?)));
+    let (vdev, leg) = found.unwrap();
+    let config = roster.config().vdevs[vdev.index() as usize].clone();
+    Member { vdev: Arc::clone(vdev), config, leg: leg.guid() }
+}
+
 /// Somebody who lets everything happen.
 struct Patient;
 
@@ -264,12 +274,11 @@ impl Onlooker for Patient {
 fn a_disk_that_refused_a_write_can_replace_itself() {
     let (world, filer) = mirror();
     let faults = world.faults(B);
-    faults.durable_writes.store(true, std::sync::atomic::Ordering::SeqCst);
+    faults.durable_writes.store(true, SeqCst);
     filer.pool().sync().unwrap();
     faults.all(false);
-    let old = leg(&filer, B);
-    let place = Member { vdev: vdev(&filer), config: filer.pool().roster.config().vdevs[0].clone(), leg: old };
-    assert_eq!(place.vdev.leg(old).unwrap().state(), LegState::Faulted);
+    let place = member(&filer, B);
+    assert_eq!(place.vdev.leg(place.leg).unwrap().state(), LegState::Faulted);
     let (_, copied) = filer.pool().replace(&place, Path::new(B), false, &mut Patient).unwrap();
     assert!(copied.is_whole());
     assert_eq!(vdev(&filer).legs().iter().map(|leg| leg.state()).collect::<Vec<_>>(), [LegState::Online; 2]);
@@ -363,4 +372,93 @@ fn a_disk_stays_while_nobody_can_read_which_blocks_it_has() {
     world.put(if is_sure { Vec::new() } else { left });
     check(&world.import().0);
     assert!(matches!(made_sure, Err(MembershipError::MayHaveMore { .. })), "{made_sure:?}");
+}
+
+/// One sector of a disk could not be read, and the disk was replaced. If the copy is taken for whole then the old disk leaves
+/// with what it alone has, and may give again a moment later.
+#[test]
+fn a_disk_stays_that_has_what_its_copy_lacks() {
+    let mut world = World::of(&[(A, DISK), (B, DISK)], A);
+    let filer = world.create();
+    let file = make(&*vfs(&filer), "file", 700_000, 7);
+    filer.pool().sync().unwrap();
+    filer.pool().io.drop_cache();
+    let sector = blocks(&filer, |class, object| class == Class::Extent && object == file.id.0)[2];
+    let faults = world.faults(A);
+    faults.unreadable.lock().unwrap().push(sector..sector + SECTOR as u64);
+    let (_, copied) = filer.pool().replace(&member(&filer, A), Path::new(B), false, &mut Patient).unwrap();
+    assert_eq!((copied.report.unreadable_bytes, copied.secured.unread_count), (SECTOR as u64, 1), "{copied:?}");
+    assert!(!copied.is_whole());
+    assert_eq!(vdev(&filer).legs().iter().map(|leg| leg.state()).collect::<Vec<_>>(), [LegState::Online; 2]);
+    let kept = filer.pool().make_sure(&member(&filer, A), &mut Patient);
+    assert!(matches!(kept, Err(MembershipError::MayHaveMore { count: 1, .. })), "{kept:?}");
+    // It comes to itself, and gives the other one what that lacks.
+    faults.unreadable.lock().unwrap().clear();
+    assert!(content(&*vfs(&filer), file) == pattern(700_000, 7));
+    filer.pool().make_sure(&member(&filer, A), &mut Patient).unwrap();
+    filer.pool().leave(&member(&filer, A), &mut Patient).unwrap();
+    filer.export().unwrap();
+    world.take(&[A]);
+    assert!(content(&*vfs(&world.import().0), file) == pattern(700_000, 7));
+}
+
+/// Somebody under whom no group gets on once the new disk counts, so that the log never takes it in; and who tries to take out
+/// the old one meanwhile.
+struct Hasty<'a> {
+    filer: &'a Filer,
+    old: &'a str,
+    new: &'a str,
+    made_count: u8,
+}
+
+impl Onlooker for Hasty<'_> {
+    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
+        true
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        let left = pool.leave(&member(self.filer, self.old), &mut Patient);
+        assert!(left.is_err(), "{} has frames that are nowhere else", self.old);
+        make(&*vfs(self.filer), &format!("meanwhile {}", self.made_count), 300, self.made_count);
+        self.made_count += 1;
+        let new = member(self.filer, self.new);
+        if new.vdev.leg(new.leg).unwrap().state() == LegState::Online { Ok(()) } else { pool.sync().map(|_| ()) }
+    }
+
+    fn run_lane(&mut self, _: Arc<Lane>) -> std::io::Result<()> {
+        panic!("the lane has not ended");
+    }
+
+    fn let_go(&mut self, leg: Arc<VdevLeg>) {
+        leg.erase_label();
+    }
+}
+
+/// A disk that was to join the log was not taken in, and stayed in its mirror as one that counts. Then the disk could leave
+/// that had the frames, and what was acknowledged went with it.
+#[test]
+fn the_only_disk_with_the_frames_of_a_log_stays() {
+    const LOG: u64 = 4 * MIB;
+    const L: &str = "/disks/l";
+    const M: &str = "/disks/m";
+    for (vdevs, old, new) in [(A, A, B), ("/disks/a log /disks/l", L, M)] {
+        let world = World::of(&[(A, DISK), (B, DISK), (L, LOG), (M, LOG)], vdevs);
+        let filer = world.create();
+        make(&*vfs(&filer), "before", 300, 77);
+        let mut hasty = Hasty { filer: &filer, old, new, made_count: 0 };
+        let joined = filer.pool().join(&member(&filer, old), Path::new(new), false, &mut hasty);
+        assert!(matches!(joined, Err(MembershipError::Join { .. })), "{vdevs}: {joined:?}");
+        let made_count = hasty.made_count;
+        let place = member(&filer, new);
+        assert_eq!(place.vdev.leg(place.leg).unwrap().state(), LegState::Faulted, "{vdevs}: nobody may rely on it");
+        make(&*vfs(&filer), "behind it", 300, 78);
+        filer.pool().leave(&member(&filer, old), &mut Patient).unwrap_err();
+        let (filer, report) = world.cut().import();
+        assert_eq!(report.losses, [""; 0], "{vdevs}");
+        let made = (0..made_count).map(|number| (format!("meanwhile {number}"), number));
+        for (name, seed) in made.chain([("before".to_owned(), 77), ("behind it".to_owned(), 78)]) {
+            let (attr, _) = vfs(&filer).lookup(&Cred::root(), vfs(&filer).root(), name.as_bytes()).unwrap();
+            assert!(content(&*vfs(&filer), attr.object) == pattern(300, seed), "{vdevs}: {name}");
+        }
+    }
 }

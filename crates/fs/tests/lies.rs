@@ -354,10 +354,8 @@ fn the_reaper_goes_on_from_an_import() {
     panic!("nobody changes anything, and the file keeps its space");
 }
 
-/// The leaf that names a removed file for the reaper has rotted. What the file took cannot be found any more: that is told, the
-/// pool goes on, and the reaper does not ask for one group after the other.
-#[test]
-fn an_orphan_that_cannot_be_found_is_a_leak_and_nobody_waits_for_it() {
+/// A pool with a removed file that was left to the reaper, and a rotten leaf among what the reaper looks at.
+fn rotten_below_the_reaper(class: Class) -> World {
     let large = |_, inode: &mut Inode| {
         if inode.kind == FileKind::File {
             inode.used = 2 << 30;
@@ -368,18 +366,25 @@ fn an_orphan_that_cannot_be_found_is_a_leak_and_nobody_waits_for_it() {
     let (filer, _) = by_hand.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
     let fs = filer.by_name("tank/forged").unwrap();
     let cred = Cred::root();
-    let removed = done_later(&filer, fs.remove(ctx(&cred), fs.root(), b"large"));
-    removed.unwrap();
+    done_later(&filer, fs.remove(ctx(&cred), fs.root(), b"large")).unwrap();
     assert!(fs.has_orphans());
     let mut leaf = None;
     let (root, mut last) = (filer.pool().dataset(fs.dataset()).unwrap().root(), None);
     root.tree.check(&filer.pool().io, &mut |visit| match visit {
         Visit::Block { bp, .. } => last = Some(*bp),
-        Visit::Entry { key, .. } if key.class == Class::Orphan => leaf = last,
+        Visit::Entry { key, .. } if key.class == class => leaf = last,
         _ => {}
     });
     let cut = by_hand.cut();
-    cut.poke("/disks/data", LABEL_BYTES + leaf.expect("there is an orphan").dva.offset, &[0x55; 64]);
+    cut.poke("/disks/data", LABEL_BYTES + leaf.expect("there is one").dva.offset, &[0x55; 64]);
+    cut
+}
+
+/// The leaf that names a removed file for the reaper has rotted. What the file took cannot be found any more: that is told, the
+/// pool goes on, and the reaper does not ask for one group after the other.
+#[test]
+fn an_orphan_that_cannot_be_found_is_a_leak_and_nobody_waits_for_it() {
+    let cut = rotten_below_the_reaper(Class::Orphan);
     let (filer, report) = cut.import();
     assert_eq!(report.losses, [""; 0]);
     let fs = filer.by_name("tank/forged").unwrap();
@@ -394,6 +399,7 @@ fn an_orphan_that_cannot_be_found_is_a_leak_and_nobody_waits_for_it() {
     assert_eq!(told, [(Part::Space, Some("/".to_owned()))]);
     assert!(filer.pool().io.leak_count() > 0);
     // Another file is left to the reaper beside the leaf that is lost, and that one is freed.
+    let cred = Cred::root();
     patient(|| fs.remove(ctx(&cred), fs.root(), b"file")).unwrap();
     patient(|| fs.remove(ctx(&cred), fs.root(), b"link")).unwrap();
     filer.sync().unwrap();
@@ -407,6 +413,29 @@ fn an_orphan_that_cannot_be_found_is_a_leak_and_nobody_waits_for_it() {
     let (filer, report) = cut.cut().import();
     assert_eq!(report.losses, [""; 0]);
     filer.sync().unwrap();
+}
+
+/// A leaf that names the blocks of a removed file has rotted before the reaper came by. Nobody has asked anything of the
+/// reaper: the space is lost, that is told, and neither the pool nor the reaper stops there.
+#[test]
+fn a_rest_that_cannot_be_found_whole_is_a_leak_and_ends_no_group() {
+    for class in [Class::Extent, Class::Inode] {
+        let cut = rotten_below_the_reaper(class);
+        let (filer, _) = cut.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+        let fs = filer.by_name("tank/forged").unwrap();
+        filer.sync().unwrap_or_else(|error| panic!("{class:?}: {error}"));
+        assert!(!fs.has_orphans(), "{class:?}: or one group would follow the other for ever");
+        let (told, leaks) = (fs.damage_report().places, filer.pool().io.leak_count());
+        let part = if class == Class::Extent { Part::Space } else { Part::Attributes };
+        // Nobody can say where it was: its name is gone.
+        assert!(told.iter().any(|place| (place.part, &place.path) == (part, &None)), "{class:?}: {told:?}");
+        assert_eq!(leaks > 0, class == Class::Extent, "{class:?}: {leaks}");
+        filer.sync().unwrap();
+        assert_eq!(filer.pool().io.leak_count(), leaks, "{class:?}: told once");
+        let (filer, report) = cut.cut().import();
+        assert_eq!(report.losses, [""; 0]);
+        filer.sync().unwrap();
+    }
 }
 
 /// What an operation comes to in a pool in which nothing happens by itself.

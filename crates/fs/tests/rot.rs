@@ -361,6 +361,18 @@ fn extents(filer: &Filer, dataset: &str) -> Vec<(u64, BlockPtr)> {
     extents
 }
 
+/// The leaves of a dataset's tree that hold entries of a class.
+fn leaves(filer: &Filer, dataset: &str, class: Class) -> Vec<BlockPtr> {
+    let (mut leaf, mut leaves) = (None, Vec::new());
+    let dataset = filer.pool().dataset(filer.by_name(dataset).unwrap().info().id).unwrap();
+    dataset.root().tree.check(&filer.pool().io, &mut |visit| match visit {
+        Visit::Block { bp, .. } => leaf = Some(*bp),
+        Visit::Entry { key, .. } if key.class == class => leaves.extend(leaf.take()),
+        _ => {}
+    });
+    leaves
+}
+
 /// Somebody who restores files from a backup must know which. Only the log said it, in block pointers.
 #[test]
 fn what_could_not_be_read_is_named_until_it_is_whole_again() {
@@ -414,15 +426,9 @@ fn what_a_destroyed_dataset_leaves_behind_is_counted() {
     filer.sync().unwrap();
     let left: u64 = extents(&filer, "tank/child").iter().map(|(_, block)| block.asize()).sum();
     assert!(left > 0);
-    let (mut leaf, mut of_extents) = (None, None);
-    let dataset = filer.pool().dataset(filer.by_name("tank/child").unwrap().info().id).unwrap();
-    dataset.root().tree.check(&filer.pool().io, &mut |visit| match visit {
-        Visit::Block { bp, .. } => leaf = Some(*bp),
-        Visit::Entry { key, .. } if key.class == Class::Extent => of_extents = leaf,
-        _ => {}
-    });
     let cut = world.cut();
-    cut.poke(DATA, LABEL + of_extents.unwrap().dva.offset + 8, &[0x5a; 64]);
+    let of_extents = leaves(&filer, "tank/child", Class::Extent).pop().unwrap();
+    cut.poke(DATA, LABEL + of_extents.dva.offset + 8, &[0x5a; 64]);
     let (filer, _) = cut.import();
     filer.destroy_dataset("tank/child", false).unwrap();
     for _ in 0..3 {
@@ -455,4 +461,44 @@ fn a_disk_that_reads_nothing_suspends_the_pool_and_costs_no_content() {
     before.fs = vfs(&filer);
     filer.sync().unwrap();
     assert_eq!(before.compare("behind the failure"), Vec::<String>::new());
+}
+
+/// The leaf of the inodes rots when the changes were acknowledged and before their group looks for the old inodes. Memory has
+/// the new ones; so nothing ends, what was changed is as it was promised, and what was removed is gone.
+#[test]
+fn an_inode_that_rots_behind_the_change_ends_no_group() {
+    let world = World::new(32 * MIB, 4 * MIB);
+    let filer = world.create_without_threads(&CreateOptions::default());
+    drive_lanes(&filer);
+    let mut client = Client { fs: vfs(&filer), model: Model::new(), refused: 0 };
+    for (name, size) in [("long", 300_000), ("short", 3000), ("removed", 300_000), ("cut", 300_000), ("other", 3000)] {
+        client.create(name, &pattern(size, size as u8)).unwrap();
+    }
+    filer.sync().unwrap();
+    client.write("long", 150_000, b"in the middle", Stability::FileSync).unwrap();
+    client.write("short", 100, b"in the middle", Stability::FileSync).unwrap();
+    client.cut("cut", 100_000).unwrap();
+    client.remove("removed").unwrap();
+    client.create("new", b"with an inode behind all others").unwrap();
+    let rotten = leaves(&filer, "tank", Class::Inode);
+    for leaf in &rotten {
+        world.poke(DATA, LABEL + leaf.dva.offset + 8, &[0x5a; 64]);
+    }
+    filer.pool().io.drop_cache();
+    filer.sync().unwrap();
+    assert!(filer.pool().fault().is_none());
+    assert_eq!(client.compare("behind the group"), ["other"]);
+    assert_eq!(client.file("removed").map(drop), Err(FsError::NotFound));
+    let told = filer.by_name("tank").unwrap().damage_report().places;
+    assert!(told.iter().any(|place| place.part == Part::Attributes), "{told:?}");
+    let after = world.cut();
+    drop(filer);
+    let filer = import(&after);
+    client.fs = vfs(&filer);
+    assert_eq!(client.compare("behind the import"), ["other"]);
+    for _ in 0..3 {
+        filer.sync().unwrap();
+    }
+    account(&filer, 0, "inodes name no blocks");
+    filer.export().unwrap();
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -48,6 +49,8 @@ pub(crate) struct Faults {
     pub(crate) writes: AtomicBool,
     pub(crate) durable_writes: AtomicBool,
     pub(crate) flushes: AtomicBool,
+    /// What cannot be read.
+    pub(crate) unreadable: Mutex<Vec<Range<u64>>>,
 }
 
 impl Faults {
@@ -65,11 +68,20 @@ impl Faults {
             Ok(())
         }
     }
+
+    fn check_read(&self, offset: u64, length: usize) -> io::Result<()> {
+        Self::check(&self.reads, "read")?;
+        let end = offset + length as u64;
+        match self.unreadable.lock().unwrap().iter().find(|bad| bad.start < end && offset < bad.end) {
+            Some(bad) => Err(io::Error::other(format!("{bad:?} cannot be read"))),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Disk for Gated {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        Faults::check(&self.faults.reads, "read")?;
+        self.faults.check_read(offset, buf.len())?;
         self.disk.read(offset, buf)
     }
 
