@@ -32,6 +32,19 @@ fn with_syncs_from_another_thread() {
     run(0..8, Syncs::Beside);
 }
 
+/// Seed 511 as it was drawn at the end of November 2026. A RENAME was refused for want of its source, waited to say so until
+/// what made that true was durable, and was dropped with its connection. Then a file of the source's name was made, and
+/// the repetition moved it. So it must be: what was refused has left nothing to answer from. The history wanted a refusal.
+#[test]
+fn a_refused_request_that_was_dropped_is_carried_out_like_any_other() {
+    let plan = |seed| Plan { seed, steps: 400, syncs: Syncs::Between, trouble: Trouble::Rot, skipped: Vec::new() };
+    let outcome = sweep(&Sweep::over(511..512, &plan));
+    assert!(outcome.totals.dropped > 0, "{:?}", outcome.totals);
+    if let Some(report) = outcome.first_failure(true) {
+        panic!("{report}");
+    }
+}
+
 /// Seed 39 of the first version. An import raises the labels' sequence number on one disk after the other. Cut there, the
 /// log disk was one behind, which the next import accepts; cut there again it was two behind, was taken for an older
 /// copy, and the pool with everything acknowledged in its log could not be imported any more.

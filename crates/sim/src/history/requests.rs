@@ -442,6 +442,8 @@ impl State {
         match past.fate {
             Fate::Here => self.repeat_here(attempt, id).map(|()| None),
             Fate::Survived => self.repeat_later(attempt, id).map(|()| None),
+            // What was refused has left nothing that a repetition could be answered from: it is a request like any other.
+            Fate::Dropped if !past.succeeded => Ok(Some(attempt)),
             Fate::Lost => Ok(Some(attempt)),
             Fate::Dropped => self.repeat_dropped(attempt, id).map(|()| None),
         }
@@ -474,7 +476,7 @@ impl State {
         Ok(())
     }
 
-    /// A dropped request that is sent again is answered, as it was carried out, and never waits for the one that is gone.
+    /// A dropped request that has succeeded and is sent again is answered, as it was carried out, and never waits for the one that is gone.
     fn repeat_dropped(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
         let server = Arc::clone(self.machine.server());
         let number = self.past.iter().find(|past| past.id == id).map_or(0, |past| past.number);
@@ -500,7 +502,7 @@ impl State {
         if self.machine.power().is_off() || self.troubles.struck {
             return Ok(());
         }
-        if past.succeeded != (told.status == nfsstat3::NFS3_OK) {
+        if told.status != nfsstat3::NFS3_OK {
             return Err(format!("a repetition of #{number}, which was dropped, is answered with {}", told.status));
         }
         (past.reply, past.fate) = (Some(bytes), Fate::Here);
