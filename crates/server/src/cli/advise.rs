@@ -107,7 +107,7 @@ pub(super) fn log(cli: &Cli, args: &LogArgs, console: &mut Console<'_>) -> Resul
         return Err(Failure::NoLoad { seconds: load.seconds });
     }
     if !cli.json {
-        writeln!(console.err, "{} requests. Measuring {} ...", load.events.len(), args.device.display())?;
+        writeln!(console.err, "Requests: {}. Measuring {} ...", load.events.len(), args.device.display())?;
     }
     let measured = candidate::measure(&args.device, &tally_disk::SystemOpener, &mut |progress| bar.show(progress))?;
     let then = Duration::from_nanos(measured.device.samples().first().map_or(0, |shortest| shortest.quantile(0.5)));

@@ -77,7 +77,7 @@ fn head(watch: &Watch, width: u16) -> Line<'_> {
         spans.push(format!(" requests {}/{} ", time(point.request.p50_ns), time(point.request.p99_ns)).into());
     }
     if width >= 100 {
-        spans.push(format!(" {} connections ", now.ops.connections).into());
+        spans.push(format!(" connections {} ", now.ops.connections).into());
     }
     if watch.paused {
         spans.push(" PAUSED ".reversed());
