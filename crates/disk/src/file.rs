@@ -255,8 +255,8 @@ impl Queue {
         Self { device, path: format!("/sys/dev/block/{major}:{minor}").into() }
     }
 
-    /// The whole devices below, whose caches are flushed: of a partition the one that it is part of, of a stacked device
-    /// those that it lies on. A file system that names none counts as a device of its own.
+    /// The whole devices below, whose caches are flushed: of a partition the one that it is part of, of a stacked
+    /// device those that it lies on. A file system that names none counts as a device of its own.
     fn devices(&self) -> Vec<u64> {
         let mut devices = Vec::new();
         self.collect_devices(STACKED_MAX, &mut devices);
@@ -294,7 +294,8 @@ impl Queue {
         Geometry { size, rotational, write_through }
     }
 
-    /// Whether the device says that a write may be in its cache alone. FUA is not asked for: it makes `RWF_DSYNC` no cheaper.
+    /// Whether the device says that a write may be in its cache alone. FUA is not asked for: it makes `RWF_DSYNC` no
+    /// cheaper.
     fn has_volatile_cache(&self) -> bool {
         self.says("write_cache", "write back")
     }

@@ -1,5 +1,5 @@
-//! What `tally top` shows, on 80×24 and more. Colours are the sixteen of every terminal, and never say alone what no word
-//! says.
+//! What `tally top` shows, on 80×24 and more. Colours are the sixteen of every terminal, and never say alone what no
+//! word says.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
