@@ -131,8 +131,8 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         println!("sim: {count} {what}; {floor} are wanted of so many seeds{}", if misses { ": TOO FEW" } else { "" });
     }
     println!(
-        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections",
-        totals.disk_commands, totals.dataset_commands, totals.dropped
+        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections, {} over a quota",
+        totals.disk_commands, totals.dataset_commands, totals.dropped, totals.over_quota
     );
     is_short
 }

@@ -40,6 +40,8 @@ pub(super) enum Act {
     Burst,
     /// A dataset is made, renamed or destroyed.
     Dataset,
+    /// A quota is set, or taken away.
+    Quota,
     /// A disk is attached, detached or replaced.
     Disks,
     /// Something goes wrong.
@@ -63,6 +65,7 @@ impl State {
             23..27 => Act::Read,
             27..33 if self.plan.trouble.strikes_off() => Act::Trouble,
             35..65 if self.plan.trouble == Trouble::Disks => Act::Disks,
+            65 if self.plan.trouble.has_quotas() => Act::Quota,
             33 if chance.one_in(BURST_ONE_IN) => Act::Burst,
             34 => Act::Dataset,
             _ => Act::Op(self.choose_op(&mut chance)),

@@ -15,6 +15,7 @@ mod choose;
 mod disks;
 mod lives;
 mod look;
+mod quota;
 mod requests;
 mod rot;
 mod run;
@@ -106,6 +107,8 @@ pub struct Totals {
     pub full: u64,
     /// Datasets made, renamed and destroyed.
     pub dataset_commands: u64,
+    /// Changes that were refused for a quota, as they had to be.
+    pub over_quota: u64,
     /// Changes that were answered, of an object that could not be read everywhere, since a block of it had rotted.
     pub above_rot: u64,
     /// Log records that imports replayed.
@@ -130,6 +133,7 @@ impl AddAssign for Totals {
         self.lives_after_gap += other.lives_after_gap;
         self.full += other.full;
         self.dataset_commands += other.dataset_commands;
+        self.over_quota += other.over_quota;
         self.above_rot += other.above_rot;
         self.replayed += other.replayed;
         self.named += other.named;

@@ -132,13 +132,13 @@ impl State {
                 server.service.finish(&mut attempt.job, &reply);
                 let bytes = bytes_of(&reply);
                 let told = told(attempt.op.call().procedure, &bytes)?;
-                self.is_it_full(&attempt.op, told.status)?;
+                self.is_it_full(&attempt.op, &before, told.status)?;
                 let is_of_rot = told.status == nfsstat3::NFS3ERR_IO && self.nearness(&attempt.op, &before).may_fail();
                 if self.is_no_effect(&told) || is_of_rot {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
                     return Ok(Next::Done);
                 }
-                let taken = self.take(&attempt, &before, limits);
+                let taken = self.take(&attempt, &before, limits)?;
                 self.note(format!("#{} {:?}: {}", taken.number, attempt.op, told.status));
                 self.answered(&attempt.op, taken, (&told, bytes))?;
                 Ok(Next::Done)
@@ -147,7 +147,7 @@ impl State {
                 self.at_once(attempt, promise, &before, limits)
             }
             Step::Wait(promise) => {
-                let taken = self.take(&attempt, &before, limits);
+                let taken = self.take(&attempt, &before, limits)?;
                 self.note(format!("#{} {:?}", taken.number, attempt.op));
                 let is_dropped =
                     self.may_drop() && Chance::new(self.plan.seed, (8 << 32) + taken.number as u64).one_in(20);
@@ -172,14 +172,14 @@ impl State {
     ) -> Checked<Next> {
         let server = Arc::clone(self.machine.server());
         let Some(kept) = promise.drive().or_else(|| promise.poll()) else {
-            let taken = self.take(&attempt, before, limits);
+            let taken = self.take(&attempt, before, limits)?;
             self.note(format!("#{} {:?}", taken.number, attempt.op));
             let Attempt { op, job, .. } = attempt;
             self.sent.push(Sent { op, job, promise, taken });
             return Ok(Next::Settle);
         };
         if self.is_off() {
-            let _unanswered = self.take(&attempt, before, limits);
+            let _unanswered = self.take(&attempt, before, limits)?;
             return Ok(Next::Done);
         }
         let reply = server.service.settle(&mut attempt.job, kept);
@@ -188,16 +188,18 @@ impl State {
         let told = told(attempt.op.call().procedure, &bytes)?;
         self.note(format!("{:?}: {}", attempt.op, told.status));
         if told.status != nfsstat3::NFS3ERR_IO {
-            let taken = self.take(&attempt, before, limits);
+            let taken = self.take(&attempt, before, limits)?;
             self.answered(&attempt.op, taken, (&told, bytes))?;
         }
         Ok(Next::Done)
     }
 
     /// What makes room must not be refused because there is none.
-    fn is_it_full(&mut self, op: &Op, status: nfsstat3) -> Checked<()> {
-        if !matches!(status, nfsstat3::NFS3ERR_NOSPC | nfsstat3::NFS3ERR_DQUOT) {
-            return Ok(());
+    fn is_it_full(&mut self, op: &Op, before: &Before, status: nfsstat3) -> Checked<()> {
+        match status {
+            nfsstat3::NFS3ERR_NOSPC => {}
+            nfsstat3::NFS3ERR_DQUOT => return self.is_over_quota(op, before),
+            _ => return Ok(()),
         }
         if matches!(op, Op::Remove { .. } | Op::Rmdir { .. } | Op::Commit { .. }) {
             return Err(format!("{op:?} is refused because the pool is full"));
@@ -217,7 +219,7 @@ impl State {
     }
 
     /// The model does what the server has just done.
-    fn take(&mut self, attempt: &Attempt, before: &Before, limits: Limits) -> Taken {
+    fn take(&mut self, attempt: &Attempt, before: &Before, limits: Limits) -> Checked<Taken> {
         let op = &attempt.op;
         self.op += 1;
         self.totals.operations += 1;
@@ -228,15 +230,17 @@ impl State {
         let rot = self.nearness(op, before);
         let unknown = Taken { number, expected: None, promised: Promised::Nothing, past: None, above: None, rot };
         if op.is_across() {
-            return Taken { expected: Some(Expected { result: Err(FsError::Unavailable), attr: None }), ..unknown };
+            let expected = Expected { result: Err(FsError::Unavailable), attr: None };
+            return Ok(Taken { expected: Some(expected), ..unknown });
         }
         let cred = self.clients[attempt.client].cred();
         let part = &mut self.parts[op.dataset()];
         if part.oracle.cannot_know(op, before) {
-            return unknown;
+            return Ok(unknown);
         }
         let size =
             op.objects().first().and_then(|object| part.oracle.live.getattr(object.model).ok()).map(|attr| attr.size);
+        let growth = part.oracle.growth(op, before);
         let expected = op.run_on(&part.oracle.live, &cred);
         if let Some(rotten) = &mut self.rotten {
             rotten.note_empty(op, size, &expected.result);
@@ -250,8 +254,11 @@ impl State {
         if let (Ok(Answer::Made(attr)), true) = (&expected.result, op.makes() && before.existing.is_none()) {
             self.note_record_size(op.dataset(), attr.object);
         }
+        if growth > 0 && has_effect {
+            self.is_within_quota(op)?;
+        }
         let past = self.remember(attempt, number, &expected, has_effect);
-        Taken { number, expected: Some(expected), promised, past, above, rot }
+        Ok(Taken { number, expected: Some(expected), promised, past, above, rot })
     }
 
     /// A file keeps the size of its blocks for ever: what the property says when it is made.

@@ -252,6 +252,7 @@ impl History {
             }
             Act::Burst => self.burst(&mut chance),
             Act::Dataset => self.dataset_command(&mut chance),
+            Act::Quota => self.set_quota(&mut chance),
             Act::Disks => self.disk_command(&mut chance),
             Act::Trouble => {
                 self.0.lock().trouble(&mut chance);

@@ -127,6 +127,8 @@ impl History {
         let (children, free, count) = {
             let state = self.0.lock();
             let is_whole = !state.is_off() && state.machine.server().limits().is_whole;
+            // A mount point is a name in the pool's own dataset.
+            let is_whole = is_whole && state.parts[0].oracle.bound.quota.is_none();
             if !is_whole || !state.sent.is_empty() || state.is_in_trouble() {
                 return Ok(());
             }
