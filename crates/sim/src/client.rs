@@ -251,6 +251,12 @@ fn results(procedure: NFS_PROGRAM, rest: &mut &[u8]) -> Read<Told> {
             told.eof = ok.reply.eof;
             told
         }),
+        P::NFSPROC3_READDIRPLUS => result::<READDIRPLUS3resok<'_>, READDIRPLUS3resfail>(rest, |mut told, ok| {
+            let entries = ok.reply.entries.into_inner();
+            told.entries = entries.into_iter().map(|entry| (entry.name.0.to_vec(), entry.cookie)).collect();
+            told.eof = ok.reply.eof;
+            told
+        }),
         other => panic!("no history asks {other}"),
     }
 }

@@ -131,8 +131,9 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         println!("sim: {count} {what}; {floor} are wanted of so many seeds{}", if misses { ": TOO FEW" } else { "" });
     }
     println!(
-        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections, {} over a quota",
-        totals.disk_commands, totals.dataset_commands, totals.dropped, totals.over_quota
+        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections, {} over a \
+         quota, {} pieces of listings between changes",
+        totals.disk_commands, totals.dataset_commands, totals.dropped, totals.over_quota, totals.pieces_listed
     );
     is_short
 }

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_disk::{Disk, Durability, Geometry};
@@ -20,6 +21,8 @@ use super::pages::{PAGE, Pages};
 use crate::chance::Chance;
 use crate::clock::Ticks;
 
+/// How long a write or a flush takes, in the machine's time.
+const WORK_TIME: Duration = Duration::from_micros(100);
 /// Pages that count as written last.
 const RECENT_MAX: usize = 32;
 
@@ -445,6 +448,7 @@ impl Disk for PowerDisk {
         }
         self.power.run_hook();
         let current = self.power.count()?;
+        self.power.clock.work(WORK_TIME);
         self.power.clock.pass(self.faults.delay());
         let (struck, takes_cache) = match durability {
             Durability::Cached => (self.faults.strike(Fault::Write), false),
@@ -487,6 +491,7 @@ impl Disk for PowerDisk {
         if let Current::Goes = self.power.count()? {
             return Err(gone());
         }
+        self.power.clock.work(WORK_TIME);
         self.power.clock.pass(self.faults.delay());
         let struck = self.faults.strike(Fault::Flush);
         self.power.note(self.number, || What::Flush);

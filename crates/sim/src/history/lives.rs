@@ -26,6 +26,7 @@ impl State {
     pub(super) fn begin_life(&mut self, was_exported: bool) -> Checked<()> {
         let mut exported = was_exported;
         self.sent.clear();
+        self.meanwhile.end();
         if !was_exported {
             self.count_struck_off();
         }

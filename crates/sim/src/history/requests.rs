@@ -11,6 +11,7 @@ use tally_nfs::service::{Job, Step};
 
 use super::rot::Nearness;
 use super::times::{Above, told_by};
+use super::waits::Patience;
 use super::{Checked, State};
 use crate::agree::{agree, is_refused_otherwise};
 use crate::chance::Chance;
@@ -44,6 +45,7 @@ pub(super) struct Sent {
     op: Op,
     job: Job,
     promise: Box<dyn Promise>,
+    patience: Patience,
     pub(super) taken: Taken,
 }
 
@@ -152,7 +154,7 @@ impl State {
                 let is_dropped =
                     self.may_drop() && Chance::new(self.plan.seed, (8 << 32) + taken.number as u64).one_in(20);
                 let Attempt { op, job, client, .. } = attempt;
-                self.sent.push(Sent { op, job, promise, taken });
+                self.sent.push(Sent { op, job, promise, patience: Patience::default(), taken });
                 if is_dropped {
                     self.clients[client].reconnect();
                     self.drop_jobs(client)?;
@@ -175,7 +177,7 @@ impl State {
             let taken = self.take(&attempt, before, limits)?;
             self.note(format!("#{} {:?}", taken.number, attempt.op));
             let Attempt { op, job, .. } = attempt;
-            self.sent.push(Sent { op, job, promise, taken });
+            self.sent.push(Sent { op, job, promise, patience: Patience::default(), taken });
             return Ok(Next::Settle);
         };
         if self.is_off() {
@@ -254,6 +256,9 @@ impl State {
         if let (Ok(Answer::Made(attr)), true) = (&expected.result, op.makes() && before.existing.is_none()) {
             self.note_record_size(op.dataset(), attr.object);
         }
+        if has_effect {
+            self.meanwhile.follow(op);
+        }
         if growth > 0 && has_effect {
             self.is_within_quota(op)?;
         }
@@ -307,7 +312,11 @@ impl State {
         for mut sent in std::mem::take(&mut self.sent) {
             let outcome = sent.promise.drive().or_else(|| sent.promise.poll());
             match outcome {
-                None => left.push(sent),
+                None => {
+                    let is_left = sent.patience.is_left(self.machine.clock());
+                    is_left.map_err(|what| format!("#{} waits {what}", sent.taken.number))?;
+                    left.push(sent);
+                }
                 Some(Err(_)) if self.is_off() => {}
                 // It is told that it failed, and may have left its effect: in memory, or on disk.
                 Some(Err(broken)) if self.is_in_trouble() => {

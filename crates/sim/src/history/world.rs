@@ -66,6 +66,7 @@ impl State {
             return None;
         }
         self.op += 1;
+        self.meanwhile.follow(op);
         let _promised = part.oracle.take((op, &root), self.op, &before, limits);
         part.seen.changes(op, &expected, &before, self.op);
         Some(self.op)
@@ -86,6 +87,7 @@ impl State {
 
     /// A dataset is gone: so is everything that was known of it, and its handles open nothing.
     pub(super) fn forget_part(&mut self, at: usize) -> Checked<()> {
+        self.meanwhile.end();
         self.parts[at].is_there = false;
         self.parts[at].doomed = false;
         self.note(format!("{} is gone", self.parts[at].name));
