@@ -132,8 +132,14 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
     }
     println!(
         "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections, {} over a \
-         quota, {} pieces of listings between changes",
-        totals.disk_commands, totals.dataset_commands, totals.dropped, totals.over_quota, totals.pieces_listed
+         quota, {} pieces of listings between changes, {} questions of ordinary users ({} denied)",
+        totals.disk_commands,
+        totals.dataset_commands,
+        totals.dropped,
+        totals.over_quota,
+        totals.pieces_listed,
+        totals.asked,
+        totals.denied
     );
     is_short
 }

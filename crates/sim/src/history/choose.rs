@@ -146,8 +146,8 @@ impl State {
             }
             // Ordinary users find something to do where everybody may write.
             50 => {
-                let mode = Some(chance.pick(&[0o777, 0o777, 0o755]));
-                Op::SetAttr { object: self.directory(chance, part), set: SetAttr { mode, ..SetAttr::default() } }
+                let object = self.directory(chance, part);
+                Op::SetAttr { object, set: super::users::opened(chance) }
             }
             51..54 => Op::SetAttr { object: self.object(chance, part, None), set: attributes(chance) },
             54..62 => {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use nfs3_types::nfs3::nfsstat3;
 use tally_base::Promise;
-use tally_fs::vfs::{Attr, FsError, ObjectRef, Vfs};
+use tally_fs::vfs::{Attr, Cred, FsError, ObjectRef, Vfs};
 use tally_nfs::service::{Job, Step};
 
 use super::rot::Nearness;
@@ -34,6 +34,7 @@ const OBJECTS_MAX: usize = 60;
 pub(super) struct Attempt {
     op: Op,
     client: usize,
+    cred: Cred,
     record: Bytes,
     job: Job,
     /// The past request that it repeats, if it is one.
@@ -79,6 +80,7 @@ pub(super) enum Fate {
 pub(super) struct Past {
     id: u64,
     client: usize,
+    cred: Cred,
     record: Bytes,
     pub(super) op: Op,
     pub(super) number: usize,
@@ -105,18 +107,21 @@ impl State {
     /// A new request of some client.
     pub(super) fn attempt(&mut self, op: &Op, chance: &mut Chance) -> Checked<Attempt> {
         let client = chance.below(self.clients.len() as u64) as usize;
-        let record = self.clients[client].record(&op.call());
-        self.open(op.clone(), client, record, None)
+        if let Some(user) = self.another_user(client) {
+            self.clients[client].act_as(user);
+        }
+        let (cred, record) = (self.clients[client].cred(), self.clients[client].record(&op.call()));
+        self.open(op.clone(), (client, cred), record, None)
     }
 
-    fn open(&self, op: Op, client: usize, record: Bytes, repeats: Option<u64>) -> Checked<Attempt> {
+    fn open(&self, op: Op, (client, cred): (usize, Cred), record: Bytes, repeats: Option<u64>) -> Checked<Attempt> {
         let job = self
             .machine
             .server()
             .service
             .open(record.clone(), self.clients[client].link(), Instant::now())
             .map_err(|refusal| format!("{op:?} is refused: {refusal:?}"))?;
-        Ok(Attempt { op, client, record, job, repeats })
+        Ok(Attempt { op, client, cred, record, job, repeats })
     }
 
     /// Runs a request until its answer waits for a device, or is there.
@@ -235,7 +240,7 @@ impl State {
             let expected = Expected { result: Err(FsError::Unavailable), attr: None };
             return Ok(Taken { expected: Some(expected), ..unknown });
         }
-        let cred = self.clients[attempt.client].cred();
+        let cred = attempt.cred.clone();
         let part = &mut self.parts[op.dataset()];
         if part.oracle.cannot_know(op, before) {
             return Ok(unknown);
@@ -287,6 +292,7 @@ impl State {
         self.past.push_back(Past {
             id,
             client: attempt.client,
+            cred: attempt.cred.clone(),
             record: attempt.record.clone(),
             op: attempt.op.clone(),
             number,
@@ -454,7 +460,7 @@ impl State {
         let past = self.past.iter().find(|past| past.id == id).expect("it was just found");
         self.totals.repetitions += 1;
         self.note(format!("again #{} {:?} ({:?})", past.number, past.op, past.fate));
-        let attempt = self.open(past.op.clone(), past.client, past.record.clone(), Some(id))?;
+        let attempt = self.open(past.op.clone(), (past.client, past.cred.clone()), past.record.clone(), Some(id))?;
         match past.fate {
             Fate::Here => self.repeat_here(attempt, id).map(|()| None),
             Fate::Survived => self.repeat_later(attempt, id).map(|()| None),
@@ -591,11 +597,16 @@ impl State {
 
     /// Sends a read, which waits for nothing.
     pub(super) fn read_told(&mut self, call: &crate::client::Call) -> Checked<Told> {
-        let record = self.clients[0].record(call);
+        self.read_by(0, call)
+    }
+
+    /// The same, by some client.
+    pub(super) fn read_by(&mut self, client: usize, call: &crate::client::Call) -> Checked<Told> {
+        let record = self.clients[client].record(call);
         let server = Arc::clone(self.machine.server());
         let mut job = server
             .service
-            .open(record, self.clients[0].link(), Instant::now())
+            .open(record, self.clients[client].link(), Instant::now())
             .map_err(|refusal| format!("{} is refused: {refusal:?}", call.procedure))?;
         let Step::Reply(reply) = server.service.run(&mut job) else { return Err(format!("{} waits", call.procedure)) };
         server.service.finish(&mut job, &reply);

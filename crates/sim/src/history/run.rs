@@ -78,7 +78,7 @@ impl History {
         let mut chance = Chance::new(plan.seed, 0xd15c);
         let shape = shape(plan.trouble, &mut chance);
         let troubles = Troubles::of(&shape.vdevs, &mut chance);
-        // The third client sends an ordinary user's requests.
+        // The third client is a machine of ordinary users.
         let clients = [(1, 0), (2, 0), (3, 1)];
         let clients = clients.map(|(number, user)| Client::new(number, user, chance.next() as u32)).into();
         let mut state = State {
@@ -247,7 +247,11 @@ impl History {
             Act::SyncMode(part, mode) => self.set_sync(part, mode),
             Act::Settle => self.settle(),
             Act::Look => self.0.lock().look(),
-            Act::Read => self.0.lock().read(&mut chance),
+            Act::Read => {
+                let mut state = self.0.lock();
+                state.ask_as_user()?;
+                state.read(&mut chance)
+            }
             Act::Reconnect => {
                 let mut state = self.0.lock();
                 let client = chance.below(state.clients.len() as u64) as usize;
