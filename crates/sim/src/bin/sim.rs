@@ -144,10 +144,14 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
     is_short
 }
 
-/// Every other seed runs requests inside of the syncs. While a disk fails, labels are written under a lock that requests
-/// take, too: so nothing runs inside of writes then.
+/// Every other seed runs requests inside of the syncs, and of those in which any disk refuses requests every other one. Where
+/// legs are struck off or changed, labels are written under a lock that requests take, too: nothing runs inside of syncs.
 fn syncs_of(seed: u64, trouble: Trouble) -> Syncs {
-    if seed.is_multiple_of(2) && !trouble.strikes_off() { Syncs::Around } else { Syncs::Between }
+    let is_around = match trouble {
+        Trouble::Refusals => seed % 16 == 5,
+        _ => seed.is_multiple_of(2) && !trouble.strikes_off(),
+    };
+    if is_around { Syncs::Around } else { Syncs::Between }
 }
 
 /// Of sixteen seeds, three lose nothing but the power.

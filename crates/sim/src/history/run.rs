@@ -342,6 +342,9 @@ impl History {
         let faults = Arc::<Mutex<Option<String>>>::default();
         if interludes && self.0.lock().plan.syncs == Syncs::Around {
             let (state, faults) = (Arc::clone(&self.0), Arc::clone(&faults));
+            if state.lock().plan.trouble.strikes_off() {
+                power.spare_labels();
+            }
             power.set_hook(Some(Box::new(move || {
                 // While a request itself writes, the state is taken: nothing runs inside a request.
                 let Some(mut state) = state.try_lock() else { return };
