@@ -135,7 +135,11 @@ fn rotation() -> usize {
 
 /// Plants each of them, and says by what it was caught.
 fn plant(patches: &[PathBuf]) -> Result<Tally> {
-    cargo::run(&["build", "--release", "--package", "tally-sim", "--bins"])?;
+    let tests = patches.iter().map(|patch| test_of(patch)).collect::<Result<Vec<_>>>()?;
+    if tests.contains(&None) {
+        // What the simulator catches must not be caught without the bug.
+        cargo::run(&["build", "--release", "--package", "tally-sim", "--bins"])?;
+    }
     let copy = Copy::make()?;
     for patch in self::patches()? {
         copy.apply(&patch, &["--check"])?;

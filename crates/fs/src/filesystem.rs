@@ -1,5 +1,5 @@
-//! A mounted dataset: how an operation is admitted, takes its locks, and becomes a record in the log and a layer in
-//! memory. The operations themselves stand in [`crate::ops`], the reads in [`crate::read`].
+//! A mounted dataset: how an operation takes its locks, and becomes a record in the log and a layer in memory. How it is
+//! admitted stands in [`crate::admission`]. The operations themselves stand in [`crate::ops`], the reads in [`crate::read`].
 //!
 //! Every operation goes the same way and no other (rules F3); what breaks if two steps are swapped stands there:
 //!
@@ -30,22 +30,19 @@ use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait};
 use tally_intent::{Appended, Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
-use tally_store::pool::{NotServing, Pool, SpaceClass};
+use tally_store::pool::Pool;
 use tally_store::properties::SyncMode;
-use tally_store::txg::{Admission, NotAdmitted};
 
-use crate::cost::{self, FoldCost};
+use crate::admission::{Admitted, Pending, Refusal};
+use crate::cost;
 use crate::damage::{Damage, Part};
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
-use crate::record::{InodeAfter, RECORD_OVERHEAD_MAX, Record, RecordKind};
+use crate::record::{InodeAfter, Record, RecordKind};
 use crate::vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
 /// More ids than any transaction group draws: so many are passed over after a crash.
 const LOST_IDS_MAX: u64 = 1 << 32;
-
-/// Dirty memory that an operation costs beside its data: layer, keys, inode.
-pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;
 
 /// From which transaction group on operations are logged, or no longer logged (rules F13).
 #[derive(Clone, Copy, Debug)]
@@ -91,71 +88,6 @@ pub struct Filesystem {
     /// Set in the group in which the dataset is destroyed: from then on nothing is logged for it, since its tombstone
     /// covers the log up to that group only.
     pub(crate) gone: AtomicBool,
-}
-
-/// What came in with one group.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pending {
-    /// Bytes that were written.
-    pub(crate) bytes: u64,
-    /// By how much the dataset may grow, at most: charged against the quota until the fold knows.
-    pub(crate) growth_bytes: u64,
-    /// By how much the dataset may shrink, at most: who meets the quota waits for that. Nobody counts it without a quota.
-    pub(crate) shrink_bytes: u64,
-}
-
-/// What an operation was admitted with.
-pub(crate) struct Admitted {
-    dirty: Admission,
-    /// What it may take of the pool.
-    pub(crate) fold_bytes: u64,
-    rings: SmallVec<[Reservation; 1]>,
-    pub(crate) pending: Pending,
-}
-
-/// What an operation asks to be admitted with.
-pub(crate) struct Ask {
-    /// Bytes of data that become dirty.
-    pub(crate) data_bytes: u64,
-    /// Bodies of the records it may append, bytes each; empty for data that is not logged.
-    pub(crate) records: SmallVec<[usize; 1]>,
-    /// What folding its changes costs.
-    pub(crate) fold: FoldCost,
-    /// By how much the dataset may grow, at most. What takes the place of as much does not count.
-    pub(crate) growth_bytes: u64,
-    /// Which reserve of the pool it may touch.
-    pub(crate) class: SpaceClass,
-}
-
-/// What the fold of a namespace or attribute operation may write anew: four leaves of names and inodes.
-const METADATA_FOLD_BYTES: u64 = 4 * (16 << 10);
-/// A removal, or a rename over another object, touches as many again, and what the object held.
-const REMOVAL_FOLD_BYTES: u64 = 2 * METADATA_FOLD_BYTES;
-
-impl Ask {
-    /// A namespace or attribute operation: one record without data.
-    pub(crate) fn metadata(class: SpaceClass) -> Self {
-        let bytes = if class == SpaceClass::Write { METADATA_FOLD_BYTES } else { REMOVAL_FOLD_BYTES };
-        let records = SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1);
-        Self { data_bytes: 0, records, fold: FoldCost { bytes, ..FoldCost::default() }, growth_bytes: 0, class }
-    }
-
-    /// Making the dataset grow by so much, at most.
-    pub(crate) fn growing(self, growth_bytes: u64) -> Self {
-        Self { growth_bytes, ..self }
-    }
-
-    /// With so much more for the fold to do.
-    pub(crate) fn folding(mut self, more: FoldCost) -> Self {
-        self.fold.bytes = self.fold.bytes.saturating_add(more.bytes);
-        self.fold.patch_bytes = self.fold.patch_bytes.saturating_add(more.patch_bytes);
-        self
-    }
-
-    /// RENAME.
-    pub(crate) fn rename() -> Self {
-        Self::metadata(SpaceClass::Rename)
-    }
 }
 
 impl Filesystem {
@@ -208,12 +140,11 @@ impl Filesystem {
 
     /// Server time for a change that has no record. Refused if a logged one has passed the lease since it was checked.
     pub(crate) fn unlogged_now(&self) -> Result<Time, Refusal> {
-        let throttled = || Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
-        self.pool.issue_unlogged_time().ok_or_else(throttled)
+        self.pool.issue_unlogged_time().ok_or_else(|| Refusal::until(self.pool.txgs.next_sync()))
     }
 
     /// Whether records go to a log now.
-    fn has_log(&self) -> bool {
+    pub(crate) fn has_log(&self) -> bool {
         self.logs_now() && self.lane().is_some_and(|lane| !lane.has_ended())
     }
 
@@ -234,89 +165,6 @@ impl Filesystem {
     /// Whether every write is to be treated as FILE_SYNC.
     pub(crate) fn always_sync(&self) -> bool {
         self.dataset.effective().sync == SyncMode::Always
-    }
-
-    /// Asks for everything an operation will need. Refusals are answered with [`Refusal::outcome`].
-    pub(crate) fn admit(&self, ask: &Ask) -> Result<Admitted, Refusal> {
-        self.check_lanes()?;
-        if self.dataset.effective().readonly {
-            return Err(Refusal::now(FsError::ReadOnly));
-        }
-        if !ask.records.is_empty() && !self.has_log() {
-            self.check_lease()?;
-        }
-        let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
-        self.check_quota(ask.growth_bytes)?;
-        let throttled = || Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() };
-        if let Ok(patch_bytes @ 1..) = u64::try_from(ask.fold.patch_bytes) {
-            self.pool.txgs.check_patch(patch_bytes).map_err(|_| throttled())?;
-        }
-        let dirty = self.pool.admit(ask.class, bytes, ask.fold.bytes).map_err(|why| match why {
-            NotAdmitted::Dirty => throttled(),
-            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
-            NotAdmitted::Space => self
-                .pool
-                .space_coming()
-                .map_or(Refusal::now(FsError::NoSpace), |wait| Refusal { error: FsError::Throttled, wait }),
-        })?;
-        let mut rings = SmallVec::new();
-        if let Some(lane) = self.lane().filter(|_| self.logs_now()) {
-            for body in &ask.records {
-                match lane.reserve(*body) {
-                    Ok(reservation) => rings.push(reservation),
-                    Err(_) if lane.has_ended() => break,
-                    Err(_) => return Err(Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() }),
-                }
-            }
-            self.pool.watch_ring(&lane);
-        }
-        Ok(Admitted {
-            dirty,
-            fold_bytes: ask.fold.bytes,
-            rings,
-            pending: Pending { bytes, growth_bytes: ask.growth_bytes, shrink_bytes: 0 },
-        })
-    }
-
-    /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
-    /// has none.
-    pub(crate) fn check_lanes(&self) -> Result<(), Refusal> {
-        self.pool.check_serving().map_err(|not_serving| match not_serving {
-            NotServing::Wait => Refusal::now(FsError::Unavailable),
-            NotServing::Failed => Refusal::now(FsError::Io),
-        })?;
-        if self.pool.read_only() { Err(Refusal::now(FsError::ReadOnly)) } else { Ok(()) }
-    }
-
-    /// Before a change that only its group tells: whether its time is sure not to come again after a crash.
-    pub(crate) fn check_lease(&self) -> Result<(), Refusal> {
-        let throttled = |wait| Refusal { error: FsError::Throttled, wait };
-        self.pool.renewed_lease().map_or(Ok(()), |wait| Err(throttled(wait)))
-    }
-
-    fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
-        let Some(quota) = self.dataset.effective().refquota.filter(|_| growth_bytes > 0) else { return Ok(()) };
-        // In this order: what is no longer pending is in the root that is looked at next.
-        let (growing, shrinking) = {
-            let pending = self.pending.lock();
-            let sum = |of: fn(&Pending) -> u64| pending.values().map(of).fold(0, u64::saturating_add);
-            (sum(|pending| pending.growth_bytes), sum(|pending| pending.shrink_bytes))
-        };
-        let root = self.dataset.root();
-        let grown = root.used_bytes.saturating_add(growth_bytes);
-        if grown.saturating_add(growing) <= quota {
-            return Ok(());
-        }
-        // The fold knows better than the charges, and brings the room of what was removed: let it speak before giving up.
-        if grown.saturating_sub(shrinking) <= quota || root.orphan_count > 0 {
-            return Err(Refusal { error: FsError::Throttled, wait: self.pool.txgs.next_sync() });
-        }
-        Err(Refusal::now(FsError::Quota))
-    }
-
-    /// By how much the groups that are not folded yet may make the dataset grow.
-    pub(crate) fn pending_growth_bytes(&self) -> u64 {
-        self.pending.lock().values().map(|pending| pending.growth_bytes).sum()
     }
 
     /// Locks objects and loads their inodes. On an error the locks are released.
@@ -586,22 +434,6 @@ impl Filesystem {
         let (since, dseq) = newest.expect("there is one from the mount on");
         replayed.retain(|of, _| *of >= since);
         dseq
-    }
-}
-
-/// Why an operation was not admitted.
-pub(crate) struct Refusal {
-    error: FsError,
-    wait: Wait,
-}
-
-impl Refusal {
-    pub(crate) fn now(error: FsError) -> Self {
-        Self { error, wait: Wait::Ready }
-    }
-
-    pub(crate) fn outcome<T>(self) -> Outcome<T> {
-        Outcome { result: Err(self.error), changes: SmallVec::new(), wait: self.wait }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Files, directories and attributes over a pool's datasets.
 
+mod admission;
 mod cost;
 pub mod damage;
 pub mod filer;

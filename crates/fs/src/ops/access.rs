@@ -12,7 +12,8 @@ use tally_base::Time;
 use tally_store::pool::SpaceClass;
 
 use super::after;
-use crate::filesystem::{Ask, Filesystem};
+use crate::admission::Ask;
+use crate::filesystem::Filesystem;
 use crate::record::{Record, SizeRule};
 use crate::vfs::Attr;
 

@@ -12,8 +12,9 @@ use tally_base::Wait;
 use tally_store::pool::SpaceClass;
 
 use super::{after, failed, unchanged};
+use crate::admission::Ask;
 use crate::cost::FoldCost;
-use crate::filesystem::{Ask, Filesystem};
+use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::layer::{Piece, Seen};
 use crate::object::{Locked, ObjectState};

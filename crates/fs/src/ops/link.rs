@@ -4,7 +4,8 @@ use smallvec::smallvec;
 use tally_store::pool::SpaceClass;
 
 use super::{after, change, check_name, failed, is_dots, remember};
-use crate::filesystem::{Ask, Filesystem};
+use crate::admission::Ask;
+use crate::filesystem::Filesystem;
 use crate::inode::entry_charge;
 use crate::record::{Record, RecordKind, SizeRule};
 use crate::vfs::{Attr, FileKind, FsError, LINK_MAX, ObjectRef, OpCtx, Outcome};

@@ -8,8 +8,9 @@ use tally_store::pool::SpaceClass;
 
 use super::setattr::{apply_times, resize, strip_privileges};
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
+use crate::admission::Ask;
 use crate::cost::FoldCost;
-use crate::filesystem::{Ask, Filesystem};
+use crate::filesystem::Filesystem;
 use crate::inode::{DOT_ENTRIES, Inode, Layout, entry_charge};
 use crate::object::Locked;
 use crate::permission::{self, EXECUTE, WRITE};
@@ -189,7 +190,7 @@ impl Filesystem {
     fn make_over(
         &self,
         ctx: OpCtx<'_>,
-        admitted: crate::filesystem::Admitted,
+        admitted: crate::admission::Admitted,
         mut locked: Locked,
         (dir, parent): (ObjectRef, &Inode),
         existing: ObjectId,

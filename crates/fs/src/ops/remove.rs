@@ -5,7 +5,8 @@ use tally_base::ObjectId;
 use tally_store::pool::SpaceClass;
 
 use super::{after, change, check_name, failed, is_dots, remember};
-use crate::filesystem::{Ask, Filesystem};
+use crate::admission::Ask;
+use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::object::Locked;
 use crate::permission;

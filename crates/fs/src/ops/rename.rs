@@ -6,7 +6,8 @@ use tally_base::{ObjectId, Time, blocking};
 
 use super::remove::unlinked;
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
-use crate::filesystem::{Ask, Filesystem};
+use crate::admission::Ask;
+use crate::filesystem::Filesystem;
 use crate::inode::{Inode, entry_charge};
 use crate::object::{Locked, RestsOn};
 use crate::permission::{self, WRITE};

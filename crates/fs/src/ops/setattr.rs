@@ -5,8 +5,9 @@ use tally_base::{ObjectId, Time, round_to_sector};
 use tally_store::pool::SpaceClass;
 
 use super::{after, change, failed, remember, unchanged};
+use crate::admission::Ask;
 use crate::cost::FoldCost;
-use crate::filesystem::{Ask, Filesystem};
+use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::permission::{self, WRITE};
 use crate::record::{Record, RecordKind, SizeRule};

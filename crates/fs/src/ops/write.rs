@@ -13,8 +13,9 @@ use tally_store::properties::LogBias;
 
 use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
+use crate::admission::Ask;
 use crate::cost::FoldCost;
-use crate::filesystem::{Ask, Filesystem};
+use crate::filesystem::Filesystem;
 use crate::fold::SMALL_MAX;
 use crate::inode::{Inode, Layout};
 use crate::layer::{DataLayer, Piece};
@@ -223,7 +224,7 @@ impl Filesystem {
     /// Carries an unlogged write out: to memory alone. Gives the group that will make it durable.
     fn carry_out_unlogged(
         &self,
-        admitted: crate::filesystem::Admitted,
+        admitted: crate::admission::Admitted,
         locked: &mut crate::object::Locked,
         object: ObjectRef,
         record: Record,

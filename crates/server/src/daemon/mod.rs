@@ -19,6 +19,7 @@ mod disks;
 pub mod first_pool;
 mod history;
 pub mod http;
+mod leaving;
 pub mod listen;
 pub mod logging;
 mod metrics;

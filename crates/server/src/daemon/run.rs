@@ -168,8 +168,7 @@ impl Daemon {
         let silence = silence::watch(&desk.pools)?;
         let (sender, events) = channel();
         if launch.signals {
-            let pools = Arc::clone(&desk.pools);
-            signals::watch(sender.clone(), move || pools.last_words())?;
+            signals::watch(sender.clone(), Arc::clone(&desk.pools))?;
         }
         control.serve(Arc::new(Counter { desk: Arc::clone(&desk), events: Mutex::new(sender.clone()) }))?;
 

@@ -1,0 +1,186 @@
+//! Admission: what an operation may use up is asked for before it takes a lock, since it may have to wait for it.
+//!
+//! Asked in this order: does the pool take changes, does the quota allow it, is there room for the fold, for dirty bytes
+//! and in the pool, and for its records in the ring. What an operation was admitted with it holds until it is over, used or
+//! not. Who is refused has nothing and holds no lock; [`FsError::Throttled`] says for what to wait before it is run again.
+
+use smallvec::SmallVec;
+use tally_base::Wait;
+use tally_intent::Reservation;
+use tally_store::pool::{NotServing, SpaceClass};
+use tally_store::txg::{Admission, NotAdmitted};
+
+use crate::cost::FoldCost;
+use crate::filesystem::Filesystem;
+use crate::record::RECORD_OVERHEAD_MAX;
+use crate::vfs::{FsError, Outcome};
+
+/// Dirty memory that an operation costs beside its data: layer, keys, inode.
+pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;
+
+/// What came in with one group.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pending {
+    /// Bytes that were written.
+    pub(crate) bytes: u64,
+    /// By how much the dataset may grow, at most: charged against the quota until the fold knows.
+    pub(crate) growth_bytes: u64,
+    /// By how much the dataset may shrink, at most: who meets the quota waits for that. Nobody counts it without a quota.
+    pub(crate) shrink_bytes: u64,
+}
+
+/// What an operation was admitted with.
+pub(crate) struct Admitted {
+    pub(crate) dirty: Admission,
+    /// What it may take of the pool.
+    pub(crate) fold_bytes: u64,
+    pub(crate) rings: SmallVec<[Reservation; 1]>,
+    pub(crate) pending: Pending,
+}
+
+/// What an operation asks to be admitted with.
+pub(crate) struct Ask {
+    /// Bytes of data that become dirty.
+    pub(crate) data_bytes: u64,
+    /// Bodies of the records it may append, bytes each; empty for data that is not logged.
+    pub(crate) records: SmallVec<[usize; 1]>,
+    /// What folding its changes costs.
+    pub(crate) fold: FoldCost,
+    /// By how much the dataset may grow, at most. What takes the place of as much does not count.
+    pub(crate) growth_bytes: u64,
+    /// Which reserve of the pool it may touch.
+    pub(crate) class: SpaceClass,
+}
+
+/// What the fold of a namespace or attribute operation may write anew: four leaves of names and inodes.
+const METADATA_FOLD_BYTES: u64 = 4 * (16 << 10);
+/// A removal, or a rename over another object, touches as many again, and what the object held.
+const REMOVAL_FOLD_BYTES: u64 = 2 * METADATA_FOLD_BYTES;
+
+impl Ask {
+    /// A namespace or attribute operation: one record without data.
+    pub(crate) fn metadata(class: SpaceClass) -> Self {
+        let bytes = if class == SpaceClass::Write { METADATA_FOLD_BYTES } else { REMOVAL_FOLD_BYTES };
+        let records = SmallVec::from_elem(RECORD_OVERHEAD_MAX, 1);
+        Self { data_bytes: 0, records, fold: FoldCost { bytes, ..FoldCost::default() }, growth_bytes: 0, class }
+    }
+
+    /// Making the dataset grow by so much, at most.
+    pub(crate) fn growing(self, growth_bytes: u64) -> Self {
+        Self { growth_bytes, ..self }
+    }
+
+    /// With so much more for the fold to do.
+    pub(crate) fn folding(mut self, more: FoldCost) -> Self {
+        self.fold.bytes = self.fold.bytes.saturating_add(more.bytes);
+        self.fold.patch_bytes = self.fold.patch_bytes.saturating_add(more.patch_bytes);
+        self
+    }
+
+    /// RENAME.
+    pub(crate) fn rename() -> Self {
+        Self::metadata(SpaceClass::Rename)
+    }
+}
+
+impl Filesystem {
+    /// Asks for everything an operation will need. Refusals are answered with [`Refusal::outcome`].
+    pub(crate) fn admit(&self, ask: &Ask) -> Result<Admitted, Refusal> {
+        self.check_lanes()?;
+        if self.dataset.effective().readonly {
+            return Err(Refusal::now(FsError::ReadOnly));
+        }
+        if !ask.records.is_empty() && !self.has_log() {
+            self.check_lease()?;
+        }
+        let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
+        self.check_quota(ask.growth_bytes)?;
+        let throttled = || Refusal::until(self.pool.txgs.next_sync());
+        if let Ok(patch_bytes @ 1..) = u64::try_from(ask.fold.patch_bytes) {
+            self.pool.txgs.check_patch(patch_bytes).map_err(|_| throttled())?;
+        }
+        let dirty = self.pool.admit(ask.class, bytes, ask.fold.bytes).map_err(|why| match why {
+            NotAdmitted::Dirty => throttled(),
+            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
+            NotAdmitted::Space => self.pool.space_coming().map_or(Refusal::now(FsError::NoSpace), Refusal::until),
+        })?;
+        let mut rings = SmallVec::new();
+        if let Some(lane) = self.lane().filter(|_| self.logs_now()) {
+            for body in &ask.records {
+                match lane.reserve(*body) {
+                    Ok(reservation) => rings.push(reservation),
+                    Err(_) if lane.has_ended() => break,
+                    Err(_) => return Err(throttled()),
+                }
+            }
+            self.pool.watch_ring(&lane);
+        }
+        Ok(Admitted {
+            dirty,
+            fold_bytes: ask.fold.bytes,
+            rings,
+            pending: Pending { bytes, growth_bytes: ask.growth_bytes, shrink_bytes: 0 },
+        })
+    }
+
+    /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
+    /// has none.
+    pub(crate) fn check_lanes(&self) -> Result<(), Refusal> {
+        self.pool.check_serving().map_err(|not_serving| match not_serving {
+            NotServing::Wait => Refusal::now(FsError::Unavailable),
+            NotServing::Failed => Refusal::now(FsError::Io),
+        })?;
+        if self.pool.read_only() { Err(Refusal::now(FsError::ReadOnly)) } else { Ok(()) }
+    }
+
+    /// Before a change that only its group tells: whether its time is sure not to come again after a crash.
+    pub(crate) fn check_lease(&self) -> Result<(), Refusal> {
+        self.pool.renewed_lease().map_or(Ok(()), |wait| Err(Refusal::until(wait)))
+    }
+
+    fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
+        let Some(quota) = self.dataset.effective().refquota.filter(|_| growth_bytes > 0) else { return Ok(()) };
+        // In this order: what is no longer pending is in the root that is looked at next.
+        let (growing, shrinking) = {
+            let pending = self.pending.lock();
+            let sum = |of: fn(&Pending) -> u64| pending.values().map(of).fold(0, u64::saturating_add);
+            (sum(|pending| pending.growth_bytes), sum(|pending| pending.shrink_bytes))
+        };
+        let root = self.dataset.root();
+        let grown = root.used_bytes.saturating_add(growth_bytes);
+        if grown.saturating_add(growing) <= quota {
+            return Ok(());
+        }
+        // The fold knows better than the charges, and brings the room of what was removed: let it speak before giving up.
+        if grown.saturating_sub(shrinking) <= quota || root.orphan_count > 0 {
+            return Err(Refusal::until(self.pool.txgs.next_sync()));
+        }
+        Err(Refusal::now(FsError::Quota))
+    }
+
+    /// By how much the groups that are not folded yet may make the dataset grow.
+    pub(crate) fn pending_growth_bytes(&self) -> u64 {
+        self.pending.lock().values().map(|pending| pending.growth_bytes).sum()
+    }
+}
+
+/// Why an operation was not admitted.
+pub(crate) struct Refusal {
+    error: FsError,
+    wait: Wait,
+}
+
+impl Refusal {
+    pub(crate) fn now(error: FsError) -> Self {
+        Self { error, wait: Wait::Ready }
+    }
+
+    /// It may be admitted when this is over.
+    pub(crate) fn until(wait: Wait) -> Self {
+        Self { error: FsError::Throttled, wait }
+    }
+
+    pub(crate) fn outcome<T>(self) -> Outcome<T> {
+        Outcome { result: Err(self.error), changes: SmallVec::new(), wait: self.wait }
+    }
+}
