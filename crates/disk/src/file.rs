@@ -16,7 +16,7 @@
 //! *DSYNC per write, not per open.* One description serves cached bulk and durable frames. On a file `RWF_DSYNC` is
 //! whatever its file system needs, a write with FUA alone at best; where the flag is unknown, a write followed by
 //! `fdatasync` does the same. On a block device with a volatile cache it is that pair from the start: `RWF_DSYNC` there
-//! becomes a write with FUA, or a write and a flush, and *another* flush behind it (docs/design/0027).
+//! becomes a write with FUA, or a write and a flush, and *another* flush behind it (docs/design/0019).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};

@@ -11,10 +11,10 @@
 //! cache, so they share the count of its failures. Reads and cached writes go on; they promise nothing.
 //!
 //! One thing is left: between the error in the kernel and its count here a thread can be held up, and another flush end
-//! well (docs/design/0031-a-failure-that-is-not-counted-yet.md).
+//! well (docs/design/0020-a-failure-that-is-not-counted-yet.md).
 //!
 //! A write that was one FUA command would say nothing about other sectors, and could be let off. It is not: one errno
-//! comes back for the write and for whatever flush the kernel has sent behind it (docs/design/0027).
+//! comes back for the write and for whatever flush the kernel has sent behind it (docs/design/0019).
 
 use std::collections::BTreeMap;
 use std::io;
