@@ -1,4 +1,5 @@
-//! `cargo xtask failing-disks`: the release binary over disks that fail, hang and lose, in a folder passed through FUSE.
+//! `cargo xtask failing-disks`: the release binary over disks that fail, hang and lose, in a folder passed through
+//! FUSE.
 
 use std::path::Path;
 use std::process::Command;

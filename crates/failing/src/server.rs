@@ -32,9 +32,9 @@ pub struct Place {
 }
 
 impl Place {
-    /// Mounts the disks, each as a file system of its own: files of one file system have a cache in common, and when one
-    /// has lost it the server believes none of them. Nothing runs yet. Groups come `txg_seconds` apart unless somebody asks
-    /// for one.
+    /// Mounts the disks, each as a file system of its own: files of one file system have a cache in common, and when
+    /// one has lost it the server believes none of them. Nothing runs yet. Groups come `txg_seconds` apart unless
+    /// somebody asks for one.
     pub fn new(binary: &Path, disks: &[(&str, u64)], txg_seconds: u32) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let at = |name: &str| folder.path().join(name);

@@ -9,7 +9,7 @@
 //!
 //! **What cannot be read ends nothing.** Operations do not read what the fold will read, or each small overwrite of cold data
 //! would wait for a disk; so a block that has rotted is met here first, above changes that were acknowledged. They are
-//! carried out as far as can be, and nothing is ever made up (docs/design/0017):
+//! carried out as far as can be, and nothing is ever made up (docs/design/0015):
 //! - The rest of a partly written block is unknown: the block is written with what is known and given up
 //!   ([`BlockPtr::given_up`]), so that it cannot be read until all of it is written in one group.
 //! - What a leaf of extents named is not freed, and counted. Extents behind a cut must not come back, so that leaf is given up.

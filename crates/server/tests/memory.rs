@@ -1,9 +1,10 @@
-//! What the process of the real server takes of the machine's memory while sixteen clients work, with small caches: what the
-//! configuration gives to its cache and to changes, a quarter of that, and what an idle server takes.
+//! What the process of the real server takes of the machine's memory while sixteen clients work, with small caches:
+//! what the configuration gives to its cache and to changes, a quarter of that, and what an idle server takes.
 //!
-//! `fs` counts what a pool asks of the allocator; here is everything else as well: the protocol, the threads, and what the
-//! allocator keeps of what was given back. The last is a matter of its own (docs/design/0033-what-the-process-takes.md), so there are two bounds:
-//! one with an allocator that keeps nothing, and one for the server as it is. A cache of 8 MiB that held 348 would break both.
+//! `fs` counts what a pool asks of the allocator; here is everything else as well: the protocol, the threads, and what
+//! the allocator keeps of what was given back. The last is a matter of its own
+//! (docs/design/0021-what-the-process-takes.md), so there are two bounds: one with an allocator that keeps nothing, and
+//! one for the server as it is. A cache of 8 MiB that held 348 would break both.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,8 +1,8 @@
 //! A disk hangs, and somebody wants the pool exported or the server to end. `pool export` waited for the disk without a
-//! word, with the daemon's only thread for commands, so that SIGTERM was not even seen; and after SIGTERM nothing was said
-//! and nothing ended. Whoever looks is answered at once; an export is refused by a sentence that names the disk; SIGTERM
-//! says what it waits for, and ends by itself when the disk has been silent for too long. A second one ends at once. All of
-//! it over a leg of the log and over the disk of the data, and what was acknowledged is there afterwards.
+//! word, with the daemon's only thread for commands, so that SIGTERM was not even seen; and after SIGTERM nothing was
+//! said and nothing ended. Whoever looks is answered at once; an export is refused by a sentence that names the disk;
+//! SIGTERM says what it waits for, and ends by itself when the disk has been silent for too long. A second one ends at
+//! once. All of it over a leg of the log and over the disk of the data, and what was acknowledged is there afterwards.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -90,8 +90,8 @@ fn leaves_at_once(place: &mut Place, hang: &str) -> Result<()> {
     comes_back(place, hang)
 }
 
-/// The server leaves in time, and says so. Its process ends when the disk answers and no sooner: what hangs in the kernel
-/// cannot be ended, and keeps it.
+/// The server leaves in time, and says so. Its process ends when the disk answers and no sooner: what hangs in the
+/// kernel cannot be ended, and keeps it.
 fn leaves(place: &mut Place, patience: Duration) -> Result<()> {
     let began = Instant::now();
     while !place.log().contains("leaving at once") {

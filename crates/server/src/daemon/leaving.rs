@@ -1,10 +1,10 @@
 //! The end of the process over disks that hang.
 //!
 //! The first signal exports every pool. That needs every disk, and one that hangs may answer in a minute or never; a
-//! command that met it before keeps the daemon's own thread, which then does not even see the signal. So a thread of its own
-//! looks on from the first signal on. It says what the end waits for, and when a disk has been silent for too long the
-//! process leaves as it does at the second signal: at once, with words on what the next start will do. Nothing that was
-//! acknowledged depends on the export; it spares the next start the replay.
+//! command that met it before keeps the daemon's own thread, which then does not even see the signal. So a thread of
+//! its own looks on from the first signal on. It says what the end waits for, and when a disk has been silent for too
+//! long the process leaves as it does at the second signal: at once, with words on what the next start will do. Nothing
+//! that was acknowledged depends on the export; it spares the next start the replay.
 
 use std::sync::{Arc, mpsc};
 use std::thread;

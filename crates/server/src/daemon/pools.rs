@@ -2,8 +2,8 @@
 //!
 //! Pools are created, imported and exported by one thread, the daemon's own; copies to disks have threads of their own
 //! ([`super::copies`]). All of it takes as long as disks take, and no request may wait for it: readers see the registry
-//! through one short lock that is never held over a call into a pool, and the protocol server sees the export table, which
-//! is replaced when all is done.
+//! through one short lock that is never held over a call into a pool, and the protocol server sees the export table,
+//! which is replaced when all is done.
 //!
 //! ```text
 //!   unknown ──create, import──▶ imported ──export──▶ away ──import──▶ imported
@@ -457,8 +457,8 @@ impl Pools {
         held
     }
 
-    /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Refused while a disk is copied, or
-    /// hangs.
+    /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Refused while a disk is
+    /// copied, or hangs.
     pub fn export(&self, name: &str) -> Result<(), PoolsError> {
         let pool = self.closed(name)?;
         self.absent.exported(pool.guid(), pool.filer.name(), pool.handle_key());
@@ -473,8 +473,9 @@ impl Pools {
         Ok(self.state.lock().forget(pool.guid())?)
     }
 
-    /// A pool that may be let go: no copy runs on it, and none begins any more. A disk that owes an answer may still write
-    /// what it was given before, at any time: such a pool is not let go, and its command would wait for that disk.
+    /// A pool that may be let go: no copy runs on it, and none begins any more. A disk that owes an answer may still
+    /// write what it was given before, at any time: such a pool is not let go, and its command would wait for that
+    /// disk.
     fn closed(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = self.pool(name)?;
         if let Some(leg) = silence::silent(std::slice::from_ref(&pool)).pop() {
@@ -499,9 +500,9 @@ impl Pools {
         self.refresh_exports();
     }
 
-    /// Exports every pool at the end of the process, and keeps the list for the next start. Copies are stopped first: disks
-    /// that were joining are taken out again. A pool with a disk that hangs is the last: the others need not wait for that
-    /// disk. Gives what went wrong.
+    /// Exports every pool at the end of the process, and keeps the list for the next start. Copies are stopped first:
+    /// disks that were joining are taken out again. A pool with a disk that hangs is the last: the others need not wait
+    /// for that disk. Gives what went wrong.
     pub fn export_all(&self) -> Vec<(String, FilerError)> {
         let mut failures = Vec::new();
         let mut pools = self.all();

@@ -1,8 +1,8 @@
 //! Says in the log which disks hang.
 //!
-//! A disk that fails is struck off, and that is told where it happens. One that hangs fails nothing: the request that met
-//! it sleeps in the kernel, with whatever locks it holds, and nobody is left to say so. So one thread looks at every disk
-//! of every pool each second. It takes no lock that is held while a disk is waited for.
+//! A disk that fails is struck off, and that is told where it happens. One that hangs fails nothing: the request that
+//! met it sleeps in the kernel, with whatever locks it holds, and nobody is left to say so. So one thread looks at
+//! every disk of every pool each second. It takes no lock that is held while a disk is waited for.
 
 use std::collections::BTreeMap;
 use std::io;
