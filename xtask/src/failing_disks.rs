@@ -19,8 +19,8 @@ pub(crate) struct FailingDisks {
     /// How many sectors rot, one after the other [default: 30]
     #[arg(long)]
     draws: Option<u32>,
-    /// Cases by name: bad-sector, two-refusals, lost-cache, rotten-sector, silent-leg, silent-end, silent-end-alone;
-    /// without, all of them.
+    /// Cases by name: bad-sector, two-refusals, lost-cache, rotten-sector, silent-leg,
+    /// silent-damage, silent-end, silent-end-alone; without, all of them.
     cases: Vec<String>,
 }
 

@@ -6,10 +6,11 @@
 //! long the process leaves as it does at the second signal: at once, with words on what the next start will do. Nothing
 //! that was acknowledged depends on the export; it spares the next start the replay.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::patience::within;
 use super::pools::Pools;
 use super::silence::{News, Told, silent};
 
@@ -50,17 +51,8 @@ fn wait_with(pools: &Arc<Pools>) {
 /// Ends the process without exports, after it has said why, and what the next start will do.
 pub(super) fn at_once(pools: &Arc<Pools>, why: &str) -> ! {
     let pools = Arc::clone(pools);
-    eprintln!("tally: leaving at once: {why}. {}", within(LAST_WORDS_MAX, move || pools.last_words()));
+    let words = within(LAST_WORDS_MAX, move || pools.last_words());
+    let words = words.unwrap_or_else(|| "The next start replays what the log holds.".to_owned());
+    eprintln!("tally: leaving at once: {why}. {words}");
     std::process::exit(1);
-}
-
-/// What `words` gives, if it does so in time.
-fn within(time: Duration, words: impl FnOnce() -> String + Send + 'static) -> String {
-    let (sender, receiver) = mpsc::channel();
-    let spawned = thread::Builder::new().spawn(move || sender.send(words()));
-    let unknown = || "The next start replays what the log holds.".to_owned();
-    match spawned {
-        Ok(_) => receiver.recv_timeout(time).unwrap_or_else(|_| unknown()),
-        Err(_) => unknown(),
-    }
 }

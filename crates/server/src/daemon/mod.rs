@@ -25,6 +25,7 @@ pub mod logging;
 mod metrics;
 mod observe;
 mod ops_report;
+mod patience;
 mod pool_report;
 pub mod pools;
 mod pressure;

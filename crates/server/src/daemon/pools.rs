@@ -157,6 +157,8 @@ pub struct ServedPool {
     pub remarks: Vec<String>,
     /// Copies to and checks of its disks.
     pub copies: Copies,
+    /// Somebody looks for the paths of what is damaged, which may take as long as a disk hangs: one at a time.
+    pub(super) looking: Mutex<()>,
     read_only: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -168,7 +170,7 @@ impl ServedPool {
             threads.push(thread::Builder::new().name(name).spawn(body).map_err(PoolsError::Thread)?);
         }
         let (since, copies, threads) = (Instant::now(), Copies::default(), Mutex::new(threads));
-        Ok(Arc::new(Self { filer, since, remarks, copies, read_only, threads }))
+        Ok(Arc::new(Self { filer, since, remarks, copies, looking: Mutex::default(), read_only, threads }))
     }
 
     /// Its guid.
