@@ -13,17 +13,14 @@ use tally_fs::vfs::{Attr, Cred, DirPage, FileKind, FsError, ObjectRef, Vfs};
 pub const NAMES: [&str; 6] =
     ["a", "b", "c", "d", "e", "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"];
 
-/// The smallest block of a file.
-const PIECE_BYTES: usize = 4096;
-
 /// Compares a dataset with a model.
 pub fn same(real: &dyn Vfs, model: &Model) -> Result<(), String> {
-    same_but(real, model, Excuse { of: &|_| false, of_zeroes: false })
+    same_but(real, model, Excuse { of: &|_| false })
 }
 
 /// Compares what can be read of a dataset with a model: an I/O error is an honest answer.
 pub fn same_where_readable(real: &dyn Vfs, model: &Model) -> Result<(), String> {
-    same_but(real, model, Excuse { of: &|_| true, of_zeroes: true })
+    same_but(real, model, Excuse { of: &|_| true })
 }
 
 /// Where an I/O error is an honest answer.
@@ -31,8 +28,6 @@ pub fn same_where_readable(real: &dyn Vfs, model: &Model) -> Result<(), String> 
 pub struct Excuse<'a> {
     /// Of one of these objects of the model: a directory and what it names, or a file.
     pub of: &'a dyn Fn(&[ObjectId]) -> bool,
-    /// Wherever the content of a file is zeroes.
-    pub of_zeroes: bool,
 }
 
 /// Compares a dataset with a model, but for what is excused.
@@ -162,30 +157,10 @@ impl Comparison<'_> {
         while at < size {
             let expected = self.model.read(&root, wanted, at, 1 << 20).expect("it was just found").data.concat();
             let read = self.real.read(&root, file, at, 1 << 20);
-            if self.excuse.of_zeroes && read.is_err() && !(self.excuse.of)(&[wanted.id]) {
-                self.but_zeroes(file, at, &expected)?;
-                at += expected.len() as u64;
-                continue;
-            }
             if let Some(found) = self.found(&[wanted.id], read, || format!("reading at {at}"))? {
                 same_bytes(&found.data.concat(), &expected, at)?;
             }
             at += expected.len() as u64;
-        }
-        Ok(())
-    }
-}
-
-impl Comparison<'_> {
-    /// Whatever cannot be read here is zeroes.
-    fn but_zeroes(&self, file: ObjectRef, from: u64, expected: &[u8]) -> Result<(), String> {
-        for (nth, part) in expected.chunks(PIECE_BYTES).enumerate() {
-            let at = from + (nth * PIECE_BYTES) as u64;
-            match self.real.read(&Cred::root(), file, at, PIECE_BYTES as u32) {
-                Ok(found) => same_bytes(&found.data.concat(), part, at)?,
-                Err(FsError::Io) if part.iter().all(|byte| *byte == 0) => {}
-                Err(error) => return Err(format!("reading at {at}: {error}")),
-            }
         }
         Ok(())
     }
