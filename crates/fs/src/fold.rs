@@ -16,6 +16,7 @@
 //! - An inode is the newest one that memory has. The tree takes it in around its leaf ([`tally_store::tree::Around`]).
 
 use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use tally_base::{LongWork, ObjectId, SECTOR, Txg};
 use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr, Compression, Dva};
 use tally_store::dataset::{ACCOUNT_MAX, DatasetClient, DatasetRoot, OBJECT_CHARGE};
+use tally_store::io::BlockIo;
 use tally_store::key::{Class, Key};
 use tally_store::run::RunWriter;
 use tally_store::tree::{Around, Change, VALUE_BYTES_MAX};
@@ -94,7 +96,8 @@ impl DatasetClient for Filesystem {
             fold.out.step();
         }
         fold.order_changes();
-        let around = Around { first_new: fold.first_new, lost: &fold.lost };
+        let absent_from = |key: &Key| absent_from(&self.pool.io, old, key);
+        let around = Around { first_new: fold.first_new, absent_from: &absent_from, lost: &fold.lost };
         let tree = old.tree.apply_around(&self.pool.io, fold.out, &fold.changes, &around)?;
         self.first_new.fetch_max(fold.ids_end(), Ordering::Relaxed);
         let switch = **self.log_switch.load();
@@ -354,6 +357,15 @@ impl<'a> Fold<'a> {
         self.extents(id, inode, old, layer)
     }
 
+    /// Whether readers will find that the tree does not hold the key, once it does not: above a leaf that cannot be read they
+    /// would not.
+    fn can_be_absent(&self, key: &Key) -> Result<bool, BlockError> {
+        match self.old.tree.read_around(&self.fs.pool.io, key) {
+            Ok(()) => Ok(true),
+            Err(error) => self.fs.pool.io.check_damage(error).map(|_| false),
+        }
+    }
+
     /// The whole content under one key, where it is known. Zeroes at the end are not stored.
     fn small_content(
         &mut self,
@@ -362,7 +374,7 @@ impl<'a> Fold<'a> {
         old: Option<&Inode>,
         layer: &Layer,
     ) -> Result<bool, BlockError> {
-        let stored = if old.is_some() { self.stored_small(id)? } else { Stored::Known(Bytes::new()) };
+        let stored = self.stored_small(id, old)?;
         let base = |into: &mut [u8]| {
             if let Stored::Known(stored) = &stored {
                 copy_prefix(stored, into);
@@ -376,14 +388,20 @@ impl<'a> Fold<'a> {
         let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         bytes.truncate(length);
         inode.used = length as u64;
-        // Where the old content is in a leaf that cannot be read, only a value can say that there is none any more.
-        let is_absent = bytes.is_empty() && matches!(stored, Stored::Known(_));
+        let key = Key::new(Class::Small, id.0, 0, 0);
+        // Above a leaf that cannot be read only a value can say that there is nothing, or that it is zeroes.
+        let is_absent =
+            bytes.is_empty() && matches!(stored, Stored::Known(_)) && (inode.size == 0 || self.can_be_absent(&key)?);
         let change = if is_absent { Change::Delete } else { Change::Put(bytes.into()) };
-        self.changes.push((Key::new(Class::Small, id.0, 0, 0), change));
+        self.changes.push((key, change));
         Ok(true)
     }
 
-    fn stored_small(&self, id: ObjectId) -> Result<Stored<Bytes>, BlockError> {
+    /// What is stored of a small file. Of one that was empty nothing is.
+    fn stored_small(&self, id: ObjectId, old: Option<&Inode>) -> Result<Stored<Bytes>, BlockError> {
+        if old.is_none_or(|old| old.size == 0) {
+            return Ok(Stored::Known(Bytes::new()));
+        }
         let value = self.old.tree.get(&self.fs.pool.io, &Key::new(Class::Small, id.0, 0, 0));
         self.unless_damaged(id, Part::Content(0), value.map(Option::unwrap_or_default))
     }
@@ -399,7 +417,7 @@ impl<'a> Fold<'a> {
         let record_size = inode.record_size();
         let old_size = old.map_or(0, |old| old.size);
         let outgrown = old.is_some_and(|old| old.layout == Layout::Small);
-        let small = if outgrown { self.stored_small(id)? } else { Stored::Known(Bytes::new()) };
+        let small = if outgrown { self.stored_small(id, old)? } else { Stored::Known(Bytes::new()) };
         let small_bytes = match &small {
             Stored::Known(small) => small.len() as u64,
             Stored::Unknown => old_size.min(VALUE_BYTES_MAX as u64),
@@ -411,7 +429,9 @@ impl<'a> Fold<'a> {
         inode.layout = Layout::Extents;
         let in_extents = old.is_some() && !outgrown;
         let cut = layer.data.cut().unwrap_or(u64::MAX);
-        let rewritten = touched_blocks(layer, inode.size, record_size, cut.min(old_size), small_bytes);
+        let mut rewritten = touched_blocks(layer, inode.size, record_size, cut.min(old_size), small_bytes);
+        let blocks_end = cut.min(old_size).next_multiple_of(record_size).min(old.map_or(0, Inode::blocks_end));
+        self.mark_hole(id, blocks_end..inode.size, &mut rewritten)?;
         if in_extents && cut < old_size {
             self.cut_extents(id, inode, cut.next_multiple_of(record_size), &rewritten)?;
         }
@@ -426,7 +446,8 @@ impl<'a> Fold<'a> {
                 Some(block) => Some(block),
                 None => {
                     let content = self.block_content(id, start, length, layer, &base)?;
-                    self.put_content(content, matches!(replaced, Stored::Known(_)))?
+                    let is_absent = matches!(replaced, Stored::Known(_)) && self.is_hole(id, start, &content)?;
+                    if is_absent { None } else { Some(self.put_content(content)?) }
                 }
             };
             let replaced = match replaced {
@@ -441,6 +462,17 @@ impl<'a> Fold<'a> {
             kept.extend(whole.map(|block| block.dva));
         }
         self.free_placed(layer, &kept);
+        Ok(())
+    }
+
+    /// The file has grown, and has had no blocks in `grown`. If it has none at the beginning either, it is a hole; and where the
+    /// leaf for it cannot be read, nobody could tell that. So a block of zeroes is written there: the tree takes it in beside
+    /// the leaf, in a new one that tells of all that is behind.
+    fn mark_hole(&self, id: ObjectId, grown: Range<u64>, rewritten: &mut Vec<u64>) -> Result<(), BlockError> {
+        let Err(at) = rewritten.binary_search(&grown.start) else { return Ok(()) };
+        if !grown.is_empty() && !self.can_be_absent(&Key::new(Class::Extent, id.0, grown.start, 0))? {
+            rewritten.insert(at, grown.start);
+        }
         Ok(())
     }
 
@@ -469,16 +501,19 @@ impl<'a> Fold<'a> {
         Ok(true)
     }
 
-    /// Writes a block of content; none for zeroes alone, if `may_be_absent`.
-    fn put_content(&mut self, content: Content, may_be_absent: bool) -> Result<Option<BlockPtr>, BlockError> {
+    /// Whether a block of this content need not be: it is zeroes, and readers will find that it is not there.
+    fn is_hole(&self, id: ObjectId, start: u64, content: &Content) -> Result<bool, BlockError> {
+        let is_zeroes = content.is_whole && content.bytes.iter().all(|byte| *byte == 0);
+        Ok(is_zeroes && self.can_be_absent(&Key::new(Class::Extent, id.0, start, 0))?)
+    }
+
+    fn put_content(&mut self, content: Content) -> Result<BlockPtr, BlockError> {
         let Content { bytes, is_whole } = content;
-        if !is_whole {
-            return self.out.put_given_up(BlockKind::Data, &bytes, self.compression).map(Some);
+        if is_whole {
+            self.out.put_bytes(BlockKind::Data, bytes.into(), self.compression)
+        } else {
+            self.out.put_given_up(BlockKind::Data, &bytes, self.compression)
         }
-        if may_be_absent && bytes.iter().all(|byte| *byte == 0) {
-            return Ok(None);
-        }
-        self.out.put_bytes(BlockKind::Data, bytes.into(), self.compression).map(Some)
     }
 
     fn stored_extent(&self, id: ObjectId, start: u64) -> Result<Stored<Option<BlockPtr>>, BlockError> {
@@ -619,6 +654,18 @@ fn touched_blocks(layer: &Layer, size: u64, record_size: u64, cut: u64, small: u
     starts.sort_unstable();
     starts.dedup();
     starts
+}
+
+/// The key from which on the old tree has no other of the same class and object, if its inode can be read and says so.
+fn absent_from(io: &BlockIo, old: &DatasetRoot, key: &Key) -> Option<Key> {
+    let value = old.tree.get(io, &Key::new(Class::Inode, key.object, 0, 0)).ok()?;
+    let inode = value.map(|value| decode_inode(old, &value)).transpose().ok()?;
+    let from = match (key.class, inode) {
+        (Class::DirEntry | Class::DirHash, inode) if inode.as_ref().is_none_or(Inode::is_empty_directory) => 0,
+        (Class::Extent, inode) => inode.map_or(0, |inode| inode.blocks_end()),
+        _ => return None,
+    };
+    Some(Key::new(key.class, key.object, from, 0))
 }
 
 fn decode_inode(root: &DatasetRoot, value: &Bytes) -> Result<Inode, BlockError> {

@@ -99,6 +99,19 @@ const DIRECTORY_LINKS_MIN: u32 = 2;
 const CHANGE_END: u64 = 1 << 63;
 
 impl Inode {
+    /// Whether it is a directory without names.
+    pub(crate) fn is_empty_directory(&self) -> bool {
+        self.kind == FileKind::Directory && self.size <= DOT_ENTRIES
+    }
+
+    /// From this offset on a file that is stored so has no blocks.
+    pub(crate) fn blocks_end(&self) -> u64 {
+        match self.layout {
+            Layout::Small => 0,
+            Layout::Extents => self.size.next_multiple_of(self.record_size()),
+        }
+    }
+
     /// A dataset's root directory: its own parent.
     #[must_use]
     pub fn root_directory(generation: Generation, (uid, gid): (u32, u32), now: Time) -> Self {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{ObjectId, blocking, name_hash};
+use tally_store::block::BlockError;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::dataset::DatasetRoot;
 use tally_store::key::{Class, Key};
@@ -91,7 +92,16 @@ impl Sight<'_> {
         if let Some(value) = layers.iter().rev().find_map(|layer| layer.keys.get(key)) {
             return Ok(value.clone());
         }
-        self.root.tree.get(&self.fs.pool.io, key).map_err(|error| self.damaged(Part::Names, &error))
+        self.unless_nothing_is_stored(self.root.tree.get(&self.fs.pool.io, key))
+    }
+
+    /// What was read of a directory's names in the tree. Where they cannot be read it may still be that the stored inode knows of
+    /// none: a directory that was made above a leaf that had rotted is not damaged by it.
+    fn unless_nothing_is_stored<T>(&self, read: Result<Option<T>, BlockError>) -> Result<Option<T>, FsError> {
+        read.or_else(|error| match self.fs.stored_inode(&self.root, self.id) {
+            Ok(inode) if inode.as_ref().is_none_or(Inode::is_empty_directory) => Ok(None),
+            _ => Err(self.damaged(Part::Names, &error)),
+        })
     }
 
     /// The object's keys from `from` to `to` (exclusive) with their values, in order, at most `max`.
@@ -100,7 +110,7 @@ impl Sight<'_> {
         let mut overlays: SmallVec<[_; 3]> =
             layers.iter().rev().map(|layer| layer.keys.range(from..to).peekable()).collect();
         let mut stored = self.root.tree.range(&self.fs.pool.io, &from, &to);
-        let mut next_stored = stored.next().transpose().map_err(|error| self.damaged(Part::Names, &error))?;
+        let mut next_stored = self.unless_nothing_is_stored(stored.next().transpose())?;
         let mut found = Vec::new();
         while found.len() < max {
             let in_layers = overlays.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| **key)).min();
@@ -189,6 +199,17 @@ impl Sight<'_> {
             push_zeroes(range.end - range.start, out);
             return Ok(());
         };
+        let (stored, behind) = (range.start..range.end.min(inode.size), range.start.max(inode.size)..range.end);
+        self.content_of(&inode, stored, out)?;
+        push_zeroes(behind.end.saturating_sub(behind.start), out);
+        Ok(())
+    }
+
+    /// The content in the tree up to the stored size.
+    fn content_of(&self, inode: &Inode, range: Range<u64>, out: &mut SmallVec<[Bytes; 4]>) -> Result<(), FsError> {
+        if range.is_empty() {
+            return Ok(());
+        }
         if inode.layout == Layout::Small {
             let key = Key::new(Class::Small, self.id.0, 0, 0);
             let whole = self.root.tree.get(&self.fs.pool.io, &key);

@@ -502,3 +502,140 @@ fn an_inode_that_rots_behind_the_change_ends_no_group() {
     account(&filer, 0, "inodes name no blocks");
     filer.export().unwrap();
 }
+
+/// Where a tree has a key of each class last.
+fn last_leaves(filer: &Filer, classes: &[Class]) -> Vec<BlockPtr> {
+    let (mut leaf, mut last) = (None, BTreeMap::new());
+    let dataset = filer.pool().dataset(filer.by_name("tank").unwrap().info().id).unwrap();
+    dataset.root().tree.check(&filer.pool().io, &mut |visit| match visit {
+        Visit::Block { bp, .. } => leaf = Some(*bp),
+        Visit::Entry { key, .. } => {
+            last.insert(key.class, leaf.unwrap());
+        }
+        Visit::Damage { .. } => panic!("nothing has rotted yet"),
+    });
+    classes.iter().map(|class| last[class]).collect()
+}
+
+const BLOCK: usize = 128 << 10;
+
+/// A pool whose last leaves of names and of extents rot, the import above them, and a file of three blocks in that leaf.
+fn above_rotten_last_leaves() -> (World, Arc<Filer>, Client) {
+    let world = World::new(32 * MIB, 4 * MIB);
+    let filer = world.create_without_threads(&CreateOptions::default());
+    drive_lanes(&filer);
+    let mut before = Client { fs: vfs(&filer), model: Model::new(), refused: 0 };
+    let mkdir = |name: &str| {
+        let root = before.fs.root();
+        admitted(|| before.fs.mkdir(ctx(&Cred::root()), root, name.as_bytes(), &mode(0o700))).unwrap();
+    };
+    ["work", "names"].into_iter().for_each(mkdir);
+    before.create("work/file", &pattern(300_000, 1)).unwrap();
+    // More names than one leaf takes, behind those of the directory that will be worked in.
+    for number in 0..1000 {
+        before.create(&format!("names/{number}"), b"").unwrap();
+        if number % 250 == 0 {
+            filer.sync().unwrap();
+        }
+    }
+    filer.sync().unwrap();
+    let cut = world.cut();
+    for leaf in last_leaves(&import(&world.cut()), &[Class::DirEntry, Class::DirHash, Class::Extent]) {
+        cut.poke(DATA, LABEL + leaf.dva.offset + 8, &[0x5a; 64]);
+    }
+    let filer = import(&cut);
+    let client = Client { fs: vfs(&filer), model: before.model.clone(), refused: 0 };
+    assert_eq!(read_block(&client, "work/file", 0), Err(FsError::Io), "its extents are in the leaf");
+    (cut, filer, client)
+}
+
+fn read_block(client: &Client, path: &str, block: usize) -> Result<Vec<u8>, FsError> {
+    let found = client.fs.read(&Cred::root(), client.file(path)?, (block * BLOCK) as u64, BLOCK as u32)?;
+    Ok(found.data.concat())
+}
+
+/// A directory was made above rotten leaves of names, and had none when its group was synced: every LOOKUP in it was answered
+/// EIO from then on, and no file could be created in it.
+#[test]
+fn a_directory_that_is_made_above_a_rotten_leaf_of_names_is_not_damaged_by_it() {
+    let (mut cut, mut filer, mut client) = above_rotten_last_leaves();
+    let work = client.dir("work/").unwrap();
+    let new = admitted(|| client.fs.mkdir(ctx(&Cred::root()), work, b"new", &mode(0o700))).unwrap().object;
+    let is_there = |client: &Client, name: &str| match client.fs.lookup(&Cred::root(), new, name.as_bytes()) {
+        Err(FsError::NotFound) => false,
+        found => found.map(|_| true).unwrap_or_else(|error| panic!("{name}: {error}")),
+    };
+    let names = ["x", "y", "z"];
+    // Names come and go again, one in each group, until there are none as at first.
+    let lists: [&[&str]; 8] = [&[], &["x"], &["x", "y"], &["x", "y", "z"], &["y", "z"], &["z"], &[], &["x"]];
+    let mut there: &[&str] = &[];
+    for list in lists {
+        for name in names {
+            let how = CreateHow::Guarded(mode(0o600));
+            match (there.contains(&name), list.contains(&name)) {
+                (false, true) => {
+                    admitted(|| client.fs.create(ctx(&Cred::root()), new, name.as_bytes(), &how)).unwrap();
+                }
+                (true, false) => {
+                    admitted(|| client.fs.remove(ctx(&Cred::root()), new, name.as_bytes())).unwrap();
+                }
+                _ => {}
+            }
+        }
+        there = list;
+        filer.sync().unwrap();
+        cut = cut.cut();
+        drop(filer);
+        filer = import(&cut);
+        client.fs = vfs(&filer);
+        for name in names {
+            assert_eq!(is_there(&client, name), list.contains(&name), "{name} of {list:?}");
+        }
+        let page = client.fs.readdir(&Cred::root(), new, 0, 100_000, false).unwrap();
+        assert_eq!(page.entries.len(), list.len() + 2);
+    }
+}
+
+/// A file grew by a hole above a rotten leaf of extents, by a write beyond its end or by SETATTR: the hole was answered EIO, and,
+/// worse, so was what was acknowledged into a part of a block there, where nothing was ever stored.
+#[test]
+fn a_hole_that_a_file_gets_above_a_rotten_leaf_of_extents_can_be_read_and_written() {
+    for by_write in [true, false] {
+        let (mut cut, mut filer, mut client) = above_rotten_last_leaves();
+        let grow = |client: &mut Client, path: &str, blocks: usize| {
+            if by_write {
+                client.write(path, blocks * BLOCK - 7, b"the end", Stability::FileSync).unwrap();
+            } else {
+                let size = SetAttr { size: Some((blocks * BLOCK) as u64), ..SetAttr::default() };
+                let file = client.file(path).unwrap();
+                admitted(|| client.fs.setattr(ctx(&Cred::root()), file, &size, None)).unwrap();
+            }
+        };
+        client.create("new", b"").unwrap();
+        // The one had three blocks, the other none.
+        let holes = [("work/file", 3), ("new", 0)];
+        for (path, _) in holes {
+            grow(&mut client, path, 8);
+        }
+        let mut parts = Vec::new();
+        for block in [6, 5, 4] {
+            filer.sync().unwrap();
+            cut = cut.cut();
+            drop(filer);
+            filer = import(&cut);
+            client.fs = vfs(&filer);
+            for (path, from) in holes {
+                for of in from..7 {
+                    let mut expected = vec![0; BLOCK];
+                    if parts.contains(&of) {
+                        expected[9..15].copy_from_slice(b"a part");
+                    }
+                    assert_eq!(read_block(&client, path, of), Ok(expected), "block {of} of {path}, {by_write}");
+                }
+                client.write(path, block * BLOCK + 9, b"a part", Stability::FileSync).unwrap();
+            }
+            parts.push(block);
+        }
+        assert_eq!(read_block(&client, "work/file", 0), Err(FsError::Io), "nothing is made up");
+    }
+}

@@ -18,12 +18,12 @@ const PIECE_BYTES: usize = 4096;
 
 /// Compares a dataset with a model.
 pub fn same(real: &dyn Vfs, model: &Model) -> Result<(), String> {
-    same_but(real, model, Excuse { of: &|_| false, of_zeroes: false })
+    same_but(real, model, Excuse { of: &|_| false })
 }
 
 /// Compares what can be read of a dataset with a model: an I/O error is an honest answer.
 pub fn same_where_readable(real: &dyn Vfs, model: &Model) -> Result<(), String> {
-    same_but(real, model, Excuse { of: &|_| true, of_zeroes: true })
+    same_but(real, model, Excuse { of: &|_| true })
 }
 
 /// Where an I/O error is an honest answer.
@@ -31,8 +31,6 @@ pub fn same_where_readable(real: &dyn Vfs, model: &Model) -> Result<(), String> 
 pub struct Excuse<'a> {
     /// Of one of these objects of the model: a directory and what it names, or a file.
     pub of: &'a dyn Fn(&[ObjectId]) -> bool,
-    /// Wherever the content of a file is zeroes.
-    pub of_zeroes: bool,
 }
 
 /// Compares a dataset with a model, but for what is excused.
@@ -179,7 +177,6 @@ impl Comparison<'_> {
             match self.real.read(&Cred::root(), file, at, PIECE_BYTES as u32) {
                 Ok(found) => same_bytes(&found.data.concat(), part, at)?,
                 Err(FsError::Io) if is_excused => {}
-                Err(FsError::Io) if self.excuse.of_zeroes && part.iter().all(|byte| *byte == 0) => {}
                 Err(error) => return Err(format!("reading at {at}: {error}")),
             }
         }

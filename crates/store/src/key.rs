@@ -90,14 +90,16 @@ pub(crate) struct Gap {
 
 impl Key {
     /// The gap in which the key stands, in a tree that was written while no id from `first_new` on was drawn: objects and
-    /// directory entries have their ids from the same source, and none is drawn twice.
-    pub(crate) fn gap(&self, first_new: u64) -> Gap {
+    /// directory entries have their ids from the same source, and none is drawn twice. If `absent_from` is there, the tree holds
+    /// no key of the same class and object from it on.
+    pub(crate) fn gap(&self, first_new: u64, absent_from: Option<Self>) -> Gap {
         let Self { class, object, a, b } = *self;
         let gap = |from, to| Gap { from, to, is_new: true };
         let of_object =
             |object: u64| object.checked_add(1).map_or(class.end(), |next| Some(Self::new(class, next, 0, 0)));
         match class {
             _ if object >= first_new => gap(Self::new(class, first_new, 0, 0), class.end()),
+            _ if let Some(from) = absent_from.filter(|from| from <= self) => gap(from, of_object(object)),
             Class::DirEntry if a >= first_new => gap(Self::new(class, object, first_new, 0), of_object(object)),
             Class::DirHash if b >= first_new => {
                 let next = a.checked_add(1).map_or(of_object(object), |a| Some(Self::new(class, object, a, 0)));

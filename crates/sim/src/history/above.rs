@@ -21,7 +21,7 @@ use tally_base::ObjectId;
 use tally_fs::damage::Part as DamagedPart;
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
 use tally_fs::vfs::{Cred, FileKind, SetAttr, Stability, Vfs};
-use tally_store::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr};
+use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::key::Class;
 use tally_store::label::LABEL_BYTES;
 use tally_store::pool::OpenError;
@@ -226,7 +226,7 @@ impl State {
         }
         let rotten = self.rotten.as_ref().expect("it was asked for");
         for place in report.places.iter().filter(|place| place.part != DamagedPart::Space) {
-            if !rotten.may_be_named(part, place.object, place.part) {
+            if !rotten.may_be_named(part, place.object) {
                 return Err(format!("{place:?} is named, and was not damaged"));
             }
         }
@@ -237,7 +237,7 @@ impl State {
         for object in self.objects.clone().into_iter().filter(|object| object.dataset == part) {
             let told = self.attributes(&object.handle)?;
             let expected = self.parts[part].oracle.live.getattr(object.model);
-            let is_damaged = self.rotten.as_ref().is_some_and(|rotten| rotten.may_fail((part, object.model.id)));
+            let is_damaged = self.rotten.as_ref().is_some_and(|rotten| rotten.is_damaged((part, object.model.id)));
             match (told.status, expected) {
                 (nfsstat3::NFS3_OK, Ok(expected)) => {
                     let attr = told.attr.ok_or("GETATTR tells attributes")?;
@@ -368,7 +368,6 @@ impl History {
                 target.rot(&state);
             }
             rotten.is_met = is_first;
-            rotten.is_node = matches!(target, Target::OfDataset(block) if block.kind != BlockKind::Data);
             state.rotten = Some(rotten);
             if let Came::Refused = state.import_above(chance)? {
                 return Ok(());

@@ -245,13 +245,8 @@ impl State {
         if part.oracle.cannot_know(op, before) {
             return Ok(unknown);
         }
-        let size =
-            op.objects().first().and_then(|object| part.oracle.live.getattr(object.model).ok()).map(|attr| attr.size);
         let growth = part.oracle.growth(op, before);
         let expected = op.run_on(&part.oracle.live, &cred);
-        if let Some(rotten) = &mut self.rotten {
-            rotten.note_empty(op, size, &expected.result);
-        }
         let has_effect = expected.result.is_ok() && part.oracle.has_effect(op, before, limits);
         let promised = match expected.result {
             Ok(_) => part.oracle.take((op, &cred), number, before, limits),

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tally_base::ObjectId;
-use tally_fs::damage::Part;
 use tally_fs::model::Model;
 use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, Vfs};
 use tally_nfs::handle::Handle;
@@ -17,14 +16,10 @@ use tally_nfs::handle::Handle;
 use super::world::DATASETS;
 use super::{Checked, State};
 use crate::machine::Server;
-use crate::op::{Answer, Known, NAMES, Op};
+use crate::op::{Known, NAMES, Op};
 use crate::oracle::Before;
 use crate::same::{Excuse, same_but, same_object};
 
-/// Whether what was made, or grew, above a node of a tree that cannot be read has to be readable also where nothing was put
-/// yet: a directory without names, a hole in a file. It is not once its group is synced: that there is no key can be seen
-/// only in a leaf that can be read. See docs/testing.md.
-const EMPTY_IS_READABLE: bool = false;
 /// Bytes of one read.
 const READ_BYTES: u64 = 1 << 20;
 
@@ -38,10 +33,6 @@ pub(super) struct Rotten {
     there: BTreeMap<Of, Real>,
     /// Those that could not be read everywhere.
     damaged: BTreeSet<Of>,
-    /// What was made since, grew by a hole or was written, above a node of a tree.
-    empty: BTreeSet<Of>,
-    /// It is a node of a tree.
-    pub(super) is_node: bool,
     /// It has rotted by now.
     pub(super) is_met: bool,
 }
@@ -78,39 +69,13 @@ impl Rotten {
         self.damaged.contains(&of)
     }
 
-    /// Whether it may answer with an error: it is damaged, or has a part in which nothing was put.
-    pub(super) fn may_fail(&self, of: Of) -> bool {
-        self.is_damaged(of) || (!EMPTY_IS_READABLE && self.is_node && self.empty.contains(&of))
-    }
-
-    /// An operation was carried out on a model that was like this.
-    pub(super) fn note_empty(&mut self, op: &Op, size: Option<u64>, result: &Result<Answer, FsError>) {
-        let of = |object: &Known| (object.dataset, object.model.id);
-        match (op, result) {
-            (_, Err(_)) => {}
-            (_, Ok(Answer::Made(attr))) if !matches!(op, Op::Link { .. }) => {
-                self.empty.insert((op.dataset(), attr.object.id));
-            }
-            (Op::SetAttr { object, set }, Ok(_)) if set.size > size => {
-                self.empty.insert(of(object));
-            }
-            // A block in a hole that is written in part goes with the rest of it.
-            (Op::Write { object, .. }, Ok(_)) => {
-                self.empty.insert(of(object));
-            }
-            _ => {}
-        }
-    }
-
     pub(super) fn damaged(&self) -> impl Iterator<Item = &Of> {
         self.damaged.iter()
     }
 
     /// Whether the server's object may be among the damaged, or is not known here.
-    pub(super) fn may_be_named(&self, part: usize, real: ObjectId, what: Part) -> bool {
-        let is_of_nothing_put = !EMPTY_IS_READABLE && self.is_node && matches!(what, Part::Content(_));
-        is_of_nothing_put
-            || !self.there.iter().any(|(of, it)| of.0 == part && it.object.id == real && !self.may_fail(*of))
+    pub(super) fn may_be_named(&self, part: usize, real: ObjectId) -> bool {
+        !self.there.iter().any(|(of, it)| of.0 == part && it.object.id == real && !self.is_damaged(*of))
     }
 
     /// Asks for everything.
@@ -160,7 +125,6 @@ impl State {
             (true, true) if !matches!(op, Op::Commit { .. }) => Nearness::Above,
             (true, true) => Nearness::Behind,
             (true, false) => Nearness::Before,
-            (false, true) if asked.iter().any(|of| rotten.may_fail(*of)) => Nearness::Behind,
             // Whether an object is gone may be what cannot be read.
             (false, true) if op.objects().iter().any(|object| self.is_gone(object)) => Nearness::Behind,
             // Whoever moves a directory goes up from where it is to be.
@@ -178,7 +142,7 @@ impl State {
             let model = &self.parts[object.dataset].oracle.live;
             let mut at = object.model;
             loop {
-                if rotten.may_fail((object.dataset, at.id)) {
+                if rotten.is_damaged((object.dataset, at.id)) {
                     return true;
                 }
                 match model.lookup(&Cred::root(), at, b"..") {
@@ -226,9 +190,9 @@ impl State {
             let real =
                 asked.iter().filter_map(|id| rotten.there.get(&(part, *id))).map(|real| real.object.id).collect();
             unread.borrow_mut().push(real);
-            asked.iter().any(|id| rotten.may_fail((part, *id)))
+            asked.iter().any(|id| rotten.is_damaged((part, *id)))
         };
-        let excuse = Excuse { of: &may_fail, of_zeroes: !EMPTY_IS_READABLE && rotten.is_node };
+        let excuse = Excuse { of: &may_fail };
         same_but(&*fs, model, excuse)?;
         // What is below a directory that cannot be listed is seen by its handle alone.
         let key = server.filer.pool().roster.config().handle_key;

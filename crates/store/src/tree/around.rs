@@ -6,8 +6,9 @@
 //!
 //! **The idea.** What a node may have held is a range of keys, known from the node above. All of it cannot be read; but of
 //! single keys in it something is known. What is put now is known. An id that was never drawn before is in no old node, so
-//! between the last old id and the end there is nothing ([`Key::gap`]). So the node's range is cut into what is known, in
-//! new nodes, and what is not. The first part of what is not goes on being the old node, whose pointer stays; the other parts
+//! between the last old id and the end there is nothing; nor is there behind the end that a file had, or in a directory that
+//! had no names ([`Key::gap`]). So the node's range is cut into what is known, in new nodes that begin where the knowledge
+//! does, and what is not. The first part of what is not goes on being the old node, whose pointer stays; the other parts
 //! get *markers*: blocks that nobody can read ([`BlockPtr::given_up`]). Reads of known keys give what was put, reads of all
 //! others fail, and none gives what is wrong.
 //!
@@ -24,10 +25,13 @@ use crate::bp::BlockPtr;
 use crate::key::{Gap, Key};
 
 /// What the caller of a merge knows, for when nodes cannot be read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Around<'a> {
     /// No id from this one on is in the tree: of an object, or of a directory entry.
     pub first_new: u64,
+    /// The key from which on the tree holds none of the given key's class and object, if that is known. It is asked only where
+    /// a node cannot be read.
+    pub absent_from: &'a dyn Fn(&Key) -> Option<Key>,
     /// Nodes that the caller could not read, and has passed over: they are not read again. Each change that rests on it
     /// must touch the node.
     pub lost: &'a [BlockPtr],
@@ -35,13 +39,13 @@ pub struct Around<'a> {
 
 impl Around<'_> {
     /// Nothing is known.
-    pub const NOTHING: Self = Self { first_new: u64::MAX, lost: &[] };
+    pub const NOTHING: Self = Self { first_new: u64::MAX, absent_from: &|_| None, lost: &[] };
 }
 
 /// A stretch of a node's range.
 pub(super) enum Part {
-    /// In it are these keys, and no others.
-    Known(Vec<(Key, Change)>),
+    /// From this key on are these keys, and no others.
+    Known(Key, Vec<(Key, Change)>),
     /// Nobody knows what is in it, from this key on.
     Unknown(Key),
 }
@@ -55,7 +59,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn changes_anything(&self) -> bool {
-        self.is_stale || self.parts.iter().any(|part| matches!(part, Part::Known(_)))
+        self.is_stale || self.parts.iter().any(|part| matches!(part, Part::Known(..)))
     }
 }
 
@@ -67,7 +71,7 @@ struct Island {
 }
 
 /// Cuts the range of `kept` by what is put into it.
-pub(super) fn plan(kept: &Kept, height: u8, changes: &[(Key, Change)], first_new: u64) -> Plan {
+pub(super) fn plan(kept: &Kept, height: u8, changes: &[(Key, Change)], around: &Around<'_>) -> Plan {
     let Child { key: start, .. } = kept.child;
     // A leaf holds keys of one class.
     let to = match (kept.bounds.to, start.class.end()) {
@@ -80,7 +84,7 @@ pub(super) fn plan(kept: &Kept, height: u8, changes: &[(Key, Change)], first_new
     let mut islands: Vec<Island> = Vec::new();
     let mut is_stale = false;
     for (key, change) in changes {
-        let gap = key.gap(first_new);
+        let gap = key.gap(around.first_new, (around.absent_from)(key));
         is_stale |= is_within(key) && !gap.is_new;
         if *change == Change::Delete {
             continue;
@@ -93,7 +97,7 @@ pub(super) fn plan(kept: &Kept, height: u8, changes: &[(Key, Change)], first_new
         }
     }
     let mut parts = Vec::new();
-    push_known(&mut parts, before);
+    push_known(&mut parts, None, before);
     let mut rest = Some(start);
     let mut unknown_count = 0;
     let mut starts_late = false;
@@ -109,12 +113,12 @@ pub(super) fn plan(kept: &Kept, height: u8, changes: &[(Key, Change)], first_new
             push_unknown(&mut parts, from, Some(island.from));
         }
         rest = island.to.filter(|end| to.is_none_or(|to| *end < to));
-        push_known(&mut parts, island.puts);
+        push_known(&mut parts, Some(island.from), island.puts);
     }
     if let Some(from) = rest {
         push_unknown(&mut parts, from, to);
     }
-    push_known(&mut parts, behind);
+    push_known(&mut parts, None, behind);
     is_stale |= unknown_count > 1 || starts_late;
     Plan { parts, is_stale }
 }
@@ -130,9 +134,9 @@ fn add(islands: &mut Vec<Island>, gap: Gap, put: (Key, Change), start: Key) {
     }
 }
 
-fn push_known(parts: &mut Vec<Part>, puts: Vec<(Key, Change)>) {
-    if !puts.is_empty() {
-        parts.push(Part::Known(puts));
+fn push_known(parts: &mut Vec<Part>, from: Option<Key>, puts: Vec<(Key, Change)>) {
+    if let Some((first, _)) = puts.first() {
+        parts.push(Part::Known(from.unwrap_or(*first), puts));
     }
 }
 

@@ -123,6 +123,8 @@ fn join<D: Draft>(
 
 /// A leaf's entries, all of one class, at least one.
 pub(super) struct LeafDraft {
+    /// Where its place begins: the key that will stand above it.
+    from: Key,
     entries: Vec<Entry>,
     bytes: usize,
     /// Where new entries end, if they all stand together: a sequence that grows there.
@@ -132,11 +134,20 @@ pub(super) struct LeafDraft {
 impl LeafDraft {
     pub(super) fn new(entries: Vec<Entry>, grows_at: Option<usize>) -> Self {
         let bytes = leaf::HEAD_BYTES + entries.iter().map(Entry::bytes).sum::<usize>();
-        Self { entries, bytes, grows_at }
+        let from = entries.first().expect("a draft has entries").key;
+        Self { from, entries, bytes, grows_at }
+    }
+
+    /// Lets its place begin at `place`, if that is before its keys and of their class.
+    pub(super) fn begin_at(&mut self, place: Key) {
+        // Nothing stands above a root, so that its place says nothing.
+        if place.class == self.class() && place != Key::MIN {
+            self.from = self.from.min(place);
+        }
     }
 
     fn class(&self) -> crate::key::Class {
-        self.entries.first().expect("a draft has entries").key.class
+        self.from.class
     }
 }
 
@@ -171,7 +182,9 @@ impl Draft for LeafDraft {
             return Err(BlockError::Malformed { bp: *bp, what: "keys of its place in the tree" });
         }
         merger.free(bp);
-        Ok(Self::new(entries, None))
+        let mut draft = Self::new(entries, None);
+        draft.begin_at(kept.child.key);
+        Ok(draft)
     }
 
     fn write(self, merger: &mut Merger<'_>, out: &mut Vec<Child>) -> Result<(), BlockError> {
@@ -181,8 +194,12 @@ impl Draft for LeafDraft {
             Some(at) if self.bytes > self.size_max() => self.entries.split_at(at),
             _ => self.entries.split_at(0),
         };
+        let first = out.len();
         for entries in cut(grown, limit, Fill::Full, size).chain(cut(rest, limit, Fill::Even, size)) {
             write_pieces(entries, merger, out, &|entries| leaf::encode(entries), BlockKind::Leaf, &|entry| entry.key)?;
+        }
+        if let Some(child) = out.get_mut(first) {
+            child.key = self.from;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@
 use tally_base::codec::{Malformed, Put, Reader};
 
 use crate::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr};
-use crate::key::{KEY_BYTES, Key};
+use crate::key::{Class, KEY_BYTES, Key};
 
 const HEAD_BYTES: usize = 16;
 const CHILD_BYTES: usize = KEY_BYTES + BLOCK_PTR_BYTES;
@@ -88,6 +88,13 @@ impl<'a> Inner<'a> {
     pub(super) fn position(&self, key: &Key) -> usize {
         let wanted = key.encode();
         self.keys.partition_point(|bytes| *bytes <= wanted).saturating_sub(1)
+    }
+
+    /// Whether no key of `class` can lie in the leaf `at` below this node of height 1: a leaf holds keys of one class, that of
+    /// the key above it.
+    #[inline]
+    pub(super) fn is_of_another_class(&self, at: usize, class: Class) -> bool {
+        self.keys.get(at).is_some_and(|key| key[0] != class as u8)
     }
 
     /// Cuts a sorted slice into what belongs below each child, in order; `key_of` tells an element's key.

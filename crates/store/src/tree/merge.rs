@@ -44,7 +44,7 @@ pub(super) fn apply(
     }
     let mut lost = around.lost.to_vec();
     let feed = LeafFeed::plan(tree, io, changes, &mut lost)?;
-    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count, first_new: around.first_new, lost };
+    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count, around, lost };
     merger.apply(tree, changes)
 }
 
@@ -54,8 +54,7 @@ pub(super) struct Merger<'a> {
     out: &'a mut RunWriter,
     feed: LeafFeed,
     entry_count: u64,
-    /// See [`Around`].
-    first_new: u64,
+    around: &'a Around<'a>,
     /// Nodes that could not be read: whoever comes by them again must find the same.
     lost: Vec<BlockPtr>,
 }
@@ -144,7 +143,8 @@ impl Merger<'_> {
             Ok(bytes)
         });
         let Some(bytes) = self.known(bp, read)? else {
-            return self.rebuild_around(kept, height, changes, |merger, puts| merger.new_inner(height, puts));
+            let build = |merger: &mut Self, from, puts: &Changes| merger.new_inner(height, from, puts);
+            return self.rebuild_around(kept, height, changes, build);
         };
         let node = view_inner(bp, &bytes)?;
         let mut touched = Vec::new();
@@ -200,11 +200,12 @@ impl Merger<'_> {
         let bp = &kept.child.bp;
         let read = self.feed.next(self.io, bp).and_then(|bytes| entries_of(bp, &bytes, kept.bounds));
         let Some(old) = self.known(bp, read)? else {
-            return self.rebuild_around(kept, 0, changes, |merger, puts| Ok(merger.new_leaves(puts)));
+            return self.rebuild_around(kept, 0, changes, |merger, from, puts| Ok(merger.new_leaves(from, puts)));
         };
         let Some(drafts) = self.merge_entries(old, changes) else { return Ok(None) };
         self.free(bp);
-        Ok(Some(into_drafts(drafts)))
+        // A place that shrank to what is left in it would leave keys to the node before, and that one may become unreadable.
+        Ok(Some(into_drafts(beginning_at(kept.child.key, drafts))))
     }
 
     /// What was read of a node; `None` if it cannot be read, and one can go on around it.
@@ -229,16 +230,16 @@ impl Merger<'_> {
         Ok(())
     }
 
-    /// What takes the place of a node that cannot be read. `build` makes nodes of its height for what is new.
+    /// What takes the place of a node that cannot be read. `build` makes nodes of its height for what is new, from a key on.
     fn rebuild_around<D: Draft>(
         &mut self,
         kept: &Kept,
         height: u8,
         changes: &Changes,
-        build: impl Fn(&mut Self, &Changes) -> Result<Vec<Slot<D>>, BlockError>,
+        build: impl Fn(&mut Self, Key, &Changes) -> Result<Vec<Slot<D>>, BlockError>,
     ) -> Result<Option<Vec<Slot<D>>>, BlockError> {
         let bp = kept.child.bp;
-        let plan = around::plan(kept, height, changes, self.first_new);
+        let plan = around::plan(kept, height, changes, self.around);
         if !plan.changes_anything() {
             return Ok(None);
         }
@@ -246,7 +247,7 @@ impl Merger<'_> {
         let mut slots = Vec::new();
         for part in plan.parts {
             match part {
-                Part::Known(puts) => slots.extend(build(self, &puts)?),
+                Part::Known(from, puts) => slots.extend(build(self, from, &puts)?),
                 Part::Unknown(key) => {
                     let bp = match old.take() {
                         Some(bp) => bp,
@@ -263,12 +264,13 @@ impl Merger<'_> {
         Ok(Some(slots))
     }
 
-    fn new_leaves(&mut self, puts: &Changes) -> Vec<Slot<LeafDraft>> {
-        self.merge_entries(Vec::new(), puts).map(into_drafts).unwrap_or_default()
+    fn new_leaves(&mut self, from: Key, puts: &Changes) -> Vec<Slot<LeafDraft>> {
+        let drafts = self.merge_entries(Vec::new(), puts).unwrap_or_default();
+        into_drafts(beginning_at(from, drafts))
     }
 
-    fn new_inner(&mut self, height: u8, puts: &Changes) -> Result<Vec<Slot<InnerDraft>>, BlockError> {
-        let leaves = self.new_leaves(puts);
+    fn new_inner(&mut self, height: u8, from: Key, puts: &Changes) -> Result<Vec<Slot<InnerDraft>>, BlockError> {
+        let leaves = self.new_leaves(from, puts);
         let mut children = settle(leaves, self)?;
         for height in 1..height {
             children = settle(vec![Slot::Fresh(InnerDraft { height, children, grows_at_end: true })], self)?;
@@ -321,6 +323,14 @@ impl Merger<'_> {
     pub(super) fn put(&mut self, kind: BlockKind, bytes: Bytes) -> Result<BlockPtr, BlockError> {
         self.out.put_bytes(kind, bytes, Compression::Lz4)
     }
+}
+
+/// Lets the first of them have its place from `place` on.
+fn beginning_at(place: Key, mut drafts: Vec<LeafDraft>) -> Vec<LeafDraft> {
+    if let Some(first) = drafts.first_mut() {
+        first.begin_at(place);
+    }
+    drafts
 }
 
 fn into_drafts(drafts: Vec<LeafDraft>) -> Vec<Slot<LeafDraft>> {

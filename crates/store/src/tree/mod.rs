@@ -133,11 +133,48 @@ impl Tree {
         for height in (1..=self.height).rev() {
             let bytes = read_inner(io, &bp, height)?;
             let node = view_inner(&bp, &bytes)?;
-            bp = node.pointer(node.position(key)).map_err(|malformed| malformed_block(&bp, malformed))?;
+            let at = node.position(key);
+            if height == 1 && node.is_of_another_class(at, key.class) {
+                return Ok(None);
+            }
+            bp = node.pointer(at).map_err(|malformed| malformed_block(&bp, malformed))?;
         }
         let bytes = read_leaf(io, &bp)?;
         let leaf = view_leaf(&bp, &bytes)?;
         Ok(leaf.find(key).map(|at| bytes.slice(leaf.value(at))))
+    }
+
+    /// Reads the leaf that tells whether `key` is there, and the one before it, to which its place goes if it is emptied. An
+    /// error if either cannot be read.
+    pub fn read_around(&self, io: &BlockIo, key: &Key) -> Result<(), BlockError> {
+        let Some(mut bp) = self.root else { return Ok(()) };
+        let mut before = None;
+        for height in (1..=self.height).rev() {
+            let bytes = read_inner(io, &bp, height)?;
+            let node = view_inner(&bp, &bytes)?;
+            let child = |at| node.pointer(at).map_err(|malformed| malformed_block(&bp, malformed));
+            let at = node.position(key);
+            if height == 1 && node.is_of_another_class(at, key.class) {
+                return Ok(());
+            }
+            if let Some(at) = at.checked_sub(1) {
+                let is_of_another = height == 1 && node.is_of_another_class(at, key.class);
+                before = if is_of_another { None } else { Some((child(at)?, height - 1)) };
+            }
+            bp = child(at)?;
+        }
+        read_leaf(io, &bp)?;
+        let Some((mut bp, height)) = before else { return Ok(()) };
+        for height in (1..=height).rev() {
+            let bytes = read_inner(io, &bp, height)?;
+            let node = view_inner(&bp, &bytes)?;
+            let last = node.count() - 1;
+            if height == 1 && node.is_of_another_class(last, key.class) {
+                return Ok(());
+            }
+            bp = node.pointer(last).map_err(|malformed| malformed_block(&bp, malformed))?;
+        }
+        read_leaf(io, &bp).map(|_| ())
     }
 
     /// The entries from `from` up to, not including, `to`, in order. Leaves are read as the iterator gets there.
