@@ -1,4 +1,5 @@
-//! `cargo xtask failing-disks`: the release binary over disks that fail, hang and lose, in a folder passed through FUSE.
+//! `cargo xtask failing-disks`: the release binary over disks that fail, hang and lose, in a folder passed through
+//! FUSE.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +19,8 @@ pub(crate) struct FailingDisks {
     /// How many sectors rot, one after the other [default: 30]
     #[arg(long)]
     draws: Option<u32>,
-    /// Cases by name: bad-sector, two-refusals, lost-cache, rotten-sector, silent-leg; without, all of them.
+    /// Cases by name: bad-sector, two-refusals, lost-cache, rotten-sector, silent-leg,
+    /// silent-damage, silent-end, silent-end-alone; without, all of them.
     cases: Vec<String>,
 }
 

@@ -1,9 +1,9 @@
 //! `cargo xtask fuzz`: the targets of `fuzz/` one after the other, and what is kept of their inputs.
 //!
-//! libFuzzer works in `target/fuzz/corpus`, which begins with the seeds and what is in the tree, and grows. When a target
-//! has had its time, what is needed to reach what it has reached goes to `fuzz/corpus`, which the tests of tally-fuzz
-//! replay. The address sanitizer is left out: there is no unsafe code outside crates/disk, and without it twice as many
-//! inputs are tried; panics, overflows, debug assertions, time and memory are what is looked for.
+//! libFuzzer works in `target/fuzz/corpus`, which begins with the seeds and what is in the tree, and grows. When a
+//! target has had its time, what is needed to reach what it has reached goes to `fuzz/corpus`, which the tests of
+//! tally-fuzz replay. The address sanitizer is left out: there is no unsafe code outside crates/disk, and without it
+//! twice as many inputs are tried; panics, overflows, debug assertions, time and memory are what is looked for.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -41,8 +41,8 @@ impl Tally {
         found.then_some(tally)
     }
 
-    /// Runs a command of ours, whose last line of counts it is. One that prints none, or fails without saying what failed,
-    /// is one failure.
+    /// Runs a command of ours, whose last line of counts it is. One that prints none, or fails without saying what
+    /// failed, is one failure.
     pub(crate) fn of(command: &mut Command) -> Result<Self> {
         let mut tally = None;
         let succeeded = cargo::watch(command, |line| tally = Self::parse(line).or(tally))?;

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: the workspace's tests, the crash ledger, the dashboard, the simulated world and the lab, counted together.
+//! `cargo xtask test`: the workspace's tests, the crash ledger, the dashboard, the simulated world and the lab, counted
+//! together.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! What threads that share a few processors owe each other.
 //!
-//! A thread that answers requests says when it is going to sit still, in a device or behind a lock, so that its processor
-//! goes to another one ([`blocking`]); and one that works for long in the background gives its processor up now
-//! and then ([`LongWork`], rules P4). Neither changes what is done, only who does it when.
+//! A thread that answers requests says when it is going to sit still, in a device or behind a lock, so that its
+//! processor goes to another one ([`blocking`]); and one that works for long in the background gives its processor up
+//! now and then ([`LongWork`], rules P4). Neither changes what is done, only who does it when.
 
 use std::cell::RefCell;
 use std::rc::Rc;

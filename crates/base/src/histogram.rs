@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A distribution of durations, from 1 ns to centuries, with `STEPS` steps, a power of two, in each doubling: what is read
-/// is at most a `STEPS`th too large. Steps of one nanosecond come first, then those of each doubling up to 2^64 ns.
+/// A distribution of durations, from 1 ns to centuries, with `STEPS` steps, a power of two, in each doubling: what is
+/// read is at most a `STEPS`th too large. Steps of one nanosecond come first, then those of each doubling up to 2^64
+/// ns.
 #[derive(Debug)]
 pub struct Histogram<const STEPS: u64 = 16> {
     steps: Box<[AtomicU64]>,

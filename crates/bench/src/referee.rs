@@ -2,9 +2,9 @@
 //!
 //! A reply promises durability when it answers a procedure that modifies, a COMMIT, or a WRITE that says FILE_SYNC or
 //! DATA_SYNC. With one request outstanding, each such reply needs at least one *durable device event* between the
-//! request and itself: a completed flush, or a completed write known to be durable by itself ([`crate::work`]). How many
-//! bytes are written does not matter, the order does: a server may write less than others and be right, and may write
-//! everything, soon, and be wrong.
+//! request and itself: a completed flush, or a completed write known to be durable by itself ([`crate::work`]). How
+//! many bytes are written does not matter, the order does: a server may write less than others and be right, and may
+//! write everything, soon, and be wrong.
 //!
 //! So a lone client sends 200 requests of each kind, one at a time ([`probe`]), and looks at the counters right before
 //! and right after. What the disks did in between can only be too much: somebody else's flush counts as well. The

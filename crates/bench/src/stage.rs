@@ -166,8 +166,8 @@ impl<S: Site> Stage<'_, S> {
         self.watch.as_mut().map(|watch| watch.work()).transpose()
     }
 
-    /// Time from the first start to the last end, as the clients themselves saw it: on a busy machine this thread may run
-    /// again when all is over.
+    /// Time from the first start to the last end, as the clients themselves saw it: on a busy machine this thread may
+    /// run again when all is over.
     fn at_once(
         &mut self,
         name: &str,

@@ -1,9 +1,9 @@
 //! A disk that counts what passes through it, and how long that takes: the source of `iostat`, and of every claim about
 //! device work. Times are read from the system's clock, whatever clock the pool has: they decide nothing.
 //!
-//! It also knows how long the disk has owed an answer. A disk that hangs fails nothing: whoever waits for it waits, with
-//! locks held perhaps, and nothing is counted. So each request writes down when it began, in a place that can be looked at
-//! without any lock.
+//! It also knows how long the disk has owed an answer. A disk that hangs fails nothing: whoever waits for it waits,
+//! with locks held perhaps, and nothing is counted. So each request writes down when it began, in a place that can be
+//! looked at without any lock.
 
 use std::io;
 use std::sync::Arc;

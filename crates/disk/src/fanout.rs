@@ -1,5 +1,5 @@
-//! Several disks at once: how a frame reaches the legs of a mirrored log, and a flush, a label and an uberblock all disks
-//! of a pool. One after the other, 24 disks of 10 ms would take a quarter of a second for each.
+//! Several disks at once: how a frame reaches the legs of a mirrored log, and a flush, a label and an uberblock all
+//! disks of a pool. One after the other, 24 disks of 10 ms would take a quarter of a second for each.
 //!
 //! Two synchronous writes from one thread cost twice the latency of one (rules P2). A thread spawned for each
 //! frame would cost tens of microseconds; so helpers stay, and sleep on a channel of their own between frames.
@@ -58,7 +58,8 @@ struct HelperPool {
     helper_count: usize,
 }
 
-/// What a helper does for one caller. It carries the door of the helper that runs it, so that the helper can put it back.
+/// What a helper does for one caller. It carries the door of the helper that runs it, so that the helper can put it
+/// back.
 struct Job {
     work: Work,
     target: usize,

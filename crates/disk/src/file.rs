@@ -16,7 +16,7 @@
 //! *DSYNC per write, not per open.* One description serves cached bulk and durable frames. On a file `RWF_DSYNC` is
 //! whatever its file system needs, a write with FUA alone at best; where the flag is unknown, a write followed by
 //! `fdatasync` does the same. On a block device with a volatile cache it is that pair from the start: `RWF_DSYNC` there
-//! becomes a write with FUA, or a write and a flush, and *another* flush behind it (docs/design/0027).
+//! becomes a write with FUA, or a write and a flush, and *another* flush behind it (docs/design/0019).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -255,8 +255,8 @@ impl Queue {
         Self { device, path: format!("/sys/dev/block/{major}:{minor}").into() }
     }
 
-    /// The whole devices below, whose caches are flushed: of a partition the one that it is part of, of a stacked device
-    /// those that it lies on. A file system that names none counts as a device of its own.
+    /// The whole devices below, whose caches are flushed: of a partition the one that it is part of, of a stacked
+    /// device those that it lies on. A file system that names none counts as a device of its own.
     fn devices(&self) -> Vec<u64> {
         let mut devices = Vec::new();
         self.collect_devices(STACKED_MAX, &mut devices);
@@ -294,7 +294,8 @@ impl Queue {
         Geometry { size, rotational, write_through }
     }
 
-    /// Whether the device says that a write may be in its cache alone. FUA is not asked for: it makes `RWF_DSYNC` no cheaper.
+    /// Whether the device says that a write may be in its cache alone. FUA is not asked for: it makes `RWF_DSYNC` no
+    /// cheaper.
     fn has_volatile_cache(&self) -> bool {
         self.says("write_cache", "write back")
     }

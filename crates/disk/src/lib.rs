@@ -1,10 +1,10 @@
 //! Disks: a numbered row of bytes that keeps what was flushed. This crate holds every system call that the
 //! engine makes, behind a trait of five verbs that tests and the simulator implement too.
 //!
-//! Writes come in two kinds. A **cached** write may be lost or torn by a power cut until [`Disk::flush`]
-//! returns; a **durable** one (DSYNC, or a write and its flush) is on stable storage when it returns. An
-//! error of either, or of a flush, means that the bytes may or may not be there: nobody retries on trust, and after a failed
-//! flush or durable write nothing later on that device is believed until it is opened again (`trust`).
+//! Writes come in two kinds. A **cached** write may be lost or torn by a power cut until [`Disk::flush`] returns; a
+//! **durable** one (DSYNC, or a write and its flush) is on stable storage when it returns. An error of either, or of a
+//! flush, means that the bytes may or may not be there: nobody retries on trust, and after a failed flush or durable
+//! write nothing later on that device is believed until it is opened again (`trust`).
 
 mod buffer;
 mod counting;

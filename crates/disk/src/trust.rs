@@ -1,20 +1,20 @@
 //! Whether a device is still believed (I7).
 //!
-//! The problem: a flush that fails has told everything that it knows. The kernel reports the error once, to one caller, and
-//! may call the lost pages clean; the device has emptied its cache or not. A durable write is a flush too, wherever it is
-//! more than one FUA command. So after either has failed, what the *next* flush says is worth nothing for whatever was
-//! written before: it answers that there is nothing left to do.
+//! The problem: a flush that fails has told everything that it knows. The kernel reports the error once, to one caller,
+//! and may call the lost pages clean; the device has emptied its cache or not. A durable write is a flush too, wherever
+//! it is more than one FUA command. So after either has failed, what the *next* flush says is worth nothing for
+//! whatever was written before: it answers that there is nothing left to do.
 //!
 //! The idea: the first failure of a flush or durable write ends all belief in the device. Every later one fails at once
 //! until the disk is opened anew, and one that was under way when it happened fails at its end, as it may have found
 //! clean what the other one lost. A device is more than one disk: two files, two partitions, a log and a pool share its
 //! cache, so they share the count of its failures. Reads and cached writes go on; they promise nothing.
 //!
-//! One thing is left: between the error in the kernel and its count here a thread can be held up, and another flush end well
-//! (docs/design/0031-a-failure-that-is-not-counted-yet.md).
+//! One thing is left: between the error in the kernel and its count here a thread can be held up, and another flush end
+//! well (docs/design/0020-a-failure-that-is-not-counted-yet.md).
 //!
-//! A write that was one FUA command would say nothing about other sectors, and could be let off. It is not: one errno comes
-//! back for the write and for whatever flush the kernel has sent behind it (docs/design/0027).
+//! A write that was one FUA command would say nothing about other sectors, and could be let off. It is not: one errno
+//! comes back for the write and for whatever flush the kernel has sent behind it (docs/design/0019).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -84,8 +84,8 @@ impl Trust {
     }
 }
 
-/// A disk that is believed no more once a flush or a durable write has failed, its own or that of another disk on one of its
-/// devices.
+/// A disk that is believed no more once a flush or a durable write has failed, its own or that of another disk on one
+/// of its devices.
 pub struct TrustedDisk {
     disk: Arc<dyn Disk>,
     trust: Trust,

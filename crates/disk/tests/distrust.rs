@@ -1,4 +1,5 @@
-//! A failed durable write and the disks of its device. Alone in its process, as the failure is everybody's on that device.
+//! A failed durable write and the disks of its device. Alone in its process, as the failure is everybody's on that
+//! device.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,8 +11,9 @@ fn open(path: &Path, access: Access) -> TrustedDisk {
     TrustedDisk::new(Arc::new(FileDisk::open(path, access).unwrap()))
 }
 
-/// A durable write is a flush, too: the kernel tells its error once, and the next `fdatasync` of the description has nothing
-/// left to complain of. It was believed, and with it whatever had been in the cache, here and in the file beside it.
+/// A durable write is a flush, too: the kernel tells its error once, and the next `fdatasync` of the description has
+/// nothing left to complain of. It was believed, and with it whatever had been in the cache, here and in the file
+/// beside it.
 #[test]
 fn after_a_failed_durable_write_no_flush_of_the_device_is_believed_until_it_is_opened_again() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! The folder of disks, as the kernel asks for it. Flat: the disks are made in the folder below before it is mounted.
 //!
-//! Every file is opened with direct I/O, so that each request of the server is one request here, as large as it was. The
-//! flags of a write tell a durable one: the kernel adds O_DSYNC for RWF_DSYNC.
+//! Every file is opened with direct I/O, so that each request of the server is one request here, as large as it was.
+//! The flags of a write tell a durable one: the kernel adds O_DSYNC for RWF_DSYNC.
 
 use std::ffi::OsStr;
 use std::fs::{Metadata, OpenOptions};

@@ -7,8 +7,8 @@
 //! a        read      409600-413696  fail
 //! ```
 //!
-//! A disk is a file's name, with `*` for anything at its end. A request is `read`, `write` (also a durable one), `durable`
-//! (a write with O_DSYNC, as RWF_DSYNC arrives) or `flush`. The first line that fits counts.
+//! A disk is a file's name, with `*` for anything at its end. A request is `read`, `write` (also a durable one),
+//! `durable` (a write with O_DSYNC, as RWF_DSYNC arrives) or `flush`. The first line that fits counts.
 
 use std::ops::Range;
 use std::path::PathBuf;

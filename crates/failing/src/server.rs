@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -32,9 +32,9 @@ pub struct Place {
 }
 
 impl Place {
-    /// Mounts the disks, each as a file system of its own: files of one file system have a cache in common, and when one
-    /// has lost it the server believes none of them. Nothing runs yet. Groups come `txg_seconds` apart unless somebody asks
-    /// for one.
+    /// Mounts the disks, each as a file system of its own: files of one file system have a cache in common, and when
+    /// one has lost it the server believes none of them. Nothing runs yet. Groups come `txg_seconds` apart unless
+    /// somebody asks for one.
     pub fn new(binary: &Path, disks: &[(&str, u64)], txg_seconds: u32) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let at = |name: &str| folder.path().join(name);
@@ -106,10 +106,30 @@ impl Place {
 
     /// A clean end.
     pub fn stop(&mut self) -> Result<()> {
+        self.terminate()?;
         let mut child = self.child.take().context("there is nothing to stop")?;
-        rustix::process::kill_process(Pid::from_child(&child), Signal::TERM)?;
         ensure!(child.wait()?.success(), "the server did not stop well:\n{}", self.log());
         Ok(())
+    }
+
+    /// Tells it to end, and does not wait.
+    pub fn terminate(&self) -> Result<()> {
+        let child = self.child.as_ref().context("there is nothing to stop")?;
+        Ok(rustix::process::kill_process(Pid::from_child(child), Signal::TERM)?)
+    }
+
+    /// How it has ended, if it does so in time.
+    pub fn ended(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        let child = self.child.as_mut().context("nothing runs")?;
+        let began = Instant::now();
+        while began.elapsed() < patience {
+            if let Some(status) = child.try_wait()? {
+                self.child = None;
+                return Ok(Some(status));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(None)
     }
 
     /// Runs a command of the binary.

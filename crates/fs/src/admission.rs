@@ -1,4 +1,4 @@
-//! Admission: what an operation may use up is asked for before it takes a lock, since it may have to wait for it.
+//! Admission: what an operation may use up is asked for before it takes a lock, since it may have to wait (rules F3).
 //!
 //! Asked in this order: does the pool take changes, does the quota allow it, is there room for the fold, for dirty bytes
 //! and in the pool, and for its records in the ring. What an operation was admitted with it holds until it is over, used or

@@ -126,6 +126,14 @@ impl Filesystem {
         DamageReport { places: standing.iter().map(place).collect(), beyond }
     }
 
+    /// What was met since the import, as it was met and without paths: no disk is asked, so some of it may be right by now.
+    #[must_use]
+    pub fn damage_met(&self) -> DamageReport {
+        let met = self.damage.met.lock();
+        let place = |(object, part): &(ObjectId, Part)| DamagedPlace { object: *object, part: *part, path: None };
+        DamageReport { places: met.places.keys().map(place).collect(), beyond: met.beyond }
+    }
+
     /// Content is not read for that, or each look would be another error of a disk: a block that was written since is good.
     fn is_still_damaged(&self, id: ObjectId, part: Part, met: Txg) -> bool {
         match part {

@@ -39,7 +39,7 @@ use crate::damage::{Damage, Part};
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
 use crate::record::{InodeAfter, Record, RecordKind};
-use crate::vfs::{Change, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
+use crate::vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
 /// More ids than any transaction group draws: so many are passed over after a crash.
 const LOST_IDS_MAX: u64 = 1 << 32;
@@ -256,6 +256,8 @@ impl Filesystem {
         let shrinks = |after: &InodeAfter| {
             let before = locked.state(after.object).inode.as_ref()?;
             Some(match &after.inode {
+                // What is cut off may be all that was there: the rest may be a hole, or hardly anything once compressed.
+                Some(inode) if inode.kind == FileKind::File && inode.size < before.size => before.used,
                 Some(inode) => before.used.saturating_sub(inode.used),
                 None => before.used.saturating_add(OBJECT_CHARGE),
             })
@@ -454,7 +456,7 @@ fn decode_reply(value: &tally_store::replies::Value) -> Option<RememberedReply> 
 
 /// The value of a directory entry: object u64, kind u8, name.
 #[must_use]
-pub(crate) fn encode_entry(object: ObjectId, kind: crate::vfs::FileKind, name: &[u8]) -> Bytes {
+pub(crate) fn encode_entry(object: ObjectId, kind: FileKind, name: &[u8]) -> Bytes {
     let mut value = Vec::with_capacity(9 + name.len());
     value.extend_from_slice(&object.0.to_le_bytes());
     value.push(kind as u8);

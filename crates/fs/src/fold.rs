@@ -9,7 +9,7 @@
 //!
 //! **What cannot be read ends nothing.** Operations do not read what the fold will read, or each small overwrite of cold data
 //! would wait for a disk; so a block that has rotted is met here first, above changes that were acknowledged. They are
-//! carried out as far as can be, and nothing is ever made up (docs/design/0017):
+//! carried out as far as can be, and nothing is ever made up (docs/design/0015):
 //! - The rest of a partly written block is unknown: the block is written with what is known and given up
 //!   ([`BlockPtr::given_up`]), so that it cannot be read until all of it is written in one group.
 //! - What a leaf of extents named is not freed, and counted. Extents behind a cut must not come back, so that leaf is given up.
@@ -357,8 +357,8 @@ impl<'a> Fold<'a> {
         self.extents(id, inode, old, layer)
     }
 
-    /// Whether readers will find that the tree does not hold the key, once it does not: above a leaf that cannot be read they
-    /// would not.
+    /// Whether readers will find that the tree does not hold the key, once it does not: above a leaf that cannot be
+    /// read they would not.
     fn can_be_absent(&self, key: &Key) -> Result<bool, BlockError> {
         match self.old.tree.read_around(&self.fs.pool.io, key) {
             Ok(()) => Ok(true),
@@ -465,9 +465,9 @@ impl<'a> Fold<'a> {
         Ok(())
     }
 
-    /// The file has grown, and has had no blocks in `grown`. If it has none at the beginning either, it is a hole; and where the
-    /// leaf for it cannot be read, nobody could tell that. So a block of zeroes is written there: the tree takes it in beside
-    /// the leaf, in a new one that tells of all that is behind.
+    /// The file has grown, and has had no blocks in `grown`. If it has none at the beginning either, it is a hole; and
+    /// where the leaf for it cannot be read, nobody could tell that. So a block of zeroes is written there: the tree
+    /// takes it in beside the leaf, in a new one that tells of all that is behind.
     fn mark_hole(&self, id: ObjectId, grown: Range<u64>, rewritten: &mut Vec<u64>) -> Result<(), BlockError> {
         let Err(at) = rewritten.binary_search(&grown.start) else { return Ok(()) };
         if !grown.is_empty() && !self.can_be_absent(&Key::new(Class::Extent, id.0, grown.start, 0))? {

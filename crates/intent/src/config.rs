@@ -37,8 +37,9 @@ pub struct LegSet {
     pub legs: Vec<VdevGuid>,
 }
 
-/// Makes the smaller leg set durable in the labels of the survivors and of the pool's disks, and returns it. Called from
-/// the driving thread, before anything is acknowledged on the smaller set; an error where the leg stays in the set.
+/// Makes the smaller leg set durable in the labels of the survivors and of the pool's disks, and returns it. Called
+/// from the driving thread, before anything is acknowledged on the smaller set; an error where the leg stays in the
+/// set.
 pub type LegFailed = dyn Fn(VdevGuid, &io::Error) -> Result<LegSet, LaneFailed> + Send + Sync;
 
 /// What a lane is made of.

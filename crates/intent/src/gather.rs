@@ -1,6 +1,6 @@
-//! Frames under construction. Records are copied once (rules P9), straight to where the device write will take them from:
-//! behind room for the header, in a 4 KiB-aligned buffer. While one buffer is being written the next one
-//! gathers, and written ones come back, so that in the steady state nothing is allocated.
+//! Frames under construction. Records are copied once (rules P9), straight to where the device write will take them
+//! from: behind room for the header, in a 4 KiB-aligned buffer. While one buffer is being written the next one gathers,
+//! and written ones come back, so that in the steady state nothing is allocated.
 //!
 //! Memory is bounded by the ring: nothing is gathered without a reservation.
 
@@ -83,8 +83,8 @@ pub(crate) struct Gathering {
 }
 
 impl Gathering {
-    /// Copies a record into the open frame, or into a new one if that is full. `next_lsn` is the record's. Says whether it
-    /// began a frame.
+    /// Copies a record into the open frame, or into a new one if that is full. `next_lsn` is the record's. Says whether
+    /// it began a frame.
     pub(crate) fn push(
         &mut self,
         clock: &dyn Clock,

@@ -39,7 +39,8 @@ fn what_is_refused_says_why() {
 }
 
 proptest! {
-    /// The argument in the module's head: whoever was let in finds room, whatever the lengths and whenever the tail moves.
+    /// The argument in the module's head: whoever was let in finds room, whatever the lengths and whenever the tail
+    /// moves.
     #[test]
     fn reserved_frames_never_reach_the_tail(
         sectors in 16..80_u64,

@@ -243,7 +243,8 @@ impl Model {
         }
     }
 
-    /// Takes over that an operation was carried out. Writes and commits go by [`Model::written`] and [`Model::committed`].
+    /// Takes over that an operation was carried out. Writes and commits go by [`Model::written`] and
+    /// [`Model::committed`].
     pub fn apply(&mut self, operation: &Operation, handle: Option<Vec<u8>>) {
         match operation.clone() {
             Operation::Create { dir, name, id, exclusive } => {

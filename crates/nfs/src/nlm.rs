@@ -1,8 +1,8 @@
 //! The lock manager's protocol, version 4 (X/Open XNFS; offsets of 64 bits, as NFSv3 has them), saying no.
 //!
-//! A client that mounts without `nolock` asks for a lock manager when a program takes its first lock. Where none answers,
-//! Linux asks again every three seconds and for ever, and the program hangs in `fcntl`. So there is one, on the port of
-//! NFS, and it has no locks to give: the program gets ENOLCK at once, and can say so.
+//! A client that mounts without `nolock` asks for a lock manager when a program takes its first lock. Where none
+//! answers, Linux asks again every three seconds and for ever, and the program hangs in `fcntl`. So there is one, on
+//! the port of NFS, and it has no locks to give: the program gets ENOLCK at once, and can say so.
 //!
 //! | procedure | answer | because |
 //! |---|---|---|

@@ -4,8 +4,8 @@
 //! The protocol is PMAP version 2 over UDP (RFC 1833, section 3): SET and UNSET, one datagram each. An old mapping of
 //! our programs is taken away first, since SET refuses what is there: it is that of a daemon that was killed.
 //!
-//! The lock manager is another matter. A machine that mounts NFS itself has its kernel's registered under the same number,
-//! and rpcbind has place for one: that one is never taken away, and clients' locks then go to it.
+//! The lock manager is another matter. A machine that mounts NFS itself has its kernel's registered under the same
+//! number, and rpcbind has place for one: that one is never taken away, and clients' locks then go to it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -54,8 +54,8 @@ pub enum RpcbindError {
     Malformed,
 }
 
-/// Registers NFSv3, MOUNT v3 and the lock manager over TCP at `port` with the rpcbind at this address. Gives the port of
-/// another lock manager, if that is registered in place of ours.
+/// Registers NFSv3, MOUNT v3 and the lock manager over TCP at `port` with the rpcbind at this address. Gives the port
+/// of another lock manager, if that is registered in place of ours.
 pub fn register(rpcbind: SocketAddr, port: u16) -> Result<Option<u16>, RpcbindError> {
     unregister(rpcbind, port)?;
     let calls = || {

@@ -1,5 +1,5 @@
-//! The lock manager that says no, over a socket. A v3 mount without `nolock` hung for ever at its first lock: the client
-//! looked for a lock manager every three seconds, and there was none.
+//! The lock manager that says no, over a socket. A v3 mount without `nolock` hung for ever at its first lock: the
+//! client looked for a lock manager every three seconds, and there was none.
 
 mod support;
 

@@ -466,8 +466,9 @@ fn the_mount_protocol() {
     assert_eq!(client.mount_call(1, path("/tank")).status, 13);
 }
 
-/// A client looks for a name, and another one makes it before the answer is written: NOENT went out with the directory's
-/// attributes of the state in which the name exists, and the client kept "not there" for as long as those held.
+/// A client looks for a name, and another one makes it before the answer is written: NOENT went out with the
+/// directory's attributes of the state in which the name exists, and the client kept "not there" for as long as those
+/// held.
 #[test]
 fn a_name_that_is_not_there_is_told_with_the_directory_that_was_looked_at() {
     let house = House::new();

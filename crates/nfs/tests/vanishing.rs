@@ -62,7 +62,8 @@ fn little_output() -> House {
     House::with(&ServeOptions { output_bytes_max: 64 << 10, workers_max: 4, ..ServeOptions::default() })
 }
 
-/// A network that is cut under mixed load while the log is full: the connection ends, the client comes back and repeats.
+/// A network that is cut under mixed load while the log is full: the connection ends, the client comes back and
+/// repeats.
 #[test]
 fn a_request_dropped_with_its_connection_does_not_swallow_its_repetition() {
     let house = little_output();
@@ -77,9 +78,9 @@ fn a_request_dropped_with_its_connection_does_not_swallow_its_repetition() {
     assert_eq!((answered, answer.status), (xid, 0));
 }
 
-/// Whoever was to say when there is room, or that a change is durable, is gone without a word, as a pool's log is that was
-/// closed. Who was refused may come again; of what was carried out nobody knows, and the client is told so instead of
-/// nothing. So is the repetition that was attached to it.
+/// Whoever was to say when there is room, or that a change is durable, is gone without a word, as a pool's log is that
+/// was closed. Who was refused may come again; of what was carried out nobody knows, and the client is told so instead
+/// of nothing. So is the repetition that was attached to it.
 #[test]
 fn a_request_that_nobody_wakes_is_answered() {
     for (refusals, status) in [(1, JUKEBOX), (0, IO)] {
@@ -102,15 +103,16 @@ fn a_request_that_nobody_wakes_is_answered() {
             let (answered, answer) = client.receive_answer();
             assert_eq!((answered, answer.status), (xid, status));
         }
-        // It is carried out now; where it was already, the file system knows what it did for this very request: else EXIST.
+        // It is carried out now; where it was already, the file system knows what it did for this very request: else
+        // EXIST.
         client.send(xid, NFS, Procedure::MkDir.number(), mkdir(&root));
         assert_eq!(client.receive_answer().1.status, 0);
         assert_eq!(house.server.stop(), 0);
     }
 }
 
-/// A bug in the log, met by the worker that writes it: that costs the request, not the worker. With every worker gone so,
-/// the server would have gone silent.
+/// A bug in the log, met by the worker that writes it: that costs the request, not the worker. With every worker gone
+/// so, the server would have gone silent.
 #[test]
 fn a_panic_behind_an_operation_costs_no_worker() {
     let house = House::with(&ServeOptions { workers_max: 2, ..ServeOptions::default() });

@@ -10,8 +10,8 @@ use tally_server::cli::progress::Bar;
 use tally_server::cli::{self, Cli, Command, Console, ServeArgs};
 use tally_server::daemon::{Daemon, Launch, Told};
 
-/// Requests bring buffers of up to 1 MiB that live for milliseconds. The C library maps and unmaps each of them, and the
-/// kernel clears every page anew: a seventh of the time of a streaming client went there. jemalloc keeps them.
+/// Requests bring buffers of up to 1 MiB that live for milliseconds. The C library maps and unmaps each of them, and
+/// the kernel clears every page anew: a seventh of the time of a streaming client went there. jemalloc keeps them.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -449,8 +449,9 @@ fn disks_that_fail_while_the_daemon_runs() {
     daemon.stop();
 }
 
-/// A disk began to fail, and its owner did the right thing: he replaced it. The copy skipped a MiB around each sector that
-/// could not be read, `replace` said that all was well, and erased the disk that could still be read but for that sector.
+/// A disk began to fail, and its owner did the right thing: he replaced it. The copy skipped a MiB around each sector
+/// that could not be read, `replace` said that all was well, and erased the disk that could still be read but for that
+/// sector.
 #[test]
 fn a_disk_with_a_bad_sector_stays_until_its_owner_says_otherwise() {
     let dir = tempfile::tempdir().unwrap();
@@ -493,8 +494,8 @@ fn a_disk_with_a_bad_sector_stays_until_its_owner_says_otherwise() {
     daemon.stop();
 }
 
-/// In a mirror of a and b, a had rotten and b was sound. `replace b c` copied what the disk gave whose turn it was, so c
-/// got the rot of a, and b left with the last good copies.
+/// In a mirror of a and b, a had rotten and b was sound. `replace b c` copied what the disk gave whose turn it was, so
+/// c got the rot of a, and b left with the last good copies.
 #[test]
 fn what_one_disk_alone_has_right_is_not_lost_with_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -533,8 +534,8 @@ fn what_one_disk_alone_has_right_is_not_lost_with_it() {
     daemon.stop();
 }
 
-/// Whoever asks until the answer has these words. What never comes is a failure with the last answer, and not a test that
-/// does not end.
+/// Whoever asks until the answer has these words. What never comes is a failure with the last answer, and not a test
+/// that does not end.
 fn wait_for(data_dir: &Path, words: &[&str], expected: &str) -> String {
     let given_up = Instant::now() + PATIENCE;
     loop {
@@ -548,8 +549,8 @@ fn wait_for(data_dir: &Path, words: &[&str], expected: &str) -> String {
     }
 }
 
-/// The daemon's only thread for commands ran the copy: no other command was carried out until it was over, and SIGTERM was
-/// not heard.
+/// The daemon's only thread for commands ran the copy: no other command was carried out until it was over, and SIGTERM
+/// was not heard.
 #[test]
 fn a_copy_runs_beside_other_commands_and_ends_with_the_daemon() {
     let dir = tempfile::tempdir().unwrap();
@@ -729,8 +730,9 @@ impl Disk for Hanging {
     }
 }
 
-/// The second leg of a mirrored log hung: a request waited for minutes, and `status` said ONLINE, without an error. It has to
-/// say which disk owes an answer while it does, also when what hangs is a label, with the roster locked behind it.
+/// The second leg of a mirrored log hung: a request waited for minutes, and `status` said ONLINE, without an error. It
+/// has to say which disk owes an answer while it does, also when what hangs is a label, with the roster locked behind
+/// it.
 #[test]
 fn a_disk_that_hangs_is_named_while_it_does() {
     let dir = tempfile::tempdir().unwrap();

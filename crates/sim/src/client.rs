@@ -24,8 +24,8 @@ const PORT: u16 = 900;
 #[derive(Debug)]
 pub struct Client {
     address: IpAddr,
-    /// Whose requests it sends: user and group.
-    user: u32,
+    /// Whose requests it sends.
+    who: Cred,
     link: Arc<Link>,
     next_xid: u32,
     next_link: u64,
@@ -54,7 +54,7 @@ impl Client {
         let address = IpAddr::V4(Ipv4Addr::new(127, 1, 0, number));
         let mut client = Self {
             address,
-            user,
+            who: Cred { uid: user, gid: user, groups: SmallVec::new() },
             link: Arc::new(Link::new(0, SocketAddr::new(address, PORT))),
             next_xid: first_xid,
             next_link: u64::from(number) << 32,
@@ -66,7 +66,12 @@ impl Client {
     /// The user whose requests it sends.
     #[must_use]
     pub fn cred(&self) -> Cred {
-        Cred { uid: self.user, gid: self.user, groups: SmallVec::new() }
+        self.who.clone()
+    }
+
+    /// From now on it sends the requests of another user.
+    pub fn act_as(&mut self, who: Cred) {
+        self.who = who;
     }
 
     /// The connection that is open.
@@ -86,7 +91,8 @@ impl Client {
     pub fn record(&mut self, call: &Call) -> Bytes {
         self.next_xid = self.next_xid.wrapping_add(1);
         let machinename = Opaque::borrowed(b"sim");
-        let cred = auth_unix { machinename, uid: self.user, gid: self.user, ..auth_unix::default() };
+        let (uid, gid, gids) = (self.who.uid, self.who.gid, self.who.groups.to_vec());
+        let cred = auth_unix { machinename, uid, gid, gids, ..auth_unix::default() };
         let body = call_body {
             rpcvers: 2,
             prog: NFS.0,
@@ -132,6 +138,8 @@ pub struct Told {
     pub written: Option<(u32, stable_how)>,
     /// The verifier of a WRITE or COMMIT.
     pub verifier: Option<u64>,
+    /// What an ACCESS grants.
+    pub granted: u32,
     /// What was read.
     pub data: Vec<u8>,
     /// Names and cookies of a READDIR.
@@ -169,6 +177,7 @@ impl Told {
             attr: None,
             written: None,
             verifier: None,
+            granted: 0,
             data: Vec::new(),
             entries: Vec::new(),
             eof: false,
@@ -215,6 +224,10 @@ fn results(procedure: NFS_PROGRAM, rest: &mut &[u8]) -> Read<Told> {
         P::NFSPROC3_LOOKUP => result::<LOOKUP3resok, LOOKUP3resfail>(rest, |told, ok| {
             told.made(Nfs3Option::Some(ok.object), ok.obj_attributes)
         }),
+        P::NFSPROC3_ACCESS => result::<ACCESS3resok, ACCESS3resfail>(rest, |mut told, ok| {
+            told.granted = ok.access;
+            told.with(ok.obj_attributes)
+        }),
         P::NFSPROC3_READ => result::<READ3resok<'_>, READ3resfail>(rest, |mut told, ok| {
             told.data = ok.data.to_vec();
             told.eof = ok.eof;
@@ -246,6 +259,12 @@ fn results(procedure: NFS_PROGRAM, rest: &mut &[u8]) -> Read<Told> {
         P::NFSPROC3_RENAME => result::<RENAME3resok, RENAME3resfail>(rest, |told, _| told),
         P::NFSPROC3_LINK => result::<LINK3resok, LINK3resfail>(rest, |told, ok| told.with(ok.file_attributes)),
         P::NFSPROC3_READDIR => result::<READDIR3resok<'_>, READDIR3resfail>(rest, |mut told, ok| {
+            let entries = ok.reply.entries.into_inner();
+            told.entries = entries.into_iter().map(|entry| (entry.name.0.to_vec(), entry.cookie)).collect();
+            told.eof = ok.reply.eof;
+            told
+        }),
+        P::NFSPROC3_READDIRPLUS => result::<READDIRPLUS3resok<'_>, READDIRPLUS3resfail>(rest, |mut told, ok| {
             let entries = ok.reply.entries.into_inner();
             told.entries = entries.into_iter().map(|entry| (entry.name.0.to_vec(), entry.cookie)).collect();
             told.eof = ok.reply.eof;

@@ -14,6 +14,8 @@ const START_NS: i64 = 1_700_000_000_000_000_000;
 pub struct Ticks {
     /// Nanoseconds that have really gone by.
     passed_ns: AtomicU64,
+    /// Of these, nanoseconds in which a disk was at work.
+    worked_ns: AtomicU64,
     /// By how much the time of day is wrong.
     wrong_ns: AtomicI64,
 }
@@ -22,6 +24,18 @@ impl Ticks {
     /// So much time goes by.
     pub fn pass(&self, time: Duration) {
         self.passed_ns.fetch_add(u64::try_from(time.as_nanos()).expect("some centuries at most"), Ordering::Relaxed);
+    }
+
+    /// So much time goes by because a disk is at work.
+    pub fn work(&self, time: Duration) {
+        self.pass(time);
+        self.worked_ns.fetch_add(u64::try_from(time.as_nanos()).expect("less than a second"), Ordering::Relaxed);
+    }
+
+    /// How long disks were at work, in all: neither what they hung counts, nor while the machine was off.
+    #[must_use]
+    pub fn worked(&self) -> Duration {
+        Duration::from_nanos(self.worked_ns.load(Ordering::Relaxed))
     }
 
     /// From now on the time of day is wrong by so much: it jumps, and nothing has gone by.

@@ -15,8 +15,8 @@ use super::figures::{Bar, Figures};
 use super::filer::{Binaries, Filer, POOL, Setup};
 use super::load::at_once;
 
-/// Bytes of one unstable WRITE of whoever writes a lot: less than a record, so that they stay in memory until the group is
-/// synced.
+/// Bytes of one unstable WRITE of whoever writes a lot: less than a record, so that they stay in memory until the group
+/// is synced.
 const PIECE_BYTES: usize = 32 << 10;
 /// Pieces of each of his files.
 const PIECES: u64 = 2;

@@ -25,8 +25,8 @@ pub(crate) const POOL: &str = "tank";
 /// Names of its files.
 const POOL_FILE: &str = "pool.img";
 pub(crate) const LOG_FILE: &str = "log.img";
-/// How long the pool must have read and written nothing until it counts as quiet: longer than the time between two groups.
-/// A group that changes much at random reads for seconds before it writes anything.
+/// How long the pool must have read and written nothing until it counts as quiet: longer than the time between two
+/// groups. A group that changes much at random reads for seconds before it writes anything.
 const QUIET: Duration = Duration::from_secs(6);
 const QUIET_TIMEOUT: Duration = Duration::from_secs(120);
 

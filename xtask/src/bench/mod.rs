@@ -47,8 +47,8 @@ pub(crate) enum Bench {
     Stream(stream::Stream),
     /// Many connections against one on a slow log device; and cached READs while a client commits on one.
     Slow(slow::Slow),
-    /// Durable creates on many connections: processor time of each, and whether some wait much longer; and on a few, beside
-    /// somebody who writes a lot.
+    /// Durable creates on many connections: processor time of each, and whether some wait much longer; and on a few,
+    /// beside somebody who writes a lot.
     Crowd(crowd::Crowd),
     /// Untar with the log on memory: sync=standard against sync=disabled.
     MemoryLog(memory_log::MemoryLog),

@@ -1,5 +1,5 @@
 //! How long others wait while one client writes a byte into each of many records: nearly no dirty memory, and a whole
-//! record to read and to write for each (docs/design/0023).
+//! record to read and to write for each (docs/design/0017).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

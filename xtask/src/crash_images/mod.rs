@@ -9,13 +9,13 @@
 //! ```
 //!
 //! A **border** is a moment at which something has just become durable: a flush that had something to do, or a write
-//! through the cache. Its images hold what is durable and nothing else; where caches hold more, there is a second set with
-//! all of it. A **cut** between two borders comes while one request to a disk is under way. What is durable stays,
+//! through the cache. Its images hold what is durable and nothing else; where caches hold more, there is a second set
+//! with all of it. A **cut** between two borders comes while one request to a disk is under way. What is durable stays,
 //! and of every cached write and of the one under way any sectors may ([`media`]).
 //!
-//! What is found must be the tree after a number of steps between those that were answered and those that the
-//! client can have asked for ([`expected`]). And it never goes back: what the images of a border held stood on the medium,
-//! so every later moment has it too. That sees a lost answer within a system call that makes two requests.
+//! What is found must be the tree after a number of steps between those that were answered and those that the client
+//! can have asked for ([`expected`]). And it never goes back: what the images of a border held stood on the medium, so
+//! every later moment has it too. That sees a lost answer within a system call that makes two requests.
 //!
 //! The recording knows nothing of what the server meant by a write, and the server nothing of the recording.
 

@@ -1,5 +1,5 @@
-//! Where Debian's packages come from: the tree names no mirror, a machine without a way to the one that it would name has
-//! its own.
+//! Where Debian's packages come from: the tree names no mirror, a machine without a way to the one that it would name
+//! has its own.
 
 use std::process::Command;
 

@@ -1,10 +1,10 @@
-//! The guest's kernel: user-mode Linux of Debian's newest suite, with the C library that it was linked with, unpacked once
-//! below `target/lab` and run in there.
+//! The guest's kernel: user-mode Linux of Debian's newest suite, with the C library that it was linked with, unpacked
+//! once below `target/lab` and run in there.
 //!
 //! Why not the one of the machine's own release: with 6.1 (Debian 12) and 6.12 (13) init dies before its first
-//! instruction on a processor with AMX, whose registers do not fit into the buffer by which these kernels put a process'
-//! registers back. Newer ones ask for the size. They also run their processes by seccomp instead of ptrace, which makes a
-//! system call half as dear.
+//! instruction on a processor with AMX, whose registers do not fit into the buffer by which these kernels put a
+//! process' registers back. Newer ones ask for the size. They also run their processes by seccomp instead of ptrace,
+//! which makes a system call half as dear.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,7 +1,8 @@
 //! An export, worked on by the small client of [`crate::wire`] with the requests that Linux' client sends.
 //!
 //! A file that fits into one WRITE (wtmax, from FSINFO) is written FILE_SYNC; a longer one as UNSTABLE WRITEs with
-//! several under way, and a COMMIT, and if the verifier then is another one, the server has lost them and the run fails.
+//! several under way, and a COMMIT, and if the verifier then is another one, the server has lost them and the run
+//! fails.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

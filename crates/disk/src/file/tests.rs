@@ -116,8 +116,8 @@ fn without_rwf_dsync_a_durable_write_flushes() {
     exercise(&disk);
 }
 
-/// On a device with a cache, FUA or not, `RWF_DSYNC` is a flush more than a write and an `fdatasync`; on one that writes
-/// through it is the write alone. A partition's queue is that of its disk.
+/// On a device with a cache, FUA or not, `RWF_DSYNC` is a flush more than a write and an `fdatasync`; on one that
+/// writes through it is the write alone. A partition's queue is that of its disk.
 #[test]
 fn a_device_with_a_volatile_cache_is_flushed_after_a_plain_write() {
     let disk = tempfile::tempdir().unwrap();

@@ -40,8 +40,8 @@ impl Disk for Moody {
 
 type Request = dyn Fn(&dyn Disk) -> io::Result<()>;
 
-/// A durable write of a frame failed and took the device's cache along. The flush of the next transaction group said that
-/// all was well, and a COMMIT was answered that rested on it.
+/// A durable write of a frame failed and took the device's cache along. The flush of the next transaction group said
+/// that all was well, and a COMMIT was answered that rested on it.
 #[test]
 fn after_a_failed_durable_write_or_flush_neither_is_believed() {
     const CONTENT: [u8; 4096] = [7; 4096];

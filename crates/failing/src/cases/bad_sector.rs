@@ -1,6 +1,6 @@
-//! A disk begins to fail: one sector cannot be read. The right thing to do is `pool replace`, and it was told that the disk
-//! was replaced: a MiB around the sector was missing on the new one, eight files of 200, and the old one's labels were
-//! erased. One sector may cost what lies in it, and nothing more; and what knows the rest is not given up.
+//! A disk begins to fail: one sector cannot be read. The right thing to do is `pool replace`, and it was told that the
+//! disk was replaced: a MiB around the sector was missing on the new one, eight files of 200, and the old one's labels
+//! were erased. One sector may cost what lies in it, and nothing more; and what knows the rest is not given up.
 
 use anyhow::{Context, Result, ensure};
 

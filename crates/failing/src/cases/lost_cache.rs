@@ -1,6 +1,6 @@
-//! The log's ring lies in the pool. A durable write of it fails, and the disk's cache goes with it: data that was written
-//! ahead of its group is lost. The next flush succeeded and was believed, COMMIT was answered OK, and after a power cut
-//! the file was wrong.
+//! The log's ring lies in the pool. A durable write of it fails, and the disk's cache goes with it: data that was
+//! written ahead of its group is lost. The next flush succeeded and was believed, COMMIT was answered OK, and after a
+//! power cut the file was wrong.
 
 use anyhow::{Result, ensure};
 use tally_bench::wire::Stable;

@@ -3,6 +3,8 @@
 mod bad_sector;
 mod lost_cache;
 mod rotten_sector;
+mod silent_damage;
+mod silent_end;
 mod silent_leg;
 mod two_refusals;
 
@@ -30,12 +32,15 @@ pub struct Case {
 }
 
 /// All of them: every change is tried with each.
-pub const CASES: [Case; 5] = [
+pub const CASES: [Case; 8] = [
     Case { name: "bad-sector", run: bad_sector::run },
     Case { name: "two-refusals", run: two_refusals::run },
     Case { name: "lost-cache", run: lost_cache::run },
     Case { name: "rotten-sector", run: rotten_sector::run },
     Case { name: "silent-leg", run: silent_leg::run },
+    Case { name: "silent-damage", run: silent_damage::run },
+    Case { name: "silent-end", run: silent_end::run },
+    Case { name: "silent-end-alone", run: silent_end::run_with_one_signal },
 ];
 
 const MIB: u64 = 1 << 20;

@@ -1,6 +1,7 @@
-//! One sector of a pool without mirror rots, and whatever lies in it is changed above: names made, replaced and removed. Of
-//! 200 sectors drawn, 13 kept the pool from being imported for good, with `--readonly` too. What the sector held may be
-//! damaged, and is then answered with an error; a pool that nobody gets at any more is a loss of everything.
+//! One sector of a pool without mirror rots, and whatever lies in it is changed above: names made, replaced and
+//! removed. Of 200 sectors drawn, 13 kept the pool from being imported for good, with `--readonly` too. What the sector
+//! held may be damaged, and is then answered with an error; a pool that nobody gets at any more is a loss of
+//! everything.
 //!
 //! Only the pool's root stands in one place: without it there is nothing to import, and the refusal says so.
 

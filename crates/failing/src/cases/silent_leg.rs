@@ -1,6 +1,6 @@
-//! A leg of a mirrored log hangs: it neither answers nor fails. A CREATE was answered after two minutes, and `status` called
-//! the leg ONLINE, with no errors, all the while. Going on without it needs a format that can say so; until then whoever
-//! looks is told which leg has been silent, and for how long.
+//! A leg of a mirrored log hangs: it neither answers nor fails. A CREATE was answered after two minutes, and `status`
+//! called the leg ONLINE, with no errors, all the while. Going on without it needs a format that can say so; until then
+//! whoever looks is told which leg has been silent, and for how long.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! A log mirror of two. Leg m refuses one uberblock, and the labels strike it off; the lane was not told. Hours later leg
-//! l refuses one frame: the lane went on alone on m, which the labels disown, and acknowledged. After a power cut 200 of
-//! 300 acknowledged files were gone, and no loss was named.
+//! A log mirror of two. Leg m refuses one uberblock, and the labels strike it off; the lane was not told. Hours later
+//! leg l refuses one frame: the lane went on alone on m, which the labels disown, and acknowledged. After a power cut
+//! 200 of 300 acknowledged files were gone, and no loss was named.
 
 use anyhow::{Result, ensure};
 

@@ -86,7 +86,7 @@ impl Filesystem {
         };
         if unreadable_count > 0 {
             let name = self.name();
-            tracing::error!("{unreadable_count} blocks of {name} could not be read: what they name stays allocated");
+            tracing::error!(unreadable_count, "blocks of {name} could not be read: what they name stays allocated");
             (0..unreadable_count).for_each(|_| io.note_leak());
         }
     }

@@ -13,7 +13,7 @@ const NAMES_MAX: usize = 8;
 
 /// A record that does not fit what is in the pool, and with it all behind it in its dataset's history.
 #[derive(Debug, thiserror::Error)]
-#[error("dataset {dataset}: {source}; {withheld} changes are lost with it{}", named(changed))]
+#[error("dataset {dataset}: {source}; {} lost with it{}", changes(*withheld), named(changed))]
 pub struct ReplayLoss {
     /// Whose records.
     pub dataset: String,
@@ -51,6 +51,10 @@ fn names(record: &Record) -> Vec<String> {
     let made: Vec<_> = made.map(|name| format!("\"{}\"", name.escape_ascii())).collect();
     let objects = record.inodes.iter().map(|after| format!("object {}", after.object));
     if made.is_empty() { objects.collect() } else { made }
+}
+
+fn changes(count: u64) -> String {
+    if count == 1 { "1 change is".into() } else { format!("{count} changes are") }
 }
 
 fn named(changed: &BTreeSet<String>) -> String {

@@ -44,16 +44,16 @@ impl State {
     ) -> Result<(), FsError> {
         self.directory(to_dir)?;
         check_name(to, FsError::Invalid)?;
-        let moved = self.find_removable(cred, from_dir, from)?;
+        let (from_attr, moved) = self.find_changeable(cred, from_dir, from)?;
         let to_attr = self.may_change_dir(cred, to_dir)?;
         let target = self.directory(to_dir)?.1.find(to).map(|id| self.named(id).attr.clone());
-        if let Some(target) = &target {
-            if target.object == moved.object {
-                return Ok(());
-            }
-            if permission::sticky_forbids(&to_attr, target, cred) {
-                return Err(FsError::NotOwner);
-            }
+        if target.as_ref().is_some_and(|target| target.object == moved.object) {
+            // Nothing is taken away from anybody, whoever owns it.
+            return Ok(());
+        }
+        let forbids = |dir: &Attr, entry: &Attr| permission::sticky_forbids(dir, entry, cred);
+        if forbids(&from_attr, &moved) || target.as_ref().is_some_and(|target| forbids(&to_attr, target)) {
+            return Err(FsError::NotOwner);
         }
         self.check_move(cred, &moved, from_dir, to_dir)?;
         self.check_replace(&moved, target.as_ref())?;
@@ -127,6 +127,15 @@ impl State {
 
     /// The object of a name that `cred` may take out of `dir`.
     fn find_removable(&mut self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<Attr, FsError> {
+        let (parent, victim) = self.find_changeable(cred, dir, name)?;
+        if permission::sticky_forbids(&parent, &victim, cred) {
+            return Err(FsError::NotOwner);
+        }
+        Ok(victim)
+    }
+
+    /// A directory that `cred` may change, and the object of a name in it.
+    fn find_changeable(&mut self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
         let (attr, directory) = self.directory(dir)?;
         check_name(name, FsError::Invalid)?;
         if !permission::may(attr, cred, EXECUTE) {
@@ -134,11 +143,7 @@ impl State {
         }
         let id = directory.find(name).ok_or(FsError::NotFound)?;
         let parent = self.may_change_dir(cred, dir)?;
-        let victim = self.named(id).attr.clone();
-        if permission::sticky_forbids(&parent, &victim, cred) {
-            return Err(FsError::NotOwner);
-        }
-        Ok(victim)
+        Ok((parent, self.named(id).attr.clone()))
     }
 
     fn check_empty(&self, victim: &Attr) -> Result<(), FsError> {

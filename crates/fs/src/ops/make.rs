@@ -110,9 +110,9 @@ impl Filesystem {
         }
         // A file that is there already may be cut within a block, which the fold writes anew.
         let cut = if plan.set.size.is_some_and(|size| size > 0) { BLOCK_BYTES_MAX } else { 0 };
-        let growth_bytes = OBJECT_CHARGE + entry_charge(name) + plan.target.len() as u64;
         let cut = FoldCost { bytes: cut, known_bytes: 0, patch_bytes: cut as i64 };
         loop {
+            let growth_bytes = self.growth_of_make(dir, name, plan);
             let admitted = match self.admit(&Ask::metadata(SpaceClass::Write).folding(cut).growing(growth_bytes)) {
                 Ok(admitted) => admitted,
                 Err(refusal) => return refusal.outcome(),
@@ -145,6 +145,10 @@ impl Filesystem {
             if let Some(existing) = existing {
                 return self.make_over(ctx, admitted, locked, (dir, &parent), existing, how);
             }
+            if growth_bytes == 0 {
+                // The name went behind the look, so something would be made that no quota has been asked for.
+                continue;
+            }
             if granted & WRITE == 0 {
                 return self.refused_in(&locked, dir, Some(&parent), FsError::Access);
             }
@@ -170,6 +174,16 @@ impl Filesystem {
             let wait = self.carry_out(admitted, &mut locked, plan.record_kind, record);
             return Outcome { result: Ok(attr), changes: smallvec![change(dir.id, &parent, &parent_after)], wait };
         }
+    }
+
+    /// By how much it may make the dataset grow: not at all where the name is taken, since then nothing is made.
+    fn growth_of_make(&self, dir: ObjectRef, name: &[u8], plan: &Plan<'_>) -> u64 {
+        // Nobody asks without a quota.
+        let is_taken = || matches!(self.peek(dir, name), Ok(Some(_)));
+        if self.dataset.effective().refquota.is_some() && !is_dots(name) && is_taken() {
+            return 0;
+        }
+        OBJECT_CHARGE + entry_charge(name) + plan.target.len() as u64
     }
 
     /// The name is taken: what that means depends on how the client asked.

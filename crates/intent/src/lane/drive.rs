@@ -48,8 +48,8 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// For somebody with so many bytes of records in it. Who has more than it holds has them in frames before it, of which
-    /// this one is the measure.
+    /// For somebody with so many bytes of records in it. Who has more than it holds has them in frames before it, of
+    /// which this one is the measure.
     pub(super) fn kept(&self, lane: LaneId, record_bytes: u64) -> Kept {
         let frame_bytes = record_bytes.saturating_mul(self.frame_bytes) / self.body_bytes.max(1);
         Kept { by: Keeper::Log(lane), device: self.latency, record_bytes, frame_bytes }
@@ -96,8 +96,8 @@ impl Lane {
         }
     }
 
-    /// Until somebody wakes the thread, a seal is due, or gathered records may have waited for too long: of these it takes
-    /// care as long as records come, so that whoever appends one need not wake it.
+    /// Until somebody wakes the thread, a seal is due, or gathered records may have waited for too long: of these it
+    /// takes care as long as records come, so that whoever appends one need not wake it.
     fn sleep(&self, state: &mut MutexGuard<'_, State>, seal_due_in: Option<Duration>, seen_lsn: &mut Lsn) {
         let is_busy = state.next_lsn != *seen_lsn || !state.gathering.is_empty();
         *seen_lsn = state.next_lsn;

@@ -13,15 +13,15 @@
 //! new frame and is not believed alone, so it delays nobody's promise by failing. It is admitted once every frame that
 //! recovery might need is on it, also from the uberblock before the newest (rules F6, F8).
 //!
-//! **Lane and labels** (rules F6). An import believes each leg that the labels name to have every frame. So the lane must
-//! at every moment write to all legs that the labels name, and what it acknowledges on a smaller set than before must wait
-//! until the labels name no more than that. The pool changes the labels for many reasons, of which a failed frame is
-//! only one, and tells the lane each time ([`Lane::follow`]); a leg is taken into the labels only after the lane has
-//! admitted it. Between a change of the labels and the call the lane writes to more legs than the labels name, which is
-//! harmless. A frame must not carry a generation in which a leg that it goes to was struck off already: recovery takes
-//! such a frame for the proof that lane and labels had parted. Hence generation and members change together, under the
-//! state's lock. Where the labels name a leg that the lane does not write to, or still name one that has just missed a
-//! frame, the lane ends: its promises go over to transaction groups (rules F25).
+//! **Lane and labels** (rules F6). An import believes each leg that the labels name to have every frame. So the lane
+//! must at every moment write to all legs that the labels name, and what it acknowledges on a smaller set than before
+//! must wait until the labels name no more than that. The pool changes the labels for many reasons, of which a failed
+//! frame is only one, and tells the lane each time ([`Lane::follow`]); a leg is taken into the labels only after the
+//! lane has admitted it. Between a change of the labels and the call the lane writes to more legs than the labels name,
+//! which is harmless. A frame must not carry a generation in which a leg that it goes to was struck off already:
+//! recovery takes such a frame for the proof that lane and labels had parted. Hence generation and members change
+//! together, under the state's lock. Where the labels name a leg that the lane does not write to, or still name one
+//! that has just missed a frame, the lane ends: its promises go over to transaction groups (rules F25).
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -89,9 +89,9 @@ impl Lane {
         state.is_open() && state.legs.iter().any(|member| member.leg.guid == guid && member.part == Part::Named)
     }
 
-    /// The labels name `set` from now on, durably; what `is_outside` says of a leg they do not name is whether it may be
-    /// written at all. Legs that were named and are not any more leave, those that are named now count. Ends the lane if
-    /// the labels name one that it does not write to.
+    /// The labels name `set` from now on, durably; what `is_outside` says of a leg they do not name is whether it may
+    /// be written at all. Legs that were named and are not any more leave, those that are named now count. Ends the
+    /// lane if the labels name one that it does not write to.
     pub fn follow(&self, set: &LegSet, is_outside: &dyn Fn(VdevGuid) -> bool) {
         let followed = self.state.lock().follow(self.id, set, is_outside);
         if let Err(failed) = followed {

@@ -29,10 +29,10 @@
 //! and a slot is free, the lane thread is woken.* A waiter that finds the slot taken may therefore sleep.
 //!
 //! **Records that nobody waits for** would keep their room in the ring for ever, and be lost with the power long after
-//! they were given. So the lane thread writes a frame that is full, and one whose first record came [`UNWAITED_MAX`] ago; and
-//! whoever closes a transaction group writes what belongs to it ([`Lane::write_gathered`]), before its uberblock says
-//! where the ring begins. The thread is woken for that once after a pause, and then looks by itself as long as records come:
-//! a request that waits pays nothing for it.
+//! they were given. So the lane thread writes a frame that is full, and one whose first record came [`UNWAITED_MAX`]
+//! ago; and whoever closes a transaction group writes what belongs to it ([`Lane::write_gathered`]), before its
+//! uberblock says where the ring begins. The thread is woken for that once after a pause, and then looks by itself as
+//! long as records come: a request that waits pays nothing for it.
 //!
 //! **Locks**, in this order: `dropping` → `state`; `chain` → `state`. Callbacks, the leg hook and the failure
 //! hook run under neither `chain` nor `state`.
@@ -263,8 +263,8 @@ impl Lane {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Whether it has ended, and every record that is on stable storage belongs to a group up to `synced`: then no import
-    /// from that group's uberblock needs its ring.
+    /// Whether it has ended, and every record that is on stable storage belongs to a group up to `synced`: then no
+    /// import from that group's uberblock needs its ring.
     #[must_use]
     pub fn is_spent(&self, synced: Txg) -> bool {
         let state = self.state.lock();

@@ -383,8 +383,8 @@ fn a_smaller_set_that_cannot_be_recorded_ends_the_lane() {
     assert_eq!(world.lane.promise(lsn, 0).block(), Err(Broken(refusal.to_string())));
 }
 
-/// The labels had struck leg 1 off, and the lane was not told. When leg 0 missed a frame, the labels kept it as the last
-/// of its set, with a generation that had risen before, and the lane went on on leg 1 alone.
+/// The labels had struck leg 1 off, and the lane was not told. When leg 0 missed a frame, the labels kept it as the
+/// last of its set, with a generation that had risen before, and the lane went on on leg 1 alone.
 #[test]
 fn a_lane_does_not_go_on_without_a_leg_that_the_labels_name() {
     let kept = LegSet { generation: 2, legs: vec![leg_guid(0)] };

@@ -21,8 +21,8 @@ impl Lane {
         self.state.lock().gathering.first_lsn().is_some_and(|first| first < end)
     }
 
-    /// Writes a frame if its first record has waited for [`UNWAITED_MAX`]; says whether it did. [`Lane::run`] does this by
-    /// itself.
+    /// Writes a frame if its first record has waited for [`UNWAITED_MAX`]; says whether it did. [`Lane::run`] does this
+    /// by itself.
     #[cfg(test)]
     pub(crate) fn write_overdue(&self) -> bool {
         self.overdue_in(&self.state.lock()) == Some(Duration::ZERO) && self.drive_frame()

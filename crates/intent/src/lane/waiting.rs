@@ -95,8 +95,8 @@ impl State {
         }
     }
 
-    /// What the frame with record `lsn` took. Waiters are called as soon as it has landed, so it is among the newest; if
-    /// somebody was called later than that, the newest stands for it.
+    /// What the frame with record `lsn` took. Waiters are called as soon as it has landed, so it is among the newest;
+    /// if somebody was called later than that, the newest stands for it.
     fn cost_of(&self, lsn: Lsn) -> Cost {
         let holding = self.costs.iter().filter(|cost| lsn < cost.lsn_end).min_by_key(|cost| cost.lsn_end);
         holding.or(self.costs.back()).copied().unwrap_or_default()

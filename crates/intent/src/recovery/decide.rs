@@ -29,8 +29,8 @@
 //! | v disowned leg | a leg outside the set has the next frame, of a generation to which it did not belong | loss: the lane went on there without the labels' word | scan |
 //!
 //! In case s frames without records are in the chain, but no record is lost with them. Nothing but two writers or a
-//! defect leads to g, q, t, u and v. They are errors and losses and no panics, because disks can say anything. In g either
-//! leg may be the right one, which is for a person to say; in the others there is nothing to choose.
+//! defect leads to g, q, t, u and v. They are errors and losses and no panics, because disks can say anything. In g
+//! either leg may be the right one, which is for a person to say; in the others there is nothing to choose.
 
 use tally_base::Lsn;
 

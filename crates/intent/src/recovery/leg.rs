@@ -108,8 +108,8 @@ impl<'a> LegReader<'a> {
         self.chunk_offset + self.chunk.len() as u64
     }
 
-    /// Goes on to the chunk that was read ahead, if that is where the bytes end. True: they began in the chunk before, and
-    /// stand in `across`.
+    /// Goes on to the chunk that was read ahead, if that is where the bytes end. True: they began in the chunk before,
+    /// and stand in `across`.
     fn advance(&mut self, offset: u64, end: u64) -> bool {
         let chunk_end = self.chunk_end();
         if !(self.chunk_offset..=chunk_end).contains(&offset) {

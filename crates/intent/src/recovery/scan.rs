@@ -110,8 +110,8 @@ pub struct LaneScan {
     pub bytes: u64,
 }
 
-/// What stands in a ring and cannot be, whoever had it: a defect of what wrote it. What it hides is a loss, since nobody
-/// else can have it.
+/// What stands in a ring and cannot be, whoever had it: a defect of what wrote it. What it hides is a loss, since
+/// nobody else can have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Contradiction {
     /// Row q.
@@ -190,9 +190,9 @@ pub fn scan(
 }
 
 /// The newest uberblock that the frame at the beginning of the ring has seen, on any leg, stale ones too (row n). Every
-/// life of a ring begins there: if the uberblock that began the newest one is gone, the walk looks for an older life and
-/// passes the acknowledged frames of the newest by. Of a lane that the chosen uberblock does not name this is all that
-/// is heard.
+/// life of a ring begins there: if the uberblock that began the newest one is gone, the walk looks for an older life
+/// and passes the acknowledged frames of the newest by. Of a lane that the chosen uberblock does not name this is all
+/// that is heard.
 #[must_use]
 pub fn synced_at_the_beginning(config: &LaneConfig) -> Txg {
     if config.geometry.validate().is_err() {

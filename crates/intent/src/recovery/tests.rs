@@ -67,8 +67,9 @@ fn case_b_in_a_long_ring_nothing_is_lost_between_two_reads() {
     }
 }
 
-/// A ring is read in long pieces. One that a bad sector behind the last frame spoils is read again, just as far as the frame
-/// goes; that was asked for to the byte, which no disk takes: the import ended with a panic, and the pool with it.
+/// A ring is read in long pieces. One that a bad sector behind the last frame spoils is read again, just as far as the
+/// frame goes; that was asked for to the byte, which no disk takes: the import ended with a panic, and the pool with
+/// it.
 #[test]
 fn case_b_a_bad_sector_behind_the_log_costs_nothing() {
     let world = World::new(1);
@@ -336,8 +337,8 @@ fn case_n_a_frame_knows_a_newer_uberblock() {
     assert_eq!(world.scan().max_synced_txg, Txg(7));
 }
 
-/// The first uberblock of a new life is gone, and the import takes the one before it. Frames of the new life stand at the
-/// beginning of the ring, of another epoch than the one that is walked; they know of the uberblock that is gone.
+/// The first uberblock of a new life is gone, and the import takes the one before it. Frames of the new life stand at
+/// the beginning of the ring, of another epoch than the one that is walked; they know of the uberblock that is gone.
 #[test]
 fn case_n_a_frame_of_a_newer_life_knows_a_newer_uberblock() {
     let old = World::new(1);

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! A cold READ, or a write of the log, blocks its worker and nothing else (rules P1), as others watch: when the last of
-//! those goes to work, and fewer run than there are processors, another is called or started (`crew`). The cost: threads,
-//! and a mutex for the queues, which the lone client's path touches once, finding them empty.
+//! those goes to work, and fewer run than there are processors, another is called or started (`crew`). The cost:
+//! threads, and a mutex for the queues, which the lone client's path touches once, finding them empty.
 //!
 //! Bounds (I6): connections; requests of one connection in the house; bytes of records in the house; bytes of
 //! partial records; bytes of replies that a socket does not take. At each bound reading stops, and TCP tells

@@ -30,8 +30,8 @@ pub(super) fn work(hub: &Arc<Hub>) {
     hub.crew.leave_watch();
     seat_this_thread(Rc::new(WorkerSeat(hub.clone())));
     while !hub.ended.load(SeqCst) {
-        // An operation's panic is caught where it is carried out. What is left is a bug behind it, as in the log that this
-        // worker writes: the request is answered when it is dropped, and a worker fewer would help nobody.
+        // An operation's panic is caught where it is carried out. What is left is a bug behind it, as in the log that
+        // this worker writes: the request is answered when it is dropped, and a worker fewer would help nobody.
         if catch_unwind(AssertUnwindSafe(|| turn(hub, &mut scratch))).is_err() {
             count(&hub.service.stats().panics);
             tracing::error!(

@@ -8,9 +8,9 @@
 //! |              |          | waits for a frame | being written  |                 |
 //! ```
 //!
-//! Where a transaction group keeps the promise, and not the log, *group* stands for slot and device. An account is found
-//! where the connection has used it last, else in a map, and is written with plain atomics: some hundred instructions for
-//! each request. There are at most [`ACCOUNTS_MAX`]; whoever comes later shares one that has no name.
+//! Where a transaction group keeps the promise, and not the log, *group* stands for slot and device. An account is
+//! found where the connection has used it last, else in a map, and is written with plain atomics: some hundred
+//! instructions for each request. There are at most [`ACCOUNTS_MAX`]; whoever comes later shares one that has no name.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

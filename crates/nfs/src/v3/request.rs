@@ -211,8 +211,8 @@ pub(crate) fn failure_body(procedure: Procedure, status: Status) -> Body {
     words.into()
 }
 
-/// Checks a name before the file system sees it. To no name, and to one with bytes that no name has, the answer is ACCES
-/// (RFC 1813 §3.2, general comments on filenames).
+/// Checks a name before the file system sees it. To no name, and to one with bytes that no name has, the answer is
+/// ACCES (RFC 1813 §3.2, general comments on filenames).
 pub(super) fn check_name(name: &[u8]) -> Result<(), Status> {
     if name.len() > tally_fs::vfs::NAME_MAX {
         return Err(Status::NameTooLong);

@@ -1,8 +1,9 @@
-//! A candidate for a log device, measured: durable writes one behind the other, as the log makes them, and some at a time.
+//! A candidate for a log device, measured: durable writes one behind the other, as the log makes them, and some at a
+//! time.
 //!
-//! Nothing that anybody may need is overwritten. In a directory a file is made, and removed afterwards. A block device is
-//! opened exclusively, which the kernel refuses while it is mounted or part of something, and only if it is blank: its
-//! first and last mebibyte must be zeroes; what was written is zeroed again.
+//! Nothing that anybody may need is overwritten. In a directory a file is made, and removed afterwards. A block device
+//! is opened exclusively, which the kernel refuses while it is mounted or part of something, and only if it is blank:
+//! its first and last mebibyte must be zeroes; what was written is zeroed again.
 
 use std::io;
 use std::path::{Path, PathBuf};

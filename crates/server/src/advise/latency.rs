@@ -29,8 +29,8 @@ impl Samples {
 
 /// A device: samples by length, which are drawn from evenly.
 ///
-/// Draws are those of a golden-ratio sequence and not random, so that a prediction repeats, and few draws already have the
-/// mean of all.
+/// Draws are those of a golden-ratio sequence and not random, so that a prediction repeats, and few draws already have
+/// the mean of all.
 #[derive(Clone, Debug, Default)]
 pub struct Device {
     samples: Vec<Samples>,
@@ -58,8 +58,8 @@ impl Device {
         &self.samples
     }
 
-    /// How long the next write of so many bytes takes, nanoseconds: between two measured lengths in proportion, beyond the
-    /// longest at its rate.
+    /// How long the next write of so many bytes takes, nanoseconds: between two measured lengths in proportion, beyond
+    /// the longest at its rate.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     pub fn draw(&mut self, bytes: u64) -> u64 {
         const GOLDEN: f64 = 0.618_033_988_749_894_9;

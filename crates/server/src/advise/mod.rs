@@ -1,5 +1,5 @@
-//! What another log device would bring: the load as it was recorded, run through the latencies of the device as they were
-//! measured.
+//! What another log device would bring: the load as it was recorded, run through the latencies of the device as they
+//! were measured.
 
 pub mod candidate;
 pub mod latency;

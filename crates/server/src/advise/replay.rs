@@ -1,16 +1,16 @@
 //! The recorded load as a closed loop: what would have happened with another log device.
 //!
-//! A client that gets its reply sooner asks sooner. So a recording is not played back by its clock, but by its causes: a
-//! request follows the newest reply that its connection had been given before, after the time that the client took to
+//! A client that gets its reply sooner asks sooner. So a recording is not played back by its clock, but by its causes:
+//! a request follows the newest reply that its connection had been given before, after the time that the client took to
 //! think. Requests that were under way together stay so.
 //!
-//! The server between the two is the real one's outline: a worker for each processor, the recorded time of work for each
-//! request, and a log that writes one frame at a time with all that has gathered meanwhile. What waited for a transaction
-//! group waits as long as it did.
+//! The server between the two is the real one's outline: a worker for each processor, the recorded time of work for
+//! each request, and a log that writes one frame at a time with all that has gathered meanwhile. What waited for a
+//! transaction group waits as long as it did.
 //!
-//! Not modelled: clients that share the server's processors, or wait for each other's files; the pool's disks, which have
-//! other work when the log is no longer on them. So the rate that was seen is scaled by the ratio of two such runs, one
-//! with the log as it is and one with the candidate: most of what is left out is in both.
+//! Not modelled: clients that share the server's processors, or wait for each other's files; the pool's disks, which
+//! have other work when the log is no longer on them. So the rate that was seen is scaled by the ratio of two such
+//! runs, one with the log as it is and one with the candidate: most of what is left out is in both.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -89,7 +89,8 @@ impl Loop {
         new
     }
 
-    /// The same load where everything that processors do takes this part of its time. What a client thinks for longer than
+    /// The same load where everything that processors do takes this part of its time. What a client thinks for longer
+    /// than
     /// [`THOUGHT_MAX_NS`] it does not spend on its way from a reply to the next request, but on something of its own.
     #[must_use]
     pub fn scaled(&self, part: f64) -> Self {

@@ -1,8 +1,8 @@
 //! What a wait costs the processors that wait.
 //!
-//! A server and its clients that sit still for 8 ms find their caches, their clock rate and their sleep states the worse for
-//! it: the same work then takes four times as long as behind a wait of 150 µs. A recording made beside a slow log is
-//! therefore one of slow processors, and a faster log would make them faster. How much is measured here: two
+//! A server and its clients that sit still for 8 ms find their caches, their clock rate and their sleep states the
+//! worse for it: the same work then takes four times as long as behind a wait of 150 µs. A recording made beside a slow
+//! log is therefore one of slow processors, and a faster log would make them faster. How much is measured here: two
 //! threads on loopback do what a client and a server do, with a pause of the length in question before each reply.
 
 use std::io::{self, Read, Write};
@@ -13,7 +13,8 @@ use crate::control::load::RecordedLoad;
 
 /// Bytes of a message, as of a small request.
 const MESSAGE_BYTES: usize = 160;
-/// Memory that the answering thread goes about in, and how often for each message: the caches that a small request wants.
+/// Memory that the answering thread goes about in, and how often for each message: the caches that a small request
+/// wants.
 const WORDS: usize = 64 << 10;
 const TOUCHES: usize = 200;
 /// Alternating rounds, and how long one of them takes for each of the two pauses.
@@ -47,8 +48,8 @@ pub fn recorded_pause(load: &RecordedLoad) -> Duration {
     Duration::from_nanos(pauses.get(pauses.len() / 2).copied().unwrap_or(0))
 }
 
-/// What work takes after pauses of `then`, as a part of what it takes after pauses of `now`: at most 1, since a shorter pause
-/// is no reason to be slower.
+/// What work takes after pauses of `then`, as a part of what it takes after pauses of `now`: at most 1, since a shorter
+/// pause is no reason to be slower.
 pub fn measure(now: Duration, then: Duration) -> io::Result<f64> {
     let (now, then) = (now.min(PAUSE_MAX), then.min(PAUSE_MAX));
     if then >= now {

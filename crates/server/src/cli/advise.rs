@@ -24,9 +24,9 @@ use crate::control::report::Quantiles;
 pub enum AdviseCommand {
     /// Measure a device and say what clients would gain if the intent log were on it
     ///
-    /// The load is recorded from the running daemon while its clients work, and replayed as a closed loop: a client that is
-    /// answered sooner asks sooner. Nothing is overwritten: in a directory a file is made and removed, a block device must
-    /// be blank.
+    /// The load is recorded from the running daemon while its clients work, and replayed as a closed loop: a client
+    /// that is answered sooner asks sooner. Nothing is overwritten: in a directory a file is made and removed, a block
+    /// device must be blank.
     Log(LogArgs),
 }
 
@@ -56,8 +56,8 @@ struct Advice {
     candidate: Scene,
     /// With a log that takes no time: what no device can go beyond.
     limit: Scene,
-    /// How long processors sat still between requests, how long they would, and what part of its time their work would take
-    /// then.
+    /// How long processors sat still between requests, how long they would, and what part of its time their work would
+    /// take then.
     pause_ns: u64,
     candidate_pause_ns: u64,
     own_time_part: f64,
@@ -107,7 +107,7 @@ pub(super) fn log(cli: &Cli, args: &LogArgs, console: &mut Console<'_>) -> Resul
         return Err(Failure::NoLoad { seconds: load.seconds });
     }
     if !cli.json {
-        writeln!(console.err, "{} requests. Measuring {} ...", load.events.len(), args.device.display())?;
+        writeln!(console.err, "Requests: {}. Measuring {} ...", load.events.len(), args.device.display())?;
     }
     let measured = candidate::measure(&args.device, &tally_disk::SystemOpener, &mut |progress| bar.show(progress))?;
     let then = Duration::from_nanos(measured.device.samples().first().map_or(0, |shortest| shortest.quantile(0.5)));

@@ -99,7 +99,8 @@ pub struct ServeArgs {
     #[arg(long)]
     pub size: Option<Size>,
 
-    /// Import what is found on this disk, in this file or directory, instead of the pools of the last run; may be repeated
+    /// Import what is found on this disk, in this file or directory, instead of the pools of the last run; may be
+    /// repeated
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub pool: Vec<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! `tally pool iostat`: reads and writes, first the average since import, then of each interval. With `-l` how long they
-//! took, with `-q` how many there are now, with `-w` how their times are distributed.
+//! `tally pool iostat`: reads and writes, first the average since import, then of each interval. With `-l` how long
+//! they took, with `-q` how many there are now, with `-w` how their times are distributed.
 
 mod latency;
 
@@ -55,7 +55,8 @@ pub struct IostatArgs {
     #[arg(short)]
     pub(super) verbose: bool,
 
-    /// How long requests took on average: of the disk's reads, writes, durable writes (the log's and the labels') and flushes
+    /// How long requests took on average: of the disk's reads, writes, durable writes (the log's and the labels') and
+    /// flushes
     #[arg(short)]
     pub(super) latency: bool,
 

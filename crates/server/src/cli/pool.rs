@@ -62,7 +62,8 @@ pub enum PoolCommand {
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Set properties of a pool: failmode=wait|continue; clock=accept believes a clock that is far from the pool's times
+    /// Set properties of a pool: failmode=wait|continue; clock=accept believes a clock that is far from the pool's
+    /// times
     Set {
         /// property=value, one or more, then the pool
         #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... POOL")]

@@ -59,8 +59,8 @@ impl By {
     }
 }
 
-/// One line for each client or dataset, whoever waited longest for stable storage first; `verbose`: below it one for each
-/// of the others and each kind of call.
+/// One line for each client or dataset, whoever waited longest for stable storage first; `verbose`: below it one for
+/// each of the others and each kind of call.
 pub(super) fn accounts(accounts: &[AccountReport], by: By, args: &AccountArgs) -> String {
     let title = if by == By::Client { "CLIENT" } else { "EXPORT" };
     let numbers = ["CALLS", "ERRORS", "DATA", "TIME", "QUEUE", "WORK", "SLOT", "DEVICE", "GROUP", "REPLY", "SHARE"];

@@ -1,5 +1,5 @@
-//! Commands that look again and again: each sample is the difference of two reports of counters that only rise, all asked
-//! for on one connection. The first is about everything since the start.
+//! Commands that look again and again: each sample is the difference of two reports of counters that only rise, all
+//! asked for on one connection. The first is about everything since the start.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

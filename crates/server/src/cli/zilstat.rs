@@ -1,5 +1,5 @@
-//! `tally zilstat`: what the intent log is given and writes, in the columns of the `zilstat` that people know, and beside
-//! them what it never had: how many requests a frame serves, and where their wait goes.
+//! `tally zilstat`: what the intent log is given and writes, in the columns of the `zilstat` that people know, and
+//! beside them what it never had: how many requests a frame serves, and where their wait goes.
 
 use std::time::Duration;
 
@@ -185,8 +185,8 @@ impl Sums {
         rate
     }
 
-    /// One line. `watched`: it is about an interval, and not about all since the start, of which nobody knows the highest
-    /// rate.
+    /// One line. `watched`: it is about an interval, and not about all since the start, of which nobody knows the
+    /// highest rate.
     pub(super) fn print(&self, args: &ZilstatArgs, watched: bool) -> String {
         let style = args.style();
         let size = |bytes: u64| if style.exact { bytes.to_string() } else { Size(bytes).to_string() };

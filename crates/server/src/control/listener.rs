@@ -165,8 +165,8 @@ impl Drop for Slot {
     }
 }
 
-/// Root and the daemon's own user may. The socket's mode says the same, but its directory may be shared, and the mode is
-/// set a moment after the socket is there.
+/// Root and the daemon's own user may. The socket's mode says the same, but its directory may be shared, and the mode
+/// is set a moment after the socket is there.
 fn may_command(peer: Uid, own: Uid) -> bool {
     peer.is_root() || peer == own
 }

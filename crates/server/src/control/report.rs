@@ -174,8 +174,8 @@ pub struct VdevReport {
     pub name: String,
     /// `data` or `log`.
     pub class: String,
-    /// `ONLINE`, `DEGRADED`, `RESILVERING`, `STALE`, `MISSING`, `FAULTED`; `JOINING` or `NOLOG` where it has everything but
-    /// takes no part in the log whose ring lies on it.
+    /// `ONLINE`, `DEGRADED`, `RESILVERING`, `STALE`, `MISSING`, `FAULTED`; `JOINING` or `NOLOG` where it has everything
+    /// but takes no part in the log whose ring lies on it.
     pub state: String,
     /// Bytes taken and free; only of top-level data vdevs.
     pub space: Option<VdevSpace>,

@@ -10,8 +10,8 @@ use super::report::Quantiles;
 #[serde(transparent)]
 pub struct Spread(pub Vec<(u64, u64)>);
 
-/// Bounds of the coarse steps that graphs and metrics have: powers of two from 8 µs, below which no disk answers, to 8.6 s,
-/// after which clients ask again.
+/// Bounds of the coarse steps that graphs and metrics have: powers of two from 8 µs, below which no disk answers, to
+/// 8.6 s, after which clients ask again.
 pub const DOUBLINGS: std::ops::RangeInclusive<u32> = 13..=33;
 /// Coarse steps: one up to each bound, and one above the last.
 pub const DOUBLING_COUNT: usize = (*DOUBLINGS.end() - *DOUBLINGS.start()) as usize + 2;

@@ -1,7 +1,7 @@
 //! What runs for hours beside other commands: copies to disks that join, and the look at every block before one leaves.
 //!
-//! Such a command has a thread of its own, so that the daemon's is free for the others, and for the end. What it must be
-//! safe from stands here: at most one at a time for each vdev, none on a pool that is being let go, and each can be
+//! Such a command has a thread of its own, so that the daemon's is free for the others, and for the end. What it must
+//! be safe from stands here: at most one at a time for each vdev, none on a pool that is being let go, and each can be
 //! stopped, by whoever detaches the disk that joins and by the end of the daemon. It looks whether it should go on with
 //! each step, so that a stop takes as long as one step.
 //!

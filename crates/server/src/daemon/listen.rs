@@ -48,8 +48,8 @@ pub enum ListenError {
 const PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE_STEP: Duration = Duration::from_millis(50);
 
-/// Listens on all `addresses`, on the same port: the one that was `asked` for; else the `last` one, which clients have in
-/// their mounts; else the first of [`PORT_NFS`] and [`PORT_FALLBACK`] that is free on all of them.
+/// Listens on all `addresses`, on the same port: the one that was `asked` for; else the `last` one, which clients have
+/// in their mounts; else the first of [`PORT_NFS`] and [`PORT_FALLBACK`] that is free on all of them.
 pub fn listen(addresses: &[IpAddr], asked: Option<u16>, last: Option<u16>) -> Result<Vec<TcpListener>, ListenError> {
     if let Some(port) = asked {
         return listen_patiently(addresses, port);

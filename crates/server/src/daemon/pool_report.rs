@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tally_base::Size;
 use tally_disk::{IoCounts, IoKind};
-use tally_fs::damage::Part;
+use tally_fs::Filesystem;
+use tally_fs::damage::{DamageReport, DamagedPlace, Part};
+use tally_fs::filer::DatasetInfo;
 use tally_intent::Lane;
 use tally_store::bp::BlockKind;
 use tally_store::io::CacheStats;
@@ -16,6 +18,7 @@ use tally_store::txg::TxgRecord;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
 
 use super::dates::utc;
+use super::patience::within;
 use super::pools::ServedPool;
 use super::silence::SILENT_MIN;
 use crate::control::report::{
@@ -74,27 +77,51 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
     }
 }
 
-/// The same with what could not be read, whose paths have to be looked for.
-pub(super) fn report_with_damage(served: &ServedPool) -> PoolReport {
+/// How long it may take to look for the paths of what is damaged: some seconds over a disk that has much to do, and not
+/// for as long as one hangs.
+const LOOK_MAX: Duration = Duration::from_secs(3);
+
+/// The same with what could not be read. The disks are asked whether it still cannot, and for its paths. Where they do not
+/// answer in time it is told as it was met.
+pub(super) fn report_with_damage(served: &Arc<ServedPool>) -> PoolReport {
     let mut report = report(served);
-    for info in served.filer.datasets() {
-        let Some(filesystem) = served.filer.filesystem(info.id).filter(|filesystem| filesystem.has_damage()) else {
-            continue;
-        };
-        let damage = filesystem.damage_report();
+    let of_each = |damage_of: fn(&Filesystem) -> DamageReport, served: &ServedPool| -> Vec<(String, DamageReport)> {
+        let named = |info: DatasetInfo| Some((info.name, served.filer.filesystem(info.id)?));
+        let damaged = served.filer.datasets().into_iter().filter_map(named).filter(|(_, fs)| fs.has_damage());
+        damaged.map(|(name, filesystem)| (name, damage_of(&filesystem))).collect()
+    };
+    let met = of_each(Filesystem::damage_met, served);
+    if met.is_empty() {
+        return report;
+    }
+    let looker = Arc::clone(served);
+    let looked = within(LOOK_MAX, move || {
+        let _alone = looker.looking.try_lock_for(LOOK_MAX)?;
+        Some(of_each(Filesystem::damage_report, &looker))
+    });
+    let found = looked.flatten().unwrap_or_else(|| {
+        report.messages.push(
+            "a disk does not answer: what could not be read is told as it was met, without looking for its path, or \
+             whether it can be read again."
+                .into(),
+        );
+        met
+    });
+    for (dataset, damage) in found {
         report.damage_beyond += damage.beyond;
-        report.damage.extend(damage.places.into_iter().map(|place| {
-            let (what, offset) = match place.part {
-                Part::Attributes => ("attributes", None),
-                Part::Names => ("names", None),
-                Part::Content(offset) => ("content", Some(offset)),
-                Part::Space => ("space", None),
-            };
-            let (dataset, what) = (info.name.clone(), what.to_owned());
-            DamagedObject { dataset, object: place.object.0, path: place.path, what, offset }
-        }));
+        report.damage.extend(damage.places.into_iter().map(|place| damaged_object(&dataset, place)));
     }
     report
+}
+
+fn damaged_object(dataset: &str, place: DamagedPlace) -> DamagedObject {
+    let (what, offset) = match place.part {
+        Part::Attributes => ("attributes", None),
+        Part::Names => ("names", None),
+        Part::Content(offset) => ("content", Some(offset)),
+        Part::Space => ("space", None),
+    };
+    DamagedObject { dataset: dataset.into(), object: place.object.0, path: place.path, what: what.into(), offset }
 }
 
 const ONLINE: &str = LegState::Online.word();
@@ -147,8 +174,16 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             FailMode::Wait => "Clients that change something wait.",
             FailMode::Continue => "Clients that change something get an I/O error.",
         };
+        let kept = match exposure(served).bytes {
+            0 => "Nothing was acknowledged that is not on disk.".to_owned(),
+            bytes => format!(
+                "{} that clients of datasets with sync=disabled were told is safe is in memory alone.\n\
+                 Nothing else was acknowledged that is not on disk.",
+                Size(bytes)
+            ),
+        };
         messages.push(format!(
-            "the pool is suspended: {}.\n{clients} Nothing was acknowledged that is not on disk. Repair the disks, then export the pool and import it again.",
+            "the pool is suspended: {}.\n{clients} {kept} Repair the disks, then export the pool and import it again.",
             fault.0
         ));
     }

@@ -2,8 +2,8 @@
 //!
 //! Pools are created, imported and exported by one thread, the daemon's own; copies to disks have threads of their own
 //! ([`super::copies`]). All of it takes as long as disks take, and no request may wait for it: readers see the registry
-//! through one short lock that is never held over a call into a pool, and the protocol server sees the export table, which
-//! is replaced when all is done.
+//! through one short lock that is never held over a call into a pool, and the protocol server sees the export table,
+//! which is replaced when all is done.
 //!
 //! ```text
 //!   unknown ──create, import──▶ imported ──export──▶ away ──import──▶ imported
@@ -36,6 +36,7 @@ use super::absent::Absent;
 use super::config::ExportRule;
 use super::copies::Copies;
 use super::disks::DiskError;
+use super::silence;
 use super::state::{KnownPool, State, StateError};
 use crate::control::message::{Assignment, Progress};
 use crate::control::report::FoundPool;
@@ -70,6 +71,21 @@ pub enum PoolsError {
     NoPool {
         /// As asked for.
         name: String,
+    },
+    /// What is on its way to a disk may still be written after an export, and nobody would be left to know.
+    #[error(
+        "{} has owed an answer for {seconds} s, and may still write what it was given: '{name}' stays imported.\n\
+         Do this again when the disk answers, or take it out of its mirror with `tally pool detach`, if it is in one.\n\
+         The server itself can be stopped all the same: its next start replays what was acknowledged.",
+        path.display()
+    )]
+    Silent {
+        /// Which pool.
+        name: String,
+        /// Which disk.
+        path: PathBuf,
+        /// How long.
+        seconds: u64,
     },
     /// One at a time.
     #[error("somebody else records the load already; ask again when that is over")]
@@ -141,6 +157,8 @@ pub struct ServedPool {
     pub remarks: Vec<String>,
     /// Copies to and checks of its disks.
     pub copies: Copies,
+    /// Somebody looks for the paths of what is damaged, which may take as long as a disk hangs: one at a time.
+    pub(super) looking: Mutex<()>,
     read_only: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -152,7 +170,7 @@ impl ServedPool {
             threads.push(thread::Builder::new().name(name).spawn(body).map_err(PoolsError::Thread)?);
         }
         let (since, copies, threads) = (Instant::now(), Copies::default(), Mutex::new(threads));
-        Ok(Arc::new(Self { filer, since, remarks, copies, read_only, threads }))
+        Ok(Arc::new(Self { filer, since, remarks, copies, looking: Mutex::default(), read_only, threads }))
     }
 
     /// Its guid.
@@ -246,7 +264,7 @@ pub struct Pools {
     tuning: Tuning,
     live: Arc<LiveExports>,
     served: RwLock<Vec<Arc<ServedPool>>>,
-    /// Being exported at the end of the process.
+    /// Being let go: they are not served any more, and their disks are still open.
     leaving: Mutex<Vec<Arc<ServedPool>>>,
     /// Those whose clients wait.
     pub absent: Absent,
@@ -429,32 +447,53 @@ impl Pools {
                 Size(lanes(pool))
             )
         };
-        let leaving = self.leaving.lock().clone();
-        let here = self.all().into_iter().filter(|pool| !leaving.iter().any(|other| Arc::ptr_eq(other, pool)));
-        leaving.iter().cloned().chain(here).map(|pool| line(&pool)).collect::<Vec<_>>().join(" ")
+        self.held().iter().map(line).collect::<Vec<_>>().join(" ")
     }
 
-    /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Refused while a disk is copied.
+    /// All pools whose disks are open: those that are being let go first, and then those that are served, by name.
+    pub(super) fn held(&self) -> Vec<Arc<ServedPool>> {
+        let mut held = self.leaving.lock().clone();
+        let mut served = self.all();
+        served.retain(|pool| !held.iter().any(|leaving| Arc::ptr_eq(leaving, pool)));
+        held.append(&mut served);
+        held
+    }
+
+    /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Refused while a disk is
+    /// copied, or hangs.
     pub fn export(&self, name: &str) -> Result<(), PoolsError> {
-        let pool = self.pool(name)?;
-        pool.copies.close()?;
+        let pool = self.closed(name)?;
         self.absent.exported(pool.guid(), pool.filer.name(), pool.handle_key());
-        self.let_go(&pool);
-        let exported = pool.filer.export();
-        pool.join();
-        exported?;
+        self.put_away(&pool, Filer::export)?;
         Ok(self.state.lock().forget(pool.guid())?)
     }
 
-    /// Destroys a pool. Refused while a disk is copied.
+    /// Destroys a pool. Refused while a disk is copied, or hangs.
     pub fn destroy(&self, name: &str) -> Result<(), PoolsError> {
-        let pool = self.pool(name)?;
-        pool.copies.close()?;
-        self.let_go(&pool);
-        let destroyed = pool.filer.destroy();
-        pool.join();
-        destroyed?;
+        let pool = self.closed(name)?;
+        self.put_away(&pool, Filer::destroy)?;
         Ok(self.state.lock().forget(pool.guid())?)
+    }
+
+    /// A pool that may be let go: no copy runs on it, and none begins any more. A disk that owes an answer may still
+    /// write what it was given before, at any time: such a pool is not let go, and its command would wait for that
+    /// disk.
+    fn closed(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
+        let pool = self.pool(name)?;
+        if let Some(leg) = silence::silent(std::slice::from_ref(&pool)).pop() {
+            return Err(PoolsError::Silent { name: name.into(), path: leg.path, seconds: leg.silent_for.as_secs() });
+        }
+        pool.copies.close()?;
+        Ok(pool)
+    }
+
+    fn put_away(&self, pool: &Arc<ServedPool>, how: fn(&Filer) -> Result<(), FilerError>) -> Result<(), FilerError> {
+        self.leaving.lock().push(Arc::clone(pool));
+        self.let_go(pool);
+        let result = how(&pool.filer);
+        pool.join();
+        self.leaving.lock().retain(|leaving| !Arc::ptr_eq(leaving, pool));
+        result
     }
 
     /// No new request reaches the pool from here on; those that run keep it alive.
@@ -463,20 +502,18 @@ impl Pools {
         self.refresh_exports();
     }
 
-    /// Exports every pool at the end of the process, and keeps the list for the next start. Copies are stopped first: disks
-    /// that were joining are taken out again. Gives what went wrong.
+    /// Exports every pool at the end of the process, and keeps the list for the next start. Copies are stopped first:
+    /// disks that were joining are taken out again. A pool with a disk that hangs is the last: the others need not wait
+    /// for that disk. Gives what went wrong.
     pub fn export_all(&self) -> Vec<(String, FilerError)> {
         let mut failures = Vec::new();
-        let pools = self.all();
-        self.leaving.lock().clone_from(&pools);
+        let mut pools = self.all();
+        pools.sort_by_key(|pool| !silence::silent(std::slice::from_ref(pool)).is_empty());
         for pool in pools {
             pool.copies.stop_all();
-            self.let_go(&pool);
-            if let Err(error) = pool.filer.export() {
+            if let Err(error) = self.put_away(&pool, Filer::export) {
                 failures.push((pool.filer.name(), error));
             }
-            pool.join();
-            self.leaving.lock().retain(|leaving| !Arc::ptr_eq(leaving, &pool));
         }
         failures
     }

@@ -53,7 +53,8 @@ fn waiting_percent(text: &str) -> Option<f64> {
     some.split(' ').find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// Where the control groups that tell stand: alone, or beside those of the first version, whose limits they feel as well.
+/// Where the control groups that tell stand: alone, or beside those of the first version, whose limits they feel as
+/// well.
 const GROUPS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// The files that may tell: the machine's, and those of the process' control group, by what `/proc/self/cgroup` says.
@@ -111,8 +112,8 @@ mod tests {
         );
     }
 
-    /// With both versions of control groups mounted the one that tells has a place of its own. It was not found, and a daemon
-    /// in a group that was short of memory looked at the machine alone.
+    /// With both versions of control groups mounted the one that tells has a place of its own. It was not found, and a
+    /// daemon in a group that was short of memory looked at the machine alone.
     #[test]
     fn the_group_is_found_wherever_it_stands() {
         let both = candidates("4:memory:/old\n0::/system.slice/tally.service\n");

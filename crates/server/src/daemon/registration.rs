@@ -12,7 +12,8 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// Registers with the rpcbind at this address. Without it clients can still name the port, so a failure is a warning.
+    /// Registers with the rpcbind at this address. Without it clients can still name the port, so a failure is a
+    /// warning.
     pub(super) fn try_new(rpcbind: SocketAddr, port: u16) -> Option<Self> {
         match rpcbind::register(rpcbind, port) {
             Ok(other_locks) => {

@@ -168,8 +168,7 @@ impl Daemon {
         let silence = silence::watch(&desk.pools)?;
         let (sender, events) = channel();
         if launch.signals {
-            let pools = Arc::clone(&desk.pools);
-            signals::watch(sender.clone(), move || pools.last_words())?;
+            signals::watch(sender.clone(), Arc::clone(&desk.pools))?;
         }
         control.serve(Arc::new(Counter { desk: Arc::clone(&desk), events: Mutex::new(sender.clone()) }))?;
 
@@ -284,8 +283,8 @@ impl Daemon {
 }
 
 fn carry_out(desk: &Desk, Work { request, answer }: Work) {
-    // The asker may have hung up; the work is done all the same. Or it does not read: what waits for it must not grow with
-    // every block of a pool (I6).
+    // The asker may have hung up; the work is done all the same. Or it does not read: what waits for it must not grow
+    // with every block of a pool (I6).
     let mut told: Option<Instant> = None;
     let mut progress = |state| {
         if told.is_none_or(|told| told.elapsed() >= BETWEEN_STATUSES) {

@@ -8,7 +8,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_fs::filer::{CreateOptions, Filer, ImportReport};
@@ -19,7 +20,7 @@ use tally_store::discover::ImportSource;
 
 use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
-use super::{Event, datasets, ops_report, pool_report, process};
+use super::{Event, datasets, ops_report, pool_report, process, silence};
 use crate::control::listener::Service;
 use crate::control::message::{Assignment, Progress, Reply, Request};
 
@@ -63,6 +64,8 @@ pub(super) struct Counter {
     pub(super) events: Mutex<Sender<Event>>,
 }
 
+/// How often whoever waits for a command is told of disks that hang.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 const SHUTTING_DOWN: &str = "the daemon is shutting down";
 
 impl Service for Counter {
@@ -72,13 +75,19 @@ impl Service for Counter {
         }
         let (answer, answers) = channel();
         self.events.lock().send(Event::Work(Work { request, answer })).map_err(|_| SHUTTING_DOWN)?;
-        for answer in answers {
-            match answer {
-                Answer::Progress(state) => progress(state),
-                Answer::End(result) => return result,
+        loop {
+            match answers.recv_timeout(BETWEEN_LOOKS) {
+                Ok(Answer::Progress(state)) => progress(state),
+                Ok(Answer::End(result)) => return result,
+                Err(RecvTimeoutError::Disconnected) => return Err(SHUTTING_DOWN.into()),
+                // It may wait for a disk that hangs, or for a command that does.
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(leg) = silence::silent(&self.desk.pools.held()).first() {
+                        progress(Progress { what: format!("waiting for {leg}"), done: 0, total: 0 });
+                    }
+                }
             }
         }
-        Err(SHUTTING_DOWN.into())
     }
 }
 

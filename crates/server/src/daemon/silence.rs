@@ -1,17 +1,19 @@
 //! Says in the log which disks hang.
 //!
-//! A disk that fails is struck off, and that is told where it happens. One that hangs fails nothing: the request that met
-//! it sleeps in the kernel, with whatever locks it holds, and nobody is left to say so. So one thread looks at every disk
-//! of every pool each second. It takes no lock that is held while a disk is waited for.
+//! A disk that fails is struck off, and that is told where it happens. One that hangs fails nothing: the request that
+//! met it sleeps in the kernel, with whatever locks it holds, and nobody is left to say so. So one thread looks at
+//! every disk of every pool each second. It takes no lock that is held while a disk is waited for.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tally_base::VdevGuid;
+use tally_store::vdev::VdevLeg;
 
-use super::pools::Pools;
+use super::pools::{Pools, ServedPool};
 use super::ticker::Ticker;
 
 /// A disk that owes an answer for so long is told of, here and by `status`: a busy hard disk takes less.
@@ -26,33 +28,65 @@ pub(super) fn watch(pools: &Arc<Pools>) -> io::Result<Ticker> {
     Ticker::start("silence", LOOK, move || look(&pools, &mut told))
 }
 
+/// A disk, and for how long it has owed an answer.
+pub(super) struct Silence {
+    pub(super) guid: VdevGuid,
+    pub(super) path: PathBuf,
+    pub(super) silent_for: Duration,
+}
+
+/// All disks of these pools; most of them owe nothing.
+fn disks(pools: &[Arc<ServedPool>]) -> impl Iterator<Item = Silence> {
+    let vdevs = pools.iter().flat_map(|served| served.filer.pool().roster.vdevs());
+    vdevs.flat_map(|vdev| {
+        let silence = |leg: &Arc<VdevLeg>| Silence {
+            guid: leg.guid(),
+            path: leg.path().to_owned(),
+            silent_for: leg.disk().and_then(|disk| disk.silent_for()).unwrap_or_default(),
+        };
+        vdev.legs().iter().map(silence).collect::<Vec<_>>()
+    })
+}
+
+/// In words, for whoever waits for them.
+impl std::fmt::Display for Silence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, which has owed an answer for {} s", self.path.display(), self.silent_for.as_secs())
+    }
+}
+
+/// The disks of these pools that hang.
+pub(super) fn silent(pools: &[Arc<ServedPool>]) -> Vec<Silence> {
+    disks(pools).filter(|leg| leg.silent_for >= SILENT_MIN).collect()
+}
+
 fn look(pools: &Pools, told: &mut Told) {
-    for served in pools.all() {
-        let vdevs = served.filer.pool().roster.vdevs();
-        for leg in vdevs.iter().flat_map(|vdev| vdev.legs()) {
-            let silent_for = leg.disk().and_then(|disk| disk.silent_for()).unwrap_or_default();
-            let (disk, seconds) = (leg.path().display(), silent_for.as_secs());
-            match told.news(leg.guid(), silent_for) {
-                Some(News::Silent) => tracing::warn!(%disk, seconds, "a disk owes an answer: it hangs"),
-                Some(News::Answered) => tracing::info!(%disk, "a disk that hung answers again"),
-                None => {}
-            }
+    for leg in disks(&pools.held()) {
+        let (disk, seconds) = (leg.path.display(), leg.silent_for.as_secs());
+        match told.news(leg.guid, leg.silent_for) {
+            Some(News::Silent) => tracing::warn!(%disk, seconds, "a disk owes an answer: it hangs"),
+            Some(News::Answered) => tracing::info!(%disk, "a disk that hung answers again"),
+            None => {}
         }
     }
 }
 
+/// What there is to say of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum News {
+pub(super) enum News {
+    /// It hangs, still or from now on.
     Silent,
+    /// It does not any more.
     Answered,
 }
 
 /// What was said of each disk that hangs, so that it is said again only when its silence has doubled.
 #[derive(Default)]
-struct Told(BTreeMap<VdevGuid, Duration>);
+pub(super) struct Told(BTreeMap<VdevGuid, Duration>);
 
 impl Told {
-    fn news(&mut self, leg: VdevGuid, silent_for: Duration) -> Option<News> {
+    /// What there is to say of a disk that has been silent for so long, if anything is.
+    pub(super) fn news(&mut self, leg: VdevGuid, silent_for: Duration) -> Option<News> {
         if silent_for < SILENT_MIN {
             return self.0.remove(&leg).map(|_| News::Answered);
         }

@@ -141,8 +141,8 @@ impl State {
 }
 
 /// Makes a directory and those above it that are missing, for its owner alone. `sync` makes the content of a directory
-/// durable, and hears of each that got a new one: what is written below may be acknowledged, and its place must be there
-/// after a power cut.
+/// durable, and hears of each that got a new one: what is written below may be acknowledged, and its place must be
+/// there after a power cut.
 pub(super) fn make_dirs(path: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
     let path = std::path::absolute(path)?;
     let missing: Vec<&Path> = path.ancestors().take_while(|dir| !dir.is_dir()).collect();

@@ -131,16 +131,27 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         println!("sim: {count} {what}; {floor} are wanted of so many seeds{}", if misses { ": TOO FEW" } else { "" });
     }
     println!(
-        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections",
-        totals.disk_commands, totals.dataset_commands, totals.dropped
+        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections, {} over a \
+         quota, {} pieces of listings between changes, {} questions of ordinary users ({} denied)",
+        totals.disk_commands,
+        totals.dataset_commands,
+        totals.dropped,
+        totals.over_quota,
+        totals.pieces_listed,
+        totals.asked,
+        totals.denied
     );
     is_short
 }
 
-/// Every other seed runs requests inside of the syncs. While a disk fails, labels are written under a lock that requests
-/// take, too: so nothing runs inside of writes then.
+/// Every other seed runs requests inside of the syncs, and of those in which any disk refuses requests every other one. Where
+/// legs are struck off or changed, labels are written under a lock that requests take, too: nothing runs inside of syncs.
 fn syncs_of(seed: u64, trouble: Trouble) -> Syncs {
-    if seed.is_multiple_of(2) && !trouble.strikes_off() { Syncs::Around } else { Syncs::Between }
+    let is_around = match trouble {
+        Trouble::Refusals => seed % 16 == 5,
+        _ => seed.is_multiple_of(2) && !trouble.strikes_off(),
+    };
+    if is_around { Syncs::Around } else { Syncs::Between }
 }
 
 /// Of sixteen seeds, three lose nothing but the power.

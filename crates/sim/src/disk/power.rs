@@ -10,9 +10,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_disk::{Disk, Durability, Geometry};
+use tally_store::label::LABEL_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::{Fault, Faults, Lie};
@@ -20,6 +23,8 @@ use super::pages::{PAGE, Pages};
 use crate::chance::Chance;
 use crate::clock::Ticks;
 
+/// How long a write or a flush takes, in the machine's time.
+const WORK_TIME: Duration = Duration::from_micros(100);
 /// Pages that count as written last.
 const RECENT_MAX: usize = 32;
 
@@ -31,6 +36,7 @@ type Hook = Box<dyn FnMut() + Send>;
 pub struct Power {
     state: Mutex<PowerState>,
     hook: Mutex<Option<Hook>>,
+    spares_labels: AtomicBool,
     /// What the disks did, if that is recorded.
     events: Mutex<Option<Vec<Event>>>,
     /// What a disk that hangs moves on.
@@ -99,6 +105,12 @@ impl Power {
         self.state.lock().events
     }
 
+    /// From now on nothing runs inside of what may be done under the lock of the labels: their writes, and flushes. A disk that
+    /// refuses a request is struck off under it, also by a request of a client.
+    pub fn spare_labels(&self) {
+        self.spares_labels.store(true, Ordering::Relaxed);
+    }
+
     /// Runs `hook` before every write and flush; not inside itself.
     pub fn set_hook(&self, hook: Option<Hook>) {
         *self.hook.lock() = hook;
@@ -127,7 +139,10 @@ impl Power {
         state.disks - 1
     }
 
-    fn run_hook(&self) {
+    fn run_hook(&self, is_of_labels: bool) {
+        if is_of_labels && self.spares_labels.load(Ordering::Relaxed) {
+            return;
+        }
         let Some(mut hook) = self.hook.lock().take() else { return };
         hook();
         let mut place = self.hook.lock();
@@ -443,8 +458,10 @@ impl Disk for PowerDisk {
         if offset + buf.len() as u64 > self.size {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.power.run_hook();
+        let is_label = offset < LABEL_BYTES || offset + buf.len() as u64 > self.size - LABEL_BYTES;
+        self.power.run_hook(is_label);
         let current = self.power.count()?;
+        self.power.clock.work(WORK_TIME);
         self.power.clock.pass(self.faults.delay());
         let (struck, takes_cache) = match durability {
             Durability::Cached => (self.faults.strike(Fault::Write), false),
@@ -483,10 +500,11 @@ impl Disk for PowerDisk {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.power.run_hook();
+        self.power.run_hook(true);
         if let Current::Goes = self.power.count()? {
             return Err(gone());
         }
+        self.power.clock.work(WORK_TIME);
         self.power.clock.pass(self.faults.delay());
         let struck = self.faults.strike(Fault::Flush);
         self.power.note(self.number, || What::Flush);

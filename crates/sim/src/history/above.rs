@@ -169,6 +169,7 @@ impl State {
             synced_op: self.op,
             closed_op: self.op,
             rotten: None,
+            meanwhile: super::Meanwhile::default(),
         }
     }
 

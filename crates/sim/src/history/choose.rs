@@ -40,6 +40,8 @@ pub(super) enum Act {
     Burst,
     /// A dataset is made, renamed or destroyed.
     Dataset,
+    /// A quota is set, or taken away.
+    Quota,
     /// A disk is attached, detached or replaced.
     Disks,
     /// Something goes wrong.
@@ -63,6 +65,7 @@ impl State {
             23..27 => Act::Read,
             27..33 if self.plan.trouble.strikes_off() => Act::Trouble,
             35..65 if self.plan.trouble == Trouble::Disks => Act::Disks,
+            65 if self.plan.trouble.has_quotas() => Act::Quota,
             33 if chance.one_in(BURST_ONE_IN) => Act::Burst,
             34 => Act::Dataset,
             _ => Act::Op(self.choose_op(&mut chance)),
@@ -143,8 +146,8 @@ impl State {
             }
             // Ordinary users find something to do where everybody may write.
             50 => {
-                let mode = Some(chance.pick(&[0o777, 0o777, 0o755]));
-                Op::SetAttr { object: self.directory(chance, part), set: SetAttr { mode, ..SetAttr::default() } }
+                let object = self.directory(chance, part);
+                Op::SetAttr { object, set: super::users::opened(chance) }
             }
             51..54 => Op::SetAttr { object: self.object(chance, part, None), set: attributes(chance) },
             54..62 => {

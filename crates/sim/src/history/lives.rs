@@ -26,6 +26,7 @@ impl State {
     pub(super) fn begin_life(&mut self, was_exported: bool) -> Checked<()> {
         let mut exported = was_exported;
         self.sent.clear();
+        self.meanwhile.end();
         if !was_exported {
             self.count_struck_off();
         }
@@ -101,6 +102,7 @@ impl State {
             };
             part.doomed = false;
             let found = part.oracle.find(false, |model| same(&*fs, model)).map_err(|what| format!("{name}: {what}"))?;
+            part.check_account(&filer, &found.model).map_err(|what| format!("{name}: {what}"))?;
             if was_clean && same(&*fs, &part.oracle.live).is_err() {
                 return Err(format!("{name}: the pool says that it was exported, and something is missing"));
             }

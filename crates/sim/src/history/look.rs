@@ -99,6 +99,10 @@ impl State {
     /// Finds a name; its handle is known from then on, whoever has made it, and whether or not they have an answer.
     fn look_up(&mut self, chance: &mut Chance, part: usize) -> Checked<()> {
         let (dir, name) = (self.directory(chance, part), chance.pick(&NAMES));
+        self.look_up_in(&dir, name)
+    }
+
+    pub(super) fn look_up_in(&mut self, dir: &Object, name: &str) -> Checked<()> {
         let told = self
             .read_told(&Call::new(NFS_PROGRAM::NFSPROC3_LOOKUP, &LOOKUP3args { what: name_in(&dir.handle, name) }))?;
         let expected = self.parts[dir.dataset].oracle.live.lookup(&Cred::root(), dir.model, name.as_bytes());

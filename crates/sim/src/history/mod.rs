@@ -15,12 +15,16 @@ mod choose;
 mod disks;
 mod lives;
 mod look;
+mod meanwhile;
+mod quota;
 mod requests;
 mod rot;
 mod run;
 mod shrink;
 mod times;
 mod trouble;
+mod users;
+mod waits;
 mod world;
 
 use std::collections::{HashMap, VecDeque};
@@ -37,6 +41,7 @@ use crate::client::Client;
 use crate::machine::Machine;
 use crate::op::Object;
 use crate::oracle::Oracle;
+use meanwhile::Meanwhile;
 use requests::{Past, Sent};
 use rot::Rotten;
 
@@ -106,6 +111,16 @@ pub struct Totals {
     pub full: u64,
     /// Datasets made, renamed and destroyed.
     pub dataset_commands: u64,
+    /// Pieces of listings with changes between them.
+    pub pieces_listed: u64,
+    /// Names that another thread has looked up beside changes.
+    pub looks_beside: u64,
+    /// Questions that ordinary users have asked, and how many were denied.
+    pub asked: u64,
+    /// See there.
+    pub denied: u64,
+    /// Changes that were refused for a quota, as they had to be.
+    pub over_quota: u64,
     /// Changes that were answered, of an object that could not be read everywhere, since a block of it had rotted.
     pub above_rot: u64,
     /// Log records that imports replayed.
@@ -130,6 +145,11 @@ impl AddAssign for Totals {
         self.lives_after_gap += other.lives_after_gap;
         self.full += other.full;
         self.dataset_commands += other.dataset_commands;
+        self.pieces_listed += other.pieces_listed;
+        self.looks_beside += other.looks_beside;
+        self.asked += other.asked;
+        self.denied += other.denied;
+        self.over_quota += other.over_quota;
         self.above_rot += other.above_rot;
         self.replayed += other.replayed;
         self.named += other.named;
@@ -196,6 +216,8 @@ struct State {
     closed_op: usize,
     /// What has rotted, and stays so.
     rotten: Option<Rotten>,
+    /// What is looked at while requests run.
+    meanwhile: Meanwhile,
 }
 
 impl State {

@@ -6,11 +6,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use nfs3_types::nfs3::nfsstat3;
 use tally_base::Promise;
-use tally_fs::vfs::{Attr, FsError, ObjectRef, Vfs};
+use tally_fs::vfs::{Attr, Cred, FsError, ObjectRef, Vfs};
 use tally_nfs::service::{Job, Step};
 
 use super::rot::Nearness;
 use super::times::{Above, told_by};
+use super::waits::Patience;
 use super::{Checked, State};
 use crate::agree::{agree, is_refused_otherwise};
 use crate::chance::Chance;
@@ -33,6 +34,7 @@ const OBJECTS_MAX: usize = 60;
 pub(super) struct Attempt {
     op: Op,
     client: usize,
+    cred: Cred,
     record: Bytes,
     job: Job,
     /// The past request that it repeats, if it is one.
@@ -44,6 +46,7 @@ pub(super) struct Sent {
     op: Op,
     job: Job,
     promise: Box<dyn Promise>,
+    patience: Patience,
     pub(super) taken: Taken,
 }
 
@@ -77,6 +80,7 @@ pub(super) enum Fate {
 pub(super) struct Past {
     id: u64,
     client: usize,
+    cred: Cred,
     record: Bytes,
     pub(super) op: Op,
     pub(super) number: usize,
@@ -103,18 +107,21 @@ impl State {
     /// A new request of some client.
     pub(super) fn attempt(&mut self, op: &Op, chance: &mut Chance) -> Checked<Attempt> {
         let client = chance.below(self.clients.len() as u64) as usize;
-        let record = self.clients[client].record(&op.call());
-        self.open(op.clone(), client, record, None)
+        if let Some(user) = self.another_user(client) {
+            self.clients[client].act_as(user);
+        }
+        let (cred, record) = (self.clients[client].cred(), self.clients[client].record(&op.call()));
+        self.open(op.clone(), (client, cred), record, None)
     }
 
-    fn open(&self, op: Op, client: usize, record: Bytes, repeats: Option<u64>) -> Checked<Attempt> {
+    fn open(&self, op: Op, (client, cred): (usize, Cred), record: Bytes, repeats: Option<u64>) -> Checked<Attempt> {
         let job = self
             .machine
             .server()
             .service
             .open(record.clone(), self.clients[client].link(), Instant::now())
             .map_err(|refusal| format!("{op:?} is refused: {refusal:?}"))?;
-        Ok(Attempt { op, client, record, job, repeats })
+        Ok(Attempt { op, client, cred, record, job, repeats })
     }
 
     /// Runs a request until its answer waits for a device, or is there.
@@ -132,13 +139,13 @@ impl State {
                 server.service.finish(&mut attempt.job, &reply);
                 let bytes = bytes_of(&reply);
                 let told = told(attempt.op.call().procedure, &bytes)?;
-                self.is_it_full(&attempt.op, told.status)?;
+                self.is_it_full(&attempt.op, &before, told.status)?;
                 let is_of_rot = told.status == nfsstat3::NFS3ERR_IO && self.nearness(&attempt.op, &before).may_fail();
                 if self.is_no_effect(&told) || is_of_rot {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
                     return Ok(Next::Done);
                 }
-                let taken = self.take(&attempt, &before, limits);
+                let taken = self.take(&attempt, &before, limits)?;
                 self.note(format!("#{} {:?}: {}", taken.number, attempt.op, told.status));
                 self.answered(&attempt.op, taken, (&told, bytes))?;
                 Ok(Next::Done)
@@ -147,12 +154,12 @@ impl State {
                 self.at_once(attempt, promise, &before, limits)
             }
             Step::Wait(promise) => {
-                let taken = self.take(&attempt, &before, limits);
+                let taken = self.take(&attempt, &before, limits)?;
                 self.note(format!("#{} {:?}", taken.number, attempt.op));
                 let is_dropped =
                     self.may_drop() && Chance::new(self.plan.seed, (8 << 32) + taken.number as u64).one_in(20);
                 let Attempt { op, job, client, .. } = attempt;
-                self.sent.push(Sent { op, job, promise, taken });
+                self.sent.push(Sent { op, job, promise, patience: Patience::default(), taken });
                 if is_dropped {
                     self.clients[client].reconnect();
                     self.drop_jobs(client)?;
@@ -172,14 +179,14 @@ impl State {
     ) -> Checked<Next> {
         let server = Arc::clone(self.machine.server());
         let Some(kept) = promise.drive().or_else(|| promise.poll()) else {
-            let taken = self.take(&attempt, before, limits);
+            let taken = self.take(&attempt, before, limits)?;
             self.note(format!("#{} {:?}", taken.number, attempt.op));
             let Attempt { op, job, .. } = attempt;
-            self.sent.push(Sent { op, job, promise, taken });
+            self.sent.push(Sent { op, job, promise, patience: Patience::default(), taken });
             return Ok(Next::Settle);
         };
         if self.is_off() {
-            let _unanswered = self.take(&attempt, before, limits);
+            let _unanswered = self.take(&attempt, before, limits)?;
             return Ok(Next::Done);
         }
         let reply = server.service.settle(&mut attempt.job, kept);
@@ -188,16 +195,18 @@ impl State {
         let told = told(attempt.op.call().procedure, &bytes)?;
         self.note(format!("{:?}: {}", attempt.op, told.status));
         if told.status != nfsstat3::NFS3ERR_IO {
-            let taken = self.take(&attempt, before, limits);
+            let taken = self.take(&attempt, before, limits)?;
             self.answered(&attempt.op, taken, (&told, bytes))?;
         }
         Ok(Next::Done)
     }
 
     /// What makes room must not be refused because there is none.
-    fn is_it_full(&mut self, op: &Op, status: nfsstat3) -> Checked<()> {
-        if !matches!(status, nfsstat3::NFS3ERR_NOSPC | nfsstat3::NFS3ERR_DQUOT) {
-            return Ok(());
+    fn is_it_full(&mut self, op: &Op, before: &Before, status: nfsstat3) -> Checked<()> {
+        match status {
+            nfsstat3::NFS3ERR_NOSPC => {}
+            nfsstat3::NFS3ERR_DQUOT => return self.is_over_quota(op, before),
+            _ => return Ok(()),
         }
         if matches!(op, Op::Remove { .. } | Op::Rmdir { .. } | Op::Commit { .. }) {
             return Err(format!("{op:?} is refused because the pool is full"));
@@ -217,7 +226,7 @@ impl State {
     }
 
     /// The model does what the server has just done.
-    fn take(&mut self, attempt: &Attempt, before: &Before, limits: Limits) -> Taken {
+    fn take(&mut self, attempt: &Attempt, before: &Before, limits: Limits) -> Checked<Taken> {
         let op = &attempt.op;
         self.op += 1;
         self.totals.operations += 1;
@@ -228,13 +237,15 @@ impl State {
         let rot = self.nearness(op, before);
         let unknown = Taken { number, expected: None, promised: Promised::Nothing, past: None, above: None, rot };
         if op.is_across() {
-            return Taken { expected: Some(Expected { result: Err(FsError::Unavailable), attr: None }), ..unknown };
+            let expected = Expected { result: Err(FsError::Unavailable), attr: None };
+            return Ok(Taken { expected: Some(expected), ..unknown });
         }
-        let cred = self.clients[attempt.client].cred();
+        let cred = attempt.cred.clone();
         let part = &mut self.parts[op.dataset()];
         if part.oracle.cannot_know(op, before) {
-            return unknown;
+            return Ok(unknown);
         }
+        let growth = part.oracle.growth(op, before);
         let expected = op.run_on(&part.oracle.live, &cred);
         let has_effect = expected.result.is_ok() && part.oracle.has_effect(op, before, limits);
         let promised = match expected.result {
@@ -245,8 +256,14 @@ impl State {
         if let (Ok(Answer::Made(attr)), true) = (&expected.result, op.makes() && before.existing.is_none()) {
             self.note_record_size(op.dataset(), attr.object);
         }
+        if has_effect {
+            self.meanwhile.follow(op);
+        }
+        if growth > 0 && has_effect {
+            self.is_within_quota(op)?;
+        }
         let past = self.remember(attempt, number, &expected, has_effect);
-        Taken { number, expected: Some(expected), promised, past, above, rot }
+        Ok(Taken { number, expected: Some(expected), promised, past, above, rot })
     }
 
     /// A file keeps the size of its blocks for ever: what the property says when it is made.
@@ -270,6 +287,7 @@ impl State {
         self.past.push_back(Past {
             id,
             client: attempt.client,
+            cred: attempt.cred.clone(),
             record: attempt.record.clone(),
             op: attempt.op.clone(),
             number,
@@ -295,7 +313,11 @@ impl State {
         for mut sent in std::mem::take(&mut self.sent) {
             let outcome = sent.promise.drive().or_else(|| sent.promise.poll());
             match outcome {
-                None => left.push(sent),
+                None => {
+                    let is_left = sent.patience.is_left(self.machine.clock());
+                    is_left.map_err(|what| format!("#{} waits {what}", sent.taken.number))?;
+                    left.push(sent);
+                }
                 Some(Err(_)) if self.is_off() => {}
                 // It is told that it failed, and may have left its effect: in memory, or on disk.
                 Some(Err(broken)) if self.is_in_trouble() => {
@@ -433,7 +455,7 @@ impl State {
         let past = self.past.iter().find(|past| past.id == id).expect("it was just found");
         self.totals.repetitions += 1;
         self.note(format!("again #{} {:?} ({:?})", past.number, past.op, past.fate));
-        let attempt = self.open(past.op.clone(), past.client, past.record.clone(), Some(id))?;
+        let attempt = self.open(past.op.clone(), (past.client, past.cred.clone()), past.record.clone(), Some(id))?;
         match past.fate {
             Fate::Here => self.repeat_here(attempt, id).map(|()| None),
             Fate::Survived => self.repeat_later(attempt, id).map(|()| None),
@@ -570,11 +592,16 @@ impl State {
 
     /// Sends a read, which waits for nothing.
     pub(super) fn read_told(&mut self, call: &crate::client::Call) -> Checked<Told> {
-        let record = self.clients[0].record(call);
+        self.read_by(0, call)
+    }
+
+    /// The same, by some client.
+    pub(super) fn read_by(&mut self, client: usize, call: &crate::client::Call) -> Checked<Told> {
+        let record = self.clients[client].record(call);
         let server = Arc::clone(self.machine.server());
         let mut job = server
             .service
-            .open(record, self.clients[0].link(), Instant::now())
+            .open(record, self.clients[client].link(), Instant::now())
             .map_err(|refusal| format!("{} is refused: {refusal:?}", call.procedure))?;
         let Step::Reply(reply) = server.service.run(&mut job) else { return Err(format!("{} waits", call.procedure)) };
         server.service.finish(&mut job, &reply);

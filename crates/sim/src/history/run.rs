@@ -13,10 +13,12 @@ use tally_store::properties::{Property, PropertySet, SyncMode, parse};
 
 use super::choose::{Act, BURST_WRITES_MAX};
 use super::lives::shown;
+use super::meanwhile::look_beside;
 use super::requests::Next;
 use super::times::Seen;
+use super::waits::Patience;
 use super::world::{DATASETS, fill};
-use super::{Checked, Part, Plan, State, Syncs, Totals, Trace, Trouble, Troubles};
+use super::{Checked, Meanwhile, Part, Plan, State, Syncs, Totals, Trace, Trouble, Troubles};
 use crate::chance::Chance;
 use crate::client::Client;
 use crate::machine::{Machine, POOL, Shape};
@@ -76,7 +78,7 @@ impl History {
         let mut chance = Chance::new(plan.seed, 0xd15c);
         let shape = shape(plan.trouble, &mut chance);
         let troubles = Troubles::of(&shape.vdevs, &mut chance);
-        // The third client sends an ordinary user's requests.
+        // The third client is a machine of ordinary users.
         let clients = [(1, 0), (2, 0), (3, 1)];
         let clients = clients.map(|(number, user)| Client::new(number, user, chance.next() as u32)).into();
         let mut state = State {
@@ -101,6 +103,7 @@ impl History {
             synced_op: 0,
             closed_op: 0,
             rotten: None,
+            meanwhile: Meanwhile::default(),
         };
         let shape = state.machine.shape();
         state.note(format!(
@@ -209,11 +212,13 @@ impl History {
                 }
                 Ok(())
             });
+            let looking = scope.spawn(|| look_beside(&self.0, &server, &over));
             let worked = catch_unwind(AssertUnwindSafe(work));
             over.store(true, Ordering::Relaxed);
             let synced = syncing.join().unwrap_or_else(|_| Err("the syncing thread panicked".into()));
+            let looked = looking.join().unwrap_or_else(|_| Err("the looking thread panicked".into()));
             match worked {
-                Ok(worked) => worked.and(synced),
+                Ok(worked) => worked.and(synced).and(looked),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })
@@ -227,6 +232,10 @@ impl History {
             if state.plan.skipped.contains(&step) {
                 return Ok(());
             }
+            if state.is_beside() {
+                let mut chance = Chance::new(state.plan.seed, (11 << 32) + step as u64);
+                state.meanwhile(&mut chance)?;
+            }
             (state.choose(), Chance::new(state.plan.seed, (3 << 32) + step as u64))
         };
         match act {
@@ -238,7 +247,11 @@ impl History {
             Act::SyncMode(part, mode) => self.set_sync(part, mode),
             Act::Settle => self.settle(),
             Act::Look => self.0.lock().look(),
-            Act::Read => self.0.lock().read(&mut chance),
+            Act::Read => {
+                let mut state = self.0.lock();
+                state.ask_as_user()?;
+                state.read(&mut chance)
+            }
             Act::Reconnect => {
                 let mut state = self.0.lock();
                 let client = chance.below(state.clients.len() as u64) as usize;
@@ -252,6 +265,7 @@ impl History {
             }
             Act::Burst => self.burst(&mut chance),
             Act::Dataset => self.dataset_command(&mut chance),
+            Act::Quota => self.set_quota(&mut chance),
             Act::Disks => self.disk_command(&mut chance),
             Act::Trouble => {
                 self.0.lock().trouble(&mut chance);
@@ -288,6 +302,7 @@ impl History {
     pub(super) fn carry_out(&self, mut attempt: super::requests::Attempt, chance: &mut Chance) -> Checked<()> {
         let beside = self.0.lock().is_beside();
         let tries = if beside { TRIES_BESIDE_MAX } else { TRIES_MAX };
+        let mut throttled = Patience::default();
         for _ in 0..tries {
             let next = self.0.lock().carry_out(attempt, chance)?;
             match next {
@@ -296,6 +311,7 @@ impl History {
                 Next::AfterSync(again) => {
                     attempt = *again;
                     if beside {
+                        throttled.is_left(self.0.lock().machine.clock()).map_err(|what| format!("throttled {what}"))?;
                         std::thread::yield_now();
                     } else {
                         self.sync_group()?;
@@ -326,6 +342,9 @@ impl History {
         let faults = Arc::<Mutex<Option<String>>>::default();
         if interludes && self.0.lock().plan.syncs == Syncs::Around {
             let (state, faults) = (Arc::clone(&self.0), Arc::clone(&faults));
+            if state.lock().plan.trouble.strikes_off() {
+                power.spare_labels();
+            }
             power.set_hook(Some(Box::new(move || {
                 // While a request itself writes, the state is taken: nothing runs inside a request.
                 let Some(mut state) = state.try_lock() else { return };
@@ -368,8 +387,7 @@ impl History {
             return Ok(());
         }
         if self.0.lock().is_beside() {
-            // The other thread is at it; it may also have ended, then the next settling comes after a sync.
-            return Ok(());
+            return self.settle_beside();
         }
         self.sync_group()?;
         let mut state = self.0.lock();
@@ -379,6 +397,17 @@ impl History {
             return Ok(());
         }
         Err("a wait was not over after its group was synced".into())
+    }
+
+    /// The other thread is at it, or its last sync was behind everything that waits.
+    fn settle_beside(&self) -> Checked<()> {
+        for _ in 0..TRIES_BESIDE_MAX {
+            std::thread::yield_now();
+            if self.0.lock().drive_sent()? {
+                return Ok(());
+            }
+        }
+        Err("a wait does not end, and no disk does anything".into())
     }
 
     fn export(&self) -> Checked<bool> {
@@ -450,6 +479,7 @@ impl State {
         if self.is_off() || !chance.one_in(4) {
             return Ok(());
         }
+        self.meanwhile(&mut Chance::new(self.plan.seed, (12 << 32) + self.machine.power().events()))?;
         for _ in 0..1 + chance.below(3) {
             let op = self.choose_op(&mut chance);
             let attempt = self.attempt(&op, &mut chance)?;

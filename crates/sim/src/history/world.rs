@@ -66,6 +66,7 @@ impl State {
             return None;
         }
         self.op += 1;
+        self.meanwhile.follow(op);
         let _promised = part.oracle.take((op, &root), self.op, &before, limits);
         part.seen.changes(op, &expected, &before, self.op);
         Some(self.op)
@@ -86,6 +87,7 @@ impl State {
 
     /// A dataset is gone: so is everything that was known of it, and its handles open nothing.
     pub(super) fn forget_part(&mut self, at: usize) -> Checked<()> {
+        self.meanwhile.end();
         self.parts[at].is_there = false;
         self.parts[at].doomed = false;
         self.note(format!("{} is gone", self.parts[at].name));
@@ -127,6 +129,8 @@ impl History {
         let (children, free, count) = {
             let state = self.0.lock();
             let is_whole = !state.is_off() && state.machine.server().limits().is_whole;
+            // A mount point is a name in the pool's own dataset.
+            let is_whole = is_whole && state.parts[0].oracle.bound.quota.is_none();
             if !is_whole || !state.sent.is_empty() || state.is_in_trouble() {
                 return Ok(());
             }

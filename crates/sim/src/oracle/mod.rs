@@ -2,6 +2,7 @@
 
 mod line;
 mod ranges;
+mod used;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,6 +16,7 @@ use tally_store::properties::SyncMode;
 use crate::clock::Ticks;
 use crate::op::Op;
 use line::{Effect, Line};
+pub use used::{Bound, Used, used};
 
 /// Generations mean nothing in the model: it never gives an id twice.
 struct Zero;
@@ -79,6 +81,8 @@ pub struct Oracle {
     pub live: Model,
     /// The property in force.
     pub sync: SyncMode,
+    /// Its quota.
+    pub bound: Bound,
     /// Before and after the group that is being synced; one while none is.
     lines: Vec<Line>,
     last_change: HashMap<ObjectId, usize>,
@@ -107,7 +111,17 @@ impl Oracle {
         let lines = vec![Line::new(&live, 0)];
         let first_id = ObjectId(0);
         let (last_change, last_write) = (HashMap::new(), HashMap::new());
-        Self { live, sync, lines, last_change, last_write, first_id, floors: [0, 0], raised_in: 0 }
+        Self {
+            live,
+            sync,
+            bound: Bound::default(),
+            lines,
+            last_change,
+            last_write,
+            first_id,
+            floors: [0, 0],
+            raised_in: 0,
+        }
     }
 
     /// Another oracle that knows what this one does of a dataset at rest: all that is there is durable, up to operation `op`.

@@ -39,8 +39,8 @@ pub(crate) struct Peers {
     /// Rounds: in each, every contender runs each workload once.
     #[arg(long, default_value_t = 3)]
     runs: u32,
-    /// Only these: settings (hard-disk, log-device, two-hard-disks, fast, referee), workloads (untar, copy, library, loop, create),
-    /// contenders. What has run before stays on the page. Where contenders are left out nothing is kept.
+    /// Only these: settings (hard-disk, log-device, two-hard-disks, fast, referee), workloads (untar, copy, library,
+    /// loop, create), contenders. What has run before stays on the page. Where contenders are left out nothing is kept.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Run nothing, and write the page of what is there.
@@ -173,7 +173,8 @@ impl Choice {
         self.contenders.len() == CONTENDERS.len()
     }
 
-    /// The guests to be booted, and whether the referee is asked in each: on fast disks, also if nobody else runs there.
+    /// The guests to be booted, and whether the referee is asked in each: on fast disks, also if nobody else runs
+    /// there.
     fn boots(&self) -> Vec<(&'static Setting, bool)> {
         let fast = |setting: &Setting| setting.name == "fast";
         let mut boots: Vec<_> = self.settings.iter().map(|setting| (*setting, self.judged && fast(setting))).collect();

@@ -96,8 +96,8 @@ pub struct BenchArgs {
     #[command(flatten)]
     place: PlaceArgs,
 
-    /// A disk below a server on this machine, whose counters the referee looks at; may be repeated [default: those of the
-    /// daemon behind --socket, if it serves the target]
+    /// A disk below a server on this machine, whose counters the referee looks at; may be repeated [default: those of
+    /// the daemon behind --socket, if it serves the target]
     #[arg(long, value_name = "DEVICE", value_hint = ValueHint::AnyPath)]
     pub(super) device: Vec<PathBuf>,
 

@@ -1,5 +1,5 @@
-//! What `tally top` shows, on 80×24 and more. Colours are the sixteen of every terminal, and never say alone what no word
-//! says.
+//! What `tally top` shows, on 80×24 and more. Colours are the sixteen of every terminal, and never say alone what no
+//! word says.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -77,7 +77,7 @@ fn head(watch: &Watch, width: u16) -> Line<'_> {
         spans.push(format!(" requests {}/{} ", time(point.request.p50_ns), time(point.request.p99_ns)).into());
     }
     if width >= 100 {
-        spans.push(format!(" {} connections ", now.ops.connections).into());
+        spans.push(format!(" connections {} ", now.ops.connections).into());
     }
     if watch.paused {
         spans.push(" PAUSED ".reversed());

@@ -1,9 +1,9 @@
 //! What can be seen with a browser and by Prometheus: a dashboard, its data as JSON, and metrics. Everything is for
 //! reading; nothing here changes anything.
 //!
-//! Parsing is `httparse`'s, which half of Rust's web stands on. The rest is plain threads, one for each connection and one
-//! request for each connection: a page and a scraper ask every few seconds. A server library would bring a runtime, or
-//! (the small ones) threads and buffers without bounds.
+//! Parsing is `httparse`'s, which half of Rust's web stands on. The rest is plain threads, one for each connection and
+//! one request for each connection: a page and a scraper ask every few seconds. A server library would bring a runtime,
+//! or (the small ones) threads and buffers without bounds.
 //!
 //! ```text
 //!   accept ─▶ place free? ─▶ head within 8 KiB and 5 s ─▶ GET or HEAD? ─▶ Host ours? ─▶ known path ─▶ answer within 20 s
@@ -12,8 +12,8 @@
 //!
 //! Who may look: whoever reaches the address, which is this machine's own unless somebody chose another. A page from
 //! elsewhere that a browser shows on this machine must not read it either: no answer carries CORS headers, so other
-//! origins cannot; and a foreign name that is made to point here (DNS rebinding) is refused by the request's Host, which
-//! must be an address, `localhost`, this machine's name, or one from the configuration.
+//! origins cannot; and a foreign name that is made to point here (DNS rebinding) is refused by the request's Host,
+//! which must be an address, `localhost`, this machine's name, or one from the configuration.
 //!
 //! Bounds: [`CONNECTIONS_MAX`] connections, [`request::HEAD_BYTES_MAX`], two times above, and an observation at most
 //! every [`site::FRESH`], however many ask.

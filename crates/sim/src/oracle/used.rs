@@ -1,0 +1,116 @@
+//! What a dataset takes, by an account of the oracle's own: names, targets and objects to the byte, contents of files from
+//! below and from above, since nobody here knows how well they are compressed.
+//!
+//! The numbers are written down once more, and not the server's: a charge that is forgotten there is missed here.
+
+use std::collections::BTreeSet;
+
+use tally_fs::model::Model;
+use tally_fs::vfs::{Attr, Cred, FileKind, ObjectRef, Vfs};
+
+use super::{Before, Oracle};
+use crate::op::Op;
+
+/// What an object takes beside its content.
+const OBJECT_BYTES: u64 = 512;
+/// What a name takes beside its letters: two keys of 25 bytes, and what they say.
+const ENTRY_BYTES: u64 = 2 * 25 + 9 + 8;
+/// Letters that a shorter name is counted with.
+const NAME_BYTES_MIN: u64 = 32;
+/// Bytes of the pieces in which the model keeps contents.
+const PIECE_BYTES: u64 = 4096;
+/// Blocks of files whose size nobody has noted.
+const RECORD_BYTES_MAX: u64 = 1 << 20;
+
+/// A property that bounds a dataset.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bound {
+    /// The quota in force.
+    pub quota: Option<u64>,
+    /// The one that a command has asked for; a cut in the middle leaves this one or that.
+    pub asked: Option<u64>,
+    /// What the dataset took when it came into force, which may be more.
+    pub used_bytes: u64,
+}
+
+/// What a dataset takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// If content takes nothing.
+    pub least: u64,
+    /// If it cannot be compressed, and each block of which a byte was written is there.
+    pub most: u64,
+    /// Files that have content.
+    pub files: u64,
+}
+
+/// What a name takes.
+fn entry_bytes(name: &[u8]) -> u64 {
+    ENTRY_BYTES + (name.len() as u64).max(NAME_BYTES_MIN)
+}
+
+/// What everything in this model takes, each file having blocks of its own size.
+pub fn used(model: &Model, record_size: impl Fn(ObjectRef) -> Option<u64>) -> Used {
+    let (mut used, mut seen) = (Used::default(), BTreeSet::new());
+    let root = model.getattr(model.root()).expect("a root is always there");
+    let mut directories = vec![root.object];
+    used.add(&root, &record_size);
+    while let Some(dir) = directories.pop() {
+        let listed = model.readdir(&Cred::root(), dir, 0, usize::MAX, true).expect("a directory that is there");
+        for entry in listed.entries.iter().filter(|entry| !matches!(&entry.name[..], b"." | b"..")) {
+            used.take(entry_bytes(&entry.name));
+            let attr = entry.attr.as_ref().expect("the superuser sees all attributes");
+            if !seen.insert(attr.object.id) {
+                continue;
+            }
+            used.add(attr, &record_size);
+            if attr.kind == FileKind::Directory {
+                directories.push(attr.object);
+            }
+        }
+    }
+    used
+}
+
+impl Used {
+    fn take(&mut self, bytes: u64) {
+        self.least += bytes;
+        self.most += bytes;
+    }
+
+    fn add(&mut self, attr: &Attr, record_size: &impl Fn(ObjectRef) -> Option<u64>) {
+        self.take(OBJECT_BYTES);
+        match attr.kind {
+            FileKind::Symlink => self.take(attr.size),
+            FileKind::File => {
+                let record = record_size(attr.object).unwrap_or(RECORD_BYTES_MAX);
+                let pieces = attr.used / PIECE_BYTES;
+                self.most += attr.size.next_multiple_of(record).min(pieces * record);
+                self.files += u64::from(pieces > 0);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Oracle {
+    /// By how much an operation may make the dataset grow, if it finds this; nothing for one that never does.
+    #[must_use]
+    pub fn growth(&self, op: &Op, before: &Before) -> u64 {
+        match op {
+            Op::Create { .. } if before.existing.is_some() => 0,
+            Op::Create { name, .. } | Op::Mkdir { name, .. } | Op::Mknod { name, .. } => {
+                OBJECT_BYTES + entry_bytes(name.as_bytes())
+            }
+            Op::Symlink { name, length, .. } => OBJECT_BYTES + entry_bytes(name.as_bytes()) + *length as u64,
+            Op::Link { name, .. } => entry_bytes(name.as_bytes()),
+            Op::Rename { to_dir, to, .. } if self.live.lookup(&Cred::root(), to_dir.model, to.as_bytes()).is_ok() => 0,
+            Op::Rename { from, to, .. } => entry_bytes(to.as_bytes()).saturating_sub(entry_bytes(from.as_bytes())),
+            Op::Write { object, offset, length, .. } if *length > 0 => {
+                let record = if object.record_size == 0 { RECORD_BYTES_MAX } else { object.record_size };
+                (offset + length).next_multiple_of(record) - offset / record * record
+            }
+            _ => 0,
+        }
+    }
+}
