@@ -357,8 +357,8 @@ impl<'a> Fold<'a> {
         self.extents(id, inode, old, layer)
     }
 
-    /// Whether readers will find that the tree does not hold the key, once it does not: above a leaf that cannot be read they
-    /// would not.
+    /// Whether readers will find that the tree does not hold the key, once it does not: above a leaf that cannot be
+    /// read they would not.
     fn can_be_absent(&self, key: &Key) -> Result<bool, BlockError> {
         match self.old.tree.read_around(&self.fs.pool.io, key) {
             Ok(()) => Ok(true),
@@ -465,9 +465,9 @@ impl<'a> Fold<'a> {
         Ok(())
     }
 
-    /// The file has grown, and has had no blocks in `grown`. If it has none at the beginning either, it is a hole; and where the
-    /// leaf for it cannot be read, nobody could tell that. So a block of zeroes is written there: the tree takes it in beside
-    /// the leaf, in a new one that tells of all that is behind.
+    /// The file has grown, and has had no blocks in `grown`. If it has none at the beginning either, it is a hole; and
+    /// where the leaf for it cannot be read, nobody could tell that. So a block of zeroes is written there: the tree
+    /// takes it in beside the leaf, in a new one that tells of all that is behind.
     fn mark_hole(&self, id: ObjectId, grown: Range<u64>, rewritten: &mut Vec<u64>) -> Result<(), BlockError> {
         let Err(at) = rewritten.binary_search(&grown.start) else { return Ok(()) };
         if !grown.is_empty() && !self.can_be_absent(&Key::new(Class::Extent, id.0, grown.start, 0))? {

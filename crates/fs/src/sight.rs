@@ -95,8 +95,8 @@ impl Sight<'_> {
         self.unless_nothing_is_stored(self.root.tree.get(&self.fs.pool.io, key))
     }
 
-    /// What was read of a directory's names in the tree. Where they cannot be read it may still be that the stored inode knows of
-    /// none: a directory that was made above a leaf that had rotted is not damaged by it.
+    /// What was read of a directory's names in the tree. Where they cannot be read it may still be that the stored
+    /// inode knows of none: a directory that was made above a leaf that had rotted is not damaged by it.
     fn unless_nothing_is_stored<T>(&self, read: Result<Option<T>, BlockError>) -> Result<Option<T>, FsError> {
         read.or_else(|error| match self.fs.stored_inode(&self.root, self.id) {
             Ok(inode) if inode.as_ref().is_none_or(Inode::is_empty_directory) => Ok(None),

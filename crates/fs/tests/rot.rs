@@ -519,7 +519,8 @@ fn last_leaves(filer: &Filer, classes: &[Class]) -> Vec<BlockPtr> {
 
 const BLOCK: usize = 128 << 10;
 
-/// A pool whose last leaves of names and of extents rot, the import above them, and a file of three blocks in that leaf.
+/// A pool whose last leaves of names and of extents rot, the import above them, and a file of three blocks in that
+/// leaf.
 fn above_rotten_last_leaves() -> (World, Arc<Filer>, Client) {
     let world = World::new(32 * MIB, 4 * MIB);
     let filer = world.create_without_threads(&CreateOptions::default());
@@ -554,8 +555,8 @@ fn read_block(client: &Client, path: &str, block: usize) -> Result<Vec<u8>, FsEr
     Ok(found.data.concat())
 }
 
-/// A directory was made above rotten leaves of names, and had none when its group was synced: every LOOKUP in it was answered
-/// EIO from then on, and no file could be created in it.
+/// A directory was made above rotten leaves of names, and had none when its group was synced: every LOOKUP in it was
+/// answered EIO from then on, and no file could be created in it.
 #[test]
 fn a_directory_that_is_made_above_a_rotten_leaf_of_names_is_not_damaged_by_it() {
     let (mut cut, mut filer, mut client) = above_rotten_last_leaves();
@@ -596,8 +597,8 @@ fn a_directory_that_is_made_above_a_rotten_leaf_of_names_is_not_damaged_by_it() 
     }
 }
 
-/// A file grew by a hole above a rotten leaf of extents, by a write beyond its end or by SETATTR: the hole was answered EIO, and,
-/// worse, so was what was acknowledged into a part of a block there, where nothing was ever stored.
+/// A file grew by a hole above a rotten leaf of extents, by a write beyond its end or by SETATTR: the hole was answered
+/// EIO, and, worse, so was what was acknowledged into a part of a block there, where nothing was ever stored.
 #[test]
 fn a_hole_that_a_file_gets_above_a_rotten_leaf_of_extents_can_be_read_and_written() {
     for by_write in [true, false] {

@@ -89,9 +89,9 @@ pub(crate) struct Gap {
 }
 
 impl Key {
-    /// The gap in which the key stands, in a tree that was written while no id from `first_new` on was drawn: objects and
-    /// directory entries have their ids from the same source, and none is drawn twice. If `absent_from` is there, the tree holds
-    /// no key of the same class and object from it on.
+    /// The gap in which the key stands, in a tree that was written while no id from `first_new` on was drawn: objects
+    /// and directory entries have their ids from the same source, and none is drawn twice. If `absent_from` is there,
+    /// the tree holds no key of the same class and object from it on.
     pub(crate) fn gap(&self, first_new: u64, absent_from: Option<Self>) -> Gap {
         let Self { class, object, a, b } = *self;
         let gap = |from, to| Gap { from, to, is_new: true };

@@ -4,13 +4,13 @@
 //! inner node that was. They were acknowledged: a new file's inode goes behind all others, and nobody reads the last leaf
 //! before it is told that the file is there. The merge cannot fail, or one sector would be the end of the pool.
 //!
-//! **The idea.** What a node may have held is a range of keys, known from the node above. All of it cannot be read; but of
-//! single keys in it something is known. What is put now is known. An id that was never drawn before is in no old node, so
-//! between the last old id and the end there is nothing; nor is there behind the end that a file had, or in a directory that
-//! had no names ([`Key::gap`]). So the node's range is cut into what is known, in new nodes that begin where the knowledge
-//! does, and what is not. The first part of what is not goes on being the old node, whose pointer stays; the other parts
-//! get *markers*: blocks that nobody can read ([`BlockPtr::given_up`]). Reads of known keys give what was put, reads of all
-//! others fail, and none gives what is wrong.
+//! **The idea.** What a node may have held is a range of keys, known from the node above. All of it cannot be read; but
+//! of single keys in it something is known. What is put now is known. An id that was never drawn before is in no old
+//! node, so between the last old id and the end there is nothing; nor is there behind the end that a file had, or in a
+//! directory that had no names ([`Key::gap`]). So the node's range is cut into what is known, in new nodes that begin
+//! where the knowledge does, and what is not. The first part of what is not goes on being the old node, whose pointer
+//! stays; the other parts get *markers*: blocks that nobody can read ([`BlockPtr::given_up`]). Reads of known keys give
+//! what was put, reads of all others fail, and none gives what is wrong.
 //!
 //! **A node that comes back.** A device may give later what it refuses now. If keys were deleted or replaced in the node's
 //! range, or it lost a part of the range to a marker, it would then bring old content back: so it is *stale*, and its own
@@ -29,8 +29,8 @@ use crate::key::{Gap, Key};
 pub struct Around<'a> {
     /// No id from this one on is in the tree: of an object, or of a directory entry.
     pub first_new: u64,
-    /// The key from which on the tree holds none of the given key's class and object, if that is known. It is asked only where
-    /// a node cannot be read.
+    /// The key from which on the tree holds none of the given key's class and object, if that is known. It is asked
+    /// only where a node cannot be read.
     pub absent_from: &'a dyn Fn(&Key) -> Option<Key>,
     /// Nodes that the caller could not read, and has passed over: they are not read again. Each change that rests on it
     /// must touch the node.

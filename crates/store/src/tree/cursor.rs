@@ -124,7 +124,8 @@ impl<'io> RangeIter<'io> {
             let at = if along_from { node.position(&self.from) } else { 0 };
             let child = node.pointer(at).map_err(|malformed| malformed_block(&bp, malformed))?;
             let below = bounds.of_child(&node, at);
-            // The range begins behind the last leaf of the class before: that one has nothing of it, whether it can be read or not.
+            // The range begins behind the last leaf of the class before: that one has nothing of it, whether it can be
+            // read or not.
             let is_before = along_from && height == 1 && node.key(at).is_some_and(|key| key.class < self.from.class);
             self.path.push(Step { bp, bytes, height, bounds, next: at + 1, ahead: at + 1 });
             if is_before {

@@ -90,8 +90,8 @@ impl<'a> Inner<'a> {
         self.keys.partition_point(|bytes| *bytes <= wanted).saturating_sub(1)
     }
 
-    /// Whether no key of `class` can lie in the leaf `at` below this node of height 1: a leaf holds keys of one class, that of
-    /// the key above it.
+    /// Whether no key of `class` can lie in the leaf `at` below this node of height 1: a leaf holds keys of one class,
+    /// that of the key above it.
     #[inline]
     pub(super) fn is_of_another_class(&self, at: usize, class: Class) -> bool {
         self.keys.get(at).is_some_and(|key| key[0] != class as u8)

@@ -204,7 +204,8 @@ impl Merger<'_> {
         };
         let Some(drafts) = self.merge_entries(old, changes) else { return Ok(None) };
         self.free(bp);
-        // A place that shrank to what is left in it would leave keys to the node before, and that one may become unreadable.
+        // A place that shrank to what is left in it would leave keys to the node before, and that one may become
+        // unreadable.
         Ok(Some(into_drafts(beginning_at(kept.child.key, drafts))))
     }
 
@@ -230,7 +231,8 @@ impl Merger<'_> {
         Ok(())
     }
 
-    /// What takes the place of a node that cannot be read. `build` makes nodes of its height for what is new, from a key on.
+    /// What takes the place of a node that cannot be read. `build` makes nodes of its height for what is new, from a
+    /// key on.
     fn rebuild_around<D: Draft>(
         &mut self,
         kept: &Kept,

@@ -144,8 +144,8 @@ impl Tree {
         Ok(leaf.find(key).map(|at| bytes.slice(leaf.value(at))))
     }
 
-    /// Reads the leaf that tells whether `key` is there, and the one before it, to which its place goes if it is emptied. An
-    /// error if either cannot be read.
+    /// Reads the leaf that tells whether `key` is there, and the one before it, to which its place goes if it is
+    /// emptied. An error if either cannot be read.
     pub fn read_around(&self, io: &BlockIo, key: &Key) -> Result<(), BlockError> {
         let Some(mut bp) = self.root else { return Ok(()) };
         let mut before = None;
