@@ -43,7 +43,7 @@ pub(super) fn run(given: Given<'_>) -> Result<()> {
         let words = words.join(" ");
         let answer = said(&output.with_context(|| format!("`tally {words}` hangs with the disk"))??);
         ensure!(
-            answer.contains("a disk does not answer"),
+            answer.contains("the disks did not answer"),
             "`tally {words}` does not say what it could not find:\n{answer}"
         );
     }

@@ -1,7 +1,7 @@
 //! What the pools tell about themselves, as the control socket passes it on.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tally_base::Size;
 use tally_disk::{IoCounts, IoKind};
@@ -77,13 +77,13 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
     }
 }
 
-/// How long it may take to look for the paths of what is damaged: some seconds over a disk that has much to do, and not
-/// for as long as one hangs.
-const LOOK_MAX: Duration = Duration::from_secs(3);
+/// How long it may take to look for the paths of what is damaged, in all pools together: some seconds over a disk that has
+/// much to do, and not for as long as one hangs.
+pub(super) const LOOK_MAX: Duration = Duration::from_secs(3);
 
 /// The same with what could not be read. The disks are asked whether it still cannot, and for its paths. Where they do not
-/// answer in time it is told as it was met.
-pub(super) fn report_with_damage(served: &Arc<ServedPool>) -> PoolReport {
+/// answer until then it is told as it was met.
+pub(super) fn report_with_damage(served: &Arc<ServedPool>, until: Instant) -> PoolReport {
     let mut report = report(served);
     let of_each = |damage_of: fn(&Filesystem) -> DamageReport, served: &ServedPool| -> Vec<(String, DamageReport)> {
         let named = |info: DatasetInfo| Some((info.name, served.filer.filesystem(info.id)?));
@@ -95,14 +95,14 @@ pub(super) fn report_with_damage(served: &Arc<ServedPool>) -> PoolReport {
         return report;
     }
     let looker = Arc::clone(served);
-    let looked = within(LOOK_MAX, move || {
-        let _alone = looker.looking.try_lock_for(LOOK_MAX)?;
+    let looked = within(until.saturating_duration_since(Instant::now()), move || {
+        let _alone = looker.looking.try_lock_until(until)?;
         Some(of_each(Filesystem::damage_report, &looker))
     });
     let found = looked.flatten().unwrap_or_else(|| {
         report.messages.push(
-            "a disk does not answer: what could not be read is told as it was met, without looking for its path, or \
-             whether it can be read again."
+            "the disks did not answer in time: what could not be read is told as it was met, without looking for its \
+             path, or whether it can be read again."
                 .into(),
         );
         met
@@ -177,7 +177,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         let kept = match exposure(served).bytes {
             0 => "Nothing was acknowledged that is not on disk.".to_owned(),
             bytes => format!(
-                "{} that clients of datasets with sync=disabled were told is safe is in memory alone.\n\
+                "{} that clients of datasets with sync=disabled were told is safe is in memory alone, and will be lost.\n\
                  Nothing else was acknowledged that is not on disk.",
                 Size(bytes)
             ),

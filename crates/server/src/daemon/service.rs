@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tally_fs::filer::{CreateOptions, Filer, ImportReport};
@@ -23,6 +23,7 @@ use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
 use super::{Event, datasets, ops_report, pool_report, process, silence};
 use crate::control::listener::Service;
 use crate::control::message::{Assignment, Progress, Reply, Request};
+use crate::control::report::PoolReport;
 
 /// What the daemon's own thread does for a connection.
 pub(super) struct Work {
@@ -95,7 +96,7 @@ impl Desk {
     /// The answer to a request that changes nothing; `None` for the others.
     fn question(&self, request: &Request) -> Option<Result<Reply, PoolsError>> {
         Some(match request {
-            Request::PoolStatus { names } => self.status(names),
+            Request::PoolStatus { names } => self.pools_with_damage(names).map(Reply::Pools),
             Request::PoolFind { dirs } => self.find(dirs),
             Request::PoolGet { names, properties } => self.pool_properties(names, properties),
             Request::DatasetList { names, recursive } => {
@@ -111,17 +112,26 @@ impl Desk {
         })
     }
 
-    fn status(&self, names: &[String]) -> Result<Reply, PoolsError> {
-        let present = |pool: Arc<ServedPool>| pool_report::report_with_damage(&pool);
+    fn pools_with_damage(&self, names: &[String]) -> Result<Vec<PoolReport>, PoolsError> {
+        let until = Instant::now() + pool_report::LOOK_MAX;
+        self.reports(names, |pool| pool_report::report_with_damage(pool, until))
+    }
+
+    /// These pools, or all of them, with those that should be there and are not.
+    fn reports(
+        &self,
+        names: &[String],
+        report: impl Fn(&Arc<ServedPool>) -> PoolReport,
+    ) -> Result<Vec<PoolReport>, PoolsError> {
         if names.is_empty() {
             let absent = self.pools.absent.reports(None);
-            return Ok(Reply::Pools(self.pools.all().into_iter().map(present).chain(absent).collect()));
+            return Ok(self.pools.all().iter().map(report).chain(absent).collect());
         }
         let named = |name: &String| match self.pools.pool(name) {
-            Ok(pool) => Ok(present(pool)),
+            Ok(pool) => Ok(report(&pool)),
             Err(error) => self.pools.absent.reports(Some(name)).pop().ok_or(error),
         };
-        Ok(Reply::Pools(names.iter().map(named).collect::<Result<_, _>>()?))
+        names.iter().map(named).collect()
     }
 
     fn find(&self, dirs: &[PathBuf]) -> Result<Reply, PoolsError> {
@@ -130,7 +140,7 @@ impl Desk {
     }
 
     fn pool_properties(&self, names: &[String], properties: &[String]) -> Result<Reply, PoolsError> {
-        let Reply::Pools(pools) = self.status(names)? else { return Ok(Reply::Properties(Vec::new())) };
+        let pools = self.reports(names, |pool| pool_report::report(pool))?;
         let wanted = |name: &str| properties.is_empty() || properties.iter().any(|wanted| wanted == name);
         if let Some(unknown) = properties.iter().find(|name| !pool_report::PROPERTIES.contains(&name.as_str())) {
             return Err(PoolsError::NoPoolProperty { name: unknown.clone() });

@@ -199,8 +199,11 @@ impl State {
     fn adopt_above(&mut self) -> Checked<()> {
         let newest = self.newest_known();
         for at in self.parts_there() {
-            let found = self.parts[at].oracle.find(false, |model| self.same_above_rot(at, model).map(|_| ()));
-            let found = found.map_err(|what| format!("{}: {what}", self.parts[at].name))?;
+            let found = self.parts[at]
+                .oracle
+                .find(false, |model| self.same_above_rot(at, &self.with_unpromised_sizes(at, model)?).map(|_| ()));
+            let mut found = found.map_err(|what| format!("{}: {what}", self.parts[at].name))?;
+            found.model = self.with_unpromised_sizes(at, &found.model)?;
             self.named_by_status(at, &found.model)?;
             let now = self.op;
             let part = &mut self.parts[at];

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tally_base::ObjectId;
 use tally_fs::model::Model;
-use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, Vfs};
+use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, OpCtx, SetAttr, Vfs};
 use tally_nfs::handle::Handle;
 
 use super::world::DATASETS;
@@ -177,6 +177,25 @@ impl State {
     /// What each part is called now, if it is there.
     pub(super) fn names_of_parts(&self) -> Vec<Option<String>> {
         self.parts.iter().map(|part| part.is_there.then(|| part.name.clone())).collect()
+    }
+
+    /// `model` with the sizes that damaged files have of changes which were not promised. A record carries a whole inode, and
+    /// where the one below it cannot be read it is believed: with the size of unstable data, of which nothing else is left
+    /// than zeroes.
+    pub(super) fn with_unpromised_sizes(&self, part: usize, model: &Model) -> Checked<Model> {
+        let model = model.fork();
+        let fs = self.machine.server().filer.by_name(&self.parts[part].name).ok_or("a dataset is gone")?;
+        let Some(rotten) = &self.rotten else { return Ok(model) };
+        let oracle = &self.parts[part].oracle;
+        for real in rotten.damaged().filter(|of| of.0 == part).filter_map(|of| rotten.there.get(of)) {
+            let (Ok(found), Ok(wanted)) = (fs.getattr(real.object), model.getattr(real.model)) else { continue };
+            if found.kind == FileKind::File && found.size > wanted.size && oracle.has_had_size(real.model, found.size) {
+                let (root, set) = (Cred::root(), SetAttr { size: Some(found.size), ..SetAttr::default() });
+                let grown = model.setattr(OpCtx { cred: &root, reply: None }, real.model, &set, None).result;
+                grown.map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(model)
     }
 
     /// Everything of a dataset is as in `model`, but that what is damaged may be unreadable; gives the server's numbers of

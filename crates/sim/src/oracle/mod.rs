@@ -322,6 +322,12 @@ impl Oracle {
         found.ok_or_else(|| format!("the import has a state that never was:\n{}", differences.join("\n")))
     }
 
+    /// Whether a file has had this size, in any state that there was.
+    pub fn has_had_size(&self, object: ObjectRef, size: u64) -> bool {
+        let mut states = self.lines.iter().flat_map(|line| line.states_from(0)).map(|(_, model)| model);
+        states.by_ref().chain([&self.live]).any(|model| model.getattr(object).is_ok_and(|attr| attr.size == size))
+    }
+
     /// A new life begins in this state, behind operation `op`; objects up to `newest` are known.
     pub fn begin_life(&mut self, model: Model, op: usize, newest: ObjectId) {
         self.live = model;
