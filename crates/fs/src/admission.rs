@@ -1,8 +1,9 @@
 //! Admission: what an operation may use up is asked for before it takes a lock, since it may have to wait (rules F3).
 //!
-//! Asked in this order: does the pool take changes, does the quota allow it, is there room for the fold, for dirty bytes
-//! and in the pool, and for its records in the ring. What an operation was admitted with it holds until it is over, used or
-//! not. Who is refused has nothing and holds no lock; [`FsError::Throttled`] says for what to wait before it is run again.
+//! Asked in this order: do pool and dataset take changes, is the operation's time sure not to come again, does the quota
+//! allow it, is there room for the fold, for dirty bytes and in the pool, and for its records in the ring. What an
+//! operation was admitted with it holds until it is over, used or not. Who is refused has nothing and holds no lock. It
+//! is run again if the answer is [`FsError::Throttled`], once what the outcome says to wait for is over.
 
 use smallvec::SmallVec;
 use tally_base::Wait;
