@@ -87,7 +87,7 @@ impl Ask {
 impl Filesystem {
     /// Asks for everything an operation will need. Refusals are answered with [`Refusal::outcome`].
     pub(crate) fn admit(&self, ask: &Ask) -> Result<Admitted, Refusal> {
-        self.check_lanes()?;
+        self.check_takes_changes()?;
         if self.dataset.effective().readonly {
             return Err(Refusal::now(FsError::ReadOnly));
         }
@@ -126,7 +126,7 @@ impl Filesystem {
 
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
     /// has none.
-    pub(crate) fn check_lanes(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_takes_changes(&self) -> Result<(), Refusal> {
         self.pool.check_serving().map_err(|not_serving| match not_serving {
             NotServing::Wait => Refusal::now(FsError::Unavailable),
             NotServing::Failed => Refusal::now(FsError::Io),
