@@ -101,7 +101,7 @@ impl Listing {
     }
 
     /// It has come to its end: nothing that stayed is missing.
-    fn is_whole(&self) -> Checked<()> {
+    fn check_whole(&self) -> Checked<()> {
         let missing = |place: &usize| self.places[*place].is_old && !self.places[*place].is_listed;
         match self.names.iter().find(|(_, place)| missing(place)) {
             None => Ok(()),
@@ -177,10 +177,10 @@ impl State {
         }
         self.totals.pieces_listed += 1;
         listing.pieces += 1;
-        let names = |what: String| format!("a listing of {dir:?}, piece by piece, names {what}");
-        listing.take(&told.entries).map_err(names)?;
+        let fault = |what: String| format!("a listing of {dir:?}, piece by piece, names {what}");
+        listing.take(&told.entries).map_err(fault)?;
         if told.eof {
-            return listing.is_whole().map_err(names);
+            return listing.check_whole().map_err(fault);
         }
         if told.entries.is_empty() || listing.pieces > listing.places.len() + PIECES_SPARE {
             return Err(format!("a listing of {dir:?} comes to no end"));

@@ -65,7 +65,7 @@ impl History {
 
 impl State {
     /// Somebody was told that a quota is exceeded: it would have been.
-    pub(super) fn is_over_quota(&mut self, op: &Op, before: &Before) -> Checked<()> {
+    pub(super) fn check_over_quota(&mut self, op: &Op, before: &Before) -> Checked<()> {
         let part = &self.parts[op.dataset()];
         let Some(quota) = part.oracle.bound.quota else {
             return Err(format!("{op:?} is refused for a quota, and there is none"));
@@ -82,7 +82,7 @@ impl State {
     }
 
     /// Something was made: names and targets do not exceed the quota. What a WRITE takes is seen at rest.
-    pub(super) fn is_within_quota(&self, op: &Op) -> Checked<()> {
+    pub(super) fn check_within_quota(&self, op: &Op) -> Checked<()> {
         let part = &self.parts[op.dataset()];
         if matches!(op, Op::Write { .. }) {
             return Ok(());

@@ -139,7 +139,7 @@ impl State {
                 server.service.finish(&mut attempt.job, &reply);
                 let bytes = bytes_of(&reply);
                 let told = told(attempt.op.call().procedure, &bytes)?;
-                self.is_it_full(&attempt.op, &before, told.status)?;
+                self.check_full(&attempt.op, &before, told.status)?;
                 let is_of_rot = told.status == nfsstat3::NFS3ERR_IO && self.nearness(&attempt.op, &before).may_fail();
                 if self.is_no_effect(&told) || is_of_rot {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
@@ -202,10 +202,10 @@ impl State {
     }
 
     /// What makes room must not be refused because there is none.
-    fn is_it_full(&mut self, op: &Op, before: &Before, status: nfsstat3) -> Checked<()> {
+    fn check_full(&mut self, op: &Op, before: &Before, status: nfsstat3) -> Checked<()> {
         match status {
             nfsstat3::NFS3ERR_NOSPC => {}
-            nfsstat3::NFS3ERR_DQUOT => return self.is_over_quota(op, before),
+            nfsstat3::NFS3ERR_DQUOT => return self.check_over_quota(op, before),
             _ => return Ok(()),
         }
         if matches!(op, Op::Remove { .. } | Op::Rmdir { .. } | Op::Commit { .. }) {
@@ -260,7 +260,7 @@ impl State {
             self.meanwhile.follow(op);
         }
         if growth > 0 && has_effect {
-            self.is_within_quota(op)?;
+            self.check_within_quota(op)?;
         }
         let past = self.remember(attempt, number, &expected, has_effect);
         Ok(Taken { number, expected: Some(expected), promised, past, above, rot })
@@ -314,8 +314,8 @@ impl State {
             let outcome = sent.promise.drive().or_else(|| sent.promise.poll());
             match outcome {
                 None => {
-                    let is_left = sent.patience.is_left(self.machine.clock());
-                    is_left.map_err(|what| format!("#{} waits {what}", sent.taken.number))?;
+                    let looked = sent.patience.check_again(self.machine.clock());
+                    looked.map_err(|what| format!("#{} waits {what}", sent.taken.number))?;
                     left.push(sent);
                 }
                 Some(Err(_)) if self.is_off() => {}

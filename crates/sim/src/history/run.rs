@@ -311,7 +311,8 @@ impl History {
                 Next::AfterSync(again) => {
                     attempt = *again;
                     if beside {
-                        throttled.is_left(self.0.lock().machine.clock()).map_err(|what| format!("throttled {what}"))?;
+                        let looked = throttled.check_again(self.0.lock().machine.clock());
+                        looked.map_err(|what| format!("throttled {what}"))?;
                         std::thread::yield_now();
                     } else {
                         self.sync_group()?;

@@ -22,7 +22,7 @@ pub(super) struct Patience {
 
 impl Patience {
     /// Has looked in vain once more. Who looks late finds the wait over: that is no fault of the server.
-    pub(super) fn is_left(&mut self, clock: &Ticks) -> Checked<()> {
+    pub(super) fn check_again(&mut self, clock: &Ticks) -> Checked<()> {
         let worked = clock.worked();
         let waited = worked - *self.first_look.get_or_insert(worked);
         if waited <= PATIENCE { Ok(()) } else { Err(format!("while disks were at work for {waited:?}")) }
