@@ -71,10 +71,10 @@ impl State {
             return Err(format!("{op:?} is refused for a quota, and there is none"));
         };
         let (growth, used) = (part.oracle.growth(op, before), part.used(&part.oracle.live));
-        if growth == 0 || used.most + growth <= quota {
+        if growth == 0 || used.bytes_max + growth <= quota {
             return Err(format!(
                 "{op:?} is refused for a quota of {quota}, with {} to {} used, and takes {growth} at most",
-                used.least, used.most
+                used.bytes_min, used.bytes_max
             ));
         }
         self.totals.over_quota += 1;
@@ -88,9 +88,9 @@ impl State {
             return Ok(());
         }
         let Some(quota) = part.oracle.bound.quota else { return Ok(()) };
-        let least = part.used(&part.oracle.live).least;
-        if least > quota {
-            return Err(format!("{op:?} is carried out, and names take {least} of a quota of {quota}"));
+        let bytes_min = part.used(&part.oracle.live).bytes_min;
+        if bytes_min > quota {
+            return Err(format!("{op:?} is carried out, and names take {bytes_min} of a quota of {quota}"));
         }
         Ok(())
     }
@@ -105,24 +105,25 @@ impl Part {
     /// The account that an import has found is true of what it has found, and the quota is one of which somebody knows.
     pub(super) fn check_account(&mut self, filer: &Filer, model: &Model) -> Checked<()> {
         let info = info(filer, &self.name);
-        let (is, used, bound) = (info.used_bytes, self.used(model), &mut self.oracle.bound);
+        let (found_bytes, used, bound) = (info.used_bytes, self.used(model), &mut self.oracle.bound);
         let quota = info.effective.refquota;
         if quota != bound.quota {
             if quota != bound.asked {
                 return Err(format!("the quota is {quota:?}, and was {:?}", bound.quota));
             }
-            *bound = Bound { quota, asked: quota, used_bytes: is };
+            *bound = Bound { quota, asked: quota, used_bytes: found_bytes };
         }
         let dataset = filer.pool().datasets().into_iter().find(|dataset| dataset.birth.id == info.id);
         if dataset.is_some_and(|dataset| dataset.root().orphan_count > 0) {
             return Ok(());
         }
-        if is < used.least || is > used.most {
-            return Err(format!("it says that it uses {is}, and that must be {} to {}", used.least, used.most));
+        let Used { bytes_min, bytes_max, file_count } = used;
+        if !(bytes_min..=bytes_max).contains(&found_bytes) {
+            return Err(format!("it says that it uses {found_bytes}, and that must be {bytes_min} to {bytes_max}"));
         }
-        let may = bound.quota.unwrap_or(u64::MAX).max(bound.used_bytes);
-        if is > may.saturating_add(used.files * FILE_SLACK_BYTES) {
-            return Err(format!("it uses {is}, and may use {may} ({bound:?})"));
+        let allowed_bytes = bound.quota.unwrap_or(u64::MAX).max(bound.used_bytes);
+        if found_bytes > allowed_bytes.saturating_add(file_count * FILE_SLACK_BYTES) {
+            return Err(format!("it uses {found_bytes}, and may use {allowed_bytes} ({bound:?})"));
         }
         Ok(())
     }
