@@ -132,20 +132,21 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
     }
     println!(
         "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections, {} over a \
-         quota, {} pieces of listings between changes, {} questions of ordinary users ({} denied)",
+         quota, {} pieces of listings between changes, {} ACCESS requests of ordinary users, {} reads denied to them",
         totals.disk_commands,
         totals.dataset_commands,
         totals.dropped,
         totals.over_quota,
         totals.pieces_listed,
-        totals.asked,
-        totals.denied
+        totals.access_asked,
+        totals.reads_denied
     );
     is_short
 }
 
-/// Every other seed runs requests inside of the syncs, and of those in which any disk refuses requests every other one. Where
-/// legs are struck off or changed, labels are written under a lock that requests take, too: nothing runs inside of syncs.
+/// Where no leg is struck off or changed, every seed with an even number runs requests inside of the syncs. Else labels
+/// are written under a lock that requests take, too, and nothing runs there; but for every other seed in which any disk
+/// refuses requests, with labels and flushes spared ([`tally_sim::disk::Power::spare_labels`]).
 fn syncs_of(seed: u64, trouble: Trouble) -> Syncs {
     let is_around = match trouble {
         Trouble::Refusals => seed % 16 == 5,

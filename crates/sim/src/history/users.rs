@@ -74,7 +74,7 @@ impl State {
         if self.is_in_trouble() {
             return Ok(());
         }
-        self.totals.asked += 1;
+        self.totals.access_asked += 1;
         match (told.status, attr) {
             (nfsstat3::NFS3_OK, Ok(attr)) if told.granted == may(&attr, &who) => {}
             (nfsstat3::NFS3_OK, Ok(attr)) => {
@@ -106,7 +106,7 @@ impl State {
                 P::NFSPROC3_LOOKUP => model.lookup(who, of.model, name.as_bytes()).err(),
                 _ => model.readdir(who, of.model, 0, 1, false).err(),
             };
-            self.totals.denied += u64::from(told.status == nfsstat3::NFS3ERR_ACCES);
+            self.totals.reads_denied += u64::from(told.status == nfsstat3::NFS3ERR_ACCES);
             if (told.status == nfsstat3::NFS3_OK) != expected.is_none() && !self.is_in_trouble() {
                 let wanted = expected.map_or("OK".to_owned(), |error| error.to_string());
                 return Err(format!(
