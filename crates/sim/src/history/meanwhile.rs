@@ -5,8 +5,8 @@
 //! where it was (rules F21). A place that was there from the beginning to the end is listed exactly once, under whatever
 //! name; one that came in the meantime, once or not at all.
 //!
-//! Inside each device write of a sync all of this is looked at by the thread that syncs. Beside a syncing thread another one
-//! looks names up while requests are carried out: a name that was there before and behind the look, and was never gone in
+//! Inside of a sync's device writes all of this is looked at by the thread that syncs. Beside a syncing thread another
+//! one looks names up while requests are carried out: a name that was there before and behind the look, and was never gone in
 //! between, was there.
 
 use std::collections::HashMap;
@@ -53,6 +53,17 @@ struct Place {
 }
 
 impl Listing {
+    /// The request for its next piece.
+    fn call(&self, count: u32) -> Call {
+        let (dir, cookie, cookieverf) = (handle(&self.dir.handle), self.cookie, cookieverf3::default());
+        if self.has_attributes {
+            // An entry with attributes and a handle takes some 200 bytes.
+            let arguments = READDIRPLUS3args { dir, cookie, cookieverf, dircount: count, maxcount: 3 * count };
+            return Call::new(NFS_PROGRAM::NFSPROC3_READDIRPLUS, &arguments);
+        }
+        Call::new(NFS_PROGRAM::NFSPROC3_READDIR, &READDIR3args { dir, cookie, cookieverf, count })
+    }
+
     /// An operation was carried out, and has changed something.
     fn follow(&mut self, op: &Op) {
         let is_here = |dir: &Object| dir.dataset == self.dir.dataset && dir.model == self.dir.model;
@@ -198,18 +209,6 @@ impl State {
         let names: HashMap<_, _> = names.filter(|name| !matches!(&name[..], b"." | b"..")).zip(0..).collect();
         let places = vec![Place { is_old: true, is_listed: false }; names.len()];
         Some(Listing { dir, has_attributes: chance.one_in(2), cookie: 0, pieces: 0, names, places })
-    }
-}
-
-impl Listing {
-    fn call(&self, count: u32) -> Call {
-        let (dir, cookie, cookieverf) = (handle(&self.dir.handle), self.cookie, cookieverf3::default());
-        if self.has_attributes {
-            // An entry with attributes and a handle takes some 200 bytes.
-            let arguments = READDIRPLUS3args { dir, cookie, cookieverf, dircount: count, maxcount: 3 * count };
-            return Call::new(NFS_PROGRAM::NFSPROC3_READDIRPLUS, &arguments);
-        }
-        Call::new(NFS_PROGRAM::NFSPROC3_READDIR, &READDIR3args { dir, cookie, cookieverf, count })
     }
 }
 
