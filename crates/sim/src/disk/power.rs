@@ -36,6 +36,7 @@ type Hook = Box<dyn FnMut() + Send>;
 pub struct Power {
     state: Mutex<PowerState>,
     hook: Mutex<Option<Hook>>,
+    /// See [`Power::spare_labels`].
     spares_labels: AtomicBool,
     /// What the disks did, if that is recorded.
     events: Mutex<Option<Vec<Event>>>,
@@ -105,13 +106,13 @@ impl Power {
         self.state.lock().events
     }
 
-    /// From now on nothing runs inside of what may be done under the lock of the labels: their writes, and flushes. A disk that
-    /// refuses a request is struck off under it, also by a request of a client.
+    /// From now on nothing runs inside of what may be done under the lock of the labels: their writes, and flushes. A
+    /// disk that refuses a request is struck off under it, also by a request of a client.
     pub fn spare_labels(&self) {
         self.spares_labels.store(true, Ordering::Relaxed);
     }
 
-    /// Runs `hook` before every write and flush; not inside itself.
+    /// Runs `hook` before every write and flush that is not spared; not inside itself.
     pub fn set_hook(&self, hook: Option<Hook>) {
         *self.hook.lock() = hook;
     }
@@ -139,8 +140,8 @@ impl Power {
         state.disks - 1
     }
 
-    fn run_hook(&self, is_of_labels: bool) {
-        if is_of_labels && self.spares_labels.load(Ordering::Relaxed) {
+    fn run_hook(&self, may_be_of_labels: bool) {
+        if may_be_of_labels && self.spares_labels.load(Ordering::Relaxed) {
             return;
         }
         let Some(mut hook) = self.hook.lock().take() else { return };

@@ -493,7 +493,8 @@ impl State {
         Ok(())
     }
 
-    /// A dropped request that has succeeded and is sent again is answered, as it was carried out, and never waits for the one that is gone.
+    /// A dropped request that has succeeded and is sent again is answered, as it was carried out, and never waits for
+    /// the one that is gone.
     fn repeat_dropped(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
         let server = Arc::clone(self.machine.server());
         let number = self.past.iter().find(|past| past.id == id).map_or(0, |past| past.number);

@@ -28,8 +28,8 @@ fn user(chance: &mut Chance) -> Cred {
     Cred { uid, gid, groups: groups.iter().copied().collect() }
 }
 
-/// A directory is opened to ordinary users: to all of them, so that each removes only what is theirs, or to a group, which what
-/// is made there belongs to.
+/// Who may change a directory is set anew: everybody; everybody, but each removes only what is theirs; a group, to which
+/// may belong what is made there; or its owner alone.
 pub(super) fn opened(chance: &mut Chance) -> SetAttr {
     let gid = chance.one_in(2).then(|| 1 + chance.below(4) as u32);
     SetAttr { mode: Some(chance.pick(&[0o777, 0o1777, 0o1777, 0o2775, 0o770, 0o755])), gid, ..SetAttr::default() }
