@@ -43,7 +43,7 @@ fn kept(seed: u64, syncs: Syncs, trouble: Trouble) -> Totals {
     totals
 }
 
-/// Seed 511 as it was drawn at the end of November 2026. A RENAME was refused for want of its source, waited to say so until
+/// Seed 511, as it was drawn on 2026-11-23. A RENAME was refused for want of its source, waited to say so until
 /// what made that true was durable, and was dropped with its connection. Then a file of the source's name was made, and
 /// the repetition moved it. So it must be: what was refused has left nothing to answer from. The history wanted a refusal.
 #[test]
@@ -51,7 +51,7 @@ fn a_refused_request_that_was_dropped_is_carried_out_like_any_other() {
     assert!(kept(511, Syncs::Between, Trouble::Rot).dropped > 0);
 }
 
-/// Seed 1047 of the same days. A WRITE into many blocks was not answered when the power went, and was lost, as it may be. One
+/// Seed 1047, as it was drawn on the same day. A WRITE into many blocks was not answered when the power went, and was lost, as it may be. One
 /// block of the file had rotted, and the comparison left all of the file out: so the oracle took the WRITE for survived, and
 /// when the rotten block was overwritten it missed the bytes. One block that cannot be read excuses no other.
 #[test]
