@@ -13,6 +13,7 @@ mod absent;
 pub mod announce;
 pub mod config;
 mod copies;
+mod damage_report;
 mod datasets;
 mod dates;
 mod disks;
