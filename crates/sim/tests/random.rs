@@ -8,28 +8,34 @@ use tally_sim::sweep::{Sweep, sweep};
 use tally_store::platform::Tuning;
 use tally_store::properties::PropertySet;
 
-fn run(seeds: std::ops::Range<u64>, syncs: Syncs) {
+fn run(seeds: std::ops::Range<u64>, syncs: Syncs) -> Totals {
     let plan = |seed| Plan { seed, steps: 150, syncs, trouble: Trouble::None, skipped: Vec::new() };
     let outcome = sweep(&Sweep::over(seeds, &plan));
-    println!("{:?}", outcome.totals);
+    let totals = outcome.totals;
+    println!("{totals:?}");
     if let Some(report) = outcome.first_failure(true) {
         panic!("{report}");
     }
+    totals
 }
 
 #[test]
 fn one_after_the_other() {
-    run(0..40, Syncs::Between);
+    let totals = run(0..40, Syncs::Between);
+    assert!(totals.over_quota > 0 && totals.access_asked > 0 && totals.reads_denied > 0, "{totals:?}");
 }
 
 #[test]
 fn with_requests_inside_of_syncs() {
-    run(0..40, Syncs::Around);
+    let totals = run(0..40, Syncs::Around);
+    assert!(totals.pieces_listed > 0, "{totals:?}");
 }
 
+/// Some twenty thousand looks: none at all would prove nothing.
 #[test]
 fn with_syncs_from_another_thread() {
-    run(0..8, Syncs::Beside);
+    let totals = run(0..8, Syncs::Beside);
+    assert!(totals.looks_beside > 0 && totals.pieces_listed > 0, "{totals:?}");
 }
 
 /// A seed of `cargo xtask sim` as it was drawn when it failed.
