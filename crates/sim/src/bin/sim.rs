@@ -122,6 +122,10 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("lives after a long outage or a clock jump", totals.lives_after_gap, 10_000),
         ("full pools", totals.full, 5_000),
         ("changes above rot", totals.above_rot, 20_000),
+        ("changes over a quota", totals.over_quota, 50_000),
+        ("pieces of listings between changes", totals.pieces_listed, 30_000),
+        ("ACCESS requests of ordinary users", totals.access_asked, 20_000),
+        ("reads denied to them", totals.reads_denied, 5_000),
     ];
     let mut is_short = false;
     for (what, count, floor) in floors {
@@ -131,15 +135,8 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         println!("sim: {count} {what}; {floor} are wanted of so many seeds{}", if misses { ": TOO FEW" } else { "" });
     }
     println!(
-        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections, {} over a \
-         quota, {} pieces of listings between changes, {} ACCESS requests of ordinary users, {} reads denied to them",
-        totals.disk_commands,
-        totals.dataset_commands,
-        totals.dropped,
-        totals.over_quota,
-        totals.pieces_listed,
-        totals.access_asked,
-        totals.reads_denied
+        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections",
+        totals.disk_commands, totals.dataset_commands, totals.dropped
     );
     is_short
 }
