@@ -113,8 +113,8 @@ fn main() -> ExitCode {
 /// Seeds from which on a run must have met each kind of event so often.
 const FLOORS_FROM_SEEDS: u64 = 5000;
 
-/// Says how often what can go wrong went wrong, beside how often it must in a long run. A class of events that is not met any
-/// more proves nothing, and nobody would notice. Gives whether a long run is short of something.
+/// Says how often what can go wrong went wrong, beside how often it must in a long run. A class of events that is not
+/// met any more proves nothing, and nobody would notice. Gives whether a long run is short of something.
 fn tell_events(totals: &Totals, seeds: u64) -> bool {
     let floors = [
         ("cuts inside disk commands", totals.cuts_in_disk_commands, 20_000),

@@ -1,13 +1,13 @@
 //! While requests run, and groups are synced: names that exist are found, and listings end and are whole.
 //!
-//! A listing goes on piece by piece, with changes between its pieces. What it must name is told by places. A name stands in a
-//! place of its directory; a RENAME within the directory takes its place along, and one that replaces a name leaves that one
-//! where it was (rules F21). A place that was there from the beginning to the end is listed exactly once, under whatever
-//! name; one that came in the meantime, once or not at all.
+//! A listing goes on piece by piece, with changes between its pieces. What it must name is told by places. A name
+//! stands in a place of its directory; a RENAME within the directory takes its place along, and one that replaces a
+//! name leaves that one where it was (rules F21). A place that was there from the beginning to the end is listed
+//! exactly once, under whatever name; one that came in the meantime, once or not at all.
 //!
 //! Inside of a sync's device writes all of this is looked at by the thread that syncs. Beside a syncing thread another
-//! one looks names up while requests are carried out: a name that was there before and behind the look, and was never gone in
-//! between, was there.
+//! one looks names up while requests are carried out: a name that was there before and behind the look, and was never
+//! gone in between, was there.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -7,8 +7,8 @@
 //!                                                        the state found is one that the oracles explain
 //! ```
 //!
-//! Requests run one after the other, so the order in which they take effect is known; their answers come later, when the
-//! device has written, and are compared then. Inside the device writes of a group's sync other requests run too.
+//! Requests run one after the other, so the order in which they take effect is known; their answers come later, when
+//! the device has written, and are compared then. Inside the device writes of a group's sync other requests run too.
 
 mod above;
 mod choose;
@@ -75,8 +75,8 @@ pub enum Syncs {
     Between,
     /// Between operations, and other operations run inside the sync's device writes.
     Around,
-    /// In a thread that does nothing else. A seed does not repeat this, so the power is cut only after the thread has ended
-    /// and another group was synced.
+    /// In a thread that does nothing else. A seed does not repeat this, so the power is cut only after the thread has
+    /// ended and another group was synced.
     Beside,
 }
 

@@ -3,11 +3,11 @@
 //! A quota counts names and the targets of links beside contents (`refquota` bounds the dataset on which it was set).
 //! Three things must hold, all by the oracle's own account (`oracle/used.rs`):
 //!
-//! - Who is told that the quota is exceeded would have exceeded it, even if nothing in the dataset can be compressed; and
-//!   what does not make it grow is never told so.
+//! - Who is told that the quota is exceeded would have exceeded it, even if nothing in the dataset can be compressed;
+//!   and what does not make it grow is never told so.
 //! - What is carried out leaves names and targets within the quota, if it has made them more.
-//! - Behind an import the dataset's account lies between what names take and what everything takes uncompressed, and above
-//!   the quota only as far as it was when the quota came, and by the rest of a sector for each file.
+//! - Behind an import the dataset's account lies between what names take and what everything takes uncompressed, and
+//!   above the quota only as far as it was when the quota came, and by the rest of a sector for each file.
 
 use tally_fs::filer::{DatasetInfo, Filer};
 use tally_fs::model::Model;
@@ -25,8 +25,8 @@ const ROOM_BYTES: [u64; 5] = [0, 700, 3_000, 40_000, 400_000];
 const FILE_SLACK_BYTES: u64 = 4096;
 
 impl Trouble {
-    /// Whether quotas are drawn. Where something rots, and stays so, what was behind it may not be known to any account;
-    /// and a pool that is to be full must be filled.
+    /// Whether quotas are drawn. Where something rots, and stays so, what was behind it may not be known to any
+    /// account; and a pool that is to be full must be filled.
     pub(super) fn has_quotas(self) -> bool {
         !matches!(self, Self::Rot | Self::Full)
     }

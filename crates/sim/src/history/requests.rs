@@ -169,7 +169,8 @@ impl State {
         }
     }
 
-    /// A request that may be refused because something has rotted: what became of it must be known before the model follows.
+    /// A request that may be refused because something has rotted: what became of it must be known before the model
+    /// follows.
     fn at_once(
         &mut self,
         mut attempt: Attempt,
@@ -365,7 +366,8 @@ impl State {
             return Ok(());
         }
         if self.troubles.struck && expected.result.is_ok() && told.status == nfsstat3::NFS3ERR_IO {
-            // Refused behind a wait, and the model believes that it is done. What is on disk says which; nothing may rest on it.
+            // Refused behind a wait, and the model believes that it is done. What is on disk says which; nothing may
+            // rest on it.
             self.past.retain(|past| past.number != number);
             self.machine.power().cut();
             return Ok(());
@@ -459,7 +461,8 @@ impl State {
         match past.fate {
             Fate::Here => self.repeat_here(attempt, id).map(|()| None),
             Fate::Survived => self.repeat_later(attempt, id).map(|()| None),
-            // What was refused has left nothing that a repetition could be answered from: it is a request like any other.
+            // What was refused has left nothing that a repetition could be answered from: it is a request like any
+            // other.
             Fate::Dropped if !past.succeeded => Ok(Some(attempt)),
             Fate::Lost => Ok(Some(attempt)),
             Fate::Dropped => self.repeat_dropped(attempt, id).map(|()| None),

@@ -320,7 +320,8 @@ impl History {
                         if state.is_off() {
                             return Ok(());
                         }
-                        // Each reply that waits has somebody who writes the log for it: what is gathered takes room, too.
+                        // Each reply that waits has somebody who writes the log for it: what is gathered takes room,
+                        // too.
                         state.drive_sent()?;
                     }
                 }

@@ -1,8 +1,9 @@
-//! Ordinary users: one client is a machine of several, each request being one of theirs. The model decides what they may.
+//! Ordinary users: one client is a machine of several, each request being one of theirs. The model decides what they
+//! may.
 //!
-//! Their changes are requests like all others. What they may read is asked here: ACCESS must grant what the mode bits say,
-//! by a rule that is written down once more; and a READ, LOOKUP or READDIR is answered exactly to those whom the model
-//! answers.
+//! Their changes are requests like all others. What they may read is asked here: ACCESS must grant what the mode bits
+//! say, by a rule that is written down once more; and a READ, LOOKUP or READDIR is answered exactly to those whom the
+//! model answers.
 
 use nfs3_types::nfs3::*;
 use tally_fs::vfs::{Attr, Cred, FileKind, SetAttr, Vfs};
@@ -28,8 +29,8 @@ fn user(chance: &mut Chance) -> Cred {
     Cred { uid, gid, groups: groups.iter().copied().collect() }
 }
 
-/// Who may change a directory is set anew: everybody; everybody, but each removes only what is theirs; a group, to which
-/// may belong what is made there; or its owner alone.
+/// Who may change a directory is set anew: everybody; everybody, but each removes only what is theirs; a group, to
+/// which may belong what is made there; or its owner alone.
 pub(super) fn opened(chance: &mut Chance) -> SetAttr {
     let gid = chance.one_in(2).then(|| 1 + chance.below(4) as u32);
     SetAttr { mode: Some(chance.pick(&[0o777, 0o1777, 0o1777, 0o2775, 0o770, 0o755])), gid, ..SetAttr::default() }

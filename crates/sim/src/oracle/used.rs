@@ -1,5 +1,5 @@
-//! What a dataset takes, by an account of the oracle's own: names, targets and objects to the byte, contents of files from
-//! below and from above, since nobody here knows how well they are compressed.
+//! What a dataset takes, by an account of the oracle's own: names, targets and objects to the byte, contents of files
+//! from below and from above, since nobody here knows how well they are compressed.
 //!
 //! The numbers are written down once more, and not the server's: a charge that is forgotten there is missed here.
 
