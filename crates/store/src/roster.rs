@@ -33,7 +33,7 @@ use tally_intent::{Lane, LaneConfig, LaneFailed, Leg, LegSet, StaleLeg};
 
 use crate::create::write_out;
 use crate::label::{
-    self, FailMode, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, PoolConfig, PoolState, VdevClass,
+    self, FailMode, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, PoolConfig, PoolState, VdevClass, VdevKind,
 };
 use crate::platform::Host;
 use crate::uberblock::{self, Uberblock, slot_offsets};
@@ -491,8 +491,10 @@ impl Roster {
     /// the disk comes back.
     pub fn rejoin_lanes(&self) -> Result<PoolConfig, RosterError> {
         self.take_log_legs_back()?;
-        let online: Vec<_> = self.legs().filter(|leg| leg.state() == LegState::Online).map(|leg| leg.guid()).collect();
         self.update(|config| {
+            // Under the lock: one that is struck off meanwhile is not taken in again.
+            let online: Vec<_> =
+                self.legs().filter(|leg| leg.state() == LegState::Online).map(|leg| leg.guid()).collect();
             let vdevs = config.vdevs.clone();
             for line in &mut config.lanes {
                 let vdev = usize::try_from(line.vdev).ok().and_then(|index| vdevs.get(index));
@@ -583,17 +585,26 @@ impl Roster {
         self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
         leg.set_state(LegState::Resilvering);
         vdev.put_leg(leg);
-        let (index, kind) = (vdev.index() as usize, vdev.kind());
-        self.update(|config| {
+        let index = vdev.index() as usize;
+        let changed = self.update(|config| {
             let sequence = config.sequence;
             let Some(vdev) = config.vdevs.get_mut(index) else { return };
-            vdev.kind = kind;
             match vdev.legs.iter_mut().find(|leg| leg.guid == guid) {
                 Some(known) => known.path = path,
                 None => vdev.legs.push(LegConfig { guid, path, stale_since: Some(sequence) }),
             }
-        })?;
-        Ok(())
+            vdev.kind = kind_of(&vdev.legs);
+        });
+        match changed {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                // What no label names is nobody's: its disk is free again.
+                if self.config().leg(guid).is_none() {
+                    vdev.take_leg(guid);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// A joining leg begins with the uberblocks of a good one, so that it could stand alone once it is copied.
@@ -647,17 +658,20 @@ impl Roster {
             let why = "is the only one with the frames of its intent log; attach another disk to it first";
             return Err(RosterError::Leg { leg: guid, why });
         }
-        // Nobody flushes it from here on, so a group that is being synced must not wait for what it has.
-        leg.set_state(LegState::Faulted);
-        vdev.take_leg(guid);
+        // Nobody flushes it from here on, and whoever would need that waits for the labels. If those cannot say so it stays
+        // a leg that failed, and its errors and its silence are still looked at.
+        if leg.takes_writes() {
+            leg.set_state(LegState::Failing);
+        }
         self.change(&mut state, |config| {
             let sequence = config.sequence;
             mark_stale(config, guid, sequence);
             if let Some(config) = config.vdevs.get_mut(index) {
                 config.legs.retain(|leg| leg.guid != guid);
-                config.kind = vdev.kind();
+                config.kind = kind_of(&config.legs);
             }
         })?;
+        vdev.take_leg(guid);
         let config = state.config.clone();
         drop(state);
         self.tell_lanes(&config);
@@ -695,6 +709,10 @@ fn is_covered(config: &PoolConfig) -> bool {
 fn lanes_agree(config: &PoolConfig) -> bool {
     let is_struck_off = |guid: &VdevGuid| config.leg(*guid).is_some_and(|(_, leg)| leg.stale_since.is_some());
     config.lanes.iter().all(|line| line.legset.len() < 2 || !line.legset.iter().any(is_struck_off))
+}
+
+fn kind_of(legs: &[LegConfig]) -> VdevKind {
+    if legs.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk }
 }
 
 fn leg_set(line: &LaneConfigLine) -> LegSet {
