@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use parking_lot::Condvar;
-use tally_disk::{Geometry, MemDisk, ThreadFanout};
+use tally_disk::{Durability, Geometry, MemDisk, ThreadFanout};
+use tally_intent::LegSet;
 
 use super::*;
 use crate::alloc::Allocator;
