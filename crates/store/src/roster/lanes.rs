@@ -2,7 +2,8 @@
 //!
 //! Whatever changes that, a frame that failed or an uberblock, a label or a block that was refused, or a command, the open
 //! lanes are told before the change returns ([`Lane::follow`]): lane and labels never name different legs for longer than
-//! that, and meanwhile the lane writes to the larger set. A frame that missed the last leg of its set ends the lane.
+//! that, and meanwhile the lane writes to the larger set (rules F6). A frame that missed the last leg of its set ends the
+//! lane.
 
 use std::io;
 use std::sync::{Arc, Weak};
