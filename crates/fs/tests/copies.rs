@@ -217,7 +217,7 @@ fn a_disk_that_was_struck_off_is_asked_before_it_leaves() {
     let report = attach(&mut world, &filer, C, &mut |_| {});
     // What `replace` does: nothing was unreadable, so the old disk leaves.
     assert_eq!(report.unread_count, 0);
-    filer.pool().roster.detach(&vdev(&filer), leg(&filer, B)).unwrap().erase_label();
+    filer.pool().roster.detach(&vdev(&filer), leg(&filer, B)).unwrap().erase_label().unwrap();
     filer.export().unwrap();
     check(&world.import().0);
 }
@@ -235,7 +235,7 @@ fn below_a_node_that_was_repaired_everything_is_looked_at() {
     let (filer, _) = world.import();
     let report = attach(&mut world, &filer, C, &mut |_| {});
     assert!(report.repaired_count > 12 && report.lost_count == 0, "{report:?}");
-    filer.pool().roster.detach(&vdev(&filer), leg(&filer, B)).unwrap().erase_label();
+    filer.pool().roster.detach(&vdev(&filer), leg(&filer, B)).unwrap().erase_label().unwrap();
     filer.export().unwrap();
     world.take(&[A, B]);
     check(&world.import().0);
@@ -258,13 +258,18 @@ impl Onlooker for Patient {
         true
     }
 
+    fn keep_paths(&mut self, _: &Pool) -> std::io::Result<()> {
+        Ok(())
+    }
+
     fn run_lane(&mut self, lane: Arc<Lane>) -> std::io::Result<()> {
         std::thread::spawn(move || lane.run());
         Ok(())
     }
 
     fn let_go(&mut self, leg: Arc<VdevLeg>) {
-        leg.erase_label();
+        // A disk that refused a write refuses this too.
+        let _ = leg.erase_label();
     }
 }
 
@@ -425,12 +430,17 @@ impl Onlooker for Hasty<'_> {
         if new.vdev.leg(new.leg).unwrap().state() == LegState::Online { Ok(()) } else { pool.sync().map(|_| ()) }
     }
 
+    fn keep_paths(&mut self, _: &Pool) -> std::io::Result<()> {
+        Ok(())
+    }
+
     fn run_lane(&mut self, _: Arc<Lane>) -> std::io::Result<()> {
         panic!("the lane has not ended");
     }
 
     fn let_go(&mut self, leg: Arc<VdevLeg>) {
-        leg.erase_label();
+        // A disk that refused a write refuses this too.
+        let _ = leg.erase_label();
     }
 }
 

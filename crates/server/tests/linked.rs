@@ -420,7 +420,12 @@ fn disks_that_fail_while_the_daemon_runs() {
         &[
             (&["dataset", "create", "dozer/x"], true, &[]),
             (&["pool", "status", "dozer"], true, &["state: DEGRADED", "FAULTED"]),
-            (&["pool", "replace", "dozer", "l", "m"], true, &["was replaced"]),
+            // The old one refuses to be erased, and whoever wants to use it again has to know.
+            (
+                &["pool", "replace", "dozer", "l", "m"],
+                true,
+                &["was replaced", "label is not erased", "an earlier", "-f"],
+            ),
             (&["pool", "status", "dozer"], true, &["state: ONLINE"]),
         ],
     );
@@ -489,6 +494,103 @@ fn a_disk_with_a_bad_sector_stays_until_its_owner_says_otherwise() {
             (&["pool", "import", "-d", &here, "dozer"], true, &["imported"]),
             (&["dataset", "list"], true, &["dozer/x"]),
             (&["pool", "status", "dozer"], true, &["state: ONLINE"]),
+        ],
+    );
+    daemon.stop();
+}
+
+/// Disks of a mirror, of which b was away while the pool changed, in a daemon that serves it.
+fn with_a_stale_disk(data_dir: &Path, opener: &Arc<MemOpener>) -> (Running, [Arc<Failing>; 2]) {
+    let here = data_dir.display().to_string();
+    let disks = ["a", "b"].map(|name| {
+        let disk = Failing::new(32 << 20);
+        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
+        disk
+    });
+    let daemon = Running::start(data_dir, opener);
+    let import: &[&str] = &["pool", "import", "-d", &here, "dozer"];
+    story(data_dir, &[(&["pool", "create", "dozer", "mirror", "a", "b"], true, &[])]);
+    story(data_dir, &[(&["pool", "export", "dozer"], true, &[])]);
+    let b = opener.remove(&data_dir.join("b")).unwrap();
+    story(data_dir, &[(import, true, &[]), (&["dataset", "create", "dozer/x"], true, &[])]);
+    story(data_dir, &[(&["pool", "export", "dozer"], true, &[])]);
+    opener.put(data_dir.join("b"), b);
+    story(data_dir, &[(import, true, &[]), (&["pool", "status", "dozer"], true, &["b has missed"])]);
+    (daemon, disks)
+}
+
+/// A disk that replaces itself has to leave first. When it could not come back, the command said that "the pool is as it
+/// was before", with one disk less.
+#[test]
+fn a_disk_that_left_to_replace_itself_and_cannot_come_back_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let (daemon, disks) = with_a_stale_disk(data_dir, &opener);
+    let [a, b] = ["a", "b"].map(|name| data_dir.join(name).display().to_string());
+    disks[1].fails.store(true, Ordering::SeqCst);
+    let again = format!("`tally pool attach -f dozer {a} {b}`");
+    story(data_dir, &[(&["pool", "replace", "dozer", &b], false, &["cable", "no part of it now", &again])]);
+    disks[1].fails.store(false, Ordering::SeqCst);
+    story(
+        data_dir,
+        &[
+            (&["pool", "attach", "-f", "dozer", &a, &b], true, &[]),
+            (&["pool", "status", "dozer"], true, &["state: ONLINE", "mirror-0", &b]),
+        ],
+    );
+    daemon.stop();
+}
+
+/// After a copy that could not read everything, whoever had brought a disk back was told to take "the old disk" out, which
+/// was the only one that had everything.
+#[test]
+fn nobody_is_told_to_take_out_the_disk_that_has_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let (daemon, disks) = with_a_stale_disk(data_dir, &opener);
+    // In free space.
+    disks[0].bad_sectors.lock().unwrap().insert((24 << 20) + 40960);
+    let b = data_dir.join("b").display().to_string();
+    let (well, text) = tally(data_dir, &["pool", "replace", "dozer", &b]);
+    assert!(!well && text.contains("4096 bytes") && text.contains("is part of the pool"), "{text}");
+    assert!(!text.contains("detach"), "{text}");
+    story(data_dir, &[(&["pool", "status", "dozer"], true, &["mirror-0", "could not be read"])]);
+    daemon.stop();
+}
+
+/// Where a pool's disks are was written down when the old one had left and its label was erased. A daemon that ended in
+/// between knew the old disk alone at its next start, and the pool was not there.
+#[test]
+fn a_new_disk_is_known_to_the_next_start_before_the_old_one_leaves() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    for name in ["a", "b"] {
+        opener.put(data_dir.join(name), Failing::new(32 << 20) as Arc<dyn Disk>);
+    }
+    let daemon = Running::start(data_dir, &opener);
+    story(data_dir, &[(&["pool", "create", "dozer", "a"], true, &[]), (&["dataset", "create", "dozer/x"], true, &[])]);
+    let in_the_way = data_dir.join("pools.toml.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let [a, b] = ["a", "b"].map(|name| data_dir.join(name).display().to_string());
+    story(
+        data_dir,
+        &[
+            (&["pool", "replace", "dozer", "a", "b"], false, &["written down for the next start", "taken out"]),
+            (&["pool", "status", "dozer"], true, &["state: ONLINE", &a]),
+        ],
+    );
+    daemon.stop();
+    std::fs::remove_dir(&in_the_way).unwrap();
+    let daemon = Running::start(data_dir, &opener);
+    story(
+        data_dir,
+        &[
+            (&["dataset", "list"], true, &["dozer/x"]),
+            (&["pool", "replace", "dozer", "a", "b"], true, &["was replaced"]),
+            (&["pool", "status", "dozer"], true, &["state: ONLINE", &b]),
         ],
     );
     daemon.stop();
@@ -600,7 +702,7 @@ fn a_copy_runs_beside_other_commands_and_ends_with_the_daemon() {
     let (well, text) = detach.join().unwrap();
     assert!(well && text.contains("the copy to it was stopped"), "{text}");
     let (well, text) = replace.join().unwrap();
-    assert!(!well && text.contains("was stopped; the disk was taken out again"), "{text}");
+    assert!(!well && text.contains("was stopped, and the disk was taken out again"), "{text}");
     let (_, status) = tally(&data_dir, &["pool", "status", "dozer"]);
     assert!(status.contains("state: ONLINE") && !status.contains("mirror-0") && !status.contains("/b"), "{status}");
 

@@ -183,13 +183,19 @@ impl Onlooker for Clients<'_> {
         pool.sync().map(|_| ())
     }
 
+    /// An import looks at every disk of the machine.
+    fn keep_paths(&mut self, _: &Pool) -> io::Result<()> {
+        Ok(())
+    }
+
     fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()> {
         lane.set_inline(true);
         Ok(())
     }
 
     fn let_go(&mut self, leg: Arc<VdevLeg>) {
-        leg.erase_label();
+        // The power may be gone, and a disk that failed refuses: its label is left as it is.
+        let _ = leg.erase_label();
     }
 }
 

@@ -13,13 +13,14 @@
 //! **Claim.** An assembled pool has written nothing. [`Roster::claim`] raises the open generation on all present
 //! legs and marks those that are absent; before it no uberblock is taken.
 //!
-//! **Lanes.** The labels also say on which legs a lane's frames are to be found. Whatever changes that, a frame that failed or
-//! an uberblock, a label or a block that was refused, or a command, the open lanes are told before the change returns
-//! ([`Lane::follow`]): lane and labels never name different legs for longer than that, and meanwhile the lane writes to the
-//! larger set. A frame that missed the last leg of its set ends the lane.
+//! **Legs** come and go in [`legs`]; what the labels say of the intent log's lanes, and how those hear of it, is in
+//! [`lanes`].
 //!
 //! **Locks.** `uberblocks`, then `state`, which is held while labels are written; under it the vdevs' leg lists are read,
 //! and no vdev's I/O lock is taken. Lanes are called without `state`.
+
+mod lanes;
+mod legs;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,16 +28,15 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tally_base::{LaneId, Rng, SECTOR, Time, Txg, VdevGuid};
-use tally_disk::{Disk, Durability, Fanout, Work};
-use tally_intent::{Lane, LaneConfig, LaneFailed, Leg, LegSet, StaleLeg};
+use tally_base::{Rng, SECTOR, Time, Txg, VdevGuid};
+use tally_disk::{Disk, Fanout, Work};
+use tally_intent::Lane;
 
-use crate::create::write_out;
-use crate::label::{
-    self, FailMode, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, PoolConfig, PoolState, VdevClass,
-};
+use self::lanes::lanes_agree;
+use self::legs::mark_stale;
+use crate::label::{self, FailMode, LabelError, PoolConfig, PoolState, VdevClass};
 use crate::platform::Host;
-use crate::uberblock::{self, Uberblock, slot_offsets};
+use crate::uberblock::{Uberblock, slot_offsets};
 use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
 
 /// Why the roster could not be changed, or an uberblock not be written.
@@ -209,28 +209,6 @@ impl Roster {
         drop(state);
         self.tell_lanes(&config);
         Ok(config)
-    }
-
-    /// From now on this lane hears which legs the labels name for it.
-    pub fn watch_lane(&self, lane: &Arc<Lane>) {
-        {
-            let mut lanes = self.lanes.lock();
-            lanes.retain(|known| known.upgrade().is_some_and(|known| !known.has_ended()));
-            lanes.push(Arc::downgrade(lane));
-        }
-        // What changed since it was given its legs.
-        self.tell_lanes(&self.config());
-    }
-
-    /// Tells the open lanes what the labels say of their legs. The calls of two threads may arrive in any order: a lane
-    /// knows by the generation which is newer.
-    fn tell_lanes(&self, config: &PoolConfig) {
-        let lanes: Vec<_> = self.lanes.lock().iter().filter_map(Weak::upgrade).collect();
-        for lane in lanes {
-            let Some(line) = config.lanes.iter().find(|line| line.lane == lane.id()) else { continue };
-            let is_outside = |guid| config.leg(guid).is_none_or(|(_, leg)| leg.stale_since.is_some());
-            lane.follow(&leg_set(line), &is_outside);
-        }
     }
 
     /// What a suspended pool answers, durable in the labels.
@@ -409,260 +387,6 @@ impl Roster {
         }
         Ok(())
     }
-
-    /// Strikes a leg off; durable when this returns.
-    pub fn drop_leg(&self, guid: VdevGuid, cause: &io::Error) -> Result<(), RosterError> {
-        let mut state = self.state.lock();
-        if let Some(why) = &state.closed {
-            return Err(RosterError::Closed(why.clone()));
-        }
-        let object = self.legs().find(|leg| leg.guid() == guid);
-        // It was detached meanwhile, or is not in the labels yet: nobody takes it for a copy of anything.
-        let Some((_, leg)) = state.config.leg(guid) else {
-            object.iter().for_each(|leg| leg.set_state(LegState::Faulted));
-            return Ok(());
-        };
-        let is_struck_off = leg.stale_since.is_some();
-        // A leg that is being copied is marked stale already, but what it is now must not be taken for a copy.
-        let is_copied = object.as_ref().is_some_and(|leg| leg.state() == LegState::Resilvering);
-        if let Some(object) = &object {
-            object.set_state(LegState::Failing);
-        }
-        if is_struck_off && !is_copied {
-            if let Some(object) = object {
-                object.set_state(LegState::Faulted);
-            }
-            return Ok(());
-        }
-        if !state.claimed {
-            return Err(RosterError::NotClaimed);
-        }
-        tracing::warn!(leg = %guid, %cause, "a leg is struck off");
-        self.change(&mut state, |config| {
-            let sequence = config.sequence;
-            mark_stale(config, guid, sequence);
-        })?;
-        let config = state.config.clone();
-        drop(state);
-        self.tell_lanes(&config);
-        Ok(())
-    }
-
-    /// Strikes a leg out of a lane and returns the leg set as the labels have it then: what a lane calls when a frame's write
-    /// failed on a leg. An error if the set still names that leg, as its last: no frame may be believed without it.
-    pub fn drop_lane_leg(&self, lane: LaneId, guid: VdevGuid, cause: &io::Error) -> Result<LegSet, RosterError> {
-        self.drop_leg(guid, cause)?;
-        let state = self.state.lock();
-        let line = state.config.lanes.iter().find(|line| line.lane == lane);
-        let set = leg_set(line.ok_or(RosterError::Leg { leg: guid, why: "is in no such lane" })?);
-        if set.legs.contains(&guid) {
-            let why = "missed a frame and is the last one that the labels name for its lane";
-            return Err(RosterError::Leg { leg: guid, why });
-        }
-        Ok(set)
-    }
-
-    /// A leg that joined a lane has every live frame: takes it into the lane's leg set, and tells the lane. An error if the
-    /// leg was struck off meanwhile.
-    pub fn admit_lane_leg(&self, lane: LaneId, guid: VdevGuid) -> Result<LegSet, RosterError> {
-        let config = self.update(|config| {
-            if config.leg(guid).is_none_or(|(_, leg)| leg.stale_since.is_some()) {
-                return;
-            }
-            let legs = config.vdevs.iter().flat_map(|vdev| &vdev.legs);
-            let stale: Vec<_> = legs.filter(|leg| leg.stale_since.is_some()).map(|leg| leg.guid).collect();
-            for line in config.lanes.iter_mut().filter(|line| line.lane == lane && !line.legset.contains(&guid)) {
-                // One that was struck off and stayed as the last is the last no more.
-                let (gone, mut kept): (Vec<_>, Vec<_>) = line.legset.drain(..).partition(|leg| stale.contains(leg));
-                line.left.extend(gone.into_iter().map(|leg| (leg, line.legset_gen)));
-                kept.push(guid);
-                line.legset = kept;
-                line.left.retain(|(left, _)| *left != guid);
-                line.legset_gen += 1;
-            }
-        })?;
-        let line = config.lanes.iter().find(|line| line.lane == lane && line.legset.contains(&guid));
-        line.map(leg_set).ok_or(RosterError::Leg { leg: guid, why: "could not be taken into the lane" })
-    }
-
-    /// After a replay, with all rings empty: each lane's leg set becomes all legs that have everything. A stale log leg
-    /// has everything then, too. Call it behind the uberblock that names the lanes' new epochs: until then a crash still
-    /// replays the old ones, which only the smaller set has. A lane without a disk keeps its set, for the day on which
-    /// the disk comes back.
-    pub fn rejoin_lanes(&self) -> Result<PoolConfig, RosterError> {
-        self.take_log_legs_back()?;
-        let online: Vec<_> = self.legs().filter(|leg| leg.state() == LegState::Online).map(|leg| leg.guid()).collect();
-        self.update(|config| {
-            let vdevs = config.vdevs.clone();
-            for line in &mut config.lanes {
-                let vdev = usize::try_from(line.vdev).ok().and_then(|index| vdevs.get(index));
-                let legs = vdev.into_iter().flat_map(|vdev| &vdev.legs).map(|leg| leg.guid);
-                let legset: Vec<_> = legs.filter(|guid| online.contains(guid)).collect();
-                if legset.is_empty() {
-                    continue;
-                }
-                if legset != line.legset {
-                    line.legset = legset;
-                    line.legset_gen += 1;
-                }
-                line.left.clear();
-            }
-        })
-    }
-
-    /// Every log leg that was struck off and is there counts again, one after the other: a leg whose label is not written
-    /// yet is still what it was. One that refuses its label is struck off once more, and in no set.
-    fn take_log_legs_back(&self) -> Result<(), RosterError> {
-        for vdev in self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Log) {
-            for leg in vdev.legs().iter().filter(|leg| leg.state() == LegState::Stale) {
-                leg.set_state(LegState::Online);
-            }
-            for leg in vdev.legs().iter().filter(|leg| leg.state() == LegState::Online) {
-                let guid = leg.guid();
-                let is_struck_off = self.config().leg(guid).is_some_and(|(_, leg)| leg.stale_since.is_some());
-                if is_struck_off {
-                    self.update(|config| config.leg_mut(guid).into_iter().for_each(|leg| leg.stale_since = None))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A lane whose disks are gone goes on with a new ring on `leg` alone. Nothing in an older one is needed any more.
-    pub fn renew_lane(&self, lane: LaneId, leg: VdevGuid) -> Result<(), RosterError> {
-        let config = self.update(|config| {
-            for line in config.lanes.iter_mut().filter(|line| line.lane == lane) {
-                line.legset = vec![leg];
-                line.legset_gen += 1;
-                line.left.clear();
-            }
-        })?;
-        let is_renewed = config.lanes.iter().any(|line| line.lane == lane && line.legset == [leg]);
-        if is_renewed { Ok(()) } else { Err(RosterError::Leg { leg, why: "is in no such lane" }) }
-    }
-
-    /// What the intent log needs to open or scan a lane.
-    #[must_use]
-    pub fn lane_config(&self, line: &LaneConfigLine) -> LaneConfig {
-        let config = self.config();
-        let ring = config.vdevs.get(line.vdev as usize).and_then(|vdev| vdev.ring);
-        let start = LABEL_BYTES + ring.map_or(0, |ring| ring.start);
-        let leg_of = |guid: VdevGuid| {
-            let leg = self.legs().find(|leg| leg.guid() == guid)?;
-            Some((leg.state(), Leg { guid, disk: Arc::clone(leg.disk()?) as Arc<dyn Disk>, start }))
-        };
-        let in_set = |guid: &VdevGuid| leg_of(*guid).filter(|(state, _)| *state == LegState::Online);
-        let stale = |(guid, last): &(VdevGuid, u64)| Some(StaleLeg { leg: leg_of(*guid)?.1, legset_gen_last: *last });
-        let (me, lane) = (self.me.clone(), line.lane);
-        LaneConfig {
-            pool: config.pool,
-            lane,
-            geometry: line.geometry(),
-            legset_gen: line.legset_gen,
-            legs: line.legset.iter().filter_map(in_set).map(|(_, leg)| leg).collect(),
-            stale_legs: line.left.iter().filter_map(stale).collect(),
-            fanout: Arc::clone(&self.fanout),
-            leg_failed: Arc::new(move |guid, error| {
-                let roster = me.upgrade().ok_or(LaneFailed::Closed { lane })?;
-                let dropped = roster.drop_lane_leg(lane, guid, error);
-                dropped.map_err(|error| LaneFailed::LegSet { lane, cause: error.to_string() })
-            }),
-        }
-    }
-
-    /// Takes up a new leg, or a stale one again. It gets every write from now on; the caller copies the rest
-    /// ([`Vdev::resilver`]) and then calls [`Roster::finish_resilver`].
-    pub fn add_leg(&self, vdev: &Vdev, leg: Arc<VdevLeg>) -> Result<(), RosterError> {
-        let (guid, path) = (leg.guid(), leg.path().to_owned());
-        let label_error = |error: io::Error| RosterError::Label(error.to_string());
-        let ring = self.config().vdevs.get(vdev.index() as usize).and_then(|vdev| vdev.ring);
-        if let (Some(ring), Some(disk)) = (ring, leg.disk()) {
-            write_out(disk.as_ref(), ring).map_err(label_error)?;
-        }
-        let _in_turn = self.uberblocks.lock();
-        self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
-        leg.set_state(LegState::Resilvering);
-        vdev.put_leg(leg);
-        let (index, kind) = (vdev.index() as usize, vdev.kind());
-        self.update(|config| {
-            let sequence = config.sequence;
-            let Some(vdev) = config.vdevs.get_mut(index) else { return };
-            vdev.kind = kind;
-            match vdev.legs.iter_mut().find(|leg| leg.guid == guid) {
-                Some(known) => known.path = path,
-                None => vdev.legs.push(LegConfig { guid, path, stale_since: Some(sequence) }),
-            }
-        })?;
-        Ok(())
-    }
-
-    /// A joining leg begins with the uberblocks of a good one, so that it could stand alone once it is copied.
-    fn copy_uberblocks(&self, vdev: &Vdev, target: &VdevLeg) -> io::Result<()> {
-        let is_online = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
-        // A log device may have lost all of its legs; the uberblocks are the same on every disk of the pool.
-        let elsewhere = || self.legs().filter(|_| vdev.class() == VdevClass::Log).find(is_online);
-        let online = vdev.legs().into_iter().find(is_online).or_else(elsewhere);
-        let (Some(source), Some(target)) = (online.as_ref().and_then(|leg| leg.disk()), target.disk()) else {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "there is no leg to copy from, or none to copy to"));
-        };
-        for uberblock in uberblock::read_all(source.as_ref()).into_iter().filter_map(|slot| slot.content.ok()?) {
-            for offset in slot_offsets(target.geometry().size, uberblock.txg).into_iter().flatten() {
-                target.write(offset, &uberblock.encode(), Durability::Durable)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A leg has been copied: from now on it is as good as the others.
-    pub fn finish_resilver(&self, vdev: &Vdev, guid: VdevGuid) -> Result<(), RosterError> {
-        let why = "is not being copied";
-        let leg = vdev.leg(guid).filter(|leg| leg.state() == LegState::Resilvering);
-        let leg = leg.ok_or(RosterError::Leg { leg: guid, why })?;
-        self.update(|config| {
-            if let Some(leg) = config.leg_mut(guid) {
-                leg.stale_since = None;
-            }
-        })?;
-        // It may have refused the very label that praised it, and be struck off again.
-        if !leg.pass(LegState::Resilvering, LegState::Online) {
-            return Err(RosterError::Leg { leg: guid, why: "failed at the end of its copy" });
-        }
-        Ok(())
-    }
-
-    /// Takes a leg out of its mirror for good. The last one that has everything stays, and so does the only one in which the
-    /// labels let a lane's frames be found. Gives the leg: its label still speaks of the pool, until somebody erases it.
-    pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, RosterError> {
-        let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
-        let index = vdev.index() as usize;
-        let mut state = self.state.lock();
-        if !state.claimed {
-            return Err(RosterError::NotClaimed);
-        }
-        let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
-        if !has_other {
-            return Err(RosterError::Leg { leg: guid, why: "is the last one of its vdev that has everything" });
-        }
-        if state.config.lanes.iter().any(|line| line.legset == [guid]) {
-            let why = "is the only one with the frames of its intent log; attach another disk to it first";
-            return Err(RosterError::Leg { leg: guid, why });
-        }
-        // Nobody flushes it from here on, so a group that is being synced must not wait for what it has.
-        leg.set_state(LegState::Faulted);
-        vdev.take_leg(guid);
-        self.change(&mut state, |config| {
-            let sequence = config.sequence;
-            mark_stale(config, guid, sequence);
-            if let Some(config) = config.vdevs.get_mut(index) {
-                config.legs.retain(|leg| leg.guid != guid);
-                config.kind = vdev.kind();
-            }
-        })?;
-        let config = state.config.clone();
-        drop(state);
-        self.tell_lanes(&config);
-        Ok(leg)
-    }
 }
 
 impl Membership for Roster {
@@ -689,33 +413,6 @@ fn is_returning(leg: &VdevLeg, config: &PoolConfig) -> bool {
 fn is_covered(config: &PoolConfig) -> bool {
     let mut data = config.vdevs_present().filter(|vdev| vdev.class == VdevClass::Data);
     data.all(|vdev| vdev.legs.iter().any(|leg| leg.stale_since.is_none()))
-}
-
-/// Whether no lane's set names a leg that was struck off, but as its last.
-fn lanes_agree(config: &PoolConfig) -> bool {
-    let is_struck_off = |guid: &VdevGuid| config.leg(*guid).is_some_and(|(_, leg)| leg.stale_since.is_some());
-    config.lanes.iter().all(|line| line.legset.len() < 2 || !line.legset.iter().any(is_struck_off))
-}
-
-fn leg_set(line: &LaneConfigLine) -> LegSet {
-    LegSet { generation: line.legset_gen, legs: line.legset.clone() }
-}
-
-/// Marks a leg as left behind, and takes it out of every lane's leg set.
-///
-/// The last leg of a lane stays in its set: it has every acknowledged frame, and as the lane ends with it there
-/// will be none on a smaller set. If the disk comes back, its frames can still be replayed.
-fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, sequence: u64) {
-    if let Some(leg) = config.leg_mut(guid) {
-        leg.stale_since.get_or_insert(sequence);
-    }
-    for line in &mut config.lanes {
-        if line.legset.contains(&guid) && line.legset.len() > 1 {
-            line.legset.retain(|member| *member != guid);
-            line.left.push((guid, line.legset_gen));
-            line.legset_gen += 1;
-        }
-    }
 }
 
 #[cfg(test)]

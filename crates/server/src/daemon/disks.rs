@@ -14,7 +14,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -123,10 +123,9 @@ impl Pools {
     ) -> Result<Vec<String>, PoolsError> {
         let served = self.pool(name)?;
         let place = find_or_mirror(served.filer.pool(), device)?;
-        with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
+        self.with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
             let copied = served.filer.pool().join(&place, path, force, asker).map_err(DiskError::from)?;
-            self.remember(&served)?;
-            keep_outcome(&served, &place, path, asker.running, &copied)?;
+            keep_outcome(&served, &place, (None, path), asker.running, &copied)?;
             Ok(remarks_of(&copied.secured))
         })
     }
@@ -147,12 +146,11 @@ impl Pools {
             return Ok(vec!["note: the copy to it was stopped".into()]);
         }
         let path = place.path();
-        with_asker(&served, &place, (Purpose::Leave, &path), progress, |asker| {
+        self.with_asker(&served, &place, (Purpose::Leave, &path), progress, |asker| {
             let secured = if force { Ok(SecureReport::default()) } else { pool.make_sure(&place, asker) };
             let secured = secured.map_err(DiskError::from)?;
             pool.leave(&place, asker).map_err(DiskError::from)?;
             asker.running.ended(format!("{} left the mirror", path.display()), None);
-            self.remember(&served)?;
             Ok(remarks_of(&secured))
         })
     }
@@ -171,17 +169,49 @@ impl Pools {
         let pool = served.filer.pool();
         let place = find(pool, device)?;
         let path = path.unwrap_or(Path::new(device));
-        with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
+        self.with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
             let (source, copied) = pool.replace(&place, path, force, asker).map_err(DiskError::from)?;
-            self.remember(&served)?;
-            keep_outcome(&served, &source, path, asker.running, &copied)?;
+            // A disk that replaced itself has no old one beside it.
+            let old = (source.leg == place.leg).then(|| place.path());
+            keep_outcome(&served, &source, (old, path), asker.running, &copied)?;
             Ok(remarks_of(&copied.secured))
         })
+    }
+
+    /// Carries out a command that nothing else may run beside on the same vdev. The labels of disks that left are erased
+    /// when others may run again.
+    fn with_asker(
+        &self,
+        served: &ServedPool,
+        place: &Member,
+        (purpose, path): (Purpose, &Path),
+        progress: OnProgress<'_>,
+        work: impl FnOnce(&mut Asker<'_>) -> Result<Vec<String>, PoolsError>,
+    ) -> Result<Vec<String>, PoolsError> {
+        let running = served.copies.begin(place.vdev.guid(), purpose, path)?;
+        let mut asker = Asker {
+            pools: self,
+            served,
+            place,
+            path,
+            running: &running,
+            progress,
+            stage: None,
+            total: 0,
+            gone: Vec::new(),
+        };
+        let outcome = work(&mut asker);
+        let gone = std::mem::take(&mut asker.gone);
+        drop(asker);
+        drop(running);
+        let still_there = erase_labels(gone);
+        outcome.map(|remarks| remarks.into_iter().chain(still_there).collect())
     }
 }
 
 /// The command of somebody who waits at the socket.
 struct Asker<'a> {
+    pools: &'a Pools,
     served: &'a ServedPool,
     place: &'a Member,
     /// The disk that joins, or leaves.
@@ -195,47 +225,31 @@ struct Asker<'a> {
     gone: Vec<Arc<VdevLeg>>,
 }
 
-/// Carries out a command that nothing else may run beside on the same vdev. The labels of disks that left are erased when
-/// others may run again.
-fn with_asker(
-    served: &ServedPool,
-    place: &Member,
-    (purpose, path): (Purpose, &Path),
-    progress: OnProgress<'_>,
-    work: impl FnOnce(&mut Asker<'_>) -> Result<Vec<String>, PoolsError>,
-) -> Result<Vec<String>, PoolsError> {
-    let running = served.copies.begin(place.vdev.guid(), purpose, path)?;
-    let gone = Vec::new();
-    let mut asker = Asker { served, place, path, running: &running, progress, stage: None, total: 0, gone };
-    let outcome = work(&mut asker);
-    let gone = std::mem::take(&mut asker.gone);
-    drop(asker);
-    drop(running);
-    let still_there = erase_labels(gone);
-    outcome.map(|remarks| remarks.into_iter().chain(still_there).collect())
-}
-
-/// Erases the labels of disks that have left, and gives a remark for each that it takes long for.
+/// Erases the labels of disks that have left, and gives a remark for each that this could not be done with, or not yet.
 fn erase_labels(legs: Vec<Arc<VdevLeg>>) -> Vec<String> {
-    legs.into_iter().filter_map(|leg| (!is_erased_soon(&leg)).then(|| not_erased_words(&leg))).collect()
+    legs.into_iter().filter_map(|leg| erase_soon(&leg).err().map(|error| not_erased_words(&leg, &error))).collect()
 }
 
-fn is_erased_soon(leg: &Arc<VdevLeg>) -> bool {
+fn erase_soon(leg: &Arc<VdevLeg>) -> io::Result<()> {
     let (done, is_done) = channel();
     let leg = Arc::clone(leg);
-    let erasing = thread::Builder::new().name("erase label".into()).spawn(move || {
-        leg.erase_label();
+    thread::Builder::new().name("erase label".into()).spawn(move || {
+        let erased = leg.erase_label();
         // Its lock goes with it: whoever waits may want to open the disk again.
         drop(leg);
-        let _ = done.send(());
-    });
-    erasing.is_ok() && is_done.recv_timeout(ERASING_MAX).is_ok()
+        let _ = done.send(erased);
+    })?;
+    let silence = |_| io::Error::other("it does not answer");
+    is_done.recv_timeout(ERASING_MAX).map_err(silence)?
 }
 
-fn not_erased_words(leg: &VdevLeg) -> String {
+fn not_erased_words(leg: &VdevLeg, error: &io::Error) -> String {
     let path = leg.path().display();
-    tracing::warn!(%path, "a disk that has left does not answer; its label is not erased yet");
-    format!("note: {path} does not answer, and its label is not erased yet; it is no part of the pool all the same")
+    tracing::warn!(%path, %error, "the label of a disk that has left is not erased");
+    format!(
+        "note: {path} is no part of the pool any more, but its label is not erased: {error}. Whoever uses the disk again \
+         has to say -f"
+    )
 }
 
 impl Asker<'_> {
@@ -267,6 +281,10 @@ impl Onlooker for Asker<'_> {
         self.running.copy.note(stage, done)
     }
 
+    fn keep_paths(&mut self, _: &Pool) -> io::Result<()> {
+        self.pools.remember(self.served).map_err(io::Error::other)
+    }
+
     fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()> {
         self.served.run_lane(lane)
     }
@@ -276,11 +294,12 @@ impl Onlooker for Asker<'_> {
     }
 }
 
-/// Keeps for `status` what came of a copy. An error if it lacks something: then every disk has stayed.
+/// Keeps for `status` what came of a copy. An error if it lacks something: then the old disk, if there was to be a new one
+/// for it, has stayed.
 fn keep_outcome(
     served: &ServedPool,
     place: &Member,
-    path: &Path,
+    (old, path): (Option<PathBuf>, &Path),
     running: &Running<'_>,
     copied: &Copied,
 ) -> Result<(), DiskError> {
@@ -291,14 +310,14 @@ fn keep_outcome(
         running.ended(outcome, None);
         return Ok(());
     }
-    let notice = unread_words(&served.filer.name(), place, path, copied);
+    let notice = unread_words(&served.filer.name(), place, (old, path), copied);
     running.ended(outcome, Some(notice.clone()));
     Err(DiskError::Unread(notice))
 }
 
 /// What could not be read, where, what follows from it, and what to do.
-fn unread_words(pool: &str, place: &Member, path: &Path, copied: &Copied) -> String {
-    let (old, new) = (place.path(), path.display());
+fn unread_words(pool: &str, place: &Member, (old, path): (Option<PathBuf>, &Path), copied: &Copied) -> String {
+    let new = path.display();
     let sources: Vec<_> = place.config.legs.iter().map(|leg| leg.path.display().to_string()).collect();
     let mut words = String::new();
     let Copied { report, secured } = copied;
@@ -318,12 +337,15 @@ fn unread_words(pool: &str, place: &Member, path: &Path, copied: &Copied) -> Str
         let count = secured.lost_count;
         words += &format!("{count} blocks could be read from no disk; the first of them: {first}.\n");
     }
+    words += &format!("{new} is part of the pool, and has everything else.");
+    if let Some(old) = old {
+        let old = old.display();
+        words += &format!(
+            " {old} stays, and was not erased.\n`tally pool detach {pool} {old}` takes it out once every block is found on \
+             another disk; with -f also if not."
+        );
+    }
     words
-        + &format!(
-            "All disks stay in the pool, and none was erased; {new} has everything else.\n\
-             `tally pool detach {pool} {}` takes the old disk out once every block is found on another; with -f also if not.",
-            old.display()
-        )
 }
 
 /// Ranges that a message names.

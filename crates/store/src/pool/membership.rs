@@ -6,8 +6,9 @@
 //!
 //! ```text
 //!   join:   zeroes in its ring ─▶ uberblocks of another leg ─▶ labels: there, and stale ─▶ gets every write
-//!             ─▶ copy ─▶ every block made sure of ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
-//!   leave:  every block made sure of on each leg that stays ─▶ labels of those: it is gone ─▶ its own label is erased
+//!             ─▶ whoever keeps the disks' paths hears of it ─▶ copy ─▶ every block made sure of ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
+//!   leave:  every block made sure of on each leg that stays ─▶ labels of those: it is gone
+//!             ─▶ whoever keeps the disks' paths hears of it ─▶ its own label is erased
 //! ```
 //!
 //! A cut before "it counts" leaves a leg that nobody believes, and one behind it a leg that has everything but the log. The
@@ -42,7 +43,7 @@ pub enum MembershipError {
     #[error(transparent)]
     Labels(#[from] RosterError),
     /// Somebody wanted the copy to end.
-    #[error("the copy to {} was stopped; the disk was taken out again, and the pool is as it was before", path.display())]
+    #[error("the copy to {} was stopped, and the disk was taken out again", path.display())]
     Stopped {
         /// The disk that was joining.
         path: PathBuf,
@@ -68,6 +69,24 @@ pub enum MembershipError {
         cause: String,
         /// Why the disk is still there.
         why: RosterError,
+    },
+    /// A disk that was to replace itself had to leave first, and could not come back.
+    #[error(
+        "{cause}.\n{} had to leave the pool to begin anew, and is no part of it now; it was of no use before. \
+         `tally pool attach -f {pool} {} {}` takes it in again",
+        path.display(),
+        beside.display(),
+        path.display()
+    )]
+    NotBack {
+        /// Of which pool.
+        pool: String,
+        /// The disk.
+        path: PathBuf,
+        /// One that has everything.
+        beside: PathBuf,
+        /// What went wrong.
+        cause: Box<Self>,
     },
     /// Somebody wanted a disk's blocks not to be checked any more.
     #[error("{} stays: its blocks were still being checked when that was stopped", path.display())]
@@ -135,6 +154,10 @@ pub enum Stage {
 pub trait Onlooker {
     /// So many bytes of a stage are done. `false` ends it.
     fn on_progress(&mut self, stage: Stage, done: u64) -> bool;
+
+    /// The labels name other disks than before. Whoever finds the pool at its next start by paths that are kept elsewhere
+    /// keeps the new ones before this returns: what comes next may be that a disk is gone which was the only known one.
+    fn keep_paths(&mut self, pool: &Pool) -> io::Result<()>;
 
     /// Syncs a group.
     fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
@@ -219,12 +242,14 @@ impl Pool {
         let guid = leg.guid();
         self.roster.add_leg(&place.vdev, leg)?;
         // A ring is not copied but brought along by its lane.
-        let mut copied = Copied::default();
-        if place.config.class == VdevClass::Data {
-            // If that fails it has never counted.
-            let outcome = self.copy_to(place, guid, onlooker);
-            copied = outcome.map_err(|ended| self.take_out(place, guid, path, ended, onlooker))?;
-        }
+        let is_copied = place.config.class == VdevClass::Data;
+        let kept = onlooker.keep_paths(self).map_err(|error| {
+            CopyEnded::Failed(format!("where it is could not be written down for the next start: {error}"))
+        });
+        let copy =
+            kept.and_then(|()| if is_copied { self.copy_to(place, guid, onlooker) } else { Ok(Copied::default()) });
+        // If that failed it has never counted.
+        let copied = copy.map_err(|ended| self.take_out(place, guid, path, ended, onlooker))?;
         self.roster.finish_resilver(&place.vdev, guid)?;
         for line in self.roster.config().lanes.iter().filter(|line| line.vdev == place.config.index) {
             match self.lane(line.lane).filter(|lane| !lane.has_ended()) {
@@ -267,8 +292,18 @@ impl Pool {
 
     /// Takes a disk out of its mirror, whatever it has.
     pub fn leave(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<(), MembershipError> {
-        onlooker.let_go(self.roster.detach(&place.vdev, place.leg)?);
+        let leg = self.roster.detach(&place.vdev, place.leg)?;
+        self.has_left(leg, onlooker);
         Ok(())
+    }
+
+    fn has_left(&self, leg: Arc<VdevLeg>, onlooker: &mut dyn Onlooker) {
+        // A path too many does no harm.
+        if let Err(error) = onlooker.keep_paths(self) {
+            let path = leg.path().display();
+            tracing::warn!(%path, %error, "the next start will look for a disk that has left");
+        }
+        onlooker.let_go(leg);
     }
 
     /// Lets the disk at `path` join, and the one at `place` leave if the new one has everything. A disk that missed changes
@@ -284,13 +319,23 @@ impl Pool {
         if place.is_useless_at(path) {
             self.make_sure(place, onlooker)?;
             let leg = self.roster.detach(&place.vdev, place.leg)?;
-            // It is asked for more in a moment; if it refuses this, that says so.
-            leg.erase_label();
+            // One that refused a write refuses this too, and is asked again when it was opened anew.
+            if let Err(error) = leg.erase_label() {
+                tracing::info!(path = %path.display(), %error, "a disk that is to begin anew keeps its label for now");
+            }
             drop(leg);
             let beside = self.beside(place)?;
             // It is this pool's own, whether or not its label could be erased.
-            let copied = self.join(&beside, path, true, onlooker)?;
-            return Ok((beside, copied));
+            let joined = self.join(&beside, path, true, onlooker);
+            return match joined {
+                Ok(copied) => Ok((beside, copied)),
+                Err(cause) => Err(MembershipError::NotBack {
+                    pool: self.roster.config().name,
+                    path: path.into(),
+                    beside: beside.path(),
+                    cause: Box::new(cause),
+                }),
+            };
         }
         let copied = self.join(place, path, force, onlooker)?;
         if copied.is_whole() {
@@ -340,7 +385,7 @@ impl Pool {
         onlooker: &mut dyn Onlooker,
     ) -> MembershipError {
         let path = path.to_owned();
-        let taken_out = self.roster.detach(&place.vdev, guid).map(|leg| onlooker.let_go(leg));
+        let taken_out = self.roster.detach(&place.vdev, guid).map(|leg| self.has_left(leg, onlooker));
         match (taken_out, ended) {
             (Ok(()), CopyEnded::Stopped) => MembershipError::Stopped { path },
             (Ok(()), CopyEnded::Failed(cause)) => MembershipError::Copy { path, cause },

@@ -4,7 +4,8 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use parking_lot::Condvar;
-use tally_disk::{Geometry, MemDisk, ThreadFanout};
+use tally_disk::{Durability, Geometry, MemDisk, ThreadFanout};
+use tally_intent::LegSet;
 
 use super::*;
 use crate::alloc::Allocator;
@@ -168,6 +169,22 @@ fn the_last_leg_of_a_data_vdev_is_never_an_older_copy() {
             assert!(again.vdevs[0].is_usable(), "{vdevs}, {failing_writes}");
         }
     }
+}
+
+/// A leg was gone from memory before the labels said so. When they could not, it was still a leg of the pool in all of them,
+/// and nobody saw its errors or its silence any more.
+#[test]
+fn a_leg_that_the_labels_still_name_is_still_there() {
+    let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES), ("c", LEG_BYTES)]);
+    let pool = pool(&world, "mirror /d/a /d/b /d/c");
+    for name in ["b", "c"] {
+        FaultyDisk::set(&world.disk(name).writes_fail, true);
+    }
+    let a = leg(&pool.roster, "a");
+    let refused = pool.roster.detach(&pool.vdevs[0], a.guid()).err().unwrap();
+    assert!(pool.roster.closed().is_some(), "{refused}");
+    assert!(pool.roster.config().leg(a.guid()).is_some());
+    assert!(pool.vdevs[0].leg(a.guid()).is_some(), "the labels name it");
 }
 
 /// A failed strike is not followed by success in another thread: here the second writer finds the leg failing.
@@ -343,7 +360,7 @@ fn a_new_leg_can_stand_alone_once_it_is_copied() {
     let needed = first.roster.detach(vdev, old).err().unwrap();
     assert!(needed.to_string().contains("the only one with the frames"), "the lane does not write to the new one yet");
     assert_eq!(first.roster.admit_lane_leg(lane, guid), Ok(LegSet { generation: 2, legs: vec![old, guid] }));
-    first.roster.detach(vdev, old).unwrap().erase_label();
+    first.roster.detach(vdev, old).unwrap().erase_label().unwrap();
     drop(first);
     world.present(&["n"]);
     let (again, chosen) = reopen(&world).unwrap();

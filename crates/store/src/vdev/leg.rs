@@ -1,5 +1,6 @@
 //! One leg: a disk with a place in the pool, and what has gone wrong with it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -159,14 +160,10 @@ impl VdevLeg {
     }
 
     /// Erases the label of a leg that has left its pool, so that nobody takes it for a disk of that. A courtesy, which takes as
-    /// long as its disk likes: whoever calls this must hold nothing that others wait for. A failure is in the log.
-    pub fn erase_label(&self) {
-        if let Some(disk) = &self.disk
-            && let Err(error) = label::wipe(disk.as_ref())
-        {
-            let path = self.path.display();
-            tracing::warn!(%path, leg = %self.guid, %error, "the label of a disk that has left could not be erased");
-        }
+    /// long as its disk likes: whoever calls this must hold nothing that others wait for. A disk that refused a durable write
+    /// refuses this too, until it is opened again.
+    pub fn erase_label(&self) -> io::Result<()> {
+        self.disk.as_ref().map_or(Ok(()), |disk| label::wipe(disk.as_ref()))
     }
 
     /// Whether writes must reach it.

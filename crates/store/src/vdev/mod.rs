@@ -35,7 +35,7 @@ pub use resilver::ResilverReport;
 pub use secure::Secured;
 
 use crate::blockdev::{BlockDev, BlockDevError, probes};
-use crate::label::{LABEL_BYTES, RingArea, VdevClass, VdevConfig, VdevKind};
+use crate::label::{LABEL_BYTES, RingArea, VdevClass, VdevConfig};
 
 /// Neighbouring reads within this many bytes go to the same leg, so that a sequential reader keeps one disk streaming
 /// and not all of them seeking.
@@ -152,12 +152,6 @@ impl Vdev {
     #[must_use]
     pub fn class(&self) -> VdevClass {
         self.class
-    }
-
-    /// How it is made, now.
-    #[must_use]
-    pub fn kind(&self) -> VdevKind {
-        if self.legs.read().len() > 1 { VdevKind::Mirror } else { VdevKind::Disk }
     }
 
     /// Its legs, in the order of the configuration.

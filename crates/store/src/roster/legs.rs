@@ -1,0 +1,183 @@
+//! How a leg comes into the roster, and how it goes: taken up, copied, struck off, taken out.
+//!
+//! A leg that is taken up gets every write from then on, and is stale in the labels until it was copied. One that fails is
+//! struck off: durable in the labels of the others before anybody succeeds without it (rules F6).
+
+use std::io;
+use std::sync::Arc;
+
+use tally_base::VdevGuid;
+use tally_disk::{Disk, Durability};
+
+use super::{Roster, RosterError};
+use crate::create::write_out;
+use crate::label::{LegConfig, PoolConfig, VdevClass, VdevKind};
+use crate::uberblock::{self, slot_offsets};
+use crate::vdev::{LegState, Vdev, VdevLeg};
+
+impl Roster {
+    /// Takes up a new leg, or a stale one again. It gets every write from now on; the caller copies the rest
+    /// ([`Vdev::resilver`]) and then calls [`Roster::finish_resilver`].
+    pub fn add_leg(&self, vdev: &Vdev, leg: Arc<VdevLeg>) -> Result<(), RosterError> {
+        let (guid, path) = (leg.guid(), leg.path().to_owned());
+        let label_error = |error: io::Error| RosterError::Label(error.to_string());
+        let ring = self.config().vdevs.get(vdev.index() as usize).and_then(|vdev| vdev.ring);
+        if let (Some(ring), Some(disk)) = (ring, leg.disk()) {
+            write_out(disk.as_ref(), ring).map_err(label_error)?;
+        }
+        let _in_turn = self.uberblocks.lock();
+        self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
+        leg.set_state(LegState::Resilvering);
+        vdev.put_leg(leg);
+        let index = vdev.index() as usize;
+        let changed = self.update(|config| {
+            let sequence = config.sequence;
+            let Some(vdev) = config.vdevs.get_mut(index) else { return };
+            match vdev.legs.iter_mut().find(|leg| leg.guid == guid) {
+                Some(known) => known.path = path,
+                None => vdev.legs.push(LegConfig { guid, path, stale_since: Some(sequence) }),
+            }
+            vdev.kind = kind_of(&vdev.legs);
+        });
+        match changed {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                // What no label names is nobody's: its disk is free again.
+                if self.config().leg(guid).is_none() {
+                    vdev.take_leg(guid);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A joining leg begins with the uberblocks of a good one, so that it could stand alone once it is copied.
+    fn copy_uberblocks(&self, vdev: &Vdev, target: &VdevLeg) -> io::Result<()> {
+        let is_online = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
+        // A log device may have lost all of its legs; the uberblocks are the same on every disk of the pool.
+        let elsewhere = || self.legs().filter(|_| vdev.class() == VdevClass::Log).find(is_online);
+        let online = vdev.legs().into_iter().find(is_online).or_else(elsewhere);
+        let (Some(source), Some(target)) = (online.as_ref().and_then(|leg| leg.disk()), target.disk()) else {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "there is no leg to copy from, or none to copy to"));
+        };
+        for uberblock in uberblock::read_all(source.as_ref()).into_iter().filter_map(|slot| slot.content.ok()?) {
+            for offset in slot_offsets(target.geometry().size, uberblock.txg).into_iter().flatten() {
+                target.write(offset, &uberblock.encode(), Durability::Durable)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A leg has been copied: from now on it is as good as the others.
+    pub fn finish_resilver(&self, vdev: &Vdev, guid: VdevGuid) -> Result<(), RosterError> {
+        let why = "is not being copied";
+        let leg = vdev.leg(guid).filter(|leg| leg.state() == LegState::Resilvering);
+        let leg = leg.ok_or(RosterError::Leg { leg: guid, why })?;
+        self.update(|config| {
+            if let Some(leg) = config.leg_mut(guid) {
+                leg.stale_since = None;
+            }
+        })?;
+        // It may have refused the very label that praised it, and be struck off again.
+        if !leg.pass(LegState::Resilvering, LegState::Online) {
+            return Err(RosterError::Leg { leg: guid, why: "failed at the end of its copy" });
+        }
+        Ok(())
+    }
+
+    /// Strikes a leg off; durable when this returns.
+    pub fn drop_leg(&self, guid: VdevGuid, cause: &io::Error) -> Result<(), RosterError> {
+        let mut state = self.state.lock();
+        if let Some(why) = &state.closed {
+            return Err(RosterError::Closed(why.clone()));
+        }
+        let object = self.legs().find(|leg| leg.guid() == guid);
+        // It was detached meanwhile, or is not in the labels yet: nobody takes it for a copy of anything.
+        let Some((_, leg)) = state.config.leg(guid) else {
+            object.iter().for_each(|leg| leg.set_state(LegState::Faulted));
+            return Ok(());
+        };
+        let is_struck_off = leg.stale_since.is_some();
+        // A leg that is being copied is marked stale already, but what it is now must not be taken for a copy.
+        let is_copied = object.as_ref().is_some_and(|leg| leg.state() == LegState::Resilvering);
+        if let Some(object) = &object {
+            object.set_state(LegState::Failing);
+        }
+        if is_struck_off && !is_copied {
+            if let Some(object) = object {
+                object.set_state(LegState::Faulted);
+            }
+            return Ok(());
+        }
+        if !state.claimed {
+            return Err(RosterError::NotClaimed);
+        }
+        tracing::warn!(leg = %guid, %cause, "a leg is struck off");
+        self.change(&mut state, |config| {
+            let sequence = config.sequence;
+            mark_stale(config, guid, sequence);
+        })?;
+        let config = state.config.clone();
+        drop(state);
+        self.tell_lanes(&config);
+        Ok(())
+    }
+
+    /// Takes a leg out of its mirror for good. The last one that has everything stays, and so does the only one in which the
+    /// labels let a lane's frames be found. Gives the leg: its label still speaks of the pool, until somebody erases it.
+    pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, RosterError> {
+        let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
+        let index = vdev.index() as usize;
+        let mut state = self.state.lock();
+        if !state.claimed {
+            return Err(RosterError::NotClaimed);
+        }
+        let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
+        if !has_other {
+            return Err(RosterError::Leg { leg: guid, why: "is the last one of its vdev that has everything" });
+        }
+        if state.config.lanes.iter().any(|line| line.legset == [guid]) {
+            let why = "is the only one with the frames of its intent log; attach another disk to it first";
+            return Err(RosterError::Leg { leg: guid, why });
+        }
+        // Nobody flushes it from here on, and whoever would need that waits for the labels. If those cannot say so it stays
+        // a leg that failed, and its errors and its silence are still looked at.
+        if leg.takes_writes() {
+            leg.set_state(LegState::Failing);
+        }
+        self.change(&mut state, |config| {
+            let sequence = config.sequence;
+            mark_stale(config, guid, sequence);
+            if let Some(config) = config.vdevs.get_mut(index) {
+                config.legs.retain(|leg| leg.guid != guid);
+                config.kind = kind_of(&config.legs);
+            }
+        })?;
+        vdev.take_leg(guid);
+        let config = state.config.clone();
+        drop(state);
+        self.tell_lanes(&config);
+        Ok(leg)
+    }
+}
+
+fn kind_of(legs: &[LegConfig]) -> VdevKind {
+    if legs.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk }
+}
+
+/// Marks a leg as left behind, and takes it out of every lane's leg set.
+///
+/// The last leg of a lane stays in its set: it has every acknowledged frame, and as the lane ends with it there
+/// will be none on a smaller set. If the disk comes back, its frames can still be replayed.
+pub(super) fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, sequence: u64) {
+    if let Some(leg) = config.leg_mut(guid) {
+        leg.stale_since.get_or_insert(sequence);
+    }
+    for line in &mut config.lanes {
+        if line.legset.contains(&guid) && line.legset.len() > 1 {
+            line.legset.retain(|member| *member != guid);
+            line.left.push((guid, line.legset_gen));
+            line.legset_gen += 1;
+        }
+    }
+}
