@@ -76,7 +76,7 @@ pub enum PoolsError {
     #[error(
         "{} has owed an answer for {seconds} s, and may still write what it was given: '{name}' stays imported.\n\
          Do this again when the disk answers, or take it out of its mirror with `tally pool detach`, if it is in one.\n\
-         The server itself can be stopped all the same: its next start replays what was acknowledged.",
+         The server itself can be stopped all the same: its next start replays what the log has.",
         path.display()
     )]
     Silent {
@@ -441,11 +441,12 @@ impl Pools {
     pub fn last_words(&self) -> String {
         let lanes = |pool: &Arc<ServedPool>| pool.filer.pool().lanes().iter().map(|lane| lane.fill().used).sum::<u64>();
         let line = |pool: &Arc<ServedPool>| {
-            format!(
-                "Pool '{}' was not exported: the next start replays up to {} of its log.",
-                pool.filer.name(),
-                Size(lanes(pool))
-            )
+            let lost = match pool.filer.exposure().0 {
+                0 => String::new(),
+                bytes => format!(" {} acknowledged with sync=disabled are lost.", Size(bytes)),
+            };
+            let (name, log) = (pool.filer.name(), Size(lanes(pool)));
+            format!("Pool '{name}' was not exported: the next start replays up to {log} of its log.{lost}")
         };
         self.held().iter().map(line).collect::<Vec<_>>().join(" ")
     }
