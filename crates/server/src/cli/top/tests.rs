@@ -127,7 +127,7 @@ fn everything_is_on_an_old_terminal() {
 #[test]
 fn a_large_terminal_is_used() {
     let text = screen(&watched(1..=200), 120, 40).join("\n");
-    assert!(text.contains(" 0 connections") && text.contains("tank/home/ann"), "{text}");
+    assert!(text.contains(" connections 0 ") && text.contains("tank/home/ann"), "{text}");
 }
 
 #[test]
