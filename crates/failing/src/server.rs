@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use fuser::BackgroundSession;
 use rustix::process::{Pid, Signal};
+use tally_bench::random::Random;
 use tally_bench::wire::{Connection, Handle, Stable, Target};
 
 use crate::folder::Folder;
@@ -239,14 +240,5 @@ pub fn within<T: Send + 'static>(patience: Duration, work: impl FnOnce() -> T + 
 /// Bytes that no compression makes shorter, the same for the same number.
 #[must_use]
 pub fn noise(number: u64, length: usize) -> Vec<u8> {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
+    Random::new(number, 0).bytes(length)
 }

@@ -1,8 +1,9 @@
 //! Admission: what an operation may use up is asked for before it takes a lock, since it may have to wait (rules F3).
 //!
-//! Asked in this order: does the pool take changes, does the quota allow it, is there room for the fold, for dirty bytes
-//! and in the pool, and for its records in the ring. What an operation was admitted with it holds until it is over, used or
-//! not. Who is refused has nothing and holds no lock; [`FsError::Throttled`] says for what to wait before it is run again.
+//! Asked in this order: do pool and dataset take changes, is the operation's time sure not to come again, does the
+//! quota allow it, is there room for the fold, for dirty bytes and in the pool, and for its records in the ring. What
+//! an operation was admitted with it holds until it is over, used or not. Who is refused has nothing and holds no lock.
+//! It is run again if the answer is [`FsError::Throttled`], once what the outcome says to wait for is over.
 
 use smallvec::SmallVec;
 use tally_base::Wait;
@@ -25,7 +26,8 @@ pub(crate) struct Pending {
     pub(crate) bytes: u64,
     /// By how much the dataset may grow, at most: charged against the quota until the fold knows.
     pub(crate) growth_bytes: u64,
-    /// By how much the dataset may shrink, at most: who meets the quota waits for that. Nobody counts it without a quota.
+    /// By how much the dataset may shrink, at most: who meets the quota waits for that. Nobody counts it without a
+    /// quota.
     pub(crate) shrink_bytes: u64,
 }
 
@@ -86,7 +88,7 @@ impl Ask {
 impl Filesystem {
     /// Asks for everything an operation will need. Refusals are answered with [`Refusal::outcome`].
     pub(crate) fn admit(&self, ask: &Ask) -> Result<Admitted, Refusal> {
-        self.check_lanes()?;
+        self.check_takes_changes()?;
         if self.dataset.effective().readonly {
             return Err(Refusal::now(FsError::ReadOnly));
         }
@@ -101,7 +103,8 @@ impl Filesystem {
         }
         let dirty = self.pool.admit(ask.class, bytes, ask.fold.bytes).map_err(|why| match why {
             NotAdmitted::Dirty => throttled(),
-            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before giving up.
+            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before
+            // giving up.
             NotAdmitted::Space => self.pool.space_coming().map_or(Refusal::now(FsError::NoSpace), Refusal::until),
         })?;
         let mut rings = SmallVec::new();
@@ -125,7 +128,7 @@ impl Filesystem {
 
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
     /// has none.
-    pub(crate) fn check_lanes(&self) -> Result<(), Refusal> {
+    pub(crate) fn check_takes_changes(&self) -> Result<(), Refusal> {
         self.pool.check_serving().map_err(|not_serving| match not_serving {
             NotServing::Wait => Refusal::now(FsError::Unavailable),
             NotServing::Failed => Refusal::now(FsError::Io),
@@ -151,7 +154,8 @@ impl Filesystem {
         if grown.saturating_add(growing) <= quota {
             return Ok(());
         }
-        // The fold knows better than the charges, and brings the room of what was removed: let it speak before giving up.
+        // The fold knows better than the charges, and brings the room of what was removed: let it speak before giving
+        // up.
         if grown.saturating_sub(shrinking) <= quota || root.orphan_count > 0 {
             return Err(Refusal::until(self.pool.txgs.next_sync()));
         }

@@ -1,7 +1,8 @@
 //! What could not be read since the import: for `tally pool status -v`, which names it.
 //!
-//! An entry is an object and what is the matter with it, once, however often it is met. Their number is bounded: whoever
-//! reads a file with a thousand bad blocks shall not fill the memory, so that beyond the bound they are counted only.
+//! An entry is an object and what is the matter with it, once, however often it is met. Their number is bounded:
+//! whoever reads a file with a thousand bad blocks shall not fill the memory, so that beyond the bound they are counted
+//! only.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -17,7 +18,8 @@ use crate::vfs::{FileKind, FsError};
 /// Places that are kept of one dataset.
 const PLACES_MAX: usize = 1000;
 
-/// Directory entries that are looked at to find the paths of damaged objects: a tenth of a second, when they are cached.
+/// Directory entries that are looked at to find the paths of damaged objects: a tenth of a second, when they are
+/// cached.
 const ENTRIES_LOOKED_AT_MAX: usize = 100_000;
 
 /// What of an object cannot be read.
@@ -126,7 +128,8 @@ impl Filesystem {
         DamageReport { places: standing.iter().map(place).collect(), beyond }
     }
 
-    /// What was met since the import, as it was met and without paths: no disk is asked, so some of it may be right by now.
+    /// What was met since the import, as it was met and without paths: no disk is asked, so some of it may be right by
+    /// now.
     #[must_use]
     pub fn damage_met(&self) -> DamageReport {
         let met = self.damage.met.lock();
@@ -134,7 +137,8 @@ impl Filesystem {
         DamageReport { places: met.places.keys().map(place).collect(), beyond: met.beyond }
     }
 
-    /// Content is not read for that, or each look would be another error of a disk: a block that was written since is good.
+    /// Content is not read for that, or each look would be another error of a disk: a block that was written since is
+    /// good.
     fn is_still_damaged(&self, id: ObjectId, part: Part, met: Txg) -> bool {
         match part {
             Part::Space => true,

@@ -1,5 +1,6 @@
-//! A mounted dataset: how an operation takes its locks, and becomes a record in the log and a layer in memory. How it is
-//! admitted stands in [`crate::admission`]. The operations themselves stand in [`crate::ops`], the reads in [`crate::read`].
+//! A mounted dataset: how an operation takes its locks, and becomes a record in the log and a layer in memory. How it
+//! is admitted stands in [`crate::admission`]. The operations themselves stand in [`crate::ops`], the reads in
+//! [`crate::read`].
 //!
 //! Every operation goes the same way and no other (rules F3); what breaks if two steps are swapped stands there:
 //!
@@ -69,7 +70,8 @@ pub struct Filesystem {
     /// How far the replay had come, by the group that took it in; what is older than the last synced one is not needed.
     pub(crate) replayed: Mutex<BTreeMap<Txg, Dseq>>,
     pub(crate) verifier: AtomicU64,
-    /// Cross-directory renames of directories, one at a time: the cycle check needs a tree that stands still (rules F22).
+    /// Cross-directory renames of directories, one at a time: the cycle check needs a tree that stands still (rules
+    /// F22).
     pub(crate) rename_lock: Mutex<()>,
     pub(crate) dirty: Mutex<BTreeMap<Txg, foldhash::HashSet<ObjectId>>>,
     /// Directories on which child datasets are mounted.
@@ -256,7 +258,8 @@ impl Filesystem {
         let shrinks = |after: &InodeAfter| {
             let before = locked.state(after.object).inode.as_ref()?;
             Some(match &after.inode {
-                // What is cut off may be all that was there: the rest may be a hole, or hardly anything once compressed.
+                // What is cut off may be all that was there: the rest may be a hole, or hardly anything once
+                // compressed.
                 Some(inode) if inode.kind == FileKind::File && inode.size < before.size => before.used,
                 Some(inode) => before.used.saturating_sub(inode.used),
                 None => before.used.saturating_add(OBJECT_CHARGE),
@@ -306,8 +309,8 @@ impl Filesystem {
         self.wait_of(**self.log_switch.load(), txg, None)
     }
 
-    /// What the reply to an operation of `txg` waits for. `logged`: its last record, and the bytes of all of them, if the log
-    /// has taken them all.
+    /// What the reply to an operation of `txg` waits for. `logged`: its last record, and the bytes of all of them, if
+    /// the log has taken them all.
     fn wait_of(&self, switch: LogSwitch, txg: Txg, logged: Option<(Lsn, u64)>) -> Wait {
         if self.is_unsettled(switch, txg) {
             return self.pool.txgs.promise(txg);

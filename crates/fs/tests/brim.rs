@@ -225,8 +225,8 @@ fn nothing_that_does_not_grow_is_refused_for_its_quota() {
     assert_eq!(crowd.write(file, end, &noise(MIB as usize, 5), Stability::FileSync), Err(FsError::Quota));
 }
 
-/// Requests that a sync had set free at once all saw the same room, and each took it: whether there is room was asked first,
-/// and the room taken later.
+/// Requests that a sync had set free at once all saw the same room, and each took it: whether there is room was asked
+/// first, and the room taken later.
 #[test]
 fn no_room_is_promised_twice() {
     const FOLD_BYTES: u64 = 1 << 20;
@@ -316,8 +316,9 @@ fn a_quota_counts_names() {
     assert_eq!(used_bytes(&filer), OBJECT_CHARGE, "the root directory");
 }
 
-/// A CREATE that finds its file makes nothing. Under a quota that was full it was refused all the same, also where it was to
-/// cut the file to nothing, as some clients open one to write it anew: seed 0 as it is drawn since quotas are.
+/// A CREATE that finds its file makes nothing. Under a quota that was full it was refused all the same, also where it
+/// was to cut the file to nothing, as some clients open one to write it anew. Seed 0 of the simulator found it as soon
+/// as quotas were drawn.
 #[test]
 fn what_finds_its_name_taken_is_not_refused_for_a_quota() {
     let world = World::new(128 * MIB, 32 * MIB);
@@ -335,9 +336,10 @@ fn what_finds_its_name_taken_is_not_refused_for_a_quota() {
     assert!(crowd.create("another").is_ok(), "there is room now");
 }
 
-/// A file of which only the end is there takes nothing once that is cut off. Until the group was synced its quota did not
-/// know: what it thought that the cut gives back was by how much the file is shorter than what it takes, which was nothing.
-/// Seed 141 as it is drawn since quotas are.
+/// A file of 1.1 MiB of which only the end is there takes 100 kB, and nothing once that is cut off. Until the group was
+/// synced the quota expected no room from the cut: a file that is still half a MiB long was taken to keep all of its
+/// 100 kB. So the next CREATE was refused and did not wait for the group. Seed 141 found it when quotas were first
+/// drawn.
 #[test]
 fn what_was_cut_off_makes_room_under_a_quota_at_once() {
     let world = World::new(128 * MIB, 32 * MIB);
@@ -370,7 +372,8 @@ fn a_quota_counts_the_targets_of_links() {
     assert_eq!(used_bytes(&filer), OBJECT_CHARGE, "the root directory");
 }
 
-/// `rm old && cp new` failed for up to five seconds, until the group with the removal was synced; on a full pool it waits.
+/// `rm old && cp new` failed for up to five seconds, until the group with the removal was synced; on a full pool it
+/// waits.
 #[test]
 fn what_was_removed_makes_room_under_a_quota_at_once() {
     let world = World::new(128 * MIB, 32 * MIB);

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tally_bench::random::Random;
 use tally_bench::wire::{Connection, Handle, Stable, Target};
 
 const MIB: u64 = 1 << 20;
@@ -61,7 +62,7 @@ fn small_files(address: SocketAddr, root: &Handle) {
         let folder = connection.mkdir(root, &format!("small-{client}")).unwrap();
         for number in 0..SMALL_COUNT {
             let file = connection.create(&folder, &format!("file-{number}")).unwrap();
-            connection.write(&file, 0, &noise(client << 32 | number, SMALL_BYTES), Stable::Unstable).unwrap();
+            connection.write(&file, 0, &Random::new(client, number).bytes(SMALL_BYTES), Stable::Unstable).unwrap();
         }
     });
 }
@@ -70,7 +71,7 @@ fn large_files(address: SocketAddr, root: &Handle) {
     each_client(address, |client, mut connection| {
         let file = connection.create(root, &format!("large-{client}")).unwrap();
         for number in 0..LARGE_MIB {
-            let data = noise(client << 32 | number, MIB as usize);
+            let data = Random::new(client, number).bytes(MIB as usize);
             connection.write(&file, number * MIB, &data, Stable::Unstable).unwrap();
         }
         connection.commit(&file).unwrap();
@@ -153,18 +154,4 @@ impl Drop for Server {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
-}
-
-/// Bytes that no compression makes shorter, the same for the same number.
-fn noise(number: u64, length: usize) -> Vec<u8> {
-    let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut bytes = Vec::with_capacity(length + 8);
-    while bytes.len() < length {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        bytes.extend_from_slice(&state.to_le_bytes());
-    }
-    bytes.truncate(length);
-    bytes
 }

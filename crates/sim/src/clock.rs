@@ -1,5 +1,5 @@
-//! The machine's clocks: they move when somebody looks, when a disk keeps its caller waiting, while the machine is off, and
-//! when somebody sets them wrong.
+//! The machine's clocks: they move when somebody looks, when a disk keeps its caller waiting, while the machine is off,
+//! and when somebody sets them wrong.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;

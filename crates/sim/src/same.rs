@@ -8,8 +8,8 @@ use tally_base::ObjectId;
 use tally_fs::model::Model;
 use tally_fs::vfs::{Attr, Cred, DirPage, FileKind, FsError, ObjectRef, Vfs};
 
-/// Names that everything is made under, so that operations meet. They stand here because this file is compiled into tests of
-/// `fs`, too, which have nothing else of this crate.
+/// Names that everything is made under, so that operations meet. They stand here because this file is compiled into
+/// tests of `fs`, too, which have nothing else of this crate.
 pub const NAMES: [&str; 6] =
     ["a", "b", "c", "d", "e", "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff"];
 

@@ -1,6 +1,7 @@
-//! A block has rotted, somebody has met it, and then the disk hangs. `pool status` looks for the paths of what is damaged,
-//! which reads directories: it waited for the disk, for ever, and so did every `pool status` after it. Whoever asks what is
-//! the matter is answered while it is the matter: with what was met, and a word that nobody could look for its name.
+//! A block has rotted, somebody has met it, and then the disk hangs. `pool status` looks for the paths of what is
+//! damaged, which reads directories: it waited for the disk, for ever, and so did every `pool status` after it. Whoever
+//! asks what is the matter is answered while it is the matter: with what was met, and a word that nobody could look for
+//! its name.
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ impl Due {
 
 impl Filesystem {
     pub(crate) fn commit_content(&self, _ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
-        if let Err(refusal) = self.check_lanes() {
+        if let Err(refusal) = self.check_takes_changes() {
             return refusal.outcome();
         }
         let end = if count == 0 { u64::MAX } else { offset.saturating_add(u64::from(count)) };

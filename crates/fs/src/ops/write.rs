@@ -100,7 +100,7 @@ impl Filesystem {
         }
         let stable = asked > Stability::Unstable || self.always_sync();
         let inline = stable && self.logs_now() && length <= self.inline_max();
-        let may_begin = self.check_lanes().and_then(|()| if inline { Ok(()) } else { self.check_lease() });
+        let may_begin = self.check_takes_changes().and_then(|()| if inline { Ok(()) } else { self.check_lease() });
         if let Err(refusal) = may_begin {
             return refusal.outcome();
         }

@@ -85,7 +85,8 @@ fn sticky(world: &World) {
     denied(world.rmdir_as(&bob, tmp, "d"), "rmdir");
     denied(world.rename_as(&bob, (tmp, "a"), (tmp, "x")), "rename away");
     denied(world.rename_as(&bob, (tmp, "own"), (tmp, "a")), "rename over");
-    // As rename(2) has it: two names of one object, and nothing is done. The model forbade it, and the file system did not.
+    // As rename(2) has it: two names of one object, and nothing is done. The model forbade it, and the file system did
+    // not.
     assert_eq!(world.rename_as(&bob, (tmp, "a"), (tmp, "a")), Ok(()), "rename to itself");
     assert_eq!(world.find(tmp, "own"), Ok(own.object));
     assert_eq!(world.rename_as(&bob, (tmp, "own"), (tmp, "mine")), Ok(()));

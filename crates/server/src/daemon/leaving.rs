@@ -4,7 +4,8 @@
 //! command that met it before keeps the daemon's own thread, which then does not even see the signal. So a thread of
 //! its own looks on from the first signal on. It says what the end waits for, and when a disk has been silent for too
 //! long the process leaves as it does at the second signal: at once, with words on what the next start will do. Nothing
-//! that was acknowledged depends on the export; it spares the next start the replay.
+//! that a log has depends on the export; it spares the next start the replay. What clients of datasets with
+//! `sync=disabled` were told is in memory alone, as before a power cut: the last words say how much of it there was.
 
 use std::sync::Arc;
 use std::thread;
@@ -38,7 +39,7 @@ fn wait_with(pools: &Arc<Pools>) {
         let silent = silent(&pools.held());
         for leg in &silent {
             if told.news(leg.guid, leg.silent_for) == Some(News::Silent) {
-                eprintln!("tally: waiting for {leg}. A second signal ends the server at once, and loses nothing.");
+                eprintln!("tally: waiting for {leg}. A second signal ends the server at once: the next start replays.");
             }
         }
         if began.elapsed() >= WAIT_MAX && silent.iter().any(|leg| leg.silent_for >= WAIT_MAX) {

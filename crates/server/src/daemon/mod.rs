@@ -4,6 +4,7 @@
 //!   configure, log, limits ─▶ control socket ─▶ NFS listeners ─▶ import or make pools ─▶ serve ─▶ READY
 //!                                                                                         │
 //!            export every pool ◀─ stop serving ◀─ STOPPING ◀─ first SIGINT or SIGTERM ◀───┘
+//!        or leave without it, at a second signal or for a disk that hangs (`leaving`)
 //! ```
 //!
 //! Whatever can fail for reasons of the surroundings (a second daemon, a port that is taken) comes before the
@@ -13,6 +14,7 @@ mod absent;
 pub mod announce;
 pub mod config;
 mod copies;
+mod damage_report;
 mod datasets;
 mod dates;
 mod disks;

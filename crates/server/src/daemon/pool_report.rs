@@ -1,13 +1,10 @@
 //! What the pools tell about themselves, as the control socket passes it on.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tally_base::Size;
 use tally_disk::{IoCounts, IoKind};
-use tally_fs::Filesystem;
-use tally_fs::damage::{DamageReport, DamagedPlace, Part};
-use tally_fs::filer::DatasetInfo;
 use tally_intent::Lane;
 use tally_store::bp::BlockKind;
 use tally_store::io::CacheStats;
@@ -18,12 +15,11 @@ use tally_store::txg::TxgRecord;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
 
 use super::dates::utc;
-use super::patience::within;
 use super::pools::ServedPool;
 use super::silence::SILENT_MIN;
 use crate::control::report::{
-    CacheReport, DamagedObject, ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport,
-    PropertyLine, TxgReport, VdevReport, VdevSpace,
+    CacheReport, ErrorCounters, Exposure, IoActive, IoCounters, IoTimes, LaneReport, PoolReport, PropertyLine,
+    TxgReport, VdevReport, VdevSpace,
 };
 use crate::control::spread::Spread;
 
@@ -75,53 +71,6 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         cache: pool.io.cache_stats().into_iter().map(cache_report).collect(),
         vdevs,
     }
-}
-
-/// How long it may take to look for the paths of what is damaged, in all pools together: some seconds over a disk that has
-/// much to do, and not for as long as one hangs.
-pub(super) const LOOK_MAX: Duration = Duration::from_secs(3);
-
-/// The same with what could not be read. The disks are asked whether it still cannot, and for its paths. Where they do not
-/// answer until then it is told as it was met.
-pub(super) fn report_with_damage(served: &Arc<ServedPool>, until: Instant) -> PoolReport {
-    let mut report = report(served);
-    let of_each = |damage_of: fn(&Filesystem) -> DamageReport, served: &ServedPool| -> Vec<(String, DamageReport)> {
-        let named = |info: DatasetInfo| Some((info.name, served.filer.filesystem(info.id)?));
-        let damaged = served.filer.datasets().into_iter().filter_map(named).filter(|(_, fs)| fs.has_damage());
-        damaged.map(|(name, filesystem)| (name, damage_of(&filesystem))).collect()
-    };
-    let met = of_each(Filesystem::damage_met, served);
-    if met.is_empty() {
-        return report;
-    }
-    let looker = Arc::clone(served);
-    let looked = within(until.saturating_duration_since(Instant::now()), move || {
-        let _alone = looker.looking.try_lock_until(until)?;
-        Some(of_each(Filesystem::damage_report, &looker))
-    });
-    let found = looked.flatten().unwrap_or_else(|| {
-        report.messages.push(
-            "the disks did not answer in time: what could not be read is told as it was met, without looking for its \
-             path, or whether it can be read again."
-                .into(),
-        );
-        met
-    });
-    for (dataset, damage) in found {
-        report.damage_beyond += damage.beyond;
-        report.damage.extend(damage.places.into_iter().map(|place| damaged_object(&dataset, place)));
-    }
-    report
-}
-
-fn damaged_object(dataset: &str, place: DamagedPlace) -> DamagedObject {
-    let (what, offset) = match place.part {
-        Part::Attributes => ("attributes", None),
-        Part::Names => ("names", None),
-        Part::Content(offset) => ("content", Some(offset)),
-        Part::Space => ("space", None),
-    };
-    DamagedObject { dataset: dataset.into(), object: place.object.0, path: place.path, what: what.into(), offset }
 }
 
 const ONLINE: &str = LegState::Online.word();

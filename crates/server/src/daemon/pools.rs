@@ -76,7 +76,7 @@ pub enum PoolsError {
     #[error(
         "{} has owed an answer for {seconds} s, and may still write what it was given: '{name}' stays imported.\n\
          Do this again when the disk answers, or take it out of its mirror with `tally pool detach`, if it is in one.\n\
-         The server itself can be stopped all the same: its next start replays what was acknowledged.",
+         The server itself can be stopped all the same: its next start replays what the log has.",
         path.display()
     )]
     Silent {
@@ -265,7 +265,7 @@ pub struct Pools {
     live: Arc<LiveExports>,
     served: RwLock<Vec<Arc<ServedPool>>>,
     /// Being let go: they are not served any more, and their disks are still open.
-    leaving: Mutex<Vec<Arc<ServedPool>>>,
+    going: Mutex<Vec<Arc<ServedPool>>>,
     /// Those whose clients wait.
     pub absent: Absent,
     state: Mutex<State>,
@@ -281,7 +281,7 @@ impl Pools {
             tuning,
             live: Arc::default(),
             served: RwLock::default(),
-            leaving: Mutex::default(),
+            going: Mutex::default(),
             absent: Absent::new(state.pools()),
             state: Mutex::new(state),
             above: Mutex::new(above),
@@ -441,20 +441,21 @@ impl Pools {
     pub fn last_words(&self) -> String {
         let lanes = |pool: &Arc<ServedPool>| pool.filer.pool().lanes().iter().map(|lane| lane.fill().used).sum::<u64>();
         let line = |pool: &Arc<ServedPool>| {
-            format!(
-                "Pool '{}' was not exported: the next start replays up to {} of its log.",
-                pool.filer.name(),
-                Size(lanes(pool))
-            )
+            let lost = match pool.filer.exposure().0 {
+                0 => String::new(),
+                bytes => format!(" {} acknowledged with sync=disabled are lost.", Size(bytes)),
+            };
+            let (name, log) = (pool.filer.name(), Size(lanes(pool)));
+            format!("Pool '{name}' was not exported: the next start replays up to {log} of its log.{lost}")
         };
         self.held().iter().map(line).collect::<Vec<_>>().join(" ")
     }
 
     /// All pools whose disks are open: those that are being let go first, and then those that are served, by name.
     pub(super) fn held(&self) -> Vec<Arc<ServedPool>> {
-        let mut held = self.leaving.lock().clone();
+        let mut held = self.going.lock().clone();
         let mut served = self.all();
-        served.retain(|pool| !held.iter().any(|leaving| Arc::ptr_eq(leaving, pool)));
+        served.retain(|pool| !held.iter().any(|going| Arc::ptr_eq(going, pool)));
         held.append(&mut served);
         held
     }
@@ -462,7 +463,7 @@ impl Pools {
     /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Refused while a disk is
     /// copied, or hangs.
     pub fn export(&self, name: &str) -> Result<(), PoolsError> {
-        let pool = self.closed(name)?;
+        let pool = self.pool_to_let_go(name)?;
         self.absent.exported(pool.guid(), pool.filer.name(), pool.handle_key());
         self.put_away(&pool, Filer::export)?;
         Ok(self.state.lock().forget(pool.guid())?)
@@ -470,15 +471,15 @@ impl Pools {
 
     /// Destroys a pool. Refused while a disk is copied, or hangs.
     pub fn destroy(&self, name: &str) -> Result<(), PoolsError> {
-        let pool = self.closed(name)?;
+        let pool = self.pool_to_let_go(name)?;
         self.put_away(&pool, Filer::destroy)?;
         Ok(self.state.lock().forget(pool.guid())?)
     }
 
-    /// A pool that may be let go: no copy runs on it, and none begins any more. A disk that owes an answer may still
-    /// write what it was given before, at any time: such a pool is not let go, and its command would wait for that
-    /// disk.
-    fn closed(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
+    /// A pool that may be let go: no disk of it hangs, no copy runs on it, and none begins any more. A disk that owes
+    /// an answer may write what it was given at any time, also when the pool is long imported elsewhere; and whoever
+    /// let go of it would wait for that disk.
+    fn pool_to_let_go(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = self.pool(name)?;
         if let Some(leg) = silence::silent(std::slice::from_ref(&pool)).pop() {
             return Err(PoolsError::Silent { name: name.into(), path: leg.path, seconds: leg.silent_for.as_secs() });
@@ -487,12 +488,13 @@ impl Pools {
         Ok(pool)
     }
 
+    /// Lets go of a pool and ends it, by export or for good; until that is over its disks count as open.
     fn put_away(&self, pool: &Arc<ServedPool>, how: fn(&Filer) -> Result<(), FilerError>) -> Result<(), FilerError> {
-        self.leaving.lock().push(Arc::clone(pool));
+        self.going.lock().push(Arc::clone(pool));
         self.let_go(pool);
         let result = how(&pool.filer);
         pool.join();
-        self.leaving.lock().retain(|leaving| !Arc::ptr_eq(leaving, pool));
+        self.going.lock().retain(|going| !Arc::ptr_eq(going, pool));
         result
     }
 

@@ -20,7 +20,7 @@ use tally_store::discover::ImportSource;
 
 use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
-use super::{Event, datasets, ops_report, pool_report, process, silence};
+use super::{Event, damage_report, datasets, ops_report, pool_report, process, silence};
 use crate::control::listener::Service;
 use crate::control::message::{Assignment, Progress, Reply, Request};
 use crate::control::report::PoolReport;
@@ -113,8 +113,8 @@ impl Desk {
     }
 
     fn pools_with_damage(&self, names: &[String]) -> Result<Vec<PoolReport>, PoolsError> {
-        let until = Instant::now() + pool_report::LOOK_MAX;
-        self.reports(names, |pool| pool_report::report_with_damage(pool, until))
+        let until = Instant::now() + damage_report::LOOK_MAX;
+        self.reports(names, |pool| damage_report::report_with_damage(pool, until))
     }
 
     /// These pools, or all of them, with those that should be there and are not.

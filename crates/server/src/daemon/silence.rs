@@ -1,4 +1,4 @@
-//! Says in the log which disks hang.
+//! Which disks hang: the log says so, and so does whoever would have to wait for them.
 //!
 //! A disk that fails is struck off, and that is told where it happens. One that hangs fails nothing: the request that
 //! met it sleeps in the kernel, with whatever locks it holds, and nobody is left to say so. So one thread looks at

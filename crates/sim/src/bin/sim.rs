@@ -113,8 +113,8 @@ fn main() -> ExitCode {
 /// Seeds from which on a run must have met each kind of event so often.
 const FLOORS_FROM_SEEDS: u64 = 5000;
 
-/// Says how often what can go wrong went wrong, beside how often it must in a long run. A class of events that is not met any
-/// more proves nothing, and nobody would notice. Gives whether a long run is short of something.
+/// Says how often what can go wrong went wrong, beside how often it must in a long run. A class of events that is not
+/// met any more proves nothing, and nobody would notice. Gives whether a long run is short of something.
 fn tell_events(totals: &Totals, seeds: u64) -> bool {
     let floors = [
         ("cuts inside disk commands", totals.cuts_in_disk_commands, 20_000),
@@ -122,6 +122,10 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("lives after a long outage or a clock jump", totals.lives_after_gap, 10_000),
         ("full pools", totals.full, 5_000),
         ("changes above rot", totals.above_rot, 20_000),
+        ("changes over a quota", totals.over_quota, 50_000),
+        ("pieces of listings between changes", totals.pieces_listed, 30_000),
+        ("ACCESS requests of ordinary users", totals.access_asked, 20_000),
+        ("reads denied to them", totals.reads_denied, 5_000),
     ];
     let mut is_short = false;
     for (what, count, floor) in floors {
@@ -131,21 +135,15 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         println!("sim: {count} {what}; {floor} are wanted of so many seeds{}", if misses { ": TOO FEW" } else { "" });
     }
     println!(
-        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections, {} over a \
-         quota, {} pieces of listings between changes, {} questions of ordinary users ({} denied)",
-        totals.disk_commands,
-        totals.dataset_commands,
-        totals.dropped,
-        totals.over_quota,
-        totals.pieces_listed,
-        totals.asked,
-        totals.denied
+        "sim: {} disk commands, {} dataset commands, {} requests dropped with their connections",
+        totals.disk_commands, totals.dataset_commands, totals.dropped
     );
     is_short
 }
 
-/// Every other seed runs requests inside of the syncs, and of those in which any disk refuses requests every other one. Where
-/// legs are struck off or changed, labels are written under a lock that requests take, too: nothing runs inside of syncs.
+/// Where no leg is struck off or changed, every seed with an even number runs requests inside of the syncs. Else labels
+/// are written under a lock that requests take, too, and nothing runs there; but for every other seed in which any disk
+/// refuses requests, with labels and flushes spared ([`tally_sim::disk::Power::spare_labels`]).
 fn syncs_of(seed: u64, trouble: Trouble) -> Syncs {
     let is_around = match trouble {
         Trouble::Refusals => seed % 16 == 5,

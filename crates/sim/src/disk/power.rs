@@ -4,8 +4,8 @@
 //! aside until a flush; a durable write changes both. When the power goes, a chance decides for each write that was
 //! put aside, or for each sector of it, whether it has reached the medium: so any subset, in any order.
 //!
-//! Beside the power, a disk [fails](super::fault): it refuses requests, forgets one write or puts it elsewhere, keeps its
-//! caller waiting, and has sectors that cannot be read until somebody writes them.
+//! Beside the power, a disk [fails](super::fault): it refuses requests, forgets one write or puts it elsewhere, keeps
+//! its caller waiting, and has sectors that cannot be read until somebody writes them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -36,6 +36,7 @@ type Hook = Box<dyn FnMut() + Send>;
 pub struct Power {
     state: Mutex<PowerState>,
     hook: Mutex<Option<Hook>>,
+    /// See [`Power::spare_labels`].
     spares_labels: AtomicBool,
     /// What the disks did, if that is recorded.
     events: Mutex<Option<Vec<Event>>>,
@@ -105,13 +106,13 @@ impl Power {
         self.state.lock().events
     }
 
-    /// From now on nothing runs inside of what may be done under the lock of the labels: their writes, and flushes. A disk that
-    /// refuses a request is struck off under it, also by a request of a client.
+    /// From now on nothing runs inside of what may be done under the lock of the labels: their writes, and flushes. A
+    /// disk that refuses a request is struck off under it, also by a request of a client.
     pub fn spare_labels(&self) {
         self.spares_labels.store(true, Ordering::Relaxed);
     }
 
-    /// Runs `hook` before every write and flush; not inside itself.
+    /// Runs `hook` before every write and flush that is not spared; not inside itself.
     pub fn set_hook(&self, hook: Option<Hook>) {
         *self.hook.lock() = hook;
     }
@@ -139,8 +140,8 @@ impl Power {
         state.disks - 1
     }
 
-    fn run_hook(&self, is_of_labels: bool) {
-        if is_of_labels && self.spares_labels.load(Ordering::Relaxed) {
+    fn run_hook(&self, may_be_of_labels: bool) {
+        if may_be_of_labels && self.spares_labels.load(Ordering::Relaxed) {
             return;
         }
         let Some(mut hook) = self.hook.lock().take() else { return };
@@ -203,7 +204,8 @@ pub(super) struct DiskState {
     pub(super) cached: Vec<(u64, Vec<u8>)>,
     /// The pages that were written last.
     recent: VecDeque<u64>,
-    /// Pages that cannot be read: how often, or for ever. Whoever writes one heals it: the device puts another in its place.
+    /// Pages that cannot be read: how often, or for ever. Whoever writes one heals it: the device puts another in its
+    /// place.
     bad: BTreeMap<u64, u32>,
 }
 
@@ -319,8 +321,8 @@ impl PowerDisk {
         self.state.lock().flip(offset + chance.below(bytes), chance);
     }
 
-    /// Flips a bit of some pages that were written once, half of them a while ago, of the medium and of what a reader sees.
-    /// Gives their offsets.
+    /// Flips a bit of some pages that were written once, half of them a while ago, of the medium and of what a reader
+    /// sees. Gives their offsets.
     pub fn rot(&self, pages: u64, chance: &mut Chance) -> Vec<u64> {
         let mut state = self.state.lock();
         let numbers = state.stable.numbers();
@@ -383,8 +385,8 @@ impl DiskState {
         }
     }
 
-    /// What a failed flush was to save is on the medium or not, and no later flush saves it: the device believes that it has
-    /// done its part. A reader sees it all the same, until the power goes.
+    /// What a failed flush was to save is on the medium or not, and no later flush saves it: the device believes that
+    /// it has done its part. A reader sees it all the same, until the power goes.
     fn lose_by_halves(&mut self, events: u64) {
         let first = self.cached.first().map_or(0, |(_, bytes)| xxh3_64(bytes));
         let mut chance = Chance::new(first, events);

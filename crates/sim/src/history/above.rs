@@ -6,11 +6,11 @@
 //!          └─▶ fork: changes ─▶ the power goes, one block rots ─▶ replay above it ─▶ changes ─▶ …
 //! ```
 //!
-//! Behind an import everything is durable and known, so the world can be forked there: copies of the disks, of the models and
-//! of what clients know. In each fork one block rots for good. What must hold: the pool serves and is imported, whatever is
-//! changed; who was damaged by the rot may answer EIO, and is named then; nobody else may; and everything that is read is what
-//! the models say. A block that is in no dataset's tree may cost the import itself, where the format keeps it once only: then
-//! that is said, and it can be read where the root can.
+//! Behind an import everything is durable and known, so the world can be forked there: copies of the disks, of the
+//! models and of what clients know. In each fork one block rots for good. What must hold: the pool serves and is
+//! imported, whatever is changed; who was damaged by the rot may answer EIO, and is named then; nobody else may; and
+//! everything that is read is what the models say. A block that is in no dataset's tree may cost the import itself,
+//! where the format keeps it once only: then that is said, and it can be read where the root can.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,7 +54,8 @@ const CUT_IMPORTS_MAX: u64 = 2;
 enum Target {
     /// A node of a dataset's tree, or content.
     OfDataset(BlockPtr),
-    /// Anything else that was ever written: space maps, remembered answers, the root, labels, rings, and what was freed.
+    /// Anything else that was ever written: space maps, remembered answers, the root, labels, rings, and what was
+    /// freed.
     Elsewhere(u64),
 }
 

@@ -10,8 +10,8 @@ use super::{State, Trouble};
 use crate::chance::Chance;
 use crate::op::{NAMES, Object, Op};
 
-/// Longest write where disks refuse requests: a block that cannot be written ahead of its group goes to the log after all,
-/// and the oracle does not guess.
+/// Longest write where disks refuse requests: a block that cannot be written ahead of its group goes to the log after
+/// all, and the oracle does not guess.
 const REFUSED_WRITE_MAX: u64 = 60_000;
 /// Of a hundredth of the steps, one in so many is a burst.
 const BURST_ONE_IN: u64 = 2;

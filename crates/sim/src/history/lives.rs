@@ -45,7 +45,8 @@ impl State {
             self.machine.power().plan_cut(planned);
             self.note(format!("import{}", planned.map_or(String::new(), |at| format!(", cut after {at} writes"))));
             let mut tuning = self.machine.shape().tuning.clone();
-            // With little memory a log is replayed in several groups, and the cut comes between them, or before anybody is served.
+            // With little memory a log is replayed in several groups, and the cut comes between them, or before anybody
+            // is served.
             let has_little_memory = planned.is_some() && scale > 8 && chance.one_in(2);
             if has_little_memory {
                 tuning.dirty_bytes_max = LITTLE_MEMORY_BYTES;
@@ -108,8 +109,8 @@ impl State {
             }
             let info = filer.datasets().into_iter().find(|info| info.name == name).expect("it was just found");
             part.oracle.sync = info.effective.sync;
-            // After a clean export nothing is lost, also when the power went before the labels said so. A cut in the import
-            // that follows may change the verifier, and need not.
+            // After a clean export nothing is lost, also when the power went before the labels said so. A cut in the
+            // import that follows may change the verifier, and need not.
             let verifier = part.verifier.take();
             if was_clean {
                 part.verifier = verifier;

@@ -1,13 +1,13 @@
 //! While requests run, and groups are synced: names that exist are found, and listings end and are whole.
 //!
-//! A listing goes on piece by piece, with changes between its pieces. What it must name is told by places. A name stands in a
-//! place of its directory; a RENAME within the directory takes its place along, and one that replaces a name leaves that one
-//! where it was (rules F21). A place that was there from the beginning to the end is listed exactly once, under whatever
-//! name; one that came in the meantime, once or not at all.
+//! A listing goes on piece by piece, with changes between its pieces. What it must name is told by places. A name
+//! stands in a place of its directory; a RENAME within the directory takes its place along, and one that replaces a
+//! name leaves that one where it was (rules F21). A place that was there from the beginning to the end is listed
+//! exactly once, under whatever name; one that came in the meantime, once or not at all.
 //!
-//! Inside each device write of a sync all of this is looked at by the thread that syncs. Beside a syncing thread another one
-//! looks names up while requests are carried out: a name that was there before and behind the look, and was never gone in
-//! between, was there.
+//! Inside of a sync's device writes all of this is looked at by the thread that syncs. Beside a syncing thread another
+//! one looks names up while requests are carried out: a name that was there before and behind the look, and was never
+//! gone in between, was there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,6 +53,17 @@ struct Place {
 }
 
 impl Listing {
+    /// The request for its next piece.
+    fn call(&self, count: u32) -> Call {
+        let (dir, cookie, cookieverf) = (handle(&self.dir.handle), self.cookie, cookieverf3::default());
+        if self.has_attributes {
+            // An entry with attributes and a handle takes some 200 bytes.
+            let arguments = READDIRPLUS3args { dir, cookie, cookieverf, dircount: count, maxcount: 3 * count };
+            return Call::new(NFS_PROGRAM::NFSPROC3_READDIRPLUS, &arguments);
+        }
+        Call::new(NFS_PROGRAM::NFSPROC3_READDIR, &READDIR3args { dir, cookie, cookieverf, count })
+    }
+
     /// An operation was carried out, and has changed something.
     fn follow(&mut self, op: &Op) {
         let is_here = |dir: &Object| dir.dataset == self.dir.dataset && dir.model == self.dir.model;
@@ -101,7 +112,7 @@ impl Listing {
     }
 
     /// It has come to its end: nothing that stayed is missing.
-    fn is_whole(&self) -> Checked<()> {
+    fn check_whole(&self) -> Checked<()> {
         let missing = |place: &usize| self.places[*place].is_old && !self.places[*place].is_listed;
         match self.names.iter().find(|(_, place)| missing(place)) {
             None => Ok(()),
@@ -177,10 +188,10 @@ impl State {
         }
         self.totals.pieces_listed += 1;
         listing.pieces += 1;
-        let names = |what: String| format!("a listing of {dir:?}, piece by piece, names {what}");
-        listing.take(&told.entries).map_err(names)?;
+        let fault = |what: String| format!("a listing of {dir:?}, piece by piece, names {what}");
+        listing.take(&told.entries).map_err(fault)?;
         if told.eof {
-            return listing.is_whole().map_err(names);
+            return listing.check_whole().map_err(fault);
         }
         if told.entries.is_empty() || listing.pieces > listing.places.len() + PIECES_SPARE {
             return Err(format!("a listing of {dir:?} comes to no end"));
@@ -198,18 +209,6 @@ impl State {
         let names: HashMap<_, _> = names.filter(|name| !matches!(&name[..], b"." | b"..")).zip(0..).collect();
         let places = vec![Place { is_old: true, is_listed: false }; names.len()];
         Some(Listing { dir, has_attributes: chance.one_in(2), cookie: 0, pieces: 0, names, places })
-    }
-}
-
-impl Listing {
-    fn call(&self, count: u32) -> Call {
-        let (dir, cookie, cookieverf) = (handle(&self.dir.handle), self.cookie, cookieverf3::default());
-        if self.has_attributes {
-            // An entry with attributes and a handle takes some 200 bytes.
-            let arguments = READDIRPLUS3args { dir, cookie, cookieverf, dircount: count, maxcount: 3 * count };
-            return Call::new(NFS_PROGRAM::NFSPROC3_READDIRPLUS, &arguments);
-        }
-        Call::new(NFS_PROGRAM::NFSPROC3_READDIR, &READDIR3args { dir, cookie, cookieverf, count })
     }
 }
 

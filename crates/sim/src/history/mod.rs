@@ -7,8 +7,8 @@
 //!                                                        the state found is one that the oracles explain
 //! ```
 //!
-//! Requests run one after the other, so the order in which they take effect is known; their answers come later, when the
-//! device has written, and are compared then. Inside the device writes of a group's sync other requests run too.
+//! Requests run one after the other, so the order in which they take effect is known; their answers come later, when
+//! the device has written, and are compared then. Inside the device writes of a group's sync other requests run too.
 
 mod above;
 mod choose;
@@ -75,8 +75,8 @@ pub enum Syncs {
     Between,
     /// Between operations, and other operations run inside the sync's device writes.
     Around,
-    /// In a thread that does nothing else. A seed does not repeat this, so the power is cut only after the thread has ended
-    /// and another group was synced.
+    /// In a thread that does nothing else. A seed does not repeat this, so the power is cut only after the thread has
+    /// ended and another group was synced.
     Beside,
 }
 
@@ -115,10 +115,10 @@ pub struct Totals {
     pub pieces_listed: u64,
     /// Names that another thread has looked up beside changes.
     pub looks_beside: u64,
-    /// Questions that ordinary users have asked, and how many were denied.
-    pub asked: u64,
-    /// See there.
-    pub denied: u64,
+    /// ACCESS requests of ordinary users.
+    pub access_asked: u64,
+    /// READ, LOOKUP and READDIR behind these that were denied.
+    pub reads_denied: u64,
     /// Changes that were refused for a quota, as they had to be.
     pub over_quota: u64,
     /// Changes that were answered, of an object that could not be read everywhere, since a block of it had rotted.
@@ -147,8 +147,8 @@ impl AddAssign for Totals {
         self.dataset_commands += other.dataset_commands;
         self.pieces_listed += other.pieces_listed;
         self.looks_beside += other.looks_beside;
-        self.asked += other.asked;
-        self.denied += other.denied;
+        self.access_asked += other.access_asked;
+        self.reads_denied += other.reads_denied;
         self.over_quota += other.over_quota;
         self.above_rot += other.above_rot;
         self.replayed += other.replayed;

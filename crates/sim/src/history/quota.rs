@@ -1,13 +1,13 @@
 //! Quotas: set, changed and taken away while clients fill what there is.
 //!
-//! A quota counts names and the targets of links beside contents (`refquota` bounds the dataset on which it was set). Three
-//! things must hold, all by the oracle's own account (`oracle/used.rs`):
+//! A quota counts names and the targets of links beside contents (`refquota` bounds the dataset on which it was set).
+//! Three things must hold, all by the oracle's own account (`oracle/used.rs`):
 //!
-//! - Who is told that the quota is exceeded would have exceeded it, even if nothing in the dataset can be compressed; and
-//!   what does not make it grow is never told so.
+//! - Who is told that the quota is exceeded would have exceeded it, even if nothing in the dataset can be compressed;
+//!   and what does not make it grow is never told so.
 //! - What is carried out leaves names and targets within the quota, if it has made them more.
-//! - At rest the dataset's account lies between what names take and what everything takes uncompressed, and above the quota
-//!   only as far as it was when the quota came.
+//! - Behind an import the dataset's account lies between what names take and what everything takes uncompressed, and
+//!   above the quota only as far as it was when the quota came, and by the rest of a sector for each file.
 
 use tally_fs::filer::{DatasetInfo, Filer};
 use tally_fs::model::Model;
@@ -25,8 +25,8 @@ const ROOM_BYTES: [u64; 5] = [0, 700, 3_000, 40_000, 400_000];
 const FILE_SLACK_BYTES: u64 = 4096;
 
 impl Trouble {
-    /// Whether quotas are drawn. Where something rots, and stays so, what was behind it may not be known to any account; and a
-    /// pool that is to be full must be filled.
+    /// Whether quotas are drawn. Where something rots, and stays so, what was behind it may not be known to any
+    /// account; and a pool that is to be full must be filled.
     pub(super) fn has_quotas(self) -> bool {
         !matches!(self, Self::Rot | Self::Full)
     }
@@ -65,32 +65,32 @@ impl History {
 
 impl State {
     /// Somebody was told that a quota is exceeded: it would have been.
-    pub(super) fn is_over_quota(&mut self, op: &Op, before: &Before) -> Checked<()> {
+    pub(super) fn check_over_quota(&mut self, op: &Op, before: &Before) -> Checked<()> {
         let part = &self.parts[op.dataset()];
         let Some(quota) = part.oracle.bound.quota else {
             return Err(format!("{op:?} is refused for a quota, and there is none"));
         };
         let (growth, used) = (part.oracle.growth(op, before), part.used(&part.oracle.live));
-        if growth == 0 || used.most + growth <= quota {
+        if growth == 0 || used.bytes_max + growth <= quota {
             return Err(format!(
                 "{op:?} is refused for a quota of {quota}, with {} to {} used, and takes {growth} at most",
-                used.least, used.most
+                used.bytes_min, used.bytes_max
             ));
         }
         self.totals.over_quota += 1;
         Ok(())
     }
 
-    /// Something was made: names and targets do not exceed the quota. What a WRITE takes is seen at rest.
-    pub(super) fn is_within_quota(&self, op: &Op) -> Checked<()> {
+    /// Something was made: names and targets do not exceed the quota. What a WRITE takes is seen behind an import.
+    pub(super) fn check_within_quota(&self, op: &Op) -> Checked<()> {
         let part = &self.parts[op.dataset()];
         if matches!(op, Op::Write { .. }) {
             return Ok(());
         }
         let Some(quota) = part.oracle.bound.quota else { return Ok(()) };
-        let least = part.used(&part.oracle.live).least;
-        if least > quota {
-            return Err(format!("{op:?} is carried out, and names take {least} of a quota of {quota}"));
+        let bytes_min = part.used(&part.oracle.live).bytes_min;
+        if bytes_min > quota {
+            return Err(format!("{op:?} is carried out, and names take {bytes_min} of a quota of {quota}"));
         }
         Ok(())
     }
@@ -105,24 +105,25 @@ impl Part {
     /// The account that an import has found is true of what it has found, and the quota is one of which somebody knows.
     pub(super) fn check_account(&mut self, filer: &Filer, model: &Model) -> Checked<()> {
         let info = info(filer, &self.name);
-        let (is, used, bound) = (info.used_bytes, self.used(model), &mut self.oracle.bound);
+        let (found_bytes, used, bound) = (info.used_bytes, self.used(model), &mut self.oracle.bound);
         let quota = info.effective.refquota;
         if quota != bound.quota {
             if quota != bound.asked {
                 return Err(format!("the quota is {quota:?}, and was {:?}", bound.quota));
             }
-            *bound = Bound { quota, asked: quota, used_bytes: is };
+            *bound = Bound { quota, asked: quota, used_bytes: found_bytes };
         }
         let dataset = filer.pool().datasets().into_iter().find(|dataset| dataset.birth.id == info.id);
         if dataset.is_some_and(|dataset| dataset.root().orphan_count > 0) {
             return Ok(());
         }
-        if is < used.least || is > used.most {
-            return Err(format!("it says that it uses {is}, and that must be {} to {}", used.least, used.most));
+        let Used { bytes_min, bytes_max, file_count } = used;
+        if !(bytes_min..=bytes_max).contains(&found_bytes) {
+            return Err(format!("it says that it uses {found_bytes}, and that must be {bytes_min} to {bytes_max}"));
         }
-        let may = bound.quota.unwrap_or(u64::MAX).max(bound.used_bytes);
-        if is > may.saturating_add(used.files * FILE_SLACK_BYTES) {
-            return Err(format!("it uses {is}, and may use {may} ({bound:?})"));
+        let allowed_bytes = bound.quota.unwrap_or(u64::MAX).max(bound.used_bytes);
+        if found_bytes > allowed_bytes.saturating_add(file_count * FILE_SLACK_BYTES) {
+            return Err(format!("it uses {found_bytes}, and may use {allowed_bytes} ({bound:?})"));
         }
         Ok(())
     }

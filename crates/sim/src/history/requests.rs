@@ -139,7 +139,7 @@ impl State {
                 server.service.finish(&mut attempt.job, &reply);
                 let bytes = bytes_of(&reply);
                 let told = told(attempt.op.call().procedure, &bytes)?;
-                self.is_it_full(&attempt.op, &before, told.status)?;
+                self.check_full(&attempt.op, &before, told.status)?;
                 let is_of_rot = told.status == nfsstat3::NFS3ERR_IO && self.nearness(&attempt.op, &before).may_fail();
                 if self.is_no_effect(&told) || is_of_rot {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
@@ -169,7 +169,8 @@ impl State {
         }
     }
 
-    /// A request that may be refused because something has rotted: what became of it must be known before the model follows.
+    /// A request that may be refused because something has rotted: what became of it must be known before the model
+    /// follows.
     fn at_once(
         &mut self,
         mut attempt: Attempt,
@@ -202,10 +203,10 @@ impl State {
     }
 
     /// What makes room must not be refused because there is none.
-    fn is_it_full(&mut self, op: &Op, before: &Before, status: nfsstat3) -> Checked<()> {
+    fn check_full(&mut self, op: &Op, before: &Before, status: nfsstat3) -> Checked<()> {
         match status {
             nfsstat3::NFS3ERR_NOSPC => {}
-            nfsstat3::NFS3ERR_DQUOT => return self.is_over_quota(op, before),
+            nfsstat3::NFS3ERR_DQUOT => return self.check_over_quota(op, before),
             _ => return Ok(()),
         }
         if matches!(op, Op::Remove { .. } | Op::Rmdir { .. } | Op::Commit { .. }) {
@@ -260,7 +261,7 @@ impl State {
             self.meanwhile.follow(op);
         }
         if growth > 0 && has_effect {
-            self.is_within_quota(op)?;
+            self.check_within_quota(op)?;
         }
         let past = self.remember(attempt, number, &expected, has_effect);
         Ok(Taken { number, expected: Some(expected), promised, past, above, rot })
@@ -314,8 +315,8 @@ impl State {
             let outcome = sent.promise.drive().or_else(|| sent.promise.poll());
             match outcome {
                 None => {
-                    let is_left = sent.patience.is_left(self.machine.clock());
-                    is_left.map_err(|what| format!("#{} waits {what}", sent.taken.number))?;
+                    let looked = sent.patience.check_again(self.machine.clock());
+                    looked.map_err(|what| format!("#{} waits {what}", sent.taken.number))?;
                     left.push(sent);
                 }
                 Some(Err(_)) if self.is_off() => {}
@@ -365,7 +366,8 @@ impl State {
             return Ok(());
         }
         if self.troubles.struck && expected.result.is_ok() && told.status == nfsstat3::NFS3ERR_IO {
-            // Refused behind a wait, and the model believes that it is done. What is on disk says which; nothing may rest on it.
+            // Refused behind a wait, and the model believes that it is done. What is on disk says which; nothing may
+            // rest on it.
             self.past.retain(|past| past.number != number);
             self.machine.power().cut();
             return Ok(());
@@ -459,7 +461,8 @@ impl State {
         match past.fate {
             Fate::Here => self.repeat_here(attempt, id).map(|()| None),
             Fate::Survived => self.repeat_later(attempt, id).map(|()| None),
-            // What was refused has left nothing that a repetition could be answered from: it is a request like any other.
+            // What was refused has left nothing that a repetition could be answered from: it is a request like any
+            // other.
             Fate::Dropped if !past.succeeded => Ok(Some(attempt)),
             Fate::Lost => Ok(Some(attempt)),
             Fate::Dropped => self.repeat_dropped(attempt, id).map(|()| None),
@@ -493,7 +496,8 @@ impl State {
         Ok(())
     }
 
-    /// A dropped request that has succeeded and is sent again is answered, as it was carried out, and never waits for the one that is gone.
+    /// A dropped request that has succeeded and is sent again is answered, as it was carried out, and never waits for
+    /// the one that is gone.
     fn repeat_dropped(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
         let server = Arc::clone(self.machine.server());
         let number = self.past.iter().find(|past| past.id == id).map_or(0, |past| past.number);

@@ -1,8 +1,8 @@
 //! What a rotten block costs, and where a request stands to it.
 //!
-//! Nobody is told which objects a block belongs to: they are asked for, one after the other, right behind the import that
-//! finds the block rotten. Who cannot be read everywhere then is *damaged*, and only a damaged object may answer EIO from
-//! there on, however it is changed. What is made later is never damaged.
+//! Nobody is told which objects a block belongs to: they are asked for, one after the other, right behind the import
+//! that finds the block rotten. Who cannot be read everywhere then is *damaged*, and only a damaged object may answer
+//! EIO from there on, however it is changed. What is made later is never damaged.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,8 +88,8 @@ impl Rotten {
     }
 }
 
-/// Whether something of it answers with an I/O error. A directory is asked for all names that there may be: those that are
-/// not there have to be looked for, too.
+/// Whether something of it answers with an I/O error. A directory is asked for all names that there may be: those that
+/// are not there have to be looked for, too.
 fn cannot_be_read(fs: &dyn Vfs, real: &Real) -> bool {
     let (root, object) = (Cred::root(), real.object);
     let fails = |error: &FsError| *error == FsError::Io;
@@ -179,9 +179,9 @@ impl State {
         self.parts.iter().map(|part| part.is_there.then(|| part.name.clone())).collect()
     }
 
-    /// `model` with the sizes that damaged files have of changes which were not promised. A record carries a whole inode, and
-    /// where the one below it cannot be read it is believed: with the size of unstable data, of which nothing else is left
-    /// than zeroes.
+    /// `model` with the sizes that damaged files have of changes which were not promised. A record carries a whole
+    /// inode, and where the one below it cannot be read it is believed: with the size of unstable data, of which
+    /// nothing else is left than zeroes.
     pub(super) fn with_unpromised_sizes(&self, part: usize, model: &Model) -> Checked<Model> {
         let model = model.fork();
         let fs = self.machine.server().filer.by_name(&self.parts[part].name).ok_or("a dataset is gone")?;
@@ -198,8 +198,8 @@ impl State {
         Ok(model)
     }
 
-    /// Everything of a dataset is as in `model`, but that what is damaged may be unreadable; gives the server's numbers of
-    /// all that was not, of which one each must be named as damaged.
+    /// Everything of a dataset is as in `model`, but that what is damaged may be unreadable; gives the server's numbers
+    /// of all that was not, of which one each must be named as damaged.
     pub(super) fn same_above_rot(&self, part: usize, model: &Model) -> Checked<Vec<Vec<ObjectId>>> {
         let server = self.machine.server();
         let fs = server.filer.by_name(&self.parts[part].name).ok_or("a dataset is gone")?;

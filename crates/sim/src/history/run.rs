@@ -311,7 +311,8 @@ impl History {
                 Next::AfterSync(again) => {
                     attempt = *again;
                     if beside {
-                        throttled.is_left(self.0.lock().machine.clock()).map_err(|what| format!("throttled {what}"))?;
+                        let looked = throttled.check_again(self.0.lock().machine.clock());
+                        looked.map_err(|what| format!("throttled {what}"))?;
                         std::thread::yield_now();
                     } else {
                         self.sync_group()?;
@@ -319,7 +320,8 @@ impl History {
                         if state.is_off() {
                             return Ok(());
                         }
-                        // Each reply that waits has somebody who writes the log for it: what is gathered takes room, too.
+                        // Each reply that waits has somebody who writes the log for it: what is gathered takes room,
+                        // too.
                         state.drive_sent()?;
                     }
                 }

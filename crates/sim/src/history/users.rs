@@ -1,8 +1,9 @@
-//! Ordinary users: one client is a machine of several, each request being one of theirs. The model decides what they may.
+//! Ordinary users: one client is a machine of several, each request being one of theirs. The model decides what they
+//! may.
 //!
-//! Their changes are requests like all others. What they may read is asked here: ACCESS must grant what the mode bits say,
-//! by a rule that is written down once more; and a READ, LOOKUP or READDIR is answered exactly to those whom the model
-//! answers.
+//! Their changes are requests like all others. What they may read is asked here: ACCESS must grant what the mode bits
+//! say, by a rule that is written down once more; and a READ, LOOKUP or READDIR is answered exactly to those whom the
+//! model answers.
 
 use nfs3_types::nfs3::*;
 use tally_fs::vfs::{Attr, Cred, FileKind, SetAttr, Vfs};
@@ -28,8 +29,8 @@ fn user(chance: &mut Chance) -> Cred {
     Cred { uid, gid, groups: groups.iter().copied().collect() }
 }
 
-/// A directory is opened to ordinary users: to all of them, so that each removes only what is theirs, or to a group, which what
-/// is made there belongs to.
+/// Who may change a directory is set anew: everybody; everybody, but each removes only what is theirs; a group, to
+/// which may belong what is made there; or its owner alone.
 pub(super) fn opened(chance: &mut Chance) -> SetAttr {
     let gid = chance.one_in(2).then(|| 1 + chance.below(4) as u32);
     SetAttr { mode: Some(chance.pick(&[0o777, 0o1777, 0o1777, 0o2775, 0o770, 0o755])), gid, ..SetAttr::default() }
@@ -74,7 +75,7 @@ impl State {
         if self.is_in_trouble() {
             return Ok(());
         }
-        self.totals.asked += 1;
+        self.totals.access_asked += 1;
         match (told.status, attr) {
             (nfsstat3::NFS3_OK, Ok(attr)) if told.granted == may(&attr, &who) => {}
             (nfsstat3::NFS3_OK, Ok(attr)) => {
@@ -106,7 +107,7 @@ impl State {
                 P::NFSPROC3_LOOKUP => model.lookup(who, of.model, name.as_bytes()).err(),
                 _ => model.readdir(who, of.model, 0, 1, false).err(),
             };
-            self.totals.denied += u64::from(told.status == nfsstat3::NFS3ERR_ACCES);
+            self.totals.reads_denied += u64::from(told.status == nfsstat3::NFS3ERR_ACCES);
             if (told.status == nfsstat3::NFS3_OK) != expected.is_none() && !self.is_in_trouble() {
                 let wanted = expected.map_or("OK".to_owned(), |error| error.to_string());
                 return Err(format!(

@@ -1,5 +1,5 @@
-//! What happens around the requests: the machine is off for seconds or for weeks, its clock is wrong, datasets come, go and
-//! change their names, and the pool is nearly full.
+//! What happens around the requests: the machine is off for seconds or for weeks, its clock is wrong, datasets come, go
+//! and change their names, and the pool is nearly full.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,8 @@ impl History {
         if !may(&self.0.lock()) {
             return Ok(());
         }
-        // A command waits for the log by itself, and nobody syncs a group for it here: so there must be room, and a lane.
+        // A command waits for the log by itself, and nobody syncs a group for it here: so there must be room, and a
+        // lane.
         self.sync_group()?;
         self.settle()?;
         let (children, free, count) = {

@@ -40,7 +40,8 @@ pub struct Limits {
     pub inline_bytes_max: u64,
     /// Bytes of content that one record carries. A longer request has several, and a cut between them leaves a part.
     pub record_bytes_max: u64,
-    /// Whether no lane has ended. Behind an end, data waits for its group, and others do not wait for it with its author.
+    /// Whether no lane has ended. Behind an end, data waits for its group, and others do not wait for it with its
+    /// author.
     pub is_whole: bool,
 }
 
@@ -124,7 +125,8 @@ impl Oracle {
         }
     }
 
-    /// Another oracle that knows what this one does of a dataset at rest: all that is there is durable, up to operation `op`.
+    /// Another oracle that knows what this one does of a dataset at rest: all that is there is durable, up to operation
+    /// `op`.
     #[must_use]
     pub fn fork(&self, op: usize, newest: ObjectId) -> Self {
         let mut fork = Self::new(self.live.fork(), self.sync);
@@ -138,8 +140,8 @@ impl Oracle {
         Before { existing: self.existing(op), named: self.named(op), placed: self.placed(op, limits), due }
     }
 
-    /// Whether the outcome of an operation is not known: states before and after a SETATTR may look alike, so what a file
-    /// from an earlier life keeps of its EXCLUSIVE create is not known after a cut.
+    /// Whether the outcome of an operation is not known: states before and after a SETATTR may look alike, so what a
+    /// file from an earlier life keeps of its EXCLUSIVE create is not known after a cut.
     #[must_use]
     pub fn cannot_know(&self, op: &Op, before: &Before) -> bool {
         let is_old = before.existing.is_some_and(|(object, _)| object.id < self.first_id);
@@ -151,7 +153,8 @@ impl Oracle {
     pub fn refused(&self, op: &Op, error: FsError) -> Promised {
         match self.sync {
             SyncMode::Disabled => Promised::Nothing,
-            // Only the superuser makes devices, and no directory moves into itself: nobody has to look anything up to say so.
+            // Only the superuser makes devices, and no directory moves into itself: nobody has to look anything up to
+            // say so.
             _ if matches!(error, FsError::NotOwner | FsError::Invalid) => Promised::Nothing,
             _ => Promised::Log(self.newest(op.objects().iter().map(|object| object.model.id))),
         }
@@ -304,8 +307,8 @@ impl Oracle {
 
     // ---- lives ----
 
-    /// Looks for a state that is the one found, the newest first. An error says how each of them differs. The last frame
-    /// of the log may be missing if it was `damaged`: nothing bears witness to it (rules F27).
+    /// Looks for a state that is the one found, the newest first. An error says how each of them differs. The last
+    /// frame of the log may be missing if it was `damaged`: nothing bears witness to it (rules F27).
     pub fn find(&self, damaged: bool, same: impl Fn(&Model) -> Result<(), String>) -> Result<Found, String> {
         let floor = self.floors[usize::from(!damaged)];
         let mut differences = Vec::new();

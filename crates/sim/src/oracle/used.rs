@@ -1,5 +1,5 @@
-//! What a dataset takes, by an account of the oracle's own: names, targets and objects to the byte, contents of files from
-//! below and from above, since nobody here knows how well they are compressed.
+//! What a dataset takes, by an account of the oracle's own: names, targets and objects to the byte, contents of files
+//! from below and from above, since nobody here knows how well they are compressed.
 //!
 //! The numbers are written down once more, and not the server's: a charge that is forgotten there is missed here.
 
@@ -37,11 +37,11 @@ pub struct Bound {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// If content takes nothing.
-    pub least: u64,
+    pub bytes_min: u64,
     /// If it cannot be compressed, and each block of which a byte was written is there.
-    pub most: u64,
+    pub bytes_max: u64,
     /// Files that have content.
-    pub files: u64,
+    pub file_count: u64,
 }
 
 /// What a name takes.
@@ -74,8 +74,8 @@ pub fn used(model: &Model, record_size: impl Fn(ObjectRef) -> Option<u64>) -> Us
 
 impl Used {
     fn take(&mut self, bytes: u64) {
-        self.least += bytes;
-        self.most += bytes;
+        self.bytes_min += bytes;
+        self.bytes_max += bytes;
     }
 
     fn add(&mut self, attr: &Attr, record_size: &impl Fn(ObjectRef) -> Option<u64>) {
@@ -85,8 +85,8 @@ impl Used {
             FileKind::File => {
                 let record = record_size(attr.object).unwrap_or(RECORD_BYTES_MAX);
                 let pieces = attr.used / PIECE_BYTES;
-                self.most += attr.size.next_multiple_of(record).min(pieces * record);
-                self.files += u64::from(pieces > 0);
+                self.bytes_max += attr.size.next_multiple_of(record).min(pieces * record);
+                self.file_count += u64::from(pieces > 0);
             }
             _ => {}
         }

@@ -1,8 +1,9 @@
 //! Changes above a node that cannot be read.
 //!
-//! **The problem.** A sector rots, and a transaction group has changes for the leaf that was on it, or for a leaf below the
-//! inner node that was. They were acknowledged: a new file's inode goes behind all others, and nobody reads the last leaf
-//! before it is told that the file is there. The merge cannot fail, or one sector would be the end of the pool.
+//! **The problem.** A sector rots, and a transaction group has changes for the leaf that was on it, or for a leaf below
+//! the inner node that was. They were acknowledged: a new file's inode goes behind all others, and nobody reads the
+//! last leaf before it is told that the file is there. The merge cannot fail, or one sector would be the end of the
+//! pool.
 //!
 //! **The idea.** What a node may have held is a range of keys, known from the node above. All of it cannot be read; but
 //! of single keys in it something is known. What is put now is known. An id that was never drawn before is in no old
@@ -12,12 +13,12 @@
 //! stays; the other parts get *markers*: blocks that nobody can read ([`BlockPtr::given_up`]). Reads of known keys give
 //! what was put, reads of all others fail, and none gives what is wrong.
 //!
-//! **A node that comes back.** A device may give later what it refuses now. If keys were deleted or replaced in the node's
-//! range, or it lost a part of the range to a marker, it would then bring old content back: so it is *stale*, and its own
-//! pointer is given up as well. Where only new keys came behind its range it stays as it is.
+//! **A node that comes back.** A device may give later what it refuses now. If keys were deleted or replaced in the
+//! node's range, or it lost a part of the range to a marker, it would then bring old content back: so it is *stale*,
+//! and its own pointer is given up as well. Where only new keys came behind its range it stays as it is.
 //!
-//! **What it costs.** Nothing as long as nodes can be read. Then, for each stretch of keys that is put into the middle of the
-//! range, a leaf and a marker of one sector.
+//! **What it costs.** Nothing as long as nodes can be read. Then, for each stretch of keys that is put into the middle
+//! of the range, a leaf and a marker of one sector.
 
 use super::balance::Kept;
 use super::{Change, inner::Child};

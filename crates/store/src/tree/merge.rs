@@ -129,8 +129,8 @@ impl Merger<'_> {
         Ok(Tree { root: Some(root), height, entry_count: self.entry_count.max(1) })
     }
 
-    /// What a node becomes that has changes below it: one draft, perhaps without children, or what stands around it if it
-    /// cannot be read; `None` if nothing changes.
+    /// What a node becomes that has changes below it: one draft, perhaps without children, or what stands around it if
+    /// it cannot be read; `None` if nothing changes.
     fn rebuild_inner(
         &mut self,
         kept: &Kept,
@@ -194,8 +194,8 @@ impl Merger<'_> {
         }
     }
 
-    /// What a leaf becomes: a draft for each class, none at all if it is emptied, or what stands around it if it cannot be
-    /// read; `None` if nothing changes.
+    /// What a leaf becomes: a draft for each class, none at all if it is emptied, or what stands around it if it cannot
+    /// be read; `None` if nothing changes.
     fn rebuild_leaf(&mut self, kept: &Kept, changes: &Changes) -> Result<Option<Vec<Slot<LeafDraft>>>, BlockError> {
         let bp = &kept.child.bp;
         let read = self.feed.next(self.io, bp).and_then(|bytes| entries_of(bp, &bytes, kept.bounds));
@@ -439,8 +439,8 @@ impl LeafFeed {
         Ok(Self { leaves, next: 0, ready: VecDeque::new() })
     }
 
-    /// The bytes of a touched leaf. They are asked for in the order of the plan; it may have leaves below a node that the
-    /// second pass cannot read any more, which are passed over.
+    /// The bytes of a touched leaf. They are asked for in the order of the plan; it may have leaves below a node that
+    /// the second pass cannot read any more, which are passed over.
     fn next(&mut self, io: &BlockIo, bp: &BlockPtr) -> Result<Bytes, BlockError> {
         while self.next < self.leaves.len() {
             if self.ready.is_empty() {

@@ -213,8 +213,8 @@ impl Tree {
         step::step(self, io, from, only, visit)
     }
 
-    /// Visits every block, and the entries of `class`, perhaps with others. Leaves without such entries are not read, so
-    /// that giving a tree up costs its inner nodes and not its content.
+    /// Visits every block, and the entries of `class`, perhaps with others. Leaves without such entries are not read,
+    /// so that giving a tree up costs its inner nodes and not its content.
     pub fn visit_class(&self, io: &BlockIo, class: Class, visit: &mut dyn FnMut(Visit<'_>)) {
         walk::walk(self, io, Some(class), visit);
     }

@@ -1,0 +1,63 @@
+//! What could not be read, as `status` tells it: whether it still cannot be, and below which path it stands.
+//!
+//! Both are asked of the disks, and one that hangs answers neither. So a thread of its own asks, one at a time for each
+//! pool, and whoever waits for it goes on without an answer when time is up.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tally_fs::Filesystem;
+use tally_fs::damage::{DamageReport, DamagedPlace, Part};
+use tally_fs::filer::DatasetInfo;
+
+use super::patience::within;
+use super::pool_report::report;
+use super::pools::ServedPool;
+use crate::control::report::{DamagedObject, PoolReport};
+
+/// How long it may take to look for the paths of what is damaged, in all pools together: some seconds over a disk that
+/// has much to do, and not for as long as one hangs.
+pub(super) const LOOK_MAX: Duration = Duration::from_secs(3);
+
+/// Everything about one pool, with what could not be read. The disks are asked whether it still cannot, and for its
+/// paths. Where they do not answer by `until` it is told as it was met.
+pub(super) fn report_with_damage(served: &Arc<ServedPool>, until: Instant) -> PoolReport {
+    let mut report = report(served);
+    let of_each = |damage_of: fn(&Filesystem) -> DamageReport, served: &ServedPool| -> Vec<(String, DamageReport)> {
+        let named = |info: DatasetInfo| Some((info.name, served.filer.filesystem(info.id)?));
+        let damaged = served.filer.datasets().into_iter().filter_map(named).filter(|(_, fs)| fs.has_damage());
+        damaged.map(|(name, filesystem)| (name, damage_of(&filesystem))).collect()
+    };
+    let met = of_each(Filesystem::damage_met, served);
+    if met.is_empty() {
+        return report;
+    }
+    let looker = Arc::clone(served);
+    let looked = within(until.saturating_duration_since(Instant::now()), move || {
+        let _alone = looker.looking.try_lock_until(until)?;
+        Some(of_each(Filesystem::damage_report, &looker))
+    });
+    let found = looked.flatten().unwrap_or_else(|| {
+        report.messages.push(
+            "the disks did not answer in time: what could not be read is told as it was met, without looking for its \
+             path, or whether it can be read again."
+                .into(),
+        );
+        met
+    });
+    for (dataset, damage) in found {
+        report.damage_beyond += damage.beyond;
+        report.damage.extend(damage.places.into_iter().map(|place| damaged_object(&dataset, place)));
+    }
+    report
+}
+
+fn damaged_object(dataset: &str, place: DamagedPlace) -> DamagedObject {
+    let (what, offset) = match place.part {
+        Part::Attributes => ("attributes", None),
+        Part::Names => ("names", None),
+        Part::Content(offset) => ("content", Some(offset)),
+        Part::Space => ("space", None),
+    };
+    DamagedObject { dataset: dataset.into(), object: place.object.0, path: place.path, what: what.into(), offset }
+}
