@@ -9,7 +9,7 @@
 use bytes::Bytes;
 use tally_base::SECTOR;
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, misplaced};
 use super::inner::{self, Child, Inner};
 use super::leaf::{self, Entry};
 use super::merge::Merger;
@@ -179,7 +179,7 @@ impl Draft for LeafDraft {
         let entries = merger.read_entries(kept)?;
         // Only the key above it was of this class so far.
         if entries.first().is_none_or(|entry| entry.key.class != self.class()) {
-            return Err(BlockError::Malformed { bp: *bp, what: "keys of its place in the tree" });
+            return Err(misplaced(bp));
         }
         merger.free(bp);
         let mut draft = Self::new(entries, None);

@@ -15,6 +15,8 @@ use crate::key::{Class, Key};
 pub(super) struct Bounds {
     pub(super) from: Option<Key>,
     pub(super) to: Option<Key>,
+    /// Of a leaf below a node: the class of all its keys. Whoever looks for one of another class does not look into it.
+    class: Option<Class>,
 }
 
 impl Bounds {
@@ -22,7 +24,8 @@ impl Bounds {
     pub(super) fn of_child(&self, node: &Inner<'_>, at: usize) -> Self {
         // The first child may hold keys below its own, down to the bound of the node.
         let from = if at == 0 { self.from } else { node.key(at) };
-        Self { from, to: node.key(at + 1).or(self.to) }
+        let class = node.key(at).filter(|_| node.height() == 1).map(|key| key.class);
+        Self { from, to: node.key(at + 1).or(self.to), class }
     }
 
     /// An error if the node's keys lie outside.
@@ -30,19 +33,19 @@ impl Bounds {
         self.check(bp, node.key(0), node.key(node.count() - 1))
     }
 
-    /// An error if the leaf's keys lie outside.
+    /// An error if the leaf's keys lie outside, or are of another class.
     pub(super) fn check_leaf(&self, bp: &BlockPtr, leaf: &Leaf<'_>) -> Result<(), BlockError> {
-        self.check(bp, leaf.key(0), leaf.key(leaf.count() - 1))
+        let (first, last) = (leaf.key(0), leaf.key(leaf.count() - 1));
+        if self.class.is_some_and(|class| first.is_none_or(|first| first.class != class)) {
+            return Err(misplaced(bp));
+        }
+        self.check(bp, first, last)
     }
 
     fn check(&self, bp: &BlockPtr, first: Option<Key>, last: Option<Key>) -> Result<(), BlockError> {
         let is_above = self.from.is_none_or(|from| first.is_none_or(|first| from <= first));
         let is_below = self.to.is_none_or(|to| last.is_none_or(|last| last < to));
-        if is_above && is_below {
-            Ok(())
-        } else {
-            Err(BlockError::Malformed { bp: *bp, what: "keys of its place in the tree" })
-        }
+        if is_above && is_below { Ok(()) } else { Err(misplaced(bp)) }
     }
 
     /// Whether a key of `class` may lie within.
@@ -50,4 +53,8 @@ impl Bounds {
         let (first, behind) = (Key::new(class, 0, 0, 0), Key::new(class, u64::MAX, u64::MAX, u64::MAX));
         self.from.is_none_or(|from| from <= behind) && self.to.is_none_or(|to| first < to)
     }
+}
+
+pub(super) fn misplaced(bp: &BlockPtr) -> BlockError {
+    BlockError::Malformed { bp: *bp, what: "keys of its place in the tree" }
 }
