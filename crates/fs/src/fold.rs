@@ -539,7 +539,10 @@ impl<'a> Fold<'a> {
     fn put_content(&mut self, content: Content) -> Result<BlockPtr, BlockError> {
         let Content { bytes, is_whole } = content;
         if is_whole {
-            self.out.put_bytes(BlockKind::Data, bytes.into(), self.compression)
+            // Zeroes that only say that there is nothing were not asked for: they must not take a whole block.
+            let is_zeroes = bytes.iter().all(|byte| *byte == 0);
+            let compression = if is_zeroes { Compression::Lz4 } else { self.compression };
+            self.out.put_bytes(BlockKind::Data, bytes.into(), compression)
         } else {
             self.out.put_given_up(BlockKind::Data, &bytes, self.compression)
         }

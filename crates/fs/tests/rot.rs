@@ -688,3 +688,36 @@ fn a_hole_that_begins_before_a_rotten_leaf_of_extents_can_be_read_and_written() 
     let is_read = found.iter().map(|found| found.as_ref().map(Vec::len)).collect::<Vec<_>>();
     assert!(found == [Ok(vec![0; PIECE]), Ok(vec![0; PIECE]), Ok(written)], "{is_read:?}");
 }
+
+/// Files were made long above a rotten leaf of extents, while blocks were not compressed: each got a block of zeroes for
+/// its hole, as long as a record, for which nobody had asked the pool for room. The fold of what was acknowledged found
+/// none, and that was the end of the pool.
+#[test]
+fn holes_above_a_rotten_leaf_of_extents_are_written_only_as_far_as_there_is_room() {
+    use tally_store::properties::{Property, parse};
+    let (_world, filer, mut client) = above_rotten_last_leaves();
+    for (property, value) in [(Property::Compression, "off"), (Property::RecordSize, "1M")] {
+        filer.set_property("tank", parse(property, value).unwrap()).unwrap();
+    }
+    let names: Vec<String> = (0..200).map(|number| format!("long{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        client.create(name, b"").unwrap();
+        if number % 20 == 0 {
+            filer.sync().unwrap();
+        }
+    }
+    filer.sync().unwrap();
+    let size = SetAttr { size: Some(8 * MIB), ..SetAttr::default() };
+    let mut count = 0;
+    for name in &names {
+        let file = client.file(name).unwrap();
+        let outcome = client.fs.setattr(ctx(&Cred::root()), file, &size, None);
+        if let Err(error) = outcome.result {
+            assert!(matches!(error, FsError::Throttled | FsError::NoSpace), "{error}");
+            break;
+        }
+        done(outcome).unwrap();
+        count += 1;
+    }
+    filer.sync().unwrap_or_else(|error| panic!("{count} files were acknowledged as long: {error}"));
+}
