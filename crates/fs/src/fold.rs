@@ -431,7 +431,7 @@ impl<'a> Fold<'a> {
         let cut = layer.data.cut().unwrap_or(u64::MAX);
         let mut rewritten = touched_blocks(layer, inode.size, record_size, cut.min(old_size), small_bytes);
         let blocks_end = cut.min(old_size).next_multiple_of(record_size).min(old.map_or(0, Inode::blocks_end));
-        self.mark_hole(id, blocks_end..inode.size, &mut rewritten)?;
+        self.mark_hole(id, blocks_end..inode.size, record_size, &mut rewritten)?;
         if in_extents && cut < old_size {
             self.cut_extents(id, inode, cut.next_multiple_of(record_size), &rewritten)?;
         }
@@ -467,11 +467,40 @@ impl<'a> Fold<'a> {
 
     /// The file has grown, and has had no blocks in `grown`. If it has none at the beginning either, it is a hole; and
     /// where the leaf for it cannot be read, nobody could tell that. So a block of zeroes is written there: the tree
-    /// takes it in beside the leaf, in a new one that tells of all that is behind.
-    fn mark_hole(&self, id: ObjectId, grown: Range<u64>, rewritten: &mut Vec<u64>) -> Result<(), BlockError> {
-        let Err(at) = rewritten.binary_search(&grown.start) else { return Ok(()) };
-        if !grown.is_empty() && !self.can_be_absent(&Key::new(Class::Extent, id.0, grown.start, 0))? {
+    /// takes it in beside the leaf, in a new one that tells of all that is behind. The same in each leaf further on, to
+    /// which the hole may reach where the file was longer once.
+    fn mark_hole(
+        &self,
+        id: ObjectId,
+        grown: Range<u64>,
+        record_size: u64,
+        rewritten: &mut Vec<u64>,
+    ) -> Result<(), BlockError> {
+        if grown.is_empty() {
+            return Ok(());
+        }
+        let key = |start| Key::new(Class::Extent, id.0, start, 0);
+        if let Err(at) = rewritten.binary_search(&grown.start)
+            && !self.can_be_absent(&key(grown.start))?
+        {
             rewritten.insert(at, grown.start);
+        }
+        if id.0 >= self.first_new {
+            // No leaf was ever cut at its offsets.
+            return Ok(());
+        }
+        let io = &self.fs.pool.io;
+        let mut stored = self.old.tree.range(io, &key(grown.start), &key(grown.end)).around_damage();
+        while let Some(extent) = stored.next() {
+            if let Err(error) = extent {
+                io.check_damage(error)?;
+                let start = stored.failed_at().a.next_multiple_of(record_size);
+                if let Err(at) = rewritten.binary_search(&start)
+                    && start < grown.end
+                {
+                    rewritten.insert(at, start);
+                }
+            }
         }
         Ok(())
     }
@@ -510,7 +539,10 @@ impl<'a> Fold<'a> {
     fn put_content(&mut self, content: Content) -> Result<BlockPtr, BlockError> {
         let Content { bytes, is_whole } = content;
         if is_whole {
-            self.out.put_bytes(BlockKind::Data, bytes.into(), self.compression)
+            // Zeroes that only say that there is nothing were not asked for: they must not take a whole block.
+            let is_zeroes = bytes.iter().all(|byte| *byte == 0);
+            let compression = if is_zeroes { Compression::Lz4 } else { self.compression };
+            self.out.put_bytes(BlockKind::Data, bytes.into(), compression)
         } else {
             self.out.put_given_up(BlockKind::Data, &bytes, self.compression)
         }

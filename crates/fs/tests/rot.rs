@@ -640,3 +640,84 @@ fn a_hole_that_a_file_gets_above_a_rotten_leaf_of_extents_can_be_read_and_writte
         assert_eq!(read_block(&client, "work/file", 0), Err(FsError::Io), "nothing is made up");
     }
 }
+
+/// A file in several leaves of extents was cut above the last one, which had rotted, and then grew again: the hole begins
+/// in a leaf that can be read, so it got no first block, and goes on in the one that cannot. It was answered EIO, and what
+/// was acknowledged into a part of a block there was given up.
+#[test]
+fn a_hole_that_begins_before_a_rotten_leaf_of_extents_can_be_read_and_written() {
+    use tally_store::properties::{Property, parse};
+    const PIECE: usize = 4096;
+    let world = World::new(32 * MIB, 4 * MIB);
+    let filer = world.create_without_threads(&CreateOptions::default());
+    drive_lanes(&filer);
+    filer.set_property("tank", parse(Property::RecordSize, "4K").unwrap()).unwrap();
+    let mut client = Client { fs: vfs(&filer), model: Model::new(), refused: 0 };
+    client.create("file", b"").unwrap();
+    for part in 0..10 {
+        client.write("file", part * 60 * PIECE, &pattern(60 * PIECE, 1), Stability::FileSync).unwrap();
+        filer.sync().unwrap();
+    }
+    let mut cut = world.cut();
+    for leaf in last_leaves(&import(&world.cut()), &[Class::Extent]) {
+        cut.poke(DATA, LABEL + leaf.dva.offset + 8, &[0x5a; 64]);
+    }
+    let mut filer = import(&cut);
+    client.fs = vfs(&filer);
+    let piece = |client: &Client, at: usize| -> Result<Vec<u8>, FsError> {
+        Ok(client.fs.read(&Cred::root(), client.file("file")?, (at * PIECE) as u64, PIECE as u32)?.data.concat())
+    };
+    assert_eq!(piece(&client, 10).map(|found| found.len()), Ok(PIECE), "its first leaf is not the last");
+    assert_eq!(piece(&client, 599), Err(FsError::Io), "its last leaf has rotted");
+    for pieces in [20, 600] {
+        let (file, size) = (client.file("file").unwrap(), Some((pieces * PIECE) as u64));
+        let set = SetAttr { size, ..SetAttr::default() };
+        admitted(|| client.fs.setattr(ctx(&Cred::root()), file, &set, None)).unwrap();
+        filer.sync().unwrap();
+    }
+    let mut found = vec![piece(&client, 30), piece(&client, 598)];
+    client.write("file", 598 * PIECE + 9, b"a part", Stability::FileSync).unwrap();
+    filer.sync().unwrap();
+    cut = cut.cut();
+    drop(filer);
+    filer = import(&cut);
+    client.fs = vfs(&filer);
+    found.push(piece(&client, 598));
+    let mut written = vec![0; PIECE];
+    written[9..15].copy_from_slice(b"a part");
+    let is_read = found.iter().map(|found| found.as_ref().map(Vec::len)).collect::<Vec<_>>();
+    assert!(found == [Ok(vec![0; PIECE]), Ok(vec![0; PIECE]), Ok(written)], "{is_read:?}");
+}
+
+/// Files were made long above a rotten leaf of extents, while blocks were not compressed: each got a block of zeroes for
+/// its hole, as long as a record, for which nobody had asked the pool for room. The fold of what was acknowledged found
+/// none, and that was the end of the pool.
+#[test]
+fn holes_above_a_rotten_leaf_of_extents_are_written_only_as_far_as_there_is_room() {
+    use tally_store::properties::{Property, parse};
+    let (_world, filer, mut client) = above_rotten_last_leaves();
+    for (property, value) in [(Property::Compression, "off"), (Property::RecordSize, "1M")] {
+        filer.set_property("tank", parse(property, value).unwrap()).unwrap();
+    }
+    let names: Vec<String> = (0..200).map(|number| format!("long{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        client.create(name, b"").unwrap();
+        if number % 20 == 0 {
+            filer.sync().unwrap();
+        }
+    }
+    filer.sync().unwrap();
+    let size = SetAttr { size: Some(8 * MIB), ..SetAttr::default() };
+    let mut count = 0;
+    for name in &names {
+        let file = client.file(name).unwrap();
+        let outcome = client.fs.setattr(ctx(&Cred::root()), file, &size, None);
+        if let Err(error) = outcome.result {
+            assert!(matches!(error, FsError::Throttled | FsError::NoSpace), "{error}");
+            break;
+        }
+        done(outcome).unwrap();
+        count += 1;
+    }
+    filer.sync().unwrap_or_else(|error| panic!("{count} files were acknowledged as long: {error}"));
+}
