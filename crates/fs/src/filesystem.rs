@@ -27,7 +27,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tally_base::codec::Reader;
-use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait};
+use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait, round_to_sector};
 use tally_intent::{Appended, Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
@@ -259,10 +259,10 @@ impl Filesystem {
             let before = locked.state(after.object).inode.as_ref()?;
             Some(match &after.inode {
                 // What is cut off may be all that was there: the rest may be a hole, or hardly anything once
-                // compressed.
-                Some(inode) if inode.kind == FileKind::File && inode.size < before.size => before.used,
+                // compressed. And what was written since the last fold counts, which nobody has seen compressed.
+                Some(inode) if inode.kind == FileKind::File && inode.size < before.size => most_bytes(before),
                 Some(inode) => before.used.saturating_sub(inode.used),
-                None => before.used.saturating_add(OBJECT_CHARGE),
+                None => most_bytes(before).saturating_add(OBJECT_CHARGE),
             })
         };
         let bytes = record.inodes.iter().filter_map(shrinks).fold(0, u64::saturating_add);
@@ -438,6 +438,11 @@ impl Filesystem {
         replayed.retain(|of, _| *of >= since);
         dseq
     }
+}
+
+/// What a file may take on disk, at most, whether or not it was folded as it is.
+fn most_bytes(inode: &Inode) -> u64 {
+    if inode.kind == FileKind::File { inode.used.max(round_to_sector(inode.size)) } else { inode.used }
 }
 
 fn encode_reply(reply: RememberedReply) -> tally_store::replies::Value {

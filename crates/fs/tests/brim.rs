@@ -400,3 +400,55 @@ fn what_was_removed_makes_room_under_a_quota_at_once() {
         crowd.remove_everything();
     }
 }
+
+/// A file was removed while the group was being folded that had made it longer. How much it took by then the quota did
+/// not know when it counted what the removal would bring, and who came next was refused and did not wait. Seed 2520
+/// found it.
+#[test]
+fn what_is_removed_while_it_is_folded_makes_room_under_a_quota_at_once() {
+    let world = World::new(128 * MIB, 32 * MIB);
+    let filer = bounded(&world, "7000");
+    let mut crowd = Crowd::new(&filer, 1);
+    let file = crowd.create("file").unwrap();
+    crowd.write(file, 0, &Bytes::from_static(b"four"), Stability::Unstable).unwrap();
+    let (fs, cred, txgs) = (vfs(&filer), Cred::root(), &filer.pool().txgs);
+    let longer = SetAttr { size: Some(13_916), ..SetAttr::default() };
+    assert_eq!(patient(|| fs.setattr(ctx(&cred), file, &longer, None)), Ok(()));
+    let held = txgs.hold(None);
+    let removed = std::thread::scope(|scope| {
+        let syncing = scope.spawn(|| filer.sync().unwrap());
+        while txgs.open() == held.txg() {
+            std::thread::yield_now();
+        }
+        let removed = fs.remove(ctx(&cred), fs.root(), b"file");
+        drop(held);
+        syncing.join().unwrap();
+        removed
+    });
+    assert_eq!(done(removed), Ok(()));
+    let target = [b't'; 2100];
+    let made = patient(|| fs.symlink(ctx(&cred), fs.root(), b"link", &target, &mode(0o777)));
+    assert_eq!(made.map(drop), Ok(()));
+}
+
+/// A disk refused a read or two: nobody knew how large the file was when the WRITE asked for room, so it asked for none,
+/// and when it was carried out the disk read again. Seed 1803 found it.
+#[test]
+fn who_cannot_be_told_what_it_costs_is_not_let_in() {
+    let world = World::new(128 * MIB, 32 * MIB);
+    let filer = bounded(&world, "1M");
+    let mut crowd = Crowd::new(&filer, 1);
+    let file = crowd.create("file").unwrap();
+    crowd.write(file, 0, &noise(900_000, 1), Stability::FileSync).unwrap();
+    filer.export().unwrap();
+    drop((crowd, filer));
+    for refused in 0..4 {
+        let filer = world.import().0;
+        world.faults("/disks/data").reads_refused.store(refused, Ordering::SeqCst);
+        let written = Crowd::new(&filer, 1).write(file, 900_000, &noise(400_000, 2), Stability::Unstable);
+        world.faults("/disks/data").reads_refused.store(0, Ordering::SeqCst);
+        let expected = if refused == 0 { FsError::Quota } else { FsError::Io };
+        assert_eq!(written, Err(expected), "with {refused} reads refused");
+        filer.export().unwrap();
+    }
+}

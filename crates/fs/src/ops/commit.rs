@@ -56,8 +56,12 @@ impl Filesystem {
             // in the log, the groups are the promise.
             let ranges = peeked.pieces.iter().map(|(offset, bytes)| *offset..*offset + bytes.len() as u64);
             let fold = match peeked.pieces[..] {
-                [] => FoldCost::default(),
+                [] => Ok(FoldCost::default()),
                 _ => self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, ranges)),
+            };
+            let fold = match fold {
+                Ok(fold) => fold,
+                Err(error) => return failed(error),
             };
             // Its growth was charged when it was written.
             let ask = Ask { data_bytes: peeked.bytes(), records, fold, growth_bytes: 0, class: SpaceClass::Remove };

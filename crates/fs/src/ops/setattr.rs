@@ -24,7 +24,10 @@ impl Filesystem {
         // Cutting a file frees space, so it draws on the reserve that removing does.
         let end = set.size.map(|size| size.min(FILE_SIZE_MAX));
         let resized = |end| self.fold_cost(object, |inode, layer| FoldCost::of_resize(inode, layer, end));
-        let cut = end.map_or_else(FoldCost::default, resized);
+        let cut = match end.map_or_else(|| Ok(FoldCost::default()), resized) {
+            Ok(cut) => cut,
+            Err(error) => return failed(error),
+        };
         let admitted = match self.admit(&Ask::metadata(SpaceClass::Remove).folding(cut)) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),

@@ -59,21 +59,28 @@ impl Filesystem {
         &self,
         object: ObjectRef,
         estimate: impl FnOnce(&Inode, Option<&DataLayer>) -> FoldCost,
-    ) -> FoldCost {
-        // What is not there, or no file, will be refused under the lock.
-        self.see(object.id, |sight| {
-            sight.live(object).map_or_else(|_| FoldCost::default(), |inode| estimate(&inode, sight.newest_data()))
+    ) -> Result<FoldCost, FsError> {
+        self.see(object.id, |sight| match sight.live(object) {
+            Ok(inode) => Ok(estimate(&inode, sight.newest_data())),
+            // What is not there will be refused under the lock.
+            Err(FsError::Stale) => Ok(FoldCost::default()),
+            // A disk may give under the lock what it refuses now, and nobody would have asked for the room.
+            Err(error) => Err(error),
         })
     }
 
     /// By how much a WRITE may make the dataset grow: by the blocks that it touches, however little of them, but not
     /// beyond what the file takes if every block of it is written and none can be compressed.
-    fn growth_of(&self, object: ObjectRef, range: Range<u64>) -> u64 {
+    fn growth_of(&self, object: ObjectRef, range: Range<u64>) -> Result<u64, FsError> {
         // Nobody asks without a quota.
         if self.dataset.effective().refquota.is_none() {
-            return 0;
+            return Ok(0);
         }
-        let Ok(inode) = self.see(object.id, |sight| sight.live(object)) else { return 0 };
+        let inode = match self.see(object.id, |sight| sight.live(object)) {
+            Ok(inode) => inode,
+            Err(FsError::Stale) => return Ok(0),
+            Err(error) => return Err(error),
+        };
         let record_size = inode.record_size();
         let size = inode.size.max(range.end);
         let is_small = inode.layout == Layout::Small && size <= SMALL_MAX;
@@ -83,7 +90,7 @@ impl Filesystem {
             .next_multiple_of(record_size)
             .min(used_max)
             .saturating_sub(range.start / record_size * record_size);
-        touched.min(used_max.saturating_sub(inode.used))
+        Ok(touched.min(used_max.saturating_sub(inode.used)))
     }
 
     pub(crate) fn write_content(
@@ -107,8 +114,11 @@ impl Filesystem {
         let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(data) } else { SmallVec::new() };
         let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
         let range = offset..offset + length;
-        let fold = self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, std::iter::once(range.clone())));
-        let growth_bytes = self.growth_of(object, range);
+        let cost = self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, std::iter::once(range.clone())));
+        let (fold, growth_bytes) = match cost.and_then(|fold| Ok((fold, self.growth_of(object, range)?))) {
+            Ok(costs) => costs,
+            Err(error) => return failed(error),
+        };
         let ask = Ask { data_bytes: length, records, fold, growth_bytes, class: SpaceClass::Write };
         let admitted = match self.admit(&ask) {
             Ok(admitted) => admitted,

@@ -49,6 +49,8 @@ pub(crate) struct Faults {
     pub(crate) writes: AtomicBool,
     pub(crate) durable_writes: AtomicBool,
     pub(crate) flushes: AtomicBool,
+    /// So many reads are refused, and then no more.
+    pub(crate) reads_refused: AtomicU64,
     /// What cannot be read.
     pub(crate) unreadable: Mutex<Vec<Range<u64>>>,
 }
@@ -71,6 +73,10 @@ impl Faults {
 
     fn check_read(&self, offset: u64, length: usize) -> io::Result<()> {
         Self::check(&self.reads, "read")?;
+        let refused = self.reads_refused.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        if refused.is_ok() {
+            return Err(io::Error::other("a read that fails this once"));
+        }
         let end = offset + length as u64;
         match self.unreadable.lock().unwrap().iter().find(|bad| bad.start < end && offset < bad.end) {
             Some(bad) => Err(io::Error::other(format!("{bad:?} cannot be read"))),
