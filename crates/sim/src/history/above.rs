@@ -31,7 +31,7 @@ use super::rot::Rotten;
 use super::run::{History, run_as};
 use super::times::Seen;
 use super::{Checked, Failure, Part, Plan, State, Totals, Troubles};
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::client::{Client, same_fattr};
 use crate::op::{NAMES, Object, Op};
 use crate::sound::sound_above_rot;
@@ -84,14 +84,14 @@ impl Target {
             Self::OfDataset(block) => (LABEL_BYTES + block.dva.offset, block.dva.bytes().min(u64::from(block.psize))),
             Self::Elsewhere(offset) => (*offset, SECTOR),
         };
-        disk.rot_within(offset, bytes, &mut Chance::new(state.plan.seed, offset));
+        disk.rot_within(offset, bytes, &mut Chance::of(state.plan.seed, Stream::Rot, offset));
     }
 }
 
 /// Runs a plan's steps in one life, exports, imports, and then lets every block of the pool rot in turn.
 pub fn every_block(plan: &Plan) -> Result<Totals, Failure> {
     run_as(plan, |history| {
-        let mut chance = Chance::new(plan.seed, 7 << 32);
+        let mut chance = Chance::of(plan.seed, Stream::EveryBlock, 0);
         history.steps_to(plan.steps)?;
         let mut state = history.0.lock();
         state.begin_life(false)?;

@@ -10,7 +10,7 @@ use tally_store::properties::SyncMode;
 
 use super::requests::{Fate, Past};
 use super::{Checked, State};
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::client::{Call, handle, same_fattr};
 use crate::op::Op;
 use crate::same::same;
@@ -32,8 +32,7 @@ impl State {
         }
         self.is_full = false;
         for attempt in 0.. {
-            let stream = (4 << 32) + self.totals.lives * 16 + attempt;
-            let mut chance = Chance::new(self.plan.seed, stream);
+            let mut chance = Chance::of(self.plan.seed, Stream::Import, self.totals.lives * 16 + attempt);
             self.machine.lose_power(&mut chance);
             self.totals.cuts += u64::from(!exported);
             self.trouble_while_off(&mut chance)?;

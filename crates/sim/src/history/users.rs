@@ -9,7 +9,7 @@ use nfs3_types::nfs3::*;
 use tally_fs::vfs::{Attr, Cred, FileKind, SetAttr, Vfs};
 
 use super::{Checked, State};
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::client::{Call, handle, name_in};
 use crate::op::{NAMES, Object};
 
@@ -55,12 +55,12 @@ impl State {
     /// Whose request a client sends next, if it is one of several users.
     pub(super) fn another_user(&self, client: usize) -> Option<Cred> {
         let has_users = self.clients[client].cred().uid != 0;
-        has_users.then(|| user(&mut Chance::new(self.plan.seed, (13 << 32) + self.op as u64)))
+        has_users.then(|| user(&mut Chance::of(self.plan.seed, Stream::User, self.op as u64)))
     }
 
     /// An ordinary user asks what they may do with something, and whether they may read it.
     pub(super) fn ask_as_user(&mut self) -> Checked<()> {
-        let mut chance = Chance::new(self.plan.seed, (14 << 32) + self.step as u64);
+        let mut chance = Chance::of(self.plan.seed, Stream::Access, self.step as u64);
         let Some(client) = self.clients.iter().position(|client| client.cred().uid != 0) else { return Ok(()) };
         let (who, part) = (user(&mut chance), self.some_part(&mut chance));
         let of = if chance.one_in(2) {
