@@ -202,18 +202,19 @@ impl State {
         for at in self.parts_there() {
             let found = self.parts[at]
                 .oracle
-                .find(false, |model| self.same_above_rot(at, &self.with_unpromised_sizes(at, model)?).map(|_| ()));
-            let mut found = found.map_err(|what| format!("{}: {what}", self.parts[at].name))?;
-            found.model = self.with_unpromised_sizes(at, &found.model)?;
-            self.named_by_status(at, &found.model)?;
+                .find(false, |left| self.same_above_rot(at, &self.with_believed_sizes(at, left)?).map(|_| ()));
+            let found = found.map_err(|what| format!("{}: {what}", self.parts[at].name))?;
+            let model = self.with_believed_sizes(at, &found.left)?;
+            self.named_by_status(at, &model)?;
             let now = self.op;
             let part = &mut self.parts[at];
-            part.oracle.begin_life(found.model, now, newest);
+            part.oracle.begin_life(model, now, newest);
             part.seen = Seen::default();
             part.old_verifiers.extend(part.verifier.take());
             self.handles_above(at)?;
         }
         self.synced_op = self.op;
+        self.ask_for_inodes_again();
         sound_above_rot(&self.machine.server().filer)
     }
 

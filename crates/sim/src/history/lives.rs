@@ -101,8 +101,9 @@ impl State {
                 return Err(format!("dataset {name} is gone"));
             };
             part.doomed = false;
-            let found = part.oracle.find(false, |model| same(&*fs, model)).map_err(|what| format!("{name}: {what}"))?;
-            part.check_account(&filer, &found.model).map_err(|what| format!("{name}: {what}"))?;
+            let found = part.oracle.find(false, |left| same(&*fs, &left.model));
+            let found = found.map_err(|what| format!("{name}: {what}"))?;
+            part.check_account(&filer, &found.left.model).map_err(|what| format!("{name}: {what}"))?;
             if was_clean && same(&*fs, &part.oracle.live).is_err() {
                 return Err(format!("{name}: the pool says that it was exported, and something is missing"));
             }
@@ -128,10 +129,10 @@ impl State {
                     true
                 }
             });
-            self.parts[at].seen.keep_of(&found.model);
-            self.check_handles(at, &found.model, found.ops.0)?;
+            self.parts[at].seen.keep_of(&found.left.model);
+            self.check_handles(at, &found.left.model, found.ops.0)?;
             let newest = self.newest_known();
-            self.parts[at].oracle.begin_life(found.model, now, newest);
+            self.parts[at].oracle.begin_life(found.left.model, now, newest);
         }
         self.synced_op = self.op;
         let objects = &self.objects;
