@@ -232,7 +232,7 @@ impl State {
             unread.borrow_mut().push(real);
             asked.iter().any(|id| rotten.is_damaged((part, *id)))
         };
-        let excuse = Excuse { of: &may_fail };
+        let excuse = Excuse { of: &may_fail, lasts: true };
         same_but(&*fs, model, excuse)?;
         // What is below a directory that cannot be listed is seen by its handle alone.
         let key = server.filer.pool().roster.config().handle_key;
