@@ -612,3 +612,6 @@ impl State {
         told(call.procedure, &bytes_of(&reply))
     }
 }
+
+#[cfg(test)]
+mod tests;
