@@ -52,6 +52,16 @@ pub fn is_refused_otherwise(told: &Told, expected: &Expected) -> bool {
     matches!(&expected.result, Err(error) if told.status != status_of(*error))
 }
 
+/// Whether this is how a read tells of an error.
+#[must_use]
+pub fn tells_of(status: nfsstat3, error: FsError) -> bool {
+    match error {
+        // Only MKNOD has a word of its own for it.
+        FsError::BadType => status == nfsstat3::NFS3ERR_INVAL,
+        error => status == status_of(error),
+    }
+}
+
 fn status_of(error: FsError) -> nfsstat3 {
     use nfsstat3 as S;
     match error {

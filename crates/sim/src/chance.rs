@@ -4,7 +4,52 @@
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
+/// What numbers are drawn for. Each has a stream of its own: its first number is here, and the n-th life, step or request
+/// counts on from it. Two of the same number would draw the same, so the compiler refuses them; and whoever changes one
+/// changes what every seed does.
+#[derive(Clone, Copy, Debug)]
+#[repr(u64)]
+pub enum Stream {
+    /// Which bits of a block rot, by the block's place on the disk: below all others.
+    Rot = 0,
+    /// What the server takes for random.
+    Server = 0x4e6,
+    /// The disks, what will go wrong with them, and the clients.
+    World = 0xd15c,
+    /// What is done in a step.
+    Act = 1 << 32,
+    /// Requests inside of a device write of a sync, by the event.
+    Interlude = 2 << 32,
+    /// How that which a step does is done.
+    Step = 3 << 32,
+    /// What goes wrong before an import, and in it: sixteen for each life.
+    Import = 4 << 32,
+    /// How long a life is, and what is tried between two of them. The rot behind a life draws what the next life does.
+    Life = 5 << 32,
+    /// Whether a life ends by an export.
+    Export = 6 << 32,
+    /// Worlds in which every block rots in turn.
+    EveryBlock = 7 << 32,
+    /// Whether a request is dropped with its connection.
+    Drop = 8 << 32,
+    /// What the thread beside the history looks up.
+    Beside = 9 << 32,
+    /// Pieces of listings between two steps, beside a thread that syncs.
+    ListingOfStep = 11 << 32,
+    /// Pieces of listings inside of a device write of a sync, by the event.
+    ListingInSync = 12 << 32,
+    /// Which ordinary user sends a request.
+    User = 13 << 32,
+    /// What an ordinary user asks ACCESS for.
+    Access = 14 << 32,
+}
+
 impl Chance {
+    /// The numbers of a seed for the `nth` of something.
+    pub fn of(seed: u64, stream: Stream, nth: u64) -> Self {
+        Self::new(seed, stream as u64 + nth)
+    }
+
     /// Independent of every other pair of numbers.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut chance = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ stream.wrapping_mul(0xd134_2543_de82_ef95));

@@ -18,7 +18,7 @@ use tally_store::grammar::parse_vdev_args;
 use tally_store::platform::{Host, Platform, Tuning};
 use tally_store::properties::PropertySet;
 
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::clock::Ticks;
 use crate::disk::{Kept, Pages, Power, PowerDisk};
 use crate::oracle::Limits;
@@ -115,7 +115,7 @@ impl Machine {
             (path.clone(), Arc::new(PowerDisk::new(&power, bytes)))
         };
         let disks = shape.vdevs.iter().filter(|word| word.starts_with('/')).map(disk).collect();
-        let rng = Arc::new(SeededRng(Mutex::new(Chance::new(seed, 0x4e6))));
+        let rng = Arc::new(SeededRng(Mutex::new(Chance::of(seed, Stream::Server, 0))));
         Self { shape, clock, rng, disks, power, server: None, opener: Arc::default() }
     }
 

@@ -18,12 +18,12 @@ const PIECE_BYTES: usize = 4096;
 
 /// Compares a dataset with a model.
 pub fn same(real: &dyn Vfs, model: &Model) -> Result<(), String> {
-    same_but(real, model, Excuse { of: &|_| false })
+    same_but(real, model, Excuse { of: &|_| false, lasts: true })
 }
 
-/// Compares what can be read of a dataset with a model: an I/O error is an honest answer.
-pub fn same_where_readable(real: &dyn Vfs, model: &Model) -> Result<(), String> {
-    same_but(real, model, Excuse { of: &|_| true })
+/// Compares what can be read of a dataset with a model: an I/O error is an honest answer, that is got again if it lasts.
+pub fn same_where_readable(real: &dyn Vfs, model: &Model, lasts: bool) -> Result<(), String> {
+    same_but(real, model, Excuse { of: &|_| true, lasts })
 }
 
 /// Where an I/O error is an honest answer.
@@ -31,6 +31,8 @@ pub fn same_where_readable(real: &dyn Vfs, model: &Model) -> Result<(), String> 
 pub struct Excuse<'a> {
     /// Of one of these objects of the model: a directory and what it names, or a file.
     pub of: &'a dyn Fn(&[ObjectId]) -> bool,
+    /// What cannot be read stays so. Else a disk may refuse a few reads, and no more.
+    pub lasts: bool,
 }
 
 /// Compares a dataset with a model, but for what is excused.
@@ -170,15 +172,23 @@ impl Comparison<'_> {
     }
 
     /// One block that cannot be read excuses no other: what it hides here would be missed only when it was overwritten.
+    /// And a read fails for a block: one of those that cannot be read.
     fn by_pieces(&self, (file, wanted): (ObjectRef, ObjectRef), from: u64, expected: &[u8]) -> Result<(), String> {
-        let is_excused = (self.excuse.of)(&[wanted.id]);
+        let length = expected.len();
+        if !(self.excuse.of)(&[wanted.id]) {
+            return Err(format!("{length} bytes at {from} cannot be read"));
+        }
+        let mut is_whole = true;
         for (nth, part) in expected.chunks(PIECE_BYTES).enumerate() {
             let at = from + (nth * PIECE_BYTES) as u64;
             match self.real.read(&Cred::root(), file, at, PIECE_BYTES as u32) {
                 Ok(found) => same_bytes(&found.data.concat(), part, at)?,
-                Err(FsError::Io) if is_excused => {}
+                Err(FsError::Io) => is_whole = false,
                 Err(error) => return Err(format!("reading at {at}: {error}")),
             }
+        }
+        if is_whole && self.excuse.lasts {
+            return Err(format!("{length} bytes at {from} cannot be read, but piece by piece"));
         }
         Ok(())
     }

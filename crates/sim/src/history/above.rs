@@ -31,7 +31,7 @@ use super::rot::Rotten;
 use super::run::{History, run_as};
 use super::times::Seen;
 use super::{Checked, Failure, Part, Plan, State, Totals, Troubles};
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::client::{Client, same_fattr};
 use crate::op::{NAMES, Object, Op};
 use crate::sound::sound_above_rot;
@@ -84,14 +84,14 @@ impl Target {
             Self::OfDataset(block) => (LABEL_BYTES + block.dva.offset, block.dva.bytes().min(u64::from(block.psize))),
             Self::Elsewhere(offset) => (*offset, SECTOR),
         };
-        disk.rot_within(offset, bytes, &mut Chance::new(state.plan.seed, offset));
+        disk.rot_within(offset, bytes, &mut Chance::of(state.plan.seed, Stream::Rot, offset));
     }
 }
 
 /// Runs a plan's steps in one life, exports, imports, and then lets every block of the pool rot in turn.
 pub fn every_block(plan: &Plan) -> Result<Totals, Failure> {
     run_as(plan, |history| {
-        let mut chance = Chance::new(plan.seed, 7 << 32);
+        let mut chance = Chance::of(plan.seed, Stream::EveryBlock, 0);
         history.steps_to(plan.steps)?;
         let mut state = history.0.lock();
         state.begin_life(false)?;
@@ -202,18 +202,19 @@ impl State {
         for at in self.parts_there() {
             let found = self.parts[at]
                 .oracle
-                .find(false, |model| self.same_above_rot(at, &self.with_unpromised_sizes(at, model)?).map(|_| ()));
-            let mut found = found.map_err(|what| format!("{}: {what}", self.parts[at].name))?;
-            found.model = self.with_unpromised_sizes(at, &found.model)?;
-            self.named_by_status(at, &found.model)?;
+                .find(false, |left| self.same_above_rot(at, &self.with_believed_sizes(at, left)?).map(|_| ()));
+            let found = found.map_err(|what| format!("{}: {what}", self.parts[at].name))?;
+            let model = self.with_believed_sizes(at, &found.left)?;
+            self.named_by_status(at, &model)?;
             let now = self.op;
             let part = &mut self.parts[at];
-            part.oracle.begin_life(found.model, now, newest);
+            part.oracle.begin_life(model, now, newest);
             part.seen = Seen::default();
             part.old_verifiers.extend(part.verifier.take());
             self.handles_above(at)?;
         }
         self.synced_op = self.op;
+        self.ask_for_inodes_again();
         sound_above_rot(&self.machine.server().filer)
     }
 

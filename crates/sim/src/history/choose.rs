@@ -7,7 +7,7 @@ use tally_fs::vfs::{CreateHow, FileKind, NodeKind, SetAttr, SetTime, Stability, 
 use tally_store::properties::SyncMode;
 
 use super::{State, Trouble};
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::op::{NAMES, Object, Op};
 
 /// Longest write where disks refuse requests: a block that cannot be written ahead of its group goes to the log after
@@ -50,7 +50,7 @@ pub(super) enum Act {
 
 impl State {
     pub(super) fn choose(&self) -> Act {
-        let mut chance = Chance::new(self.plan.seed, (1 << 32) + self.step as u64);
+        let mut chance = Chance::of(self.plan.seed, Stream::Act, self.step as u64);
         match chance.below(100) {
             0..8 => Act::Sync,
             8..12 => Act::Settle,

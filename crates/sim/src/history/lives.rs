@@ -10,7 +10,7 @@ use tally_store::properties::SyncMode;
 
 use super::requests::{Fate, Past};
 use super::{Checked, State};
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::client::{Call, handle, same_fattr};
 use crate::op::Op;
 use crate::same::same;
@@ -32,8 +32,7 @@ impl State {
         }
         self.is_full = false;
         for attempt in 0.. {
-            let stream = (4 << 32) + self.totals.lives * 16 + attempt;
-            let mut chance = Chance::new(self.plan.seed, stream);
+            let mut chance = Chance::of(self.plan.seed, Stream::Import, self.totals.lives * 16 + attempt);
             self.machine.lose_power(&mut chance);
             self.totals.cuts += u64::from(!exported);
             self.trouble_while_off(&mut chance)?;
@@ -102,8 +101,9 @@ impl State {
                 return Err(format!("dataset {name} is gone"));
             };
             part.doomed = false;
-            let found = part.oracle.find(false, |model| same(&*fs, model)).map_err(|what| format!("{name}: {what}"))?;
-            part.check_account(&filer, &found.model).map_err(|what| format!("{name}: {what}"))?;
+            let found = part.oracle.find(false, |left| same(&*fs, &left.model));
+            let found = found.map_err(|what| format!("{name}: {what}"))?;
+            part.check_account(&filer, &found.left.model).map_err(|what| format!("{name}: {what}"))?;
             if was_clean && same(&*fs, &part.oracle.live).is_err() {
                 return Err(format!("{name}: the pool says that it was exported, and something is missing"));
             }
@@ -129,10 +129,10 @@ impl State {
                     true
                 }
             });
-            self.parts[at].seen.keep_of(&found.model);
-            self.check_handles(at, &found.model, found.ops.0)?;
+            self.parts[at].seen.keep_of(&found.left.model);
+            self.check_handles(at, &found.left.model, found.ops.0)?;
             let newest = self.newest_known();
-            self.parts[at].oracle.begin_life(found.model, now, newest);
+            self.parts[at].oracle.begin_life(found.left.model, now, newest);
         }
         self.synced_op = self.op;
         let objects = &self.objects;

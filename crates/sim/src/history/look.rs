@@ -4,6 +4,7 @@ use nfs3_types::nfs3::*;
 use tally_fs::vfs::{Cred, FileKind, Vfs};
 
 use super::{Checked, State};
+use crate::agree::tells_of;
 use crate::chance::Chance;
 use crate::client::{Call, handle, name_in};
 use crate::op::{NAMES, Object};
@@ -46,8 +47,8 @@ impl State {
                 Ok(())
             }
             (nfsstat3::NFS3_OK, _) => Err(format!("READ of {object:?} at {offset} gives something else")),
-            (_, Err(_)) => Ok(()),
-            (status, Ok(_)) => Err(format!("READ of {object:?} at {offset} gives {status}")),
+            (status, Err(error)) if tells_of(status, error) => Ok(()),
+            (status, _) => Err(format!("READ of {object:?} at {offset} gives {status}")),
         }
     }
 
@@ -61,7 +62,8 @@ impl State {
             let arguments = READDIR3args { dir: handle(&dir.handle), cookie, cookieverf, count };
             let told = self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_READDIR, &arguments))?;
             if told.status != nfsstat3::NFS3_OK {
-                let is_right = self.is_in_trouble() || expected.is_err();
+                let is_refusal = expected.as_ref().is_err_and(|error| tells_of(told.status, *error));
+                let is_right = self.is_in_trouble() || is_refusal;
                 return if is_right { Ok(()) } else { Err(format!("READDIR of {dir:?} gives {}", told.status)) };
             }
             if told.entries.is_empty() && !told.eof {
@@ -111,8 +113,8 @@ impl State {
             _ if self.is_off() => Ok(()),
             (nfsstat3::NFS3_OK, Ok((attr, _)), Some(handle)) => self.meet(dir.dataset, handle, &attr),
             (nfsstat3::NFS3_OK, ..) => Err(format!("LOOKUP of {name} in {dir:?} finds what is not there")),
-            (_, Err(_), _) => Ok(()),
-            (status, Ok(_), _) => Err(format!("LOOKUP of {name} in {dir:?} gives {status}")),
+            (status, Err(error), _) if tells_of(status, error) => Ok(()),
+            (status, ..) => Err(format!("LOOKUP of {name} in {dir:?} gives {status}")),
         }
     }
 }

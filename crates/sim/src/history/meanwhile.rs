@@ -21,7 +21,7 @@ use tally_fs::vfs::{Cred, Vfs};
 use tally_nfs::service::Step;
 
 use super::{Checked, State};
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::client::{Call, Client, bytes_of, handle, name_in, told};
 use crate::machine::Server;
 use crate::op::{NAMES, Object, Op};
@@ -251,7 +251,7 @@ impl State {
 pub(super) fn look_beside(state: &Mutex<State>, server: &Server, is_over: &AtomicBool) -> Checked<()> {
     let mut chance = {
         let state = state.lock();
-        Chance::new(state.plan.seed, (9 << 32) + state.totals.lives)
+        Chance::of(state.plan.seed, Stream::Beside, state.totals.lives)
     };
     let mut client = Client::new(LOOKER, 0, chance.next() as u32);
     while !is_over.load(Ordering::Relaxed) {

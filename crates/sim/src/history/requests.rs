@@ -14,7 +14,7 @@ use super::times::{Above, told_by};
 use super::waits::Patience;
 use super::{Checked, State};
 use crate::agree::{agree, is_refused_otherwise};
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::client::{Told, bytes_of, told};
 use crate::op::{Answer, Expected, Known, Op};
 use crate::oracle::{Before, Limits, Promised};
@@ -157,7 +157,7 @@ impl State {
                 let taken = self.take(&attempt, &before, limits)?;
                 self.note(format!("#{} {:?}", taken.number, attempt.op));
                 let is_dropped =
-                    self.may_drop() && Chance::new(self.plan.seed, (8 << 32) + taken.number as u64).one_in(20);
+                    self.may_drop() && Chance::of(self.plan.seed, Stream::Drop, taken.number as u64).one_in(20);
                 let Attempt { op, job, client, .. } = attempt;
                 self.sent.push(Sent { op, job, promise, patience: Patience::default(), taken });
                 if is_dropped {
@@ -612,3 +612,6 @@ impl State {
         told(call.procedure, &bytes_of(&reply))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use super::world::DATASETS;
 use super::{Checked, State};
 use crate::machine::Server;
 use crate::op::{Known, NAMES, Op};
-use crate::oracle::Before;
+use crate::oracle::{Before, Left};
 use crate::same::{Excuse, same_but, same_object};
 
 /// Bytes of one read.
@@ -33,6 +33,8 @@ pub(super) struct Rotten {
     there: BTreeMap<Of, Real>,
     /// Those that could not be read everywhere.
     damaged: BTreeSet<Of>,
+    /// Of these, those whose inode cannot be read, as of the last import.
+    without_inode: BTreeSet<Of>,
     /// It has rotted by now.
     pub(super) is_met: bool,
 }
@@ -85,6 +87,18 @@ impl Rotten {
             fs.is_some_and(|fs| cannot_be_read(&*fs, real))
         });
         self.damaged = damaged.map(|(of, _)| *of).collect();
+        self.without_inode = self.damaged.clone();
+        self.keep_without_inode(server, names);
+    }
+
+    /// Asks again for the inodes that could not be read: what was believed in their place has been written since.
+    fn keep_without_inode(&mut self, server: &Server, names: &[Option<String>]) {
+        let there = &self.there;
+        self.without_inode.retain(|of| {
+            let fs = names[of.0].as_ref().and_then(|name| server.filer.by_name(name));
+            let object = there.get(of).map(|real| real.object);
+            fs.zip(object).is_some_and(|(fs, object)| fs.getattr(object).is_err_and(|error| error == FsError::Io))
+        });
     }
 }
 
@@ -179,23 +193,30 @@ impl State {
         self.parts.iter().map(|part| part.is_there.then(|| part.name.clone())).collect()
     }
 
-    /// `model` with the sizes that damaged files have of changes which were not promised. A record carries a whole
-    /// inode, and where the one below it cannot be read it is believed: with the size of unstable data, of which
-    /// nothing else is left than zeroes.
-    pub(super) fn with_unpromised_sizes(&self, part: usize, model: &Model) -> Checked<Model> {
-        let model = model.fork();
+    /// What was left, with the sizes that files have by records alone. A record carries a whole inode, and where the one
+    /// below it could not be read it is believed: with the size of unstable data, of which nothing else is left than
+    /// zeroes. No file else has another size than was logged; none has one from before a cut that was.
+    pub(super) fn with_believed_sizes(&self, part: usize, left: &Left) -> Checked<Model> {
+        let model = left.model.fork();
         let fs = self.machine.server().filer.by_name(&self.parts[part].name).ok_or("a dataset is gone")?;
-        let Some(rotten) = &self.rotten else { return Ok(model) };
-        let oracle = &self.parts[part].oracle;
-        for real in rotten.damaged().filter(|of| of.0 == part).filter_map(|of| rotten.there.get(of)) {
+        let Some(rotten) = self.rotten.as_ref().filter(|rotten| rotten.is_met) else { return Ok(model) };
+        for of in rotten.without_inode.iter().filter(|of| of.0 == part) {
+            let (Some(real), Some(believed)) = (rotten.there.get(of), left.believed.get(&of.1)) else { continue };
             let (Ok(found), Ok(wanted)) = (fs.getattr(real.object), model.getattr(real.model)) else { continue };
-            if found.kind == FileKind::File && found.size > wanted.size && oracle.has_had_size(real.model, found.size) {
+            if found.kind == FileKind::File && found.size > wanted.size && found.size == *believed {
                 let (root, set) = (Cred::root(), SetAttr { size: Some(found.size), ..SetAttr::default() });
                 let grown = model.setattr(OpCtx { cred: &root, reply: None }, real.model, &set, None).result;
                 grown.map_err(|error| error.to_string())?;
             }
         }
         Ok(model)
+    }
+
+    /// Behind an import what was believed is in the tree.
+    pub(super) fn ask_for_inodes_again(&mut self) {
+        let names = self.names_of_parts();
+        let Some(rotten) = self.rotten.as_mut().filter(|rotten| rotten.is_met) else { return };
+        rotten.keep_without_inode(self.machine.server(), &names);
     }
 
     /// Everything of a dataset is as in `model`, but that what is damaged may be unreadable; gives the server's numbers
@@ -211,7 +232,7 @@ impl State {
             unread.borrow_mut().push(real);
             asked.iter().any(|id| rotten.is_damaged((part, *id)))
         };
-        let excuse = Excuse { of: &may_fail };
+        let excuse = Excuse { of: &may_fail, lasts: true };
         same_but(&*fs, model, excuse)?;
         // What is below a directory that cannot be listed is seen by its handle alone.
         let key = server.filer.pool().roster.config().handle_key;

@@ -19,7 +19,7 @@ use super::times::Seen;
 use super::waits::Patience;
 use super::world::{DATASETS, fill};
 use super::{Checked, Meanwhile, Part, Plan, State, Syncs, Totals, Trace, Trouble, Troubles};
-use crate::chance::Chance;
+use crate::chance::{Chance, Stream};
 use crate::client::Client;
 use crate::machine::{Machine, POOL, Shape};
 use crate::op::{Known, Op};
@@ -75,7 +75,7 @@ pub(super) struct History(pub(super) Arc<Mutex<State>>);
 
 impl History {
     pub(super) fn new(plan: &Plan, trace: &Trace) -> Checked<Self> {
-        let mut chance = Chance::new(plan.seed, 0xd15c);
+        let mut chance = Chance::of(plan.seed, Stream::World, 0);
         let shape = shape(plan.trouble, &mut chance);
         let troubles = Troubles::of(&shape.vdevs, &mut chance);
         // The third client is a machine of ordinary users.
@@ -147,7 +147,7 @@ impl History {
             let exported = self.live()?;
             let mut state = self.0.lock();
             state.totals.lives += 1;
-            let mut chance = Chance::new(state.plan.seed, (5 << 32) + state.totals.lives);
+            let mut chance = Chance::of(state.plan.seed, Stream::Life, state.totals.lives);
             if state.plan.trouble == Trouble::Rot && chance.one_in(3) {
                 state.rot_in_a_copy(&mut chance)?;
             }
@@ -165,7 +165,7 @@ impl History {
     fn live(&self) -> Checked<bool> {
         let (end, planned, beside) = {
             let state = self.0.lock();
-            let mut chance = Chance::new(state.plan.seed, (5 << 32) + state.totals.lives);
+            let mut chance = Chance::of(state.plan.seed, Stream::Life, state.totals.lives);
             let length = chance.pick(&[3u64, 10, 30, 60]);
             let scale = chance.below(9);
             let beside = state.is_beside();
@@ -185,7 +185,7 @@ impl History {
         if self.0.lock().is_off() {
             return Ok(false);
         }
-        let exported = Chance::new(self.0.lock().plan.seed, (6 << 32) + end as u64).one_in(4);
+        let exported = Chance::of(self.0.lock().plan.seed, Stream::Export, end as u64).one_in(4);
         if exported { self.export() } else { Ok(false) }
     }
 
@@ -233,10 +233,10 @@ impl History {
                 return Ok(());
             }
             if state.is_beside() {
-                let mut chance = Chance::new(state.plan.seed, (11 << 32) + step as u64);
+                let mut chance = Chance::of(state.plan.seed, Stream::ListingOfStep, step as u64);
                 state.meanwhile(&mut chance)?;
             }
-            (state.choose(), Chance::new(state.plan.seed, (3 << 32) + step as u64))
+            (state.choose(), Chance::of(state.plan.seed, Stream::Step, step as u64))
         };
         match act {
             Act::Sync => self.sync_group(),
@@ -477,11 +477,11 @@ impl State {
 
     /// A few requests inside a device write of a sync.
     fn interlude(&mut self) -> Checked<()> {
-        let mut chance = Chance::new(self.plan.seed, (2 << 32) + self.machine.power().events());
+        let mut chance = Chance::of(self.plan.seed, Stream::Interlude, self.machine.power().events());
         if self.is_off() || !chance.one_in(4) {
             return Ok(());
         }
-        self.meanwhile(&mut Chance::new(self.plan.seed, (12 << 32) + self.machine.power().events()))?;
+        self.meanwhile(&mut Chance::of(self.plan.seed, Stream::ListingInSync, self.machine.power().events()))?;
         for _ in 0..1 + chance.below(3) {
             let op = self.choose_op(&mut chance);
             let attempt = self.attempt(&op, &mut chance)?;

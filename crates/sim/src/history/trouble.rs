@@ -312,7 +312,7 @@ impl State {
             let Some(fs) = other.server().filer.by_name(&part.name) else { continue };
             // If it has rotted, too, the last frame of the log may be missing: it has no witness here.
             let is_rotten = self.troubles.rotten.iter().any(|rotten| rotten == victim);
-            let seen = part.oracle.find(is_rotten, |model| same_where_readable(&*fs, model));
+            let seen = part.oracle.find(is_rotten, |left| same_where_readable(&*fs, &left.model, false));
             seen.map_err(|what| format!("{} from {victim} alone, which had missed something: {what}", part.name))?;
         }
         Ok(())
@@ -357,7 +357,7 @@ impl State {
                 }
                 return Err(format!("dataset {} is gone, and nobody says so", part.name));
             };
-            let seen = part.oracle.find(is_log, |model| same_where_readable(&*fs, model));
+            let seen = part.oracle.find(is_log, |left| same_where_readable(&*fs, &left.model, true));
             seen.map_err(|what| format!("{} after rot: {what}", part.name))?;
         }
         Ok(())

@@ -9,7 +9,8 @@ use nfs3_types::nfs3::*;
 use tally_fs::vfs::{Attr, Cred, FileKind, SetAttr, Vfs};
 
 use super::{Checked, State};
-use crate::chance::Chance;
+use crate::agree::tells_of;
+use crate::chance::{Chance, Stream};
 use crate::client::{Call, handle, name_in};
 use crate::op::{NAMES, Object};
 
@@ -55,12 +56,12 @@ impl State {
     /// Whose request a client sends next, if it is one of several users.
     pub(super) fn another_user(&self, client: usize) -> Option<Cred> {
         let has_users = self.clients[client].cred().uid != 0;
-        has_users.then(|| user(&mut Chance::new(self.plan.seed, (13 << 32) + self.op as u64)))
+        has_users.then(|| user(&mut Chance::of(self.plan.seed, Stream::User, self.op as u64)))
     }
 
     /// An ordinary user asks what they may do with something, and whether they may read it.
     pub(super) fn ask_as_user(&mut self) -> Checked<()> {
-        let mut chance = Chance::new(self.plan.seed, (14 << 32) + self.step as u64);
+        let mut chance = Chance::of(self.plan.seed, Stream::Access, self.step as u64);
         let Some(client) = self.clients.iter().position(|client| client.cred().uid != 0) else { return Ok(()) };
         let (who, part) = (user(&mut chance), self.some_part(&mut chance));
         let of = if chance.one_in(2) {
@@ -82,7 +83,7 @@ impl State {
                 let (granted, may) = (told.granted, may(&attr, &who));
                 return Err(format!("ACCESS to {of:?} grants {granted:#x} to {who:?}, not {may:#x} of {attr:?}"));
             }
-            (_, Err(_)) => return Ok(()),
+            (nfsstat3::NFS3ERR_STALE, Err(_)) => return Ok(()),
             (status, attr) => return Err(format!("ACCESS to {of:?} is answered with {status}: {attr:?}")),
         }
         self.read_as_user((client, &who), &of, chance.pick(&NAMES))
@@ -108,7 +109,11 @@ impl State {
                 _ => model.readdir(who, of.model, 0, 1, false).err(),
             };
             self.totals.reads_denied += u64::from(told.status == nfsstat3::NFS3ERR_ACCES);
-            if (told.status == nfsstat3::NFS3_OK) != expected.is_none() && !self.is_in_trouble() {
+            let is_right = match expected {
+                None => told.status == nfsstat3::NFS3_OK,
+                Some(error) => tells_of(told.status, error),
+            };
+            if !is_right && !self.is_in_trouble() {
                 let wanted = expected.map_or("OK".to_owned(), |error| error.to_string());
                 return Err(format!(
                     "{} of {of:?} is answered with {} to {who:?}, not: {wanted}",

@@ -9,12 +9,16 @@
 //! The log may end early, so a line keeps its states since the last one that somebody was promised (the *floor*). A state
 //! after a cut is right if it is one of those. It is not enough that everything promised is there: nothing may be
 //! there that no prefix of the history explains.
+//!
+//! A record carries the whole inode as it became. Where the inode below cannot be read the replay believes it, also in its
+//! size, which may be that of data in memory alone. So a line knows what size each file would have then: that of the
+//! first record about it, and behind it each one's rule, as for any other file.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
 use bytes::Bytes;
-use tally_base::ObjectId;
+use tally_base::{Generation, ObjectId};
 use tally_fs::model::Model;
 use tally_fs::vfs::{Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
@@ -41,15 +45,43 @@ pub(super) enum Effect {
 /// What is on disk after one group and so much of the log.
 pub(super) struct Line {
     /// With the whole log.
-    newest: Model,
+    newest: Left,
     dirty: HashMap<ObjectId, Ranges>,
     /// States by the number of the operation that led to them, oldest first.
-    states: Vec<(usize, Model)>,
+    states: Vec<(usize, Left)>,
+}
+
+/// What a cut may have left.
+pub struct Left {
+    /// If every inode can be read.
+    pub model: Model,
+    /// The files that records are about, and their sizes if their inodes cannot be read.
+    pub believed: HashMap<ObjectId, u64>,
+}
+
+impl Left {
+    pub(super) fn fork(&self) -> Self {
+        Self { model: self.model.fork(), believed: self.believed.clone() }
+    }
+
+    /// A record carries the inode of a file that has this size now, in memory. It is believed if it is the first one.
+    fn carries(&mut self, live: &Model, id: ObjectId) {
+        if let Ok(attr) = live.getattr(ObjectRef { id, generation: Generation(0) }) {
+            self.believed.entry(id).or_insert(attr.size);
+        }
+    }
+
+    /// A write that ends there is in the log.
+    fn reaches(&mut self, id: ObjectId, end: u64) {
+        let size = self.believed.get_mut(&id).expect("its record carries the inode");
+        *size = (*size).max(end);
+    }
 }
 
 impl Line {
     pub(super) fn new(live: &Model, op: usize) -> Self {
-        Self { newest: live.fork(), dirty: HashMap::new(), states: vec![(op, live.fork())] }
+        let left = || Left { model: live.fork(), believed: HashMap::new() };
+        Self { newest: left(), dirty: HashMap::new(), states: vec![(op, left())] }
     }
 
     /// Nobody will ask for a state from before operation `op`.
@@ -59,8 +91,8 @@ impl Line {
     }
 
     /// The states in which operation `op` is done, the newest first.
-    pub(super) fn states_from(&self, op: usize) -> impl Iterator<Item = (usize, &Model)> {
-        self.states[self.first_at(op)..].iter().rev().map(|(op, model)| (*op, model))
+    pub(super) fn states_from(&self, op: usize) -> impl Iterator<Item = (usize, &Left)> {
+        self.states[self.first_at(op)..].iter().rev().map(|(op, left)| (*op, left))
     }
 
     /// Where the state behind operation `op` stands: the last one that it or an earlier one has led to.
@@ -72,20 +104,23 @@ impl Line {
         self.dirty.entry(object.id).or_default()
     }
 
-    /// Takes in what operation `number` did, `live` being the model after it.
+    /// Takes in what operation `number` did to the `changed` objects, `live` being the model after it.
     pub(super) fn take(
         &mut self,
         live: &Model,
         number: usize,
         effect: &Effect,
-        (op, cred): (&Op, &Cred),
+        (op, cred, changed): (&Op, &Cred, &[ObjectId]),
         limits: Limits,
     ) {
         let record_bytes_max = limits.record_bytes_max;
+        if !matches!(effect, Effect::InGroup | Effect::Unlogged { .. }) {
+            changed.iter().for_each(|id| self.newest.carries(live, *id));
+        }
         match effect {
             Effect::InGroup => return,
             Effect::Same => {
-                op.run_on(&self.newest, cred).result.expect("what the live model did, too");
+                op.run_on(&self.newest.model, cred).result.expect("what the live model did, too");
             }
             Effect::Unlogged { object, offset, length, placed } => {
                 self.dirty(*object).insert(*offset..offset + length, false);
@@ -101,7 +136,8 @@ impl Line {
                 let root = Cred::root();
                 let set = SetAttr { size: Some(*size), ..SetAttr::default() };
                 let ctx = OpCtx { cred: &root, reply: None };
-                self.newest.setattr(ctx, *object, &set, None).result.expect("the file is there");
+                self.newest.model.setattr(ctx, *object, &set, None).result.expect("the file is there");
+                self.newest.believed.insert(object.id, *size);
             }
             Effect::Committed { object, parts } => {
                 let read = |part: &Range<u64>| {
@@ -135,9 +171,10 @@ impl Line {
         }
     }
 
-    fn write(&self, object: ObjectRef, offset: u64, data: Bytes) {
+    fn write(&mut self, object: ObjectRef, offset: u64, data: Bytes) {
         let root = Cred::root();
+        self.newest.reaches(object.id, offset + data.len() as u64);
         let ctx = OpCtx { cred: &root, reply: None };
-        self.newest.write(ctx, object, offset, data, Stability::FileSync).result.expect("the file is there");
+        self.newest.model.write(ctx, object, offset, data, Stability::FileSync).result.expect("the file is there");
     }
 }

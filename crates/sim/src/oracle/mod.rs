@@ -15,6 +15,7 @@ use tally_store::properties::SyncMode;
 
 use crate::clock::Ticks;
 use crate::op::Op;
+pub use line::Left;
 use line::{Effect, Line};
 pub use used::{Bound, Used, used};
 
@@ -99,8 +100,8 @@ pub struct Oracle {
 
 /// A state that fits what was found.
 pub struct Found {
-    /// The model in that state.
-    pub model: Model,
+    /// The state.
+    pub left: Left,
     /// The oldest and the newest operation behind which the history looks like this.
     pub ops: (usize, usize),
 }
@@ -182,7 +183,7 @@ impl Oracle {
             return Promised::Nothing;
         }
         for line in &mut self.lines {
-            line.take(&self.live, number, &effect, (op, cred), limits);
+            line.take(&self.live, number, &effect, (op, cred, &changed), limits);
         }
         if matches!(effect, Effect::Unlogged { .. }) {
             return if self.is_stable(op) { Promised::Group(number) } else { Promised::Nothing };
@@ -309,26 +310,20 @@ impl Oracle {
 
     /// Looks for a state that is the one found, the newest first. An error says how each of them differs. The last
     /// frame of the log may be missing if it was `damaged`: nothing bears witness to it (rules F27).
-    pub fn find(&self, damaged: bool, same: impl Fn(&Model) -> Result<(), String>) -> Result<Found, String> {
+    pub fn find(&self, damaged: bool, same: impl Fn(&Left) -> Result<(), String>) -> Result<Found, String> {
         let floor = self.floors[usize::from(!damaged)];
         let mut differences = Vec::new();
         let mut found: Option<Found> = None;
         for (at, line) in self.lines.iter().enumerate().rev() {
-            for (op, model) in line.states_from(floor) {
-                match (same(model), &mut found) {
-                    (Ok(()), None) => found = Some(Found { model: model.fork(), ops: (op, op) }),
+            for (op, left) in line.states_from(floor) {
+                match (same(left), &mut found) {
+                    (Ok(()), None) => found = Some(Found { left: left.fork(), ops: (op, op) }),
                     (Ok(()), Some(found)) => found.ops = (found.ops.0.min(op), found.ops.1.max(op)),
                     (Err(what), _) => differences.push(format!("    group line {at}, after #{op}: {what}")),
                 }
             }
         }
         found.ok_or_else(|| format!("the import has a state that never was:\n{}", differences.join("\n")))
-    }
-
-    /// Whether a file has had this size, in any state that there was.
-    pub fn has_had_size(&self, object: ObjectRef, size: u64) -> bool {
-        let mut states = self.lines.iter().flat_map(|line| line.states_from(0)).map(|(_, model)| model);
-        states.by_ref().chain([&self.live]).any(|model| model.getattr(object).is_ok_and(|attr| attr.size == size))
     }
 
     /// A new life begins in this state, behind operation `op`; objects up to `newest` are known.
@@ -341,3 +336,6 @@ impl Oracle {
         self.last_write.clear();
     }
 }
+
+#[cfg(test)]
+mod tests;

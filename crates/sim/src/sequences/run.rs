@@ -377,7 +377,7 @@ impl<'a> Run<'a> {
         }
         let server = Arc::clone(machine.server());
         let fs = server.filer.by_name(POOL).ok_or("the dataset is gone")?;
-        let found = self.oracle.find(false, |model| same(&*fs, model))?;
+        let found = self.oracle.find(false, |left| same(&*fs, &left.model))?;
         sound(&server.filer)?;
         let mut client = Client::new(1, 0, 1);
         client.reconnect();
