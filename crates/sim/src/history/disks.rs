@@ -43,6 +43,10 @@ impl History {
     /// One command, on a vdev of chance.
     pub(super) fn disk_command(&self, chance: &mut Chance) -> Checked<()> {
         self.settle()?;
+        if chance.one_in(4) {
+            // Else hardly ever nothing is dirty, which a disk needs that is alone and cannot be read everywhere.
+            self.sync_group()?;
+        }
         let (place, deed, path) = {
             let mut state = self.0.lock();
             if state.is_off() || !state.sent.is_empty() || state.troubles.struck {
@@ -99,6 +103,7 @@ impl History {
     /// What was in the way goes away, and what is out of the pool is out of the machine.
     fn after_command(&self, place: &Member, done: Result<(), String>) -> Checked<()> {
         let mut state = self.0.lock();
+        state.troubles.is_quiet = false;
         for (_, disk) in state.machine.disks() {
             disk.faults().clear();
             disk.mend();
@@ -125,6 +130,9 @@ impl History {
 
     /// Some requests between two steps.
     fn requests(&self, chance: &mut Chance) -> Checked<()> {
+        if self.0.lock().troubles.is_quiet {
+            return Ok(());
+        }
         for _ in 0..chance.below(3) {
             let mut state = self.0.lock();
             if state.is_off() {
@@ -225,6 +233,12 @@ impl State {
         path
     }
 
+    /// Whether removed files wait for the reaper.
+    fn has_orphans(&self) -> bool {
+        let datasets = self.machine.server().filer.pool().datasets();
+        datasets.iter().any(|dataset| dataset.root().orphan_count > 0)
+    }
+
     /// A disk as large as this one, at a path of its own, and without content.
     fn fresh_disk(&mut self, place: &Member) -> String {
         self.disks_made += 1;
@@ -248,6 +262,14 @@ impl State {
             }
             1 => {
                 let Some(old) = self.disk(&shown(place)).cloned() else { return };
+                let is_online = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
+                if place.vdev.legs().into_iter().filter(is_online).count() < 2 {
+                    // What nobody else has is rot to the group that comes by, and is given up. So none does.
+                    if self.op > self.synced_op || self.has_orphans() {
+                        return;
+                    }
+                    self.troubles.is_quiet = true;
+                }
                 let hit = old.spoil(1 + chance.below(3), u32::MAX, chance);
                 self.note(format!("{} cannot be read at {hit:x?}", shown(place)));
                 self.troubles.struck = true;

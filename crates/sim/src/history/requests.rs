@@ -143,6 +143,8 @@ impl State {
                 let is_of_rot = told.status == nfsstat3::NFS3ERR_IO && self.nearness(&attempt.op, &before).may_fail();
                 if self.is_no_effect(&told) || is_of_rot {
                     self.note(format!("{:?}: {}", attempt.op, told.status));
+                    // Sent once more it would get this answer, and not one that the model knows.
+                    self.past.retain(|past| Some(past.id) != attempt.repeats);
                     return Ok(Next::Done);
                 }
                 let taken = self.take(&attempt, &before, limits)?;
@@ -461,9 +463,9 @@ impl State {
         match past.fate {
             Fate::Here => self.repeat_here(attempt, id).map(|()| None),
             Fate::Survived => self.repeat_later(attempt, id).map(|()| None),
-            // What was refused has left nothing that a repetition could be answered from: it is a request like any
-            // other.
-            Fate::Dropped if !past.succeeded => Ok(Some(attempt)),
+            // What was refused, or has found everything as it was to be, has left nothing that a repetition could be
+            // answered from: it is a request like any other.
+            Fate::Dropped if !past.has_effect => Ok(Some(attempt)),
             Fate::Lost => Ok(Some(attempt)),
             Fate::Dropped => self.repeat_dropped(attempt, id).map(|()| None),
         }
@@ -496,8 +498,8 @@ impl State {
         Ok(())
     }
 
-    /// A dropped request that has succeeded and is sent again is answered, as it was carried out, and never waits for
-    /// the one that is gone.
+    /// A dropped request that has changed something and is sent again is answered, as it was carried out, and never
+    /// waits for the one that is gone.
     fn repeat_dropped(&mut self, mut attempt: Attempt, id: u64) -> Checked<()> {
         let server = Arc::clone(self.machine.server());
         let number = self.past.iter().find(|past| past.id == id).map_or(0, |past| past.number);

@@ -57,6 +57,8 @@ pub(super) struct Troubles {
     rotten: Vec<String>,
     /// A request was refused in this life, so that others may be.
     pub(super) struck: bool,
+    /// Nothing may be changed: a disk that is alone cannot be read everywhere.
+    pub(super) is_quiet: bool,
 }
 
 impl Trouble {
