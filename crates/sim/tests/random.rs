@@ -66,6 +66,27 @@ fn what_a_rotten_block_hides_is_no_more_than_the_block() {
     assert!(kept(1047, Syncs::Between, Trouble::Rot).above_rot > 0);
 }
 
+/// Seed 2594, as it was drawn on the same day. A CREATE found its file, so that it changed nothing, and was dropped with
+/// its connection; the file was renamed, and the repetition made a new one. So it must be, as above.
+#[test]
+fn a_request_without_effect_that_was_dropped_is_carried_out_like_any_other() {
+    assert!(kept(2594, Syncs::Around, Trouble::None).dropped > 0);
+}
+
+/// Seed 4313, as it was drawn on the same day. A WRITE that a power cut had taken came again, was refused for a quota, and
+/// came once more when there was none: then it got the answer of before, which the history took for a new one.
+#[test]
+fn a_repetition_that_was_refused_is_answered_so_again() {
+    assert!(kept(4313, Syncs::Between, Trouble::Legs).over_quota > 0);
+}
+
+/// Seeds 1803 and 2520, as they were drawn on the same day: `fs/tests/brim.rs` tells what they found.
+#[test]
+fn a_quota_holds_where_disks_fail_and_beside_a_sync() {
+    assert!(kept(1803, Syncs::Between, Trouble::Turns).over_quota > 0);
+    assert!(kept(2520, Syncs::Around, Trouble::None).over_quota > 0);
+}
+
 /// Seed 39 of the first version. An import raises the labels' sequence number on one disk after the other. Cut there,
 /// the log disk was one behind, which the next import accepts; cut there again it was two behind, was taken for an
 /// older copy, and the pool with everything acknowledged in its log could not be imported any more.
