@@ -15,7 +15,7 @@
 //! - What a leaf of extents named is not freed, and counted. Extents behind a cut must not come back, so that leaf is given up.
 //! - An inode is the newest one that memory has. The tree takes it in around its leaf ([`tally_store::tree::Around`]).
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr, Compression, Dva};
 use tally_store::dataset::{ACCOUNT_MAX, DatasetClient, DatasetRoot, OBJECT_CHARGE};
 use tally_store::io::BlockIo;
-use tally_store::key::{Class, Key};
+use tally_store::key::{Absence, Class, Key};
 use tally_store::run::RunWriter;
 use tally_store::tree::{Around, Change, VALUE_BYTES_MAX};
 
@@ -60,6 +60,8 @@ struct Fold<'a> {
     /// Nodes of the old tree that could not be read, and hold what must not come back; and for each of them a key in it.
     lost: Vec<BlockPtr>,
     lost_keys: BTreeSet<Key>,
+    /// Files that were cut, and from which extent on nothing is left of what they had.
+    cuts: HashMap<ObjectId, u64>,
     used: Vec<(ObjectId, u64)>,
     used_bytes: u64,
     object_count: u64,
@@ -82,6 +84,7 @@ impl DatasetClient for Filesystem {
             first_new: self.first_new.load(Ordering::Relaxed),
             lost: Vec::new(),
             lost_keys: BTreeSet::new(),
+            cuts: HashMap::new(),
             used: Vec::new(),
             used_bytes: old.used_bytes,
             object_count: old.object_count,
@@ -96,8 +99,8 @@ impl DatasetClient for Filesystem {
             fold.out.step();
         }
         fold.order_changes();
-        let absent_from = |key: &Key| absent_from(&self.pool.io, old, key);
-        let around = Around { first_new: fold.first_new, absent_from: &absent_from, lost: &fold.lost };
+        let absence = |key: &Key| absence(&self.pool.io, old, &fold.cuts, key);
+        let around = Around { first_new: fold.first_new, absence: &absence, lost: &fold.lost };
         let tree = old.tree.apply_around(&self.pool.io, fold.out, &fold.changes, &around)?;
         self.first_new.fetch_max(fold.ids_end(), Ordering::Relaxed);
         let switch = **self.log_switch.load();
@@ -433,7 +436,9 @@ impl<'a> Fold<'a> {
         let blocks_end = cut.min(old_size).next_multiple_of(record_size).min(old.map_or(0, Inode::blocks_end));
         self.mark_hole(id, blocks_end..inode.size, record_size, &mut rewritten)?;
         if in_extents && cut < old_size {
-            self.cut_extents(id, inode, cut.next_multiple_of(record_size), &rewritten)?;
+            let from = cut.next_multiple_of(record_size);
+            self.cut_extents(id, inode, from, &rewritten)?;
+            self.cuts.insert(id, from);
         }
         let mut kept = HashSet::new();
         for start in rewritten {
@@ -688,16 +693,23 @@ fn touched_blocks(layer: &Layer, size: u64, record_size: u64, cut: u64, small: u
     starts
 }
 
-/// The key from which on the old tree has no other of the same class and object, if its inode can be read and says so.
-fn absent_from(io: &BlockIo, old: &DatasetRoot, key: &Key) -> Option<Key> {
-    let value = old.tree.get(io, &Key::new(Class::Inode, key.object, 0, 0)).ok()?;
-    let inode = value.map(|value| decode_inode(old, &value)).transpose().ok()?;
-    let from = match (key.class, inode) {
+/// From where on the new tree has no other key of the same class and object than those that are put, if the old inode can
+/// be read and says so, or the file was cut.
+fn absence(io: &BlockIo, old: &DatasetRoot, cuts: &HashMap<ObjectId, u64>, key: &Key) -> Option<Absence> {
+    let absent_from = |from, is_new| Absence { from: Key::new(key.class, key.object, from, 0), is_new };
+    let cut = cuts.get(&ObjectId(key.object)).copied().filter(|_| key.class == Class::Extent);
+    let cut_away = cut.map(|from| absent_from(from, false));
+    let Ok(value) = old.tree.get(io, &Key::new(Class::Inode, key.object, 0, 0)) else { return cut_away };
+    let Ok(inode) = value.map(|value| decode_inode(old, &value)).transpose() else { return cut_away };
+    let never_from = match (key.class, inode) {
         (Class::DirEntry | Class::DirHash, inode) if inode.as_ref().is_none_or(Inode::is_empty_directory) => 0,
         (Class::Extent, inode) => inode.map_or(0, |inode| inode.blocks_end()),
         _ => return None,
     };
-    Some(Key::new(key.class, key.object, from, 0))
+    match cut {
+        Some(cut) if cut < never_from => cut_away,
+        _ => Some(absent_from(never_from, true)),
+    }
 }
 
 fn decode_inode(root: &DatasetRoot, value: &Bytes) -> Result<Inode, BlockError> {

@@ -77,6 +77,15 @@ impl Key {
 /// Extents of a file stand at least so many bytes apart: the smallest record size.
 const EXTENT_STEP_MIN: u64 = 4 << 10;
 
+/// That the keys of one class and object end somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Absence {
+    /// From here on there are none but those that are put.
+    pub from: Key,
+    /// There were none before either: else they are deleted now, found or not.
+    pub is_new: bool,
+}
+
 /// What is known of the keys around one that is put, from the key alone. Only the merge above an unreadable node asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
@@ -84,22 +93,23 @@ pub(crate) struct Gap {
     pub(crate) from: Key,
     /// ... up to, not including, this one there is no other key in the tree; none: to the end.
     pub(crate) to: Option<Key>,
-    /// Whether the tree cannot hold the key itself either.
+    /// Whether the tree holds none of them now, the key itself neither.
     pub(crate) is_new: bool,
 }
 
 impl Key {
     /// The gap in which the key stands, in a tree that was written while no id from `first_new` on was drawn: objects
-    /// and directory entries have their ids from the same source, and none is drawn twice. If `absent_from` is there,
-    /// the tree holds no key of the same class and object from it on.
-    pub(crate) fn gap(&self, first_new: u64, absent_from: Option<Self>) -> Gap {
+    /// and directory entries have their ids from the same source, and none is drawn twice. Of `absence` see there.
+    pub(crate) fn gap(&self, first_new: u64, absence: Option<Absence>) -> Gap {
         let Self { class, object, a, b } = *self;
         let gap = |from, to| Gap { from, to, is_new: true };
         let of_object =
             |object: u64| object.checked_add(1).map_or(class.end(), |next| Some(Self::new(class, next, 0, 0)));
         match class {
             _ if object >= first_new => gap(Self::new(class, first_new, 0, 0), class.end()),
-            _ if let Some(from) = absent_from.filter(|from| from <= self) => gap(from, of_object(object)),
+            _ if let Some(Absence { from, is_new }) = absence.filter(|absence| absence.from <= *self) => {
+                Gap { from, to: of_object(object), is_new }
+            }
             Class::DirEntry if a >= first_new => gap(Self::new(class, object, first_new, 0), of_object(object)),
             Class::DirHash if b >= first_new => {
                 let next = a.checked_add(1).map_or(of_object(object), |a| Some(Self::new(class, object, a, 0)));

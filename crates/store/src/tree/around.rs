@@ -23,16 +23,16 @@
 use super::balance::Kept;
 use super::{Change, inner::Child};
 use crate::bp::BlockPtr;
-use crate::key::{Gap, Key};
+use crate::key::{Absence, Gap, Key};
 
 /// What the caller of a merge knows, for when nodes cannot be read.
 #[derive(Clone, Copy)]
 pub struct Around<'a> {
     /// No id from this one on is in the tree: of an object, or of a directory entry.
     pub first_new: u64,
-    /// The key from which on the tree holds none of the given key's class and object, if that is known. It is asked
-    /// only where a node cannot be read.
-    pub absent_from: &'a dyn Fn(&Key) -> Option<Key>,
+    /// From where on there are no keys of the given key's class and object, if that is known. It is asked only where a
+    /// node cannot be read.
+    pub absence: &'a dyn Fn(&Key) -> Option<Absence>,
     /// Nodes that the caller could not read, and has passed over: they are not read again. Each change that rests on it
     /// must touch the node.
     pub lost: &'a [BlockPtr],
@@ -40,7 +40,7 @@ pub struct Around<'a> {
 
 impl Around<'_> {
     /// Nothing is known.
-    pub const NOTHING: Self = Self { first_new: u64::MAX, absent_from: &|_| None, lost: &[] };
+    pub const NOTHING: Self = Self { first_new: u64::MAX, absence: &|_| None, lost: &[] };
 }
 
 /// A stretch of a node's range.
@@ -85,7 +85,7 @@ pub(super) fn plan(kept: &Kept, height: u8, changes: &[(Key, Change)], around: &
     let mut islands: Vec<Island> = Vec::new();
     let mut is_stale = false;
     for (key, change) in changes {
-        let gap = key.gap(around.first_new, (around.absent_from)(key));
+        let gap = key.gap(around.first_new, (around.absence)(key));
         is_stale |= is_within(key) && !gap.is_new;
         if *change == Change::Delete {
             continue;
