@@ -170,7 +170,18 @@ impl Place {
 
     /// A client at the root of the pool.
     pub fn client(&self) -> Result<Client> {
-        let target = Target { nfs: self.address, mount: self.address, export: format!("/{POOL}") };
+        self.client_of(POOL)
+    }
+
+    /// Makes a further pool, which clients of this machine may use as well.
+    pub fn create_another(&self, pool: &str, vdevs: &[&str]) -> Result<()> {
+        self.must(&[&["pool", "create", pool], vdevs].concat())?;
+        self.must(&["dataset", "set", "sharenfs=127.0.0.0/8(rw,no_root_squash)", pool]).map(drop)
+    }
+
+    /// A client at the root of any pool that is exported.
+    pub fn client_of(&self, pool: &str) -> Result<Client> {
+        let target = Target { nfs: self.address, mount: self.address, export: format!("/{pool}") };
         let root = Connection::mount(&target)?;
         Ok(Client { connection: Connection::open(self.address)?, root })
     }

@@ -1,8 +1,10 @@
 //! The `tally` binary.
 
 use std::io::{Write, stderr, stdout};
+use std::panic::resume_unwind;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
 
 use clap::Parser;
 use tally_disk::SystemOpener;
@@ -18,7 +20,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match &cli.command {
-        Command::Serve(args) => serve(args.clone()),
+        Command::Serve(args) => serve_beside(args.clone()),
         _ => ask(&cli),
     }
 }
@@ -34,6 +36,23 @@ fn ask(cli: &Cli) -> ExitCode {
             ExitCode::from(failure.exit_status())
         }
     }
+}
+
+/// As much as the process's first thread has.
+const STACK_BYTES: usize = 8 << 20;
+
+/// Serves in a thread beside the first one, which only waits: Linux gives a signal to the first thread even while that
+/// sleeps for a disk which hangs, and then no other one gets it. Nobody would see a SIGTERM.
+fn serve_beside(args: ServeArgs) -> ExitCode {
+    let served = thread::Builder::new().name("daemon".into()).stack_size(STACK_BYTES).spawn(move || serve(args));
+    let ended = match served {
+        Ok(thread) => thread.join(),
+        Err(error) => {
+            eprintln!("tally: cannot start a thread: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 fn serve(args: ServeArgs) -> ExitCode {

@@ -6,6 +6,7 @@ mod rotten_sector;
 mod silent_damage;
 mod silent_end;
 mod silent_leg;
+mod silent_newcomer;
 mod two_refusals;
 
 use std::path::Path;
@@ -32,7 +33,7 @@ pub struct Case {
 }
 
 /// All of them: every change is tried with each.
-pub const CASES: [Case; 8] = [
+pub const CASES: [Case; 10] = [
     Case { name: "bad-sector", run: bad_sector::run },
     Case { name: "two-refusals", run: two_refusals::run },
     Case { name: "lost-cache", run: lost_cache::run },
@@ -41,6 +42,8 @@ pub const CASES: [Case; 8] = [
     Case { name: "silent-damage", run: silent_damage::run },
     Case { name: "silent-end", run: silent_end::run },
     Case { name: "silent-end-alone", run: silent_end::run_with_one_signal },
+    Case { name: "silent-end-beside", run: silent_end::run_beside_a_slow_export },
+    Case { name: "silent-newcomer", run: silent_newcomer::run },
 ];
 
 const MIB: u64 = 1 << 20;

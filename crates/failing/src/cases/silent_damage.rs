@@ -1,7 +1,8 @@
 //! A block has rotted, somebody has met it, and then the disk hangs. `pool status` looks for the paths of what is
 //! damaged, which reads directories: it waited for the disk, for ever, and so did every `pool status` after it. Whoever
 //! asks what is the matter is answered while it is the matter: with what was met, and a word that nobody could look for
-//! its name.
+//! its name. That is said of the pool whose disk hangs. A second pool, damaged as well, had been left no time to look
+//! by the first, and its disks, which had not been asked, were said not to have answered.
 
 use std::time::Duration;
 
@@ -15,10 +16,11 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 const FOLDERS: u64 = 8;
 
 pub(super) fn run(given: Given<'_>) -> Result<()> {
-    let mut place = Place::new(given.binary, &[("a", 256 * MIB)], 1)?;
+    let mut place = Place::new(given.binary, &[("a", 256 * MIB), ("b", 64 * MIB)], 1)?;
     place.start()?;
     place.must(&["pool", "create", "p", &place.disk("a")])?;
-    let content = noise(1, 100_000);
+    place.create_another("q", &[&place.disk("b")])?;
+    let [content, other] = [1, 2].map(|number| noise(number, 100_000));
     let mut client = place.client()?;
     let root = client.root.clone();
     for folder in 0..FOLDERS {
@@ -26,17 +28,17 @@ pub(super) fn run(given: Given<'_>) -> Result<()> {
         (0..300).try_for_each(|file| client.put(&format!("f{file}"), b"small"))?;
     }
     client.put("rotten", &content)?;
+    place.client_of("q")?.put("other-rotten", &other)?;
     drop(client);
     place.stop()?;
-    let mut whole = std::fs::read(place.below("a"))?;
-    let at = whole.windows(64).position(|bytes| *bytes == content[..64]).context("the file is nowhere on the disk")?;
-    whole[at] ^= 0x5a;
-    std::fs::write(place.below("a"), whole)?;
+    rot(&place, "a", &content)?;
+    rot(&place, "b", &other)?;
 
     place.start()?;
     let mut client = place.client()?;
     client.root = client.connection.lookup(&root, &format!("d{}", FOLDERS - 1))?;
     ensure!(client.get("rotten").is_err(), "the rotten block is read as if it were right");
+    ensure!(place.client_of("q")?.get("other-rotten").is_err(), "the other one is");
     place.rule("a read * hang\n")?;
     for words in [&["pool", "status"][..], &["pool", "status", "-v"], &["pool", "status", "--json"]] {
         let child = place.spawn(words)?;
@@ -44,9 +46,11 @@ pub(super) fn run(given: Given<'_>) -> Result<()> {
         let words = words.join(" ");
         let answer = said(&output.with_context(|| format!("`tally {words}` hangs with the disk"))??);
         ensure!(
-            answer.contains("the disks did not answer"),
-            "`tally {words}` does not say what it could not find:\n{answer}"
+            answer.matches("the disks did not answer").count() == 1,
+            "`tally {words}` does not say of one pool, and of that alone, that its disks did not answer:\n{answer}"
         );
+        let is_named = answer.contains("/other-rotten") || !words.contains(" -");
+        ensure!(is_named, "`tally {words}` does not name the file of the pool whose disk answers:\n{answer}");
     }
     place.rule("")?;
     let found = within(PATIENCE, move || {
@@ -54,4 +58,12 @@ pub(super) fn run(given: Given<'_>) -> Result<()> {
             .find(|answer| answer.as_ref().map_or(true, |answer| answer.contains("/rotten")))
     });
     found.flatten().context("the disk is back, and the file is not named")?.map(drop)
+}
+
+/// A bit of what begins so is another from now on.
+fn rot(place: &Place, disk: &str, content: &[u8]) -> Result<()> {
+    let mut whole = std::fs::read(place.below(disk))?;
+    let at = whole.windows(64).position(|bytes| *bytes == content[..64]).context("the file is nowhere on the disk")?;
+    whole[at] ^= 0x5a;
+    Ok(std::fs::write(place.below(disk), whole)?)
 }

@@ -3,6 +3,10 @@
 //! said and nothing ended. Whoever looks is answered at once; an export is refused by a sentence that names the disk;
 //! SIGTERM says what it waits for, and ends by itself when the disk has been silent for too long. A second one ends at
 //! once. All of it over a leg of the log and over the disk of the data, and what was acknowledged is there afterwards.
+//!
+//! The half minute after which the server leaves is for the disk that keeps the end from going on. Where the export of
+//! one pool took as long, over disks that answer, a disk of another pool that hung beside it cut that export off: the
+//! next start replayed, and what datasets with `sync=disabled` had been told was lost with disks that had nothing.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -13,13 +17,20 @@ use super::{Given, MIB};
 use crate::server::{PATIENCE, Place, said, within};
 
 /// So long a disk is silent before anybody does anything: more than after which it is called silent.
-const SILENCE: Duration = Duration::from_secs(5);
+pub(super) const SILENCE: Duration = Duration::from_secs(5);
 /// Within this time whoever only looks is answered.
 const AT_ONCE: Duration = Duration::from_secs(3);
 /// Behind its last words the process is no more than what hangs in the kernel.
 const LEFT: Duration = Duration::from_secs(1);
 /// How long a server that was told to end waits for a disk that is silent, and some more for a busy machine.
-const END: Duration = Duration::from_secs(45);
+pub(super) const END: Duration = Duration::from_secs(45);
+
+/// The disk answers, late; an export has some flushes and durable writes, one after the other.
+const SLOW: &str = "slow flush * sleep:5000\nslow durable * sleep:3000\n";
+/// How long such an export may take, and what comes after it.
+const SLOW_END: Duration = Duration::from_secs(60);
+/// No group is synced by the time that has passed.
+pub(super) const TXG_SECONDS_NEVER: u32 = 600;
 
 /// A leg of the log, and the disk of the data: each of them as disks hang, with whatever they are asked.
 const HANGS: [&str; 2] = ["m", "a"];
@@ -45,6 +56,30 @@ pub(super) fn run_with_one_signal(given: Given<'_>) -> Result<()> {
     place.terminate()?;
     leaves(&mut place, END)?;
     comes_back(&mut place, hang)
+}
+
+/// One SIGTERM, and the pool that is exported first takes its time, while a disk of the other one hangs.
+pub(super) fn run_beside_a_slow_export(given: Given<'_>) -> Result<()> {
+    let disks = [("slow", 64 * MIB), ("b", 64 * MIB), ("l", 64 * MIB), ("m", 64 * MIB)];
+    let mut place = Place::new(given.binary, &disks, TXG_SECONDS_NEVER)?;
+    place.start()?;
+    let [slow, data, one, other] = ["slow", "b", "l", "m"].map(|name| place.disk(name));
+    place.must(&["pool", "create", "p", &slow])?;
+    place.must(&["dataset", "set", "sync=disabled", "p"])?;
+    place.create_another("q", &[&data, "log", "mirror", &one, &other])?;
+    place.client()?.put("in-memory", b"told, and on no disk")?;
+    place.rule(&(rules("m") + SLOW))?;
+    let mut client = place.client_of("q")?;
+    std::thread::spawn(move || client.put("cut-off", b""));
+    std::thread::sleep(SILENCE);
+    place.terminate()?;
+    leaves(&mut place, SLOW_END)?;
+    let log = place.log();
+    ensure!(log.contains("Pool 'q' was not exported"), "a pool whose disk hangs was exported, it seems:\n{log}");
+    ensure!(!log.contains("Pool 'p'"), "a pool whose disks answer was not exported:\n{log}");
+    place.start()?;
+    ensure!(place.client()?.get("in-memory")? == b"told, and on no disk", "what 'p' had in memory is lost");
+    Ok(())
 }
 
 fn place(given: Given<'_>) -> Result<Place> {
@@ -92,7 +127,7 @@ fn leaves_at_once(place: &mut Place, hang: &str) -> Result<()> {
 
 /// The server leaves in time, and says so. Its process ends when the disk answers and no sooner: what hangs in the
 /// kernel cannot be ended, and keeps it.
-fn leaves(place: &mut Place, patience: Duration) -> Result<()> {
+pub(super) fn leaves(place: &mut Place, patience: Duration) -> Result<()> {
     let began = Instant::now();
     while !place.log().contains("leaving at once") {
         ensure!(began.elapsed() < patience, "the server does not leave within {patience:?}:\n{}", place.log());
@@ -117,7 +152,7 @@ fn comes_back(place: &mut Place, hang: &str) -> Result<()> {
     Ok(())
 }
 
-fn rules(disk: &str) -> String {
+pub(super) fn rules(disk: &str) -> String {
     ["read", "write", "flush"].map(|request| format!("{disk} {request} * hang\n")).concat()
 }
 

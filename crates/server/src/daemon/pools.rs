@@ -266,6 +266,8 @@ pub struct Pools {
     served: RwLock<Vec<Arc<ServedPool>>>,
     /// Being let go: they are not served any more, and their disks are still open.
     going: Mutex<Vec<Arc<ServedPool>>>,
+    /// When the daemon's own thread last began something, ended it, or said how far it was.
+    came_on: Mutex<Instant>,
     /// Those whose clients wait.
     pub absent: Absent,
     state: Mutex<State>,
@@ -282,6 +284,7 @@ impl Pools {
             live: Arc::default(),
             served: RwLock::default(),
             going: Mutex::default(),
+            came_on: Mutex::new(Instant::now()),
             absent: Absent::new(state.pools()),
             state: Mutex::new(state),
             above: Mutex::new(above),
@@ -341,7 +344,10 @@ impl Pools {
         for path in specs.iter().flat_map(|spec| &spec.paths).filter(|path| !path.exists()) {
             // All of it is written out: whether it will hold a log is not known before the pool is made.
             let what = format!("making {}", path.display());
-            let mut tell = |done| progress(Progress { what: what.clone(), done, total: bytes });
+            let mut tell = |done| {
+                self.comes_on();
+                progress(Progress { what: what.clone(), done, total: bytes });
+            };
             let made = self.platform.opener.create(path, bytes, true, &mut tell);
             made.map_err(|source| PoolsError::MakeFile { path: path.clone(), source })?;
         }
@@ -364,7 +370,10 @@ impl Pools {
             accept_loss: order.accept_loss,
             destroyed: false,
         };
-        let mut tell = |state: tally_fs::filer::Progress| progress(words(state));
+        let mut tell = |state: tally_fs::filer::Progress| {
+            self.comes_on();
+            progress(words(state));
+        };
         let (filer, report) =
             Filer::import(&self.platform, &self.tuning, &source, &select(&order.pool), &options, &mut tell)?;
         let lost = if order.read_only { "missing" } else { "given up at the import" };
@@ -451,9 +460,24 @@ impl Pools {
         self.held().iter().map(line).collect::<Vec<_>>().join(" ")
     }
 
+    /// The daemon's own thread says that it is not stuck.
+    pub(super) fn comes_on(&self) {
+        *self.came_on.lock() = Instant::now();
+    }
+
+    /// When it last did.
+    pub(super) fn came_on(&self) -> Instant {
+        *self.came_on.lock()
+    }
+
+    /// The pool that the daemon's own thread is letting go of, if it is at that: by a command, or at the end.
+    pub(super) fn going(&self) -> Vec<Arc<ServedPool>> {
+        self.going.lock().clone()
+    }
+
     /// All pools whose disks are open: those that are being let go first, and then those that are served, by name.
     pub(super) fn held(&self) -> Vec<Arc<ServedPool>> {
-        let mut held = self.going.lock().clone();
+        let mut held = self.going();
         let mut served = self.all();
         served.retain(|pool| !held.iter().any(|going| Arc::ptr_eq(going, pool)));
         held.append(&mut served);
@@ -494,6 +518,8 @@ impl Pools {
         self.let_go(pool);
         let result = how(&pool.filer);
         pool.join();
+        // Whoever finds that no pool is going any more must find this, too.
+        self.comes_on();
         self.going.lock().retain(|going| !Arc::ptr_eq(going, pool));
         result
     }
@@ -506,11 +532,15 @@ impl Pools {
 
     /// Exports every pool at the end of the process, and keeps the list for the next start. Copies are stopped first:
     /// disks that were joining are taken out again. A pool with a disk that hangs is the last: the others need not wait
-    /// for that disk. Gives what went wrong.
+    /// for that disk. Nor need they for the end of a copy, which may meet a disk that hangs and is not known yet. Gives
+    /// what went wrong.
     pub fn export_all(&self) -> Vec<(String, FilerError)> {
         let mut failures = Vec::new();
         let mut pools = self.all();
-        pools.sort_by_key(|pool| !silence::silent(std::slice::from_ref(pool)).is_empty());
+        pools.sort_by_key(|pool| {
+            (!silence::silent(std::slice::from_ref(pool)).is_empty(), !pool.copies.running().is_empty())
+        });
+        self.comes_on();
         for pool in pools {
             pool.copies.stop_all();
             if let Err(error) = self.put_away(&pool, Filer::export) {

@@ -239,6 +239,7 @@ impl Daemon {
     #[must_use = "a pool that could not be exported has to be told"]
     pub fn run(self) -> Vec<String> {
         while let Ok(event) = self.events.recv() {
+            self.desk.pools.comes_on();
             match event {
                 Event::Stop => break,
                 Event::Reload => self.reload(),
@@ -386,7 +387,10 @@ fn first_pool(desk: &Desk, args: &ServeArgs, tell: Tell<'_>) -> Result<(), Serve
         Size(plan.size),
         Size(first_pool::LOG_BYTES)
     )));
-    plan.make_files(&*desk.pools.platform.opener, &mut |progress| tell(Told::Progress(&progress)))?;
+    plan.make_files(&*desk.pools.platform.opener, &mut |progress| {
+        desk.pools.comes_on();
+        tell(Told::Progress(&progress));
+    })?;
     let sharenfs = parse(Property::ShareNfs, first_pool::SHARENFS).map_err(PoolsError::Property)?;
     let properties = PropertySet::from_iter([sharenfs]);
     // The log file is written out already.

@@ -18,6 +18,7 @@ use tally_nfs::exports::parse_sharenfs;
 use tally_store::create;
 use tally_store::discover::ImportSource;
 
+use super::damage_report::Pending;
 use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
 use super::{Event, damage_report, datasets, ops_report, pool_report, process, silence};
@@ -114,22 +115,23 @@ impl Desk {
 
     fn pools_with_damage(&self, names: &[String]) -> Result<Vec<PoolReport>, PoolsError> {
         let until = Instant::now() + damage_report::LOOK_MAX;
-        self.reports(names, |pool| damage_report::report_with_damage(pool, until))
+        let pending: Vec<Pending> = self.reports(names, |pool| damage_report::begin_report(pool, until))?;
+        Ok(pending.into_iter().map(|pending| pending.end(until)).collect())
     }
 
     /// These pools, or all of them, with those that should be there and are not.
-    fn reports(
+    fn reports<R: From<PoolReport>>(
         &self,
         names: &[String],
-        report: impl Fn(&Arc<ServedPool>) -> PoolReport,
-    ) -> Result<Vec<PoolReport>, PoolsError> {
+        report: impl Fn(&Arc<ServedPool>) -> R,
+    ) -> Result<Vec<R>, PoolsError> {
         if names.is_empty() {
-            let absent = self.pools.absent.reports(None);
+            let absent = self.pools.absent.reports(None).into_iter().map(R::from);
             return Ok(self.pools.all().iter().map(report).chain(absent).collect());
         }
         let named = |name: &String| match self.pools.pool(name) {
             Ok(pool) => Ok(report(&pool)),
-            Err(error) => self.pools.absent.reports(Some(name)).pop().ok_or(error),
+            Err(error) => self.pools.absent.reports(Some(name)).pop().map(R::from).ok_or(error),
         };
         names.iter().map(named).collect()
     }
