@@ -92,7 +92,8 @@ impl Filesystem {
         if self.dataset.effective().readonly {
             return Err(Refusal::now(FsError::ReadOnly));
         }
-        if !ask.records.is_empty() && !self.has_log() {
+        let log = self.log();
+        if !ask.records.is_empty() && log.is_none() {
             self.check_lease()?;
         }
         let bytes = ask.data_bytes + OPERATION_DIRTY_BYTES;
@@ -108,7 +109,7 @@ impl Filesystem {
             NotAdmitted::Space => self.pool.space_coming().map_or(Refusal::now(FsError::NoSpace), Refusal::until),
         })?;
         let mut rings = SmallVec::new();
-        if let Some(lane) = self.lane().filter(|_| self.logs_now()) {
+        if let Some(lane) = log {
             for body in &ask.records {
                 match lane.reserve(*body) {
                     Ok(reservation) => rings.push(reservation),

@@ -135,7 +135,7 @@ impl Filesystem {
 
     /// Server time for a change that has a record, never the same twice and never going back.
     pub(crate) fn now(&self) -> Time {
-        let unlogged = if self.has_log() { None } else { self.pool.issue_unlogged_time() };
+        let unlogged = if self.log().is_some() { None } else { self.pool.issue_unlogged_time() };
         // Without a log there was room below the lease when this was admitted ([`Self::check_lease`]).
         unlogged.unwrap_or_else(|| self.pool.issue_time())
     }
@@ -145,9 +145,9 @@ impl Filesystem {
         self.pool.issue_unlogged_time().ok_or_else(|| Refusal::until(self.pool.txgs.next_sync()))
     }
 
-    /// Whether records go to a log now.
-    pub(crate) fn has_log(&self) -> bool {
-        self.logs_now() && self.lane().is_some_and(|lane| !lane.has_ended())
+    /// The log that records go to now.
+    pub(crate) fn log(&self) -> Option<Arc<Lane>> {
+        self.logs_now().then(|| self.lane()).flatten().filter(|lane| !lane.has_ended())
     }
 
     /// An id that was never used, for an object or a directory entry.

@@ -8,7 +8,7 @@
 //! A pool that is known but not imported stays in the table with its key alone. Its handles are genuine,
 //! so their clients are told to come back later instead of that their files are gone.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -56,11 +56,12 @@ pub fn mount_path(dataset_name: &str) -> String {
     format!("/{dataset_name}")
 }
 
-/// One state of all exports.
+/// One state of all exports. Every request looks its pool and its dataset up, which are few and no client's choice: to
+/// compare some numbers costs less than a hash does that withstands chosen ones.
 #[derive(Default)]
 pub struct ExportTable {
-    pools: HashMap<PoolGuid, PoolEntry>,
-    datasets: HashMap<(PoolGuid, DatasetId), ShareRules>,
+    pools: BTreeMap<PoolGuid, PoolEntry>,
+    datasets: BTreeMap<(PoolGuid, DatasetId), ShareRules>,
     /// Mount paths, in order, with what is mounted there.
     paths: Vec<(String, PoolGuid, DatasetId)>,
 }
