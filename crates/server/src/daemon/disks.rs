@@ -290,6 +290,7 @@ impl Onlooker for Asker<'_> {
     }
 
     fn let_go(&mut self, leg: Arc<VdevLeg>) {
+        self.served.left.note(&leg);
         self.gone.push(leg);
     }
 }

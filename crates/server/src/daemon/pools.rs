@@ -87,6 +87,22 @@ pub enum PoolsError {
         /// How long.
         seconds: u64,
     },
+    /// Detaching a disk does not free whoever had asked it for something before.
+    #[error(
+        "{} is no part of '{name}' any more, but somebody still waits for its answer, for {seconds} s by now: '{name}' \
+         stays imported.\n\
+         Do this again when the disk answers. The server itself can be stopped all the same: its next start replays \
+         what the log has.",
+        path.display()
+    )]
+    Owed {
+        /// Which pool.
+        name: String,
+        /// Which disk.
+        path: PathBuf,
+        /// How long.
+        seconds: u64,
+    },
     /// One at a time.
     #[error("somebody else records the load already; ask again when that is over")]
     Recording,
@@ -157,6 +173,8 @@ pub struct ServedPool {
     pub remarks: Vec<String>,
     /// Copies to and checks of its disks.
     pub copies: Copies,
+    /// Its disks that have left it.
+    pub(super) left: silence::Left,
     /// Somebody looks for the paths of what is damaged, which may take as long as a disk hangs: one at a time.
     pub(super) looking: Mutex<()>,
     read_only: bool,
@@ -170,7 +188,8 @@ impl ServedPool {
             threads.push(thread::Builder::new().name(name).spawn(body).map_err(PoolsError::Thread)?);
         }
         let (since, copies, threads) = (Instant::now(), Copies::default(), Mutex::new(threads));
-        Ok(Arc::new(Self { filer, since, remarks, copies, looking: Mutex::default(), read_only, threads }))
+        let (left, looking) = (silence::Left::default(), Mutex::default());
+        Ok(Arc::new(Self { filer, since, remarks, copies, left, looking, read_only, threads }))
     }
 
     /// Its guid.
@@ -506,7 +525,12 @@ impl Pools {
     fn pool_to_let_go(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = self.pool(name)?;
         if let Some(leg) = silence::silent(std::slice::from_ref(&pool)).pop() {
-            return Err(PoolsError::Silent { name: name.into(), path: leg.path, seconds: leg.silent_for.as_secs() });
+            let (name, path, seconds) = (name.into(), leg.path, leg.silent_for.as_secs());
+            return Err(if leg.has_left {
+                PoolsError::Owed { name, path, seconds }
+            } else {
+                PoolsError::Silent { name, path, seconds }
+            });
         }
         pool.copies.close()?;
         Ok(pool)
@@ -593,3 +617,6 @@ fn words(state: tally_fs::filer::Progress) -> Progress {
         tally_fs::filer::Progress::Replayed(done, total) => Progress { what: "replaying".into(), done, total },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tally_base::VdevGuid;
 use tally_store::vdev::VdevLeg;
 
@@ -33,19 +34,49 @@ pub(super) struct Silence {
     pub(super) guid: VdevGuid,
     pub(super) path: PathBuf,
     pub(super) silent_for: Duration,
+    /// It is no part of its pool any more, but somebody waits for what it was asked for before it left.
+    pub(super) has_left: bool,
 }
 
-/// All disks of these pools; most of them owe nothing.
+impl Silence {
+    fn of(leg: &VdevLeg) -> Self {
+        let silent_for = leg.disk().and_then(|disk| disk.silent_for()).unwrap_or_default();
+        Self { guid: leg.guid(), path: leg.path().to_owned(), silent_for, has_left: false }
+    }
+}
+
+/// All disks of these pools, and those that have left them and still owe somebody an answer; most of them owe nothing.
 fn disks(pools: &[Arc<ServedPool>]) -> impl Iterator<Item = Silence> {
-    let vdevs = pools.iter().flat_map(|served| served.filer.pool().roster.vdevs());
-    vdevs.flat_map(|vdev| {
-        let silence = |leg: &Arc<VdevLeg>| Silence {
-            guid: leg.guid(),
-            path: leg.path().to_owned(),
-            silent_for: leg.disk().and_then(|disk| disk.silent_for()).unwrap_or_default(),
-        };
-        vdev.legs().iter().map(silence).collect::<Vec<_>>()
+    pools.iter().flat_map(|served| {
+        let legs = served.filer.pool().roster.vdevs().iter().flat_map(|vdev| vdev.legs());
+        let mut silences: Vec<_> = legs.map(|leg| Silence::of(&leg)).collect();
+        silences.append(&mut served.left.silences());
+        silences
     })
+}
+
+/// The disks that have left a pool. Whoever met one that hangs before it left sleeps on, with whatever locks are held,
+/// so a detached disk is waited for like any other.
+#[derive(Default)]
+pub(super) struct Left(Mutex<Vec<(Weak<VdevLeg>, Instant)>>);
+
+impl Left {
+    /// One has left just now.
+    pub(super) fn note(&self, leg: &Arc<VdevLeg>) {
+        let mut left = self.0.lock();
+        left.retain(|(leg, _)| leg.strong_count() > 0);
+        left.push((Arc::downgrade(leg), Instant::now()));
+    }
+
+    /// Those that were asked for something before they left and have not answered. That their labels are erased
+    /// afterwards concerns nobody.
+    fn silences(&self) -> Vec<Silence> {
+        let still_owes = |(leg, since): &(Weak<VdevLeg>, Instant)| {
+            let silence = Silence { has_left: true, ..Silence::of(&*leg.upgrade()?) };
+            (silence.silent_for > since.elapsed()).then_some(silence)
+        };
+        self.0.lock().iter().filter_map(still_owes).collect()
+    }
 }
 
 /// In words, for whoever waits for them.

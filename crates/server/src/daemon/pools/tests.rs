@@ -1,0 +1,107 @@
+//! A pool with a disk that hangs, and is taken out of its mirror meanwhile.
+
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use tally_base::{SystemClock, SystemRng};
+use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, ThreadFanout};
+use tally_fs::vfs::{Cred, OpCtx, SetAttr};
+use tally_store::platform::Host;
+
+use super::*;
+
+/// So long the test waits for what should come in an instant, on whatever machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A disk that answers no write of a block while somebody holds it; labels and logs are written durably.
+struct Hanging {
+    disk: MemDisk,
+    held: Mutex<()>,
+}
+
+impl Disk for Hanging {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.disk.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        let _answered = (durability == Durability::Cached).then(|| self.held.lock());
+        self.disk.write(offset, buf, durability)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.disk.discard(offset, length)
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+}
+
+fn pools(data_dir: &Path, opener: &Arc<MemOpener>) -> Arc<Pools> {
+    let platform = Platform {
+        clock: Arc::new(SystemClock::default()),
+        rng: Arc::new(SystemRng),
+        opener: Arc::clone(opener) as _,
+        fanout: Arc::new(ThreadFanout::default()),
+        host: Host { id: 1, name: "here".into() },
+    };
+    let tuning = Tuning { txg_interval: Duration::from_millis(100), ..Tuning::default() };
+    Arc::new(Pools::new(platform, tuning, State::load(data_dir).expect("an empty directory"), Vec::new()))
+}
+
+/// A leg of a mirror hung in the middle of a sync. `export` was refused, and said that the disk could be detached; then
+/// it began, and waited for the sync, which waited for the disk: no command of any pool was answered any more. Nor did
+/// the end of the process know of a disk that had left, and it waited as long.
+#[test]
+fn a_pool_is_not_let_go_while_somebody_waits_for_a_disk_that_has_left() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let opener = Arc::new(MemOpener::default());
+    let m = Arc::new(Hanging { disk: MemDisk::new(32 << 20), held: Mutex::new(()) });
+    for name in ["/a", "/l"] {
+        opener.put(name, Arc::new(MemDisk::new(32 << 20)));
+    }
+    opener.put("/m", Arc::clone(&m) as Arc<dyn Disk>);
+    let pools = pools(dir.path(), &opener);
+    let words = ["mirror", "/a", "/m", "log", "/l"].map(String::from);
+    let served = pools.create("tank", &words, &CreateOptions::default(), None, &mut |_| {}).expect("a pool");
+
+    let hung = m.held.lock();
+    let fs = served.filer.by_name("tank").expect("its first dataset");
+    let root = Cred::root();
+    let made = fs.mkdir(OpCtx { cred: &root, reply: None }, fs.root(), b"d", &SetAttr::default());
+    assert!(made.result.is_ok());
+    let given_up = Instant::now() + PATIENCE;
+    while silence::silent(std::slice::from_ref(&served)).is_empty() {
+        assert!(Instant::now() < given_up, "no group meets the disk");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(matches!(pools.export("tank"), Err(PoolsError::Silent { .. })));
+    pools.detach("tank", "/m", true, &mut |_| {}).expect("it may leave");
+
+    let known_count = silence::silent(std::slice::from_ref(&served)).len();
+    let (sender, answer) = channel();
+    let exporter = Arc::clone(&pools);
+    let exporting = thread::spawn(move || sender.send(exporter.export("tank")));
+    let answer = answer.recv_timeout(PATIENCE);
+    drop(hung);
+    exporting.join().expect("no panic").ok();
+    assert_eq!(
+        (answer.is_ok(), known_count),
+        (true, 1),
+        "whether a command is answered, and disks that the end knows of"
+    );
+    let error = answer.expect("a command is answered").expect_err("a sync waits for the disk");
+    assert!(error.to_string().contains("/m is no part of 'tank' any more"), "{error}");
+    // Nobody waits for it any more, once the sync is over.
+    let given_up = Instant::now() + PATIENCE;
+    while pools.export("tank").is_err() {
+        assert!(Instant::now() < given_up, "the pool is never let go");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
