@@ -52,34 +52,50 @@ impl Fold<'_> {
             self.cut_extents(id, inode, from, &rewritten)?;
             self.cuts.insert(id, from);
         }
+        let small = outgrown.then_some(&small);
         let mut kept = HashSet::new();
         for start in rewritten {
             let length = record_size.min(inode.size - start);
             let replaced =
                 if in_extents && start < old_size { self.stored_extent(id, start)? } else { Stored::Known(None) };
-            let base = |into: &mut [u8]| self.base(id, start, outgrown.then_some(&small), &replaced, into);
             let whole = placed_whole(layer, start, length);
             let block = match whole {
                 Some(block) => Some(block),
-                None => {
-                    let content = self.block_content(id, start, length, layer, &base)?;
-                    let is_absent = matches!(replaced, Stored::Known(_)) && self.is_hole(id, start, &content)?;
-                    if is_absent { None } else { Some(self.put_content(content)?) }
-                }
+                None => self.write_block(id, start..start + length, layer, small, &replaced)?,
             };
-            let replaced = match replaced {
-                Stored::Known(replaced) => replaced,
-                Stored::Unknown => {
-                    self.fs.damaged(id, Part::Space, &"a block that was replaced is not found");
-                    self.fs.pool.io.note_leak();
-                    None
-                }
-            };
+            let replaced = self.found_or_leaked(id, &replaced);
             self.replace_extent(id, inode, start, replaced.as_ref(), block.as_ref());
             kept.extend(whole.map(|block| block.dva));
         }
         self.free_placed(layer, &kept);
         Ok(())
+    }
+
+    /// Writes `range` anew, with what was there ([`Self::base`]) below what the layer has. Gives no block for a hole.
+    fn write_block(
+        &mut self,
+        id: ObjectId,
+        range: Range<u64>,
+        layer: &Layer,
+        small: Option<&Stored<Bytes>>,
+        replaced: &Stored<Option<BlockPtr>>,
+    ) -> Result<Option<BlockPtr>, BlockError> {
+        let base = |into: &mut [u8]| self.base(id, range.start, small, replaced, into);
+        let content = self.block_content(id, range.start, range.end - range.start, layer, &base)?;
+        let is_absent = matches!(replaced, Stored::Known(_)) && self.is_hole(id, range.start, &content)?;
+        if is_absent { Ok(None) } else { self.put_content(content).map(Some) }
+    }
+
+    /// The block that was replaced, to be freed. One that is not found stays allocated, and is counted.
+    fn found_or_leaked(&self, id: ObjectId, replaced: &Stored<Option<BlockPtr>>) -> Option<BlockPtr> {
+        match *replaced {
+            Stored::Known(replaced) => replaced,
+            Stored::Unknown => {
+                self.fs.damaged(id, Part::Space, &"a block that was replaced is not found");
+                self.fs.pool.io.note_leak();
+                None
+            }
+        }
     }
 
     /// The file has grown, and has had no blocks in `grown`. If it has none at the beginning either, it is a hole; and
