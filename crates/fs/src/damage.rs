@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use tally_base::{ObjectId, Txg};
 use tally_store::key::{Class, Key};
 
-use crate::filesystem::{Filesystem, decode_entry};
+use crate::entry::decode_entry;
+use crate::filesystem::Filesystem;
 use crate::inode::Layout;
 use crate::vfs::{FileKind, FsError};
 

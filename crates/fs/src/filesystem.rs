@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tally_base::codec::Reader;
@@ -39,7 +38,7 @@ use crate::cost;
 use crate::damage::{Damage, Part};
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
-use crate::record::{InodeAfter, Record, RecordKind};
+use crate::record::{self, InodeAfter, Record, RecordKind};
 use crate::vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
 /// More ids than any transaction group draws: so many are passed over after a crash.
@@ -131,6 +130,16 @@ impl Filesystem {
 
     pub(crate) fn root_ref(&self) -> ObjectRef {
         ObjectRef { id: self.dataset.birth.root_object, generation: self.dataset.birth.root_generation }
+    }
+
+    /// Whether an object is a child dataset's mount point.
+    pub(crate) fn is_mountpoint(&self, id: ObjectId) -> bool {
+        self.mountpoints.read().contains(&id)
+    }
+
+    /// Refuses to remove or rename these directories: child datasets are mounted on them.
+    pub fn set_mountpoints(&self, ids: impl IntoIterator<Item = ObjectId>) {
+        *self.mountpoints.write() = ids.into_iter().collect();
     }
 
     /// Server time for a change that has a record, never the same twice and never going back.
@@ -376,7 +385,7 @@ impl Filesystem {
         }
         if let Some((key, reply)) = record.reply {
             let now = self.pool.time_in_service();
-            self.pool.replies.remember(self.dataset.birth.id, txg, now, key.0, encode_reply(reply));
+            self.pool.replies.remember(self.dataset.birth.id, txg, now, key.0, record::encode_reply(reply));
         }
         self.dirty.lock().entry(txg).or_default().extend(dirty);
     }
@@ -409,7 +418,8 @@ impl Filesystem {
         // What a suspended pool remembers may never have become durable: its client was told so.
         self.pool.check_serving().ok()?;
         let now = self.pool.time_in_service();
-        self.pool.replies.recall(self.dataset.birth.id, now, &key.0).and_then(|value| decode_reply(&value))
+        let value = self.pool.replies.recall(self.dataset.birth.id, now, &key.0)?;
+        record::decode_reply(&mut Reader::new(&value, "remembered reply")).ok()
     }
 
     /// Bytes that are acknowledged but not durable, and since when, in a dataset with `sync=disabled`.
@@ -443,39 +453,4 @@ impl Filesystem {
 /// What a file may take on disk, at most, whether or not it was folded as it is.
 fn most_bytes(inode: &Inode) -> u64 {
     if inode.kind == FileKind::File { inode.used.max(round_to_sector(inode.size)) } else { inode.used }
-}
-
-fn encode_reply(reply: RememberedReply) -> tally_store::replies::Value {
-    let mut value = [0; 17];
-    if let Some(object) = reply.object {
-        value[0] = 1;
-        value[1..9].copy_from_slice(&object.id.0.to_le_bytes());
-        value[9..].copy_from_slice(&object.generation.0.to_le_bytes());
-    }
-    value
-}
-
-fn decode_reply(value: &tally_store::replies::Value) -> Option<RememberedReply> {
-    let mut reader = Reader::new(value, "remembered reply");
-    let present = reader.u8().ok()? != 0;
-    let object = ObjectRef { id: ObjectId(reader.u64().ok()?), generation: Generation(reader.u64().ok()?) };
-    Some(RememberedReply { object: present.then_some(object) })
-}
-
-/// The value of a directory entry: object u64, kind u8, name.
-#[must_use]
-pub(crate) fn encode_entry(object: ObjectId, kind: FileKind, name: &[u8]) -> Bytes {
-    let mut value = Vec::with_capacity(9 + name.len());
-    value.extend_from_slice(&object.0.to_le_bytes());
-    value.push(kind as u8);
-    value.extend_from_slice(name);
-    value.into()
-}
-
-/// Object and name of a directory entry's value.
-pub(crate) fn decode_entry(value: &Bytes) -> Option<(ObjectId, Bytes)> {
-    let mut reader = Reader::new(value, "directory entry");
-    let object = ObjectId(reader.u64().ok()?);
-    crate::inode::kind_of(reader.u8().ok()?)?;
-    Some((object, value.slice(9..)))
 }

@@ -10,7 +10,7 @@ use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::inspect::{Fields, RecordWords, Value, Words, text_of};
 use tally_store::key::{Class, Key};
 
-use crate::filesystem::decode_entry;
+use crate::entry::decode_entry;
 use crate::inode::{Inode, Layout, kind_of};
 use crate::record::{InodeAfter, Record, RecordKind, SizeRule};
 use crate::vfs::FileKind;

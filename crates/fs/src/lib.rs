@@ -3,6 +3,7 @@
 mod admission;
 mod cost;
 pub mod damage;
+mod entry;
 pub mod filer;
 mod filesystem;
 mod fold;

@@ -16,7 +16,8 @@ use smallvec::{SmallVec, smallvec};
 use tally_base::{ObjectId, Wait, name_hash};
 use tally_store::key::{Class, Key};
 
-use crate::filesystem::{Filesystem, encode_entry};
+use crate::entry::encode_entry;
+use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::object::Locked;
 use crate::permission::{self, EXECUTE, WRITE};

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use tally_base::ObjectId;
 use tally_store::key::{Class, Key};
 
-use crate::filesystem::{Filesystem, decode_entry};
+use crate::entry::decode_entry;
+use crate::filesystem::Filesystem;
 use crate::ops::check_name;
 use crate::permission::{self, EXECUTE, READ};
 use crate::vfs::{Attr, Cred, DirEntry, DirPage, FileKind, FsError, FsStat, ObjectRef, ReadOut};

@@ -24,9 +24,10 @@ use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId};
 use tally_store::key::{Class, KEY_BYTES, Key};
 use tally_store::pool::{DRAWN_ROOM_END, TIME_ROOM_END};
+use tally_store::replies;
 use tally_store::tree::VALUE_BYTES_MAX;
 
-use crate::filesystem::decode_entry;
+use crate::entry::decode_entry;
 use crate::inode::Inode;
 use crate::vfs::{FILE_SIZE_MAX, ObjectRef, RememberedReply, ReplyKey};
 
@@ -134,10 +135,7 @@ impl Record {
         out.put_u8(flags);
         if let Some((key, reply)) = &self.reply {
             out.put(&key.0);
-            out.put_u8(u8::from(reply.object.is_some()));
-            let object = reply.object.unwrap_or(ObjectRef { id: ObjectId(0), generation: Generation(0) });
-            out.put_u64(object.id.0);
-            out.put_u64(object.generation.0);
+            out.put(&encode_reply(*reply));
         }
         out.put_u8(u8::try_from(self.inodes.len()).expect("an operation touches at most four objects"));
         for after in &self.inodes {
@@ -178,7 +176,7 @@ impl Record {
         if flags > 7 {
             return Err(reader.malformed());
         }
-        let reply = if flags & 1 != 0 { Some(decode_reply(&mut reader)?) } else { None };
+        let reply = if flags & 1 != 0 { Some((ReplyKey(reader.array()?), decode_reply(&mut reader)?)) } else { None };
         let mut inodes = SmallVec::new();
         for _ in 0..reader.u8()? {
             inodes.push(decode_inode_after(&mut reader)?);
@@ -269,11 +267,21 @@ fn decode_inode_after(reader: &mut Reader<'_>) -> Result<InodeAfter, Malformed> 
     Ok(InodeAfter { object, inode: Some(Inode::decode(reader)?), size })
 }
 
-fn decode_reply(reader: &mut Reader<'_>) -> Result<(ReplyKey, RememberedReply), Malformed> {
-    let key = ReplyKey(reader.array()?);
+/// A remembered reply, as a record has it behind its key, and the pool among those that it remembers.
+pub(crate) fn encode_reply(reply: RememberedReply) -> replies::Value {
+    let mut value = [0; 17];
+    if let Some(object) = reply.object {
+        value[0] = 1;
+        value[1..9].copy_from_slice(&object.id.0.to_le_bytes());
+        value[9..].copy_from_slice(&object.generation.0.to_le_bytes());
+    }
+    value
+}
+
+pub(crate) fn decode_reply(reader: &mut Reader<'_>) -> Result<RememberedReply, Malformed> {
     let present = reader.u8()? != 0;
     let object = ObjectRef { id: ObjectId(reader.u64()?), generation: Generation(reader.u64()?) };
-    Ok((key, RememberedReply { object: present.then_some(object) }))
+    Ok(RememberedReply { object: present.then_some(object) })
 }
 
 fn decode_data(reader: &mut Reader<'_>, body: &Bytes) -> Result<Data, Malformed> {

@@ -18,7 +18,8 @@ use tally_base::codec::Malformed;
 use tally_base::{Dseq, ObjectId};
 use tally_store::key::{Class, Key};
 
-use crate::filesystem::{Filesystem, decode_entry};
+use crate::entry::decode_entry;
+use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::object::Locked;
 use crate::record::{Record, SizeRule};

@@ -15,7 +15,8 @@ use tally_store::dataset::DatasetRoot;
 use tally_store::key::{Class, Key};
 
 use crate::damage::Part;
-use crate::filesystem::{Filesystem, decode_entry};
+use crate::entry::decode_entry;
+use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
 use crate::layer::{DataLayer, Piece, Seen};
 use crate::object::{ObjectState, RestsOn};

@@ -55,12 +55,6 @@ impl Ticks {
         self.passed_ns.load(Ordering::Relaxed)
     }
 
-    /// What the time of day would be if the clock were right.
-    #[must_use]
-    pub fn truth(&self) -> Time {
-        Time(START_NS as u64 + self.passed_ns.load(Ordering::Relaxed))
-    }
-
     fn tick(&self) -> u64 {
         self.passed_ns.fetch_add(1000, Ordering::Relaxed)
     }

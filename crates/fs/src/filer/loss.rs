@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tally_store::key::Class;
 
-use crate::filesystem::decode_entry;
+use crate::entry::decode_entry;
 use crate::record::Record;
 use crate::replay::ReplayError;
 

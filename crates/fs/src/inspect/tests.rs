@@ -4,7 +4,7 @@ use tally_store::inspect::{Value, Words};
 use tally_store::key::{Class, Key};
 
 use super::FsWords;
-use crate::filesystem::encode_entry;
+use crate::entry::encode_entry;
 use crate::vfs::FileKind;
 
 #[test]

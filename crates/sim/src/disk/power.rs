@@ -311,11 +311,6 @@ impl PowerDisk {
         self.state.lock().stable.numbers()
     }
 
-    /// Flips a bit of one page, of the medium and of what a reader sees.
-    pub fn rot_at(&self, page: u64, chance: &mut Chance) {
-        self.state.lock().rot(page * PAGE as u64, chance);
-    }
-
     /// Flips a bit of one of the bytes there, of the medium and of what a reader sees.
     pub fn rot_within(&self, offset: u64, bytes: u64, chance: &mut Chance) {
         self.state.lock().flip(offset + chance.below(bytes), chance);

@@ -1,0 +1,263 @@
+//! A file in blocks of its record size, each under its own extent key. The blocks that the layer touches are written
+//! anew, those behind a cut go, and a hole is the key that is not there: where the leaf for it cannot be read, a block
+//! of zeroes says so instead.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use bytes::Bytes;
+use tally_base::ObjectId;
+use tally_store::block::BlockError;
+use tally_store::bp::{BlockKind, BlockPtr, Compression};
+use tally_store::key::{Class, Key};
+use tally_store::tree::{Change, VALUE_BYTES_MAX};
+
+use super::Fold;
+use super::content::{Content, copy_prefix};
+use super::stored::{Stored, decode_extent};
+use crate::damage::Part;
+use crate::inode::{Inode, Layout};
+use crate::layer::{Layer, Piece, Seen};
+use crate::vfs::FILE_SIZE_MAX;
+
+impl Fold<'_> {
+    /// The content in blocks: those that were touched are written anew, those behind a cut go.
+    pub(super) fn extents(
+        &mut self,
+        id: ObjectId,
+        inode: &mut Inode,
+        old: Option<&Inode>,
+        layer: &Layer,
+    ) -> Result<(), BlockError> {
+        let record_size = inode.record_size();
+        let old_size = old.map_or(0, |old| old.size);
+        let outgrown = old.is_some_and(|old| old.layout == Layout::Small);
+        let small = if outgrown { self.stored_small(id, old)? } else { Stored::Known(Bytes::new()) };
+        let small_bytes = match &small {
+            Stored::Known(small) => small.len() as u64,
+            Stored::Unknown => old_size.min(VALUE_BYTES_MAX as u64),
+        };
+        if outgrown {
+            self.changes.push((Key::new(Class::Small, id.0, 0, 0), Change::Delete));
+            inode.used = 0;
+        }
+        inode.layout = Layout::Extents;
+        let in_extents = old.is_some() && !outgrown;
+        let cut = layer.data.cut().unwrap_or(u64::MAX);
+        let mut rewritten = touched_blocks(layer, inode.size, record_size, cut.min(old_size), small_bytes);
+        let blocks_end = cut.min(old_size).next_multiple_of(record_size).min(old.map_or(0, Inode::blocks_end));
+        self.mark_hole(id, blocks_end..inode.size, record_size, &mut rewritten)?;
+        if in_extents && cut < old_size {
+            let from = cut.next_multiple_of(record_size);
+            self.cut_extents(id, inode, from, &rewritten)?;
+            self.cuts.insert(id, from);
+        }
+        let small = outgrown.then_some(&small);
+        let mut kept = HashSet::new();
+        for start in rewritten {
+            let length = record_size.min(inode.size - start);
+            let replaced =
+                if in_extents && start < old_size { self.stored_extent(id, start)? } else { Stored::Known(None) };
+            let whole = placed_whole(layer, start, length);
+            let block = match whole {
+                Some(block) => Some(block),
+                None => self.write_block(id, start..start + length, layer, small, &replaced)?,
+            };
+            let replaced = self.found_or_leaked(id, &replaced);
+            self.replace_extent(id, inode, start, replaced.as_ref(), block.as_ref());
+            kept.extend(whole.map(|block| block.dva));
+        }
+        self.free_placed(layer, &kept);
+        Ok(())
+    }
+
+    /// Writes `range` anew, with what was there ([`Self::base`]) below what the layer has. Gives no block for a hole.
+    fn write_block(
+        &mut self,
+        id: ObjectId,
+        range: Range<u64>,
+        layer: &Layer,
+        small: Option<&Stored<Bytes>>,
+        replaced: &Stored<Option<BlockPtr>>,
+    ) -> Result<Option<BlockPtr>, BlockError> {
+        let base = |into: &mut [u8]| self.base(id, range.start, small, replaced, into);
+        let content = self.block_content(id, range.start, range.end - range.start, layer, &base)?;
+        let is_absent = matches!(replaced, Stored::Known(_)) && self.is_hole(id, range.start, &content)?;
+        if is_absent { Ok(None) } else { self.put_content(content).map(Some) }
+    }
+
+    /// The block that was replaced, to be freed. One that is not found stays allocated, and is counted.
+    fn found_or_leaked(&self, id: ObjectId, replaced: &Stored<Option<BlockPtr>>) -> Option<BlockPtr> {
+        match *replaced {
+            Stored::Known(replaced) => replaced,
+            Stored::Unknown => {
+                self.fs.damaged(id, Part::Space, &"a block that was replaced is not found");
+                self.fs.pool.io.note_leak();
+                None
+            }
+        }
+    }
+
+    /// The file has grown, and has had no blocks in `grown`. If it has none at the beginning either, it is a hole; and
+    /// where the leaf for it cannot be read, nobody could tell that. So a block of zeroes is written there: the tree
+    /// takes it in beside the leaf, in a new one that tells of all that is behind. The same in each leaf further on, to
+    /// which the hole may reach where the file was longer once.
+    fn mark_hole(
+        &self,
+        id: ObjectId,
+        grown: Range<u64>,
+        record_size: u64,
+        rewritten: &mut Vec<u64>,
+    ) -> Result<(), BlockError> {
+        if grown.is_empty() {
+            return Ok(());
+        }
+        let key = |start| Key::new(Class::Extent, id.0, start, 0);
+        if let Err(at) = rewritten.binary_search(&grown.start)
+            && !self.can_be_absent(&key(grown.start))?
+        {
+            rewritten.insert(at, grown.start);
+        }
+        if id.0 >= self.first_new {
+            // No leaf was ever cut at its offsets.
+            return Ok(());
+        }
+        let io = &self.fs.pool.io;
+        let mut stored = self.old.tree.range(io, &key(grown.start), &key(grown.end)).around_damage();
+        while let Some(extent) = stored.next() {
+            if let Err(error) = extent {
+                io.check_damage(error)?;
+                let start = stored.failed_at().a.next_multiple_of(record_size);
+                if let Err(at) = rewritten.binary_search(&start)
+                    && start < grown.end
+                {
+                    rewritten.insert(at, start);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What was at `start` of a file: `small` is all its content, where it outgrows that, else `replaced` was its block.
+    /// False if that cannot be read.
+    fn base(
+        &self,
+        id: ObjectId,
+        start: u64,
+        small: Option<&Stored<Bytes>>,
+        replaced: &Stored<Option<BlockPtr>>,
+        into: &mut [u8],
+    ) -> Result<bool, BlockError> {
+        match (small, replaced) {
+            (Some(Stored::Known(small)), _) => copy_prefix(small.get(start as usize..).unwrap_or_default(), into),
+            (Some(Stored::Unknown), _) | (None, Stored::Unknown) => return Ok(false),
+            (None, Stored::Known(None)) => {}
+            (None, Stored::Known(Some(block))) => {
+                let read = self.fs.pool.io.read(block);
+                match self.unless_damaged(id, Part::Content(start), read)? {
+                    Stored::Known(bytes) => copy_prefix(&bytes, into),
+                    Stored::Unknown => return Ok(false),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a block of this content need not be: it is zeroes, and readers will find that it is not there.
+    fn is_hole(&self, id: ObjectId, start: u64, content: &Content) -> Result<bool, BlockError> {
+        let is_zeroes = content.is_whole && content.bytes.iter().all(|byte| *byte == 0);
+        Ok(is_zeroes && self.can_be_absent(&Key::new(Class::Extent, id.0, start, 0))?)
+    }
+
+    fn put_content(&mut self, content: Content) -> Result<BlockPtr, BlockError> {
+        let Content { bytes, is_whole } = content;
+        if is_whole {
+            // Zeroes that only say that there is nothing were not asked for: they must not take a whole block.
+            let is_zeroes = bytes.iter().all(|byte| *byte == 0);
+            let compression = if is_zeroes { Compression::Lz4 } else { self.compression };
+            self.out.put_bytes(BlockKind::Data, bytes.into(), compression)
+        } else {
+            self.out.put_given_up(BlockKind::Data, &bytes, self.compression)
+        }
+    }
+
+    /// Deletes the stored extents from `from` on, but for those that are rewritten anyway.
+    fn cut_extents(&mut self, id: ObjectId, inode: &mut Inode, from: u64, rewritten: &[u64]) -> Result<(), BlockError> {
+        let (first, end) = (Key::new(Class::Extent, id.0, from, 0), Key::new(Class::Extent, id.0, u64::MAX, 0));
+        let (old, fs) = (self.old, self.fs);
+        let mut extents = old.tree.range(&fs.pool.io, &first, &end).around_damage();
+        while let Some(extent) = extents.next() {
+            let node = extent.as_ref().err().and_then(|error| error.unreadable().copied());
+            let Stored::Known((key, value)) = self.unless_damaged(id, Part::Space, extent)? else {
+                self.lost.extend(node);
+                self.lost_keys.insert(extents.failed_at());
+                continue;
+            };
+            if rewritten.binary_search(&key.a).is_err() {
+                match self.unless_damaged(id, Part::Space, decode_extent(old, &value))? {
+                    Stored::Known(block) => self.replace_extent(id, inode, key.a, Some(&block), None),
+                    Stored::Unknown => self.changes.push((key, Change::Delete)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn replace_extent(
+        &mut self,
+        id: ObjectId,
+        inode: &mut Inode,
+        start: u64,
+        old: Option<&BlockPtr>,
+        new: Option<&BlockPtr>,
+    ) {
+        if let Some(old) = old {
+            self.free(old);
+            inode.used = inode.used.saturating_sub(old.asize());
+        }
+        let key = Key::new(Class::Extent, id.0, start, 0);
+        match (old, new) {
+            (_, Some(new)) => {
+                // An inode that claims all the bytes there can be would become one that cannot be read.
+                inode.used = inode.used.saturating_add(new.asize()).min(FILE_SIZE_MAX);
+                self.changes.push((key, Change::Put(Bytes::copy_from_slice(&new.encode()))));
+            }
+            (Some(_), None) => self.changes.push((key, Change::Delete)),
+            (None, None) => {}
+        }
+    }
+}
+
+/// The block that was placed ahead and is the whole of `start..start + length`.
+fn placed_whole(layer: &Layer, start: u64, length: u64) -> Option<BlockPtr> {
+    match &layer.data.view(start..start + length)[..] {
+        [(_, Seen::Piece(Piece::Placed { block, skip: 0, length: of_piece }))]
+            if *of_piece == length && u64::from(block.lsize) == length =>
+        {
+            Some(*block)
+        }
+        _ => None,
+    }
+}
+
+/// Starts of the blocks to be written anew, ascending: under a piece, under the cut, and all that a small content fills.
+fn touched_blocks(layer: &Layer, size: u64, record_size: u64, cut: u64, small: u64) -> Vec<u64> {
+    let mut starts: Vec<u64> = Vec::new();
+    let mut touch = |from: u64, to: u64| {
+        let mut start = from / record_size * record_size;
+        while start < to.min(size) {
+            starts.push(start);
+            start += record_size;
+        }
+    };
+    for (offset, piece) in layer.data.pieces() {
+        touch(offset, offset + piece.length());
+    }
+    if layer.data.cut().is_some() && !cut.is_multiple_of(record_size) {
+        touch(cut, cut + 1);
+    }
+    touch(0, small);
+    starts.sort_unstable();
+    starts.dedup();
+    starts
+}
