@@ -1,5 +1,5 @@
-//! The value of a directory entry, as the tree keeps it under [`Class::DirEntry`](tally_store::key::Class::DirEntry) and
-//! log records carry it.
+//! The value of a directory entry, as the tree keeps it under [`Class::DirEntry`](tally_store::key::Class::DirEntry)
+//! and log records carry it.
 //!
 //! ```text
 //!   0  object  u64        8  kind  u8        9  name, to the end

@@ -49,7 +49,8 @@ struct Fold<'a> {
     changes: Vec<(Key, Change)>,
     /// No id from this one on is in the old tree.
     first_new: u64,
-    /// Nodes of the old tree that could not be read, and hold what must not come back; and for each of them a key in it.
+    /// Nodes of the old tree that could not be read, and hold what must not come back; and for each of them a key in
+    /// it.
     lost: Vec<BlockPtr>,
     lost_keys: BTreeSet<Key>,
     /// Files that were cut, and from which extent on nothing is left of what they had.

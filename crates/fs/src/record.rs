@@ -195,8 +195,8 @@ impl Record {
         possible.map(|()| record)
     }
 
-    /// Before an operation is carried out: what its record says of an object is said of the one that is there, and what has
-    /// lost its last link has no name in it. A replay finds out the same by itself, since a disk may say anything.
+    /// Before an operation is carried out: what its record says of an object is said of the one that is there, and what
+    /// has lost its last link has no name in it. A replay finds out the same by itself, since a disk may say anything.
     pub(crate) fn assert_sound<'a>(&self, there: impl Fn(ObjectId) -> Option<&'a Inode>) {
         for InodeAfter { object, inode, .. } in &self.inodes {
             match inode {
@@ -223,7 +223,8 @@ impl Record {
     fn is_possible(&self) -> bool {
         let objects = self.inodes.iter().map(|after| after.object.0).chain(self.keys.iter().map(|(key, _)| key.object));
         let entries = self.keys.iter().filter(|(key, _)| key.class == Class::DirEntry).map(|(key, _)| key.a);
-        // Everything else in the tree is the fold's to write: two changes of one key would make a leaf that cannot be read.
+        // Everything else in the tree is the fold's to write: two changes of one key would make a leaf that cannot be
+        // read.
         let is_entry = |key: &Key| matches!(key.class, Class::DirEntry | Class::DirHash);
         let fits = |value: &Option<Bytes>| value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
         let keys = self.keys.iter().all(|(key, value)| is_entry(key) && fits(value));

@@ -4,9 +4,9 @@
 //! rule, because unlogged data may be in the tree already or be lost (rules F17). And quota, permissions and
 //! `readonly` are not asked again: the operation was acknowledged.
 //!
-//! An inode that cannot be read is another thing: its object was there, or the record would not be. A record carries the
-//! whole inode as it became, so it is believed, and the object is whole again; only its size may be that of data that
-//! nobody promised. So one sector ends no import.
+//! An inode that cannot be read is another thing: its object was there, or the record would not be. A record carries
+//! the whole inode as it became, so it is believed, and the object is whole again; only its size may be that of data
+//! that nobody promised. So one sector ends no import.
 //!
 //! A record for an object that is not there is damage, and ends the replay of this dataset: the order of records is
 //! total (rules F13), so what it needs must have come before it. Only the record that makes an object finds none: it
@@ -70,8 +70,8 @@ impl Filesystem {
         Ok(())
     }
 
-    /// Before the first record, `dseq`: the tree holds no object whose id its root says was never drawn. So a replay, which
-    /// makes many objects, need not look for them one by one.
+    /// Before the first record, `dseq`: the tree holds no object whose id its root says was never drawn. So a replay,
+    /// which makes many objects, need not look for them one by one.
     pub(crate) fn check_ids(&self, dseq: Dseq) -> Result<(), ReplayError> {
         let root = self.dataset.root();
         let (first, end) = (Key::new(Class::Inode, root.next_object.0, 0, 0), Key::new(Class::DirEntry, 0, 0, 0));

@@ -431,8 +431,8 @@ fn what_is_removed_while_it_is_folded_makes_room_under_a_quota_at_once() {
     assert_eq!(made.map(drop), Ok(()));
 }
 
-/// A disk refused a read or two: nobody knew how large the file was when the WRITE asked for room, so it asked for none,
-/// and when it was carried out the disk read again. Seed 1803 found it.
+/// A disk refused a read or two: nobody knew how large the file was when the WRITE asked for room, so it asked for
+/// none, and when it was carried out the disk read again. Seed 1803 found it.
 #[test]
 fn who_cannot_be_told_what_it_costs_is_not_let_in() {
     let world = World::new(128 * MIB, 32 * MIB);

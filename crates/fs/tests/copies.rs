@@ -205,8 +205,8 @@ fn blocks(filer: &Filer, is_wanted: impl Fn(Class, u64) -> bool) -> Vec<u64> {
     places
 }
 
-/// A disk was struck off for one refused write, and is as good as it was otherwise. The other one has rotted where that one is
-/// right. A new disk got the rot, and the only good copy left the pool and was erased.
+/// A disk was struck off for one refused write, and is as good as it was otherwise. The other one has rotted where that
+/// one is right. A new disk got the rot, and the only good copy left the pool and was erased.
 #[test]
 fn a_disk_that_was_struck_off_is_asked_before_it_leaves() {
     let (mut world, filer) = mirror();
@@ -222,8 +222,9 @@ fn a_disk_that_was_struck_off_is_asked_before_it_leaves() {
     check(&world.import().0);
 }
 
-/// The same where the tree has rotted, node over node. Each node was found on the disk that was struck off and given to the
-/// new one, but what hangs from it had been passed over by then: it was never copied, and left the pool with the old disk.
+/// The same where the tree has rotted, node over node. Each node was found on the disk that was struck off and given to
+/// the new one, but what hangs from it had been passed over by then: it was never copied, and left the pool with the
+/// old disk.
 #[test]
 fn below_a_node_that_was_repaired_everything_is_looked_at() {
     let (mut world, filer) = mirror();
@@ -273,8 +274,9 @@ impl Onlooker for Patient {
     }
 }
 
-/// A disk refused a durable write, was struck off, and `replace` was to take it up again. It left the pool, its label could not
-/// be erased, as nothing that it says is believed any more, and then it was refused: it "belongs to pool tank".
+/// A disk refused a durable write, was struck off, and `replace` was to take it up again. It left the pool, its label
+/// could not be erased, as nothing that it says is believed any more, and then it was refused: it "belongs to pool
+/// tank".
 #[test]
 fn a_disk_that_refused_a_write_can_replace_itself() {
     let (world, filer) = mirror();
@@ -308,8 +310,8 @@ impl Fanout for BeforeFlush {
     }
 }
 
-/// Somebody took a disk out while a group was on its way to its flushes. Nobody flushed that disk any more, and the group
-/// wanted to know its blocks safe there, too: the pool was suspended "because of a bug".
+/// Somebody took a disk out while a group was on its way to its flushes. Nobody flushed that disk any more, and the
+/// group wanted to know its blocks safe there, too: the pool was suspended "because of a bug".
 #[test]
 fn a_disk_that_leaves_in_the_middle_of_a_sync_is_not_waited_for() {
     let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
@@ -336,8 +338,9 @@ fn a_disk_that_leaves_in_the_middle_of_a_sync_is_not_waited_for() {
     assert!(content(&*fs, attr.object) == pattern(300_000, 7));
 }
 
-/// A disk was to leave its mirror, and where the blocks of files lie is written on a disk of another vdev, which could not be read
-/// at that moment. Nothing that hung from there was looked at, nothing was said of it, and the only good copies left.
+/// A disk was to leave its mirror, and where the blocks of files lie is written on a disk of another vdev, which could
+/// not be read at that moment. Nothing that hung from there was looked at, nothing was said of it, and the only good
+/// copies left.
 #[test]
 fn a_disk_stays_while_nobody_can_read_which_blocks_it_has() {
     let words = "/disks/c mirror /disks/a /disks/b";
@@ -379,8 +382,8 @@ fn a_disk_stays_while_nobody_can_read_which_blocks_it_has() {
     assert!(matches!(made_sure, Err(MembershipError::MayHaveMore { .. })), "{made_sure:?}");
 }
 
-/// One sector of a disk could not be read, and the disk was replaced. If the copy is taken for whole then the old disk leaves
-/// with what it alone has, and may give again a moment later.
+/// One sector of a disk could not be read, and the disk was replaced. If the copy is taken for whole then the old disk
+/// leaves with what it alone has, and may give again a moment later.
 #[test]
 fn a_disk_stays_that_has_what_its_copy_lacks() {
     let mut world = World::of(&[(A, DISK), (B, DISK)], A);
@@ -407,8 +410,8 @@ fn a_disk_stays_that_has_what_its_copy_lacks() {
     assert!(content(&*vfs(&world.import().0), file) == pattern(700_000, 7));
 }
 
-/// Somebody under whom no group gets on once the new disk counts, so that the log never takes it in; and who tries to take out
-/// the old one meanwhile.
+/// Somebody under whom no group gets on once the new disk counts, so that the log never takes it in; and who tries to
+/// take out the old one meanwhile.
 struct Hasty<'a> {
     filer: &'a Filer,
     old: &'a str,
@@ -444,8 +447,8 @@ impl Onlooker for Hasty<'_> {
     }
 }
 
-/// A disk that was to join the log was not taken in, and stayed in its mirror as one that counts. Then the disk could leave
-/// that had the frames, and what was acknowledged went with it.
+/// A disk that was to join the log was not taken in, and stayed in its mirror as one that counts. Then the disk could
+/// leave that had the frames, and what was acknowledged went with it.
 #[test]
 fn the_only_disk_with_the_frames_of_a_log_stays() {
     const LOG: u64 = 4 * MIB;

@@ -1,7 +1,8 @@
-//! One sector rots, and then clients go on. Each block of a small pool in turn is spoilt on the data device (the log is on a
-//! device of its own); then there is a WRITE within the block, a cut, a REMOVE, a RENAME over, a CREATE and a COMMIT, most
-//! of them logged; the group is synced; the power goes; the pool is imported as usual. Each of these was the end of the
-//! pool once: the fold met the block, the pool was suspended, and the import replayed the same records into the same fold.
+//! One sector rots, and then clients go on. Each block of a small pool in turn is spoilt on the data device (the log is
+//! on a device of its own); then there is a WRITE within the block, a cut, a REMOVE, a RENAME over, a CREATE and a
+//! COMMIT, most of them logged; the group is synced; the power goes; the pool is imported as usual. Each of these was
+//! the end of the pool once: the fold met the block, the pool was suspended, and the import replayed the same records
+//! into the same fold.
 //!
 //! What must hold: the pool serves and can be imported for writing; a read gives what was acknowledged, or says that it
 //! cannot; it can only not where the block was; and what is allocated is named by something.
@@ -414,8 +415,8 @@ fn what_is_not_named_is_counted() {
     assert_eq!((report.places.len(), report.beyond), (1, 0), "once, however often it is met");
 }
 
-/// A leaf of extents of a destroyed dataset cannot be read: its blocks stay allocated, and nobody was told. The leaf itself
-/// stayed, too.
+/// A leaf of extents of a destroyed dataset cannot be read: its blocks stay allocated, and nobody was told. The leaf
+/// itself stayed, too.
 #[test]
 fn what_a_destroyed_dataset_leaves_behind_is_counted() {
     let world = World::new(32 * MIB, 4 * MIB);
@@ -463,8 +464,8 @@ fn a_disk_that_reads_nothing_suspends_the_pool_and_costs_no_content() {
     assert_eq!(before.compare("behind the failure"), Vec::<String>::new());
 }
 
-/// The leaf of the inodes rots when the changes were acknowledged and before their group looks for the old inodes. Memory has
-/// the new ones; so nothing ends, what was changed is as it was promised, and what was removed is gone.
+/// The leaf of the inodes rots when the changes were acknowledged and before their group looks for the old inodes.
+/// Memory has the new ones; so nothing ends, what was changed is as it was promised, and what was removed is gone.
 #[test]
 fn an_inode_that_rots_behind_the_change_ends_no_group() {
     let world = World::new(32 * MIB, 4 * MIB);
@@ -641,9 +642,9 @@ fn a_hole_that_a_file_gets_above_a_rotten_leaf_of_extents_can_be_read_and_writte
     }
 }
 
-/// A file in several leaves of extents was cut above the last one, which had rotted, and then grew again: the hole begins
-/// in a leaf that can be read, so it got no first block, and goes on in the one that cannot. It was answered EIO, and what
-/// was acknowledged into a part of a block there was given up.
+/// A file in several leaves of extents was cut above the last one, which had rotted, and then grew again: the hole
+/// begins in a leaf that can be read, so it got no first block, and goes on in the one that cannot. It was answered
+/// EIO, and what was acknowledged into a part of a block there was given up.
 #[test]
 fn a_hole_that_begins_before_a_rotten_leaf_of_extents_can_be_read_and_written() {
     for in_one_group in [false, true] {
@@ -709,9 +710,9 @@ fn hole_across_a_rotten_leaf(in_one_group: bool) {
     }
 }
 
-/// Files were made long above a rotten leaf of extents, while blocks were not compressed: each got a block of zeroes for
-/// its hole, as long as a record, for which nobody had asked the pool for room. The fold of what was acknowledged found
-/// none, and that was the end of the pool.
+/// Files were made long above a rotten leaf of extents, while blocks were not compressed: each got a block of zeroes
+/// for its hole, as long as a record, for which nobody had asked the pool for room. The fold of what was acknowledged
+/// found none, and that was the end of the pool.
 #[test]
 fn holes_above_a_rotten_leaf_of_extents_are_written_only_as_far_as_there_is_room() {
     use tally_store::properties::{Property, parse};

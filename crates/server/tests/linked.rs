@@ -519,8 +519,8 @@ fn with_a_stale_disk(data_dir: &Path, opener: &Arc<MemOpener>) -> (Running, [Arc
     (daemon, disks)
 }
 
-/// A disk that replaces itself has to leave first. When it could not come back, the command said that "the pool is as it
-/// was before", with one disk less.
+/// A disk that replaces itself has to leave first. When it could not come back, the command said that "the pool is as
+/// it was before", with one disk less.
 #[test]
 fn a_disk_that_left_to_replace_itself_and_cannot_come_back_is_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -542,8 +542,8 @@ fn a_disk_that_left_to_replace_itself_and_cannot_come_back_is_named() {
     daemon.stop();
 }
 
-/// After a copy that could not read everything, whoever had brought a disk back was told to take "the old disk" out, which
-/// was the only one that had everything.
+/// After a copy that could not read everything, whoever had brought a disk back was told to take "the old disk" out,
+/// which was the only one that had everything.
 #[test]
 fn nobody_is_told_to_take_out_the_disk_that_has_more() {
     let dir = tempfile::tempdir().unwrap();

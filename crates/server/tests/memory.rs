@@ -21,8 +21,8 @@ const POOL: &str = "tank";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const CACHE_MIB: u64 = 32;
 const DIRTY_MIB: u64 = 32;
-/// Few, since a request on its way is neither cache nor change: one of 1 MiB takes up to 2 MiB, and where the machine is
-/// busy all of them are on their way at once.
+/// Few, since a request on its way is neither cache nor change: one of 1 MiB takes up to 2 MiB, and where the machine
+/// is busy all of them are on their way at once.
 const CLIENT_COUNT: u64 = 4;
 /// Of each client: together some 100,000, whose metadata alone is more than the cache.
 const SMALL_COUNT: u64 = 25_000;

@@ -4,9 +4,9 @@
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
-/// What numbers are drawn for. Each has a stream of its own: its first number is here, and the n-th life, step or request
-/// counts on from it. Two of the same number would draw the same, so the compiler refuses them; and whoever changes one
-/// changes what every seed does.
+/// What numbers are drawn for. Each has a stream of its own: its first number is here, and the n-th life, step or
+/// request counts on from it. Two of the same number would draw the same, so the compiler refuses them; and whoever
+/// changes one changes what every seed does.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub enum Stream {

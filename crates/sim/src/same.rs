@@ -21,7 +21,8 @@ pub fn same(real: &dyn Vfs, model: &Model) -> Result<(), String> {
     same_but(real, model, Excuse { of: &|_| false, lasts: true })
 }
 
-/// Compares what can be read of a dataset with a model: an I/O error is an honest answer, that is got again if it lasts.
+/// Compares what can be read of a dataset with a model: an I/O error is an honest answer, that is got again if it
+/// lasts.
 pub fn same_where_readable(real: &dyn Vfs, model: &Model, lasts: bool) -> Result<(), String> {
     same_but(real, model, Excuse { of: &|_| true, lasts })
 }

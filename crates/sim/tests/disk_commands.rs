@@ -1,12 +1,12 @@
-//! Attach, detach and replace, of data and of log disks, with the power cut at every write and flush of them: before it, in
-//! the middle of it, and behind it.
+//! Attach, detach and replace, of data and of log disks, with the power cut at every write and flush of them: before
+//! it, in the middle of it, and behind it.
 //!
-//! Each command runs on a small pool with files in it, some of them in blocks and some in the log alone, and clients write more
-//! at every step of it. It is run once for each of its writes and flushes, and cut there; of what no flush has saved nothing
-//! stays, or all, or some writes, or some sectors. What must hold: the import takes the pool without a loss, everything that
-//! was answered is there, and a walk over everything finds it sound. Where nothing or all has stayed, it must be there as well
-//! if any one disk is lost besides whose mirror has another, by labels that agree; and if labels do not agree yet, then
-//! either the import says so or everything is there.
+//! Each command runs on a small pool with files in it, some of them in blocks and some in the log alone, and clients
+//! write more at every step of it. It is run once for each of its writes and flushes, and cut there; of what no flush
+//! has saved nothing stays, or all, or some writes, or some sectors. What must hold: the import takes the pool without
+//! a loss, everything that was answered is there, and a walk over everything finds it sound. Where nothing or all has
+//! stayed, it must be there as well if any one disk is lost besides whose mirror has another, by labels that agree; and
+//! if labels do not agree yet, then either the import says so or everything is there.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -148,8 +148,8 @@ impl Start {
         (machine, files)
     }
 
-    /// Runs the command and cuts the power at its event number `cut`. Gives the machine as it was in that moment, what was
-    /// answered, and whether the command came to its end.
+    /// Runs the command and cuts the power at its event number `cut`. Gives the machine as it was in that moment, what
+    /// was answered, and whether the command came to its end.
     fn run(&self, command: Command, cut: u64) -> (Machine, Files, bool) {
         let (machine, files) = self.machine(command);
         machine.power().plan_cut(Some(cut));

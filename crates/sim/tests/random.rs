@@ -66,15 +66,15 @@ fn what_a_rotten_block_hides_is_no_more_than_the_block() {
     assert!(kept(1047, Syncs::Between, Trouble::Rot).above_rot > 0);
 }
 
-/// Seed 2594, as it was drawn on the same day. A CREATE found its file, so that it changed nothing, and was dropped with
-/// its connection; the file was renamed, and the repetition made a new one. So it must be, as above.
+/// Seed 2594, as it was drawn on the same day. A CREATE found its file, so that it changed nothing, and was dropped
+/// with its connection; the file was renamed, and the repetition made a new one. So it must be, as above.
 #[test]
 fn a_request_without_effect_that_was_dropped_is_carried_out_like_any_other() {
     assert!(kept(2594, Syncs::Around, Trouble::None).dropped > 0);
 }
 
-/// Seed 4313, as it was drawn on the same day. A WRITE that a power cut had taken came again, was refused for a quota, and
-/// came once more when there was none: then it got the answer of before, which the history took for a new one.
+/// Seed 4313, as it was drawn on the same day. A WRITE that a power cut had taken came again, was refused for a quota,
+/// and came once more when there was none: then it got the answer of before, which the history took for a new one.
 #[test]
 fn a_repetition_that_was_refused_is_answered_so_again() {
     assert!(kept(4313, Syncs::Between, Trouble::Legs).over_quota > 0);

@@ -69,8 +69,8 @@ fn with_a_rotten_block() -> (Machine, Model, (ObjectRef, ObjectRef)) {
     (machine, model, files)
 }
 
-/// Bytes that differ in another block are seen, on the way through the directories and by the handle alone; so they were
-/// not once, and the history went on from a state that was not there.
+/// Bytes that differ in another block are seen, on the way through the directories and by the handle alone; so they
+/// were not once, and the history went on from a state that was not there.
 #[test]
 fn a_rotten_block_excuses_no_other() {
     let (machine, model, (found, wanted)) = with_a_rotten_block();

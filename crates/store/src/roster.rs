@@ -16,8 +16,8 @@
 //! **Legs** come and go in [`legs`]; what the labels say of the intent log's lanes, and how those hear of it, is in
 //! [`lanes`].
 //!
-//! **Locks.** `uberblocks`, then `state`, which is held while labels are written; under it the vdevs' leg lists are read,
-//! and no vdev's I/O lock is taken. Lanes are called without `state`.
+//! **Locks.** `uberblocks`, then `state`, which is held while labels are written; under it the vdevs' leg lists are
+//! read, and no vdev's I/O lock is taken. Lanes are called without `state`.
 
 mod lanes;
 mod legs;
@@ -161,11 +161,11 @@ impl Roster {
         self.state.lock().closed.clone()
     }
 
-    /// Takes the pool for writing: open generation, host and state are durable on all present legs when this returns, and
-    /// legs that are missing or stale are marked so (rules F8). A leg that was struck off and has every frame of its lane
-    /// all the same stays as it is, label and all, until [`Self::rejoin_lanes`]: a power cut before that leaves it as
-    /// it was found. Returns the new open generation, which is above that of the configuration that holds, and above
-    /// `open_gen`, that of the chosen uberblock: it would stand in the way of the next ones for ever.
+    /// Takes the pool for writing: open generation, host and state are durable on all present legs when this returns,
+    /// and legs that are missing or stale are marked so (rules F8). A leg that was struck off and has every frame of
+    /// its lane all the same stays as it is, label and all, until [`Self::rejoin_lanes`]: a power cut before that
+    /// leaves it as it was found. Returns the new open generation, which is above that of the configuration that holds,
+    /// and above `open_gen`, that of the chosen uberblock: it would stand in the way of the next ones for ever.
     pub fn claim(&self, host: &Host, rng: &dyn Rng, open_gen: u64) -> Result<u64, RosterError> {
         let mut state = self.state.lock();
         self.catch_up(&state.config);
@@ -185,8 +185,8 @@ impl Roster {
         Ok(state.config.open_gen)
     }
 
-    /// Gives the newest configuration to legs that are one change behind, because power was cut between two labels. Without
-    /// this a second cut at the same place would leave them two behind, and the next import would take them for
+    /// Gives the newest configuration to legs that are one change behind, because power was cut between two labels.
+    /// Without this a second cut at the same place would leave them two behind, and the next import would take them for
     /// older copies. A leg that refuses will refuse the next change as well, and is struck off then.
     fn catch_up(&self, newest: &PoolConfig) {
         for leg in self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, newest)) {
@@ -290,8 +290,8 @@ impl Roster {
         Ok(())
     }
 
-    /// Writes every leg that takes writes, all at once; returns those that refused. A leg that `before` has struck off comes
-    /// first: if the power is cut behind it, the others are one change behind, while it may be many.
+    /// Writes every leg that takes writes, all at once; returns those that refused. A leg that `before` has struck off
+    /// comes first: if the power is cut behind it, the others are one change behind, while it may be many.
     fn write_labels(&self, before: &PoolConfig, config: &PoolConfig) -> Result<Vec<Arc<VdevLeg>>, LabelError> {
         let legs = self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, config));
         let (returning, others) = legs.partition(|leg| is_returning(leg, before));
@@ -403,7 +403,8 @@ impl Membership for Roster {
     }
 }
 
-/// Whether a leg is in use again that this configuration has struck off: the last one of a log lane, which has every frame.
+/// Whether a leg is in use again that this configuration has struck off: the last one of a log lane, which has every
+/// frame.
 fn is_returning(leg: &VdevLeg, config: &PoolConfig) -> bool {
     let is_struck_off = || config.leg(leg.guid()).is_some_and(|(_, leg)| leg.stale_since.is_some());
     leg.state() == LegState::Online && is_struck_off()

@@ -138,8 +138,8 @@ impl Fold<'_> {
         Ok(())
     }
 
-    /// What was at `start` of a file: `small` is all its content, where it outgrows that, else `replaced` was its block.
-    /// False if that cannot be read.
+    /// What was at `start` of a file: `small` is all its content, where it outgrows that, else `replaced` was its
+    /// block. False if that cannot be read.
     fn base(
         &self,
         id: ObjectId,
@@ -240,7 +240,8 @@ fn placed_whole(layer: &Layer, start: u64, length: u64) -> Option<BlockPtr> {
     }
 }
 
-/// Starts of the blocks to be written anew, ascending: under a piece, under the cut, and all that a small content fills.
+/// Starts of the blocks to be written anew, ascending: under a piece, under the cut, and all that a small content
+/// fills.
 fn touched_blocks(layer: &Layer, size: u64, record_size: u64, cut: u64, small: u64) -> Vec<u64> {
     let mut starts: Vec<u64> = Vec::new();
     let mut touch = |from: u64, to: u64| {

@@ -95,8 +95,8 @@ impl Fold<'_> {
     }
 }
 
-/// From where on the new tree has no other key of the same class and object than those that are put, if the old inode can
-/// be read and says so, or the file was cut.
+/// From where on the new tree has no other key of the same class and object than those that are put, if the old inode
+/// can be read and says so, or the file was cut.
 pub(super) fn absence(io: &BlockIo, old: &DatasetRoot, cuts: &HashMap<ObjectId, u64>, key: &Key) -> Option<Absence> {
     let absent_from = |from, is_new| Absence { from: Key::new(key.class, key.object, from, 0), is_new };
     let cut = cuts.get(&ObjectId(key.object)).copied().filter(|_| key.class == Class::Extent);

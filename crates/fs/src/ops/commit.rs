@@ -43,7 +43,8 @@ impl Filesystem {
         }
         let end = if count == 0 { u64::MAX } else { offset.saturating_add(u64::from(count)) };
         loop {
-            // How much there is to log is known only under the lock, and room must be had before: look, ask, look again.
+            // How much there is to log is known only under the lock, and room must be had before: look, ask, look
+            // again.
             let peeked = self.see_state(object, |state| due(state, offset..end));
             let batches = self.batches(&peeked);
             let inline = !peeked.placed && peeked.bytes() <= self.inline_max() && self.logs_now();
@@ -52,8 +53,8 @@ impl Filesystem {
             } else {
                 smallvec![]
             };
-            // What older groups hold becomes dirty once more, in the open one. Where there is no room for that, or no room
-            // in the log, the groups are the promise.
+            // What older groups hold becomes dirty once more, in the open one. Where there is no room for that, or no
+            // room in the log, the groups are the promise.
             let ranges = peeked.pieces.iter().map(|(offset, bytes)| *offset..*offset + bytes.len() as u64);
             let fold = match peeked.pieces[..] {
                 [] => Ok(FoldCost::default()),
@@ -145,8 +146,8 @@ fn fits(now: &[Vec<(u64, Bytes)>], asked: &[Vec<(u64, Bytes)>]) -> bool {
     now.len() <= asked.len() && now.iter().zip(asked).all(|(now, asked)| batch_bytes(now) <= batch_bytes(asked))
 }
 
-/// Everything in `range` that is dirty and not logged, as a reader sees it now: older layers only where no newer one covers
-/// them.
+/// Everything in `range` that is dirty and not logged, as a reader sees it now: older layers only where no newer one
+/// covers them.
 fn due(state: &ObjectState, range: Range<u64>) -> Due {
     let size = state.inode.as_ref().map_or(0, |inode| inode.size);
     let range = range.start.min(size)..range.end.min(size);

@@ -298,7 +298,8 @@ impl World {
         assert!(vdev.legs().iter().all(|leg| leg.state() == LegState::Online));
     }
 
-    /// The disks as they are now, as another world: what a power cut at this moment leaves if every completed write stays.
+    /// The disks as they are now, as another world: what a power cut at this moment leaves if every completed write
+    /// stays.
     pub(crate) fn cut(&self) -> Self {
         let _held_up = self.gate.write().unwrap();
         let disks = self.disks.iter().map(|(path, disk)| (path.clone(), Arc::new(disk.fork()))).collect();

@@ -1,15 +1,16 @@
 //! Disks of an imported pool: attach, detach and replace.
 //!
-//! How a disk joins and leaves, step by step, is the store's ([`tally_store::pool::membership`]); here is who asks for it,
-//! and what they are told. It takes as long as disks take: each command runs in a thread of its own, and [`super::copies`]
-//! keeps them apart.
+//! How a disk joins and leaves, step by step, is the store's ([`tally_store::pool::membership`]); here is who asks for
+//! it, and what they are told. It takes as long as disks take: each command runs in a thread of its own, and
+//! [`super::copies`] keeps them apart.
 //!
-//! **A disk leaves only when nothing is lost with it.** After a copy that could not read all of its source, the old disk
-//! stays beside the new one, and whoever asked is told so with the places. `detach` reads every block from the disks that
-//! stay before it lets one go, and gives them what that one alone has right. Only `detach -f` does without.
+//! **A disk leaves only when nothing is lost with it.** After a copy that could not read all of its source, the old
+//! disk stays beside the new one, and whoever asked is told so with the places. `detach` reads every block from the
+//! disks that stay before it lets one go, and gives them what that one alone has right. Only `detach -f` does without.
 //!
-//! A disk that has left still has a label, which is erased as a courtesy. It may be the disk that hangs. So that is done
-//! behind everything else, when nothing is held any more, in a thread that nobody waits for longer than [`ERASING_MAX`].
+//! A disk that has left still has a label, which is erased as a courtesy. It may be the disk that hangs. So that is
+//! done behind everything else, when nothing is held any more, in a thread that nobody waits for longer than
+//! [`ERASING_MAX`].
 
 use std::ffi::OsStr;
 use std::io;
@@ -33,8 +34,8 @@ use super::pool_report::{space_of, vdev_name};
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
 use crate::control::message::Progress;
 
-/// How long a command waits for the labels of disks that have left. A disk that does not hang takes some milliseconds, and
-/// whoever detaches one may want to use it next.
+/// How long a command waits for the labels of disks that have left. A disk that does not hang takes some milliseconds,
+/// and whoever detaches one may want to use it next.
 const ERASING_MAX: Duration = Duration::from_secs(2);
 
 /// Why a disk could not join or leave.
@@ -178,8 +179,8 @@ impl Pools {
         })
     }
 
-    /// Carries out a command that nothing else may run beside on the same vdev. The labels of disks that left are erased
-    /// when others may run again.
+    /// Carries out a command that nothing else may run beside on the same vdev. The labels of disks that left are
+    /// erased when others may run again.
     fn with_asker(
         &self,
         served: &ServedPool,
@@ -295,8 +296,8 @@ impl Onlooker for Asker<'_> {
     }
 }
 
-/// Keeps for `status` what came of a copy. An error if it lacks something: then the old disk, if there was to be a new one
-/// for it, has stayed.
+/// Keeps for `status` what came of a copy. An error if it lacks something: then the old disk, if there was to be a new
+/// one for it, has stayed.
 fn keep_outcome(
     served: &ServedPool,
     place: &Member,

@@ -10,7 +10,8 @@
 //! What takes too long depends on where the daemon's own thread is:
 //!
 //! - It lets go of a pool, at the end or for a command that had begun before. That may take long and be well, and
-//!   leaving would cut it off. So only a silent disk of that very pool counts; those of the others have their turn later.
+//!   leaving would cut it off. So only a silent disk of that very pool counts; those of the others have their turn
+//!   later.
 //! - It is anywhere else: at a command, an import, the last requests of clients, or the end of a copy. Most of that is
 //!   over in a moment, what takes long says how far it is, and the disk that it waits for may be on no list yet. So it
 //!   counts since when nothing has come on, whatever the disks say.

@@ -1,9 +1,9 @@
-//! The administrator's commands for disks: attach, detach, replace, with requests between the steps and inside a copy, and
-//! the power cut at any write. The steps are the store's own, [`tally_store::pool::membership`], as in the daemon.
+//! The administrator's commands for disks: attach, detach, replace, with requests between the steps and inside a copy,
+//! and the power cut at any write. The steps are the store's own, [`tally_store::pool::membership`], as in the daemon.
 //!
-//! A new disk may refuse requests while it joins, and the old one may have sectors that cannot be read. What must hold: a
-//! command that says that it is done has lost nothing, whatever leaves the pool; one that fails, or is cut short, leaves a
-//! pool that is imported with everything from the disks that were there, and those that were to come.
+//! A new disk may refuse requests while it joins, and the old one may have sectors that cannot be read. What must hold:
+//! a command that says that it is done has lost nothing, whatever leaves the pool; one that fails, or is cut short,
+//! leaves a pool that is imported with everything from the disks that were there, and those that were to come.
 
 use std::io;
 use std::path::Path;
@@ -28,7 +28,8 @@ const LEGS_MAX: usize = 3;
 const REQUEST_ONE_IN: u64 = 8;
 /// The same while blocks are checked, of which there are many more.
 const REQUEST_ONE_IN_BLOCKS: u64 = 100;
-/// Writes within which the power goes in a command that is cut short: short ones are labels, long ones fall into a copy.
+/// Writes within which the power goes in a command that is cut short: short ones are labels, long ones fall into a
+/// copy.
 const CUT_WITHIN: [u64; 4] = [8, 24, 60, 200];
 
 /// What a command does.

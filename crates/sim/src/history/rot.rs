@@ -193,9 +193,9 @@ impl State {
         self.parts.iter().map(|part| part.is_there.then(|| part.name.clone())).collect()
     }
 
-    /// What was left, with the sizes that files have by records alone. A record carries a whole inode, and where the one
-    /// below it could not be read it is believed: with the size of unstable data, of which nothing else is left than
-    /// zeroes. No file else has another size than was logged; none has one from before a cut that was.
+    /// What was left, with the sizes that files have by records alone. A record carries a whole inode, and where the
+    /// one below it could not be read it is believed: with the size of unstable data, of which nothing else is left
+    /// than zeroes. No file else has another size than was logged; none has one from before a cut that was.
     pub(super) fn with_believed_sizes(&self, part: usize, left: &Left) -> Checked<Model> {
         let model = left.model.fork();
         let fs = self.machine.server().filer.by_name(&self.parts[part].name).ok_or("a dataset is gone")?;

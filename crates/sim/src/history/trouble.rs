@@ -195,8 +195,8 @@ impl State {
         self.troubles.stale.push(victim);
     }
 
-    /// A leg was struck off in this life, and now the other one refuses something: the pool may stand still, and the lane may
-    /// end, but what was answered stays.
+    /// A leg was struck off in this life, and now the other one refuses something: the pool may stand still, and the
+    /// lane may end, but what was answered stays.
     fn other_victim(&mut self, chance: &mut Chance) {
         let struck_off = self.struck_off();
         let beside = struck_off.iter().map(|path| other_leg(path)).filter(|path| !struck_off.contains(path));
@@ -275,8 +275,8 @@ impl State {
         Ok(())
     }
 
-    /// A log mirror that is whole again has another victim. One of data stays as it is: what has missed changes does not
-    /// come back by itself.
+    /// A log mirror that is whole again has another victim. One of data stays as it is: what has missed changes does
+    /// not come back by itself.
     fn troubles_change_sides(&mut self, chance: &mut Chance) {
         if chance.one_in(2) {
             for victim in self.troubles.victims.iter_mut().filter(|victim| victim.contains("slog")) {
@@ -320,8 +320,8 @@ impl State {
         Ok(())
     }
 
-    /// The power goes and bits flip, in a copy of the disks: what is imported is right as far as it can be read, or what is
-    /// lost has a name. The history goes on without the rot.
+    /// The power goes and bits flip, in a copy of the disks: what is imported is right as far as it can be read, or
+    /// what is lost has a name. The history goes on without the rot.
     pub(super) fn rot_in_a_copy(&mut self, chance: &mut Chance) -> Checked<()> {
         let mut other = self.machine.copy();
         other.lose_power(chance);

@@ -6,13 +6,13 @@
 //! written stably or committed. While a group is being synced there are two lines, before and after; its end, or the
 //! cut, decides between them.
 //!
-//! The log may end early, so a line keeps its states since the last one that somebody was promised (the *floor*). A state
-//! after a cut is right if it is one of those. It is not enough that everything promised is there: nothing may be
+//! The log may end early, so a line keeps its states since the last one that somebody was promised (the *floor*). A
+//! state after a cut is right if it is one of those. It is not enough that everything promised is there: nothing may be
 //! there that no prefix of the history explains.
 //!
-//! A record carries the whole inode as it became. Where the inode below cannot be read the replay believes it, also in its
-//! size, which may be that of data in memory alone. So a line knows what size each file would have then: that of the
-//! first record about it, and behind it each one's rule, as for any other file.
+//! A record carries the whole inode as it became. Where the inode below cannot be read the replay believes it, also in
+//! its size, which may be that of data in memory alone. So a line knows what size each file would have then: that of
+//! the first record about it, and behind it each one's rule, as for any other file.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,18 +1,20 @@
 //! How a disk joins an imported pool, and how one leaves it: the steps, in their order.
 //!
-//! **The problem.** Each step is right by itself and worth nothing in another order. A disk that counts before every block
-//! on it was looked at is a copy of rot; one that is in a lane's set before it has every live frame vouches for what it
-//! has not; one that leaves while it alone has a block right takes that block along. And the power may go at any write.
+//! **The problem.** Each step is right by itself and worth nothing in another order. A disk that counts before every
+//! block on it was looked at is a copy of rot; one that is in a lane's set before it has every live frame vouches for
+//! what it has not; one that leaves while it alone has a block right takes that block along. And the power may go at
+//! any write.
 //!
 //! ```text
 //!   join:   zeroes in its ring ─▶ uberblocks of another leg ─▶ labels: there, and stale ─▶ gets every write
-//!             ─▶ whoever keeps the disks' paths hears of it ─▶ copy ─▶ every block made sure of ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
+//!             ─▶ whoever keeps the disks' paths hears of it ─▶ copy ─▶ every block made sure of
+//!             ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
 //!   leave:  every block made sure of on each leg that stays ─▶ labels of those: it is gone
 //!             ─▶ whoever keeps the disks' paths hears of it ─▶ its own label is erased
 //! ```
 //!
-//! A cut before "it counts" leaves a leg that nobody believes, and one behind it a leg that has everything but the log. The
-//! erased label is a courtesy to whoever finds the disk: its disk may hang, and nothing waits for it here.
+//! A cut before "it counts" leaves a leg that nobody believes, and one behind it a leg that has everything but the log.
+//! The erased label is a courtesy to whoever finds the disk: its disk may hang, and nothing waits for it here.
 //!
 //! Whoever asks is an [`Onlooker`]: hears how far it is, may end it, and lends a hand where a step needs a thread.
 
@@ -155,8 +157,9 @@ pub trait Onlooker {
     /// So many bytes of a stage are done. `false` ends it.
     fn on_progress(&mut self, stage: Stage, done: u64) -> bool;
 
-    /// The labels name other disks than before. Whoever finds the pool at its next start by paths that are kept elsewhere
-    /// keeps the new ones before this returns: what comes next may be that a disk is gone which was the only known one.
+    /// The labels name other disks than before. Whoever finds the pool at its next start by paths that are kept
+    /// elsewhere keeps the new ones before this returns: what comes next may be that a disk is gone which was the only
+    /// known one.
     fn keep_paths(&mut self, pool: &Pool) -> io::Result<()>;
 
     /// Syncs a group.
@@ -167,7 +170,8 @@ pub trait Onlooker {
     /// A lane has begun a new life, and wants a thread.
     fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()>;
 
-    /// This leg is out of the pool. Its label is to be erased ([`VdevLeg::erase_label`]), as soon as its disk lets somebody.
+    /// This leg is out of the pool. Its label is to be erased ([`VdevLeg::erase_label`]), as soon as its disk lets
+    /// somebody.
     fn let_go(&mut self, leg: Arc<VdevLeg>);
 }
 
@@ -264,8 +268,8 @@ impl Pool {
         Ok(copied)
     }
 
-    /// Gives the disks that stay whatever the leaving one alone has right, also if that one was struck off: the checksums
-    /// tell. Where no other has everything the roster says so.
+    /// Gives the disks that stay whatever the leaving one alone has right, also if that one was struck off: the
+    /// checksums tell. Where no other has everything the roster says so.
     pub fn make_sure(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<SecureReport, MembershipError> {
         let path = place.path();
         let has_disk = place.vdev.leg(place.leg).is_some_and(|leg| leg.disk().is_some());
@@ -306,9 +310,9 @@ impl Pool {
         onlooker.let_go(leg);
     }
 
-    /// Lets the disk at `path` join, and the one at `place` leave if the new one has everything. A disk that missed changes
-    /// or failed can replace itself: it is open already, so it leaves first, once nothing is right on it alone. Gives beside
-    /// which disk the new one joined.
+    /// Lets the disk at `path` join, and the one at `place` leave if the new one has everything. A disk that missed
+    /// changes or failed can replace itself: it is open already, so it leaves first, once nothing is right on it alone.
+    /// Gives beside which disk the new one joined.
     pub fn replace(
         &self,
         place: &Member,
@@ -419,8 +423,8 @@ impl Pool {
         Err(failed())
     }
 
-    /// A disk that could not join the log is no leg of it, whatever else it has: `status` must not call it online, and the
-    /// lane must not go on writing to it. Only where nothing else has what is in the pool it stays, as it is.
+    /// A disk that could not join the log is no leg of it, whatever else it has: `status` must not call it online, and
+    /// the lane must not go on writing to it. Only where nothing else has what is in the pool it stays, as it is.
     fn strike_off(&self, vdev: &Vdev, guid: VdevGuid, cause: &MembershipError) {
         let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
         if has_other && let Err(error) = self.roster.drop_leg(guid, &io::Error::other(cause.to_string())) {

@@ -1,9 +1,9 @@
 //! What the labels say of the intent log: on which legs a lane's frames are to be found.
 //!
-//! Whatever changes that, a frame that failed or an uberblock, a label or a block that was refused, or a command, the open
-//! lanes are told before the change returns ([`Lane::follow`]): lane and labels never name different legs for longer than
-//! that, and meanwhile the lane writes to the larger set (rules F6). A frame that missed the last leg of its set ends the
-//! lane.
+//! Whatever changes that, a frame that failed or an uberblock, a label or a block that was refused, or a command, the
+//! open lanes are told before the change returns ([`Lane::follow`]): lane and labels never name different legs for
+//! longer than that, and meanwhile the lane writes to the larger set (rules F6). A frame that missed the last leg of
+//! its set ends the lane.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -39,8 +39,9 @@ impl Roster {
         }
     }
 
-    /// Strikes a leg out of a lane and returns the leg set as the labels have it then: what a lane calls when a frame's write
-    /// failed on a leg. An error if the set still names that leg, as its last: no frame may be believed without it.
+    /// Strikes a leg out of a lane and returns the leg set as the labels have it then: what a lane calls when a frame's
+    /// write failed on a leg. An error if the set still names that leg, as its last: no frame may be believed without
+    /// it.
     pub fn drop_lane_leg(&self, lane: LaneId, guid: VdevGuid, cause: &io::Error) -> Result<LegSet, RosterError> {
         self.drop_leg(guid, cause)?;
         let state = self.state.lock();
@@ -53,8 +54,8 @@ impl Roster {
         Ok(set)
     }
 
-    /// A leg that joined a lane has every live frame: takes it into the lane's leg set, and tells the lane. An error if the
-    /// leg was struck off meanwhile.
+    /// A leg that joined a lane has every live frame: takes it into the lane's leg set, and tells the lane. An error if
+    /// the leg was struck off meanwhile.
     pub fn admit_lane_leg(&self, lane: LaneId, guid: VdevGuid) -> Result<LegSet, RosterError> {
         let config = self.update(|config| {
             if config.leg(guid).is_none_or(|(_, leg)| leg.stale_since.is_some()) {
@@ -77,9 +78,9 @@ impl Roster {
     }
 
     /// After a replay, with all rings empty: each lane's leg set becomes all legs that have everything. A stale log leg
-    /// has everything then, too. Call it behind the uberblock that names the lanes' new epochs: until then a crash still
-    /// replays the old ones, which only the smaller set has. A lane without a disk keeps its set, for the day on which
-    /// the disk comes back.
+    /// has everything then, too. Call it behind the uberblock that names the lanes' new epochs: until then a crash
+    /// still replays the old ones, which only the smaller set has. A lane without a disk keeps its set, for the day on
+    /// which the disk comes back.
     pub fn rejoin_lanes(&self) -> Result<PoolConfig, RosterError> {
         self.take_log_legs_back()?;
         self.update(|config| {
@@ -103,8 +104,8 @@ impl Roster {
         })
     }
 
-    /// Every log leg that was struck off and is there counts again, one after the other: a leg whose label is not written
-    /// yet is still what it was. One that refuses its label is struck off once more, and in no set.
+    /// Every log leg that was struck off and is there counts again, one after the other: a leg whose label is not
+    /// written yet is still what it was. One that refuses its label is struck off once more, and in no set.
     fn take_log_legs_back(&self) -> Result<(), RosterError> {
         for vdev in self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Log) {
             for leg in vdev.legs().iter().filter(|leg| leg.state() == LegState::Stale) {

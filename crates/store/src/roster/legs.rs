@@ -1,7 +1,7 @@
 //! How a leg comes into the roster, and how it goes: taken up, copied, struck off, taken out.
 //!
-//! A leg that is taken up gets every write from then on, and is stale in the labels until it was copied. One that fails is
-//! struck off: durable in the labels of the others before anybody succeeds without it (rules F6).
+//! A leg that is taken up gets every write from then on, and is stale in the labels until it was copied. One that fails
+//! is struck off: durable in the labels of the others before anybody succeeds without it (rules F6).
 
 use std::io;
 use std::sync::Arc;
@@ -123,8 +123,9 @@ impl Roster {
         Ok(())
     }
 
-    /// Takes a leg out of its mirror for good. The last one that has everything stays, and so does the only one in which the
-    /// labels let a lane's frames be found. Gives the leg: its label still speaks of the pool, until somebody erases it.
+    /// Takes a leg out of its mirror for good. The last one that has everything stays, and so does the only one in
+    /// which the labels let a lane's frames be found. Gives the leg: its label still speaks of the pool, until somebody
+    /// erases it.
     pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, RosterError> {
         let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
         let index = vdev.index() as usize;
@@ -140,8 +141,8 @@ impl Roster {
             let why = "is the only one with the frames of its intent log; attach another disk to it first";
             return Err(RosterError::Leg { leg: guid, why });
         }
-        // Nobody flushes it from here on, and whoever would need that waits for the labels. If those cannot say so it stays
-        // a leg that failed, and its errors and its silence are still looked at.
+        // Nobody flushes it from here on, and whoever would need that waits for the labels. If those cannot say so it
+        // stays a leg that failed, and its errors and its silence are still looked at.
         if leg.takes_writes() {
             leg.set_state(LegState::Failing);
         }

@@ -145,8 +145,8 @@ fn an_uberblock_needs_every_data_vdev() {
     assert_eq!(commit(&pool.roster, 2), Err(RosterError::VdevLost(pool.vdevs[2].guid())));
 }
 
-/// It was struck off in the labels of the other vdevs, and the pool could not be imported any more, although nothing was
-/// the matter with any disk by then.
+/// It was struck off in the labels of the other vdevs, and the pool could not be imported any more, although nothing
+/// was the matter with any disk by then.
 #[test]
 fn the_last_leg_of_a_data_vdev_is_never_an_older_copy() {
     for vdevs in ["/d/a /d/b /d/c", "/d/a log /d/b log /d/c", "mirror /d/a /d/d log /d/b log /d/c"] {
@@ -171,8 +171,8 @@ fn the_last_leg_of_a_data_vdev_is_never_an_older_copy() {
     }
 }
 
-/// A leg was gone from memory before the labels said so. When they could not, it was still a leg of the pool in all of them,
-/// and nobody saw its errors or its silence any more.
+/// A leg was gone from memory before the labels said so. When they could not, it was still a leg of the pool in all of
+/// them, and nobody saw its errors or its silence any more.
 #[test]
 fn a_leg_that_the_labels_still_name_is_still_there() {
     let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES), ("c", LEG_BYTES)]);
@@ -222,8 +222,8 @@ fn the_last_leg_of_a_lane_stays_in_its_set() {
     assert_eq!(leg(&reopen(&world).unwrap().0.roster, "l").state(), LegState::Online);
 }
 
-/// Seed 5 of the simulated world. The claim wrote the other disks first and took the leg back in the same change: cut in
-/// the middle, it left a leg two changes behind, which is an older copy, and a pool that nobody could import without
+/// Seed 5 of the simulated world. The claim wrote the other disks first and took the leg back in the same change: cut
+/// in the middle, it left a leg two changes behind, which is an older copy, and a pool that nobody could import without
 /// giving up what was acknowledged. It had every frame all the time.
 #[test]
 fn the_last_leg_of_a_lane_survives_imports_that_are_cut_short() {
@@ -272,8 +272,8 @@ fn a_lane_calls_for_the_smaller_set_and_gets_its_generation() {
     assert_eq!((after.legs.len(), after.stale_legs.len(), after.stale_legs[0].legset_gen_last), (1, 1, 1));
 }
 
-/// Leg m was struck off, for a refused uberblock; then l missed a frame. The labels keep l, the last, and have no word that
-/// anything may rest on m.
+/// Leg m was struck off, for a refused uberblock; then l missed a frame. The labels keep l, the last, and have no word
+/// that anything may rest on m.
 #[test]
 fn the_last_leg_that_the_labels_name_is_not_struck_out_of_a_lane() {
     let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES), ("m", LEG_BYTES)]);
@@ -313,8 +313,8 @@ fn a_stale_log_leg_rejoins_when_the_rings_are_empty() {
     assert_eq!(leg(&third.roster, "m").state(), LegState::Online);
 }
 
-/// A leg that takes no label is not taken back: were it in the set, it could be believed to have what it has missed, and
-/// the leg that has it all be struck off for a refused write as if there were another.
+/// A leg that takes no label is not taken back: were it in the set, it could be believed to have what it has missed,
+/// and the leg that has it all be struck off for a refused write as if there were another.
 #[test]
 fn a_log_leg_that_refuses_its_label_stays_out() {
     let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES), ("m", LEG_BYTES)]);
@@ -543,8 +543,8 @@ impl Disk for Sleepy {
     }
 }
 
-/// A write hangs in one leg of a mirror, its owner detaches that leg, and then the kernel gives up on it. The leg could not be
-/// struck off, as the labels did not know it any more, and the pool was suspended for it.
+/// A write hangs in one leg of a mirror, its owner detaches that leg, and then the kernel gives up on it. The leg could
+/// not be struck off, as the labels did not know it any more, and the pool was suspended for it.
 #[test]
 fn a_detached_leg_that_times_out_later_harms_nobody() {
     let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES)]);
@@ -575,8 +575,8 @@ fn a_detached_leg_that_times_out_later_harms_nobody() {
     assert!(outcome.is_ok(), "{}", outcome.unwrap_err());
 }
 
-/// The last leg of a lane stays in its set when it is struck off. It stayed also when a healthy one had joined, and the lane
-/// ended with it.
+/// The last leg of a lane stays in its set when it is struck off. It stayed also when a healthy one had joined, and the
+/// lane ended with it.
 #[test]
 fn a_leg_that_was_struck_off_leaves_the_set_when_another_has_joined() {
     let world = World::new(&[("a", LEG_BYTES), ("l", LEG_BYTES), ("n", LEG_BYTES)]);

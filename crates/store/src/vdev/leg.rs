@@ -159,9 +159,9 @@ impl VdevLeg {
         self.flushed.load(Ordering::Acquire) >= write_count
     }
 
-    /// Erases the label of a leg that has left its pool, so that nobody takes it for a disk of that. A courtesy, which takes as
-    /// long as its disk likes: whoever calls this must hold nothing that others wait for. A disk that refused a durable write
-    /// refuses this too, until it is opened again.
+    /// Erases the label of a leg that has left its pool, so that nobody takes it for a disk of that. A courtesy, which
+    /// takes as long as its disk likes: whoever calls this must hold nothing that others wait for. A disk that refused
+    /// a durable write refuses this too, until it is opened again.
     pub fn erase_label(&self) -> io::Result<()> {
         self.disk.as_ref().map_or(Ok(()), |disk| label::wipe(disk.as_ref()))
     }

@@ -46,8 +46,8 @@ const PARALLEL_WRITE_BYTES_MIN: usize = 128 << 10;
 
 /// Who decides which legs belong to the pool, and makes it durable.
 pub trait Membership: Send + Sync {
-    /// Strikes a leg off in the labels of the others; returns when that is durable, or says why it cannot be. Calling it
-    /// again for the same leg does nothing and returns the same.
+    /// Strikes a leg off in the labels of the others; returns when that is durable, or says why it cannot be. Calling
+    /// it again for the same leg does nothing and returns the same.
     fn leg_failed(&self, leg: VdevGuid, cause: &io::Error) -> Result<(), String>;
 
     /// Carries out something on several legs, at the same time if the pool has threads for it.
@@ -213,7 +213,8 @@ impl Vdev {
         legs
     }
 
-    /// Writes what `good` has to the legs that did not have it, after a second look at all of them with writers kept out.
+    /// Writes what `good` has to the legs that did not have it, after a second look at all of them with writers kept
+    /// out.
     fn repair(&self, offset: u64, good: &VdevLeg, bad: &[Arc<VdevLeg>], verify: &dyn Fn(&[u8]) -> bool, length: usize) {
         if self.may_write().is_err() {
             return;
@@ -231,7 +232,8 @@ impl Vdev {
                     tracing::info!(vdev = %self.guid, leg = %leg.guid(), offset, length, "repaired from a mirror leg");
                 }
                 Err(error) => {
-                    // The caller has its data. That the leg is not struck off concerns the next write, which asks again.
+                    // The caller has its data. That the leg is not struck off concerns the next write, which asks
+                    // again.
                     if let Err(error) = self.strike_off(leg, &error) {
                         tracing::error!(vdev = %self.guid, leg = %leg.guid(), %error, "a leg cannot be repaired");
                     }
