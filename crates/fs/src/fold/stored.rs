@@ -88,7 +88,7 @@ impl Fold<'_> {
     /// Whether readers will find that the tree does not hold the key, once it does not: above a leaf that cannot be
     /// read they would not.
     pub(super) fn can_be_absent(&self, key: &Key) -> Result<bool, BlockError> {
-        match self.old.tree.read_around(&self.fs.pool.io, key) {
+        match self.old.tree.read_neighbours(&self.fs.pool.io, key) {
             Ok(()) => Ok(true),
             Err(error) => self.fs.pool.io.check_damage(error).map(|_| false),
         }

@@ -146,7 +146,7 @@ impl Tree {
 
     /// Reads the leaf that tells whether `key` is there, and the one before it, to which its place goes if it is
     /// emptied. An error if either cannot be read.
-    pub fn read_around(&self, io: &BlockIo, key: &Key) -> Result<(), BlockError> {
+    pub fn read_neighbours(&self, io: &BlockIo, key: &Key) -> Result<(), BlockError> {
         let Some(mut bp) = self.root else { return Ok(()) };
         let mut before = None;
         for height in (1..=self.height).rev() {
