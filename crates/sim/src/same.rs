@@ -18,13 +18,13 @@ const PIECE_BYTES: usize = 4096;
 
 /// Compares a dataset with a model.
 pub fn same(real: &dyn Vfs, model: &Model) -> Result<(), String> {
-    same_but(real, model, Excuse { of: &|_| false, lasts: true })
+    same_but(real, model, Excuse { of: &|_| false, but_for: &|_, _| false, lasts: true })
 }
 
 /// Compares what can be read of a dataset with a model: an I/O error is an honest answer, that is got again if it
 /// lasts.
 pub fn same_where_readable(real: &dyn Vfs, model: &Model, lasts: bool) -> Result<(), String> {
-    same_but(real, model, Excuse { of: &|_| true, lasts })
+    same_but(real, model, Excuse { of: &|_| true, but_for: &|_, _| false, lasts })
 }
 
 /// Where an I/O error is an honest answer.
@@ -32,6 +32,8 @@ pub fn same_where_readable(real: &dyn Vfs, model: &Model, lasts: bool) -> Result
 pub struct Excuse<'a> {
     /// Of one of these objects of the model: a directory and what it names, or a file.
     pub of: &'a dyn Fn(&[ObjectId]) -> bool,
+    /// But for what stands at this offset of a file: nothing that cannot be read has a part in it.
+    pub but_for: &'a dyn Fn(ObjectId, u64) -> bool,
     /// What cannot be read stays so. Else a disk may refuse a few reads, and no more.
     pub lasts: bool,
 }
@@ -184,6 +186,9 @@ impl Comparison<'_> {
             let at = from + (nth * PIECE_BYTES) as u64;
             match self.real.read(&Cred::root(), file, at, PIECE_BYTES as u32) {
                 Ok(found) => same_bytes(&found.data.concat(), part, at)?,
+                Err(FsError::Io) if (self.excuse.but_for)(wanted.id, at) => {
+                    return Err(format!("{} bytes at {at} were written since, and cannot be read", part.len()));
+                }
                 Err(FsError::Io) => is_whole = false,
                 Err(error) => return Err(format!("reading at {at}: {error}")),
             }

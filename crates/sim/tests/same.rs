@@ -76,7 +76,7 @@ fn a_rotten_block_excuses_no_other() {
     let (machine, model, (found, wanted)) = with_a_rotten_block();
     let fs = machine.server().filer.by_name(POOL).expect("it is imported");
     let of_file = |asked: &[ObjectId]| asked.contains(&wanted.id);
-    let excuse = Excuse { of: &of_file, lasts: true };
+    let excuse = Excuse { of: &of_file, but_for: &|_, _| false, lasts: true };
     let both = |model: &Model| {
         let by_handle = same_object(&*fs, model, (found, wanted), excuse);
         assert_eq!(same_but(&*fs, model, excuse).is_ok(), by_handle.is_ok());
@@ -86,6 +86,11 @@ fn a_rotten_block_excuses_no_other() {
     assert_eq!(same_where_readable(&*fs, &model, true), Ok(()));
     let unexcused = same(&*fs, &model).expect_err("nobody has excused it");
     assert!(unexcused.contains("cannot be read"), "{unexcused}");
+
+    let but_for = |file: ObjectId, offset: u64| file == wanted.id && offset / BLOCK == ROTTEN;
+    let written_since = Excuse { but_for: &but_for, ..excuse };
+    let unread = same_object(&*fs, &model, (found, wanted), written_since).expect_err("it was written since");
+    assert!(unread.contains("were written since"), "{unread}");
 
     let other = model.fork();
     write(&other, wanted, ROTTEN * BLOCK, Bytes::from_static(b"what nobody can look at"));

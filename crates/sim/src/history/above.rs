@@ -34,6 +34,7 @@ use super::{Checked, Failure, Part, Plan, State, Totals, Troubles};
 use crate::chance::{Chance, Stream};
 use crate::client::{Client, same_fattr};
 use crate::op::{NAMES, Object, Op};
+use crate::oracle::Left;
 use crate::sound::sound_above_rot;
 
 /// The disk that the blocks lie on: these pools have one for data.
@@ -200,15 +201,16 @@ impl State {
     fn adopt_above(&mut self) -> Checked<()> {
         let newest = self.newest_known();
         for at in self.parts_there() {
-            let found = self.parts[at]
-                .oracle
-                .find(false, |left| self.same_above_rot(at, &self.with_believed_sizes(at, left)?).map(|_| ()));
+            let found = self.parts[at].oracle.find(false, |left| {
+                let model = self.with_believed_sizes(at, left)?;
+                self.same_above_rot(at, &model, &left.rewritten).map(|_| ())
+            });
             let found = found.map_err(|what| format!("{}: {what}", self.parts[at].name))?;
-            let model = self.with_believed_sizes(at, &found.left)?;
-            self.named_by_status(at, &model)?;
+            let left = Left { model: self.with_believed_sizes(at, &found.left)?, ..found.left };
+            self.named_by_status(at, &left)?;
             let now = self.op;
             let part = &mut self.parts[at];
-            part.oracle.begin_life(model, now, newest);
+            part.oracle.begin_life(left, now, newest);
             part.seen = Seen::default();
             part.old_verifiers.extend(part.verifier.take());
             self.handles_above(at)?;
@@ -219,8 +221,8 @@ impl State {
     }
 
     /// `status -v` names whatever could not be read.
-    fn named_by_status(&self, part: usize, model: &tally_fs::model::Model) -> Checked<()> {
-        let unread = self.same_above_rot(part, model)?;
+    fn named_by_status(&self, part: usize, left: &Left) -> Checked<()> {
+        let unread = self.same_above_rot(part, &left.model, &left.rewritten)?;
         let fs = self.machine.server().filer.by_name(&self.parts[part].name).ok_or("a dataset is gone")?;
         let report = fs.damage_report();
         let named: Vec<ObjectId> = report.places.iter().map(|place| place.object).collect();

@@ -132,7 +132,7 @@ impl State {
             self.parts[at].seen.keep_of(&found.left.model);
             self.check_handles(at, &found.left.model, found.ops.0)?;
             let newest = self.newest_known();
-            self.parts[at].oracle.begin_life(found.left.model, now, newest);
+            self.parts[at].oracle.begin_life(found.left, now, newest);
         }
         self.synced_op = self.op;
         let objects = &self.objects;

@@ -17,7 +17,7 @@ use super::world::DATASETS;
 use super::{Checked, State};
 use crate::machine::Server;
 use crate::op::{Known, NAMES, Op};
-use crate::oracle::{Before, Left};
+use crate::oracle::{Before, Left, Rewritten};
 use crate::same::{Excuse, same_but, same_object};
 
 /// Bytes of one read.
@@ -220,8 +220,13 @@ impl State {
     }
 
     /// Everything of a dataset is as in `model`, but that what is damaged may be unreadable; gives the server's numbers
-    /// of all that was not, of which one each must be named as damaged.
-    pub(super) fn same_above_rot(&self, part: usize, model: &Model) -> Checked<Vec<Vec<ObjectId>>> {
+    /// of all that was not, of which one each must be named as damaged. What was `rewritten` since has to be readable.
+    pub(super) fn same_above_rot(
+        &self,
+        part: usize,
+        model: &Model,
+        rewritten: &Rewritten,
+    ) -> Checked<Vec<Vec<ObjectId>>> {
         let server = self.machine.server();
         let fs = server.filer.by_name(&self.parts[part].name).ok_or("a dataset is gone")?;
         let Some(rotten) = &self.rotten else { return Ok(Vec::new()) };
@@ -232,7 +237,8 @@ impl State {
             unread.borrow_mut().push(real);
             asked.iter().any(|id| rotten.is_damaged((part, *id)))
         };
-        let excuse = Excuse { of: &may_fail, lasts: true };
+        let may_not = |file, offset| rewritten.contains(file, offset);
+        let excuse = Excuse { of: &may_fail, but_for: &may_not, lasts: true };
         same_but(&*fs, model, excuse)?;
         // What is below a directory that cannot be listed is seen by its handle alone.
         let key = server.filer.pool().roster.config().handle_key;

@@ -24,6 +24,7 @@ use tally_fs::vfs::{Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
 use super::Limits;
 use super::ranges::Ranges;
+use super::rewritten::Rewritten;
 use crate::op::Op;
 
 /// How a change reaches the disk.
@@ -57,11 +58,13 @@ pub struct Left {
     pub model: Model,
     /// The files that records are about, and their sizes if their inodes cannot be read.
     pub believed: HashMap<ObjectId, u64>,
+    /// The blocks of files in which nothing is left of what was there before all changes.
+    pub rewritten: Rewritten,
 }
 
 impl Left {
     pub(super) fn fork(&self) -> Self {
-        Self { model: self.model.fork(), believed: self.believed.clone() }
+        Self { model: self.model.fork(), believed: self.believed.clone(), rewritten: self.rewritten.clone() }
     }
 
     /// A record carries the inode of a file that has this size now, in memory. It is believed if it is the first one.
@@ -79,9 +82,9 @@ impl Left {
 }
 
 impl Line {
-    pub(super) fn new(live: &Model, op: usize) -> Self {
-        let left = || Left { model: live.fork(), believed: HashMap::new() };
-        Self { newest: left(), dirty: HashMap::new(), states: vec![(op, left())] }
+    pub(super) fn new(live: &Model, rewritten: &Rewritten, op: usize) -> Self {
+        let left = Left { model: live.fork(), believed: HashMap::new(), rewritten: rewritten.clone() };
+        Self { newest: left.fork(), dirty: HashMap::new(), states: vec![(op, left)] }
     }
 
     /// Nobody will ask for a state from before operation `op`.
@@ -130,6 +133,7 @@ impl Line {
             Effect::Written { object, offset, data } => {
                 self.dirty(*object).remove(*offset..offset + data.len() as u64);
                 self.write_in_records(number, *object, &[(*offset, data.clone())], record_bytes_max);
+                self.newest.rewritten.take(live, op, *offset..*offset + data.len() as u64);
             }
             Effect::Resized { object, size } => {
                 self.dirty(*object).remove(*size..u64::MAX);
@@ -147,6 +151,7 @@ impl Line {
                 let pieces: Vec<_> = parts.iter().map(read).collect();
                 parts.iter().for_each(|part| self.dirty(*object).remove(part.clone()));
                 self.write_in_records(number, *object, &pieces, record_bytes_max);
+                parts.iter().for_each(|part| self.newest.rewritten.take(live, op, part.clone()));
             }
         }
         self.states.push((number, self.newest.fork()));

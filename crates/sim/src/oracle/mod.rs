@@ -2,6 +2,7 @@
 
 mod line;
 mod ranges;
+mod rewritten;
 mod used;
 
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ use crate::clock::Ticks;
 use crate::op::Op;
 pub use line::Left;
 use line::{Effect, Line};
+pub use rewritten::Rewritten;
 pub use used::{Bound, Used, used};
 
 /// Generations mean nothing in the model: it never gives an id twice.
@@ -85,6 +87,8 @@ pub struct Oracle {
     pub sync: SyncMode,
     /// Its quota.
     pub bound: Bound,
+    /// What was written anew, as a group that is closed now has it.
+    pub rewritten: Rewritten,
     /// Before and after the group that is being synced; one while none is.
     lines: Vec<Line>,
     last_change: HashMap<ObjectId, usize>,
@@ -110,13 +114,15 @@ impl Oracle {
     /// Of a dataset that looks like `live`, all of it synced.
     #[must_use]
     pub fn new(live: Model, sync: SyncMode) -> Self {
-        let lines = vec![Line::new(&live, 0)];
+        let rewritten = Rewritten::default();
+        let lines = vec![Line::new(&live, &rewritten, 0)];
         let first_id = ObjectId(0);
         let (last_change, last_write) = (HashMap::new(), HashMap::new());
         Self {
             live,
             sync,
             bound: Bound::default(),
+            rewritten,
             lines,
             last_change,
             last_write,
@@ -131,7 +137,8 @@ impl Oracle {
     #[must_use]
     pub fn fork(&self, op: usize, newest: ObjectId) -> Self {
         let mut fork = Self::new(self.live.fork(), self.sync);
-        fork.begin_life(self.live.fork(), op, newest);
+        let left = Left { model: self.live.fork(), believed: HashMap::new(), rewritten: Rewritten::default() };
+        fork.begin_life(left, op, newest);
         fork
     }
 
@@ -172,8 +179,9 @@ impl Oracle {
             looked_at.iter().map(|object| object.model.id).chain(before.named.iter().copied()).collect();
         let seen = self.newest(changed.iter().copied());
         let Some(effect) = self.effect(op, before, limits, &mut changed) else { return self.promise(seen) };
-        if let Op::Write { object, .. } = op {
+        if let Op::Write { object, offset, length, .. } = op {
             self.last_write.insert(object.model.id, number);
+            self.rewritten.take(&self.live, op, *offset..offset + length);
         }
         if let Effect::InGroup = effect {
             let Op::Commit { object, .. } = op else { unreachable!("only a COMMIT waits for its group as a whole") };
@@ -298,7 +306,7 @@ impl Oracle {
 
     /// A group is closed behind operation `op`, and its sync begins.
     pub fn begin_group(&mut self, op: usize) {
-        self.lines.push(Line::new(&self.live, op));
+        self.lines.push(Line::new(&self.live, &self.rewritten, op));
     }
 
     /// That group is durable.
@@ -327,9 +335,9 @@ impl Oracle {
     }
 
     /// A new life begins in this state, behind operation `op`; objects up to `newest` are known.
-    pub fn begin_life(&mut self, model: Model, op: usize, newest: ObjectId) {
-        self.live = model;
-        self.lines = vec![Line::new(&self.live, op)];
+    pub fn begin_life(&mut self, left: Left, op: usize, newest: ObjectId) {
+        (self.live, self.rewritten) = (left.model, left.rewritten);
+        self.lines = vec![Line::new(&self.live, &self.rewritten, op)];
         self.floors = [op, op];
         self.first_id = ObjectId(newest.0 + 1);
         self.last_change.clear();

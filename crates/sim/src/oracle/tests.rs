@@ -1,4 +1,5 @@
-//! What size a file has whose inode cannot be read when its records are replayed.
+//! What the states behind a cut say beside names and bytes: what size a file has whose inode cannot be read when its
+//! records are replayed, and which of its blocks were written anew.
 
 use tally_fs::vfs::{FileKind, OpCtx};
 
@@ -47,6 +48,39 @@ fn write(file: &Object, offset: u64, stability: Stability) -> Op {
 
 fn chmod(file: &Object) -> Op {
     Op::SetAttr { object: Arc::clone(file), set: SetAttr { mode: Some(0o600), ..SetAttr::default() } }
+}
+
+/// Above rot every block of a damaged file was excused for ever, also one that a client had written anew as a whole: the
+/// fold could have given it up. It is none of an older state's, nor one that is in memory alone; and a part is no whole.
+#[test]
+fn a_block_counts_as_written_anew_once_it_is_so_on_disk() {
+    const BLOCK: u64 = 128 * KIB;
+    let (mut oracle, file) = oracle_of_a_file();
+    let whole = |nth: u64, stability| {
+        let (object, offset, length) = (Arc::clone(&file), nth * BLOCK, BLOCK as usize as _);
+        Op::Write { object, offset, length, fill: 0, stability }
+    };
+    let rewritten = |oracle: &Oracle| {
+        let found = oracle.find(false, |_| Ok(())).expect("every state fits");
+        [0, 1, 2].map(|nth| found.left.rewritten.contains(file.model.id, nth * BLOCK + 5))
+    };
+    oracle.run(2, &write(&file, 5, Stability::FileSync));
+    assert_eq!(rewritten(&oracle), [false; 3]);
+    oracle.run(3, &whole(0, Stability::FileSync));
+    assert_eq!(rewritten(&oracle), [true, false, false]);
+    assert!(
+        oracle
+            .find(false, |left| if left.rewritten.contains(file.model.id, 0) { Err(String::new()) } else { Ok(()) })
+            .is_ok()
+    );
+    oracle.run(4, &whole(1, Stability::Unstable));
+    assert_eq!(rewritten(&oracle), [true, false, false]);
+    oracle.begin_group(4);
+    oracle.end_group();
+    assert_eq!(rewritten(&oracle), [true, true, false]);
+    // Up to the end of the file is as good as the whole block.
+    oracle.run(5, &write(&file, 2 * BLOCK, Stability::FileSync));
+    assert_eq!(rewritten(&oracle), [true; 3]);
 }
 
 /// A file of 100 KiB is cut to nothing, and that is acknowledged. It was taken for right once that it had its old size
