@@ -441,6 +441,19 @@ fn what_a_destroyed_dataset_leaves_behind_is_counted() {
     assert_eq!(filer.pool().io.allocator().space().allocated - named, left, "the blocks that it named, and no more");
 }
 
+/// The last block of a file had rotted. A client wrote all of it anew, and that was acknowledged; then the file grew in
+/// the same group, by less than a block. What was written was given up, for the sake of what lay behind the old end.
+#[test]
+fn what_is_written_over_a_rotten_last_block_stays_when_the_file_grows() {
+    let (_world, filer, mut client) = with_a_rotten_block(150_000, BLOCK as u64);
+    client.write("dir/file", BLOCK, &pattern(20_000, 7), Stability::FileSync).unwrap();
+    client.cut("dir/file", 200_000).unwrap();
+    assert_eq!(client.compare("before the group"), Vec::<String>::new());
+    filer.sync().unwrap();
+    filer.pool().io.drop_cache();
+    assert_eq!(client.compare("behind the group"), Vec::<String>::new());
+}
+
 /// A disk that reads nothing for a while has not rotted: nothing is given up for it, and the import finds all that was
 /// acknowledged.
 #[test]

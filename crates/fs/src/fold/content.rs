@@ -1,5 +1,7 @@
 //! The content of a changed file: under one key while it is small and known, else in extents ([`super::extents`]).
 
+use std::ops::Range;
+
 use tally_base::ObjectId;
 use tally_store::block::BlockError;
 use tally_store::key::{Class, Key};
@@ -56,7 +58,8 @@ impl Fold<'_> {
             }
             Ok(matches!(stored, Stored::Known(_)))
         };
-        let Content { mut bytes, is_whole } = self.block_content(id, 0, inode.size, layer, &base)?;
+        let old_size = old.map_or(0, |old| old.size);
+        let Content { mut bytes, is_whole } = self.block_content(id, 0..inode.size, layer, old_size, &base)?;
         if !is_whole {
             return Ok(false);
         }
@@ -72,18 +75,20 @@ impl Fold<'_> {
         Ok(true)
     }
 
-    /// The bytes `start..start + length` as the layer sees them above what `base` fills in, if it can.
+    /// The bytes `range` as the layer sees them above what `base` fills in, if it can. It is not asked for what lies
+    /// behind `old_size`: there was nothing, whether the block that ends there can be read or not.
     pub(super) fn block_content(
         &self,
         id: ObjectId,
-        start: u64,
-        length: u64,
+        range: Range<u64>,
         layer: &Layer,
+        old_size: u64,
         base: &dyn Fn(&mut [u8]) -> Result<bool, BlockError>,
     ) -> Result<Content, BlockError> {
-        let mut content = Content { bytes: vec![0; length as usize], is_whole: true };
-        let view = layer.data.view(start..start + length);
-        if view.iter().any(|(_, seen)| matches!(seen, Seen::Below)) {
+        let start = range.start;
+        let mut content = Content { bytes: vec![0; (range.end - start) as usize], is_whole: true };
+        let view = layer.data.view(range);
+        if view.iter().any(|(part, seen)| matches!(seen, Seen::Below) && part.start < old_size) {
             content.is_whole = base(&mut content.bytes)?;
         }
         for (part, seen) in view {

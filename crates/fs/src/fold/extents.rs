@@ -61,7 +61,7 @@ impl Fold<'_> {
             let whole = placed_whole(layer, start, length);
             let block = match whole {
                 Some(block) => Some(block),
-                None => self.write_block(id, start..start + length, layer, small, &replaced)?,
+                None => self.write_block(id, start..start + length, layer, (small, &replaced), old_size)?,
             };
             let replaced = self.found_or_leaked(id, &replaced);
             self.replace_extent(id, inode, start, replaced.as_ref(), block.as_ref());
@@ -77,11 +77,11 @@ impl Fold<'_> {
         id: ObjectId,
         range: Range<u64>,
         layer: &Layer,
-        small: Option<&Stored<Bytes>>,
-        replaced: &Stored<Option<BlockPtr>>,
+        (small, replaced): (Option<&Stored<Bytes>>, &Stored<Option<BlockPtr>>),
+        old_size: u64,
     ) -> Result<Option<BlockPtr>, BlockError> {
         let base = |into: &mut [u8]| self.base(id, range.start, small, replaced, into);
-        let content = self.block_content(id, range.start, range.end - range.start, layer, &base)?;
+        let content = self.block_content(id, range.clone(), layer, old_size, &base)?;
         let is_absent = matches!(replaced, Stored::Known(_)) && self.is_hole(id, range.start, &content)?;
         if is_absent { Ok(None) } else { self.put_content(content).map(Some) }
     }
