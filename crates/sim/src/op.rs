@@ -13,6 +13,7 @@ use tally_fs::vfs::{
     Attr, Change, CreateHow, Cred, FileKind, FsError, NodeKind, ObjectRef, OpCtx, Outcome, SetAttr, SetTime, Stability,
     Vfs,
 };
+use tally_nfs::handle::Handle;
 
 use crate::chance::Chance;
 use crate::client::{Call, handle, name_in};
@@ -30,6 +31,14 @@ pub struct Known {
     pub dataset: usize,
     /// Bytes of its blocks.
     pub record_size: u64,
+}
+
+impl Known {
+    /// The same object as the server knows it, which has this handle key.
+    pub fn real(&self, key: &[u8; 32]) -> Result<ObjectRef, String> {
+        let handle = Handle::parse(&self.handle).and_then(|handle| handle.verify(key));
+        handle.map(|handle| handle.object).ok_or_else(|| format!("not a handle: {self:?}"))
+    }
 }
 
 /// A shared [`Known`].

@@ -87,6 +87,20 @@ fn a_quota_holds_where_disks_fail_and_beside_a_sync() {
     assert!(kept(2520, Syncs::Around, Trouble::None).over_quota > 0);
 }
 
+/// Seed 30149, as it was drawn on 2026-11-23. The power went when a file had been removed and another one made under its
+/// name, neither of which was answered. Neither was on disk; but names and bytes look alike before and behind, and the
+/// state behind was taken for the one found, in which the handle of the old file has to be stale.
+#[test]
+fn an_object_tells_states_apart_that_look_alike_by_name() {
+    kept(30149, Syncs::Around, Trouble::Refusals);
+}
+
+/// Seed 20283, as it was drawn on the same day: `fs/tests/rot.rs` tells what it found, of a last block that had rotted.
+#[test]
+fn what_is_written_anew_above_rot_is_kept() {
+    kept(20283, Syncs::Between, Trouble::Rot);
+}
+
 /// Seed 39 of the first version. An import raises the labels' sequence number on one disk after the other. Cut there,
 /// the log disk was one behind, which the next import accepts; cut there again it was two behind, was taken for an
 /// older copy, and the pool with everything acknowledged in its log could not be imported any more.

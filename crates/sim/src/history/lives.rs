@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nfs3_types::nfs3::{GETATTR3args, NFS_PROGRAM, nfsstat3};
 use tally_fs::filer::ImportOptions;
 use tally_fs::model::Model;
-use tally_fs::vfs::Vfs;
+use tally_fs::vfs::{FsError, ObjectRef, Vfs};
 use tally_store::properties::SyncMode;
 
 use super::requests::{Fate, Past};
@@ -101,7 +101,13 @@ impl State {
                 return Err(format!("dataset {name} is gone"));
             };
             part.doomed = false;
-            let found = part.oracle.find(false, |left| same(&*fs, &left.model));
+            let key = filer.pool().roster.config().handle_key;
+            let known = self.objects.iter().filter(|known| known.dataset == at);
+            let known: Vec<_> = known.map(|known| Ok((known.real(&key)?, known.model))).collect::<Checked<_>>()?;
+            let found = part.oracle.find(false, |left| {
+                same(&*fs, &left.model)?;
+                same_objects(&*fs, &left.model, &known)
+            });
             let found = found.map_err(|what| format!("{name}: {what}"))?;
             part.check_account(&filer, &found.left.model).map_err(|what| format!("{name}: {what}"))?;
             if was_clean && same(&*fs, &part.oracle.live).is_err() {
@@ -182,6 +188,14 @@ impl State {
     pub(super) fn attributes(&mut self, of: &[u8]) -> Checked<crate::client::Told> {
         self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_GETATTR, &GETATTR3args { object: handle(of) }))
     }
+}
+
+/// The objects that clients know, by the server's handle and the model's, are there in both or gone in both: states
+/// between which a name was removed and made again look alike otherwise.
+fn same_objects(fs: &dyn Vfs, model: &Model, known: &[(ObjectRef, ObjectRef)]) -> Checked<()> {
+    let is_gone = |real| matches!(fs.getattr(real), Err(FsError::Stale));
+    let differs = known.iter().find(|(real, of_model)| is_gone(*real) != model.getattr(*of_model).is_err());
+    differs.map_or(Ok(()), |(real, _)| Err(format!("{real:?} is there, or gone, against what the state says")))
 }
 
 /// What became of a request whose dataset looks as it did behind some operation from the first of `ops` to the second.

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use tally_base::ObjectId;
 use tally_fs::model::Model;
 use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, OpCtx, SetAttr, Vfs};
-use tally_nfs::handle::Handle;
 
 use super::world::DATASETS;
 use super::{Checked, State};
@@ -243,8 +242,7 @@ impl State {
         // What is below a directory that cannot be listed is seen by its handle alone.
         let key = server.filer.pool().roster.config().handle_key;
         for known in self.objects.iter().filter(|known| known.dataset == part && !rotten.damaged.is_empty()) {
-            let handle = Handle::parse(&known.handle).and_then(|handle| handle.verify(&key)).ok_or("not a handle")?;
-            let same = same_object(&*fs, model, (handle.object, known.model), excuse);
+            let same = same_object(&*fs, model, (known.real(&key)?, known.model), excuse);
             same.map_err(|what| format!("{known:?} by its handle: {what}"))?;
         }
         Ok(unread.into_inner())
