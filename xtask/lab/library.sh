@@ -1,5 +1,6 @@
 # What every suite uses: devices, the server under test or a peer, mounts, counters, checks.
-# A suite says `check NAME COMMAND…` for each thing it verifies; the last line counts them.
+# A suite says `check NAME COMMAND…` for each thing it verifies; the last line counts them. Each is carried out twice:
+# before it counts, it has to fail in a world that is spoiled (see `succeeds_spoiled`).
 set -u
 passed=0 failed=0
 PORT=${PORT:-2049} MOUNTD_PORT=20048
@@ -14,6 +15,9 @@ note() { echo "# $*"; }
 check() {
     local name=$1; shift
     local started=$SECONDS
+    if [ -z "${NEEDED:-}" ] && succeeds_spoiled "$@"; then
+        failed=$((failed + 1)); echo "FAIL $name: succeeds in a spoiled world too: $*"; sed 's/^/     /' /tmp/check.log
+    fi
     if "$@" > /tmp/check.log 2>&1; then
         passed=$((passed + 1)); echo "ok   $name ($((SECONDS - started)) s)"
     else
@@ -21,6 +25,24 @@ check() {
         [ -z "${NEEDED:-}" ] || finish
     fi
 }
+# Carries a check out where it must fail: the mount is hidden by an empty folder that nobody can write to, and the
+# server's command only fails. Whatever succeeds there as well sees nothing. What has to be wrong in another way, or
+# looks at variables, is told by SPOIL=COMMAND before `check`; it is run in the shell that the check is run in.
+succeeds_spoiled() {
+    local here=$PWD outcome
+    { mkdir -p "$MNT" && mount -t tmpfs -o size=16m spoiled "$MNT"; } > /tmp/check.log 2>&1 || return 0
+    (
+        mkdir -p "$here" && cd "$here" && mount -o remount,ro "$MNT" && TALLY=/bin/false && eval "${SPOIL:-}" || exit 0
+        "$@"
+    ) > /tmp/check.log 2>&1
+    outcome=$?
+    [ "$(awk -v folder="$MNT" '$2 == folder {type = $3} END {print type}' /proc/mounts)" != tmpfs ] || umount "$MNT"
+    return "$outcome"
+}
+# For SPOIL: there are these folders.
+there_are() { mount -o remount,rw,size=512m "$MNT" && mkdir -p "$@"; }
+# For SPOIL: there are these folders, and nobody gets rid of them.
+there_stay() { there_are "$@" && mount -o remount,ro "$MNT"; }
 # A check without which the rest makes no sense.
 need() { NEEDED=1 check "$@"; }
 finish() {
@@ -50,6 +72,8 @@ counts_after() {
         echo "count $disk writes $(($1 - w)) per_file $(ratio $(($1 - w)) $files) flushes $(($2 - f)) per_file $(ratio $(($2 - f)) $files) KiB $((($3 - s) / 2))"
     done
 }
+# All of the durable writes that were promised, and no others: to be checked behind counts_after.
+one_log_write() { between 0.98 "$(ratio "$(ratio "$writes_ubdb" "$unit_writes")" "$durable")" 1.02; }
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.3f", b ? a / b : 0}'; }
 # How this kernel counts one durable write of 4 KiB to a raw disk. On 6.1 without FUA it is two writes and two flushes:
 # the write with its flush, then a flush by fsync, which is counted as an empty write too.
@@ -228,4 +252,5 @@ for i in range(count):
 PY
 }
 sums() { (cd "$1" && find . -type f -print0 | sort -z | xargs -0 -r sha256sum); }
+empty() { local names; names=$(ls -A "$1") && [ -z "$names" ]; }
 sums_match() { sums "$1" > /tmp/sums.now && cmp "$2" /tmp/sums.now; }

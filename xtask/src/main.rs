@@ -9,6 +9,7 @@ mod failing_disks;
 mod fuzz;
 mod lab;
 mod nbd;
+mod needing;
 mod packages;
 mod recording;
 mod sim;

@@ -1,8 +1,11 @@
 //! Debian packages that some tests need: installed where that is possible, else named and counted as skips.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Result;
+
+use crate::cargo;
 
 /// A program, the package that brings it, and what it is for.
 pub(crate) struct Package {
@@ -51,10 +54,46 @@ pub(crate) fn ensure(packages: &[Package]) -> Result<bool> {
     Ok(installed && packages.iter().all(|package| present(package.program)))
 }
 
+/// A program of a package that brings a service too, which nobody wants on a machine for its program's sake: from the
+/// path, or unpacked below the build products. `None` where the package cannot be had.
+pub(crate) fn program(name: &str, package: &str) -> Result<Option<PathBuf>> {
+    if let Some(installed) = find(name) {
+        return Ok(Some(installed));
+    }
+    let folder = cargo::target_folder().join("tools").join(package);
+    let program = folder.join("usr/bin").join(name);
+    if !program.is_file() {
+        std::fs::create_dir_all(&folder)?;
+        // A fresh machine has no package lists, which only root can fetch.
+        if !run("apt-get", &["download", package], &folder)? {
+            let _ = run("apt-get", &["update"], &folder)?;
+            let _ = run("apt-get", &["download", package], &folder)?;
+        }
+        let archive = std::fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
+        let archive = archive.filter(|path| path.extension().is_some_and(|is| is == "deb")).last();
+        let Some(archive) = archive.as_deref().and_then(Path::to_str) else { return Ok(None) };
+        let _ = run("dpkg-deb", &["--extract", archive, "."], &folder)?;
+    }
+    Ok(program.is_file().then_some(program))
+}
+
+/// Whether a command of the packages' succeeds; it does not where there is none.
+fn run(program: &str, arguments: &[&str], folder: &Path) -> Result<bool> {
+    if find(program).is_none() {
+        return Ok(false);
+    }
+    Ok(Command::new(program).args(arguments).current_dir(folder).stdin(Stdio::null()).status()?.success())
+}
+
 fn present(program: &str) -> bool {
+    find(program).is_some()
+}
+
+fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // debootstrap and its like lie in sbin, which is not in everybody's path.
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])
-        .any(|folder| folder.join(program).is_file())
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
 }

@@ -24,13 +24,14 @@ const BY_TEST: &str = "Test: ";
 /// Seeds within which a planted bug must be caught.
 const SEEDS_MAX: u64 = 2000;
 /// A test whose threads have to meet in the right moment runs so often. On processors that are busy otherwise they meet
-/// less: once the first run missed its bug.
+/// less: once the first run missed its bug. Without the bug it is run as often, and must succeed each time: a test that
+/// fails now and then would catch anything.
 const TEST_RUNS: u32 = 10;
 /// Patches that continuous integration tries, in rotation. They share what is built, so that each costs what it
 /// touches: some 20 s on two busy processors, and two minutes more for the first one.
 const CI_PATCHES: usize = 12;
 /// Seeds of continuous integration.
-const CI_SEEDS: &str = "200";
+const CI_SEEDS: u64 = 200;
 /// States behind a cut of short sequences, there.
 const CI_STATES: &str = "20000";
 /// How long a planted bug may stay in hiding.
@@ -56,7 +57,7 @@ impl Sim {
                     "the simulated world found something; it says above how to repeat it"
                 )
             }
-            Some(names) => return plant(&chosen(names)?)?.into_result(),
+            Some(names) => return plant(&chosen(names)?, 0)?.into_result(),
         }
         Ok(())
     }
@@ -80,14 +81,15 @@ impl Cuts {
 /// The share of continuous integration.
 pub(crate) fn continuous_integration() -> Result<Tally> {
     let mut tally = Tally::default();
-    for (name, arguments) in [("sim", ["--seeds", CI_SEEDS]), ("cuts", ["--states", CI_STATES])] {
-        let held = simulate(name, &arguments.map(str::to_owned))?;
+    let seeds_held = simulate("sim", &["--seeds".to_owned(), CI_SEEDS.to_string()])?;
+    let cuts_held = simulate("cuts", &["--states", CI_STATES].map(str::to_owned))?;
+    for held in [seeds_held, cuts_held] {
         tally += if held { Tally { passed: 1, ..Tally::default() } } else { Tally::FAILED };
     }
     let patches = patches()?;
     let start = rotation() % patches.len();
     let today: Vec<PathBuf> = patches.iter().cycle().skip(start).take(CI_PATCHES).cloned().collect();
-    tally += plant(&today)?;
+    tally += plant(&today, if seeds_held { CI_SEEDS } else { 0 })?;
     Ok(tally)
 }
 
@@ -133,8 +135,9 @@ fn rotation() -> usize {
     usize::from_str_radix(&text, 16).unwrap_or(0)
 }
 
-/// Plants each of them, and says by what it was caught.
-fn plant(patches: &[PathBuf]) -> Result<Tally> {
+/// Plants each of them, and says by what it was caught. The first `seeds_held` seeds are known to find nothing in the
+/// tree as it is.
+fn plant(patches: &[PathBuf], seeds_held: u64) -> Result<Tally> {
     let tests = patches.iter().map(|patch| test_of(patch)).collect::<Result<Vec<_>>>()?;
     if tests.contains(&None) {
         // What the simulator catches must not be caught without the bug.
@@ -148,8 +151,8 @@ fn plant(patches: &[PathBuf]) -> Result<Tally> {
     for patch in in_order_of_building(patches)? {
         let (name, started) = (name_of(&patch), Instant::now());
         match copy.try_out(&patch).with_context(|| format!("planting {name}"))? {
-            Some(mut caught) => {
-                caught.holds_without()?;
+            Some(caught) => {
+                caught.holds_without(seeds_held)?;
                 tally.passed += 1;
                 let seconds = started.elapsed().as_secs();
                 println!("{name}: caught {}: {} ({seconds} s)", caught.by, caught.check);
@@ -181,14 +184,39 @@ struct Caught {
     by: String,
     check: String,
     /// What must succeed without it.
-    again: Command,
+    control: Control,
+}
+
+/// As much as was tried with a bug, without it.
+enum Control {
+    /// Seeds from the first to this one. Each repeats itself to the byte, so that once is enough.
+    Seeds(u64),
+    /// A test's arguments. It has threads and may differ from run to run.
+    Test(Vec<String>),
 }
 
 impl Caught {
     /// What has caught a bug must succeed without it: else it has found something of its own.
-    fn holds_without(&mut self) -> Result<()> {
-        let status = self.again.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
-        ensure!(status.success(), "{:?} fails without the planted bug, too: {}", self.again, self.check);
+    fn holds_without(&self, seeds_held: u64) -> Result<()> {
+        let (mut command, runs) = match &self.control {
+            Control::Seeds(last) if *last < seeds_held => return Ok(()),
+            Control::Seeds(last) => {
+                let mut sim = Command::new(cargo::target_folder().join("release/sim"));
+                sim.args(["--no-shrink", "--from", &seeds_held.to_string()]);
+                sim.args(["--seeds", &(last + 1 - seeds_held).to_string()]);
+                (sim, 1)
+            }
+            Control::Test(arguments) => {
+                let mut test = cargo::command(&["test"]);
+                test.args(arguments);
+                (test, TEST_RUNS)
+            }
+        };
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        for run in 1..=runs {
+            let held = command.status()?.success();
+            ensure!(held, "{command:?} fails without the planted bug, too, in run {run}: {}", self.check);
+        }
         Ok(())
     }
 }
@@ -276,15 +304,12 @@ impl Copy {
 
     /// Runs a test that must fail. One that cannot be built fails otherwise.
     fn test(&self, arguments: &[String]) -> Result<Option<Caught>> {
-        let command = || {
-            let mut command = cargo::command(&["test"]);
-            command.args(arguments);
-            command
-        };
+        let mut command = cargo::command(&["test"]);
+        command.args(arguments).current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build);
         let mut runs = 1..=TEST_RUNS;
         let (run, output) = loop {
             let Some(run) = runs.next() else { return Ok(None) };
-            let output = command().current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build).output()?;
+            let output = command.output()?;
             if !output.status.success() {
                 break (run, output);
             }
@@ -297,7 +322,8 @@ impl Copy {
         );
         let mut lines = text.lines().skip_while(|line| !line.contains("panicked at"));
         let check = lines.nth(1).unwrap_or("it failed").to_owned();
-        Ok(Some(Caught { by: format!("by cargo test {}, run {run}", arguments.join(" ")), check, again: command() }))
+        let by = format!("by cargo test {}, run {run}", arguments.join(" "));
+        Ok(Some(Caught { by, check, control: Control::Test(arguments.to_vec()) }))
     }
 
     fn run(&self) -> Result<Option<Caught>> {
@@ -329,9 +355,8 @@ impl Copy {
         match (seeds, check) {
             (Some(seeds), Some((seed, check))) => {
                 let seeds = seeds.split(' ').next().unwrap_or_default().to_owned();
-                let mut again = Command::new(cargo::target_folder().join("release/sim"));
-                again.args(["--no-shrink", "--seed", seed]);
-                Ok(Some(Caught { by: format!("after {seeds} seeds"), check: check.to_owned(), again }))
+                let control = Control::Seeds(seed.parse().with_context(|| format!("{seed:?} is no seed"))?);
+                Ok(Some(Caught { by: format!("after {seeds} seeds"), check: check.to_owned(), control }))
             }
             _ => bail!("the simulator ended with {status} and told nothing: {}", output.display()),
         }

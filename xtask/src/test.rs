@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::failing_disks::FailingDisks;
 use crate::tally::Tally;
-use crate::{cargo, dashboard, lab, packages, sim};
+use crate::{cargo, dashboard, lab, needing, packages, sim};
 
 /// Kills of the plain ledger in continuous integration.
 const CI_KILLS: u32 = 10;
@@ -23,6 +23,7 @@ pub(crate) fn run() -> Result<()> {
         total += Tally::SKIPPED;
     }
     total += workspace()?;
+    total += needing::run()?;
     for crash in Crash::continuous_integration() {
         total += crash.run()?;
     }
@@ -35,7 +36,10 @@ pub(crate) fn run() -> Result<()> {
 
 fn workspace() -> Result<Tally> {
     let mut total = Tally::default();
-    let succeeded = cargo::watch(&mut cargo::command(&["test", "--workspace", "--no-fail-fast"]), |line| {
+    let mut command = cargo::command(&["test", "--workspace", "--no-fail-fast", "--"]);
+    // They are ignored there, and have a turn of their own.
+    command.args(needing::names().flat_map(|name| ["--skip", name]));
+    let succeeded = cargo::watch(&mut command, |line| {
         if let Some(tally) = line.starts_with("test result: ").then(|| Tally::parse(line)).flatten() {
             total += tally;
         }

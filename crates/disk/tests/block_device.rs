@@ -1,4 +1,4 @@
-//! A real block device, where this machine lets us make one. In a process of its own: a child that another
+//! A real block device. In a process of its own: a child that another
 //! test forks would share our locks for a moment.
 
 use std::fs::{self, File};
@@ -38,17 +38,12 @@ impl Drop for LoopDevice {
 }
 
 #[test]
+#[ignore = "needs root and a loop device; `cargo xtask test` runs it"]
 fn a_block_device_is_a_disk_with_one_owner() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("backing");
     File::create(&path).unwrap().set_len(8 * MIB).unwrap();
-    let device = match LoopDevice::over(&path) {
-        Ok(device) => device,
-        Err(reason) => {
-            println!("SKIPPED 1 test: no loop device ({reason})");
-            return;
-        }
-    };
+    let device = LoopDevice::over(&path).unwrap_or_else(|reason| panic!("no loop device: {reason}"));
     let disk = FileDisk::open(&device.0, Access::Exclusive).unwrap();
     assert_eq!(disk.geometry().size, 8 * MIB);
     for (offset, durability) in [(0, Durability::Cached), (8 * MIB - 8192, Durability::Durable)] {

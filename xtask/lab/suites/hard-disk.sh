@@ -48,9 +48,11 @@ sums /tmp/source > /tmp/sums.source
 modprobe nbd nbds_max=1 max_part=0
 need "the model: a fresh disk" attach
 started=$(date +%s%N)
-check "the model: 100 durable writes" dd if=/dev/zero of=/dev/nbd0 bs=4k count=100 oflag=direct,dsync
+need "the model: 100 durable writes" dd if=/dev/zero of=/dev/nbd0 bs=4k count=100 oflag=direct,dsync
 note "a durable write of 4 KiB takes $((($(date +%s%N) - started) / 100000)) µs"
-check "the model: 100 turns" [ "$(slow_disk_counts nbd0 | cut -d' ' -f3)" = 100 ]
+turned() { [ "$(cut -d' ' -f3 <<< "$counts")" = "$1" ]; }
+counts=$(slow_disk_counts nbd0)
+SPOIL="counts='100 0 99'" check "the model: 100 turns" turned 100
 need "the model: the disk goes" slow_disk_detach nbd0
 
 for round in $(seq "$ROUNDS"); do
@@ -63,10 +65,13 @@ for contender in $CONTENDERS; do
 done
 case $CONTENDERS in
     "tally "*)
+        # less WHAT PEER
+        less() { local ours theirs; ours=$("$1" tally) && theirs=$("$1" "$2") && [ "$ours" -lt "$theirs" ]; }
+        as_slow() { turns() { echo 1000; }; median() { echo 1000; }; }
         # The turns are exact; the times hold on a machine that has nothing else to do.
         for peer in knfsd-ext4 knfsd-xfs; do
-            check "fewer turns than $peer" [ "$(turns tally)" -lt "$(turns $peer)" ]
-            check "ahead of $peer" [ "$(median tally)" -lt "$(median $peer)" ]
+            SPOIL=as_slow check "fewer turns than $peer" less turns $peer
+            SPOIL=as_slow check "ahead of $peer" less median $peer
         done
         ;;
 esac

@@ -104,9 +104,10 @@ echo "still there" > "$MNT/held" && exec 7< "$MNT/held" && rm "$MNT/held"; sync;
 held() { [ "$(cat <&7)" = "still there" ]; }
 # The new server must not inherit the open file.
 need "kill and start" crash 7<&-
-check "a file unlinked while open is read after a crash" held
+SPOIL="exec 7< /dev/null" check "a file unlinked while open is read after a crash" held
 exec 7<&-
-check "and is gone once it is closed" sh -c "! ls -A $MNT | grep -e held -e '^\.nfs'"
+nothing_held() { local names; names=$(ls -A "$MNT") && ! grep -e held -e '^\.nfs' <<< "$names"; }
+SPOIL="there_are $MNT/held" check "and is gone once it is closed" nothing_held
 cd "$MNT/t" && check "seen after a crash" python3 /tmp/verify.py; cd /tmp
 need "remount after the crash" nfs_remount
 cd "$MNT/t" && check "seen after crash and remount" python3 /tmp/verify.py; cd /tmp
@@ -144,5 +145,5 @@ need "kill and start under two mounts" crash
 check "both see what is there after a crash" python3 /tmp/two.py read
 check "and each other's changes again" python3 /tmp/two.py write
 need "unmount the second at last" umount /mnt/second
-check "remove all" sh -c "rm -rf $MNT/t $MNT/r $MNT/two*"
+SPOIL="there_stay $MNT/t" check "remove all" sh -c "rm -rf $MNT/t $MNT/r $MNT/two*"
 finish

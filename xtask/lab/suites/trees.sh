@@ -11,7 +11,8 @@ check "cp -a" cp -a /tmp/tree "$MNT/cp"
 check "cp -a: same" same_tree /tmp/tree "$MNT/cp"
 check "rsync -a" rsync -aH /tmp/tree/ "$MNT/rsync/"
 check "rsync -a: same" same_tree /tmp/tree "$MNT/rsync"
-check "rsync again has nothing to do" sh -c "[ -z \"\$(rsync -aHi /tmp/tree/ $MNT/rsync/)\" ]"
+nothing_to_do() { local done; done=$(rsync -aHi /tmp/tree/ "$MNT/rsync/") && [ -z "$done" ]; }
+check "rsync again has nothing to do" nothing_to_do
 
 work_with_git() (
     export GIT_AUTHOR_NAME=lab GIT_AUTHOR_EMAIL=lab@localhost GIT_COMMITTER_NAME=lab GIT_COMMITTER_EMAIL=lab@localhost
@@ -52,5 +53,6 @@ need "kill and start" crash
 again "after a crash"
 need "remount after the crash" nfs_remount
 again "after crash and remount"
-check "remove all" sh -c "rm -rf $MNT/cp $MNT/rsync $MNT/repo $MNT/db.sqlite && [ -z \"\$(ls -A $MNT)\" ]"
+remove_all() { rm -rf "$MNT"/{cp,rsync,repo,db.sqlite} && empty "$MNT"; }
+SPOIL="there_stay $MNT/cp" check "remove all" remove_all
 finish

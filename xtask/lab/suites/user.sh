@@ -11,8 +11,10 @@ mkdir "$MNT/home" && chown 1000:1000 "$MNT/home"
 counts_before
 check "untar as a user" setpriv --reuid 1000 --regid 1000 --clear-groups tar -C "$MNT/home" -xf /tmp/source.tar
 counts_after "$FILES"
-check "four durable requests a file" between 4.0 "$(ratio "$durable" "$FILES")" 4.2
-[ "$SERVER" != tally ] || check "one log write per durable request" between 0.98 "$(ratio "$(ratio "$writes_ubdb" "$unit_writes")" "$durable")" 1.02
+four_requests() { between 4.0 "$(ratio "$durable" "$FILES")" 4.2; }
+SPOIL="durable=$((FILES * 6))" check "four durable requests a file" four_requests
+[ "$SERVER" != tally ] || SPOIL="writes_ubdb=0" check "one log write per durable request" one_log_write
 check "checksums" sums_match "$MNT/home" /tmp/sums.source
-check "owner" [ "$(find "$MNT/home" ! -uid 1000 | wc -l)" = 0 ]
+all_his() { local others; others=$(find "$MNT/home" ! -uid 1000) && [ -z "$others" ]; }
+SPOIL="there_are $MNT/home" check "owner" all_his
 finish

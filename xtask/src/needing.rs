@@ -1,0 +1,100 @@
+//! Tests that need something which not every machine has.
+//!
+//! A test that finds it missing and returns would count as passed. So such a test is `#[ignore]`d with its reason, fails
+//! where it is called without what it needs, and is called from here where that is there; where it is not, it is a skip
+//! that is named, with what would enable it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::Result;
+
+use crate::tally::Tally;
+use crate::{cargo, packages};
+
+/// What a test needs.
+enum Need {
+    /// A regular file as a block device.
+    LoopDevice,
+    /// A program that is called from the path, of a Debian package.
+    Program { name: &'static str, package: &'static str },
+}
+
+/// A test, by what `cargo test` is told of it.
+struct Needing {
+    name: &'static str,
+    of: &'static [&'static str],
+    need: Need,
+}
+
+const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
+
+const TESTS: [Needing; 3] = [
+    Needing {
+        name: "a_block_device_is_a_disk_with_one_owner",
+        of: &["--package", "tally-disk", "--test", "block_device"],
+        need: Need::LoopDevice,
+    },
+    Needing {
+        name: "daemon::metrics::tests::promtool_has_nothing_to_say_of_the_metrics",
+        of: &["--package", "tally-server", "--lib"],
+        need: PROMTOOL,
+    },
+    Needing {
+        name: "daemon::metrics::tests::promtool_has_nothing_to_say_of_the_rules",
+        of: &["--package", "tally-server", "--lib"],
+        need: PROMTOOL,
+    },
+];
+
+/// All of them.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    TESTS.iter().map(|test| test.name)
+}
+
+/// Runs those whose need is met, and counts the others as skipped.
+pub(crate) fn run() -> Result<Tally> {
+    let mut total = Tally::default();
+    for test in &TESTS {
+        total += match test.need.path()? {
+            Ok(path) => test.run(path)?,
+            Err(enabled_by) => {
+                eprintln!("{} is skipped: {enabled_by}.", test.name);
+                Tally::SKIPPED
+            }
+        };
+    }
+    Ok(total)
+}
+
+impl Needing {
+    fn run(&self, path: OsString) -> Result<Tally> {
+        let mut command = cargo::command(&["test"]);
+        command.args(self.of).args(["--", "--exact", "--ignored", self.name]).env("PATH", path);
+        let tally = Tally::of(&mut command)?;
+        // A name that is no test's is none that passed.
+        Ok(if tally.passed + tally.failed == 1 { tally } else { Tally::FAILED })
+    }
+}
+
+impl Need {
+    /// The path in which a test finds what it needs; or what would enable it.
+    fn path(&self) -> Result<Result<OsString, String>> {
+        let usual = std::env::var_os("PATH").unwrap_or_default();
+        match self {
+            Self::LoopDevice => {
+                let looked = Command::new("losetup").arg("--find").stdout(Stdio::null()).stderr(Stdio::null()).status();
+                let there = rustix::process::geteuid().is_root() && looked.is_ok_and(|status| status.success());
+                Ok(there.then_some(usual).ok_or_else(|| "it needs root and loop devices (the module loop)".to_owned()))
+            }
+            Self::Program { name, package } => Ok(match packages::program(name, package)? {
+                Some(program) => {
+                    let folder = program.parent().map(PathBuf::from);
+                    Ok(std::env::join_paths(folder.into_iter().chain(std::env::split_paths(&usual)))?)
+                }
+                None => Err(format!("it needs {name}, of the Debian package {package}")),
+            }),
+        }
+    }
+}
