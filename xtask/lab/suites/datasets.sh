@@ -5,7 +5,7 @@ tally() { (cd /tmp/state && "$TALLY" "$@"); }
 need "server starts" serve_start
 need "create tank/home" tally dataset create tank/home
 need "create tank/home/deep" tally dataset create tank/home/deep
-need "quota" tally dataset set quota=64M tank/home
+need "quota" tally dataset set refquota=64M tank/home
 need "mount" nfs_mount
 check "the child is there" [ -d "$MNT/home" ]
 echo parent > "$MNT/file"

@@ -261,6 +261,18 @@ impl Filer {
         Ok(kibibytes << 10)
     }
 
+    /// How often threads of the server have given their processor up because they had to wait (proc(5), `status`).
+    pub(crate) fn waits(&self) -> Result<u64> {
+        let id = self.child.as_ref().context("no server runs")?.id();
+        let mut waits = 0;
+        for thread in std::fs::read_dir(format!("/proc/{id}/task"))? {
+            let status = std::fs::read_to_string(thread?.path().join("status"))?;
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            waits += line.context("the kernel counts switches")?.trim().parse::<u64>()?;
+        }
+        Ok(waits)
+    }
+
     /// Processor time of all its threads so far.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         let id = self.child.as_ref().context("no server runs")?.id();

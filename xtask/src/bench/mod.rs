@@ -19,6 +19,7 @@ mod report;
 pub(crate) mod server;
 mod slow;
 mod stream;
+mod taken;
 mod ways;
 mod wtmax;
 
@@ -60,6 +61,8 @@ pub(crate) enum Bench {
     Peers(peers::Peers),
     /// How long others wait while one client writes a byte into each of many records.
     Neighbour(neighbour::Neighbour),
+    /// A lone client beside busy loops that take all processors, against the bare loop beside the same.
+    Taken(taken::Taken),
     /// This tree's server against another build of it, in pairs: what a change costs.
     Against(against::Against),
     /// Forged, damaged and foreign handles; fails if one of them is accepted.
@@ -103,6 +106,7 @@ impl Bench {
             Self::Million(million) => million.run(),
             Self::Peers(peers) => peers.run(),
             Self::Neighbour(neighbour) => neighbour.run(),
+            Self::Taken(taken) => taken.run(),
             Self::Against(against) => against.run(),
             Self::Handles(handles) => handles.run(),
             Self::WtMax(wtmax) => wtmax.run(),
