@@ -426,6 +426,8 @@ impl Filesystem {
     pub(super) fn switch_log(&self, after: bool, at: Txg) {
         let before = self.log_switch.load().after;
         if before != after {
+            // The root of the group before says so.
+            self.dataset.note_change(Txg(at.0.saturating_sub(1)));
             self.log_switch.store(Arc::new(LogSwitch { before, at, after }));
         }
     }
