@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use super::message::{LINE_BYTES_MAX, Progress, Reply, Request, Response};
+use super::message::{ANSWER_BYTES_MAX, Progress, Reply, Request, Response};
 use super::socket;
 
 /// Why a request came to nothing.
@@ -83,7 +83,7 @@ impl Client {
 
     fn read_response(&mut self) -> Result<Response, ClientError> {
         let mut line = Vec::new();
-        let mut bounded = (&mut self.stream).take(LINE_BYTES_MAX);
+        let mut bounded = (&mut self.stream).take(ANSWER_BYTES_MAX);
         bounded.read_until(b'\n', &mut line).map_err(ClientError::Broken)?;
         if line.is_empty() {
             return Err(ClientError::Broken(io::ErrorKind::UnexpectedEof.into()));
