@@ -137,11 +137,6 @@ impl Filesystem {
         self.mountpoints.read().contains(&id)
     }
 
-    /// Refuses to remove or rename these directories: child datasets are mounted on them.
-    pub fn set_mountpoints(&self, ids: impl IntoIterator<Item = ObjectId>) {
-        *self.mountpoints.write() = ids.into_iter().collect();
-    }
-
     /// Server time for a change that has a record, never the same twice and never going back.
     pub(crate) fn now(&self) -> Time {
         let unlogged = if self.log().is_some() { None } else { self.pool.issue_unlogged_time() };

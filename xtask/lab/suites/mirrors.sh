@@ -30,7 +30,7 @@ tar -C /tmp/source -cf /tmp/source.tar .
 sums /tmp/source > /tmp/sums.source
 need "server starts" serve_start
 need "mount" nfs_mount
-load > /tmp/load.log 2>&1 & LOAD_PID=$!
+load > /tmp/load.log 2>&1 & LOAD_PID=$! MOUNT_IN_USE=yes
 need "a leg leaves" tally pool detach tank /dev/ubdb
 need "and joins again" tally pool attach tank /dev/ubda /dev/ubdb
 need "another is replaced" tally pool replace tank /dev/ubdc /dev/ubdg
@@ -48,7 +48,7 @@ need "the half copied disk begins anew in its place" tally pool replace tank /de
 need "the disk that was to go goes" tally pool detach tank /dev/ubdd
 check "all disks are online again" state_is ONLINE
 touch /tmp/enough
-wait "$LOAD_PID"; loaded=$?
+wait "$LOAD_PID"; loaded=$? MOUNT_IN_USE=
 noticed_nothing() { cat /tmp/load.log; [ "$loaded" = 0 ]; }
 SPOIL="loaded=1" check "the client noticed nothing" noticed_nothing
 note "$(cat /tmp/turns) times $FILES files meanwhile"

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 pub(super) use listen::listen;
 pub use listen::{HttpError, HttpListen, PORT_HTTP};
-pub(super) use site::Site;
+pub(super) use site::{Look, Site};
 
 /// Most connections at a time. More are closed at once.
 const CONNECTIONS_MAX: usize = 32;
