@@ -132,7 +132,7 @@ fn parse_part(part: &str) -> Result<(Network, Rule), ShareError> {
 }
 
 fn default_rule() -> Rule {
-    Rule { read_only: false, squash: Squash::Root, anon_uid: NOBODY, anon_gid: NOBODY, secure: false }
+    Rule { read_only: false, squash: Squash::Root, anon_uid: NOBODY, anon_gid: NOBODY, secure: true }
 }
 
 fn parse_options(options: &str) -> Result<Rule, ShareError> {
