@@ -1,6 +1,10 @@
 //! One request, without its socket: which program it is for, whether it was answered before, running it, and
 //! what then has to happen until its reply may leave.
 //!
+//! Whether it was answered before is asked in the middle of running it (see [`Request`]): behind rule, port and
+//! handles, so that a stranger's requests neither take anything out of the reply cache nor put anything into it, and
+//! before the operation.
+//!
 //! ```text
 //!  record ──open──▶ Job ──run──▶ Step::Reply ───────────────────────────────▶ finish ──▶ reply
 //!                    ▲           Step::Wait ── promise kept ── settle ───────▶ finish ──▶ reply
@@ -31,7 +35,7 @@ use crate::nlm;
 use crate::replies::{Begin, Replies};
 use crate::rpc::{AcceptError, Call, Refusal, Reply};
 use crate::stats::{Stats, count};
-use crate::v3::{self, Answer, Done, Procedure, Request, Status};
+use crate::v3::{self, Answer, Done, Memo, Procedure, Repeated, Request, Status};
 pub use job::{Job, Times};
 use job::{Memory, Pending};
 pub use link::Link;
@@ -126,7 +130,7 @@ impl Service {
     /// The reply of a job is on its way: remembers it, and names the connections that wait for it besides.
     pub fn finish(&self, job: &mut Job, reply: &Reply) -> Vec<Arc<Link>> {
         job.owed = false;
-        match std::mem::replace(&mut job.memory, Memory::None) {
+        match job.memory.replace(Memory::None) {
             Memory::Begun(key) => {
                 let keep = job.keep && !matches!(job.status, None | Some(Status::JukeBox | Status::ServerFault));
                 self.replies.finish(&key, reply, keep, self.now())
@@ -219,43 +223,20 @@ impl Service {
             return Step::Reply(Reply::accept_error(xid, AcceptError::ProcedureUnavailable));
         };
         job.procedure = Some(procedure);
-        if procedure.is_remembered() && matches!(job.memory, Memory::None) {
-            let key = reply_key(job);
-            match self.replies.begin(&key, &job.link, self.now()) {
-                Begin::New => job.memory = Memory::Begun(key),
-                Begin::Apart => job.memory = Memory::Apart(key),
-                Begin::Again(reply) => {
-                    count(&self.stats.retransmissions);
-                    job.procedure = None;
-                    return Step::Reply(reply);
-                }
-                Begin::Attached => {
-                    job.owed = false;
-                    count(&self.stats.retransmissions);
-                    return Step::Attached;
-                }
-                Begin::Crowded => return Step::Reply(self.failure(job, procedure, Status::JukeBox)),
-            }
-        }
         self.execute(job, procedure)
     }
 
     fn execute(&self, job: &mut Job, procedure: Procedure) -> Step {
-        let (reply_key, recall) = match job.memory {
-            Memory::Begun(key) => (Some(key), true),
-            Memory::Apart(key) => (Some(key), false),
-            Memory::None => (None, false),
+        let has_passed = Cell::new(false);
+        let begin = || {
+            has_passed.set(true);
+            self.begin(job, procedure)
         };
-        let request = Request {
-            call: &job.call,
-            peer: job.link.peer(),
-            exports: &*self.exports,
-            reply_key: reply_key.filter(|_| procedure.outlives_crashes()),
-            recall,
-            about: Cell::default(),
-        };
+        let request = Request::new(&job.call, job.link.peer(), &*self.exports, &begin);
         let done = v3::run(procedure, &request);
         job.about = request.about.get();
+        // What rule, port or handle refuse is not remembered: they may change before the request comes again.
+        job.keep = has_passed.get();
         match done {
             Err(crate::xdr::Garbage) => {
                 count(&self.stats.refused);
@@ -267,6 +248,7 @@ impl Service {
             }
             // Admission is refused and nobody says until when: the client asks again.
             Ok(Done::Again(Wait::Ready)) => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
+            Ok(Done::Repeated(repeated)) => self.repeat(job, procedure, repeated),
             Ok(Done::Answer(Answer { status, body, wait })) => {
                 job.status = Some(status);
                 let reply = Reply::success(job.call.xid, body);
@@ -277,6 +259,43 @@ impl Service {
                         Step::Wait(promise)
                     }
                 }
+            }
+        }
+    }
+
+    /// A request has passed rule, port and handles: was it here before? On a further attempt that is known already.
+    fn begin(&self, job: &Job, procedure: Procedure) -> Result<Memo, Repeated> {
+        if matches!(job.memory.get(), Memory::None) {
+            let key = reply_key(job);
+            job.memory.set(match self.replies.begin(&key, &job.link, self.now()) {
+                Begin::New => Memory::Begun(key),
+                Begin::Apart => Memory::Apart(key),
+                Begin::Again(reply) => return Err(Repeated::Answered(reply)),
+                Begin::Attached => return Err(Repeated::UnderWay),
+                Begin::Crowded => return Err(Repeated::Crowded),
+            });
+        }
+        let (key, recall) = match job.memory.get() {
+            Memory::Begun(key) => (Some(key), true),
+            Memory::Apart(key) => (Some(key), false),
+            Memory::None => (None, false),
+        };
+        Ok(Memo { key: key.filter(|_| procedure.outlives_crashes()), recall })
+    }
+
+    /// A request that was here before costs nobody anything: its first transmission pays.
+    fn repeat(&self, job: &mut Job, procedure: Procedure, repeated: Repeated) -> Step {
+        match repeated {
+            Repeated::Crowded => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
+            Repeated::Answered(reply) => {
+                count(&self.stats.retransmissions);
+                job.procedure = None;
+                Step::Reply(reply)
+            }
+            Repeated::UnderWay => {
+                count(&self.stats.retransmissions);
+                job.owed = false;
+                Step::Attached
             }
         }
     }

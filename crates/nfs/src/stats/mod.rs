@@ -104,7 +104,8 @@ impl Stats {
             self.whole.record(whole);
             self.own.record(whole.saturating_sub(times.in_device));
         }
-        self.accounts.enter(link.newest(), payer, paid);
+        let second = times.settled.saturating_duration_since(self.start).as_secs();
+        self.accounts.enter(link.newest(), payer, paid, second);
         self.recorder.note(|| Event { connection: link.id(), read_at: times.read_at, paid: *paid });
     }
 

@@ -16,7 +16,7 @@ use super::wire::Put;
 use crate::cred::squash;
 use crate::exports::{Exports, Place, Rule};
 use crate::handle::{Handle, HandleBytes};
-use crate::rpc::Call;
+use crate::rpc::{Call, Reply};
 use crate::xdr::{Body, Encoder};
 
 /// Source ports below this one need privilege on the client: what the `secure` option asks for.
@@ -30,12 +30,30 @@ pub struct Request<'a> {
     pub peer: SocketAddr,
     /// Who may see what.
     pub exports: &'a dyn Exports,
-    /// Under which key the file system remembers the answer.
-    pub reply_key: Option<ReplyKey>,
-    /// Whether a remembered answer counts: not while the connection that it was made on is still open.
-    pub recall: bool,
+    begin: &'a dyn Fn() -> Result<Memo, Repeated>,
+    memo: Cell<Memo>,
     /// Noted on the way.
     pub about: Cell<About>,
+}
+
+/// What is known of a request that is carried out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memo {
+    /// Under which key the file system remembers the answer.
+    pub key: Option<ReplyKey>,
+    /// Whether a remembered answer counts: not while the connection that it was made on is still open.
+    pub recall: bool,
+}
+
+/// Why a request is not carried out.
+#[derive(Clone, Debug)]
+pub enum Repeated {
+    /// It was, and this was the answer.
+    Answered(Reply),
+    /// It is being carried out; its answer will go to this connection too.
+    UnderWay,
+    /// Too many wait for this one already.
+    Crowded,
 }
 
 /// What a request turned out to be about, for the statistics.
@@ -61,6 +79,8 @@ pub enum Done {
     Answer(Answer),
     /// Admission was refused for now: run it again once this is over.
     Again(Wait),
+    /// It was here before.
+    Repeated(Repeated),
 }
 
 /// An answer, and what it waits for.
@@ -83,7 +103,18 @@ pub(super) struct Target {
     key: [u8; 32],
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    /// A call. `begin` tells whether it was here before.
+    #[must_use]
+    pub fn new(
+        call: &'a Call,
+        peer: SocketAddr,
+        exports: &'a dyn Exports,
+        begin: &'a dyn Fn() -> Result<Memo, Repeated>,
+    ) -> Self {
+        Self { call, peer, exports, begin, memo: Cell::default(), about: Cell::default() }
+    }
+
     /// The object of a handle, if the handle is ours and the client may see the dataset.
     pub(super) fn target(&self, handle: &[u8]) -> Result<Target, Status> {
         let unchecked = Handle::parse(handle).ok_or(Status::BadHandle)?;
@@ -142,16 +173,22 @@ impl Request<'_> {
         self.exports.child(target.vfs.pool(), target.vfs.dataset(), target.object, name)
     }
 
+    /// Every request that is remembered asks this once its targets are found, and before anything is done: what to say if
+    /// it was here before. Who gets no target gets nobody's answer either, and leaves nothing behind (rules F12).
+    pub(super) fn repeated(&self) -> Option<Done> {
+        (self.begin)().map(|memo| self.memo.set(memo)).err().map(Done::Repeated)
+    }
+
     /// The first answer to this very request, given before a crash or a broken connection.
     pub(super) fn remembered(&self, target: &Target) -> Option<RememberedReply> {
-        let key = self.reply_key.filter(|_| self.recall)?;
-        target.vfs.remembered(&key)
+        let Memo { key, recall } = self.memo.get();
+        target.vfs.remembered(&key.filter(|_| recall)?)
     }
 }
 
 impl Target {
     pub(super) fn ctx(&self, request: &Request<'_>) -> OpCtx<'_> {
-        OpCtx { cred: &self.cred, reply: request.reply_key }
+        OpCtx { cred: &self.cred, reply: request.memo.get().key }
     }
 
     /// A handle of another object of the same dataset.

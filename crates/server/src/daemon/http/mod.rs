@@ -35,7 +35,7 @@ use std::time::Duration;
 
 pub(super) use listen::listen;
 pub use listen::{HttpError, HttpListen, PORT_HTTP};
-pub(super) use site::Site;
+pub(super) use site::{Look, Site};
 
 use crate::places::{IfAllAreBusy, Places};
 

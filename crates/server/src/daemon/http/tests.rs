@@ -1,16 +1,23 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use super::site::Look;
 use super::*;
-use crate::control::observation::Observation;
-use crate::control::report::PoolReport;
+use crate::control::observation::{Observation, ObservedDataset};
+use crate::control::report::{DatasetReport, PoolReport};
 
 fn start() -> (HttpServer, SocketAddr) {
-    let look = || {
+    let server = || {
         let pools = vec![PoolReport { name: "tank".into(), state: "ONLINE".into(), ..PoolReport::default() }];
-        Some(Observation { uptime_seconds: 7.0, pools, ..Observation::default() })
+        Observation { uptime_seconds: 7.0, pools, dataset_count: 10_000, ..Observation::default() }
     };
-    let site = Arc::new(Site::new(Box::new(look), ["nas".to_owned()]));
+    let named = |number| DatasetReport { name: format!("tank/{number}"), ..DatasetReport::default() };
+    let datasets = move |most: Option<usize>| {
+        let all = (0..10_000).take(most.unwrap_or(usize::MAX));
+        all.map(|number| ObservedDataset { dataset: named(number), ..ObservedDataset::default() }).collect()
+    };
+    let look = Look { server: Box::new(server), datasets: Box::new(datasets) };
+    let site = Arc::new(Site::new(look, ["nas".to_owned()]));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = HttpServer::start(listener, site).unwrap();
     let address = server.address().unwrap();
@@ -53,6 +60,18 @@ fn what_there_is_is_answered_and_nothing_else() {
     let head = ask(address, "HEAD /metrics HTTP/1.1\r\nHost: nas\r\n\r\n");
     let (_, body) = head.split_once("\r\n\r\n").unwrap();
     assert!(body.is_empty() && !head.contains("Content-Length: 0"), "{head}");
+}
+
+/// With ten thousand datasets each look of the page was megabytes, every two seconds, and a table that no browser shows.
+#[test]
+fn the_page_gets_the_datasets_that_matter_most() {
+    let (_server, address) = start();
+    let of = |query: &str| ask(address, &format!("GET /api/observation{query} HTTP/1.1\r\nHost: {address}\r\n\r\n"));
+    let count = |answer: &str| answer.matches("\"name\":\"tank/").count();
+    assert_eq!((count(&of("?accounts=none&datasets=100")), count(&of(""))), (100, 10_000));
+    assert!(of("?datasets=0").contains("\"dataset_count\":10000"));
+    let page = ask(address, &format!("GET /page/main.js HTTP/1.1\r\nHost: {address}\r\n\r\n"));
+    assert!(page.contains("api/observation?accounts=none&datasets="), "{page}");
 }
 
 #[test]
