@@ -7,12 +7,14 @@
 //!  xdr/      words and opaque data                       v3/      the 22 procedures of NFSv3
 //!  handle    what a client holds for an object           replies  answers to retransmissions
 //!  exports/  who may see what                            cred     whose ids count
+//!  local/    whose a connection from this machine is
 //!  nlm       the lock manager's protocol                 rpcbind  telling where we listen
 //! ```
 
 pub mod cred;
 pub mod exports;
 pub mod handle;
+pub mod local;
 pub mod mount;
 pub mod nlm;
 pub mod replies;

@@ -13,6 +13,9 @@
 //!   asked whether both connections live ([`Link::is_alive`]).
 //! - A request whose first transmission is still being worked on is attached to it: both get its answer.
 //!
+//! Nobody comes this far whom rule, port or handle refuse (see [`crate::service`]): they get no answer
+//! from here, take no place, and what they are told is not kept.
+//!
 //! What outlives a crash is kept by the file system (`Vfs::remembered`); this cache spares it the question
 //! and covers WRITE and failures as well.
 //!

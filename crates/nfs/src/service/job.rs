@@ -1,5 +1,6 @@
 //! A request while it is in the house.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,9 @@ pub struct Job {
     pub(super) call: Call,
     pub(super) link: Arc<Link>,
     pub(super) procedure: Option<Procedure>,
-    pub(super) memory: Memory,
+    /// Noted while it is carried out, so that an operation's panic leaves nothing behind in the reply cache.
+    pub(super) memory: Cell<Memory>,
+    /// Whether its answer may be remembered: not one that rule, port or handle gave.
     pub(super) keep: bool,
     /// Whether somebody still has to be answered for it.
     pub(super) owed: bool,
@@ -46,6 +49,7 @@ pub struct Job {
 }
 
 /// What the reply cache knows of a job.
+#[derive(Clone, Copy)]
 pub(super) enum Memory {
     /// Nothing.
     None,
@@ -67,8 +71,8 @@ impl Job {
             call,
             link,
             procedure: None,
-            memory: Memory::None,
-            keep: true,
+            memory: Cell::new(Memory::None),
+            keep: false,
             owed: true,
             pending: None,
             status: None,

@@ -1,11 +1,14 @@
 //! What a request knows of the connection it came on.
 
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tally_base::blocking;
 
+use crate::local::{self, Owner};
 use crate::stats::accounts::Newest;
 
 /// A connection, without what it sends and receives.
@@ -17,6 +20,10 @@ pub struct Link {
     /// Asked whether the peer has hung up. Nothing where there is no socket; weak, as memories outlive connections.
     socket: Option<Weak<TcpStream>>,
     newest: Newest,
+    /// Whether its port speaks for its machine's superuser.
+    privileged: bool,
+    /// Whose it is, once a rule wanted to know and the kernel could say.
+    owner: OnceLock<Owner>,
 }
 
 impl Link {
@@ -25,17 +32,36 @@ impl Link {
     pub fn new(id: u64, peer: SocketAddr) -> Self {
         Self {
             id,
-            peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+            peer: if peer.ip().to_canonical() == peer.ip() {
+                peer // With its interface, where the address means something on one only.
+            } else {
+                SocketAddr::new(peer.ip().to_canonical(), peer.port())
+            },
             open: AtomicBool::new(true),
             socket: None,
             newest: Newest::default(),
+            privileged: local::is_privileged(peer.port(), false),
+            owner: OnceLock::new(),
         }
     }
 
     /// An open connection over `socket`.
     #[must_use]
     pub fn over(id: u64, peer: SocketAddr, socket: &Arc<TcpStream>) -> Self {
-        Self { socket: Some(Arc::downgrade(socket)), ..Self::new(id, peer) }
+        let is_local = socket.local_addr().is_ok_and(|local| local::is_local(local, peer));
+        Self {
+            socket: Some(Arc::downgrade(socket)),
+            privileged: local::is_privileged(peer.port(), is_local),
+            // Of another machine's connections the kernel knows nothing.
+            owner: if is_local { OnceLock::new() } else { Owner::Unknown.into() },
+            ..Self::new(id, peer)
+        }
+    }
+
+    /// An open connection that has no socket, and whose owner is known.
+    #[must_use]
+    pub fn owned(id: u64, peer: SocketAddr, owner: Owner) -> Self {
+        Self { owner: owner.into(), ..Self::new(id, peer) }
     }
 
     /// Its id.
@@ -71,6 +97,33 @@ impl Link {
                 None => true,
                 Some(socket) => socket.upgrade().is_some_and(|socket| !has_hung_up(&socket)),
             }
+    }
+
+    /// Whether only a superuser can have taken its port.
+    #[must_use]
+    pub fn is_privileged(&self) -> bool {
+        self.privileged
+    }
+
+    /// Whose it is. The kernel is asked once; what it could not say is asked again.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        self.owner.get().unwrap_or_else(|| match self.ask_owner() {
+            Ok(owner) => self.owner.get_or_init(|| owner),
+            Err(error) => {
+                // The refusal that follows is told to the log, within bounds.
+                tracing::debug!(%error, peer = %self.peer, "the kernel does not tell whose a connection is");
+                &Owner::Unknown
+            }
+        })
+    }
+
+    /// Names may come from far away, so others take this thread's place meanwhile.
+    fn ask_owner(&self) -> io::Result<Owner> {
+        let Some(socket) = self.socket.as_ref().and_then(Weak::upgrade) else { return Ok(Owner::Unknown) };
+        let owner = blocking(|| local::owner(self.peer, socket.local_addr()?))?;
+        // Of a connection that is broken off the kernel may have spoken of the next one (see `local`).
+        Ok(if self.is_alive() { owner } else { Owner::Unknown })
     }
 
     /// It is closed, for good.

@@ -1,6 +1,10 @@
 //! One request, without its socket: which program it is for, whether it was answered before, running it, and
 //! what then has to happen until its reply may leave.
 //!
+//! Whether it was answered before is asked in the middle of running it (see [`Request`]): behind rule, port and
+//! handles, so that a stranger's requests neither take anything out of the reply cache nor put anything into it, and
+//! before the operation.
+//!
 //! ```text
 //!  record ──open──▶ Job ──run──▶ Step::Reply ───────────────────────────────▶ finish ──▶ reply
 //!                    ▲           Step::Wait ── promise kept ── settle ───────▶ finish ──▶ reply
@@ -14,6 +18,7 @@
 
 mod job;
 mod link;
+mod strangers;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,19 +27,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tally_base::{Fate, Promise, Wait};
+use tally_base::{DatasetId, Fate, PoolGuid, Promise, Wait};
 use tally_fs::vfs::ReplyKey;
 
 use crate::exports::Exports;
 use crate::mount::{self, MountTable};
 use crate::nlm;
 use crate::replies::{Begin, Replies};
-use crate::rpc::{AcceptError, Call, Refusal, Reply};
+use crate::rpc::{AcceptError, AuthProblem, Call, Refusal, Reply};
 use crate::stats::{Stats, count};
-use crate::v3::{self, Answer, Done, Procedure, Request, Status};
+use crate::v3::{self, Answer, Done, Memo, Procedure, Repeated, Request, Status};
 pub use job::{Job, Times};
 use job::{Memory, Pending};
 pub use link::Link;
+use strangers::Strangers;
 
 /// What has to happen next with a job.
 pub enum Step {
@@ -57,6 +63,7 @@ pub struct Service {
     start: Instant,
     /// Whether it was told already that there are no locks.
     locks_refused: AtomicBool,
+    strangers: Strangers,
 }
 
 impl Service {
@@ -70,6 +77,7 @@ impl Service {
             stats: Arc::default(),
             start: Instant::now(),
             locks_refused: AtomicBool::new(false),
+            strangers: Strangers::default(),
         }
     }
 
@@ -126,7 +134,7 @@ impl Service {
     /// The reply of a job is on its way: remembers it, and names the connections that wait for it besides.
     pub fn finish(&self, job: &mut Job, reply: &Reply) -> Vec<Arc<Link>> {
         job.owed = false;
-        match std::mem::replace(&mut job.memory, Memory::None) {
+        match job.memory.replace(Memory::None) {
             Memory::Begun(key) => {
                 let keep = job.keep && !matches!(job.status, None | Some(Status::JukeBox | Status::ServerFault));
                 self.replies.finish(&key, reply, keep, self.now())
@@ -182,13 +190,17 @@ impl Service {
     fn mount(&self, job: &Job) -> Step {
         let call = &job.call;
         let words = &mut call.arguments();
-        let done = mount::run(call.procedure, words, job.link.peer(), &*self.exports, &self.mounts);
+        let done = mount::run(call.procedure, words, &job.link, &*self.exports, &self.mounts);
         count(&self.stats.mount.calls);
         Step::Reply(match done {
             Ok(body) => Reply::success(call.xid, body.into()),
-            Err(error) => {
+            Err(mount::Refused::Error(error)) => {
                 count(&self.stats.mount.errors);
                 Reply::accept_error(call.xid, error)
+            }
+            Err(mount::Refused::TooWeak(pool, dataset)) => {
+                count(&self.stats.mount.errors);
+                self.too_weak(job, (pool, dataset))
             }
         })
     }
@@ -219,43 +231,25 @@ impl Service {
             return Step::Reply(Reply::accept_error(xid, AcceptError::ProcedureUnavailable));
         };
         job.procedure = Some(procedure);
-        if procedure.is_remembered() && matches!(job.memory, Memory::None) {
-            let key = reply_key(job);
-            match self.replies.begin(&key, &job.link, self.now()) {
-                Begin::New => job.memory = Memory::Begun(key),
-                Begin::Apart => job.memory = Memory::Apart(key),
-                Begin::Again(reply) => {
-                    count(&self.stats.retransmissions);
-                    job.procedure = None;
-                    return Step::Reply(reply);
-                }
-                Begin::Attached => {
-                    job.owed = false;
-                    count(&self.stats.retransmissions);
-                    return Step::Attached;
-                }
-                Begin::Crowded => return Step::Reply(self.failure(job, procedure, Status::JukeBox)),
-            }
-        }
         self.execute(job, procedure)
     }
 
     fn execute(&self, job: &mut Job, procedure: Procedure) -> Step {
-        let (reply_key, recall) = match job.memory {
-            Memory::Begun(key) => (Some(key), true),
-            Memory::Apart(key) => (Some(key), false),
-            Memory::None => (None, false),
+        let has_passed = Cell::new(false);
+        let begin = |user| {
+            has_passed.set(true);
+            self.begin(job, procedure, user)
         };
-        let request = Request {
-            call: &job.call,
-            peer: job.link.peer(),
-            exports: &*self.exports,
-            reply_key: reply_key.filter(|_| procedure.outlives_crashes()),
-            recall,
-            about: Cell::default(),
-        };
+        let request = Request::new(&job.call, &job.link, &*self.exports, &begin);
         let done = v3::run(procedure, &request);
-        job.about = request.about.get();
+        let (about, too_weak) = (request.about.get(), request.too_weak());
+        job.about = about;
+        if let Some(dataset) = too_weak {
+            job.procedure = None;
+            return Step::Reply(self.too_weak(job, dataset));
+        }
+        // What rule, port or handle refuse is not remembered: they may change before the request comes again.
+        job.keep = has_passed.get();
         match done {
             Err(crate::xdr::Garbage) => {
                 count(&self.stats.refused);
@@ -267,6 +261,7 @@ impl Service {
             }
             // Admission is refused and nobody says until when: the client asks again.
             Ok(Done::Again(Wait::Ready)) => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
+            Ok(Done::Repeated(repeated)) => self.repeat(job, procedure, repeated),
             Ok(Done::Answer(Answer { status, body, wait })) => {
                 job.status = Some(status);
                 let reply = Reply::success(job.call.xid, body);
@@ -279,6 +274,50 @@ impl Service {
                 }
             }
         }
+    }
+
+    /// A request has passed rule, port and handles: was it here before? On a further attempt that is known already.
+    fn begin(&self, job: &Job, procedure: Procedure, user: Option<u32>) -> Result<Memo, Repeated> {
+        if matches!(job.memory.get(), Memory::None) {
+            let key = reply_key(job, user);
+            job.memory.set(match self.replies.begin(&key, &job.link, self.now()) {
+                Begin::New => Memory::Begun(key),
+                Begin::Apart => Memory::Apart(key),
+                Begin::Again(reply) => return Err(Repeated::Answered(reply)),
+                Begin::Attached => return Err(Repeated::UnderWay),
+                Begin::Crowded => return Err(Repeated::Crowded),
+            });
+        }
+        let (key, recall) = match job.memory.get() {
+            Memory::Begun(key) => (Some(key), true),
+            Memory::Apart(key) => (Some(key), false),
+            Memory::None => (None, false),
+        };
+        Ok(Memo { key: key.filter(|_| procedure.outlives_crashes()), recall })
+    }
+
+    /// A request that was here before costs nobody anything: its first transmission pays.
+    fn repeat(&self, job: &mut Job, procedure: Procedure, repeated: Repeated) -> Step {
+        match repeated {
+            Repeated::Crowded => Step::Reply(self.failure(job, procedure, Status::JukeBox)),
+            Repeated::Answered(reply) => {
+                count(&self.stats.retransmissions);
+                job.procedure = None;
+                Step::Reply(reply)
+            }
+            Repeated::UnderWay => {
+                count(&self.stats.retransmissions);
+                job.owed = false;
+                Step::Attached
+            }
+        }
+    }
+
+    /// The answer to who may come in, and not from there; its reason is in the log.
+    fn too_weak(&self, job: &Job, (pool, dataset): (PoolGuid, DatasetId)) -> Reply {
+        count(&self.stats.refused);
+        self.strangers.refused(&job.link, self.now(), || self.exports.name(pool, dataset));
+        Reply::auth_error(job.call.xid, AuthProblem::TooWeak)
     }
 
     fn failure(&self, job: &mut Job, procedure: Procedure, status: Status) -> Reply {
@@ -301,8 +340,8 @@ impl Service {
     }
 }
 
-/// Address without port 16, xid 4, procedure 4, fingerprint of ids and arguments 16.
-fn reply_key(job: &Job) -> ReplyKey {
+/// Address without port 16, xid 4, procedure 4, fingerprint of ids, or of the `user` who it is, and arguments 16.
+fn reply_key(job: &Job, user: Option<u32>) -> ReplyKey {
     let mut bytes = [0; 40];
     let address = match job.link.peer().ip() {
         std::net::IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -311,6 +350,6 @@ fn reply_key(job: &Job) -> ReplyKey {
     bytes[..16].copy_from_slice(&address.octets());
     bytes[16..20].copy_from_slice(&job.call.xid.to_be_bytes());
     bytes[20..24].copy_from_slice(&job.call.procedure.to_be_bytes());
-    bytes[24..].copy_from_slice(&job.call.fingerprint().to_be_bytes());
+    bytes[24..].copy_from_slice(&job.call.fingerprint(user).to_be_bytes());
     ReplyKey(bytes)
 }

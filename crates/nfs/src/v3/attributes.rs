@@ -29,6 +29,9 @@ pub(super) fn setattr(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<
         Ok(target) => target,
         Err(status) => return Ok(Done::failure(Procedure::SetAttr, status)),
     };
+    if let Some(done) = request.repeated() {
+        return Ok(done);
+    }
     if request.remembered(&target).is_some() {
         let mut out = Encoder::new();
         out.status(Status::Ok).wcc(Some(&target.unchanged(target.object)), target.fsid);

@@ -56,6 +56,9 @@ pub(super) fn write(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Do
     if data.len() != count as usize {
         return Ok(Done::failure(Procedure::Write, Status::Inval));
     }
+    if let Some(done) = request.repeated() {
+        return Ok(done);
+    }
     // A slice keeps the whole record alive, and is charged for itself alone: only where it is most of it (rules P5).
     if data.len() * 5 < request.call.record_bytes() * 4 {
         data = Bytes::copy_from_slice(&data);

@@ -72,6 +72,9 @@ fn make(
         Ok(target) => target,
         Err(status) => return Done::failure(procedure, status),
     };
+    if let Some(done) = request.repeated() {
+        return done;
+    }
     if let Some(first) = request.remembered(&target) {
         return made_before(&target, first);
     }
@@ -112,6 +115,9 @@ pub(super) fn link(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Don
     let words_of = |out: &mut Encoder, attr: Option<&Attr>, change: Option<&Change>| {
         out.post_attr(attr, file.fsid).wcc(change, dir.fsid);
     };
+    if let Some(done) = request.repeated() {
+        return Ok(done);
+    }
     if request.remembered(&dir).is_some() {
         let mut out = Encoder::new();
         out.status(Status::Ok);

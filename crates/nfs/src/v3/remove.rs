@@ -33,6 +33,9 @@ fn take(
         Ok(target) => target,
         Err(status) => return Done::failure(procedure, status),
     };
+    if let Some(done) = request.repeated() {
+        return done;
+    }
     if request.remembered(&target).is_some() {
         let mut out = Encoder::new();
         out.status(Status::Ok).wcc(Some(&target.unchanged(target.object)), target.fsid);
@@ -61,6 +64,9 @@ pub(super) fn rename(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<D
         Ok(targets) => targets,
         Err(status) => return Ok(Done::failure(Procedure::Rename, status)),
     };
+    if let Some(done) = request.repeated() {
+        return Ok(done);
+    }
     if request.remembered(&from).is_some() {
         let mut out = Encoder::new();
         out.status(Status::Ok);

@@ -26,6 +26,9 @@ pub struct Answer {
     at: usize,
 }
 
+/// What a reply says instead of a status where it says AUTH_TOOWEAK (RFC 5531).
+pub const TOOWEAK: u32 = u32::MAX;
+
 pub type Handle = Vec<u8>;
 
 /// `fattr3`, as far as tests ask.
@@ -45,6 +48,24 @@ pub struct Attr {
 }
 
 impl Answer {
+    /// A reply to a call that was carried out, or was refused as [`TOOWEAK`], without its mark; and its xid.
+    pub fn parse(bytes: Bytes) -> (u32, Self) {
+        let mut words = Decoder::new(&bytes, 0);
+        let mut word = || words.u32().unwrap();
+        let xid = word();
+        let mut header = [word(), word(), word(), word(), 0];
+        if header == [1, 1, 1, 5, 0] {
+            return (xid, Self { status: TOOWEAK, at: bytes.len(), bytes });
+        }
+        header[4] = word();
+        assert_eq!(header, [1, 0, 0, 0, 0], "accepted and carried out");
+        let mut answer = Self { status: 0, bytes, at: 24 };
+        if answer.bytes.len() > 24 {
+            answer.status = answer.u32();
+        }
+        (xid, answer)
+    }
+
     pub fn u32(&mut self) -> u32 {
         self.read(|words| words.u32().unwrap())
     }
@@ -109,7 +130,10 @@ impl Answer {
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::over(TcpStream::connect(address).unwrap())
+    }
+
+    pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         // Random, since the server remembers xids.
@@ -134,17 +158,8 @@ impl Client {
     }
 
     /// A call's record, without its mark.
-    pub fn record(&self, xid: u32, (program, version): (u32, u32), procedure: u32, arguments: Encoder) -> Vec<u8> {
-        let mut cred = Encoder::new();
-        let (gid, groups) = self.gids.split_first().expect("a primary group");
-        cred.u32(0).opaque(b"test").u32(self.uid).u32(*gid).u32(u32::try_from(groups.len()).unwrap());
-        groups.iter().for_each(|gid| {
-            cred.u32(*gid);
-        });
-        let mut words = Encoder::new();
-        words.u32(xid).u32(0).u32(2).u32(program).u32(version).u32(procedure);
-        words.u32(1).opaque(&cred.into_vec()).u64(0).raw(&arguments.into_vec());
-        words.into_vec()
+    pub fn record(&self, xid: u32, program: (u32, u32), procedure: u32, arguments: Encoder) -> Vec<u8> {
+        record(xid, (self.uid, &self.gids), program, procedure, arguments)
     }
 
     pub fn send_record(&mut self, record: &[u8]) {
@@ -179,17 +194,7 @@ impl Client {
 
     /// The next reply, which must be one to a call that was carried out.
     pub fn receive_answer(&mut self) -> (u32, Answer) {
-        let bytes = self.receive().expect("the server has closed");
-        let mut words = Decoder::new(&bytes, 0);
-        let mut word = || words.u32().unwrap();
-        let xid = word();
-        let header = [word(), word(), word(), word(), word()];
-        assert_eq!(header, [1, 0, 0, 0, 0], "accepted and carried out");
-        let mut answer = Answer { status: 0, bytes, at: 24 };
-        if answer.bytes.len() > 24 {
-            answer.status = answer.u32();
-        }
-        (xid, answer)
+        Answer::parse(self.receive().expect("the server has closed"))
     }
 
     pub fn send(&mut self, xid: u32, program: (u32, u32), procedure: u32, arguments: Encoder) {
@@ -293,6 +298,26 @@ impl Client {
         answer.end();
         (answer.status, data)
     }
+}
+
+/// The record of a call by AUTH_SYS, without its mark.
+pub fn record(
+    xid: u32,
+    (uid, gids): (u32, &[u32]),
+    (program, version): (u32, u32),
+    procedure: u32,
+    arguments: Encoder,
+) -> Vec<u8> {
+    let mut cred = Encoder::new();
+    let (gid, groups) = gids.split_first().expect("a primary group");
+    cred.u32(0).opaque(b"test").u32(uid).u32(*gid).u32(u32::try_from(groups.len()).unwrap());
+    groups.iter().for_each(|gid| {
+        cred.u32(*gid);
+    });
+    let mut words = Encoder::new();
+    words.u32(xid).u32(0).u32(2).u32(program).u32(version).u32(procedure);
+    words.u32(1).opaque(&cred.into_vec()).u64(0).raw(&arguments.into_vec());
+    words.into_vec()
 }
 
 pub fn words(fill: impl FnOnce(&mut Encoder)) -> Encoder {
