@@ -76,6 +76,12 @@ impl Connection {
         record.into_iter().chain(replies).min()
     }
 
+    /// Since when it has brought no whole request: a byte now and then keeps no place.
+    pub(super) fn idle_since_ms(&self) -> u64 {
+        let (heard, began) = (self.heard_ms.load(Relaxed), self.record_began_ms.load(Relaxed));
+        if began == 0 { heard } else { heard.min(began) }
+    }
+
     /// Whether nothing is carried out for it.
     pub(super) fn is_idle(&self) -> bool {
         self.account.request_count() == 0 || self.backlog.is_parked()

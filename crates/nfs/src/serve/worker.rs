@@ -328,6 +328,7 @@ pub(super) fn tell(hub: &Arc<Hub>, connection: &Arc<Connection>, reply: Reply) {
     if connection.link.is_open() {
         connection.output.push(reply);
         let _ = send(hub, connection);
+        hub.resume(connection);
     }
 }
 
