@@ -187,6 +187,9 @@ fn receive(hub: &Arc<Hub>, connection: &Arc<Connection>, scratch: &mut [u8]) -> 
 fn note_progress(hub: &Hub, connection: &Connection, input: &Input, ended: bool, at: Instant) -> Option<usize> {
     let now_ms = hub.ms_at(at);
     connection.heard_ms.store(now_ms, Relaxed);
+    if ended {
+        connection.has_asked.store(true, Relaxed);
+    }
     let began_ms = connection.record_began_ms.load(Relaxed);
     if !input.is_partial() {
         if began_ms != 0 {
