@@ -57,6 +57,8 @@ pub enum AuthProblem {
     RejectedCredential = 2,
     /// The verifier cannot be decoded.
     BadVerifier = 3,
+    /// It asks for more trust than there is in where it comes from.
+    TooWeak = 5,
 }
 
 /// Bytes for the socket. Cloning shares them.
