@@ -15,6 +15,8 @@ use crate::{cargo, packages};
 
 /// What a test needs.
 enum Need {
+    /// To be root, and thereby any user.
+    Root,
     /// A regular file as a block device.
     LoopDevice,
     /// A program that is called from the path, of a Debian package.
@@ -30,11 +32,21 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 3] = [
+const TESTS: [Needing; 5] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--package", "tally-disk", "--test", "block_device"],
         need: Need::LoopDevice,
+    },
+    Needing {
+        name: "the_kernel_says_whose_a_connection_is",
+        of: &["--package", "tally-nfs", "--test", "neighbours"],
+        need: Need::Root,
+    },
+    Needing {
+        name: "who_sends_and_goes_is_not_taken_for_root",
+        of: &["--package", "tally-nfs", "--test", "neighbours"],
+        need: Need::Root,
     },
     Needing {
         name: "daemon::metrics::tests::promtool_has_nothing_to_say_of_the_metrics",
@@ -82,10 +94,12 @@ impl Need {
     /// The path in which a test finds what it needs; or what would enable it.
     fn path(&self) -> Result<Result<OsString, String>> {
         let usual = std::env::var_os("PATH").unwrap_or_default();
+        let is_root = rustix::process::geteuid().is_root();
         match self {
+            Self::Root => Ok(is_root.then_some(usual).ok_or_else(|| "it needs root".to_owned())),
             Self::LoopDevice => {
                 let looked = Command::new("losetup").arg("--find").stdout(Stdio::null()).stderr(Stdio::null()).status();
-                let there = rustix::process::geteuid().is_root() && looked.is_ok_and(|status| status.success());
+                let there = is_root && looked.is_ok_and(|status| status.success());
                 Ok(there.then_some(usual).ok_or_else(|| "it needs root and loop devices (the module loop)".to_owned()))
             }
             Self::Program { name, package } => Ok(match packages::program(name, package)? {

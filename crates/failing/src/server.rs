@@ -55,7 +55,7 @@ impl Place {
         let config = format!(
             "data_dir = \"data\"\nfirst_pool = false\nlisten = [\"127.0.0.1\"]\nport = {port}\n\
              txg_interval_seconds = {txg_seconds}\n[http]\nlisten = \"off\"\n\
-             [[export]]\ndataset = \"{POOL}\"\nrules = \"127.0.0.0/8(rw,no_root_squash)\"\n"
+             [[export]]\ndataset = \"{POOL}\"\nrules = \"127.0.0.0/8(rw,no_root_squash,insecure)\"\n"
         );
         std::fs::write(at("config.toml"), config)?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -176,7 +176,7 @@ impl Place {
     /// Makes a further pool, which clients of this machine may use as well.
     pub fn create_another(&self, pool: &str, vdevs: &[&str]) -> Result<()> {
         self.must(&[&["pool", "create", pool], vdevs].concat())?;
-        self.must(&["dataset", "set", "sharenfs=127.0.0.0/8(rw,no_root_squash)", pool]).map(drop)
+        self.must(&["dataset", "set", "sharenfs=127.0.0.0/8(rw,no_root_squash,insecure)", pool]).map(drop)
     }
 
     /// A client at the root of any pool that is exported.

@@ -207,7 +207,8 @@ impl Exports for Places {
 
     fn rule(&self, _: PoolGuid, dataset: DatasetId, client: IpAddr) -> Option<Rule> {
         static RULES: LazyLock<[tally_nfs::exports::ShareRules; 2]> = LazyLock::new(|| {
-            ["*(rw,no_root_squash)", "*(rw,secure,root_squash)"].map(|rules| parse_sharenfs(rules).expect("good rules"))
+            ["*(rw,no_root_squash,insecure)", "*(rw,secure,root_squash)"]
+                .map(|rules| parse_sharenfs(rules).expect("good rules"))
         });
         RULES[usize::from(dataset == CHILD)].rule(client)
     }

@@ -55,7 +55,7 @@ fn setattr(handle: &[u8], xid: u32) -> Vec<u8> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Arc::new(Model::default());
     let handle = Handle { pool: model.pool(), dataset: model.dataset(), object: model.root() }.seal(&KEY);
-    let rule = parse_sharenfs("rw,no_root_squash")?.rule([127, 0, 0, 1].into()).ok_or("no rule")?;
+    let rule = parse_sharenfs("rw,no_root_squash,insecure")?.rule([127, 0, 0, 1].into()).ok_or("no rule")?;
     let service = Arc::new(Service::new(Arc::new(OneModel(model, rule))));
     let server = Server::start(service, &["127.0.0.1:0".parse()?], &ServeOptions::default())?;
     let mut stream = TcpStream::connect(*server.addresses().first().ok_or("no address")?)?;

@@ -4,7 +4,35 @@ use smallvec::SmallVec;
 use tally_fs::vfs::Cred;
 
 use crate::exports::{Rule, Squash};
+use crate::local::Owner;
 use crate::rpc::Identity;
+use crate::service::Link;
+
+/// A rule asks for more than a connection can show: AUTH_TOOWEAK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooWeak;
+
+/// Whose requests a connection carries under a rule, if not theirs whom they name: under `secure` only a privileged
+/// port, or a socket of this machine's superuser, is believed.
+pub fn known_user<'a>(link: &'a Link, rule: &Rule) -> Result<Option<&'a Cred>, TooWeak> {
+    if !rule.secure || link.is_privileged() {
+        return Ok(None);
+    }
+    match link.owner() {
+        Owner::Root => Ok(None),
+        Owner::User(cred) => Ok(Some(cred)),
+        Owner::Unknown => Err(TooWeak),
+    }
+}
+
+/// Who asks, by name or as is known, after the export rule has had its say. Who names nobody stays nobody.
+#[must_use]
+pub fn caller(identity: &Identity, known: Option<&Cred>, rule: &Rule) -> Cred {
+    match (identity, known) {
+        (Identity::Unix(_), Some(user)) => squash(&Identity::Unix(user.clone()), rule),
+        _ => squash(identity, rule),
+    }
+}
 
 /// Who asks, after the export rule has had its say. AUTH_NONE is always anonymous.
 #[must_use]

@@ -10,7 +10,7 @@ mod support;
 use std::net::SocketAddr;
 
 use support::TestExports;
-use support::client::{Handle, NFS, dir_name, mode, words, write_arguments};
+use support::client::{Handle, NFS, TOOWEAK, dir_name, mode, words, write_arguments};
 use support::desk::{Desk, Line};
 use tally_fs::vfs::{Stability, Vfs};
 use tally_nfs::handle::Handle as Named;
@@ -99,7 +99,7 @@ fn an_ordinary_port_of_the_same_host_pushes_no_answer_out() {
         let neighbour = desk.line(at("192.0.2.1:40000")).acting_as(1001, &[1001]);
         for xid in 0..1024 {
             let refused = neighbour.call(xid, NFS, Procedure::Remove.number(), dir_name(root, b"x")).status;
-            assert_eq!(refused, ACCES);
+            assert_eq!(refused, TOOWEAK);
         }
     });
 }
@@ -109,7 +109,7 @@ fn what_a_port_is_refused_another_port_is_not() {
     let exports = TestExports::new();
     *exports.tank_rule.lock() = "*(rw,no_root_squash,secure)".into();
     let (desk, root) = (Desk::new(&exports), root(&exports));
-    assert_eq!(create(&desk.line(at("192.0.2.1:40000")), 7, &root, b"f").0, ACCES);
+    assert_eq!(create(&desk.line(at("192.0.2.1:40000")), 7, &root, b"f").0, TOOWEAK);
     assert_eq!(create(&desk.line(at("192.0.2.1:700")), 7, &root, b"f").0, OK);
 }
 
@@ -117,7 +117,7 @@ fn what_a_port_is_refused_another_port_is_not() {
 /// `ro` for a moment, and `rw` again: the file system remembers the success, and so must the client's answer say.
 #[test]
 fn a_refusal_by_a_rule_is_gone_with_the_rule() {
-    for (refusing, status) in [("*(ro)", ROFS), ("off", ACCES), ("*(rw,secure)", ACCES)] {
+    for (refusing, status) in [("*(ro,insecure)", ROFS), ("off", ACCES), ("*(rw,secure)", TOOWEAK)] {
         let exports = TestExports::new();
         let (before, root) = (Desk::new(&exports), root(&exports));
         let made = create(&before.line(at("192.0.2.1:40000")), 7, &root, b"f");
@@ -126,7 +126,7 @@ fn a_refusal_by_a_rule_is_gone_with_the_rule() {
         let line = after.line(at("192.0.2.1:40000"));
         *exports.tank_rule.lock() = refusing.into();
         assert_eq!(create(&line, 7, &root, b"f").0, status, "{refusing}");
-        *exports.tank_rule.lock() = "*(rw,no_root_squash)".into();
+        *exports.tank_rule.lock() = "*(rw,no_root_squash,insecure)".into();
         assert_eq!(create(&line, 7, &root, b"f"), made, "{refusing}: its first answer");
         assert_eq!(create(&line, 8, &root, b"f").0, EXIST, "another request");
     }
@@ -134,7 +134,7 @@ fn a_refusal_by_a_rule_is_gone_with_the_rule() {
 
 #[test]
 fn who_has_lost_their_access_gets_no_old_answer() {
-    for (refusing, status) in [("*(ro)", ROFS), ("off", ACCES), ("*(rw,secure)", ACCES)] {
+    for (refusing, status) in [("*(ro,insecure)", ROFS), ("off", ACCES), ("*(rw,secure)", TOOWEAK)] {
         let exports = TestExports::new();
         let (desk, root) = (Desk::new(&exports), root(&exports));
         let line = desk.line(at("192.0.2.1:40000"));
@@ -142,7 +142,7 @@ fn who_has_lost_their_access_gets_no_old_answer() {
         assert_eq!(made.0, OK);
         *exports.tank_rule.lock() = refusing.into();
         assert_eq!(create(&line, 7, &root, b"f"), (status, None), "{refusing}");
-        *exports.tank_rule.lock() = "*(rw,no_root_squash)".into();
+        *exports.tank_rule.lock() = "*(rw,no_root_squash,insecure)".into();
         assert_eq!(create(&line, 7, &root, b"f"), made, "the rule is as it was, and so is the answer");
     }
 }

@@ -159,6 +159,12 @@ impl Exports for LiveExports {
         self.table.load().datasets.get(&(pool, dataset))?.rule(client)
     }
 
+    fn name(&self, pool: PoolGuid, dataset: DatasetId) -> Option<String> {
+        let table = self.table.load();
+        let (path, ..) = table.paths.iter().find(|(_, of, id)| (*of, *id) == (pool, dataset))?;
+        Some(path.trim_start_matches('/').to_owned())
+    }
+
     fn child(&self, pool: PoolGuid, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<Arc<dyn Vfs>> {
         let table = self.table.load();
         let child = table.pools.get(&pool)?.mounted.as_ref()?.child(dataset, dir, name)?;

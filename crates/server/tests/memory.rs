@@ -114,7 +114,7 @@ impl Server {
         let config = format!(
             "data_dir = \"data\"\nfirst_pool = false\nlisten = [\"127.0.0.1\"]\nport = {port}\n\
              cache = \"{CACHE_MIB}M\"\ndirty_data_max = \"{DIRTY_MIB}M\"\n[http]\nlisten = \"off\"\n\
-             [[export]]\ndataset = \"{POOL}\"\nrules = \"127.0.0.0/8(rw,no_root_squash)\"\n"
+             [[export]]\ndataset = \"{POOL}\"\nrules = \"127.0.0.0/8(rw,no_root_squash,insecure)\"\n"
         );
         std::fs::write(dir.join("config.toml"), config).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));

@@ -28,7 +28,8 @@ pub struct Rule {
     pub anon_uid: u32,
     /// The anonymous group; 65534 unless `anongid=`.
     pub anon_gid: u32,
-    /// `secure`: only source ports below 1024 are served.
+    /// `secure`, unless `insecure` is said: only source ports below 1024 are believed, and users of this very machine
+    /// whom the kernel names.
     pub secure: bool,
 }
 
@@ -53,6 +54,11 @@ pub trait Exports: Send + Sync {
 
     /// The rule for `client`; `None` where it has no access at all.
     fn rule(&self, pool: PoolGuid, dataset: DatasetId, client: IpAddr) -> Option<Rule>;
+
+    /// The dataset's name for people, if it is at hand.
+    fn name(&self, _pool: PoolGuid, _dataset: DatasetId) -> Option<String> {
+        None
+    }
 
     /// The dataset mounted on directory entry `name` of `dir` in a dataset, if there is one. Child datasets
     /// stand in their parent's root directory, on a directory of the same name that the server made.

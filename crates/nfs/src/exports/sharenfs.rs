@@ -147,7 +147,7 @@ fn parse_part(part: &str) -> Result<(Network, Rule), ShareError> {
 }
 
 fn default_rule() -> Rule {
-    Rule { read_only: false, squash: Squash::Root, anon_uid: NOBODY, anon_gid: NOBODY, secure: false }
+    Rule { read_only: false, squash: Squash::Root, anon_uid: NOBODY, anon_gid: NOBODY, secure: true }
 }
 
 /// What the words of a rule have said so far. Of two words about the same thing the last one counts, as in exports(5);

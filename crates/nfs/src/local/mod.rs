@@ -37,7 +37,7 @@ mod sock_diag;
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use nix::unistd::{Gid, Uid, User, getgrouplist};
@@ -76,9 +76,10 @@ pub(crate) fn is_privileged(port: u16, local: bool) -> bool {
     port < if local { *OWN_END.get_or_init(own_end) } else { PRIVILEGED_PORTS_END }
 }
 
-/// Asks the kernel who has the other end of `stream`. The answer counts if `stream` still stands afterwards.
-pub(crate) fn owner(stream: &TcpStream) -> io::Result<Owner> {
-    match sock_diag::user(stream.peer_addr()?, stream.local_addr()?)? {
+/// Asks the kernel whose a connection is that comes from `peer` to `local`. The answer counts if that connection still
+/// stands afterwards.
+pub(crate) fn owner(peer: SocketAddr, local: SocketAddr) -> io::Result<Owner> {
+    match sock_diag::user(peer, local)? {
         None => Ok(Owner::Unknown),
         Some(0) => Ok(Owner::Root),
         Some(uid) => cred(uid).map(Owner::User),

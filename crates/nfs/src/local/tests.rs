@@ -1,12 +1,21 @@
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::*;
+use crate::service::Link;
 
 fn pair(listen: &str, connect: &str) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((listen, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let theirs = TcpStream::connect((connect, port)).unwrap();
     (listener.accept().unwrap().0, theirs)
+}
+
+fn owner_of(ours: &TcpStream) -> Owner {
+    owner(ours.peer_addr().unwrap(), ours.local_addr().unwrap()).unwrap()
 }
 
 fn own() -> Owner {
@@ -20,7 +29,7 @@ fn own() -> Owner {
 fn the_kernel_tells_whose_the_other_end_is() {
     for (listen, connect) in [("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), ("::1", "::1")] {
         let (ours, theirs) = pair(listen, connect);
-        assert_eq!(owner(&ours).unwrap(), own(), "{theirs:?}");
+        assert_eq!(owner_of(&ours), own(), "{theirs:?}");
     }
 }
 
@@ -29,7 +38,7 @@ fn the_kernel_tells_whose_the_other_end_is() {
 fn a_mapped_address_is_found() {
     let (ours, theirs) = pair("127.0.0.1", "::ffff:127.0.0.1");
     assert!(theirs.local_addr().unwrap().is_ipv6());
-    assert_eq!(owner(&ours).unwrap(), own());
+    assert_eq!(owner_of(&ours), own());
 }
 
 /// Of a socket that nobody has any more the kernel says uid 0, which must not make anybody root.
@@ -37,15 +46,41 @@ fn a_mapped_address_is_found() {
 fn a_connection_without_a_process_is_nobodys() {
     let (ours, theirs) = pair("127.0.0.1", "127.0.0.1");
     drop(theirs);
-    assert_eq!(owner(&ours).unwrap(), Owner::Unknown, "closed");
+    assert_eq!(owner_of(&ours), Owner::Unknown, "closed");
     let (ours, theirs) = pair("127.0.0.1", "127.0.0.1");
     theirs.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(owner(&ours).unwrap(), Owner::Unknown, "it will say nothing more");
+    assert_eq!(owner_of(&ours), Owner::Unknown, "it will say nothing more");
     let (ours, theirs) = pair("127.0.0.1", "127.0.0.1");
-    socket2::SockRef::from(&theirs).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    SockRef::from(&theirs).set_linger(Some(Duration::ZERO)).unwrap();
     let near = ours.peer_addr().unwrap();
     drop(theirs);
     assert_eq!(sock_diag::user(near, ours.local_addr().unwrap()).unwrap(), None, "broken off");
+}
+
+/// A client breaks its connection off while a request of it still waits here, and somebody else connects from the same
+/// port: the kernel's answer is about him.
+#[test]
+fn who_comes_after_a_broken_connection_does_not_vouch_for_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let connect = |from: SocketAddr| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_reuse_address(true).unwrap();
+        socket.bind(&from.into()).unwrap();
+        socket.connect(&address.into()).unwrap();
+        socket
+    };
+    let first = connect("127.0.0.1:0".parse().unwrap());
+    let (ours, peer) = listener.accept().unwrap();
+    let ours = Arc::new(ours);
+    let (old, fresh) = (Link::over(1, peer, &ours), Link::over(2, peer, &ours));
+    assert_eq!(*fresh.owner(), own(), "while it stands");
+    first.set_linger(Some(Duration::ZERO)).unwrap();
+    drop(first);
+    let _second = connect(peer);
+    let now = sock_diag::user(peer, address).unwrap();
+    assert_eq!(now, Some(rustix::process::geteuid().as_raw()), "the second client has the port");
+    assert_eq!(*old.owner(), Owner::Unknown);
 }
 
 /// Somebody listens at the very address that is asked about: he is not connected.

@@ -5,14 +5,16 @@
 
 mod table;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tally_base::{DatasetId, PoolGuid};
 use tally_fs::vfs::{Cred, FileKind, FsError, Vfs};
 
+use crate::cred::{TooWeak, known_user};
 use crate::exports::Exports;
 use crate::handle::{Handle, HandleBytes};
 use crate::rpc::AcceptError;
+use crate::service::Link;
 use crate::xdr::{Decoder, Encoder, Garbage};
 pub use table::MountTable;
 
@@ -25,7 +27,6 @@ pub const VERSION: u32 = 3;
 const PATH_BYTES_MAX: usize = 1024;
 /// The credentials that we accept, best first: AUTH_SYS, AUTH_NONE.
 const FLAVORS: [u32; 2] = [1, 0];
-const PRIVILEGED_PORT_MAX: u16 = 1023;
 
 /// `mountstat3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,20 +40,35 @@ enum MountStatus {
     ServerFault = 10006,
 }
 
+/// Why a call has no results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is not carried out.
+    Error(AcceptError),
+    /// The rule of this dataset asks for more than the connection can show.
+    TooWeak(PoolGuid, DatasetId),
+}
+
+impl From<AcceptError> for Refused {
+    fn from(error: AcceptError) -> Self {
+        Self::Error(error)
+    }
+}
+
 /// Carries out a procedure of MOUNT.
 pub fn run(
     procedure: u32,
     words: &mut Decoder<'_>,
-    peer: SocketAddr,
+    link: &Link,
     exports: &dyn Exports,
     table: &MountTable,
-) -> Result<Encoder, AcceptError> {
-    let mut out = Encoder::new();
+) -> Result<Encoder, Refused> {
+    let (mut out, peer) = (Encoder::new(), link.peer());
     match procedure {
         0 => {}
         1 => {
             let path = path(words)?;
-            match mount(&path, peer, exports) {
+            match mount(&path, link, exports)? {
                 Ok(handle) => {
                     table.add(peer.ip(), path);
                     out.u32(0).opaque(&handle).u32(2);
@@ -69,7 +85,7 @@ pub fn run(
         3 => table.remove(peer.ip(), &path(words)?),
         4 => table.remove_all(peer.ip()),
         5 => export(exports, &mut out),
-        _ => return Err(AcceptError::ProcedureUnavailable),
+        _ => return Err(AcceptError::ProcedureUnavailable.into()),
     }
     Ok(out)
 }
@@ -79,14 +95,18 @@ fn path(words: &mut Decoder<'_>) -> Result<String, AcceptError> {
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
-fn mount(path: &str, peer: SocketAddr, exports: &dyn Exports) -> Result<HandleBytes, MountStatus> {
-    let (vfs, below) = exports.resolve(path).ok_or(MountStatus::NoEnt)?;
-    let rule = exports.rule(vfs.pool(), vfs.dataset(), peer.ip()).ok_or(MountStatus::Acces)?;
-    if rule.secure && peer.port() > PRIVILEGED_PORT_MAX {
-        return Err(MountStatus::Acces);
-    }
+/// A handle or the status that says why there is none, if the rule lets this connection in at all.
+fn mount(path: &str, link: &Link, exports: &dyn Exports) -> Result<Result<HandleBytes, MountStatus>, Refused> {
+    let Some((vfs, below)) = exports.resolve(path) else { return Ok(Err(MountStatus::NoEnt)) };
+    let rule = exports.rule(vfs.pool(), vfs.dataset(), link.peer().ip());
+    let Some(rule) = rule else { return Ok(Err(MountStatus::Acces)) };
+    known_user(link, &rule).map_err(|TooWeak| Refused::TooWeak(vfs.pool(), vfs.dataset()))?;
+    Ok(handle(&vfs, &below, exports))
+}
+
+fn handle(vfs: &Arc<dyn Vfs>, below: &str, exports: &dyn Exports) -> Result<HandleBytes, MountStatus> {
     let key = exports.handle_key(vfs.pool()).ok_or(MountStatus::ServerFault)?;
-    let object = walk(&vfs, &below)?;
+    let object = walk(vfs, below)?;
     Ok(Handle { pool: vfs.pool(), dataset: vfs.dataset(), object }.seal(&key))
 }
 

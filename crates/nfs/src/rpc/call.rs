@@ -97,12 +97,17 @@ impl Call {
     }
 
     /// A hash of who asks what: equal for a retransmission, other for another request under the same xid.
-    /// Of the credential only the ids count, as its time stamp may change from one transmission to the next.
+    /// Of the credential only the ids count, as its time stamp may change from one transmission to the next; and
+    /// where it is not believed, only `user`, as who it is.
     #[must_use]
-    pub fn fingerprint(&self) -> u128 {
+    pub fn fingerprint(&self, user: Option<u32>) -> u128 {
         let arguments = self.record.get(self.arguments_at..).unwrap_or_default();
         let mut ids: SmallVec<[u8; 128]> = SmallVec::new();
-        if let Identity::Unix(cred) = &self.identity {
+        if let Some(uid) = user {
+            // Of a length that no list of ids has.
+            ids.push(1);
+            ids.extend_from_slice(&uid.to_be_bytes());
+        } else if let Identity::Unix(cred) = &self.identity {
             for id in [cred.uid, cred.gid].iter().chain(&cred.groups) {
                 ids.extend_from_slice(&id.to_be_bytes());
             }

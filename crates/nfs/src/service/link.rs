@@ -32,7 +32,11 @@ impl Link {
     pub fn new(id: u64, peer: SocketAddr) -> Self {
         Self {
             id,
-            peer: SocketAddr::new(peer.ip().to_canonical(), peer.port()),
+            peer: if peer.ip().to_canonical() == peer.ip() {
+                peer // With its interface, where the address means something on one only.
+            } else {
+                SocketAddr::new(peer.ip().to_canonical(), peer.port())
+            },
             open: AtomicBool::new(true),
             socket: None,
             newest: Newest::default(),
@@ -107,7 +111,8 @@ impl Link {
         self.owner.get().unwrap_or_else(|| match self.ask_owner() {
             Ok(owner) => self.owner.get_or_init(|| owner),
             Err(error) => {
-                tracing::warn!(%error, peer = %self.peer, "the kernel does not tell whose a connection of this machine is");
+                // The refusal that follows is told to the log, within bounds.
+                tracing::debug!(%error, peer = %self.peer, "the kernel does not tell whose a connection is");
                 &Owner::Unknown
             }
         })
@@ -116,7 +121,7 @@ impl Link {
     /// Names may come from far away, so others take this thread's place meanwhile.
     fn ask_owner(&self) -> io::Result<Owner> {
         let Some(socket) = self.socket.as_ref().and_then(Weak::upgrade) else { return Ok(Owner::Unknown) };
-        let owner = blocking(|| local::owner(&socket))?;
+        let owner = blocking(|| local::owner(self.peer, socket.local_addr()?))?;
         // Of a connection that is broken off the kernel may have spoken of the next one (see `local`).
         Ok(if self.is_alive() { owner } else { Owner::Unknown })
     }

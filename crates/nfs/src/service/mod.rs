@@ -18,6 +18,7 @@
 
 mod job;
 mod link;
+mod strangers;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,19 +27,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use tally_base::{Fate, Promise, Wait};
+use tally_base::{DatasetId, Fate, PoolGuid, Promise, Wait};
 use tally_fs::vfs::ReplyKey;
 
 use crate::exports::Exports;
 use crate::mount::{self, MountTable};
 use crate::nlm;
 use crate::replies::{Begin, Replies};
-use crate::rpc::{AcceptError, Call, Refusal, Reply};
+use crate::rpc::{AcceptError, AuthProblem, Call, Refusal, Reply};
 use crate::stats::{Stats, count};
 use crate::v3::{self, Answer, Done, Memo, Procedure, Repeated, Request, Status};
 pub use job::{Job, Times};
 use job::{Memory, Pending};
 pub use link::Link;
+use strangers::Strangers;
 
 /// What has to happen next with a job.
 pub enum Step {
@@ -61,6 +63,7 @@ pub struct Service {
     start: Instant,
     /// Whether it was told already that there are no locks.
     locks_refused: AtomicBool,
+    strangers: Strangers,
 }
 
 impl Service {
@@ -74,6 +77,7 @@ impl Service {
             stats: Arc::default(),
             start: Instant::now(),
             locks_refused: AtomicBool::new(false),
+            strangers: Strangers::default(),
         }
     }
 
@@ -186,13 +190,17 @@ impl Service {
     fn mount(&self, job: &Job) -> Step {
         let call = &job.call;
         let words = &mut call.arguments();
-        let done = mount::run(call.procedure, words, job.link.peer(), &*self.exports, &self.mounts);
+        let done = mount::run(call.procedure, words, &job.link, &*self.exports, &self.mounts);
         count(&self.stats.mount.calls);
         Step::Reply(match done {
             Ok(body) => Reply::success(call.xid, body.into()),
-            Err(error) => {
+            Err(mount::Refused::Error(error)) => {
                 count(&self.stats.mount.errors);
                 Reply::accept_error(call.xid, error)
+            }
+            Err(mount::Refused::TooWeak(pool, dataset)) => {
+                count(&self.stats.mount.errors);
+                self.too_weak(job, (pool, dataset))
             }
         })
     }
@@ -228,13 +236,18 @@ impl Service {
 
     fn execute(&self, job: &mut Job, procedure: Procedure) -> Step {
         let has_passed = Cell::new(false);
-        let begin = || {
+        let begin = |user| {
             has_passed.set(true);
-            self.begin(job, procedure)
+            self.begin(job, procedure, user)
         };
-        let request = Request::new(&job.call, job.link.peer(), &*self.exports, &begin);
+        let request = Request::new(&job.call, &job.link, &*self.exports, &begin);
         let done = v3::run(procedure, &request);
-        job.about = request.about.get();
+        let (about, too_weak) = (request.about.get(), request.too_weak());
+        job.about = about;
+        if let Some(dataset) = too_weak {
+            job.procedure = None;
+            return Step::Reply(self.too_weak(job, dataset));
+        }
         // What rule, port or handle refuse is not remembered: they may change before the request comes again.
         job.keep = has_passed.get();
         match done {
@@ -264,9 +277,9 @@ impl Service {
     }
 
     /// A request has passed rule, port and handles: was it here before? On a further attempt that is known already.
-    fn begin(&self, job: &Job, procedure: Procedure) -> Result<Memo, Repeated> {
+    fn begin(&self, job: &Job, procedure: Procedure, user: Option<u32>) -> Result<Memo, Repeated> {
         if matches!(job.memory.get(), Memory::None) {
-            let key = reply_key(job);
+            let key = reply_key(job, user);
             job.memory.set(match self.replies.begin(&key, &job.link, self.now()) {
                 Begin::New => Memory::Begun(key),
                 Begin::Apart => Memory::Apart(key),
@@ -300,6 +313,13 @@ impl Service {
         }
     }
 
+    /// The answer to who may come in, and not from there; its reason is in the log.
+    fn too_weak(&self, job: &Job, (pool, dataset): (PoolGuid, DatasetId)) -> Reply {
+        count(&self.stats.refused);
+        self.strangers.refused(&job.link, self.now(), || self.exports.name(pool, dataset));
+        Reply::auth_error(job.call.xid, AuthProblem::TooWeak)
+    }
+
     fn failure(&self, job: &mut Job, procedure: Procedure, status: Status) -> Reply {
         job.status = Some(status);
         Reply::success(job.call.xid, v3::failure_body(procedure, status))
@@ -320,8 +340,8 @@ impl Service {
     }
 }
 
-/// Address without port 16, xid 4, procedure 4, fingerprint of ids and arguments 16.
-fn reply_key(job: &Job) -> ReplyKey {
+/// Address without port 16, xid 4, procedure 4, fingerprint of ids, or of the `user` who it is, and arguments 16.
+fn reply_key(job: &Job, user: Option<u32>) -> ReplyKey {
     let mut bytes = [0; 40];
     let address = match job.link.peer().ip() {
         std::net::IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -330,6 +350,6 @@ fn reply_key(job: &Job) -> ReplyKey {
     bytes[..16].copy_from_slice(&address.octets());
     bytes[16..20].copy_from_slice(&job.call.xid.to_be_bytes());
     bytes[20..24].copy_from_slice(&job.call.procedure.to_be_bytes());
-    bytes[24..].copy_from_slice(&job.call.fingerprint().to_be_bytes());
+    bytes[24..].copy_from_slice(&job.call.fingerprint(user).to_be_bytes());
     ReplyKey(bytes)
 }

@@ -2,7 +2,6 @@
 //! outcome to an answer.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid, Wait};
@@ -13,28 +12,33 @@ use tally_fs::vfs::{
 use super::procedure::Procedure;
 use super::status::Status;
 use super::wire::Put;
-use crate::cred::squash;
+use crate::cred::{TooWeak, caller, known_user};
 use crate::exports::{Exports, Place, Rule};
 use crate::handle::{Handle, HandleBytes};
 use crate::rpc::{Call, Reply};
+use crate::service::Link;
 use crate::xdr::{Body, Encoder};
-
-/// Source ports below this one need privilege on the client: what the `secure` option asks for.
-const PRIVILEGED_PORT_MAX: u16 = 1023;
 
 /// A call to NFSv3, and what it needs.
 pub struct Request<'a> {
     /// The call.
     pub call: &'a Call,
     /// Where it came from.
-    pub peer: SocketAddr,
+    pub link: &'a Link,
     /// Who may see what.
     pub exports: &'a dyn Exports,
-    begin: &'a dyn Fn() -> Result<Memo, Repeated>,
+    begin: &'a Begin<'a>,
     memo: Cell<Memo>,
+    /// The user as whom it is carried out, if not as whom it names.
+    user: Cell<Option<u32>>,
+    /// The dataset whose rule asks for more than its connection can show.
+    too_weak: Cell<Option<(PoolGuid, DatasetId)>>,
     /// Noted on the way.
     pub about: Cell<About>,
 }
+
+/// Tells whether a request was here before, from whom it names, or from this user.
+type Begin<'a> = dyn Fn(Option<u32>) -> Result<Memo, Repeated> + 'a;
 
 /// What is known of a request that is carried out.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,16 +107,26 @@ pub(super) struct Target {
     key: [u8; 32],
 }
 
+/// Why a dataset is closed to a request.
+enum Locked {
+    /// No rule lets it in.
+    Out,
+    /// One does, from elsewhere.
+    TooWeak,
+}
+
 impl<'a> Request<'a> {
     /// A call. `begin` tells whether it was here before.
     #[must_use]
-    pub fn new(
-        call: &'a Call,
-        peer: SocketAddr,
-        exports: &'a dyn Exports,
-        begin: &'a dyn Fn() -> Result<Memo, Repeated>,
-    ) -> Self {
-        Self { call, peer, exports, begin, memo: Cell::default(), about: Cell::default() }
+    pub fn new(call: &'a Call, link: &'a Link, exports: &'a dyn Exports, begin: &'a Begin<'a>) -> Self {
+        let (memo, about, user, too_weak) = Default::default();
+        Self { call, link, exports, begin, memo, user, too_weak, about }
+    }
+
+    /// The dataset for which it is refused as too weak, whatever else was made of it.
+    #[must_use]
+    pub fn too_weak(&self) -> Option<(PoolGuid, DatasetId)> {
+        self.too_weak.get()
     }
 
     /// The object of a handle, if the handle is ours and the client may see the dataset.
@@ -125,7 +139,15 @@ impl<'a> Request<'a> {
             None => None,
         };
         match (self.exports.place(pool, dataset), handle, key) {
-            (Place::Here(vfs), Some(handle), Some(key)) => self.enter(vfs, handle.object, key),
+            (Place::Here(vfs), Some(handle), Some(key)) => {
+                self.enter(vfs, handle.object, key).map_err(|locked| match locked {
+                    Locked::Out => Status::Acces,
+                    Locked::TooWeak => {
+                        self.too_weak.set(Some((pool, dataset)));
+                        Status::Acces
+                    }
+                })
+            }
             (Place::Unknown, ..) => Err(Status::Stale),
             // A known pool whose key is not at hand yet cannot judge the handle: later it can.
             (Place::Away | Place::Here(_), ..) => Err(Status::JukeBox),
@@ -138,18 +160,15 @@ impl<'a> Request<'a> {
         if target.rule.read_only { Err(Status::RoFs) } else { Ok(target) }
     }
 
-    fn enter(&self, vfs: Arc<dyn Vfs>, object: ObjectRef, key: [u8; 32]) -> Result<Target, Status> {
+    fn enter(&self, vfs: Arc<dyn Vfs>, object: ObjectRef, key: [u8; 32]) -> Result<Target, Locked> {
         let (pool, dataset) = (vfs.pool(), vfs.dataset());
-        let rule = self.rule(pool, dataset)?;
+        let rule = self.exports.rule(pool, dataset, self.link.peer().ip()).ok_or(Locked::Out)?;
+        let known = known_user(self.link, &rule).map_err(|TooWeak| Locked::TooWeak)?;
         let about = self.about.get();
         self.about.set(About { dataset: about.dataset.or(Some((pool, dataset))), ..about });
-        let cred = squash(&self.call.identity, &rule);
+        self.user.set(known.map(|user| user.uid));
+        let cred = caller(&self.call.identity, known, &rule);
         Ok(Target { fsid: fsid(pool, dataset), vfs, object, cred, rule, key })
-    }
-
-    fn rule(&self, pool: PoolGuid, dataset: DatasetId) -> Result<Rule, Status> {
-        let rule = self.exports.rule(pool, dataset, self.peer.ip()).ok_or(Status::Acces)?;
-        if rule.secure && self.peer.port() > PRIVILEGED_PORT_MAX { Err(Status::Acces) } else { Ok(rule) }
     }
 
     /// Notes what a READ took or a WRITE brought.
@@ -162,7 +181,7 @@ impl<'a> Request<'a> {
         let child = self.child_vfs(target, name)?;
         let Some(key) = self.exports.handle_key(child.pool()) else { return Some(Err(Status::JukeBox)) };
         let root = child.root();
-        Some(self.enter(child, root, key))
+        Some(self.enter(child, root, key).map_err(|_| Status::Acces))
     }
 
     /// Whether a dataset is mounted on `name`. They stand in root directories only, so most requests ask nobody.
@@ -176,7 +195,7 @@ impl<'a> Request<'a> {
     /// Every request that is remembered asks this once its targets are found, and before anything is done: what to say if
     /// it was here before. Who gets no target gets nobody's answer either, and leaves nothing behind (rules F12).
     pub(super) fn repeated(&self) -> Option<Done> {
-        (self.begin)().map(|memo| self.memo.set(memo)).err().map(Done::Repeated)
+        (self.begin)(self.user.get()).map(|memo| self.memo.set(memo)).err().map(Done::Repeated)
     }
 
     /// The first answer to this very request, given before a crash or a broken connection.

@@ -26,6 +26,9 @@ pub struct Answer {
     at: usize,
 }
 
+/// What a reply says instead of a status where it says AUTH_TOOWEAK (RFC 5531).
+pub const TOOWEAK: u32 = u32::MAX;
+
 pub type Handle = Vec<u8>;
 
 /// `fattr3`, as far as tests ask.
@@ -45,12 +48,16 @@ pub struct Attr {
 }
 
 impl Answer {
-    /// A reply to a call that was carried out, without its mark; and its xid.
+    /// A reply to a call that was carried out, or was refused as [`TOOWEAK`], without its mark; and its xid.
     pub fn parse(bytes: Bytes) -> (u32, Self) {
         let mut words = Decoder::new(&bytes, 0);
         let mut word = || words.u32().unwrap();
         let xid = word();
-        let header = [word(), word(), word(), word(), word()];
+        let mut header = [word(), word(), word(), word(), 0];
+        if header == [1, 1, 1, 5, 0] {
+            return (xid, Self { status: TOOWEAK, at: bytes.len(), bytes });
+        }
+        header[4] = word();
         assert_eq!(header, [1, 0, 0, 0, 0], "accepted and carried out");
         let mut answer = Self { status: 0, bytes, at: 24 };
         if answer.bytes.len() > 24 {
@@ -123,7 +130,10 @@ impl Answer {
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
+        Self::over(TcpStream::connect(address).unwrap())
+    }
+
+    pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         // Random, since the server remembers xids.

@@ -48,21 +48,25 @@ impl Line<'_> {
     /// One transmission, and its answer.
     pub fn call(&self, xid: u32, program: (u32, u32), procedure: u32, arguments: Encoder) -> Answer {
         let record = record(xid, (self.uid, &self.gids), program, procedure, arguments);
-        let service = &self.desk.service;
-        let mut job = service.open(record.into(), &self.link, Instant::now()).expect("a call");
-        let reply = match service.run(&mut job) {
-            Step::Reply(reply) => reply,
-            Step::Wait(promise) => {
-                let fate = Promise::drive(&*promise).expect("nobody holds promises here");
-                service.settle(&mut job, fate)
-            }
-            Step::Again(_) | Step::Attached => panic!("nothing else is under way"),
-        };
-        assert!(service.finish(&mut job, &reply).is_empty(), "nobody else waits for it");
-        let (answered, answer) = Answer::parse(bytes_of(&reply).into());
+        let (answered, answer) = Answer::parse(serve(&self.desk.service, &self.link, record).into());
         assert_eq!(answered, xid);
         answer
     }
+}
+
+/// Carries one record out, and gives its reply without the mark.
+pub fn serve(service: &Service, link: &Arc<Link>, record: Vec<u8>) -> Vec<u8> {
+    let mut job = service.open(record.into(), link, Instant::now()).expect("a call");
+    let reply = match service.run(&mut job) {
+        Step::Reply(reply) => reply,
+        Step::Wait(promise) => {
+            let fate = Promise::drive(&*promise).expect("nobody holds promises here");
+            service.settle(&mut job, fate)
+        }
+        Step::Again(_) | Step::Attached => panic!("nothing else is under way"),
+    };
+    assert!(service.finish(&mut job, &reply).is_empty(), "nobody else waits for it");
+    bytes_of(&reply)
 }
 
 impl Drop for Line<'_> {

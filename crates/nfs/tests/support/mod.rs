@@ -43,8 +43,9 @@ impl TestExports {
         let exports = Self {
             tank: dataset(1),
             child: dataset(2),
-            tank_rule: Mutex::new("*(rw,no_root_squash)".into()),
-            child_rule: Mutex::new("*(rw,no_root_squash)".into()),
+            // One process plays all users here.
+            tank_rule: Mutex::new("*(rw,no_root_squash,insecure)".into()),
+            child_rule: Mutex::new("*(rw,no_root_squash,insecure)".into()),
             away: Mutex::new(false),
         };
         let (root, set) = (Cred::root(), SetAttr { mode: Some(0o755), ..SetAttr::default() });

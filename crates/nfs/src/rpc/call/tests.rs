@@ -53,7 +53,7 @@ fn wrong_headers_get_their_answers() {
 
 #[test]
 fn the_fingerprint_is_of_ids_and_arguments() {
-    let print = |bytes: Vec<u8>| Call::parse(bytes.into()).unwrap().fingerprint();
+    let print = |bytes: Vec<u8>| Call::parse(bytes.into()).unwrap().fingerprint(None);
     let changed = |at: usize| {
         let mut bytes = sample();
         bytes[at + 3] ^= 1;
