@@ -79,7 +79,7 @@ impl ExportTable {
         let mut table = Self::default();
         for pool in pools {
             for dataset in &pool.datasets {
-                let text = rule_above(above, &dataset.name).unwrap_or(&dataset.sharenfs);
+                let text = rule_above(above, &dataset.name).map_or(&dataset.sharenfs, |rule| &rule.rules);
                 let rules = parse_sharenfs(text).unwrap_or_else(|error| {
                     tracing::error!(dataset = dataset.name, rules = text, %error, "not exported");
                     ShareRules::default()
@@ -100,18 +100,35 @@ impl ExportTable {
         with_rules.filter(|(_, rules)| !rules.is_off()).map(|(path, rules)| (path.as_str(), rules))
     }
 
+    /// Whether there is a dataset of this name.
+    #[must_use]
+    pub fn has(&self, dataset: &str) -> bool {
+        let path = mount_path(dataset);
+        self.paths.binary_search_by(|(known, ..)| known.cmp(&path)).is_ok()
+    }
+
     fn vfs(&self, pool: PoolGuid, dataset: DatasetId) -> Option<Arc<dyn Vfs>> {
         self.pools.get(&pool)?.mounted.as_ref()?.vfs(dataset)
     }
 }
 
 /// The configuration's rule for the nearest of a dataset and its ancestors.
-fn rule_above<'a>(above: &'a [ExportRule], dataset: &str) -> Option<&'a str> {
-    let covers = |rule: &&ExportRule| {
-        dataset.strip_prefix(rule.dataset.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let nearest = above.iter().filter(covers).max_by_key(|rule| rule.dataset.len())?;
-    Some(&nearest.rules)
+#[must_use]
+pub fn rule_above<'a>(above: &'a [ExportRule], dataset: &str) -> Option<&'a ExportRule> {
+    above.iter().filter(|rule| rule.covers(dataset)).max_by_key(|rule| rule.dataset.len())
+}
+
+/// A dataset has got another name: the rules of the configuration follow it, and those below it. Gives the old names of those
+/// that did.
+pub fn follow(above: &mut [ExportRule], from: &str, to: &str) -> Vec<String> {
+    let mut followed = Vec::new();
+    for rule in above {
+        if let Some(rest) = rule.dataset.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+            let name = format!("{to}{rest}");
+            followed.push(std::mem::replace(&mut rule.dataset, name));
+        }
+    }
+    followed
 }
 
 /// The exports as they are now.

@@ -114,3 +114,13 @@ fn a_child_dataset_stands_in_its_parents_directory() {
     live.replace(ExportTable::default());
     assert!(live.child(TANK, DatasetId(1), root, b"home").is_none(), "exported meanwhile");
 }
+
+/// A dataset that a rule kept closed was renamed, and the rule stayed with the old name.
+#[test]
+fn rules_of_the_configuration_follow_a_rename() {
+    let line = |dataset: &str, rules: &str| ExportRule { dataset: dataset.into(), rules: rules.into() };
+    let mut rules = [line("tank/a", "off"), line("tank/a/b", "*(ro)"), line("tank/ab", "on"), line("tank", "on")];
+    assert_eq!(follow(&mut rules, "tank/a", "tank/c"), ["tank/a", "tank/a/b"]);
+    assert_eq!(rules, [line("tank/c", "off"), line("tank/c/b", "*(ro)"), line("tank/ab", "on"), line("tank", "on")]);
+    assert_eq!(rule_above(&rules, "tank/c/x").map(|rule| rule.rules.as_str()), Some("off"));
+}
