@@ -84,7 +84,7 @@ impl ExportTable {
         for pool in pools {
             let mut parsed: HashMap<&str, Arc<ShareRules>> = HashMap::new();
             for dataset in &pool.datasets {
-                let text = rule_above(above, &dataset.name).unwrap_or(&dataset.sharenfs);
+                let text = text_in_force(above, dataset);
                 let rules = parsed.entry(text).or_insert_with(|| rules_of(dataset, text));
                 table.datasets.insert((pool.guid, dataset.id), Arc::clone(rules));
                 table.paths.push((mount_path(&dataset.name).into(), pool.guid, dataset.id));
@@ -99,7 +99,7 @@ impl ExportTable {
     #[must_use]
     pub fn with(&self, pool: PoolGuid, dataset: &DatasetExport, above: &[ExportRule]) -> Self {
         let mut table = self.clone();
-        let text = rule_above(above, &dataset.name).unwrap_or(&dataset.sharenfs);
+        let text = text_in_force(above, dataset);
         table.datasets.insert((pool, dataset.id), rules_of(dataset, text));
         let path = (mount_path(&dataset.name).into(), pool, dataset.id);
         if let Err(at) = table.paths.binary_search(&path) {
@@ -115,9 +115,21 @@ impl ExportTable {
         with_rules.filter(|(_, rules)| !rules.is_off()).map(|(path, rules)| (&**path, &**rules))
     }
 
+    /// Whether there is a dataset of this name.
+    #[must_use]
+    pub fn has(&self, dataset: &str) -> bool {
+        let path = mount_path(dataset);
+        self.paths.binary_search_by(|(known, ..)| (**known).cmp(path.as_str())).is_ok()
+    }
+
     fn vfs(&self, pool: PoolGuid, dataset: DatasetId) -> Option<Arc<dyn Vfs>> {
         self.pools.get(&pool)?.mounted.as_ref()?.vfs(dataset)
     }
+}
+
+/// Rules as somebody wrote them: in the configuration, else in the property.
+fn text_in_force<'a>(above: &'a [ExportRule], dataset: &'a DatasetExport) -> &'a str {
+    rule_above(above, &dataset.name).map_or(&dataset.sharenfs, |rule| &rule.rules)
 }
 
 /// Rules that are understood; of others nobody has access, and somebody is told.
@@ -130,12 +142,22 @@ fn rules_of(dataset: &DatasetExport, text: &str) -> Arc<ShareRules> {
 }
 
 /// The configuration's rule for the nearest of a dataset and its ancestors.
-fn rule_above<'a>(above: &'a [ExportRule], dataset: &str) -> Option<&'a str> {
-    let covers = |rule: &&ExportRule| {
-        dataset.strip_prefix(rule.dataset.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let nearest = above.iter().filter(covers).max_by_key(|rule| rule.dataset.len())?;
-    Some(&nearest.rules)
+#[must_use]
+pub fn rule_above<'a>(above: &'a [ExportRule], dataset: &str) -> Option<&'a ExportRule> {
+    above.iter().filter(|rule| rule.covers(dataset)).max_by_key(|rule| rule.dataset.len())
+}
+
+/// A dataset has got another name: the rules of the configuration follow it, and those below it. Gives the old names of those
+/// that did.
+pub fn follow(above: &mut [ExportRule], from: &str, to: &str) -> Vec<String> {
+    let mut followed = Vec::new();
+    for rule in above {
+        if let Some(rest) = rule.dataset.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+            let name = format!("{to}{rest}");
+            followed.push(std::mem::replace(&mut rule.dataset, name));
+        }
+    }
+    followed
 }
 
 /// The exports as they are now.

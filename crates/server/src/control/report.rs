@@ -377,7 +377,8 @@ pub struct PropertyLine {
     pub value: String,
     /// Its value for scripts: sizes in bytes.
     pub exact: String,
-    /// `default`, `local`, `inherited from NAME`, or `-` for what cannot be set.
+    /// `default`, `local`, `inherited from NAME`, `[[export]] of NAME` where the configuration says it, or `-` for what
+    /// cannot be set.
     pub source: String,
 }
 

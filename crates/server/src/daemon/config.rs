@@ -60,7 +60,7 @@ pub struct Config {
     pub host_id: Option<String>,
     pub log: LogConfig,
     pub http: HttpConfig,
-    #[serde(rename = "export", skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "export", skip_serializing_if = "Vec::is_empty", deserialize_with = "export_rules")]
     pub exports: Vec<ExportRule>,
 }
 
@@ -130,6 +130,31 @@ pub struct ExportRule {
     pub dataset: String,
     /// As the value of `sharenfs`.
     pub rules: String,
+}
+
+impl ExportRule {
+    /// Whether a dataset of this name is meant, by itself or by one above it.
+    #[must_use]
+    pub fn covers(&self, dataset: &str) -> bool {
+        dataset.strip_prefix(self.dataset.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// The tables as they are compared: `/tank/home`, the path that is mounted, is `tank/home`. Of two for one dataset one would be
+/// forgotten, and who wrote it takes it for true.
+fn export_rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ExportRule>, D::Error> {
+    let mut rules = Vec::<ExportRule>::deserialize(deserializer)?;
+    for at in 0..rules.len() {
+        let name = rules[at].dataset.split('/').filter(|component| !component.is_empty()).collect::<Vec<_>>().join("/");
+        if name.is_empty() {
+            return Err(D::Error::custom("an [[export]] names no dataset; write dataset = \"tank/home\""));
+        }
+        if rules[..at].iter().any(|other| other.dataset == name) {
+            return Err(D::Error::custom(format!("two [[export]] tables are for dataset '{name}'; keep one of them")));
+        }
+        rules[at].dataset = name;
+    }
+    Ok(rules)
 }
 
 /// An amount of memory.

@@ -17,6 +17,7 @@ use super::pools::{Pools, PoolsError};
 use super::{dates, process};
 use crate::control::message::Assignment;
 use crate::control::report::{DatasetReport, PropertyLine};
+use crate::daemon::config::ExportRule;
 use crate::exports::mount_path;
 
 /// Reads `property=value`s, the rules of sharenfs included.
@@ -63,6 +64,9 @@ impl Pools {
     /// Renames a dataset and what is below it.
     pub fn rename_dataset(&self, from: &str, to: &str) -> Result<(), PoolsError> {
         let renamed = self.pool(pool_of(from))?.filer.rename_dataset(from, to);
+        if renamed.is_ok() {
+            self.rules_follow(from, to);
+        }
         self.refresh_exports();
         Ok(renamed?)
     }
@@ -112,10 +116,21 @@ impl Pools {
                 let chain = chosen.all.chain(&report.name);
                 let chain: Vec<_> = chain.iter().map(|(name, local)| (name.as_str(), local)).collect();
                 let sourced = sources(&chain).into_iter().filter(|line| wanted(line.value.property().name()));
-                lines.extend(sourced.map(|line| property_line(&report.name, &line)));
+                lines.extend(sourced.map(|line| self.line_in_force(&report.name, &line)));
             }
         }
         Ok(lines)
+    }
+
+    /// A property as it holds: the configuration stands above `sharenfs`.
+    fn line_in_force(&self, name: &str, line: &Sourced) -> PropertyLine {
+        let plain = property_line(name, line);
+        match self.rules_above(name).filter(|_| line.value.property() == Property::ShareNfs) {
+            None => plain,
+            Some(ExportRule { dataset, rules }) => {
+                PropertyLine { value: rules.clone(), exact: rules, source: format!("[[export]] of {dataset}"), ..plain }
+            }
+        }
     }
 
     /// Datasets by name, those of each pool together.

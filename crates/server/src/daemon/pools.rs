@@ -41,7 +41,7 @@ use super::silence;
 use super::state::{KnownPool, State, StateError};
 use crate::control::message::{Assignment, Progress};
 use crate::control::report::FoundPool;
-use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports, Mounted};
+use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports, Mounted, follow, rule_above};
 
 /// Why a command on pools or datasets was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -292,6 +292,8 @@ pub struct Pools {
     pub absent: Absent,
     state: Mutex<State>,
     above: Mutex<Vec<ExportRule>>,
+    /// Datasets that got other names since the start: the file that is read again may still have the old ones.
+    renamed: Mutex<Vec<(String, String)>>,
 }
 
 impl Pools {
@@ -308,6 +310,7 @@ impl Pools {
             absent: Absent::new(state.pools()),
             state: Mutex::new(state),
             above: Mutex::new(above),
+            renamed: Mutex::default(),
         };
         pools.refresh_exports();
         pools
@@ -576,9 +579,44 @@ impl Pools {
     }
 
     /// Puts other rules of the configuration file in force.
-    pub fn set_rules_above(&self, above: Vec<ExportRule>) {
+    pub fn set_rules_above(&self, mut above: Vec<ExportRule>) {
+        let table = self.live.table();
+        for rule in above.iter_mut().filter(|rule| !table.has(&rule.dataset)) {
+            for (from, to) in &*self.renamed.lock() {
+                follow(std::slice::from_mut(rule), from, to);
+            }
+        }
         *self.above.lock() = above;
         self.refresh_exports();
+        self.warn_of_rules_for_nothing();
+    }
+
+    /// Tells of rules of the configuration that are for no dataset there is: what they were to close may be open.
+    pub fn warn_of_rules_for_nothing(&self) {
+        let table = self.live.table();
+        for rule in self.above.lock().iter().filter(|rule| !table.has(&rule.dataset)) {
+            tracing::warn!(
+                dataset = rule.dataset,
+                rules = rule.rules,
+                "an [[export]] of the configuration is for no dataset that is there; `tally dataset list` shows those that are"
+            );
+        }
+    }
+
+    /// The rules of the configuration follow a dataset that has got another name.
+    pub(super) fn rules_follow(&self, from: &str, to: &str) {
+        self.renamed.lock().push((from.to_owned(), to.to_owned()));
+        for old in follow(&mut self.above.lock(), from, to) {
+            tracing::warn!(
+                "the [[export]] for dataset {old} holds for it under {to} now; write that into the configuration, or it is \
+                 for nothing at the next start"
+            );
+        }
+    }
+
+    /// Where the rules for a dataset come from, if from the configuration: its table, and the rules.
+    pub(super) fn rules_above(&self, dataset: &str) -> Option<ExportRule> {
+        rule_above(&self.above.lock(), dataset).cloned()
     }
 
     /// Adds a dataset that was just made to the export table. Nobody else changes that: the daemon's own thread alone makes

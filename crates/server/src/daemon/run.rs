@@ -177,6 +177,7 @@ impl Daemon {
         control.serve(Arc::new(Counter { desk: Arc::clone(&desk), events: Mutex::new(sender.clone()) }))?;
 
         open_pools(&desk, &config, &launch.args, tell)?;
+        desk.pools.warn_of_rules_for_nothing();
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);

@@ -128,3 +128,13 @@ fn a_dataset_that_is_made_is_found_like_one_that_was_there() {
     let paths: Vec<_> = live.list().into_iter().map(|(path, _)| path).collect();
     assert_eq!(paths, ["/tank", "/tank/home", "/tank/home/new"]);
 }
+
+/// A dataset that a rule kept closed was renamed, and the rule stayed with the old name.
+#[test]
+fn rules_of_the_configuration_follow_a_rename() {
+    let line = |dataset: &str, rules: &str| ExportRule { dataset: dataset.into(), rules: rules.into() };
+    let mut rules = [line("tank/a", "off"), line("tank/a/b", "*(ro)"), line("tank/ab", "on"), line("tank", "on")];
+    assert_eq!(follow(&mut rules, "tank/a", "tank/c"), ["tank/a", "tank/a/b"]);
+    assert_eq!(rules, [line("tank/c", "off"), line("tank/c/b", "*(ro)"), line("tank/ab", "on"), line("tank", "on")]);
+    assert_eq!(rule_above(&rules, "tank/c/x").map(|rule| rule.rules.as_str()), Some("off"));
+}

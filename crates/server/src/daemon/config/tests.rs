@@ -51,6 +51,12 @@ fn what_is_wrong_is_told_with_its_line() {
         ("[http]\nlisten = \"12050\"\n", 2, "'12050' is not like 127.0.0.1:12050"),
         ("[http]\nport = 1\n", 2, "unknown field `port`"),
         ("[[export]]\ndataset = \"a\"\n", 1, "missing field `rules`"),
+        ("[[export]]\ndataset = \"/\"\nrules = \"off\"\n", 1, "names no dataset"),
+        (
+            "[[export]]\ndataset = \"tank/a\"\nrules = \"off\"\n[[export]]\ndataset = \"/tank/a/\"\nrules = \"on\"\n",
+            1,
+            "two [[export]] tables are for dataset 'tank/a'",
+        ),
         ("port = \n", 1, ""),
     ];
     for (text, line, expected) in cases {
@@ -86,4 +92,16 @@ fn flags_override_the_file() {
 fn memory_is_a_size_or_a_share() {
     assert_eq!("25%".parse::<Memory>().unwrap().of(8 << 30), (8 << 30) / 100 * 25);
     assert_eq!("64M".parse::<Memory>().unwrap().of(1), 64 << 20);
+}
+
+/// The path that is printed for mounting, or a slash too many: the table was for no dataset then, and what it was to close
+/// stayed open without a word.
+#[test]
+fn an_export_table_may_name_the_path() {
+    for name in ["tank/a", "/tank/a", "tank/a/", "//tank//a//"] {
+        let text = format!("[[export]]\ndataset = \"{name}\"\nrules = \"off\"\n");
+        let rule = parse(&text).unwrap().exports.remove(0);
+        assert_eq!(rule.dataset, "tank/a", "{name}");
+        assert!(rule.covers("tank/a") && rule.covers("tank/a/b") && !rule.covers("tank/ab") && !rule.covers("tank"));
+    }
 }
