@@ -146,6 +146,9 @@ impl Daemon {
     pub fn start(launch: Launch, tell: Tell<'_>) -> Result<Self, ServeError> {
         let config = Config::load(&launch.args)?;
         logging::start(&config.log)?;
+        if launch.signals {
+            logging::log_panics();
+        }
         process::raise_open_files(config.open_files);
         let data_dir_error = |source| ServeError::DataDir { path: config.data_dir.clone(), source };
         state::make_dirs(&config.data_dir, &state::sync_dir).map_err(data_dir_error)?;
