@@ -26,6 +26,17 @@ impl<const STEPS: u64> Histogram<STEPS> {
         self.sum_ns.fetch_add(ns, Relaxed);
     }
 
+    /// Adds all that another one has recorded.
+    pub fn absorb(&self, other: &Self) {
+        for (mine, other) in self.steps.iter().zip(&other.steps) {
+            let count = other.load(Relaxed);
+            if count > 0 {
+                mine.fetch_add(count, Relaxed);
+            }
+        }
+        self.sum_ns.fetch_add(other.sum_ns.load(Relaxed), Relaxed);
+    }
+
     /// How many were recorded.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -115,5 +126,9 @@ mod tests {
         assert_eq!(histogram.count(), 1000);
         assert_eq!(histogram.sum(), Duration::from_micros(20 * 8_000 + 980 * 90));
         assert_eq!(histogram.steps().iter().map(|(_, count)| count).sum::<u64>(), 1000);
+        let both: Histogram = Histogram::default();
+        both.record(Duration::from_micros(90));
+        both.absorb(&histogram);
+        assert_eq!((both.count(), both.sum()), (1001, histogram.sum() + Duration::from_micros(90)));
     }
 }

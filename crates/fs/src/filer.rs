@@ -7,6 +7,7 @@ mod belongings;
 mod datasets;
 mod decode;
 mod loss;
+mod names;
 mod relief;
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,11 +34,14 @@ use crate::vfs::ObjectRef;
 
 pub use datasets::{DatasetError, DatasetInfo};
 pub use loss::ReplayLoss;
+pub use names::{Named, Names, is_or_holds};
 
 /// An imported pool and its mounted datasets.
 pub struct Filer {
     pool: Arc<Pool>,
     mounted: RwLock<BTreeMap<DatasetId, Arc<Filesystem>>>,
+    /// The same by name, behind `mounted` by a moment.
+    names: RwLock<Arc<Names>>,
     /// Child datasets by parent and the name under which they stand in its root directory.
     children: RwLock<HashMap<(DatasetId, Vec<u8>), DatasetId>>,
     /// One command at a time.
@@ -179,7 +183,8 @@ impl Filer {
     }
 
     fn new(pool: Arc<Pool>) -> Self {
-        Self { pool, mounted: RwLock::default(), children: RwLock::default(), command: Mutex::new(()) }
+        let (mounted, names, children) = (RwLock::default(), RwLock::default(), RwLock::default());
+        Self { pool, mounted, names, children, command: Mutex::new(()) }
     }
 
     fn mount_all(&self, clean: bool) {
@@ -187,6 +192,7 @@ impl Filer {
         for dataset in self.pool.datasets() {
             mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &dataset, clean));
         }
+        *self.names.write() = Arc::new(Names::new(mounted.values().cloned()));
     }
 
     /// Applies every dataset's records in their order. Much dirty data is synced meanwhile; the cursor in the dataset's
@@ -349,7 +355,7 @@ impl Filer {
         let now = self.pool.platform.clock.now();
         let mut bytes = 0;
         let mut age = Duration::ZERO;
-        for filesystem in self.mounted.read().values() {
+        for Named { filesystem, .. } in &*self.names() {
             let (exposed, since) = filesystem.exposure();
             bytes += exposed;
             let exposed_for = since.map_or(0, |since| now.0.saturating_sub(since.0));

@@ -38,6 +38,7 @@ use crate::cost;
 use crate::damage::{Damage, Part};
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
+use crate::ops::Ancestry;
 use crate::record::{self, InodeAfter, Record, RecordKind};
 use crate::vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
@@ -69,9 +70,8 @@ pub struct Filesystem {
     /// How far the replay had come, by the group that took it in; what is older than the last synced one is not needed.
     pub(crate) replayed: Mutex<BTreeMap<Txg, Dseq>>,
     pub(crate) verifier: AtomicU64,
-    /// Cross-directory renames of directories, one at a time: the cycle check needs a tree that stands still (rules
-    /// F22).
-    pub(crate) rename_lock: Mutex<()>,
+    /// Cross-directory renames of directories, one at a time (rules F22).
+    pub(crate) ancestry: Ancestry,
     pub(crate) dirty: Mutex<BTreeMap<Txg, foldhash::HashSet<ObjectId>>>,
     /// Directories on which child datasets are mounted.
     pub(crate) mountpoints: RwLock<HashSet<ObjectId>>,
@@ -108,7 +108,7 @@ impl Filesystem {
             next_dseq: AtomicU64::new(root.replay_dseq.next().0),
             replayed: Mutex::new(BTreeMap::from([(Txg(0), root.replay_dseq)])),
             verifier: AtomicU64::new(verifier),
-            rename_lock: Mutex::new(()),
+            ancestry: Ancestry::default(),
             dirty: Mutex::default(),
             mountpoints: RwLock::default(),
             folded_used: Mutex::default(),
@@ -135,11 +135,6 @@ impl Filesystem {
     /// Whether an object is a child dataset's mount point.
     pub(crate) fn is_mountpoint(&self, id: ObjectId) -> bool {
         self.mountpoints.read().contains(&id)
-    }
-
-    /// Refuses to remove or rename these directories: child datasets are mounted on them.
-    pub fn set_mountpoints(&self, ids: impl IntoIterator<Item = ObjectId>) {
-        *self.mountpoints.write() = ids.into_iter().collect();
     }
 
     /// Server time for a change that has a record, never the same twice and never going back.

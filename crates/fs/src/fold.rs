@@ -64,6 +64,19 @@ struct Fold<'a> {
 }
 
 impl DatasetClient for Filesystem {
+    fn has_changed(&self, txg: Txg, root: &DatasetRoot) -> bool {
+        self.dirty.lock().contains_key(&txg)
+            || root.orphan_count > 0
+            || self.next_object.load(Ordering::Relaxed) != root.next_object.0
+            || self.verifier.load(Ordering::Relaxed) != root.verifier
+            || self.logging_after(txg, root) != (root.logged, root.log_from)
+            || self.replayed_up_to(txg) != root.replay_dseq
+            // What only its end matters to.
+            || !self.pending.lock().is_empty()
+            || !self.exposed.lock().is_empty()
+            || !self.objects.is_swept()
+    }
+
     fn fold(&self, txg: Txg, old: &DatasetRoot, out: &mut RunWriter) -> Result<DatasetRoot, BlockError> {
         let mut dirty: Vec<ObjectId> = self.dirty.lock().remove(&txg).unwrap_or_default().into_iter().collect();
         dirty.sort_unstable();
@@ -96,14 +109,13 @@ impl DatasetClient for Filesystem {
         let around = Around { first_new: fold.first_new, absence: &absence, lost: &fold.lost };
         let tree = old.tree.apply_around(&self.pool.io, fold.out, &fold.changes, &around)?;
         self.first_new.fetch_max(fold.ids_end(), Ordering::Relaxed);
-        let switch = **self.log_switch.load();
-        let switched = switch.at <= txg.next();
+        let (logged, log_from) = self.logging_after(txg, old);
         let root = DatasetRoot {
             tree,
             log_txg: old.log_txg,
             replay_dseq: self.replayed_up_to(txg),
-            logged: if switched { switch.after } else { switch.before },
-            log_from: if switched { switch.at } else { old.log_from },
+            logged,
+            log_from,
             next_object: ObjectId(self.next_object.load(Ordering::Relaxed)),
             verifier: self.verifier.load(Ordering::Relaxed),
             used_bytes: fold.used_bytes,
@@ -129,6 +141,14 @@ impl DatasetClient for Filesystem {
         self.objects.sweep();
         self.pending.lock().retain(|group, _| *group > txg);
         self.exposed.lock().retain(|group, _| *group > txg);
+    }
+}
+
+impl Filesystem {
+    /// What the root of `txg` says of logging: whether, and from which group on.
+    fn logging_after(&self, txg: Txg, old: &DatasetRoot) -> (bool, Txg) {
+        let switch = **self.log_switch.load();
+        if switch.at <= txg.next() { (switch.after, switch.at) } else { (switch.before, old.log_from) }
     }
 }
 

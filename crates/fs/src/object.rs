@@ -97,9 +97,13 @@ pub(crate) type ObjectGuard = ArcRwLockWriteGuard<RawRwLock, ObjectState>;
 
 const SHARDS: usize = 64;
 
-/// All objects of a dataset that are being changed.
+/// Some of a dataset's objects; `None`: there never were any.
+type Shard = Option<Box<HashMap<ObjectId, Object>>>;
+
+/// All objects of a dataset that are being changed. A pool may have ten thousand datasets, most of which nobody changes: a
+/// shard without objects takes two words.
 pub(crate) struct ObjectTable {
-    shards: [Mutex<HashMap<ObjectId, Object>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
     /// Objects that came into the table since the last sweep, and those that it could not let go.
     arrivals: Mutex<Vec<ObjectId>>,
     /// With so many arrivals a sweep begins by itself: operations that were refused bring objects in, and dirty
@@ -121,25 +125,26 @@ impl Default for ObjectTable {
 }
 
 impl ObjectTable {
-    fn shard(&self, id: ObjectId) -> &Mutex<HashMap<ObjectId, Object>> {
+    fn shard(&self, id: ObjectId) -> &Mutex<Shard> {
         &self.shards[(id.0 % SHARDS as u64) as usize]
     }
 
     /// The object, if it is being changed.
     #[must_use]
     pub(crate) fn find(&self, id: ObjectId) -> Option<Object> {
-        self.shard(id).lock().get(&id).cloned()
+        self.shard(id).lock().as_ref()?.get(&id).cloned()
     }
 
     /// The object, brought in if need be (and then not loaded).
     #[must_use]
     pub(crate) fn enter(&self, id: ObjectId) -> Object {
         let mut shard = self.shard(id).lock();
-        if let Some(object) = shard.get(&id) {
+        let objects = shard.get_or_insert_default();
+        if let Some(object) = objects.get(&id) {
             return Arc::clone(object);
         }
         let object = Object::default();
-        shard.insert(id, Arc::clone(&object));
+        objects.insert(id, Arc::clone(&object));
         drop(shard);
         let arrivals = {
             let mut arrivals = self.arrivals.lock();
@@ -154,7 +159,15 @@ impl ObjectTable {
 
     /// All objects that are being changed.
     pub(crate) fn all(&self) -> Vec<Object> {
-        self.shards.iter().flat_map(|shard| shard.lock().values().cloned().collect::<Vec<_>>()).collect()
+        let objects = |shard: &Mutex<Shard>| -> Vec<Object> {
+            shard.lock().iter().flat_map(|objects| objects.values().cloned()).collect()
+        };
+        self.shards.iter().flat_map(objects).collect()
+    }
+
+    /// Whether a sweep would find nothing.
+    pub(crate) fn is_swept(&self) -> bool {
+        self.arrivals.lock().is_empty()
     }
 
     /// Lets go of arrivals that carry no layer and that nobody uses; the others stay for the next sweep.
@@ -163,11 +176,12 @@ impl ObjectTable {
         let mut staying = Vec::new();
         for id in arrivals {
             let mut shard = self.shard(id).lock();
-            let Some(object) = shard.get(&id) else { continue };
+            let Some(objects) = shard.as_mut() else { continue };
+            let Some(object) = objects.get(&id) else { continue };
             // Under the shard's lock nobody else can come by a reference, so a count of one is final.
             let idle = Arc::strong_count(object) == 1 && object.read().layers.is_empty();
             if idle {
-                shard.remove(&id);
+                objects.remove(&id);
             } else {
                 staying.push(id);
             }

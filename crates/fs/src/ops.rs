@@ -2,6 +2,7 @@
 //! a [`Record`](crate::record::Record), and lets [`crate::filesystem`] carry it out.
 
 mod access;
+mod ancestry;
 mod commit;
 mod link;
 mod make;
@@ -10,6 +11,7 @@ mod rename;
 mod setattr;
 mod write;
 
+pub(crate) use ancestry::Ancestry;
 pub(crate) use remove::Removal;
 
 use smallvec::{SmallVec, smallvec};

@@ -16,6 +16,8 @@ pub const SYMLINK_MAX: usize = 4095;
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 /// Most hard links of one file.
 pub const LINK_MAX: u32 = 65_000;
+/// A directory that has directories in it moves at most this deep: as many parents as a path of 4,096 bytes can name.
+pub const RENAME_PARENTS_MAX: usize = 2048;
 
 /// An object and the generation under which it was made: what a file handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

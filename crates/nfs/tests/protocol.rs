@@ -370,7 +370,7 @@ fn a_child_dataset_is_crossed_and_kept() {
     answer.end();
     assert_eq!(client.call(Procedure::RmDir, dir_name(&root, b"child")).status, ACCES);
     assert_eq!(client.call(Procedure::Rename, rename(&root, b"child", &root, b"other")).status, ACCES);
-    *house.exports.child_rule.lock() = "10.0.0.0/8".into();
+    *house.exports.child_rule.lock() = "10.0.0.0/8(rw)".into();
     assert_eq!(client.lookup(&root, b"child").0, ACCES);
     assert_eq!(client.getattr(&child).0, ACCES, "rules are looked at on each request");
     assert_eq!(client.getattr(&root).0, 0);
@@ -462,7 +462,7 @@ fn the_mount_protocol() {
     let mut answer = client.mount_call(5, Encoder::new());
     assert_eq!((answer.status, answer.opaque()), (1, b"/tank".to_vec()));
     assert_eq!((answer.bool(), answer.opaque(), answer.bool()), (true, b"*".to_vec(), false));
-    *house.exports.tank_rule.lock() = "10.0.0.0/8".into();
+    *house.exports.tank_rule.lock() = "10.0.0.0/8(rw)".into();
     assert_eq!(client.mount_call(1, path("/tank")).status, 13);
 }
 

@@ -89,6 +89,7 @@ fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
         (&["dataset", "create", "tank/home/ann"], false, "exists already"),
         (&["dataset", "set", "sync=disabled", "tank/home"], true, ""),
         (&["dataset", "set", "sharenfs=10.0.0.0/8(rw)", "tank/home"], true, "--listen"),
+        (&["dataset", "set", "sharenfs=10.0.0.0/8", "tank/home"], false, "`10.0.0.0/8` says neither ro nor rw"),
         (&["dataset", "set", "sharenfs=10.0.0.0/8(rw,async)", "tank/home"], false, "sync=disabled"),
         (&["dataset", "set", "refquota=1G", "recordsize=3K", "tank"], false, "power of two"),
         (&["dataset", "set", "quota=1G", "tank"], false, "set 'refquota', which bounds the dataset alone"),

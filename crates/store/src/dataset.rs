@@ -20,7 +20,8 @@ pub const DATASET_NAME_MAX: usize = 255;
 pub struct DatasetRoot {
     /// Everything in it.
     pub tree: Tree,
-    /// Log records of groups up to this one are in the tree (rules F1). Frozen while records are unreplayed.
+    /// Log records of groups up to this one are in the tree (rules F1). Frozen while records are unreplayed. On disk it goes
+    /// on with every group; here it is of the group that made this root.
     pub log_txg: Txg,
     /// Log records up to this one are in the tree, whatever their group. Moves during replay only.
     pub replay_dseq: Dseq,
@@ -51,9 +52,9 @@ pub(crate) const DRAWN_END: u64 = 1 << 62;
 pub const ACCOUNT_MAX: u64 = 1 << 62;
 
 impl DatasetRoot {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, log_txg: Txg, out: &mut Vec<u8>) {
         out.put(&self.tree.encode());
-        out.put_u64(self.log_txg.0);
+        out.put_u64(log_txg.0);
         out.put_u64(self.replay_dseq.0);
         out.put_u8(u8::from(self.logged));
         out.put_u64(self.log_from.0);
@@ -132,6 +133,13 @@ pub struct Dataset {
 
 /// Who fills a dataset: asked once per transaction group for what it changed.
 pub trait DatasetClient: Send + Sync {
+    /// Whether `txg` leaves anything to fold, or to be told of its end: of ten thousand datasets most have nothing, and then
+    /// neither of the others is called. Nothing changes in `txg` any more.
+    fn has_changed(&self, txg: Txg, root: &DatasetRoot) -> bool {
+        let _ = (txg, root);
+        true
+    }
+
     /// Writes the changes of `txg` as blocks, and gives the root above them. Nothing changes in `txg` any more.
     fn fold(&self, txg: Txg, root: &DatasetRoot, out: &mut RunWriter) -> Result<DatasetRoot, BlockError>;
 
@@ -168,12 +176,6 @@ impl Dataset {
         self.line.read().clone()
     }
 
-    /// Whether that is its name.
-    #[must_use]
-    pub fn is_named(&self, name: &str) -> bool {
-        self.line.read().name == name
-    }
-
     /// Changes name or local properties; they are durable after the next sync.
     pub fn change_line(&self, change: impl FnOnce(&mut DatasetLine)) {
         change(&mut self.line.write());
@@ -205,6 +207,13 @@ const ENTRY_BYTES: u64 = 6 * 8 + 2 * 4 + ROOT_BYTES;
 /// Bytes of an encoded [`DatasetRoot`].
 const ROOT_BYTES: u64 = (TREE_BYTES + 8 * 8 + 1) as u64;
 
+impl Dataset {
+    /// Appends its entry, with a root whose records up to group `log_txg` are in the tree.
+    pub(crate) fn encode_entry(&self, root: &DatasetRoot, log_txg: Txg, out: &mut Vec<u8>) {
+        encode_entry(&self.birth, &self.line.read(), root, log_txg, out);
+    }
+}
+
 /// A dataset as it stands in the pool root block.
 #[derive(Clone, Debug)]
 pub(crate) struct DatasetEntry {
@@ -215,17 +224,7 @@ pub(crate) struct DatasetEntry {
 
 impl DatasetEntry {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let birth = &self.birth;
-        for field in
-            [birth.id.0, birth.created.0, birth.lane.0, birth.name_key, birth.root_object.0, birth.root_generation.0]
-        {
-            out.put_u64(field);
-        }
-        out.put_blob(self.line.name.as_bytes());
-        out.put_blob(&postcard::to_stdvec(&self.line.local).expect("a property set is plain data"));
-        let before = out.len();
-        self.root.encode(out);
-        debug_assert_eq!((out.len() - before) as u64, ROOT_BYTES, "the root's length is fixed");
+        encode_entry(&self.birth, &self.line, &self.root, self.root.log_txg, out);
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -242,4 +241,17 @@ impl DatasetEntry {
         let local = postcard::from_bytes(reader.blob()?).map_err(|_| malformed)?;
         Ok(Self { birth, line: DatasetLine { name, local }, root: DatasetRoot::decode(reader)? })
     }
+}
+
+fn encode_entry(birth: &DatasetBirth, line: &DatasetLine, root: &DatasetRoot, log_txg: Txg, out: &mut Vec<u8>) {
+    for field in
+        [birth.id.0, birth.created.0, birth.lane.0, birth.name_key, birth.root_object.0, birth.root_generation.0]
+    {
+        out.put_u64(field);
+    }
+    out.put_blob(line.name.as_bytes());
+    out.put_blob(&postcard::to_stdvec(&line.local).expect("a property set is plain data"));
+    let before = out.len();
+    root.encode(log_txg, out);
+    debug_assert_eq!((out.len() - before) as u64, ROOT_BYTES, "the root's length is fixed");
 }

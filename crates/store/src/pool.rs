@@ -105,6 +105,8 @@ struct Syncing {
     uberblock: Uberblock,
     /// The pool root block that it names.
     root: Option<BlockPtr>,
+    /// Bytes of that block, without the allocator's part.
+    root_bytes: u64,
     reply_blocks: [Option<BlockPtr>; BUCKETS],
     /// What holds a root that was replaced and may still be read, by the group that it belongs to.
     old_roots: Vec<(Txg, Weak<dyn Any + Send + Sync>)>,

@@ -4,6 +4,7 @@
 mod against;
 mod compare;
 mod crowd;
+mod datasets;
 mod figures;
 mod filer;
 mod floor;
@@ -65,6 +66,8 @@ pub(crate) enum Bench {
     Taken(taken::Taken),
     /// This tree's server against another build of it, in pairs: what a change costs.
     Against(against::Against),
+    /// Ten thousand datasets in one pool: the idle server's memory and processor time, lists, creates, a property of all.
+    Datasets(datasets::Datasets),
     /// Forged, damaged and foreign handles; fails if one of them is accepted.
     Handles(handles::Handles),
     /// Files of 64 KiB to 1 MiB as one FILE_SYNC WRITE and as UNSTABLE WRITEs with COMMIT: what wtmax should be.
@@ -108,6 +111,7 @@ impl Bench {
             Self::Neighbour(neighbour) => neighbour.run(),
             Self::Taken(taken) => taken.run(),
             Self::Against(against) => against.run(),
+            Self::Datasets(datasets) => datasets.run(),
             Self::Handles(handles) => handles.run(),
             Self::WtMax(wtmax) => wtmax.run(),
         }

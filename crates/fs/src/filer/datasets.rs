@@ -1,6 +1,5 @@
 //! Commands on datasets: create, destroy, rename, properties.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, Dseq, ObjectId, Time, Txg};
@@ -9,7 +8,7 @@ use tally_store::pool::{SyncError, ancestors};
 use tally_store::properties::{Effective, Property, PropertySet, SyncMode, Value, effective};
 use tally_store::tree::Tree;
 
-use super::{CreateOptions, Filer, FilerError};
+use super::{CreateOptions, Filer, FilerError, Named, Names};
 use crate::filesystem::{Filesystem, LogSwitch};
 use crate::read::FIRST_ID;
 use crate::vfs::{Cred, FileKind, FsError, OpCtx, SetAttr, Vfs};
@@ -65,18 +64,22 @@ impl Filer {
         Ok(())
     }
 
-    /// All datasets, by name.
+    /// All datasets, each behind those above it.
     #[must_use]
     pub fn datasets(&self) -> Vec<DatasetInfo> {
-        let mut infos: Vec<DatasetInfo> = self.mounted.read().values().map(|filesystem| filesystem.info()).collect();
-        infos.sort_by(|a, b| a.name.cmp(&b.name));
-        infos
+        self.names().iter().map(|named| named.filesystem.info()).collect()
+    }
+
+    /// The datasets as they are now, by name: for whoever looks at all of them.
+    #[must_use]
+    pub fn names(&self) -> Arc<Names> {
+        Arc::clone(&self.names.read())
     }
 
     /// A dataset by its full name.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<Arc<Filesystem>> {
-        self.mounted.read().values().find(|filesystem| filesystem.dataset.is_named(name)).cloned()
+        self.names.read().find(name).cloned()
     }
 
     fn named(&self, name: &str) -> Result<Arc<Filesystem>, DatasetError> {
@@ -99,7 +102,7 @@ impl Filer {
         self.pool.check_administrable(DatasetLine { name: name.to_owned(), local: local.clone() }.root_bytes())?;
         make_mount_point(&parent, name)?;
         let filesystem = self.add_dataset(name, local, owner)?;
-        self.find_children();
+        self.cover(&parent, name, filesystem.dataset.birth.id);
         Ok(filesystem)
     }
 
@@ -122,7 +125,7 @@ impl Filer {
         };
         let line = DatasetLine { name: name.to_owned(), local };
         let root_bytes = line.root_bytes();
-        let in_force = effective_of(&self.local_properties(), &line);
+        let in_force = effective_of(&self.names(), &line);
         let root = DatasetRoot {
             tree: Tree::empty(),
             log_txg: Txg(0),
@@ -142,13 +145,8 @@ impl Filer {
             pool.add_dataset(dataset);
         })?;
         self.mounted.write().insert(id, Arc::clone(&filesystem));
+        Arc::make_mut(&mut self.names.write()).insert(&filesystem);
         Ok(filesystem)
-    }
-
-    /// What was set on each dataset, by its name.
-    fn local_properties(&self) -> HashMap<String, PropertySet> {
-        let lines = self.mounted.read().values().map(|filesystem| filesystem.dataset.line()).collect::<Vec<_>>();
-        lines.into_iter().map(|line| (line.name, line.local)).collect()
     }
 
     /// Removes a dataset and everything in it; with `recursive` its children, too.
@@ -158,16 +156,12 @@ impl Filer {
         if !name.contains('/') {
             return Err(DatasetError::IsPool(name.to_owned()));
         }
-        let prefix = format!("{name}/");
-        let mut doomed: Vec<Arc<Filesystem>> =
-            self.mounted.read().values().filter(|filesystem| filesystem.name().starts_with(&prefix)).cloned().collect();
-        if !doomed.is_empty() && !recursive {
+        let doomed = self.subtree(name);
+        if doomed.len() > 1 && !recursive {
             return Err(DatasetError::HasChildren(name.to_owned()));
         }
-        doomed.push(self.named(name)?);
-        // The deepest first, so that no dataset is ever without its parent.
-        doomed.sort_by_key(|filesystem| std::cmp::Reverse(filesystem.name().matches('/').count()));
-        for filesystem in doomed {
+        // From the end, so that no dataset is ever without its parent.
+        for filesystem in doomed.into_iter().rev() {
             self.remove_dataset(&filesystem)?;
         }
         Ok(())
@@ -177,7 +171,11 @@ impl Filer {
         self.pool.check_administrable(0)?;
         let name = filesystem.name();
         self.mounted.write().remove(&filesystem.dataset.birth.id);
-        self.find_children();
+        Arc::make_mut(&mut self.names.write()).remove(&name);
+        let parent = self.parent_of(&name);
+        if let Ok(parent) = &parent {
+            self.uncover(parent, &name);
+        }
         // What takes long is to find the blocks, and for that nobody has to wait: from here on only requests that were under
         // way before can still change the tree.
         self.pool.sync()?;
@@ -186,7 +184,7 @@ impl Filer {
             pool.remove_dataset(filesystem.dataset.birth.id, txg);
             filesystem.free_everything(txg, belongings);
         })?;
-        if let Ok(parent) = self.parent_of(&name) {
+        if let Ok(parent) = parent {
             remove_mount_point(&parent, &name);
         }
         Ok(())
@@ -205,14 +203,7 @@ impl Filer {
         if self.by_name(to).is_some() {
             return Err(DatasetError::Exists(to.to_owned()));
         }
-        let prefix = format!("{from}/");
-        let moved: Vec<Arc<Filesystem>> = self
-            .mounted
-            .read()
-            .values()
-            .filter(|filesystem| filesystem.name() == from || filesystem.name().starts_with(&prefix))
-            .cloned()
-            .collect();
+        let moved = self.subtree(from);
         let more_root_bytes = (to.len().saturating_sub(from.len()) * moved.len()) as u64;
         self.pool.check_administrable(more_root_bytes)?;
         make_mount_point(&new_parent, to)?;
@@ -222,7 +213,11 @@ impl Filer {
                 filesystem.dataset.change_line(|line| line.name = name);
             }
         })?;
-        self.find_children();
+        *self.names.write() = Arc::new(Names::new(self.mounted.read().values().cloned()));
+        self.uncover(&old_parent, from);
+        if let Some(root) = moved.first() {
+            self.cover(&new_parent, to, root.dataset.birth.id);
+        }
         remove_mount_point(&old_parent, from);
         self.put_in_force(&moved, 0, || {})
     }
@@ -249,9 +244,7 @@ impl Filer {
         change: impl FnOnce(&mut PropertySet),
     ) -> Result<(), DatasetError> {
         let _one = self.command.lock();
-        let prefix = format!("{}/", filesystem.name());
-        let mut affected = vec![Arc::clone(filesystem)];
-        affected.extend(self.mounted.read().values().filter(|other| other.name().starts_with(&prefix)).cloned());
+        let affected = self.subtree(&filesystem.name());
         let before = filesystem.dataset.line();
         let mut after = before.clone();
         change(&mut after.local);
@@ -271,9 +264,9 @@ impl Filer {
     ) -> Result<(), DatasetError> {
         self.pool.administer_more(more_root_bytes, |_, txg| {
             change();
-            let local = self.local_properties();
+            let names = self.names();
             for filesystem in affected {
-                let in_force = effective_of(&local, &filesystem.dataset.line());
+                let in_force = effective_of(&names, &filesystem.dataset.line());
                 filesystem.switch_log(in_force.sync != SyncMode::Disabled, txg.next());
                 filesystem.dataset.take_effect(in_force);
             }
@@ -283,33 +276,49 @@ impl Filer {
 
     /// Finds out which datasets stand in which root directories, and keeps their mount points from being removed.
     pub(super) fn find_children(&self) {
-        let mounted: Vec<Arc<Filesystem>> = self.mounted.read().values().cloned().collect();
-        let mut children = self.children.write();
-        children.clear();
-        // By the name of the dataset above; a pool may have tens of thousands.
-        let mut below: HashMap<String, Vec<(String, DatasetId)>> = HashMap::new();
-        for child in &mounted {
-            if let Some((parent, component)) = child.name().rsplit_once('/') {
-                below.entry(parent.to_owned()).or_default().push((component.to_owned(), child.dataset.birth.id));
+        let names = self.names();
+        for Named { name, filesystem } in &*names {
+            let parent = name.rsplit_once('/').and_then(|(parent, _)| names.find(parent));
+            if let Some(parent) = parent {
+                self.cover(parent, name, filesystem.dataset.birth.id);
             }
         }
-        for parent in &mounted {
-            let mut points = Vec::new();
-            for (component, child) in below.remove(&parent.name()).unwrap_or_default() {
-                if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component.as_bytes()) {
-                    points.push(attr.object.id);
-                }
-                children.insert((parent.dataset.birth.id, component.into_bytes()), child);
-            }
-            parent.set_mountpoints(points);
+    }
+
+    /// Mounts a dataset on its directory in the parent's root. Only that is looked at: a pool may have tens of thousands.
+    fn cover(&self, parent: &Filesystem, name: &str, child: DatasetId) {
+        let component = component(name);
+        if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component) {
+            parent.mountpoints.write().insert(attr.object.id);
         }
+        self.children.write().insert((parent.dataset.birth.id, component.to_vec()), child);
+    }
+
+    /// Its directory is one like others again.
+    fn uncover(&self, parent: &Filesystem, name: &str) {
+        let component = component(name);
+        self.children.write().remove(&(parent.dataset.birth.id, component.to_vec()));
+        if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component) {
+            parent.mountpoints.write().remove(&attr.object.id);
+        }
+    }
+
+    /// A dataset and those below it, each behind its parent.
+    fn subtree(&self, name: &str) -> Vec<Arc<Filesystem>> {
+        self.names().subtree(name).iter().map(|named| Arc::clone(&named.filesystem)).collect()
     }
 }
 
+/// The name of a dataset's directory in its parent.
+fn component(name: &str) -> &[u8] {
+    name.rsplit('/').next().expect("a split has at least one part").as_bytes()
+}
+
 /// Properties in force for a dataset, with those of the datasets above.
-fn effective_of(local: &HashMap<String, PropertySet>, line: &DatasetLine) -> Effective {
-    let above = ancestors(&line.name).filter(|name| *name != line.name).filter_map(|name| local.get(name));
-    let chain: Vec<&PropertySet> = above.chain(std::iter::once(&line.local)).collect();
+fn effective_of(names: &Names, line: &DatasetLine) -> Effective {
+    let above = ancestors(&line.name).filter(|name| *name != line.name).filter_map(|name| names.find(name));
+    let above: Vec<PropertySet> = above.map(|filesystem| filesystem.dataset.line().local).collect();
+    let chain: Vec<&PropertySet> = above.iter().chain(std::iter::once(&line.local)).collect();
     effective(&chain)
 }
 
@@ -335,7 +344,7 @@ fn check_name(name: &str) -> Result<(), DatasetError> {
 
 /// The directory that a child dataset covers: made if it is not there, and empty if it is.
 fn make_mount_point(parent: &Filesystem, name: &str) -> Result<(), DatasetError> {
-    let component = name.rsplit('/').next().expect("a split has at least one part").as_bytes();
+    let component = component(name);
     let failed = |why: String| DatasetError::MountPoint { name: name.to_owned(), why };
     let cred = Cred::root();
     let ctx = OpCtx { cred: &cred, reply: None };
@@ -358,7 +367,7 @@ fn make_mount_point(parent: &Filesystem, name: &str) -> Result<(), DatasetError>
 
 /// Removes the covered directory. If that fails it stays, as an empty directory, and does no harm.
 fn remove_mount_point(parent: &Filesystem, name: &str) {
-    let component = name.rsplit('/').next().expect("a split has at least one part").as_bytes();
+    let component = component(name);
     let cred = Cred::root();
     let removed = parent.rmdir(OpCtx { cred: &cred, reply: None }, parent.root(), component);
     if let Err(error) = removed.result {
@@ -371,6 +380,18 @@ impl Filesystem {
     #[must_use]
     pub fn name(&self) -> String {
         self.dataset.line().name
+    }
+
+    /// The properties in force.
+    #[must_use]
+    pub fn in_force(&self) -> Arc<Effective> {
+        self.dataset.effective()
+    }
+
+    /// Bytes that it uses, without its children.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.dataset.root().used_bytes
     }
 
     /// The dataset's line in lists.

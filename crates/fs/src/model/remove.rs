@@ -4,7 +4,7 @@ use tally_base::{ObjectId, Time};
 
 use super::state::{Body, State, check_name};
 use crate::permission::{self, EXECUTE, WRITE};
-use crate::vfs::{Attr, Cred, FileKind, FsError, LINK_MAX, ObjectRef};
+use crate::vfs::{Attr, Cred, FileKind, FsError, LINK_MAX, ObjectRef, RENAME_PARENTS_MAX};
 
 impl State {
     pub(super) fn remove(&mut self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(), FsError> {
@@ -70,13 +70,13 @@ impl State {
         if moved.kind != FileKind::Directory {
             return Ok(());
         }
-        if self.is_below(to_dir.id, moved.object.id) {
-            return Err(FsError::Invalid);
-        }
         if from_dir != to_dir && !permission::may(moved, cred, WRITE) {
             return Err(FsError::Access);
         }
-        Ok(())
+        let parents = self.parents_up_to(to_dir.id, moved.object.id).ok_or(FsError::Invalid)?;
+        // What has no directories in it stands above nothing.
+        let is_too_deep = from_dir != to_dir && moved.nlink > 2 && parents > RENAME_PARENTS_MAX;
+        if is_too_deep { Err(FsError::NameTooLong) } else { Ok(()) }
     }
 
     fn check_replace(&self, moved: &Attr, target: Option<&Attr>) -> Result<(), FsError> {
@@ -161,17 +161,17 @@ impl State {
         }
     }
 
-    /// Whether `id` is `above` or lies below it.
-    fn is_below(&self, mut id: ObjectId, above: ObjectId) -> bool {
-        loop {
+    /// How many directories there are from `id` to the root; `None` if `above` is among them.
+    fn parents_up_to(&self, mut id: ObjectId, above: ObjectId) -> Option<usize> {
+        for parents in 0.. {
             if id == above {
-                return true;
+                return None;
             }
-            let Some(Body::Directory(directory)) = self.inodes.get(&id).map(|inode| &inode.body) else { return false };
-            if directory.parent == id {
-                return false;
+            match self.inodes.get(&id).map(|inode| &inode.body) {
+                Some(Body::Directory(directory)) if directory.parent != id => id = directory.parent,
+                _ => return Some(parents),
             }
-            id = directory.parent;
         }
+        None
     }
 }

@@ -1,15 +1,15 @@
 //! RENAME: a name moves, atomically, over whatever stood there. One record, whatever happens on the way (rules F5).
 
-use parking_lot::MutexGuard;
 use smallvec::{SmallVec, smallvec};
-use tally_base::{ObjectId, Time, blocking};
+use tally_base::{ObjectId, Time};
 
+use super::ancestry::Standing;
 use super::remove::unlinked;
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
 use crate::admission::Ask;
 use crate::filesystem::Filesystem;
 use crate::inode::{Inode, entry_charge};
-use crate::object::{Locked, RestsOn};
+use crate::object::Locked;
 use crate::permission::{self, WRITE};
 use crate::record::{Record, RecordKind, SizeRule};
 use crate::sight::Found;
@@ -28,6 +28,32 @@ struct Peeked {
     source: Option<Found>,
     target: Option<Found>,
     source_is_directory: bool,
+}
+
+/// Whether a directory may get another parent.
+#[allow(clippy::large_enum_variant)] // It goes from one function to the next.
+enum Stood<'a> {
+    /// It may, while this is held.
+    Still(Standing<'a>),
+    /// What was peeked is no longer true.
+    Changed,
+    /// It may not.
+    Refused(Outcome<()>),
+}
+
+impl Peeked {
+    /// The directory that gets another parent, if one does.
+    fn directory_that_moves(self, from: End<'_>, to: End<'_>) -> Option<ObjectId> {
+        let moves = self.source_is_directory && from.dir.id != to.dir.id;
+        self.source.filter(|_| moves).map(|source| source.object)
+    }
+
+    /// What has to be locked.
+    fn ids(self, from: End<'_>, to: End<'_>) -> SmallVec<[ObjectId; 4]> {
+        let mut ids = smallvec![from.dir.id, to.dir.id];
+        ids.extend([self.source, self.target].into_iter().flatten().map(|found| found.object));
+        ids
+    }
 }
 
 impl Filesystem {
@@ -55,15 +81,15 @@ impl Filesystem {
                 Ok(peeked) => peeked,
                 Err(error) => return self.failed_after_look(&[from_dir.id, to_dir.id], error),
             };
-            let moves_directory = peeked.source_is_directory && from_dir.id != to_dir.id;
-            let _standing_tree =
-                match moves_directory.then(|| self.check_cycle((from, peeked.source), to_dir)).transpose() {
-                    Ok(guard) => guard,
-                    Err((error, seen)) => return Outcome { wait: self.wait_for(seen), ..failed(error) },
-                };
-            let mut ids: SmallVec<[ObjectId; 4]> = smallvec![from_dir.id, to_dir.id];
-            ids.extend([peeked.source, peeked.target].into_iter().flatten().map(|found| found.object));
-            let mut locked = match self.lock(&ids) {
+            let mut standing = match peeked.directory_that_moves(from, to) {
+                None => None,
+                Some(source) => match self.stand_for_rename(ctx, from, to, peeked, source) {
+                    Stood::Still(standing) => Some(standing),
+                    Stood::Changed => continue,
+                    Stood::Refused(outcome) => return outcome,
+                },
+            };
+            let mut locked = match self.lock(&peeked.ids(from, to)) {
                 Ok(locked) => locked,
                 Err(error) => return failed(error),
             };
@@ -76,6 +102,9 @@ impl Filesystem {
             let Some(record) = planned.record else {
                 return Outcome { result: Ok(()), changes, wait: self.wait_for_seen(&locked) };
             };
+            if let (Some(standing), Some(source)) = (&mut standing, peeked.source) {
+                standing.note(source.object);
+            }
             let wait = self.carry_out(admitted, &mut locked, RecordKind::Rename, record);
             return Outcome { result: Ok(()), changes, wait };
         }
@@ -96,38 +125,37 @@ impl Filesystem {
         Ok(Peeked { source, target, source_is_directory: kind == Some(FileKind::Directory) })
     }
 
-    /// A directory must not move below itself. While the guard lives no other directory changes its parent. A refusal comes
-    /// with what it rests on: the directory of the source, and every parent that was looked at.
-    fn check_cycle(
+    /// The tree, standing still, for a directory's move to where it does not come to stand below itself. Who may not do this
+    /// is refused for what a look costs, and before anything is told of directories that they may not search.
+    fn stand_for_rename(
         &self,
-        (from, source): (End<'_>, Option<Found>),
-        to_dir: ObjectRef,
-    ) -> Result<MutexGuard<'_, ()>, (FsError, RestsOn)> {
-        let guard = self.rename_lock.try_lock().unwrap_or_else(|| blocking(|| self.rename_lock.lock()));
-        let Some(source) = source else { return Ok(guard) };
-        let root = self.dataset.birth.root_object;
-        let mut at = to_dir.id;
-        // Faulty software may have written parents in a circle. No limit to the depth would do, since a client may
-        // nest as deep as it likes: the place of each power of two of steps is remembered, and not come by again.
-        let (mut marked, mut steps) = (None, 0_u64);
-        let mut seen = self.see(from.dir.id, |sight| sight.rests_on());
-        while at != root {
-            if at == source.object {
-                return Err((FsError::Invalid, seen));
+        ctx: OpCtx<'_>,
+        from: End<'_>,
+        to: End<'_>,
+        peeked: Peeked,
+        source: ObjectId,
+    ) -> Stood<'_> {
+        {
+            let locked = match self.lock(&peeked.ids(from, to)) {
+                Ok(locked) => locked,
+                Err(error) => return Stood::Refused(failed(error)),
+            };
+            match self.judge_rename(ctx, &locked, from, to, peeked) {
+                Ok(None) => return Stood::Changed,
+                Err(FsError::Access) => {
+                    let seen = self.seen_directories(&locked, from, to);
+                    return Stood::Refused(self.refused(&locked, seen, FsError::Access));
+                }
+                // Whether something is in the way is asked behind the walk, as elsewhere.
+                Ok(Some(_)) | Err(_) => {}
             }
-            if marked == Some(at) {
-                return Err((self.broken(&format!("the parents of directory {} run in a circle", to_dir.id)), seen));
-            }
-            if steps.is_power_of_two() {
-                marked = Some(at);
-            }
-            steps += 1;
-            let (inode, of_parent) = self.see(at, |sight| (sight.inode(), sight.rests_on()));
-            seen = seen.and(of_parent);
-            // Only the lowest one can have been removed.
-            at = inode.and_then(|inode| inode.ok_or(FsError::Stale)).map_err(|error| (error, seen))?.parent;
         }
-        Ok(guard)
+        let seen = self.see(from.dir.id, |sight| sight.rests_on());
+        match self.stand_above(source, to.dir, seen) {
+            Ok(Some(standing)) => Stood::Still(standing),
+            Ok(None) => Stood::Changed,
+            Err((error, seen)) => Stood::Refused(Outcome { wait: self.wait_for(seen), ..failed(error) }),
+        }
     }
 
     fn seen_directories(&self, locked: &Locked, from: End<'_>, to: End<'_>) -> SmallVec<[Change; 2]> {
@@ -152,6 +180,30 @@ impl Filesystem {
         to: End<'_>,
         peeked: Peeked,
     ) -> Result<Option<Planned>, FsError> {
+        let Some(judged) = self.judge_rename(ctx, locked, from, to, peeked)? else { return Ok(None) };
+        let mut planned = Planned {
+            from_before: judged.from_dir.clone(),
+            to_before: judged.to_dir.clone(),
+            from_after: judged.from_dir,
+            to_after: judged.to_dir,
+            record: None,
+        };
+        // Two names of one object: POSIX has nothing done.
+        if let Some(Work { source, moved, replaced }) = judged.work {
+            self.rename_record(ctx, &mut planned, (from, source), (to, replaced), moved)?;
+        }
+        Ok(Some(planned))
+    }
+
+    /// Whether it may be done, and can be. `None`: what was peeked is no longer true.
+    fn judge_rename(
+        &self,
+        ctx: OpCtx<'_>,
+        locked: &Locked,
+        from: End<'_>,
+        to: End<'_>,
+        peeked: Peeked,
+    ) -> Result<Option<Judged>, FsError> {
         let from_dir = self.writable_directory(locked, from.dir, ctx.cred).map_err(|(error, _)| error)?;
         let to_dir = self.writable_directory(locked, to.dir, ctx.cred).map_err(|(error, _)| error)?;
         let source = self.sight(from.dir.id, locked.state(from.dir.id)).find(from.name)?;
@@ -161,26 +213,15 @@ impl Filesystem {
             return Ok(None);
         }
         let source = source.ok_or(FsError::NotFound)?;
-        let mut planned = Planned {
-            from_before: from_dir.clone(),
-            to_before: to_dir.clone(),
-            from_after: from_dir,
-            to_after: to_dir,
-            record: None,
-        };
         if target.is_some_and(|target| target.object == source.object) {
-            // Two names of one object: POSIX has nothing done.
-            return Ok(Some(planned));
+            return Ok(Some(Judged { from_dir, to_dir, work: None }));
         }
-        let moved = self.movable(ctx, locked, (from, &planned.from_before), to, source.object)?;
+        let moved = self.movable(ctx, locked, (from, &from_dir), to, source.object)?;
         let replaced = match target {
-            Some(target) => {
-                Some((target, self.replaceable(ctx, locked, (to, &planned.to_before), target.object, &moved)?))
-            }
+            Some(target) => Some((target, self.replaceable(ctx, locked, (to, &to_dir), target.object, &moved)?)),
             None => None,
         };
-        self.rename_record(ctx, &mut planned, (from, source), (to, replaced), moved)?;
-        Ok(Some(planned))
+        Ok(Some(Judged { from_dir, to_dir, work: Some(Work { source, moved, replaced }) }))
     }
 
     fn movable(
@@ -273,6 +314,21 @@ impl Filesystem {
         planned.record = Some(record);
         Ok(())
     }
+}
+
+/// A rename that may be done.
+struct Judged {
+    from_dir: Inode,
+    to_dir: Inode,
+    /// `None` where nothing is to be done.
+    work: Option<Work>,
+}
+
+/// What moves, and what is in its place.
+struct Work {
+    source: Found,
+    moved: Inode,
+    replaced: Option<(Found, Inode)>,
 }
 
 /// A rename that was worked out. In one directory both pairs are of the same inode.

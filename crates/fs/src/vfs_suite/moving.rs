@@ -1,8 +1,8 @@
 //! Removing and renaming.
 
 use super::Case;
-use super::world::World;
-use crate::vfs::{Cred, FsError};
+use super::world::{World, user};
+use crate::vfs::{Cred, FsError, RENAME_PARENTS_MAX};
 
 pub(super) const CASES: &[Case] = &[
     ("remove and rmdir", remove),
@@ -10,6 +10,8 @@ pub(super) const CASES: &[Case] = &[
     ("rename: what stands in the way", rename_over),
     ("rename: directories and their parents", rename_directories),
     ("rename: not into itself", rename_into_itself),
+    ("rename: into the deep", rename_into_the_deep),
+    ("rename: without permission", rename_without_permission),
     ("rename: two names of one file", rename_same),
     ("a removed directory takes no names", removed_directory),
 ];
@@ -111,6 +113,40 @@ fn rename_into_itself(world: &World) {
     assert_eq!(world.rename_as(&root, (b, "c"), (world.root, "c")), Ok(()));
     assert_eq!(world.rename_as(&root, (world.root, "a"), (c, "a")), Ok(()));
     assert_eq!(world.find(a, ".."), Ok(c));
+}
+
+/// A tree may be as deep as somebody likes. To find out that a directory would not come to stand below itself takes a look at
+/// each parent, so there is an end to how deep one with directories in it can be moved.
+fn rename_into_the_deep(world: &World) {
+    let root = Cred::root();
+    let (full, empty) = (world.dir(world.root, "full"), world.dir(world.root, "empty"));
+    world.dir(full, "in it");
+    world.file(empty, "f");
+    let mut at = world.root;
+    // The root has no parent.
+    for _ in 0..RENAME_PARENTS_MAX {
+        at = world.dir(at, "d");
+    }
+    let below = world.dir(at, "d");
+    assert_eq!(world.rename_as(&root, (world.root, "full"), (below, "x")), Err(FsError::NameTooLong));
+    assert_eq!(world.rename_as(&root, (world.root, "empty"), (below, "x")), Ok(()), "it stands above nothing");
+    assert_eq!(world.rename_as(&root, (world.root, "full"), (at, "x")), Ok(()));
+    assert_eq!(world.find(full, ".."), Ok(at));
+}
+
+/// Who may not move a directory is told that, and not whether a name stands for one that is above another.
+fn rename_without_permission(world: &World) {
+    let stranger = user(1001, &[]);
+    let closed = world.open_dir("closed", 0o700);
+    let above = world.dir(closed, "above");
+    let below = world.dir(above, "below");
+    let open = world.open_dir("open", 0o777);
+    let full = world.dir(open, "full");
+    world.dir(full, "in it");
+    for (from, to) in [((closed, "above"), below), ((closed, "above"), open), ((open, "full"), below)] {
+        assert_eq!(world.rename_as(&stranger, from, (to, "x")), Err(FsError::Access), "{from:?} {to:?}");
+    }
+    assert_eq!(world.rename_as(&stranger, (open, "full"), (full, "x")), Err(FsError::Access), "its `..` would change");
 }
 
 fn rename_same(world: &World) {

@@ -51,6 +51,10 @@ pub(crate) struct Faults {
     pub(crate) flushes: AtomicBool,
     /// So many reads are refused, and then no more.
     pub(crate) reads_refused: AtomicU64,
+    /// While somebody has it for writing, reads take their time.
+    pub(crate) reads_held: RwLock<()>,
+    /// Reads that came while it was held.
+    pub(crate) reads_waited: AtomicU64,
     /// What cannot be read.
     pub(crate) unreadable: Mutex<Vec<Range<u64>>>,
 }
@@ -87,6 +91,10 @@ impl Faults {
 
 impl Disk for Gated {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        if self.faults.reads_held.try_read().is_err() {
+            self.faults.reads_waited.fetch_add(1, Ordering::SeqCst);
+            drop(self.faults.reads_held.read().unwrap());
+        }
         self.faults.check_read(offset, buf.len())?;
         self.disk.read(offset, buf)
     }

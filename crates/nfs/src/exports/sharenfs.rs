@@ -7,10 +7,16 @@
 //! 10.0.0.0/8(rw) 10.1.2.3(ro) *(ro)    by network; the longest prefix wins, whatever the order
 //! ```
 //!
+//! Each rule says `ro` or `rw`. exports(5) takes `ro` where it says neither; servers that share by a property take `rw`. Whoever
+//! wrote the line may have either in mind, and would learn of the other one by lost secrets or by lost work.
+//!
+//! An IPv4 network may be written as one of IPv6, `::ffff:192.0.2.0/120`. It is the same one then: clients that come by such
+//! an address count as what they are.
+//!
 //! Two networks of equal length cannot overlap without being equal, and an equal one given twice is refused,
 //! so the longest prefix is always one rule.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::seam::{Rule, Squash};
 
@@ -29,7 +35,7 @@ pub enum ShareError {
     /// Not an option we know.
     #[error(
         "sharenfs: unknown option `{0}`; known are ro, rw, root_squash, no_root_squash, all_squash, \
-         anonuid=N, anongid=N, secure, insecure"
+         no_all_squash, anonuid=N, anongid=N, secure, insecure"
     )]
     Option(String),
     /// `async` would make the server promise what it does not do.
@@ -41,6 +47,15 @@ pub enum ShareError {
     /// `anonuid=` or `anongid=` without a number.
     #[error("sharenfs: `{0}` needs a number between 0 and 4294967295")]
     Id(String),
+    /// It does not say what it gives.
+    #[error(
+        "sharenfs: `{0}` says neither ro nor rw; write NETWORK(ro) to let its hosts read, or NETWORK(rw) to let them write \
+         too, beside what else stands there"
+    )]
+    Access(String),
+    /// An IPv4 network as one of IPv6, wider than all of IPv4.
+    #[error("sharenfs: `{0}` is an IPv4 address with a prefix length of IPv6; write it as {1}")]
+    Mapped(String, String),
     /// A bracket is missing.
     #[error("sharenfs: `{0}` has no closing bracket; write NETWORK(option,option)")]
     Bracket(String),
@@ -97,7 +112,7 @@ pub fn parse_sharenfs(value: &str) -> Result<ShareRules, ShareError> {
         (Some("off"), 1) => return Ok(ShareRules::default()),
         (Some("on"), 1) => return Ok(ShareRules { rules: vec![(Network::All, default_rule())] }),
         (Some(options), 1) if !options.contains('(') && is_options(options) => {
-            return Ok(ShareRules { rules: vec![(Network::All, parse_options(options)?)] });
+            return Ok(ShareRules { rules: vec![(Network::All, parse_options(options, options)?)] });
         }
         _ => {}
     }
@@ -123,10 +138,10 @@ fn is_options(word: &str) -> bool {
 
 fn parse_part(part: &str) -> Result<(Network, Rule), ShareError> {
     match part.split_once('(') {
-        None => Ok((parse_network(part)?, default_rule())),
+        None => parse_network(part).and_then(|_| Err(ShareError::Access(part.into()))),
         Some((network, rest)) => {
             let options = rest.strip_suffix(')').ok_or_else(|| ShareError::Bracket(part.into()))?;
-            Ok((parse_network(network)?, parse_options(options)?))
+            Ok((parse_network(network)?, parse_options(options, part)?))
         }
     }
 }
@@ -135,34 +150,53 @@ fn default_rule() -> Rule {
     Rule { read_only: false, squash: Squash::Root, anon_uid: NOBODY, anon_gid: NOBODY, secure: true }
 }
 
-fn parse_options(options: &str) -> Result<Rule, ShareError> {
-    let mut rule = default_rule();
-    for option in options.split(',').map(str::trim).filter(|option| !option.is_empty()) {
-        match option.split_once('=') {
-            Some(("anonuid", id)) => rule.anon_uid = parse_id(option, id)?,
-            Some(("anongid", id)) => rule.anon_gid = parse_id(option, id)?,
-            Some(_) => return Err(ShareError::Option(option.into())),
-            None => apply_word(&mut rule, option)?,
-        }
-    }
-    Ok(rule)
+/// What the words of a rule have said so far. Of two words about the same thing the last one counts, as in exports(5);
+/// `all_squash` and `root_squash` are about two things.
+struct Said {
+    rule: Rule,
+    read_only: Option<bool>,
+    root_squash: bool,
+    all_squash: bool,
 }
 
-fn apply_word(rule: &mut Rule, word: &str) -> Result<(), ShareError> {
-    match word {
-        "ro" => rule.read_only = true,
-        "rw" => rule.read_only = false,
-        "root_squash" => rule.squash = Squash::Root,
-        "no_root_squash" => rule.squash = Squash::None,
-        "all_squash" => rule.squash = Squash::All,
-        "secure" => rule.secure = true,
-        "insecure" => rule.secure = false,
-        // What we do anyway, so that lines may be carried over from exports(5).
-        "sync" | "no_subtree_check" | "wdelay" | "no_wdelay" => {}
-        "async" => return Err(ShareError::Async),
-        _ => return Err(ShareError::Option(word.into())),
+/// The rule of these options, of the part `of` the whole value.
+fn parse_options(options: &str, of: &str) -> Result<Rule, ShareError> {
+    let mut said = Said { rule: default_rule(), read_only: None, root_squash: true, all_squash: false };
+    for option in options.split(',').map(str::trim).filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("anonuid", id)) => said.rule.anon_uid = parse_id(option, id)?,
+            Some(("anongid", id)) => said.rule.anon_gid = parse_id(option, id)?,
+            Some(_) => return Err(ShareError::Option(option.into())),
+            None => said.take(option)?,
+        }
     }
-    Ok(())
+    let squash = match (said.all_squash, said.root_squash) {
+        (true, _) => Squash::All,
+        (false, true) => Squash::Root,
+        (false, false) => Squash::None,
+    };
+    let read_only = said.read_only.ok_or_else(|| ShareError::Access(of.into()))?;
+    Ok(Rule { read_only, squash, ..said.rule })
+}
+
+impl Said {
+    fn take(&mut self, word: &str) -> Result<(), ShareError> {
+        match word {
+            "ro" => self.read_only = Some(true),
+            "rw" => self.read_only = Some(false),
+            "root_squash" => self.root_squash = true,
+            "no_root_squash" => self.root_squash = false,
+            "all_squash" => self.all_squash = true,
+            "no_all_squash" => self.all_squash = false,
+            "secure" => self.rule.secure = true,
+            "insecure" => self.rule.secure = false,
+            // What we do anyway, so that lines may be carried over from exports(5).
+            "sync" | "no_subtree_check" | "wdelay" | "no_wdelay" => {}
+            "async" => return Err(ShareError::Async),
+            _ => return Err(ShareError::Option(word.into())),
+        }
+        Ok(())
+    }
 }
 
 fn parse_id(option: &str, id: &str) -> Result<u32, ShareError> {
@@ -177,7 +211,14 @@ enum Network {
     V6 { bits: u128, prefix: u8 },
 }
 
+/// Length of the prefix below which IPv6 has all of IPv4, `::ffff:0:0/96`.
+const MAPPED_PREFIX: u8 = 96;
+
 impl Network {
+    fn v4(address: Ipv4Addr, prefix: u8) -> Self {
+        Self::V4 { bits: address.to_bits() & mask_v4(prefix), prefix }
+    }
+
     /// Comparable lengths: an IPv4 network is one of the mapped IPv6 networks, 96 bits longer.
     fn prefix(self) -> u8 {
         match self {
@@ -209,7 +250,7 @@ impl std::fmt::Display for Network {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::All => f.write_str("*"),
-            Self::V4 { bits, prefix } => write!(f, "{}/{prefix}", std::net::Ipv4Addr::from_bits(*bits)),
+            Self::V4 { bits, prefix } => write!(f, "{}/{prefix}", Ipv4Addr::from_bits(*bits)),
             Self::V6 { bits, prefix } => write!(f, "{}/{prefix}", std::net::Ipv6Addr::from_bits(*bits)),
         }
     }
@@ -226,15 +267,14 @@ fn parse_network(text: &str) -> Result<Network, ShareError> {
         None if text == "localhost" => ("127.0.0.1", None),
         None => (text, None),
     };
+    let length = |most| length.map_or(Ok(most), |length| parse_length(length, most)).map_err(|()| bad());
     match address.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().map_err(|_| bad())? {
-        IpAddr::V4(address) => {
-            let prefix = length.map_or(Ok(32), |length| parse_length(length, 32)).map_err(|()| bad())?;
-            Ok(Network::V4 { bits: address.to_bits() & mask_v4(prefix), prefix })
-        }
-        IpAddr::V6(address) => {
-            let prefix = length.map_or(Ok(128), |length| parse_length(length, 128)).map_err(|()| bad())?;
-            Ok(Network::V6 { bits: address.to_bits() & mask_v6(prefix), prefix })
-        }
+        IpAddr::V4(address) => Ok(Network::v4(address, length(32)?)),
+        IpAddr::V6(address) => match (address.to_ipv4_mapped(), length(128)?) {
+            (Some(address), prefix @ MAPPED_PREFIX..) => Ok(Network::v4(address, prefix - MAPPED_PREFIX)),
+            (Some(address), prefix) => Err(ShareError::Mapped(text.into(), format!("{address}/{}", prefix.min(32)))),
+            (None, prefix) => Ok(Network::V6 { bits: address.to_bits() & mask_v6(prefix), prefix }),
+        },
     }
 }
 
@@ -243,7 +283,7 @@ fn parse_length(text: &str, most: u8) -> Result<u8, ()> {
     if let Ok(length) = text.parse::<u8>() {
         return if length <= most { Ok(length) } else { Err(()) };
     }
-    let mask = text.parse::<std::net::Ipv4Addr>().map_err(|_| ())?.to_bits();
+    let mask = text.parse::<Ipv4Addr>().map_err(|_| ())?.to_bits();
     let length = mask.leading_ones();
     if most == 32 && mask.count_ones() == length { u8::try_from(length).map_err(|_| ()) } else { Err(()) }
 }

@@ -21,6 +21,12 @@ const ACCEPTED: u32 = 0;
 const DENIED: u32 = 1;
 const LAST_FRAGMENT: u32 = 1 << 31;
 static ZEROES: [u8; 3] = [0; 3];
+/// The largest block that a piece of data can be a part of.
+const BLOCK_BYTES_MAX: usize = 1 << 20;
+/// Data below this is copied where its reply has to wait: a READ of one byte would hold a block.
+const COPIED_BYTES_MAX: usize = 64 << 10;
+/// A reply where it waits, in a queue that may have twice the room it needs, and what its pieces cost the allocator.
+const PLACE_BYTES: usize = 2 * size_of::<Reply>() + 64;
 
 /// Why an accepted call was not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +67,8 @@ pub struct Reply {
     head: Bytes,
     data: SmallVec<[Bytes; 4]>,
     pad_count: usize,
+    /// It holds no block for a small part of it.
+    settled: bool,
 }
 
 impl Reply {
@@ -70,10 +78,10 @@ impl Reply {
         let data_bytes: usize = body.data.iter().map(Bytes::len).sum();
         let pad_count = data_bytes.next_multiple_of(4) - data_bytes;
         let words = body.words.into_vec();
-        let mut head = Encoder::new();
+        let mut head = Encoder::with_capacity(28 + words.len());
         head.u32(mark(24 + words.len() + data_bytes + pad_count));
         head.u32(xid).u32(REPLY).u32(ACCEPTED).u64(0).u32(0).raw(&words);
-        Self { head: head.into_vec().into(), data: body.data, pad_count }
+        Self { head: head.into_vec().into(), data: body.data, pad_count, settled: false }
     }
 
     /// A call that was understood and not carried out.
@@ -111,15 +119,35 @@ impl Reply {
         let mut words = Encoder::new();
         words.u32(xid).u32(REPLY);
         fill(&mut words);
-        let mut head = Encoder::new();
+        let mut head = Encoder::with_capacity(4 + words.len());
         head.u32(mark(words.len())).raw(&words.into_vec());
-        Self { head: head.into_vec().into(), data: SmallVec::new(), pad_count: 0 }
+        Self { head: head.into_vec().into(), data: SmallVec::new(), pad_count: 0, settled: true }
     }
 
     /// Bytes on the wire, the mark included.
     #[must_use]
     pub fn wire_bytes(&self) -> usize {
         self.head.len() + self.data.iter().map(Bytes::len).sum::<usize>() + self.pad_count
+    }
+
+    /// Bytes of memory that it holds, at most: the head, the reply itself where it waits, its data, and the blocks that
+    /// the data's ends are parts of.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let pinned =
+            if self.data.iter().any(|piece| piece.len() >= COPIED_BYTES_MAX) { 2 * BLOCK_BYTES_MAX } else { 0 };
+        let data: usize = self.data.iter().map(Bytes::len).sum();
+        PLACE_BYTES + self.head.len() * 5 / 4 + data + pinned
+    }
+
+    /// It will have to wait for its client: lets go of the blocks that it holds for a small part of them.
+    pub fn settle_down(&mut self) {
+        if std::mem::replace(&mut self.settled, true) {
+            return;
+        }
+        for piece in self.data.iter_mut().filter(|piece| piece.len() < COPIED_BYTES_MAX) {
+            *piece = Bytes::copy_from_slice(piece);
+        }
     }
 
     /// Whether nothing but a head is there: such replies are small and may be remembered.

@@ -1,22 +1,24 @@
-//! Listening, and letting clients in.
+//! Listening, and letting clients in: a thread for each listener, which does nothing else.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use super::ServeError;
+use super::complaints::Complaint;
 use super::hub::Hub;
+use super::{ServeError, warden};
 use crate::stats::count;
 
 /// Connections that may wait to be let in: a thousand clients come back at once after a restart.
 const BACKLOG: i32 = 1024;
-/// Connections let in at a time, so that one worker does not do only that.
-const TURN_MAX: usize = 64;
 /// A peer that is gone without a word is noticed after this and some probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+/// A peer that acknowledges nothing of what was sent is gone after this: keepalive does not run meanwhile.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(60);
 /// Without file descriptors there is nothing to do but wait until one is free.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
@@ -30,46 +32,52 @@ pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
         }
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
-        socket.set_nonblocking(true)?;
         Ok(socket.into())
     };
     open().map_err(|source| ServeError::Listen { address, source })
 }
 
-/// Lets in who waits at the listener of `token`, and arms it again.
-pub(super) fn accept(hub: &Arc<Hub>, token: u64) {
-    let Some(listener) = usize::try_from(token - 1).ok().and_then(|at| hub.listeners.get(at)) else { return };
-    for _ in 0..TURN_MAX {
-        match listener.accept() {
+/// The life of the thread that lets clients in at `listener`.
+pub(super) fn keep(hub: &Arc<Hub>, listener: &TcpListener) {
+    loop {
+        let accepted = listener.accept();
+        if hub.stopping.load(SeqCst) {
+            return;
+        }
+        match accepted {
             Ok((stream, peer)) => admit(hub, stream, peer),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection; raise the limit on open files if this repeats");
-                std::thread::sleep(EXHAUSTED_PAUSE);
-                break;
+                hub.complaints.add(Complaint::NoSocket, listener_address(listener));
+                tracing::debug!(%error, "cannot accept a connection");
+                // Descriptors, most likely: an idle connection has one.
+                if !warden::free_places(hub) {
+                    hub.sleep(EXHAUSTED_PAUSE);
+                }
             }
         }
     }
-    if !hub.stopping.load(std::sync::atomic::Ordering::SeqCst)
-        && let Err(error) = hub.poller.arm(listener, token, true, false)
-    {
-        tracing::error!(%error, "cannot watch a listening socket; restart the server");
-    }
+}
+
+fn listener_address(listener: &TcpListener) -> SocketAddr {
+    listener.local_addr().unwrap_or_else(|_| SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, 0)))
 }
 
 fn admit(hub: &Arc<Hub>, stream: TcpStream, peer: SocketAddr) {
-    let limit = hub.options.connections_max;
-    if hub.connection_count() >= limit {
+    if hub.connection_count() >= hub.options.connections_max && !warden::free_places(hub) {
         count(&hub.service.stats().connections_refused);
-        tracing::warn!(%peer, limit, "connection refused: the limit on connections is reached; raise it if these are clients");
-        return;
+        return hub.complaints.add(Complaint::Crowded, peer);
     }
-    let prepared = stream
-        .set_nonblocking(true)
-        .and_then(|()| stream.set_nodelay(true))
-        .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE)));
-    if let Err(error) = prepared.and_then(|()| hub.admit(stream, peer)) {
-        tracing::warn!(%error, %peer, "a connection could not be set up");
+    if let Err(error) = prepare(&stream).and_then(|()| hub.admit(stream, peer)) {
+        tracing::debug!(%error, %peer, "a connection could not be set up");
+        hub.complaints.add(Complaint::NoSocket, peer);
     }
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED_MAX))
 }

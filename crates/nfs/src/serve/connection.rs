@@ -1,49 +1,57 @@
 //! A connection: its socket, what comes in, what goes out, and how much of it is in the house.
 
-use std::collections::VecDeque;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
+use super::backlog::Backlog;
 use super::input::Input;
+use super::ledger::{Account, Debt};
 use super::output::Output;
-use super::queue::Work;
 use crate::service::Link;
 
-/// A client's TCP connection.
+/// A client's TCP connection. Times are the hub's milliseconds, and 0 where there is nothing to tell.
 pub(super) struct Connection {
     pub(super) link: Arc<Link>,
     pub(super) stream: Arc<TcpStream>,
+    pub(super) account: Account,
     /// Locked while one worker receives: records come out in the order of the stream.
     pub(super) input: Mutex<Input>,
     pub(super) output: Output,
-    /// Requests in the house.
-    pub(super) request_count: AtomicUsize,
-    /// Bytes of a partial record, as counted in the hub's total.
-    pub(super) partial_bytes: AtomicUsize,
+    /// Requests that wait.
+    pub(super) backlog: Backlog,
+    /// When something came.
+    pub(super) heard_ms: AtomicU64,
+    /// When the record began that has not arrived in full.
+    pub(super) record_began_ms: AtomicU64,
+    /// When the socket, which is full, took something.
+    pub(super) unread_since_ms: AtomicU64,
     /// Set before a worker decides not to read on; whoever then makes room arms the connection again.
     pub(super) paused: AtomicBool,
+    /// It is among those that are read again when less work is in the house.
+    pub(super) crowded_out: AtomicBool,
     /// Guards the arming in epoll, so that the last to arm saw everything.
     pub(super) arming: Mutex<()>,
-    /// Requests that wait until the socket has taken more replies.
-    pub(super) stalled: Mutex<VecDeque<Box<Work>>>,
 }
 
 impl Connection {
-    pub(super) fn new(id: u64, peer: SocketAddr, stream: TcpStream) -> Self {
+    pub(super) fn new(id: u64, peer: SocketAddr, stream: TcpStream, account: Account, now_ms: u64) -> Self {
         let stream = Arc::new(stream);
         Self {
             link: Arc::new(Link::over(id, peer, &stream)),
             stream,
+            account,
             input: Mutex::default(),
             output: Output::default(),
-            request_count: AtomicUsize::new(0),
-            partial_bytes: AtomicUsize::new(0),
+            backlog: Backlog::default(),
+            heard_ms: AtomicU64::new(now_ms),
+            record_began_ms: AtomicU64::new(0),
+            unread_since_ms: AtomicU64::new(0),
             paused: AtomicBool::new(false),
+            crowded_out: AtomicBool::new(false),
             arming: Mutex::new(()),
-            stalled: Mutex::default(),
         }
     }
 
@@ -55,9 +63,21 @@ impl Connection {
         self.output.clear();
     }
 
-    /// Drops the requests that waited for its socket; not under `arming`, as that gives their charges back.
-    pub(super) fn drop_stalled(&self) {
-        let stalled = std::mem::take(&mut *self.stalled.lock());
-        drop(stalled);
+    /// Drops the requests that nobody has begun; not under `arming`, as that gives their charges back.
+    pub(super) fn drop_backlog(&self) {
+        drop(self.backlog.close(&self.account));
+    }
+
+    /// Since when it owes something that it could have given.
+    pub(super) fn owes_since_ms(&self) -> Option<u64> {
+        let since = |what, at: &AtomicU64| self.account.owes(what).then(|| at.load(Relaxed)).filter(|at| *at != 0);
+        let record = since(Debt::Record, &self.record_began_ms);
+        let replies = since(Debt::Replies, &self.unread_since_ms);
+        record.into_iter().chain(replies).min()
+    }
+
+    /// Whether nothing is carried out for it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.account.request_count() == 0 || self.backlog.is_parked()
     }
 }

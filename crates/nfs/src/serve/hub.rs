@@ -8,43 +8,53 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 use tally_base::Fate;
 
-use super::ServeOptions;
+use super::backlog::Added;
+use super::complaints::Complaints;
 use super::connection::Connection;
 use super::crew::Crew;
-use super::poller::Poller;
+use super::ledger::{Debt, Ledger};
+use super::poller::{Poller, WAKE};
 use super::queue::{Queue, Work};
-use super::worker;
+use super::{ServeOptions, accept, warden, worker};
 use crate::service::Service;
 
-/// Tokens of connections start here; listeners are below.
-const FIRST_CONNECTION: u64 = 1 << 16;
+/// Tokens of connections start here.
+const FIRST_CONNECTION: u64 = WAKE + 1;
 /// Threads that are there from the start: one works, one watches.
 const WORKERS_MIN: usize = 2;
+/// What a request takes beside its record: itself, and what its record and its place in a queue cost the allocator.
+const WORK_BYTES: usize = size_of::<Work>() + 128;
 /// How often [`Hub::stop`] looks whether the house is empty.
 const STOP_STEP: Duration = Duration::from_millis(2);
 
-/// The shared state. Locks: `Connection::arming` before `paused`; all others are leaves.
+/// The shared state. Locks: `Connection::arming` before `crowded_out`; `settling` before everything; all others are
+/// leaves.
 pub(super) struct Hub {
     pub(super) service: Arc<Service>,
     pub(super) options: ServeOptions,
     pub(super) poller: Poller,
     pub(super) queue: Queue,
-    pub(super) listeners: Vec<TcpListener>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) complaints: Complaints,
+    /// Held by whoever closes those that owe too much.
+    pub(super) settling: Mutex<()>,
+    listeners: Vec<TcpListener>,
+    start: Instant,
     connections: RwLock<HashMap<u64, Arc<Connection>>>,
     next_connection: AtomicU64,
     /// Requests in the house.
     pub(super) request_count: AtomicUsize,
-    /// Bytes of their records.
-    record_bytes: AtomicUsize,
-    /// Bytes of partial records.
-    pub(super) partial_bytes: AtomicUsize,
-    /// Connections that are not read because of `record_bytes`.
-    paused: Mutex<Vec<Arc<Connection>>>,
+    /// Connections that are not read because too much work is in the house.
+    crowded_out: Mutex<Vec<Arc<Connection>>>,
     pub(super) crew: Crew,
     workers: Mutex<Vec<JoinHandle<()>>>,
+    /// The threads at the door, and the warden.
+    others: Mutex<Vec<JoinHandle<()>>>,
+    /// Told to threads that sleep when nothing more is read.
+    roused: (Mutex<()>, Condvar),
     /// A wake is on its way, and whoever gets it will look into the queue.
     pub(super) wake_pending: AtomicBool,
     /// Nothing more is read.
@@ -63,27 +73,62 @@ impl Hub {
             service,
             poller: Poller::new()?,
             queue: Queue::default(),
+            ledger: Ledger::new(options.record_bytes_max, options.debt_bytes_max),
+            complaints: Complaints::default(),
+            settling: Mutex::default(),
             listeners,
+            start: Instant::now(),
             connections: RwLock::default(),
             next_connection: AtomicU64::new(FIRST_CONNECTION),
             request_count: AtomicUsize::new(0),
-            record_bytes: AtomicUsize::new(0),
-            partial_bytes: AtomicUsize::new(0),
-            paused: Mutex::default(),
+            crowded_out: Mutex::default(),
             crew: Crew::new(options.workers_running_max),
             options,
             workers: Mutex::default(),
+            others: Mutex::default(),
+            roused: Default::default(),
             wake_pending: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
-        for (token, listener) in (1_u64..).zip(&hub.listeners) {
-            hub.poller.add(listener, token)?;
-        }
         for _ in 0..WORKERS_MIN {
             hub.spawn_worker()?;
         }
+        for at in 0..hub.listeners.len() {
+            hub.spawn_other("nfs-door", move |hub| {
+                if let Some(listener) = hub.listeners.get(at) {
+                    accept::keep(hub, listener);
+                }
+            })?;
+        }
+        hub.spawn_other("nfs-warden", warden::keep)?;
         Ok(hub)
+    }
+
+    fn spawn_other(self: &Arc<Self>, name: &str, work: impl FnOnce(&Arc<Self>) + Send + 'static) -> io::Result<()> {
+        let hub = self.clone();
+        let started = std::thread::Builder::new().name(name.into()).spawn(move || work(&hub))?;
+        self.others.lock().push(started);
+        Ok(())
+    }
+
+    /// Milliseconds since it started, and at least one.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.ms_at(Instant::now())
+    }
+
+    pub(super) fn ms_at(&self, time: Instant) -> u64 {
+        let since = time.saturating_duration_since(self.start);
+        since.as_secs() * 1000 + u64::from(since.subsec_millis()) + 1
+    }
+
+    /// Sleeps, but not longer than the hub reads; true if it reads no more.
+    pub(super) fn sleep(&self, time: Duration) -> bool {
+        let mut guard = self.roused.0.lock();
+        if !self.stopping.load(SeqCst) {
+            self.roused.1.wait_for(&mut guard, time);
+        }
+        self.stopping.load(SeqCst)
     }
 
     /// Has a worker watch the epoll if none does and there may be one more.
@@ -116,6 +161,10 @@ impl Hub {
         self.connections.read().get(&id).cloned()
     }
 
+    pub(super) fn all_connections(&self) -> Vec<Arc<Connection>> {
+        self.connections.read().values().cloned().collect()
+    }
+
     pub(super) fn connection_count(&self) -> usize {
         self.connections.read().len()
     }
@@ -123,7 +172,8 @@ impl Hub {
     /// Takes a new connection in.
     pub(super) fn admit(&self, stream: TcpStream, peer: std::net::SocketAddr) -> io::Result<()> {
         let id = self.next_connection.fetch_add(1, SeqCst);
-        let connection = Arc::new(Connection::new(id, peer, stream));
+        let account = self.ledger.open(peer.ip());
+        let connection = Arc::new(Connection::new(id, peer, stream, account, self.now_ms()));
         self.connections.write().insert(id, connection.clone());
         self.service.stats().connections.fetch_add(1, SeqCst);
         self.poller.add(&connection.stream, id).inspect_err(|_| self.close(&connection))
@@ -139,8 +189,8 @@ impl Hub {
             self.poller.remove(&connection.stream);
             connection.shut_down();
         }
-        connection.drop_stalled();
-        self.partial_bytes.fetch_sub(connection.partial_bytes.swap(0, SeqCst), SeqCst);
+        connection.drop_backlog();
+        connection.account.forgive();
         self.service.stats().connections.fetch_sub(1, SeqCst);
     }
 
@@ -168,8 +218,8 @@ impl Hub {
         // Said before it is judged: whoever makes room afterwards sees it and arms again.
         connection.paused.store(true, SeqCst);
         let mut read = self.may_read(connection);
-        if !read && self.record_bytes.load(SeqCst) > self.options.record_bytes_max {
-            self.paused.lock().push(connection.clone());
+        if !read && connection.account.is_crowded_out() && !connection.crowded_out.swap(true, SeqCst) {
+            self.crowded_out.lock().push(connection.clone());
             read = self.may_read(connection);
         }
         if read {
@@ -182,30 +232,52 @@ impl Hub {
     /// Whether no bound forbids to read on.
     pub(super) fn may_read(&self, connection: &Connection) -> bool {
         !self.stopping.load(SeqCst)
-            && connection.request_count.load(SeqCst) < self.options.requests_per_connection_max
-            && connection.output.held_bytes() <= self.options.output_bytes_max
-            && self.record_bytes.load(SeqCst) <= self.options.record_bytes_max
+            && connection.account.request_count() < self.options.requests_per_connection_max
+            && self.may_reply(connection)
+            && connection.account.may_work()
+    }
+
+    /// Whether its replies are taken, or few enough wait.
+    pub(super) fn may_reply(&self, connection: &Connection) -> bool {
+        connection.account.may_owe(connection.output.held_bytes(), self.options.output_bytes_max)
     }
 
     /// Counts a request in; it is counted out when the charge is dropped.
     pub(super) fn charge(self: &Arc<Self>, connection: &Arc<Connection>, bytes: usize) -> Charge {
-        connection.request_count.fetch_add(1, SeqCst);
+        let bytes = bytes + WORK_BYTES;
+        connection.account.begin(bytes);
         self.request_count.fetch_add(1, SeqCst);
-        self.record_bytes.fetch_add(bytes, SeqCst);
         Charge { hub: self.clone(), connection: connection.clone(), bytes }
     }
 
-    /// Counts what a partial record holds. False: too much is held in all, the connection has to go.
-    pub(super) fn count_partial(&self, connection: &Connection, bytes: usize) -> bool {
-        let before = connection.partial_bytes.swap(bytes, SeqCst);
-        let total = self.partial_bytes.fetch_add(bytes, SeqCst).wrapping_add(bytes);
-        self.partial_bytes.fetch_sub(before, SeqCst);
-        bytes <= before || total.saturating_sub(before) <= self.options.partial_bytes_max
+    /// A connection owes so much now; who has owed longest goes if that is too much.
+    pub(super) fn owe(self: &Arc<Self>, connection: &Connection, what: Debt, bytes: usize) {
+        if connection.account.owe(what, bytes) {
+            warden::settle_debts(self);
+        }
     }
 
     pub(super) fn push_run(&self, work: Box<Work>) {
-        self.queue.push_run(work);
+        let connection = work.connection.clone();
+        match connection.backlog.push(work, &connection.account) {
+            Added::List => self.list(connection),
+            Added::Waits => {}
+            Added::Refused(work) => drop(work),
+        }
+    }
+
+    /// A connection has requests to be carried out.
+    pub(super) fn list(&self, connection: Arc<Connection>) {
+        self.queue.list(connection);
         self.wake_one();
+    }
+
+    /// If its replies are taken again, what waited for that goes on.
+    pub(super) fn resume(&self, connection: &Arc<Connection>) {
+        let goes_on = connection.backlog.is_parked() && self.may_reply(connection);
+        if goes_on && connection.backlog.unpark(&connection.account) {
+            self.list(connection.clone());
+        }
     }
 
     pub(super) fn push_settled(&self, work: Box<Work>, outcome: Fate) {
@@ -223,8 +295,12 @@ impl Hub {
     /// See [`super::Server::stop`].
     pub(super) fn stop(self: &Arc<Self>) -> usize {
         self.stopping.store(true, SeqCst);
+        drop(self.roused.0.lock());
+        self.roused.1.notify_all();
         for listener in &self.listeners {
-            self.poller.remove(listener);
+            // Linux wakes a thread that accepts on a socket that is shut down; where it did not, that thread would end
+            // with the process.
+            let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
         let deadline = Instant::now() + self.options.stop_patience;
         while self.request_count.load(SeqCst) > 0 && Instant::now() < deadline {
@@ -232,13 +308,12 @@ impl Hub {
         }
         let unfinished = self.request_count.load(SeqCst);
         self.ended.store(true, SeqCst);
-        let open: Vec<_> = self.connections.read().values().cloned().collect();
-        open.iter().for_each(|connection| self.close(connection));
+        self.all_connections().iter().for_each(|connection| self.close(connection));
         self.poller.wake();
         self.crew.end();
         self.join_workers(deadline + STOP_STEP * 50);
         self.queue.clear();
-        self.paused.lock().clear();
+        self.crowded_out.lock().clear();
         if unfinished > 0 {
             tracing::warn!(
                 unfinished,
@@ -250,7 +325,8 @@ impl Hub {
 
     /// Each worker that ends wakes the next. One that hangs in an operation is left behind.
     fn join_workers(&self, deadline: Instant) {
-        let workers = std::mem::take(&mut *self.workers.lock());
+        let mut workers = std::mem::take(&mut *self.workers.lock());
+        workers.append(&mut self.others.lock());
         for worker in workers {
             while !worker.is_finished() && Instant::now() < deadline {
                 self.poller.wake();
@@ -263,10 +339,13 @@ impl Hub {
         }
     }
 
-    /// Room was made below the bound on records: connections that wait for it are read again.
-    fn resume_paused(self: &Arc<Self>) {
-        let paused = std::mem::take(&mut *self.paused.lock());
-        paused.iter().for_each(|connection| self.arm(connection));
+    /// Less work is in the house: connections that wait for that are read again.
+    pub(super) fn resume_crowded_out(self: &Arc<Self>) {
+        let waiting = std::mem::take(&mut *self.crowded_out.lock());
+        for connection in waiting {
+            connection.crowded_out.store(false, SeqCst);
+            self.arm(&connection);
+        }
     }
 }
 
@@ -278,6 +357,10 @@ pub(super) struct Charge {
 }
 
 impl Charge {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(super) fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
@@ -286,11 +369,10 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         let hub = &self.hub;
-        let over = hub.record_bytes.fetch_sub(self.bytes, SeqCst) > hub.options.record_bytes_max;
-        self.connection.request_count.fetch_sub(1, SeqCst);
+        let others_may_go_on = self.connection.account.end(self.bytes);
         hub.request_count.fetch_sub(1, SeqCst);
-        if over {
-            hub.resume_paused();
+        if others_may_go_on {
+            hub.resume_crowded_out();
         }
         if self.connection.paused.load(SeqCst) && !hub.stopping.load(SeqCst) {
             hub.arm(&self.connection);

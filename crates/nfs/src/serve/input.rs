@@ -11,6 +11,8 @@ use crate::rpc::{Assembler, RecordError};
 pub(super) const SCRATCH_BYTES: usize = 64 << 10;
 /// What is received at a time, so that one connection does not hold a worker for ever.
 const TURN_BYTES_MAX: usize = 1 << 20;
+/// Records after which nothing more is received at a time: a megabyte of the smallest would be twenty thousand.
+const TURN_RECORDS_MAX: usize = 64;
 
 /// Why nothing more comes.
 #[derive(Debug)]
@@ -38,7 +40,7 @@ impl Input {
         found: &mut Vec<Bytes>,
     ) -> Result<(), End> {
         let mut turn_bytes = 0;
-        while turn_bytes < TURN_BYTES_MAX {
+        while turn_bytes < TURN_BYTES_MAX && found.len() < TURN_RECORDS_MAX {
             let Received { count, room } = match self.receive_once(stream, scratch, found) {
                 Ok(received) => received,
                 Err(End::Io(error)) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -57,6 +59,11 @@ impl Input {
     /// Bytes that a partial record holds.
     pub(super) fn held_bytes(&self) -> usize {
         self.assembler.held_bytes()
+    }
+
+    /// Whether a record has begun and not ended.
+    pub(super) fn is_partial(&self) -> bool {
+        self.assembler.is_partial()
     }
 
     fn receive_once(

@@ -9,10 +9,10 @@
 //! workers must never block, so the device write would need another thread, and that is the hop.
 //!
 //! ```text
-//!          epoll: all connections, listeners, and a wake
+//!          epoll: all connections, and a wake
 //!            │ one event each
-//!   worker ──┴─ read ─ records ─ all but the last ──▶ run queue ──▶ any worker
-//!            └─ arm again ─ run the last ─┬─ nothing to wait for ──────────────▶ send
+//!   worker ──┴─ read ─ records ─ several ──▶ backlog, run queue: one of each connection in turn ──▶ any worker
+//!            └─ arm again ─ run the one ──┬─ nothing to wait for ──────────────▶ send
 //!                                         ├─ lone, others idle: drive() here ──▶ send
 //!                                         └─ then(): settled queue ──▶ any worker: send, many at once
 //! ```
@@ -21,18 +21,21 @@
 //! those goes to work, and fewer run than there are processors, another is called or started (`crew`). The cost:
 //! threads, and a mutex for the queues, which the lone client's path touches once, finding them empty.
 //!
-//! Bounds (I6): connections; requests of one connection in the house; bytes of records in the house; bytes of
-//! partial records; bytes of replies that a socket does not take. At each bound reading stops, and TCP tells
-//! the client.
+//! A host that nobody trusts gets no further than its own account: `ledger` says who may hold what, `warden` who has to
+//! go. `accept` is a thread of its own, so that nobody waits at the door behind those who leave.
 
 mod accept;
+mod backlog;
+mod complaints;
 mod connection;
 mod crew;
 mod hub;
 mod input;
+mod ledger;
 mod output;
 mod poller;
 mod queue;
+mod warden;
 mod worker;
 
 use std::io;
@@ -57,12 +60,19 @@ pub struct ServeOptions {
     pub connections_max: usize,
     /// Most requests of one connection that are in the house.
     pub requests_per_connection_max: usize,
-    /// Bytes of complete records in the house, all connections together.
+    /// Bytes of requests that can be carried out, all connections together; of an address half of it.
     pub record_bytes_max: usize,
-    /// Bytes of records that have not arrived in full, all connections together.
-    pub partial_bytes_max: usize,
+    /// Bytes of what waits for peers, all connections together; of an address half of it: records that have not arrived
+    /// in full, replies that are not taken, and requests behind those.
+    pub debt_bytes_max: usize,
     /// Bytes of replies that wait for one connection's socket before its requests wait too.
     pub output_bytes_max: usize,
+    /// How long a record may pause before it is complete.
+    pub record_silence_max: Duration,
+    /// How long a record may take.
+    pub record_time_max: Duration,
+    /// How long a client may take nothing of its replies.
+    pub unread_time_max: Duration,
     /// How long [`Server::stop`] waits for requests in the house.
     pub stop_patience: Duration,
     /// Whether a worker may write the log for its own request. Off only to measure what it gains.
@@ -78,8 +88,11 @@ impl Default for ServeOptions {
             connections_max: 4096,
             requests_per_connection_max: 256,
             record_bytes_max: 256 << 20,
-            partial_bytes_max: 256 << 20,
+            debt_bytes_max: 256 << 20,
             output_bytes_max: 4 << 20,
+            record_silence_max: Duration::from_secs(10),
+            record_time_max: Duration::from_secs(60),
+            unread_time_max: Duration::from_secs(60),
             stop_patience: Duration::from_secs(10),
             drive_in_place: true,
         }
@@ -102,6 +115,15 @@ pub enum ServeError {
     System(#[from] io::Error),
 }
 
+/// Memory that requests and replies hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Requests that can be carried out.
+    pub work_bytes: usize,
+    /// What waits for peers.
+    pub debt_bytes: usize,
+}
+
 /// A running server. Dropping it without [`Server::stop`] leaves it running until the process ends.
 pub struct Server {
     hub: Arc<Hub>,
@@ -122,7 +144,7 @@ impl Server {
         listeners: Vec<TcpListener>,
         options: &ServeOptions,
     ) -> Result<Self, ServeError> {
-        listeners.iter().try_for_each(|listener| listener.set_nonblocking(true))?;
+        listeners.iter().try_for_each(|listener| listener.set_nonblocking(false))?;
         let addresses = listeners.iter().map(|listener| listener.local_addr()).collect::<Result<_, _>>()?;
         let hub = Hub::start(service, listeners, options.clone())?;
         Ok(Self { hub, addresses })
@@ -132,6 +154,13 @@ impl Server {
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// What the account says now (`ledger`).
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let house = self.hub.ledger.house();
+        Held { work_bytes: house.work_bytes(), debt_bytes: house.debt_bytes() }
     }
 
     /// What it counts.

@@ -16,6 +16,9 @@ const SLICES_MAX: usize = 256;
 /// Replies of one gathered write.
 const BATCH_MAX: usize = 64;
 
+/// Places for replies that a connection keeps when none waits.
+const QUEUE_KEPT: usize = 16;
+
 /// The sending side of a connection.
 #[derive(Default)]
 pub(super) struct Output {
@@ -27,7 +30,7 @@ struct State {
     queue: VecDeque<Reply>,
     /// Bytes of the first reply that are sent.
     sent_of_first: usize,
-    /// Bytes that are not sent.
+    /// What the replies that are not sent in full hold in memory.
     held_bytes: usize,
     /// Somebody is sending, outside of the lock.
     sending: bool,
@@ -37,13 +40,16 @@ struct State {
 
 impl Output {
     /// Adds a reply; [`Output::flush`] sends it.
-    pub(super) fn push(&self, reply: Reply) {
+    pub(super) fn push(&self, mut reply: Reply) {
         let mut state = self.state.lock();
-        state.held_bytes += reply.wire_bytes();
+        if state.full {
+            reply.settle_down();
+        }
+        state.held_bytes += reply.held_bytes();
         state.queue.push_back(reply);
     }
 
-    /// Bytes that wait.
+    /// Bytes of memory that waiting replies hold.
     pub(super) fn held_bytes(&self) -> usize {
         self.state.lock().held_bytes
     }
@@ -58,34 +64,40 @@ impl Output {
         self.state.lock().full = false;
     }
 
-    /// Sends what waits, as far as the socket takes it and nobody else is at it.
-    pub(super) fn flush(&self, stream: &TcpStream) -> io::Result<()> {
+    /// Sends what waits, as far as the socket takes it and nobody else is at it; true if it took something.
+    pub(super) fn flush(&self, stream: &TcpStream) -> io::Result<bool> {
         let mut state = self.state.lock();
         if state.sending || state.full {
-            return Ok(());
+            return Ok(false);
         }
         state.sending = true;
+        let mut taken = false;
         let result = loop {
             if state.queue.is_empty() {
-                break Ok(());
+                state.queue.shrink_to(QUEUE_KEPT);
+                break Ok(taken);
             }
             let count = state.queue.len().min(BATCH_MAX);
             let mut batch: VecDeque<Reply> = state.queue.drain(..count).collect();
             let mut skip = state.sent_of_first;
             drop(state);
+            let before: usize = batch.iter().map(Reply::held_bytes).sum();
             let sent = send_once(stream, &mut batch, &mut skip);
+            let after: usize = batch.iter().map(Reply::held_bytes).sum();
             state = self.state.lock();
             state.sent_of_first = skip;
             while let Some(reply) = batch.pop_back() {
                 state.queue.push_front(reply);
             }
+            // The connection may have been cleared meanwhile.
+            state.held_bytes = (state.held_bytes + after).saturating_sub(before);
             match sent {
-                // The connection may have been cleared meanwhile.
-                Ok(bytes) => state.held_bytes = state.held_bytes.saturating_sub(bytes),
+                Ok(()) => taken = true,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     state.full = true;
-                    break Ok(());
+                    state.queue.iter_mut().for_each(Reply::settle_down);
+                    break Ok(taken);
                 }
                 Err(error) => break Err(error),
             }
@@ -97,7 +109,7 @@ impl Output {
     /// Forgets everything: the connection is gone.
     pub(super) fn clear(&self) {
         let mut state = self.state.lock();
-        state.queue.clear();
+        state.queue = VecDeque::new();
         state.held_bytes = 0;
         state.sent_of_first = 0;
         state.full = true;
@@ -105,7 +117,7 @@ impl Output {
 }
 
 /// One gathered write; takes what was sent in full out of the batch.
-fn send_once(mut stream: &TcpStream, batch: &mut VecDeque<Reply>, skip: &mut usize) -> io::Result<usize> {
+fn send_once(mut stream: &TcpStream, batch: &mut VecDeque<Reply>, skip: &mut usize) -> io::Result<()> {
     let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(batch.len() * 2);
     let mut first_skip = *skip;
     for reply in &*batch {
@@ -132,5 +144,5 @@ fn send_once(mut stream: &TcpStream, batch: &mut VecDeque<Reply>, skip: &mut usi
         *skip = 0;
         batch.pop_front();
     }
-    Ok(sent)
+    Ok(())
 }

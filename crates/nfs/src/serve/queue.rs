@@ -32,8 +32,8 @@ impl Drop for Work {
 
 /// Something to do.
 pub(super) enum Task {
-    /// Carry a request out.
-    Run(Box<Work>),
+    /// Carry a request of this connection out.
+    Run(Arc<Connection>),
     /// The wait of these is over: send their replies.
     Settle(Vec<(Box<Work>, Fate)>),
 }
@@ -42,7 +42,8 @@ pub(super) enum Task {
 /// all of them wait when that worker loses its processor.
 const SETTLE_BATCH: usize = 8;
 
-/// What waits. Bounded by the requests in the house: each is here at most once.
+/// What waits. Bounded by the connections that have requests in the house, and by those requests: each is here at most
+/// once.
 #[derive(Default)]
 pub(super) struct Queue {
     lists: Mutex<Lists>,
@@ -50,13 +51,14 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct Lists {
-    run: VecDeque<Box<Work>>,
+    /// Each with one request or more, in turn.
+    run: VecDeque<Arc<Connection>>,
     settled: VecDeque<(Box<Work>, Fate)>,
 }
 
 impl Queue {
-    pub(super) fn push_run(&self, work: Box<Work>) {
-        self.lists.lock().run.push_back(work);
+    pub(super) fn list(&self, connection: Arc<Connection>) {
+        self.lists.lock().run.push_back(connection);
     }
 
     pub(super) fn push_settled(&self, work: Box<Work>, outcome: Fate) {

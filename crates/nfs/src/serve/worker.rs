@@ -11,18 +11,25 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{Fate, Promise, Seat, blocking, seat_this_thread};
 
-use super::accept::accept;
+use super::backlog::Next;
+use super::complaints::Complaint;
 use super::connection::Connection;
 use super::hub::Hub;
-use super::input::{End, SCRATCH_BYTES};
+use super::input::{End, Input, SCRATCH_BYTES};
+use super::ledger::Debt;
 use super::poller::{Ready, WAKE};
 use super::queue::{Task, Work};
+use super::warden;
 use crate::rpc::{Refusal, Reply};
 use crate::service::Step;
 use crate::stats::count;
 
 /// Tasks of the queue that a worker does before it looks at the epoll again, so that neither starves.
 const TASKS_PER_LOOK: usize = 16;
+/// Nor more of them than this takes: a directory's listing is a thousand GETATTRs, and who has just asked waits in epoll.
+const TASKS_TIME_MAX: Duration = Duration::from_micros(300);
+/// A request that has waited so long is worth the question whether its client is still there.
+const QUESTION_AGE: Duration = Duration::from_millis(5);
 
 /// The life of a worker.
 pub(super) fn work(hub: &Arc<Hub>) {
@@ -69,17 +76,48 @@ impl Seat for WorkerSeat {
 
 /// Does what waits in the queue, within bounds; true if something is left.
 fn do_tasks(hub: &Arc<Hub>) -> bool {
+    let mut began = None;
     for _ in 0..TASKS_PER_LOOK {
         let Some((task, more)) = hub.queue.pop() else { return false };
         if more {
             hub.wake_one();
         }
         match task {
-            Task::Run(work) => drop(run(hub, work, false)),
+            Task::Run(connection) => run_next(hub, &connection),
             Task::Settle(batch) => settle_all(hub, batch),
+        }
+        if more && began.get_or_insert_with(Instant::now).elapsed() > TASKS_TIME_MAX {
+            return true;
         }
     }
     true
+}
+
+/// Carries out the next request of a connection, if its replies are taken.
+fn run_next(hub: &Arc<Hub>, connection: &Arc<Connection>) {
+    match connection.backlog.next(&connection.account, hub.may_reply(connection)) {
+        Next::Work(work, more) => {
+            if more {
+                hub.list(connection.clone());
+            }
+            if work.job.times.read_at.elapsed() > QUESTION_AGE && !connection.link.is_alive() {
+                // What it sent before it hung up is in the backlog, and nobody is there for the replies.
+                return connection.drop_backlog();
+            }
+            run(hub, work, false);
+        }
+        Next::Parked { crossed, over } => {
+            if crossed {
+                hub.resume_crowded_out();
+            }
+            if over {
+                warden::settle_debts(hub);
+            }
+            // The last reply may have left between the two.
+            hub.resume(connection);
+        }
+        Next::Nothing => {}
+    }
 }
 
 /// Waits in epoll, counted as idle; a task that came just before that is not slept over.
@@ -102,10 +140,6 @@ fn poll(hub: &Hub, block: bool) -> Option<Ready> {
 }
 
 fn handle(hub: &Arc<Hub>, ready: Ready, scratch: &mut [u8]) {
-    if usize::try_from(ready.token).is_ok_and(|token| token <= hub.listeners.len()) {
-        hub.keep_watch();
-        return accept(hub, ready.token);
-    }
     let Some(connection) = hub.connection(ready.token) else { return };
     if ready.writable {
         connection.output.room_again();
@@ -126,72 +160,88 @@ fn handle(hub: &Arc<Hub>, ready: Ready, scratch: &mut [u8]) {
     hub.arm(&connection);
 }
 
-/// Receives what is there, gives all requests but the last to others, arms the connection, runs the last. True: its
-/// reply is sent and the connection is not armed, so that it has to be received from again.
+/// Receives what is there, arms the connection, and runs the request if it was the only one; several go to all workers.
+/// True: its reply is sent and the connection is not armed, so that it has to be received from again.
 fn receive(hub: &Arc<Hub>, connection: &Arc<Connection>, scratch: &mut [u8]) -> bool {
     let mut found = Vec::new();
-    let (received, held_bytes) = {
-        let mut input = connection.input.lock();
-        let received = input.receive(&connection.stream, scratch, &mut found);
-        (received, input.held_bytes())
-    };
+    let mut input = connection.input.lock();
+    let received = input.receive(&connection.stream, scratch, &mut found);
     let read_at = Instant::now();
-    let fits =
-        (held_bytes == 0 && connection.partial_bytes.load(Relaxed) == 0) || hub.count_partial(connection, held_bytes);
-    let alone = found.len() == 1;
-    let last = open_all(hub, connection, found, read_at);
+    let partial_bytes = note_progress(hub, connection, &input, !found.is_empty(), read_at);
+    drop(input);
+    if let Some(bytes) = partial_bytes {
+        hub.owe(connection, Debt::Record, bytes);
+    }
+    let alone = open_all(hub, connection, found, read_at);
     match received {
-        Ok(()) if fits => hub.arm(connection),
-        Ok(()) => {
-            tracing::warn!(peer = %connection.link.peer(), "connection closed: incomplete records hold too much memory");
-            hub.close(connection);
-        }
+        Ok(()) => hub.arm(connection),
         Err(end) => {
-            report(connection, &end);
+            report(hub, connection, &end);
             hub.close(connection);
         }
     }
-    last.is_some_and(|work| run(hub, work, alone))
+    alone.is_some_and(|work| run(hub, work, true))
 }
 
-fn report(connection: &Connection, end: &End) {
+/// Notes that something came, and since when a record is on its way; gives what that holds, if it has changed.
+fn note_progress(hub: &Hub, connection: &Connection, input: &Input, ended: bool, at: Instant) -> Option<usize> {
+    let now_ms = hub.ms_at(at);
+    connection.heard_ms.store(now_ms, Relaxed);
+    let began_ms = connection.record_began_ms.load(Relaxed);
+    if !input.is_partial() {
+        if began_ms != 0 {
+            connection.record_began_ms.store(0, Relaxed);
+        }
+        return connection.account.owes(Debt::Record).then_some(0);
+    }
+    if began_ms == 0 || ended {
+        connection.record_began_ms.store(now_ms, Relaxed);
+    }
+    Some(input.held_bytes())
+}
+
+fn report(hub: &Hub, connection: &Connection, end: &End) {
     let peer = connection.link.peer();
     match end {
         End::Closed => tracing::debug!(%peer, "connection closed by the client"),
-        End::Record(error) => tracing::warn!(%peer, %error, "connection closed"),
+        End::Record(error) => {
+            tracing::debug!(%peer, %error, "connection closed");
+            hub.complaints.add(Complaint::NoRecord, peer);
+        }
         End::Io(error) => tracing::debug!(%peer, %error, "connection broken"),
     }
 }
 
-/// Opens the records; all requests but the last go to the queue.
+/// Opens the records. Gives the request if it is the only one that the connection has; else all go to the queue.
 fn open_all(hub: &Arc<Hub>, connection: &Arc<Connection>, found: Vec<Bytes>, read_at: Instant) -> Option<Box<Work>> {
-    let mut last: Option<Box<Work>> = None;
+    let alone = found.len() == 1 && connection.backlog.is_empty();
     for record in found {
         match hub.service.open(record, &connection.link, read_at) {
             Ok(job) => {
                 let charge = hub.charge(connection, job.record_bytes());
                 let work = Box::new(Work { job, connection: connection.clone(), charge });
-                if let Some(before) = last.replace(work) {
-                    hub.push_run(before);
+                if alone {
+                    return Some(work);
                 }
+                hub.push_run(work);
             }
             Err(Refusal::Answer(reply)) => {
                 connection.output.push(*reply);
                 flush(hub, connection);
             }
             Err(Refusal::NotACall) => {
-                tracing::warn!(peer = %connection.link.peer(), "connection closed: it sent something that is no RPC call");
+                hub.complaints.add(Complaint::NoCall, connection.link.peer());
                 hub.close(connection);
             }
         }
     }
-    last
+    None
 }
 
 /// Carries a request out. `alone`: it was the only one that its connection had. True: see [`receive`].
 fn run(hub: &Arc<Hub>, mut work: Box<Work>, alone: bool) -> bool {
-    if work.connection.output.held_bytes() > hub.options.output_bytes_max {
-        stall(hub, work);
+    if alone && !hub.may_reply(&work.connection) {
+        hub.push_run(work);
         return false;
     }
     hub.keep_watch();
@@ -208,22 +258,6 @@ fn run(hub: &Arc<Hub>, mut work: Box<Work>, alone: bool) -> bool {
         Step::Wait(promise) => return wait(hub, work, promise, alone),
     }
     false
-}
-
-/// The client does not take its replies: this request waits until it has.
-fn stall(hub: &Arc<Hub>, work: Box<Work>) {
-    let connection = work.connection.clone();
-    connection.stalled.lock().push_back(work);
-    // The last reply may have left between the two.
-    resume_stalled(hub, &connection);
-}
-
-fn resume_stalled(hub: &Hub, connection: &Connection) {
-    if connection.output.held_bytes() > hub.options.output_bytes_max && connection.link.is_open() {
-        return;
-    }
-    let stalled = std::mem::take(&mut *connection.stalled.lock());
-    stalled.into_iter().for_each(|work| hub.push_run(work));
 }
 
 /// Writes the log here if this request is alone in the house as far as this worker can see and others watch
@@ -302,17 +336,27 @@ fn flush(hub: &Arc<Hub>, connection: &Arc<Connection>) {
         tracing::debug!(%error, peer = %connection.link.peer(), "a reply could not be sent");
         return hub.close(connection);
     }
-    if !connection.stalled.lock().is_empty() {
-        resume_stalled(hub, connection);
+    hub.resume(connection);
+    if connection.account.owes(Debt::Replies) && connection.account.is_over_debt() {
+        warden::settle_debts(hub);
     }
 }
 
-/// Sends what the socket takes, and has the epoll tell when it takes more.
+/// Sends what the socket takes, and has the epoll tell when it takes more. What it does not take is the peer's debt.
 fn send(hub: &Arc<Hub>, connection: &Arc<Connection>) -> io::Result<()> {
     let was_full = connection.output.is_full();
-    connection.output.flush(&connection.stream)?;
-    if !was_full && connection.output.is_full() {
-        hub.arm(connection);
+    let taken = connection.output.flush(&connection.stream)?;
+    if connection.output.is_full() {
+        if taken || !was_full {
+            connection.unread_since_ms.store(hub.now_ms(), Relaxed);
+        }
+        connection.account.owe(Debt::Replies, connection.output.held_bytes());
+        if !was_full {
+            hub.arm(connection);
+        }
+    } else if connection.account.owes(Debt::Replies) {
+        connection.unread_since_ms.store(0, Relaxed);
+        connection.account.owe(Debt::Replies, 0);
     }
     Ok(())
 }

@@ -108,7 +108,9 @@ impl Job {
     /// Who pays for it, and what, if its reply was sent at `sent`.
     pub(super) fn bill(&self, sent: Instant) -> Option<(Payer, Paid)> {
         let times = &self.times;
-        let payer = Payer { client: Some(self.link.peer().ip()), dataset: self.about.dataset };
+        let address = self.link.peer().ip();
+        let payer =
+            self.about.dataset.map_or(Payer::Nobody, |(pool, dataset)| Payer::Client { address, pool, dataset });
         let paid = Paid {
             kind: self.kind()?,
             ok: self.status == Some(Status::Ok),

@@ -58,6 +58,8 @@ pub struct Stats {
     pub connections: AtomicU64,
     /// Connections refused because there were too many.
     pub connections_refused: AtomicU64,
+    /// Connections closed because they held too much, for too long, or a place that others needed.
+    pub connections_dismissed: AtomicU64,
     /// Replies that waited in the thread that did the work.
     pub driven: AtomicU64,
     /// Replies that were sent by a callback.
@@ -80,6 +82,7 @@ impl Default for Stats {
             panics: AtomicU64::default(),
             connections: AtomicU64::default(),
             connections_refused: AtomicU64::default(),
+            connections_dismissed: AtomicU64::default(),
             driven: AtomicU64::default(),
             handed_over: AtomicU64::default(),
         }
@@ -101,7 +104,8 @@ impl Stats {
             self.whole.record(whole);
             self.own.record(whole.saturating_sub(times.in_device));
         }
-        self.accounts.enter(link.newest(), payer, paid);
+        let second = times.settled.saturating_duration_since(self.start).as_secs();
+        self.accounts.enter(link.newest(), payer, paid, second);
         self.recorder.note(|| Event { connection: link.id(), read_at: times.read_at, paid: *paid });
     }
 

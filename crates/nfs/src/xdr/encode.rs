@@ -19,6 +19,12 @@ impl Encoder {
         Self { bytes: Vec::with_capacity(Self::TYPICAL_BYTES) }
     }
 
+    /// An empty one, for so many bytes.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
+    }
+
     /// A 32-bit number.
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.bytes.extend_from_slice(&value.to_be_bytes());

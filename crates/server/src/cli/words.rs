@@ -95,8 +95,8 @@ mod tests {
     fn lists_and_assignments() {
         assert_eq!(property_list("sync,refquota"), ["sync", "refquota"]);
         assert!(property_list("sync,all").is_empty());
-        let sharenfs = assignment("sharenfs=10.0.0.0/8(anonuid=7)").unwrap();
-        assert_eq!((sharenfs.property.as_str(), sharenfs.value.as_str()), ("sharenfs", "10.0.0.0/8(anonuid=7)"));
+        let sharenfs = assignment("sharenfs=10.0.0.0/8(rw,anonuid=7)").unwrap();
+        assert_eq!((sharenfs.property.as_str(), sharenfs.value.as_str()), ("sharenfs", "10.0.0.0/8(rw,anonuid=7)"));
         assert!(assignment("sync").is_err() && assignment("=x").is_err());
     }
 }

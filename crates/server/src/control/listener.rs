@@ -6,17 +6,22 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::Uid;
 
+use crate::places::{IfAllAreBusy, Place, Places};
+
 use super::message::{LINE_BYTES_MAX, Progress, Reply, Request, Response};
 
-/// Most connections at a time. More are closed at once: a person runs a handful of commands.
+/// Most connections at a time: a person runs a handful of commands. Where more come, one goes that has asked for nothing,
+/// or does not take its answer; with a request of each under way, who comes.
 pub const CONNECTIONS_MAX: usize = 64;
+
+/// How long an answer may find no room in the socket.
+const UNREAD_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Whoever carries requests out.
 pub trait Service: Send + Sync + 'static {
@@ -127,41 +132,26 @@ fn lives(mut stream: &UnixStream) -> bool {
 }
 
 fn accept_all(listener: &UnixListener, service: &Arc<dyn Service>) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let places = Places::new(CONNECTIONS_MAX, IfAllAreBusy::Refuse);
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
             // Out of descriptors, most likely: others need the time to give some back.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        if open.load(Ordering::Relaxed) >= CONNECTIONS_MAX || !admitted(&stream) {
+        if !admitted(&stream) {
             continue;
         }
-        let (service, slot) = (Arc::clone(service), Slot::take(&open));
+        let stream = Arc::new(stream);
+        let Some(place) = places.take(&stream) else { continue };
+        let service = Arc::clone(service);
         let spawned = thread::Builder::new().name("control".into()).spawn(move || {
-            let _slot = slot;
             // The peer may hang up whenever it likes.
-            let _ = answer(&stream, &*service);
+            let _ = answer(&stream, &*service, &place);
         });
         if let Err(error) = spawned {
             tracing::warn!(%error, "no thread for a control connection");
         }
-    }
-}
-
-/// One of the [`CONNECTIONS_MAX`] places, given back when dropped.
-struct Slot(Arc<AtomicUsize>);
-
-impl Slot {
-    fn take(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -188,7 +178,9 @@ fn admitted(stream: &UnixStream) -> bool {
     }
 }
 
-fn answer(stream: &UnixStream, service: &dyn Service) -> io::Result<()> {
+fn answer(stream: &UnixStream, service: &dyn Service, place: &Place<UnixStream>) -> io::Result<()> {
+    // A stopped process reads nothing, and whoever tells it how its command goes would wait for it.
+    stream.set_write_timeout(Some(UNREAD_TIME_MAX))?;
     let mut requests = BufReader::new(stream);
     loop {
         let mut line = Vec::new();
@@ -203,7 +195,10 @@ fn answer(stream: &UnixStream, service: &dyn Service) -> io::Result<()> {
                     // Work goes on when nobody watches any more.
                     let _ = send(stream, &Response::Progress(state));
                 };
-                match service.handle(request, &mut progress) {
+                place.is_busy();
+                let outcome = service.handle(request, &mut progress);
+                place.is_idle();
+                match outcome {
                     Ok(reply) => Response::Done(reply),
                     Err(message) => Response::Refused { message },
                 }

@@ -1,6 +1,8 @@
 //! What somebody who watches the server is told at one moment. Counters only ever rise, so that two of these make an
 //! interval. Like the other reports this is also what `--json` prints: a field is never renamed.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::{Deserialize, Serialize};
 
 use super::report::{DatasetReport, OpsReport, PoolReport};
@@ -13,8 +15,11 @@ pub struct Observation {
     pub uptime_seconds: f64,
     /// The pools.
     pub pools: Vec<PoolReport>,
-    /// Their datasets.
+    /// Their datasets; where not all are told, those that matter most.
     pub datasets: Vec<ObservedDataset>,
+    /// How many there are.
+    #[serde(default)]
+    pub dataset_count: u64,
     /// What clients call.
     pub ops: OpsReport,
     /// Who pays for it.
@@ -38,11 +43,15 @@ pub struct ObservedDataset {
 /// What one client has asked of one dataset since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountReport {
-    /// The client's address; `*` for all who came when there were too many accounts.
+    /// No other account since the server's start had it; 0: it is not known.
+    #[serde(default)]
+    pub number: u64,
+    /// The client's address; [`Self::OTHERS`] or [`Self::GONE`].
     pub client: String,
     /// The pool's name; empty where there is no dataset.
     pub pool: String,
-    /// The dataset's name; `-` for calls about nothing, or about nothing that the client may see.
+    /// The dataset's name; `POOL/*` for any of a pool, `-` for calls about nothing, or about nothing that the client may
+    /// see.
     pub dataset: String,
     /// The lane in which its newest commit was.
     pub lane: Option<u64>,
@@ -142,10 +151,32 @@ impl KindReport {
 }
 
 impl AccountReport {
-    /// Whether both are of the same payer.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.client == other.client && self.dataset == other.dataset
+    /// The client of those for whom there was no place, and of calls about nothing that their client may see.
+    pub const OTHERS: &'static str = "*";
+    /// The client of what accounts have counted that gave way to others.
+    pub const GONE: &'static str = "(gone)";
+
+    /// What both reports of one account have in common, and no other account.
+    fn identity(&self) -> (u64, &str, &str) {
+        if self.number > 0 { (self.number, "", "") } else { (0, &self.client, &self.dataset) }
+    }
+
+    /// Adds what another one has counted.
+    fn absorb(&mut self, other: &Self) {
+        for kind in &other.kinds {
+            match self.kinds.iter_mut().find(|mine| mine.is_like(kind)) {
+                Some(mine) => mine.add(kind),
+                None => self.kinds.push(kind.clone()),
+            }
+        }
+        self.commits += other.commits;
+        self.commits_by_size.iter_mut().zip(other.commits_by_size).for_each(|(mine, other)| *mine += other);
+        self.group_waits += other.group_waits;
+        self.record_bytes += other.record_bytes;
+        self.frame_bytes += other.frame_bytes;
+        self.slot = self.slot.with(&other.slot);
+        self.device = self.device.with(&other.device);
+        self.reply = self.reply.with(&other.reply);
     }
 
     /// What has come since `before`.
@@ -165,6 +196,7 @@ impl AccountReport {
             client: self.client.clone(),
             pool: self.pool.clone(),
             dataset: self.dataset.clone(),
+            number: self.number,
             lane: self.lane,
             kinds: kinds.filter(|kind| kind.calls > 0).collect(),
             commits: self.commits.saturating_sub(before.commits),
@@ -180,13 +212,26 @@ impl AccountReport {
 }
 
 impl Observation {
-    /// The accounts as they have grown since `before`, those that have not left out.
+    /// The accounts as they have grown since `before`, those that have not left out. What an account had counted that gave
+    /// way since has moved to its pool's [`AccountReport::GONE`]; it was there before, and is no growth.
     #[must_use]
     pub fn accounts_since(&self, before: Option<&Self>) -> Vec<AccountReport> {
         let Some(before) = before else { return self.accounts.clone() };
+        let still: HashSet<_> = self.accounts.iter().map(AccountReport::identity).collect();
+        let mut moved: HashMap<&str, AccountReport> = HashMap::new();
+        for account in before.accounts.iter().filter(|account| !still.contains(&account.identity())) {
+            moved.entry(&account.pool).or_default().absorb(account);
+        }
+        let old: HashMap<_, _> = before.accounts.iter().map(|account| (account.identity(), account)).collect();
         let grown = self.accounts.iter().map(|account| {
-            let old = before.accounts.iter().find(|old| old.is_same(account));
-            old.map_or_else(|| account.clone(), |old| account.since(old))
+            let old = old.get(&account.identity()).copied();
+            match moved.get_mut(account.pool.as_str()).filter(|_| account.client == AccountReport::GONE) {
+                Some(moved) => {
+                    old.into_iter().for_each(|old| moved.absorb(old));
+                    account.since(moved)
+                }
+                None => old.map_or_else(|| account.clone(), |old| account.since(old)),
+            }
         });
         grown.filter(|account| !account.kinds.is_empty()).collect()
     }

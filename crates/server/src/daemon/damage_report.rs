@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use tally_fs::Filesystem;
 use tally_fs::damage::{DamageReport, DamagedPlace, Part};
-use tally_fs::filer::DatasetInfo;
 
 use super::patience;
 use super::pool_report::report;
@@ -46,9 +45,9 @@ impl From<PoolReport> for Pending {
 /// Begins the report of one pool: its disks are asked whether what could not be read still cannot, and for its paths.
 pub(super) fn begin_report(served: &Arc<ServedPool>, until: Instant) -> Pending {
     let of_each = |damage_of: fn(&Filesystem) -> DamageReport, served: &ServedPool| -> Found {
-        let named = |info: DatasetInfo| Some((info.name, served.filer.filesystem(info.id)?));
-        let damaged = served.filer.datasets().into_iter().filter_map(named).filter(|(_, fs)| fs.has_damage());
-        damaged.map(|(name, filesystem)| (name, damage_of(&filesystem))).collect()
+        let names = served.filer.names();
+        let damaged = names.iter().filter(|named| named.filesystem.has_damage());
+        damaged.map(|named| (named.name.to_string(), damage_of(&named.filesystem))).collect()
     };
     let met = of_each(Filesystem::damage_met, served);
     let damage = (!met.is_empty()).then(|| {

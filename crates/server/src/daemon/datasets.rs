@@ -1,10 +1,16 @@
 //! Commands on datasets: names and properties between the words of the control socket and the pools.
+//!
+//! A pool may have ten thousand datasets, and whoever watches asks for all of them every few seconds. So nothing here does
+//! for one of them what takes a look at all: a list goes once over the pool's table of names, in which a dataset is
+//! followed by what is below it ([`Names`]).
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use tally_base::Size;
-use tally_fs::filer::DatasetInfo;
+use tally_fs::filer::{Filer, Names, is_or_holds};
 use tally_nfs::exports::parse_sharenfs;
+use tally_store::pool::ancestors;
 use tally_store::properties::{Property, PropertySet, Sourced, Value, parse, sources};
 
 use super::pools::{Pools, PoolsError};
@@ -12,18 +18,6 @@ use super::{dates, process};
 use crate::control::message::Assignment;
 use crate::control::report::{DatasetReport, PropertyLine};
 use crate::exports::mount_path;
-
-/// A dataset and its ancestors, root first, with what was set on each.
-pub(super) fn chain<'a>(datasets: &'a [DatasetInfo], name: &str) -> impl Iterator<Item = (&'a str, &'a PropertySet)> {
-    let mut chain: Vec<&DatasetInfo> = datasets.iter().filter(|other| is_or_holds(&other.name, name)).collect();
-    chain.sort_by_key(|dataset| dataset.name.len());
-    chain.into_iter().map(|dataset| (dataset.name.as_str(), &dataset.local))
-}
-
-/// Whether dataset `ancestor` is `name` or above it.
-fn is_or_holds(ancestor: &str, name: &str) -> bool {
-    name.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
 
 /// Reads `property=value`s, the rules of sharenfs included.
 pub(super) fn property_set(assignments: &[Assignment]) -> Result<PropertySet, PoolsError> {
@@ -47,9 +41,8 @@ impl Pools {
         let pool = self.pool(pool_of(name))?;
         let set = property_set(set)?;
         if parents {
-            let known = pool.filer.datasets();
             for (end, _) in name.match_indices('/') {
-                if !known.iter().any(|dataset| dataset.name == name[..end]) {
+                if pool.filer.by_name(&name[..end]).is_none() {
                     pool.filer.create_dataset(&name[..end], PropertySet::new(), process::owner())?;
                 }
             }
@@ -93,7 +86,11 @@ impl Pools {
 
     /// The named datasets, or all; with `recursive`, also what is below.
     pub fn list_datasets(&self, names: &[String], recursive: bool) -> Result<Vec<DatasetReport>, PoolsError> {
-        Ok(self.select(names, recursive)?.iter().map(|(all, dataset)| report(all, dataset)).collect())
+        let mut reports = Vec::new();
+        for chosen in self.select(names, recursive)? {
+            reports.extend(chosen.places.iter().filter_map(|place| chosen.all.report(*place)));
+        }
+        Ok(reports)
     }
 
     /// Properties of datasets; no property names mean all.
@@ -108,52 +105,104 @@ impl Pools {
         }
         let wanted = |name: &str| properties.is_empty() || properties.iter().any(|wanted| wanted == name);
         let mut lines = Vec::new();
-        for (all, dataset) in self.select(names, recursive)? {
-            lines.extend(facts(&report(&all, &dataset)).into_iter().filter(|line| wanted(&line.property)));
-            let chain: Vec<_> = chain(&all, &dataset.name).collect();
-            let sourced = sources(&chain).into_iter().filter(|line| wanted(line.value.property().name()));
-            lines.extend(sourced.map(|line| property_line(&dataset.name, &line)));
+        for chosen in self.select(names, recursive)? {
+            for place in &chosen.places {
+                let Some(report) = chosen.all.report(*place) else { continue };
+                lines.extend(facts(&report).into_iter().filter(|line| wanted(&line.property)));
+                let chain = chosen.all.chain(&report.name);
+                let chain: Vec<_> = chain.iter().map(|(name, local)| (name.as_str(), local)).collect();
+                let sourced = sources(&chain).into_iter().filter(|line| wanted(line.value.property().name()));
+                lines.extend(sourced.map(|line| property_line(&report.name, &line)));
+            }
         }
         Ok(lines)
     }
 
-    /// Datasets by name, each with all of its pool's.
-    fn select(&self, names: &[String], recursive: bool) -> Result<Vec<(Vec<DatasetInfo>, DatasetInfo)>, PoolsError> {
-        let mut all: Vec<Vec<DatasetInfo>> = self.all().iter().map(|pool| pool.filer.datasets()).collect();
-        for datasets in &mut all {
-            datasets.sort_by(|a, b| a.name.split('/').cmp(b.name.split('/')));
-        }
-        let every = || all.iter().flat_map(|datasets| datasets.iter().map(move |dataset| (datasets, dataset)));
-        if let Some(missing) = names.iter().find(|name| !every().any(|(_, dataset)| dataset.name == **name)) {
+    /// Datasets by name, those of each pool together.
+    fn select(&self, names: &[String], recursive: bool) -> Result<Vec<Chosen>, PoolsError> {
+        let pools: Vec<Catalogue> = self.all().iter().map(|pool| Catalogue::of(&pool.filer)).collect();
+        let missing = |name: &&String| pools.iter().all(|all| all.names.find(name).is_none());
+        if let Some(missing) = names.iter().find(missing) {
             return Err(PoolsError::NoDataset { name: missing.clone() });
         }
-        let wanted = |dataset: &DatasetInfo| {
-            names.is_empty()
-                || names
-                    .iter()
-                    .any(|name| if recursive { is_or_holds(name, &dataset.name) } else { *name == dataset.name })
+        let choose = |all: Catalogue| {
+            let places = |name: &String| {
+                let places = all.names.places(name);
+                if recursive { places } else { places.start..places.end.min(places.start + 1) }
+            };
+            let mut places: Vec<usize> = if names.is_empty() {
+                (0..all.names.count()).collect()
+            } else {
+                names.iter().flat_map(places).collect()
+            };
+            places.sort_unstable();
+            places.dedup();
+            Chosen { all, places }
         };
-        let chosen = every().filter(|(_, dataset)| wanted(dataset));
-        Ok(chosen.map(|(datasets, dataset)| (datasets.clone(), dataset.clone())).collect())
+        Ok(pools.into_iter().map(choose).collect())
     }
+}
+
+/// Some datasets of a pool.
+struct Chosen {
+    all: Catalogue,
+    places: Vec<usize>,
+}
+
+/// The datasets of a pool, and what they use.
+pub(super) struct Catalogue {
+    pub(super) names: Arc<Names>,
+    /// What each uses with those below it, by its place among the names.
+    pub(super) used_bytes: Vec<u64>,
+}
+
+impl Catalogue {
+    pub(super) fn of(filer: &Filer) -> Self {
+        let names = filer.names();
+        let own: Vec<u64> = names.iter().map(|named| named.filesystem.used_bytes()).collect();
+        let used_bytes = sums_with_below(names.iter().map(|named| &*named.name), &own);
+        Self { names, used_bytes }
+    }
+
+    /// The dataset at a place, as lists have it.
+    pub(super) fn report(&self, place: usize) -> Option<DatasetReport> {
+        let info = self.names.at(place)?.filesystem.info();
+        Some(DatasetReport {
+            id: info.id.0,
+            used: *self.used_bytes.get(place)?,
+            available: info.available_bytes,
+            referenced: info.used_bytes,
+            mountpoint: mount_path(&info.name),
+            created: info.created.seconds(),
+            name: info.name,
+        })
+    }
+
+    /// A dataset and its ancestors, root first, with what was set on each.
+    fn chain(&self, name: &str) -> Vec<(String, PropertySet)> {
+        let above = ancestors(name).filter_map(|name| self.names.find(name));
+        above.map(|filesystem| filesystem.info()).map(|info| (info.name, info.local)).collect()
+    }
+}
+
+/// What each has together with all below it, of names of which each is followed by those below it.
+fn sums_with_below<'a>(names: impl Iterator<Item = &'a str>, own: &[u64]) -> Vec<u64> {
+    let mut sums = own.to_vec();
+    // Those above the one that is looked at, with their places.
+    let mut above: Vec<(&str, usize)> = Vec::new();
+    for ((name, place), own) in names.zip(0..).zip(own) {
+        while above.last().is_some_and(|(last, _)| !is_or_holds(last, name)) {
+            above.pop();
+        }
+        above.iter().for_each(|(_, place)| sums[*place] += own);
+        above.push((name, place));
+    }
+    sums
 }
 
 /// The pool's name in a dataset's.
 fn pool_of(name: &str) -> &str {
     name.split('/').next().unwrap_or(name)
-}
-
-fn report(all: &[DatasetInfo], dataset: &DatasetInfo) -> DatasetReport {
-    let below = all.iter().filter(|other| is_or_holds(&dataset.name, &other.name));
-    DatasetReport {
-        name: dataset.name.clone(),
-        id: dataset.id.0,
-        used: below.map(|other| other.used_bytes).sum(),
-        available: dataset.available_bytes,
-        referenced: dataset.used_bytes,
-        mountpoint: mount_path(&dataset.name),
-        created: dataset.created.seconds(),
-    }
 }
 
 fn facts(dataset: &DatasetReport) -> Vec<PropertyLine> {
@@ -182,5 +231,17 @@ fn property_line(name: &str, line: &Sourced) -> PropertyLine {
         value: line.value.to_string(),
         exact: line.value.exact(),
         source: line.source.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dataset_uses_what_those_below_it_use() {
+        let names = ["t", "t/a", "t/a/b", "t/a/b/c", "t/a-b", "t/d", "t/d/e"];
+        let sums = sums_with_below(names.into_iter(), &[1, 10, 100, 1000, 10_000, 100_000, 1_000_000]);
+        assert_eq!(sums, [1_111_111, 1110, 1100, 1000, 10_000, 1_100_000, 1_000_000]);
     }
 }

@@ -1,6 +1,6 @@
 //! Everything that somebody who watches is told, at one moment.
 
-use std::net::IpAddr;
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -9,30 +9,62 @@ use tally_base::{DatasetId, Keeper, PoolGuid};
 use tally_nfs::stats::accounts::{Account, Payer, Sums};
 use tally_nfs::stats::recorder::{EVENTS_MAX, Event};
 use tally_nfs::stats::{Kind, Stats};
+use tally_store::properties::Value;
 
+use super::datasets::Catalogue;
 use super::pools::{Pools, PoolsError, ServedPool};
 use super::{ops_report, pool_report};
 use crate::control::load::{KeptBy, LoadEvent, RecordedLoad};
 use crate::control::observation::{AccountReport, KindReport, Observation, ObservedDataset};
 
 /// All pools, datasets and clients.
-pub(super) fn observe(pools: &Pools, stats: &Stats) -> Result<Observation, PoolsError> {
+pub(super) fn observe(pools: &Pools, stats: &Stats) -> Observation {
+    Observation { datasets: datasets(pools, None), ..overview(pools, stats) }
+}
+
+/// The same without the datasets, which may be ten thousand and are nobody's counters: what samples are made of.
+pub(super) fn overview(pools: &Pools, stats: &Stats) -> Observation {
     let served = pools.all();
     let named = |found: &Arc<ServedPool>| pool_report::report(found);
     let absent = pools.absent.reports(None);
-    let datasets = pools.list_datasets(&[], false)?;
-    let syncs = pools.dataset_properties(&[], false, &["sync".to_owned()])?;
-    let observed = datasets.into_iter().map(|dataset| {
-        let sync = syncs.iter().find(|line| line.name == dataset.name).map(|line| line.value.clone());
-        let (exposed_bytes, age) = exposure(&served, &dataset.name, DatasetId(dataset.id));
-        ObservedDataset { dataset, sync: sync.unwrap_or_default(), exposed_bytes, exposed_seconds: age.as_secs_f64() }
-    });
-    Ok(Observation {
+    Observation {
         uptime_seconds: stats.since().as_secs_f64(),
-        datasets: observed.collect(),
+        datasets: Vec::new(),
+        dataset_count: served.iter().map(|pool| pool.filer.names().count() as u64).sum(),
         ops: ops_report::report(stats),
         accounts: stats.accounts.all().iter().map(|(payer, account)| report(&served, *payer, account)).collect(),
         pools: served.iter().map(named).chain(absent).collect(),
+    }
+}
+
+/// The datasets, each behind those above it; of more than `most` those that a power cut would take most of, and then those
+/// that use most.
+pub(super) fn datasets(pools: &Pools, most: Option<usize>) -> Vec<ObservedDataset> {
+    let served = pools.all();
+    let catalogues: Vec<Catalogue> = served.iter().map(|pool| Catalogue::of(&pool.filer)).collect();
+    let mut chosen: Vec<(u64, u64, usize, usize)> = Vec::new();
+    for (number, all) in catalogues.iter().enumerate() {
+        let places = all.names.iter().zip(&all.used_bytes).enumerate();
+        chosen.extend(places.map(|(place, (named, used))| (named.filesystem.exposure().0, *used, number, place)));
+    }
+    if let Some(most) = most.filter(|most| *most < chosen.len()) {
+        chosen.select_nth_unstable_by_key(most, |(exposed, used, ..)| Reverse((*exposed, *used)));
+        chosen.truncate(most);
+        chosen.sort_unstable_by_key(|(.., number, place)| (*number, *place));
+    }
+    chosen.into_iter().filter_map(|(.., number, place)| observed(&served[number], &catalogues[number], place)).collect()
+}
+
+fn observed(served: &ServedPool, all: &Catalogue, place: usize) -> Option<ObservedDataset> {
+    let filesystem = &all.names.at(place)?.filesystem;
+    let (exposed_bytes, since) = filesystem.exposure();
+    let now = served.filer.pool().platform.clock.now();
+    let age = Duration::from_nanos(since.map_or(0, |since| now.0.saturating_sub(since.0)));
+    Some(ObservedDataset {
+        dataset: all.report(place)?,
+        sync: Value::Sync(filesystem.in_force().sync).to_string(),
+        exposed_bytes,
+        exposed_seconds: age.as_secs_f64(),
     })
 }
 
@@ -85,20 +117,21 @@ fn load_event(Event { connection, read_at, paid }: &Event, began: Instant, kinds
     }
 }
 
-fn exposure(served: &[Arc<ServedPool>], name: &str, id: DatasetId) -> (u64, Duration) {
-    let pool = served.iter().find(|pool| name.split('/').next() == Some(pool.filer.name().as_str()));
-    let Some((pool, filesystem)) = pool.and_then(|pool| Some((pool, pool.filer.filesystem(id)?))) else {
-        return (0, Duration::ZERO);
-    };
-    let (bytes, since) = filesystem.exposure();
-    let now = pool.filer.pool().platform.clock.now();
-    (bytes, Duration::from_nanos(since.map_or(0, |since| now.0.saturating_sub(since.0))))
-}
-
 fn report(served: &[Arc<ServedPool>], payer: Payer, account: &Account) -> AccountReport {
-    let (pool, dataset) = payer.dataset.map_or_else(|| (String::new(), "-".to_owned()), |found| names(served, found));
+    let (client, pool, dataset) = match payer {
+        Payer::Client { address, pool, dataset } => (address.to_string(), pool_name(served, pool), Some(dataset)),
+        Payer::Others(pool) => (AccountReport::OTHERS.to_owned(), pool_name(served, pool), None),
+        Payer::Gone(pool) => (AccountReport::GONE.to_owned(), pool_name(served, pool), None),
+        Payer::Nobody => (AccountReport::OTHERS.to_owned(), String::new(), None),
+    };
+    let dataset = match dataset {
+        Some(dataset) => dataset_name(served, &pool, dataset),
+        None if pool.is_empty() => "-".to_owned(),
+        None => format!("{pool}/*"),
+    };
     AccountReport {
-        client: payer.client.map_or_else(|| "*".to_owned(), |address: IpAddr| address.to_string()),
+        number: account.number(),
+        client,
         pool,
         dataset,
         lane: account.lane().map(|lane| lane.0),
@@ -114,15 +147,19 @@ fn report(served: &[Arc<ServedPool>], payer: Payer, account: &Account) -> Accoun
     }
 }
 
-/// Of a pool and a dataset, which may both be gone.
-fn names(served: &[Arc<ServedPool>], (guid, id): (PoolGuid, DatasetId)) -> (String, String) {
-    let Some(pool) = served.iter().find(|pool| pool.guid() == guid) else {
-        return (guid.to_string(), format!("{guid}, dataset {id}"));
+/// Of a pool, which may be gone.
+fn pool_name(served: &[Arc<ServedPool>], guid: PoolGuid) -> String {
+    let pool = served.iter().find(|pool| pool.guid() == guid);
+    pool.map_or_else(|| guid.to_string(), |pool| pool.filer.name())
+}
+
+/// Of a dataset, which may be gone, too.
+fn dataset_name(served: &[Arc<ServedPool>], pool_name: &str, id: DatasetId) -> String {
+    let Some(pool) = served.iter().find(|pool| pool.filer.name() == pool_name) else {
+        return format!("{pool_name}, dataset {id}");
     };
-    let name = pool.filer.name();
-    let dataset = pool.filer.datasets().into_iter().find(|dataset| dataset.id == id);
-    let dataset = dataset.map_or_else(|| format!("{name}, destroyed dataset {id}"), |dataset| dataset.name);
-    (name, dataset)
+    let filesystem = pool.filer.filesystem(id);
+    filesystem.map_or_else(|| format!("{pool_name}, destroyed dataset {id}"), |filesystem| filesystem.name())
 }
 
 fn sums(kind: Kind, sums: &Sums) -> Option<KindReport> {

@@ -112,7 +112,8 @@ fn txg_reports(served: &ServedPool) -> Vec<TxgReport> {
 
 fn exposure(served: &ServedPool) -> Exposure {
     let (bytes, age) = served.filer.exposure();
-    let possible = served.filer.datasets().iter().any(|dataset| dataset.effective.sync == SyncMode::Disabled);
+    let names = served.filer.names();
+    let possible = names.iter().any(|named| named.filesystem.in_force().sync == SyncMode::Disabled);
     Exposure { possible, bytes, seconds: age.as_secs_f64() }
 }
 

@@ -22,7 +22,7 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use tally_base::{DatasetId, PoolGuid, Size};
-use tally_fs::filer::{CreateOptions, DatasetError, Filer, FilerError, ImportOptions, ImportReport};
+use tally_fs::filer::{CreateOptions, DatasetError, Filer, FilerError, ImportOptions, ImportReport, Named};
 use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_intent::Lane;
 use tally_store::assemble::PoolSelect;
@@ -595,13 +595,12 @@ impl Pools {
 }
 
 fn dataset_exports(filer: &Filer) -> Vec<DatasetExport> {
-    let datasets = filer.datasets().into_iter();
-    let export = |dataset: tally_fs::filer::DatasetInfo| DatasetExport {
-        id: dataset.id,
-        name: dataset.name,
-        sharenfs: dataset.effective.sharenfs.clone(),
+    let export = |named: &Named| DatasetExport {
+        id: named.filesystem.dataset(),
+        name: named.name.to_string(),
+        sharenfs: named.filesystem.in_force().sharenfs.clone(),
     };
-    datasets.map(export).collect()
+    filer.names().iter().map(export).collect()
 }
 
 /// A word that has the form of a guid is one: names of pools do not begin with a digit, and 16 letters from a to f

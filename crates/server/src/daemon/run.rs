@@ -26,10 +26,10 @@ use super::announce::Announcement;
 use super::config::{Config, ConfigError};
 use super::first_pool::{self, FirstPoolError, Plan};
 use super::history;
-use super::http::{self, HttpError, HttpServer, Site};
+use super::http::{self, HttpError, HttpServer, Look, Site};
 use super::listen::ListenError;
 use super::logging::LevelError;
-use super::observe::observe;
+use super::observe::{datasets, overview};
 use super::pools::{ImportOrder, Pools, PoolsError};
 use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work, import_remarks};
@@ -132,9 +132,13 @@ impl Watching {
     fn start(config: &Config, desk: &Arc<Desk>) -> Result<Option<Self>, ServeError> {
         let Some(listener) = http::listen(config.http.listen)? else { return Ok(None) };
         let seen = Arc::clone(desk);
-        let look = move || observe(&seen.pools, seen.nfs.stats()).inspect_err(|error| tracing::debug!(%error)).ok();
+        let of_datasets = Arc::clone(desk);
+        let look = Look {
+            server: Box::new(move || overview(&seen.pools, seen.nfs.stats())),
+            datasets: Box::new(move |most| datasets(&of_datasets.pools, most)),
+        };
         let names = config.http.host_names.iter().cloned().chain([process::host_name()]);
-        let site = Arc::new(Site::new(Box::new(look), names));
+        let site = Arc::new(Site::new(look, names));
         let (sampled, history) = (Arc::clone(&site), Arc::clone(site.history()));
         let sampler = history::sample(move || sampled.observation(), history, history::INTERVAL)?;
         Ok(Some(Self { http: HttpServer::start(listener, site)?, _sampler: sampler }))

@@ -107,7 +107,7 @@ impl Desk {
                 self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)
             }
             Request::Record { seconds } => record(self.nfs.stats(), *seconds).map(Reply::Load),
-            Request::Observe => observe(&self.pools, self.nfs.stats()).map(|seen| Reply::Observation(Box::new(seen))),
+            Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
             Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
             _ => return None,
         })

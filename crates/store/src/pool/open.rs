@@ -188,6 +188,7 @@ impl Pool {
             io.set_read_depth(1);
         }
         let unreplayed = root_block.is_some().then(|| uberblock.lanes.clone());
+        let root_bytes = root.encode().len() as u64;
         Arc::new(Self {
             platform: platform.clone(),
             tuning: tuning.clone(),
@@ -210,6 +211,7 @@ impl Pool {
             syncing: Mutex::new(Syncing {
                 uberblock,
                 root: root_block,
+                root_bytes,
                 reply_blocks: root.reply_blocks,
                 old_roots: Vec::new(),
                 unreplayed,

@@ -37,22 +37,8 @@ pub(crate) struct PoolRoot {
 impl PoolRoot {
     /// The encoding without the allocator's part, which follows.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(8192);
-        out.put_u32(VERSION);
-        out.put_u64(self.next_dataset);
-        out.put_u32(self.datasets.len() as u32);
-        for entry in &self.datasets {
-            entry.encode(&mut out);
-        }
-        for block in &self.reply_blocks {
-            out.put(&BlockPtr::encode_option(block.as_ref()));
-        }
-        out.put_u32(self.tombstones.len() as u32);
-        for (dataset, txg) in &self.tombstones {
-            out.put_u64(dataset.0);
-            out.put_u64(txg.0);
-        }
-        out
+        let entries = |out: &mut Vec<u8>| self.datasets.iter().for_each(|entry| entry.encode(out));
+        encode(self.next_dataset, self.datasets.len(), entries, &self.reply_blocks, &self.tombstones)
     }
 
     pub(crate) fn decode(bytes: &Bytes) -> Result<(Self, AllocRoot), Malformed> {
@@ -90,6 +76,30 @@ impl PoolRoot {
             && self.tombstones.values().all(|txg| txg.0 < DRAWN_END)
             && self.datasets.iter().all(objects)
     }
+}
+
+/// See [`PoolRoot::encode`]; `entries` appends those of the datasets.
+pub(super) fn encode(
+    next_dataset: u64,
+    dataset_count: usize,
+    entries: impl FnOnce(&mut Vec<u8>),
+    reply_blocks: &[Option<BlockPtr>; BUCKETS],
+    tombstones: &BTreeMap<DatasetId, Txg>,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8192);
+    out.put_u32(VERSION);
+    out.put_u64(next_dataset);
+    out.put_u32(dataset_count as u32);
+    entries(&mut out);
+    for block in reply_blocks {
+        out.put(&BlockPtr::encode_option(block.as_ref()));
+    }
+    out.put_u32(tombstones.len() as u32);
+    for (dataset, txg) in tombstones {
+        out.put_u64(dataset.0);
+        out.put_u64(txg.0);
+    }
+    out
 }
 
 #[cfg(test)]

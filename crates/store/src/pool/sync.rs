@@ -5,12 +5,12 @@ use std::sync::{Arc, Weak};
 
 use tally_base::{Broken, Txg};
 
-use super::root::{PoolRoot, ROOT_BYTES_MAX};
+use super::root::{self, PoolRoot, ROOT_BYTES_MAX};
 use super::{Pool, Syncing};
 use crate::alloc::AllocRoot;
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
-use crate::dataset::{Dataset, DatasetEntry, DatasetRoot};
+use crate::dataset::{Dataset, DatasetRoot};
 use crate::roster::RosterError;
 use crate::run::RunWriter;
 use crate::txg::Next;
@@ -71,8 +71,8 @@ fn is_read_as_written(head: &[u8]) -> bool {
     PoolRoot::decode(&bytes.into()).map_or(true, |(root, _)| root.encode().len() == head.len())
 }
 
-/// A dataset with the root that the group gives it.
-type Folded = (Arc<Dataset>, DatasetRoot);
+/// A dataset with the root that the group gives it; `None`: the one that it has.
+type Folded = (Arc<Dataset>, Option<DatasetRoot>);
 
 impl Pool {
     /// Closes the open group and makes it durable. Gives its number.
@@ -183,11 +183,12 @@ impl Pool {
         // A tombstone is needed while the log may hold records of its dataset: as long as the oldest importable
         // uberblock's lanes do, which is the previous one's.
         self.tombstones.lock().retain(|_, destroyed| txg.0 <= destroyed.0 + 2);
-        let head = self.root_of(syncing, &folded).encode();
-        let (root, _) = out.commit(head.len(), |alloc| {
-            let mut bytes = head.clone();
-            alloc.encode(&mut bytes);
-            bytes
+        let mut head = self.encode_root(syncing, txg, &folded);
+        debug_assert!(is_read_as_written(&head), "what the root says is what an import will read");
+        let head_bytes = head.len();
+        let (root, _) = out.commit(head_bytes, |alloc| {
+            alloc.encode(&mut head);
+            head
         })?;
         assert_eq!(root.birth, txg, "the root was written by this group's own writer");
         assert_eq!(
@@ -195,7 +196,6 @@ impl Pool {
             txg,
             "the space maps were written with the root that names them"
         );
-        debug_assert!(is_read_as_written(&head), "what the root says is what an import will read");
         self.flush_blocks(txg)?;
         let uberblock = self.uberblock_of(syncing, txg, &root, clean);
         assert!(uberblock.time_lease > uberblock.time, "the lease counts from what was issued (rules F14)");
@@ -213,6 +213,7 @@ impl Pool {
             self.release_rings(&uberblock);
         }
         syncing.root = Some(root);
+        syncing.root_bytes = head_bytes as u64;
         syncing.uberblock = uberblock;
         Ok(folded)
     }
@@ -230,16 +231,18 @@ impl Pool {
         let mut folded = Vec::new();
         for dataset in self.datasets() {
             let old = dataset.root();
-            let mut root = match dataset.client() {
-                Some(client) => client.fold(txg, &old, out)?,
-                None => (*old).clone(),
-            };
-            if syncing.unreplayed.is_none() {
-                root.log_txg = txg;
-            }
+            // A pool may have ten thousand, and a group mostly changes a few of them.
+            let changed = dataset.client().filter(|client| client.has_changed(txg, &old));
+            let root = changed.map(|client| client.fold(txg, &old, out)).transpose()?;
+            let root = root.map(|root| DatasetRoot { log_txg: Self::log_txg(syncing, txg, &root), ..root });
             folded.push((dataset, root));
         }
         Ok(folded)
+    }
+
+    /// Up to which group a dataset's log records are in its tree once `txg` is synced (rules F1).
+    fn log_txg(syncing: &Syncing, txg: Txg, root: &DatasetRoot) -> Txg {
+        if syncing.unreplayed.is_none() { txg } else { root.log_txg }
     }
 
     fn fold_replies(&self, syncing: &mut Syncing, txg: Txg, out: &mut RunWriter) -> Result<(), SyncError> {
@@ -252,22 +255,23 @@ impl Pool {
         Ok(())
     }
 
-    fn root_of(&self, syncing: &Syncing, folded: &[Folded]) -> PoolRoot {
-        let entry =
-            |(dataset, root): &Folded| DatasetEntry { birth: dataset.birth, line: dataset.line(), root: root.clone() };
-        PoolRoot {
-            next_dataset: self.next_dataset.load(Ordering::Relaxed),
-            datasets: folded.iter().map(entry).collect(),
-            reply_blocks: syncing.reply_blocks,
-            tombstones: self.tombstones.lock().clone(),
-        }
+    /// The root without the allocator's part.
+    fn encode_root(&self, syncing: &Syncing, txg: Txg, folded: &[Folded]) -> Vec<u8> {
+        let entries = |out: &mut Vec<u8>| {
+            out.reserve(syncing.root_bytes as usize);
+            for (dataset, new) in folded {
+                let kept = new.is_none().then(|| dataset.root());
+                let root = new.as_ref().or(kept.as_deref()).expect("the one or the other");
+                dataset.encode_entry(root, Self::log_txg(syncing, txg, root), out);
+            }
+        };
+        let next_dataset = self.next_dataset.load(Ordering::Relaxed);
+        root::encode(next_dataset, folded.len(), entries, &syncing.reply_blocks, &self.tombstones.lock())
     }
 
     /// Bytes of the root, as the newest group has written it.
     pub(super) fn root_bytes(&self, syncing: &Syncing) -> u64 {
-        let newest: Vec<Folded> =
-            self.datasets().into_iter().map(|dataset| (Arc::clone(&dataset), (*dataset.root()).clone())).collect();
-        (self.root_of(syncing, &newest).encode().len() + self.io.allocator().root_bytes_max()) as u64
+        syncing.root_bytes + self.io.allocator().root_bytes_max() as u64
     }
 
     fn uberblock_of(&self, syncing: &Syncing, txg: Txg, root: &BlockPtr, clean: bool) -> Uberblock {
@@ -287,6 +291,7 @@ impl Pool {
 
     fn publish(&self, syncing: &mut Syncing, txg: Txg, folded: Vec<Folded>) {
         for (dataset, root) in folded {
+            let Some(root) = root else { continue };
             // Set by the fold of each dataset, unless what the log holds is still to be replayed (rules F1).
             let is_in_tree = syncing.unreplayed.is_some() || root.log_txg == txg;
             assert!(is_in_tree, "a root that is published has taken in its group's records");

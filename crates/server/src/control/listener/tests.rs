@@ -117,3 +117,46 @@ fn the_socket_is_nobody_elses() {
     assert_eq!(metadata.mode() & 0o7777, 0o600);
     assert_eq!(metadata.uid(), rustix::process::geteuid().as_raw());
 }
+
+/// Connections that say nothing, or half a request, or have had their answer and stay. With all places taken by them the
+/// next command got "connection broke".
+#[test]
+fn who_asks_nothing_takes_nobodys_place() {
+    let (_dir, socket) = served();
+    let mut held = Vec::new();
+    for number in 0..CONNECTIONS_MAX * 2 {
+        let mut watcher = UnixStream::connect(socket.path()).unwrap();
+        // The first of them are hung up on meanwhile.
+        let _ = match number % 3 {
+            0 => Ok(()),
+            1 => watcher.write_all(b"{"),
+            _ => watcher.write_all(b"{}\n"),
+        };
+        held.push(watcher);
+    }
+    for _ in 0..CONNECTIONS_MAX {
+        let mut client = Client::connect(Some(socket.path())).unwrap();
+        let reply = client.ask(&Request::PoolExport { name: "tank".into() }, &mut |_| {}).unwrap();
+        assert_eq!(reply, Reply::Done(vec!["exported tank".into()]));
+        held.push(UnixStream::connect(socket.path()).unwrap());
+    }
+}
+
+/// A daemon that answers whoever asks, and 64 who do not take their answers.
+#[test]
+fn answers_that_nobody_takes_take_no_place() {
+    let (_dir, socket) = served();
+    let names: Vec<String> = (0..400).map(|number| format!("pool-{number}")).collect();
+    let mut line = serde_json::to_vec(&Request::PoolStatus { names }).unwrap();
+    line.push(b'\n');
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        let mut deaf = UnixStream::connect(socket.path()).unwrap();
+        deaf.set_nonblocking(true).unwrap();
+        // As much as the socket takes.
+        while deaf.write(&line).is_ok_and(|count| count > 0) {}
+        held.push(deaf);
+    }
+    let mut client = Client::connect(Some(socket.path())).unwrap();
+    client.ask(&Request::PoolExport { name: "tank".into() }, &mut |_| {}).unwrap();
+}

@@ -106,15 +106,13 @@ impl History {
 /// Starts the thread that takes samples; `look` observes the daemon.
 pub(super) fn sample<L>(look: L, history: Arc<History>, interval: Duration) -> io::Result<Ticker>
 where
-    L: Fn() -> Option<Arc<Observation>> + Send + 'static,
+    L: Fn() -> Arc<Observation> + Send + 'static,
 {
     let mut before = look();
     Ticker::start("history", interval, move || {
         let now = look();
-        if let (Some(before), Some(now)) = (&before, &now) {
-            history.push(Sample::between(before, now));
-        }
-        before = now.or(before.take());
+        history.push(Sample::between(&before, &now));
+        before = now;
     })
 }
 

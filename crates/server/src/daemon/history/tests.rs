@@ -65,7 +65,7 @@ fn the_ring_keeps_the_newest_and_compares_clients_over_the_last_few() {
 #[test]
 fn the_thread_takes_samples_until_it_is_dropped() {
     let history = Arc::new(History::default());
-    let look = || Some(Arc::new(observation(1.0, 1)));
+    let look = || Arc::new(observation(1.0, 1));
     let sampler = super::sample(look, Arc::clone(&history), Duration::from_millis(1)).unwrap();
     while history.report(0).next < 3 {
         thread::yield_now();

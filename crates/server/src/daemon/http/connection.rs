@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::request::{self, HEAD_BYTES_MAX};
 use super::response::{Response, Status};
 use super::site::Site;
+use crate::places::Place;
 
 /// For the whole head, so that nobody holds a place by sending a byte now and then.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
@@ -16,9 +17,12 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Answers one request. The peer may hang up whenever it likes.
-pub(super) fn serve(stream: &TcpStream, site: &Site) {
+pub(super) fn serve(stream: &TcpStream, site: &Site, place: &Place<TcpStream>) {
     let (response, head_only) = match read(stream, site) {
-        Ok(Some(request)) => (site.answer(&request), request.head_only),
+        Ok(Some(request)) => {
+            place.is_busy();
+            (site.answer(&request), request.head_only)
+        }
         Ok(None) => return,
         Err(status) => (Response::refusal(status), false),
     };

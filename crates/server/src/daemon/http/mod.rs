@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   accept ─▶ place free? ─▶ head within 8 KiB and 5 s ─▶ GET or HEAD? ─▶ Host ours? ─▶ known path ─▶ answer within 20 s
-//!                │ no: closed      │ no: 400, 408, 431       │ no: 405      │ no: 421      │ no: 404
+//!                │ no: another goes │ no: 400, 408, 431       │ no: 405      │ no: 421      │ no: 404
 //! ```
 //!
 //! Who may look: whoever reaches the address, which is this machine's own unless somebody chose another. A page from
@@ -15,7 +15,8 @@
 //! origins cannot; and a foreign name that is made to point here (DNS rebinding) is refused by the request's Host,
 //! which must be an address, `localhost`, this machine's name, or one from the configuration.
 //!
-//! Bounds: [`CONNECTIONS_MAX`] connections, [`request::HEAD_BYTES_MAX`], two times above, and an observation at most
+//! Bounds: [`CONNECTIONS_MAX`] connections, of which the oldest without a whole head gives way to who comes, and else the
+//! oldest of all ([`crate::places`]); [`request::HEAD_BYTES_MAX`], two times above, and an observation at most
 //! every [`site::FRESH`], however many ask.
 
 mod connection;
@@ -25,18 +26,20 @@ mod response;
 mod site;
 
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 pub(super) use listen::listen;
 pub use listen::{HttpError, HttpListen, PORT_HTTP};
-pub(super) use site::Site;
+pub(super) use site::{Look, Site};
 
-/// Most connections at a time. More are closed at once.
+use crate::places::{IfAllAreBusy, Places};
+
+/// Most connections at a time.
 const CONNECTIONS_MAX: usize = 32;
 
 /// The running server. It ends when this is dropped.
@@ -75,7 +78,7 @@ impl Drop for HttpServer {
 }
 
 fn accept_all(listener: &TcpListener, site: &Arc<Site>, stop: &AtomicBool) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let places = Places::new(CONNECTIONS_MAX, IfAllAreBusy::DropFirst);
     for stream in listener.incoming() {
         if stop.load(Ordering::Acquire) {
             return;
@@ -85,35 +88,14 @@ fn accept_all(listener: &TcpListener, site: &Arc<Site>, stop: &AtomicBool) {
             thread::sleep(Duration::from_millis(100));
             continue;
         };
-        if open.load(Ordering::Relaxed) >= CONNECTIONS_MAX {
-            // It may have gone already.
-            let _ = stream.shutdown(Shutdown::Both);
-            continue;
-        }
-        let (site, place) = (Arc::clone(site), Place::take(&open));
-        let spawned = thread::Builder::new().name("http".into()).spawn(move || {
-            let _place = place;
-            connection::serve(&stream, &site);
-        });
+        let stream = Arc::new(stream);
+        let Some(place) = places.take(&stream) else { continue };
+        let site = Arc::clone(site);
+        let serve = move || connection::serve(&stream, &site, &place);
+        let spawned = thread::Builder::new().name("http".into()).spawn(serve);
         if let Err(error) = spawned {
             tracing::warn!(%error, "no thread for an HTTP connection");
         }
-    }
-}
-
-/// One of the [`CONNECTIONS_MAX`] places, given back when dropped.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

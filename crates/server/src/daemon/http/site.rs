@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use serde::Serialize;
 
 use super::request::{HostNames, Request};
 use super::response::{Response, Status};
-use crate::control::observation::Observation;
+use crate::control::observation::{AccountReport, Observation, ObservedDataset};
+use crate::control::report::{OpsReport, PoolReport};
 use crate::daemon::history::History;
 use crate::daemon::metrics;
 
@@ -30,7 +32,12 @@ const FILES: [(&str, &str, &str); 8] = [
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Looks at the daemon.
-type Look = Box<dyn Fn() -> Option<Observation> + Send + Sync>;
+pub(in crate::daemon) struct Look {
+    /// At everything but the datasets.
+    pub(in crate::daemon) server: Box<dyn Fn() -> Observation + Send + Sync>,
+    /// At the datasets, or at so many of them that matter most.
+    pub(in crate::daemon) datasets: Box<dyn Fn(Option<usize>) -> Vec<ObservedDataset> + Send + Sync>,
+}
 
 /// Everything that can be asked for.
 pub(in crate::daemon) struct Site {
@@ -59,25 +66,29 @@ impl Site {
         &self.history
     }
 
-    /// An observation that is at most [`FRESH`] old. Whoever comes while one is made waits for it.
-    pub(in crate::daemon) fn observation(&self) -> Option<Arc<Observation>> {
+    /// An observation without datasets that is at most [`FRESH`] old. Whoever comes while one is made waits for it.
+    pub(in crate::daemon) fn observation(&self) -> Arc<Observation> {
         let mut last = self.last.lock();
         if let Some((_, seen)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
-            return Some(Arc::clone(seen));
+            return Arc::clone(seen);
         }
-        let seen = Arc::new((self.look)()?);
+        let seen = Arc::new((self.look.server)());
         *last = Some((Instant::now(), Arc::clone(&seen)));
-        Some(seen)
+        seen
     }
 
     /// The answer to a request.
     pub(super) fn answer(&self, request: &Request) -> Response {
         let answer = match request.path.as_str() {
-            "/metrics" => self.observation().map(|seen| {
-                let text = metrics::render(&seen, self.history.start_unix_seconds());
-                Response::ok(metrics::CONTENT_TYPE, text.into_bytes())
-            }),
-            "/api/observation" => self.observation().and_then(|seen| observation(&seen, request)),
+            "/metrics" => {
+                let (seen, datasets) = (self.observation(), (self.look.datasets)(None));
+                let text = metrics::render(&seen, &datasets, self.history.start_unix_seconds());
+                Some(Response::ok(metrics::CONTENT_TYPE, text.into_bytes()))
+            }
+            "/api/observation" => {
+                let most = request.parameter("datasets").and_then(|number| number.parse().ok());
+                json(&Told::of(&self.observation(), &(self.look.datasets)(most), request))
+            }
             "/api/history" => {
                 let since = request.parameter("since").and_then(|number| number.parse().ok()).unwrap_or(0);
                 json(&self.history.report(since))
@@ -92,13 +103,30 @@ impl Site {
     }
 }
 
-/// With `accounts=none` without the accounts, which are megabytes where there are many clients.
-fn observation(seen: &Observation, request: &Request) -> Option<Response> {
-    if request.parameter("accounts") != Some("none") {
-        return json(seen);
+/// An [`Observation`] as it is told, put together of what is at hand.
+#[derive(Serialize)]
+struct Told<'a> {
+    uptime_seconds: f64,
+    pools: &'a [PoolReport],
+    datasets: &'a [ObservedDataset],
+    dataset_count: u64,
+    ops: &'a OpsReport,
+    accounts: &'a [AccountReport],
+}
+
+impl<'a> Told<'a> {
+    /// With `accounts=none` without the accounts, which are megabytes where there are many clients.
+    fn of(seen: &'a Observation, datasets: &'a [ObservedDataset], request: &Request) -> Self {
+        let with_accounts = request.parameter("accounts") != Some("none");
+        Self {
+            uptime_seconds: seen.uptime_seconds,
+            pools: &seen.pools,
+            datasets,
+            dataset_count: seen.dataset_count,
+            ops: &seen.ops,
+            accounts: if with_accounts { &seen.accounts } else { &[] },
+        }
     }
-    let Observation { uptime_seconds, pools, datasets, ops, accounts: _ } = seen.clone();
-    json(&Observation { uptime_seconds, pools, datasets, ops, accounts: Vec::new() })
 }
 
 fn json(value: &impl serde::Serialize) -> Option<Response> {

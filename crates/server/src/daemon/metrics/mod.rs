@@ -1,13 +1,14 @@
 //! An observation as Prometheus' metrics. docs/monitoring.md has them all; a test keeps the two equal.
 //!
-//! Cardinality has bounds. Clients and datasets come in pairs, of which the server counts 2,048 apart and all others
-//! together as `*`; lanes and vdevs are as many as there are disks. Distributions are not told for each client, as each
+//! Cardinality has bounds. Clients and datasets come in pairs, of which the server counts 2,048 apart and all others of a
+//! pool together as `*`; a pair gives way to another one after five minutes without a call, so that also in an hour no more
+//! than thirteen times as many are met. Lanes and vdevs are as many as there are disks. Distributions are not told for each client, as each
 //! of them is two dozen series.
 
 mod own_process;
 mod text;
 
-use crate::control::observation::{AccountReport, KindReport, Observation};
+use crate::control::observation::{AccountReport, KindReport, Observation, ObservedDataset};
 use crate::control::report::{CacheReport, LaneReport, PoolReport, VdevReport};
 use crate::control::spread::Spread;
 use own_process::Usage;
@@ -19,7 +20,7 @@ const VDEV_STATES: [&str; 7] = ["ONLINE", "RESILVERING", "JOINING", "NOLOG", "ST
 const SYNC_MODES: [&str; 3] = ["standard", "always", "disabled"];
 
 /// The whole text. The process was started at `start`, seconds since 1970-01-01 UTC.
-pub(super) fn render(seen: &Observation, start: f64) -> String {
+pub(super) fn render(seen: &Observation, datasets: &[ObservedDataset], start: f64) -> String {
     let mut text = Exposition::default();
     let version = env!("CARGO_PKG_VERSION");
     text.gauge("tally_build_info", "Always 1; the version is in the label.").sample(&[("version", version)], 1);
@@ -31,7 +32,7 @@ pub(super) fn render(seen: &Observation, start: f64) -> String {
     groups(&mut text, &seen.pools);
     log(&mut text, &seen.pools);
     vdevs(&mut text, &seen.pools);
-    datasets(&mut text, seen);
+    of_datasets(&mut text, datasets);
     process(&mut text, &Usage::now(), start);
     text.into_text()
 }
@@ -86,6 +87,10 @@ const OF_ACCOUNTS: [AccountMetric; 5] = [
 ];
 
 fn clients(text: &mut Exposition, accounts: &[AccountReport]) {
+    // Whoever is gone was told of while he was there: told again under another name it would be load of now.
+    let accounts: Vec<&AccountReport> =
+        accounts.iter().filter(|account| account.client != AccountReport::GONE).collect();
+    let accounts = accounts.as_slice();
     for (name, help, of) in OF_ACCOUNTS {
         let mut family = text.counter(name, help);
         for account in accounts {
@@ -113,7 +118,7 @@ fn clients(text: &mut Exposition, accounts: &[AccountReport]) {
 /// A part of a request's time: its name, and how it is read.
 type Phase = (&'static str, fn(&KindReport) -> u64);
 
-fn times(mut family: Family<'_>, accounts: &[AccountReport], phases: [Phase; 3]) {
+fn times(mut family: Family<'_>, accounts: &[&AccountReport], phases: [Phase; 3]) {
     for account in accounts {
         for (phase, of) in phases {
             let ns = account.kinds.iter().map(of).sum();
@@ -303,8 +308,7 @@ fn vdevs(text: &mut Exposition, pools: &[PoolReport]) {
     }
 }
 
-fn datasets(text: &mut Exposition, seen: &Observation) {
-    let all = &seen.datasets;
+fn of_datasets(text: &mut Exposition, all: &[ObservedDataset]) {
     let mut family = text.gauge("tally_dataset_sync", "1 for the value of the dataset's sync, 0 for the others.");
     for found in all {
         family.one_of(&[("dataset", &found.dataset.name)], "sync", &SYNC_MODES, &found.sync);

@@ -50,14 +50,18 @@ fn everything() -> Observation {
         pools: vec![pool, gone],
         datasets: vec![ObservedDataset { dataset, sync: "disabled".into(), exposed_bytes: 77, exposed_seconds: 1.5 }],
         ops: OpsReport { procedures: vec![op], whole_times: times(), ..OpsReport::default() },
-        accounts: vec![account("10.0.0.1"), account("*")],
+        accounts: vec![account("10.0.0.1"), account("*"), account(AccountReport::GONE)],
         ..Observation::default()
     }
 }
 
+fn rendered(seen: &Observation) -> String {
+    render(seen, &seen.datasets, 1.0e9)
+}
+
 #[test]
 fn lines_say_what_was_seen() {
-    let text = render(&everything(), 1.0e9);
+    let text = rendered(&everything());
     let expected = [
         "tally_nfs_requests_total{procedure=\"WRITE\",stable_how=\"FILE_SYNC\"} 9",
         "tally_client_wait_seconds_total{client=\"10.0.0.1\",dataset=\"tank/a \\\"b\\\"\\\\c\",phase=\"device\"} 1.5",
@@ -82,13 +86,14 @@ fn lines_say_what_was_seen() {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
     assert!(!text.contains("size_bytes{pool=\"gone\"}"), "nothing is known of a pool that is not there");
+    assert!(!text.contains(AccountReport::GONE), "what was told of a client is not told again");
 }
 
 /// The rules of the format: help and type before the first sample, one family in one place, no sample twice, steps that
 /// only rise and end in the count.
 #[test]
 fn the_text_keeps_the_rules_of_the_format() {
-    let text = render(&everything(), 1.0e9);
+    let text = rendered(&everything());
     let (mut kinds, mut seen, mut current) = (BTreeMap::new(), BTreeSet::new(), String::new());
     let mut last_bucket: Option<(String, u64)> = None;
     for line in text.lines() {
@@ -132,7 +137,7 @@ fn the_text_keeps_the_rules_of_the_format() {
 fn the_manual_has_every_metric_and_no_other() {
     let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
     let manual = std::fs::read_to_string(manual).unwrap();
-    let text = render(&everything(), 1.0e9);
+    let text = rendered(&everything());
     let told: BTreeSet<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let rows = manual.lines().filter_map(|line| line.strip_prefix("| `")?.split(['`', '{']).next());
     let documented: BTreeSet<_> =
@@ -144,7 +149,7 @@ fn the_manual_has_every_metric_and_no_other() {
 #[test]
 #[ignore = "needs promtool (Debian: package prometheus); `cargo xtask test` runs it"]
 fn promtool_has_nothing_to_say_of_the_metrics() {
-    let (succeeded, said) = promtool(&["check", "metrics"], &render(&everything(), 1.0e9));
+    let (succeeded, said) = promtool(&["check", "metrics"], &rendered(&everything()));
     assert!(succeeded && said.is_empty(), "{said}");
 }
 

@@ -7,6 +7,8 @@ import { age, clock, count, element, size, time } from "./words.js";
 
 const INTERVAL_MS = 2000;
 const TIMEOUT_MS = 8000;
+// Nobody reads ten thousand lines, and no browser draws them every two seconds.
+const DATASETS_MAX = 100;
 
 const at = (id) => document.getElementById(id);
 const heat = new Heat(at("heat"), at("heat-read"));
@@ -26,7 +28,7 @@ async function ask(path) {
 }
 
 async function look() {
-  let [history, seen] = await Promise.all([ask(`api/history?since=${next}`), ask("api/observation?accounts=none")]);
+  let [history, seen] = await Promise.all([ask(`api/history?since=${next}`), ask(`api/observation?accounts=none&datasets=${DATASETS_MAX}`)]);
   if (history.start_unix_ms !== start && next > 0) {
     // Another start of the server counts from 0 again.
     history = await ask("api/history?since=0");
@@ -45,7 +47,7 @@ function show({ history, seen }) {
   at("notices").replaceChildren(...seen.pools.flatMap(messages), ...exposures(seen));
   keepingPlace(at("pools"), seen.pools.map((found) => pool(found, samples)));
   clients(at("clients").tBodies[0], history.busiest, history.busiest_seconds);
-  datasets(at("datasets").tBodies[0], seen.datasets);
+  datasets(at("datasets").tBodies[0], seen.datasets, seen.dataset_count);
 }
 
 /** Exchanges content, and leaves the focus and what was scrolled where they were. */

@@ -122,7 +122,7 @@ export function clients(body, busiest, seconds) {
   if (!busiest.length) body.append(nothing(8, "Nobody has called."));
 }
 
-export function datasets(body, all) {
+export function datasets(body, all, total) {
   body.replaceChildren(...all.map((found) => {
     const exposed = found.exposed_bytes > 0
       ? element("span", "alarm", `${size(found.exposed_bytes)}, ${age(found.exposed_seconds)} old`)
@@ -132,5 +132,6 @@ export function datasets(body, all) {
       cell(exposed), number(size(found.used)), number(size(found.available)), cell(found.mountpoint));
   }));
   if (!all.length) body.append(nothing(6, "There is no dataset."));
+  if (total > all.length) body.append(nothing(6, `${total - all.length} more use less. \`tally dataset list\` shows all.`));
 }
 

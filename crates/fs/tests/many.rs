@@ -1,0 +1,137 @@
+//! A pool with ten thousand datasets: making one more, or changing a property, must cost what it costs among a few.
+//!
+//! It did not: each command looked every dataset's directory up, and every transaction group folded and published all of
+//! them anew, so that among two thousand a `dataset create` took twenty milliseconds of processor time.
+
+mod world;
+
+use std::sync::Arc;
+
+use tally_base::DatasetId;
+use tally_fs::Filesystem;
+use tally_fs::filer::{Filer, ImportOptions};
+use tally_store::dataset::{Dataset, DatasetBirth, DatasetLine, DatasetRoot};
+use tally_store::platform::Tuning;
+use tally_store::properties::{Compression, Property, PropertySet, effective, parse};
+use tally_store::tree::Tree;
+use world::{Event, World};
+
+const MANY: u64 = 10_000;
+const MIB: u64 = 1 << 20;
+
+/// Adds so many empty datasets at once, as many commands would.
+fn add_many(filer: &Filer) {
+    let tank = filer.pool().datasets().remove(0);
+    let line = |number| DatasetLine { name: format!("tank/many-{number}"), local: PropertySet::new() };
+    let added = filer.pool().administer_more(MANY * line(MANY).root_bytes(), |pool, _| {
+        for number in 0..MANY {
+            let birth = DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
+            let root = DatasetRoot { tree: Tree::empty(), ..(*tank.root()).clone() };
+            pool.add_dataset(Arc::new(Dataset::new(birth, line(number), effective(&[]), root)));
+        }
+    });
+    added.unwrap();
+}
+
+/// What a command made the pool do.
+#[derive(Debug)]
+struct Cost {
+    groups: u64,
+    /// Blocks that were asked for.
+    blocks_read: u64,
+    /// Datasets that were folded and published.
+    roots_made: u64,
+    writes: u64,
+    written_bytes: u64,
+    flushes: u64,
+}
+
+fn roots(filer: &Filer) -> Vec<(DatasetId, Arc<DatasetRoot>)> {
+    filer.pool().datasets().iter().map(|dataset| (dataset.birth.id, dataset.root())).collect()
+}
+
+fn cost_of(world: &World, filer: &Filer, command: impl FnOnce()) -> Cost {
+    let blocks_read = || filer.pool().io.cache_stats().iter().map(|stats| stats.hits + stats.misses).sum::<u64>();
+    let (read, before, group) = (blocks_read(), roots(filer), filer.pool().txgs.last_synced());
+    world.start_journal();
+    command();
+    let mut cost = Cost {
+        groups: filer.pool().txgs.last_synced().0 - group.0,
+        blocks_read: blocks_read() - read,
+        roots_made: 0,
+        writes: 0,
+        written_bytes: 0,
+        flushes: 0,
+    };
+    for event in world.end_journal() {
+        match event {
+            Event::Write { bytes, .. } => {
+                cost.writes += 1;
+                cost.written_bytes += bytes.len() as u64;
+            }
+            Event::Flush { .. } => cost.flushes += 1,
+        }
+    }
+    let now = roots(filer);
+    let is_new = |(id, root): &&(DatasetId, Arc<DatasetRoot>)| {
+        let old = before.binary_search_by_key(id, |(id, _)| *id);
+        old.map_or(true, |at| !Arc::ptr_eq(&before[at].1, root))
+    };
+    cost.roots_made = now.iter().filter(is_new).count() as u64;
+    cost
+}
+
+fn create(filer: &Filer, name: &str) {
+    filer.create_dataset(name, PropertySet::new(), (0, 0)).unwrap();
+}
+
+#[test]
+fn a_command_among_ten_thousand_datasets_costs_what_it_costs_among_three() {
+    let world = World::new(256 * MIB, 16 * MIB);
+    let filer = world.create_without_threads(&Default::default());
+    create(&filer, "tank/first");
+    let few = cost_of(&world, &filer, || create(&filer, "tank/second"));
+    add_many(&filer);
+    let other = world.cut();
+    drop(filer);
+    let (filer, _) = other.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+    // What the import changed in all of them.
+    filer.sync().unwrap();
+    filer.sync().unwrap();
+    let many = cost_of(&other, &filer, || create(&filer, "tank/third"));
+    let entry = DatasetLine { name: format!("tank/many-{MANY}"), local: PropertySet::new() }.root_bytes();
+    println!("{few:?}\n{many:?}");
+    assert_eq!((many.groups, many.flushes), (few.groups, few.flushes));
+    assert!(many.roots_made <= few.roots_made, "only what has changed is folded: {many:?}");
+    assert!(many.blocks_read <= few.blocks_read + 8, "only what is needed is looked up: {many:?}");
+    // The root names every dataset, and each group writes it once.
+    assert!(many.writes <= few.writes + 4, "{many:?}");
+    assert!(many.written_bytes <= few.written_bytes + 3 * MANY * entry / 2, "{many:?}");
+
+    let value = parse(Property::Compression, "off").unwrap();
+    let set = cost_of(&other, &filer, || filer.set_property("tank", value).unwrap());
+    assert_eq!((set.groups, set.roots_made), (1, 0), "all inherit it, and none of them is folded");
+    assert!(set.blocks_read <= few.blocks_read, "{set:?}");
+    let inherits = |name: &str| filer.by_name(name).unwrap().in_force().compression == Compression::Off;
+    assert!(inherits("tank/many-9999") && inherits("tank/first"));
+
+    let renamed = cost_of(&other, &filer, || filer.rename_dataset("tank/first", "tank/last").unwrap());
+    assert!(renamed.blocks_read <= 4 * few.blocks_read, "{renamed:?}");
+    let destroyed = cost_of(&other, &filer, || filer.destroy_dataset("tank/second", false).unwrap());
+    assert!(destroyed.blocks_read <= 4 * few.blocks_read, "{destroyed:?}");
+    assert!(filer.by_name("tank/first").is_none() && filer.by_name("tank/second").is_none());
+
+    // The next life finds what this one has left.
+    let (again, _) = other.cut().import();
+    assert_eq!(again.datasets().len() as u64, MANY + 3);
+    assert!(again.by_name("tank/last").is_some() && again.by_name("tank/third").is_some());
+    assert_eq!(again.names().subtree("tank/many-77").len(), 1);
+}
+
+/// Of a dataset that nobody uses little is kept: an idle daemon with ten thousand of them is to take 64 MiB more than one
+/// with one, and this is most of it.
+#[test]
+fn a_dataset_that_nobody_uses_takes_little_memory() {
+    assert!(size_of::<Filesystem>() <= 2048, "{} bytes", size_of::<Filesystem>());
+    assert!(size_of::<Dataset>() <= 512, "{} bytes", size_of::<Dataset>());
+}

@@ -1,0 +1,112 @@
+//! Who has to go: connections that owe too much, or for too long, and idle ones when others need their places.
+//!
+//! | who | when | which |
+//! |---|---|---|
+//! | a record that is begun | nothing of it came for 10 s, or it is 60 s old | that one |
+//! | replies | the socket has taken nothing for 60 s | that one |
+//! | debts together | above their bound, of an address or of the house | the oldest of the address with most |
+//! | places | all are taken, and somebody comes | the longest idle of the address with most |
+//!
+//! A thread of its own looks at the times every other second; the bounds are looked at by whoever passes them.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use super::complaints::Complaint;
+use super::connection::Connection;
+use super::hub::Hub;
+use super::ledger::Sum;
+
+/// Between two looks at the times.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// Of all places so many are made free at once: to find the longest idle one takes a look at all connections.
+const PLACES_PART: usize = 128;
+
+/// The life of the thread that looks at the times.
+pub(super) fn keep(hub: &Arc<Hub>) {
+    let limits = &hub.options;
+    let shortest = limits.record_silence_max.min(limits.record_time_max).min(limits.unread_time_max);
+    while !hub.sleep(LOOK_INTERVAL.min(shortest / 4)) {
+        end_overdue(hub);
+        hub.complaints.tell();
+    }
+}
+
+fn end_overdue(hub: &Arc<Hub>) {
+    let now = hub.now_ms();
+    let limits = &hub.options;
+    let over = |since: u64, most: Duration| since != 0 && u128::from(now.saturating_sub(since)) > most.as_millis();
+    for connection in hub.all_connections() {
+        let began = connection.record_began_ms.load(Relaxed);
+        let silent = began != 0 && over(connection.heard_ms.load(Relaxed), limits.record_silence_max);
+        if silent || over(began, limits.record_time_max) {
+            dismiss(hub, &connection, Complaint::RecordOverdue);
+        } else if over(connection.unread_since_ms.load(Relaxed), limits.unread_time_max) {
+            dismiss(hub, &connection, Complaint::RepliesOverdue);
+        }
+    }
+}
+
+/// More is owed than there may be: the oldest go until it is less. One worker sees to it, others go on.
+pub(super) fn settle_debts(hub: &Arc<Hub>) {
+    let Some(_alone) = hub.settling.try_lock() else { return };
+    let all = hub.all_connections();
+    let mut addresses: Vec<Arc<Sum>> = Vec::new();
+    for connection in &all {
+        let address = connection.account.address();
+        if !addresses.iter().any(|known| Arc::ptr_eq(known, address)) {
+            addresses.push(address.clone());
+        }
+    }
+    for address in addresses.iter().filter(|address| address.owes_too_much()) {
+        dismiss_oldest(hub, &all, address, Sum::owes_little);
+    }
+    while hub.ledger.house().owes_too_much() {
+        let Some(largest) = addresses.iter().max_by_key(|address| address.debt_bytes()) else { return };
+        let enough = |_: &Sum| hub.ledger.house().owes_little();
+        if !dismiss_oldest(hub, &all, largest, enough) {
+            return;
+        }
+        // What its connections still hold is on its way out.
+        let gone = largest.clone();
+        addresses.retain(|address| !Arc::ptr_eq(address, &gone));
+    }
+}
+
+/// Closes the connections of an address that have owed longest, until it is enough; false if there was none.
+fn dismiss_oldest(hub: &Arc<Hub>, all: &[Arc<Connection>], address: &Arc<Sum>, enough: impl Fn(&Sum) -> bool) -> bool {
+    let mut debtors: Vec<(u64, &Arc<Connection>)> = all
+        .iter()
+        .filter(|connection| Arc::ptr_eq(connection.account.address(), address))
+        .filter_map(|connection| Some((connection.owes_since_ms()?, connection)))
+        .collect();
+    debtors.sort_by_key(|(since, connection)| (*since, connection.link.id()));
+    let mut found = false;
+    for (_, connection) in debtors {
+        if enough(address) {
+            break;
+        }
+        found = true;
+        dismiss(hub, connection, Complaint::InDebt);
+    }
+    found
+}
+
+/// Makes places free for who comes; false if everybody has requests that are carried out.
+pub(super) fn free_places(hub: &Arc<Hub>) -> bool {
+    let mut idle: Vec<_> = hub.all_connections().into_iter().filter(|connection| connection.is_idle()).collect();
+    idle.sort_by_cached_key(|connection| {
+        (Reverse(connection.account.address().place_count()), connection.heard_ms.load(Relaxed), connection.link.id())
+    });
+    idle.truncate((hub.options.connections_max / PLACES_PART).max(1));
+    idle.iter().for_each(|connection| dismiss(hub, connection, Complaint::Replaced));
+    !idle.is_empty()
+}
+
+fn dismiss(hub: &Arc<Hub>, connection: &Arc<Connection>, why: Complaint) {
+    hub.complaints.add(why, connection.link.peer());
+    hub.service.stats().connections_dismissed.fetch_add(1, SeqCst);
+    hub.close(connection);
+}
