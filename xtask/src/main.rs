@@ -1,5 +1,6 @@
 //! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `dashboard`, `bench`.
 
+mod attacks;
 mod bench;
 mod cargo;
 mod ci;
@@ -47,6 +48,8 @@ enum Task {
     Cuts(sim::Cuts),
     /// The fuzz targets, with libFuzzer and a nightly compiler.
     Fuzz(fuzz::Fuzz),
+    /// Hostile hosts against the release binary: what a good client notices of them, and what they cost.
+    Attacks(attacks::Options),
     /// The dashboard of a live server under load, in a headless Chromium; pictures go to target/dashboard.
     Dashboard(dashboard::Options),
     /// Benchmarks.
@@ -80,6 +83,7 @@ fn run(task: Task) -> Result<()> {
         Task::Sim(sim) => sim.run(),
         Task::Cuts(cuts) => cuts.run(),
         Task::Fuzz(fuzz) => fuzz.run(),
+        Task::Attacks(options) => options.run(),
         Task::Dashboard(options) => options.run()?.into_result(),
         Task::Bench(bench) => bench.run(),
         Task::CrashImages(options) => crash_images::run(&options)?.into_result(),

@@ -7,6 +7,7 @@ mod belongings;
 mod datasets;
 mod decode;
 mod loss;
+mod mount_point;
 mod names;
 mod relief;
 

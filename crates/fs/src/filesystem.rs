@@ -86,6 +86,8 @@ pub struct Filesystem {
     pub(crate) first_new: AtomicU64,
     /// What could not be read since the import.
     pub(crate) damage: Damage,
+    /// Objects came into the table since the last group that was told of its end.
+    pub(crate) is_looked_at: AtomicBool,
     /// Set in the group in which the dataset is destroyed: from then on nothing is logged for it, since its tombstone
     /// covers the log up to that group only.
     pub(crate) gone: AtomicBool,
@@ -116,6 +118,7 @@ impl Filesystem {
             exposed: Mutex::default(),
             first_new: AtomicU64::new(root.next_object.0),
             damage: Damage::default(),
+            is_looked_at: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         });
         let client: Arc<dyn tally_store::dataset::DatasetClient> = Arc::clone(&filesystem) as _;
@@ -175,6 +178,11 @@ impl Filesystem {
 
     /// Locks objects and loads their inodes. On an error the locks are released.
     pub(crate) fn lock(&self, ids: &[ObjectId]) -> Result<Locked, FsError> {
+        // If it is refused, somebody has to let go of the objects all the same: once a group is enough.
+        if !self.is_looked_at.load(Ordering::Relaxed) {
+            self.is_looked_at.store(true, Ordering::Relaxed);
+            self.dataset.note_look();
+        }
         let mut locked = Locked::lock(&self.objects, ids);
         for (id, state) in locked.states_mut() {
             self.load(id, state)?;
@@ -296,6 +304,7 @@ impl Filesystem {
             of_group.bytes += admitted.pending.bytes;
             of_group.growth_bytes += admitted.pending.growth_bytes;
         }
+        self.dataset.note_change(txg);
         // The log may have a record that memory has not, or memory half of a change: neither may be built upon.
         let _both_or_none = self
             .pool
@@ -331,6 +340,7 @@ impl Filesystem {
     }
 
     fn expose(&self, txg: Txg) {
+        self.dataset.note_change(txg);
         // Only the first of a group counts: it is the oldest until the group is synced.
         self.exposed.lock().entry(txg).or_insert_with(|| self.pool.platform.clock.now());
     }

@@ -22,9 +22,10 @@ mod extents;
 mod removal;
 mod stored;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
+use parking_lot::Mutex;
 use tally_base::{LongWork, ObjectId, Txg};
 use tally_store::block::BlockError;
 use tally_store::bp::{BlockPtr, Compression, Dva};
@@ -65,16 +66,23 @@ struct Fold<'a> {
 
 impl DatasetClient for Filesystem {
     fn has_changed(&self, txg: Txg, root: &DatasetRoot) -> bool {
-        self.dirty.lock().contains_key(&txg)
+        self.holds_changes_of(txg)
             || root.orphan_count > 0
             || self.next_object.load(Ordering::Relaxed) != root.next_object.0
             || self.verifier.load(Ordering::Relaxed) != root.verifier
             || self.logging_after(txg, root) != (root.logged, root.log_from)
             || self.replayed_up_to(txg) != root.replay_dseq
             // What only its end matters to.
-            || !self.pending.lock().is_empty()
-            || !self.exposed.lock().is_empty()
-            || !self.objects.is_swept()
+            || self.exposed.lock().range(..=txg).next().is_some()
+            || self.is_looked_at.load(Ordering::Relaxed)
+    }
+
+    fn is_due_again(&self, root: &DatasetRoot) -> bool {
+        root.orphan_count > 0
+    }
+
+    fn holds_changes_of(&self, txg: Txg) -> bool {
+        self.dirty.lock().contains_key(&txg) || self.pending.lock().range(..=txg).next().is_some()
     }
 
     fn fold(&self, txg: Txg, old: &DatasetRoot, out: &mut RunWriter) -> Result<DatasetRoot, BlockError> {
@@ -138,9 +146,11 @@ impl DatasetClient for Filesystem {
                 inode.used = used;
             }
         }
+        self.is_looked_at.store(false, Ordering::Relaxed);
         self.objects.sweep();
-        self.pending.lock().retain(|group, _| *group > txg);
-        self.exposed.lock().retain(|group, _| *group > txg);
+        forget(&self.pending, txg);
+        forget(&self.exposed, txg);
+        forget(&self.dirty, txg);
     }
 }
 
@@ -149,6 +159,16 @@ impl Filesystem {
     fn logging_after(&self, txg: Txg, old: &DatasetRoot) -> (bool, Txg) {
         let switch = **self.log_switch.load();
         if switch.at <= txg.next() { (switch.after, switch.at) } else { (switch.before, old.log_from) }
+    }
+}
+
+/// Lets go of what is kept of groups up to `txg`. An empty map keeps its first node, a kilobyte for each of ten thousand
+/// datasets; an empty one that was never used does not.
+fn forget<T>(by_group: &Mutex<BTreeMap<Txg, T>>, txg: Txg) {
+    let mut by_group = by_group.lock();
+    by_group.retain(|group, _| *group > txg);
+    if by_group.is_empty() {
+        *by_group = BTreeMap::new();
     }
 }
 

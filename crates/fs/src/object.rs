@@ -97,7 +97,7 @@ pub(crate) type ObjectGuard = ArcRwLockWriteGuard<RawRwLock, ObjectState>;
 
 const SHARDS: usize = 64;
 
-/// Some of a dataset's objects; `None`: there never were any.
+/// Some of a dataset's objects; `None`: there are none.
 type Shard = Option<Box<HashMap<ObjectId, Object>>>;
 
 /// All objects of a dataset that are being changed. A pool may have ten thousand datasets, most of which nobody changes: a
@@ -165,11 +165,6 @@ impl ObjectTable {
         self.shards.iter().flat_map(objects).collect()
     }
 
-    /// Whether a sweep would find nothing.
-    pub(crate) fn is_swept(&self) -> bool {
-        self.arrivals.lock().is_empty()
-    }
-
     /// Lets go of arrivals that carry no layer and that nobody uses; the others stay for the next sweep.
     pub(crate) fn sweep(&self) {
         let arrivals = std::mem::take(&mut *self.arrivals.lock());
@@ -182,6 +177,9 @@ impl ObjectTable {
             let idle = Arc::strong_count(object) == 1 && object.read().layers.is_empty();
             if idle {
                 objects.remove(&id);
+                if objects.is_empty() {
+                    *shard = None;
+                }
             } else {
                 staying.push(id);
             }

@@ -173,12 +173,16 @@ fn idle_connections_give_way() {
     let mut good = house.client();
     let root = good.mount("/tank");
     let strangers: Vec<TcpStream> = (0..200).map(|number| stranger(&house, [127, 0, 1, number % 4])).collect();
+    works(&mut good, &root, "from another address");
+    // More from its own, and all of them came after its last request.
+    let neighbours: Vec<TcpStream> = (0..200).map(|_| stranger(&house, [127, 0, 0, 1])).collect();
+    works(&mut good, &root, "who has asked nothing goes first");
     for round in 0..5 {
         is_served(&house, &root, &format!("new-{round}"));
         works(&mut good, &root, &format!("old-{round}"));
     }
     assert!(house.server.stats().connections.load(SeqCst) <= 64);
-    drop(strangers);
+    drop((strangers, neighbours));
 }
 
 /// Requests that waited for room when their connection ended. They were carried out for nobody, reads as well.

@@ -8,7 +8,7 @@
 //! A pool that is known but not imported stays in the table with its key alone. Its handles are genuine,
 //! so their clients are told to come back later instead of that their files are gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -58,14 +58,18 @@ pub fn mount_path(dataset_name: &str) -> String {
 
 /// One state of all exports. Every request looks its pool and its dataset up, which are few and no client's choice: to
 /// compare some numbers costs less than a hash does that withstands chosen ones.
-#[derive(Default)]
+///
+/// A pool may have ten thousand datasets, mostly of the same rules: those are parsed once and shared, and for a dataset that
+/// is made the table is copied, which takes a tenth of what it takes to ask all datasets again.
+#[derive(Clone, Default)]
 pub struct ExportTable {
     pools: BTreeMap<PoolGuid, PoolEntry>,
-    datasets: BTreeMap<(PoolGuid, DatasetId), ShareRules>,
+    datasets: BTreeMap<(PoolGuid, DatasetId), Arc<ShareRules>>,
     /// Mount paths, in order, with what is mounted there.
-    paths: Vec<(String, PoolGuid, DatasetId)>,
+    paths: Vec<(Arc<str>, PoolGuid, DatasetId)>,
 }
 
+#[derive(Clone)]
 struct PoolEntry {
     handle_key: [u8; 32],
     mounted: Option<Arc<dyn Mounted>>,
@@ -78,14 +82,12 @@ impl ExportTable {
     pub fn new(pools: Vec<KnownExports>, above: &[ExportRule]) -> Self {
         let mut table = Self::default();
         for pool in pools {
+            let mut parsed: HashMap<&str, Arc<ShareRules>> = HashMap::new();
             for dataset in &pool.datasets {
                 let text = rule_above(above, &dataset.name).unwrap_or(&dataset.sharenfs);
-                let rules = parse_sharenfs(text).unwrap_or_else(|error| {
-                    tracing::error!(dataset = dataset.name, rules = text, %error, "not exported");
-                    ShareRules::default()
-                });
-                table.datasets.insert((pool.guid, dataset.id), rules);
-                table.paths.push((mount_path(&dataset.name), pool.guid, dataset.id));
+                let rules = parsed.entry(text).or_insert_with(|| rules_of(dataset, text));
+                table.datasets.insert((pool.guid, dataset.id), Arc::clone(rules));
+                table.paths.push((mount_path(&dataset.name).into(), pool.guid, dataset.id));
             }
             table.pools.insert(pool.guid, PoolEntry { handle_key: pool.handle_key, mounted: pool.mounted });
         }
@@ -93,16 +95,38 @@ impl ExportTable {
         table
     }
 
+    /// The same table with one dataset more of a pool that is in it.
+    #[must_use]
+    pub fn with(&self, pool: PoolGuid, dataset: &DatasetExport, above: &[ExportRule]) -> Self {
+        let mut table = self.clone();
+        let text = rule_above(above, &dataset.name).unwrap_or(&dataset.sharenfs);
+        table.datasets.insert((pool, dataset.id), rules_of(dataset, text));
+        let path = (mount_path(&dataset.name).into(), pool, dataset.id);
+        if let Err(at) = table.paths.binary_search(&path) {
+            table.paths.insert(at, path);
+        }
+        table
+    }
+
     /// Exported paths with their rules, in order.
     pub fn exported(&self) -> impl Iterator<Item = (&str, &ShareRules)> {
         let with_rules =
             self.paths.iter().filter_map(|(path, pool, dataset)| Some((path, self.datasets.get(&(*pool, *dataset))?)));
-        with_rules.filter(|(_, rules)| !rules.is_off()).map(|(path, rules)| (path.as_str(), rules))
+        with_rules.filter(|(_, rules)| !rules.is_off()).map(|(path, rules)| (&**path, &**rules))
     }
 
     fn vfs(&self, pool: PoolGuid, dataset: DatasetId) -> Option<Arc<dyn Vfs>> {
         self.pools.get(&pool)?.mounted.as_ref()?.vfs(dataset)
     }
+}
+
+/// Rules that are understood; of others nobody has access, and somebody is told.
+fn rules_of(dataset: &DatasetExport, text: &str) -> Arc<ShareRules> {
+    let rules = parse_sharenfs(text).unwrap_or_else(|error| {
+        tracing::error!(dataset = dataset.name, rules = text, %error, "not exported");
+        ShareRules::default()
+    });
+    Arc::new(rules)
 }
 
 /// The configuration's rule for the nearest of a dataset and its ancestors.
@@ -140,7 +164,7 @@ impl Exports for LiveExports {
         // From the whole path upwards: the first hit is the longest prefix.
         (1..=wanted.len()).rev().find_map(|length| {
             let prefix = format!("/{}", wanted[..length].join("/"));
-            let found = table.paths.binary_search_by(|(known, ..)| known.as_str().cmp(&prefix)).ok()?;
+            let found = table.paths.binary_search_by(|(known, ..)| (**known).cmp(prefix.as_str())).ok()?;
             let (_, pool, dataset) = &table.paths[found];
             Some((table.vfs(*pool, *dataset)?, wanted[length..].join("/")))
         })

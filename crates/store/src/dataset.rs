@@ -1,5 +1,8 @@
 //! Datasets as the pool keeps them: a name, local properties, and a root that changes with every transaction group.
 
+mod changes;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
@@ -11,6 +14,8 @@ use crate::block::BlockError;
 use crate::properties::{Effective, PropertySet};
 use crate::run::RunWriter;
 use crate::tree::{TREE_BYTES, Tree};
+
+pub(crate) use changes::Changes;
 
 /// Longest full name of a dataset, bytes.
 pub const DATASET_NAME_MAX: usize = 255;
@@ -52,9 +57,9 @@ pub(crate) const DRAWN_END: u64 = 1 << 62;
 pub const ACCOUNT_MAX: u64 = 1 << 62;
 
 impl DatasetRoot {
-    fn encode(&self, log_txg: Txg, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         out.put(&self.tree.encode());
-        out.put_u64(log_txg.0);
+        out.put_u64(self.log_txg.0);
         out.put_u64(self.replay_dseq.0);
         out.put_u8(u8::from(self.logged));
         out.put_u64(self.log_from.0);
@@ -129,15 +134,31 @@ pub struct Dataset {
     effective: ArcSwap<Effective>,
     root: ArcSwap<DatasetRoot>,
     client: OnceLock<Weak<dyn DatasetClient>>,
+    /// Its pool's, once it is in one.
+    changes: OnceLock<Arc<Changes>>,
+    /// The newest group in which it is noted as changed.
+    changed_in: AtomicU64,
 }
 
 /// Who fills a dataset: asked once per transaction group for what it changed.
 pub trait DatasetClient: Send + Sync {
-    /// Whether `txg` leaves anything to fold, or to be told of its end: of ten thousand datasets most have nothing, and then
-    /// neither of the others is called. Nothing changes in `txg` any more.
+    /// Whether `txg`, for which a change was noted, leaves anything to fold, or to be told of its end. Nothing changes in it
+    /// any more.
     fn has_changed(&self, txg: Txg, root: &DatasetRoot) -> bool {
         let _ = (txg, root);
         true
+    }
+
+    /// Whether the group behind the one that made `root` is to fold it again, whatever is noted.
+    fn is_due_again(&self, root: &DatasetRoot) -> bool {
+        let _ = root;
+        true
+    }
+
+    /// Whether it has changes of `txg`, which were noted then: to be asserted.
+    fn holds_changes_of(&self, txg: Txg) -> bool {
+        let _ = txg;
+        false
     }
 
     /// Writes the changes of `txg` as blocks, and gives the root above them. Nothing changes in `txg` any more.
@@ -157,6 +178,8 @@ impl Dataset {
             effective: ArcSwap::from_pointee(effective),
             root: ArcSwap::from_pointee(root),
             client: OnceLock::new(),
+            changes: OnceLock::new(),
+            changed_in: AtomicU64::new(0),
         }
     }
 
@@ -179,6 +202,29 @@ impl Dataset {
     /// Changes name or local properties; they are durable after the next sync.
     pub fn change_line(&self, change: impl FnOnce(&mut DatasetLine)) {
         change(&mut self.line.write());
+        self.note_look();
+    }
+
+    /// Notes that the next group is to look whether it has changed.
+    pub fn note_look(&self) {
+        if let Some(changes) = self.changes.get() {
+            changes.note(self.birth.id, Txg(0), &self.changed_in);
+        }
+    }
+
+    /// Notes that `txg` changes it, under a hold on that group: only then is it folded, and told of the group's end.
+    pub fn note_change(&self, txg: Txg) {
+        // A younger group may have noted it already while this one is being closed.
+        if self.changed_in.load(Ordering::Relaxed) != txg.0
+            && let Some(changes) = self.changes.get()
+        {
+            changes.note(self.birth.id, txg, &self.changed_in);
+        }
+    }
+
+    /// It is in a pool.
+    pub(crate) fn join(&self, changes: &Arc<Changes>) {
+        assert!(self.changes.set(Arc::clone(changes)).is_ok(), "a dataset is in one pool");
     }
 
     /// The properties in force.
@@ -205,12 +251,14 @@ impl Dataset {
 /// Bytes of an entry without name and properties.
 const ENTRY_BYTES: u64 = 6 * 8 + 2 * 4 + ROOT_BYTES;
 /// Bytes of an encoded [`DatasetRoot`].
-const ROOT_BYTES: u64 = (TREE_BYTES + 8 * 8 + 1) as u64;
+const ROOT_BYTES: u64 = (TREE_BYTES + LOG_TXG_FROM_END) as u64;
+/// Where in an entry [`DatasetRoot::log_txg`] stands: it and what follows it have a fixed length.
+pub(crate) const LOG_TXG_FROM_END: usize = 8 * 8 + 1;
 
 impl Dataset {
-    /// Appends its entry, with a root whose records up to group `log_txg` are in the tree.
-    pub(crate) fn encode_entry(&self, root: &DatasetRoot, log_txg: Txg, out: &mut Vec<u8>) {
-        encode_entry(&self.birth, &self.line.read(), root, log_txg, out);
+    /// Appends its entry, with this root.
+    pub(crate) fn encode_entry(&self, root: &DatasetRoot, out: &mut Vec<u8>) {
+        encode_entry(&self.birth, &self.line.read(), root, out);
     }
 }
 
@@ -224,7 +272,7 @@ pub(crate) struct DatasetEntry {
 
 impl DatasetEntry {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        encode_entry(&self.birth, &self.line, &self.root, self.root.log_txg, out);
+        encode_entry(&self.birth, &self.line, &self.root, out);
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
@@ -243,7 +291,7 @@ impl DatasetEntry {
     }
 }
 
-fn encode_entry(birth: &DatasetBirth, line: &DatasetLine, root: &DatasetRoot, log_txg: Txg, out: &mut Vec<u8>) {
+fn encode_entry(birth: &DatasetBirth, line: &DatasetLine, root: &DatasetRoot, out: &mut Vec<u8>) {
     for field in
         [birth.id.0, birth.created.0, birth.lane.0, birth.name_key, birth.root_object.0, birth.root_generation.0]
     {
@@ -252,6 +300,6 @@ fn encode_entry(birth: &DatasetBirth, line: &DatasetLine, root: &DatasetRoot, lo
     out.put_blob(line.name.as_bytes());
     out.put_blob(&postcard::to_stdvec(&line.local).expect("a property set is plain data"));
     let before = out.len();
-    root.encode(log_txg, out);
+    root.encode(out);
     debug_assert_eq!((out.len() - before) as u64, ROOT_BYTES, "the root's length is fixed");
 }

@@ -24,6 +24,7 @@
 //! Lock order: `syncing`, then `datasets`, then what is below.
 
 mod admit;
+mod entries;
 mod lanes;
 pub mod membership;
 mod open;
@@ -45,13 +46,14 @@ use tally_base::{Broken, DatasetId, LaneId, PoolGuid, Time, Txg, Wait};
 use tally_intent::{Checkpoint, Lane};
 
 use crate::bp::BlockPtr;
-use crate::dataset::Dataset;
+use crate::dataset::{Changes, Dataset};
 use crate::io::BlockIo;
 use crate::platform::{Platform, Tuning};
 use crate::replies::{BUCKETS, ReplyCache};
 use crate::roster::Roster;
 use crate::txg::{TxgHistory, Txgs};
 use crate::uberblock::Uberblock;
+use entries::Entries;
 use server_time::ServerTime;
 
 pub use admit::{NotServing, SpaceClass};
@@ -86,6 +88,8 @@ pub struct Pool {
     /// The lanes that were open when the pool began to serve: where datasets are at home.
     homes: OnceLock<Vec<LaneId>>,
     datasets: RwLock<BTreeMap<DatasetId, Arc<Dataset>>>,
+    /// Those that groups have changed which are not synced yet.
+    changes: Arc<Changes>,
     /// Datasets that were destroyed, until the log has forgotten them (rules F18).
     tombstones: Mutex<BTreeMap<DatasetId, Txg>>,
     next_dataset: AtomicU64,
@@ -107,6 +111,10 @@ struct Syncing {
     root: Option<BlockPtr>,
     /// Bytes of that block, without the allocator's part.
     root_bytes: u64,
+    /// The datasets' part of it.
+    entries: Entries,
+    /// The next group folds every dataset: what the import has changed in them nobody noted.
+    fold_all: bool,
     reply_blocks: [Option<BlockPtr>; BUCKETS],
     /// What holds a root that was replaced and may still be read, by the group that it belongs to.
     old_roots: Vec<(Txg, Weak<dyn Any + Send + Sync>)>,
@@ -253,6 +261,8 @@ impl Pool {
 
     /// Adds a dataset, within [`Self::administer`].
     pub fn add_dataset(&self, dataset: Arc<Dataset>) {
+        dataset.join(&self.changes);
+        dataset.note_change(self.txgs.open());
         let added = self.datasets.write().insert(dataset.birth.id, dataset);
         assert!(added.is_none(), "dataset ids are never reused");
     }
@@ -261,6 +271,7 @@ impl Pool {
     /// mean nothing from that group on.
     pub fn remove_dataset(&self, id: DatasetId, txg: Txg) -> Option<Arc<Dataset>> {
         let removed = self.datasets.write().remove(&id)?;
+        self.changes.note_gone(id, txg);
         self.tombstones.lock().insert(id, txg);
         self.replies.purge(id);
         Some(removed)

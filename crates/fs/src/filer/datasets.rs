@@ -8,10 +8,11 @@ use tally_store::pool::{SyncError, ancestors};
 use tally_store::properties::{Effective, Property, PropertySet, SyncMode, Value, effective};
 use tally_store::tree::Tree;
 
+use super::mount_point::{MountPoint, component, remove_mount_point};
 use super::{CreateOptions, Filer, FilerError, Named, Names};
 use crate::filesystem::{Filesystem, LogSwitch};
 use crate::read::FIRST_ID;
-use crate::vfs::{Cred, FileKind, FsError, OpCtx, SetAttr, Vfs};
+use crate::vfs::{Cred, FileKind, Vfs};
 
 /// Why a command on a dataset failed.
 #[derive(Debug, thiserror::Error)]
@@ -100,8 +101,8 @@ impl Filer {
         }
         // Before anything is made that a refusal would leave behind.
         self.pool.check_administrable(DatasetLine { name: name.to_owned(), local: local.clone() }.root_bytes())?;
-        make_mount_point(&parent, name)?;
-        let filesystem = self.add_dataset(name, local, owner)?;
+        let point = MountPoint::take(&parent, name)?;
+        let filesystem = self.add_dataset(name, local, owner).inspect_err(|_| point.give_back(&parent, name))?;
         self.cover(&parent, name, filesystem.dataset.birth.id);
         Ok(filesystem)
     }
@@ -206,13 +207,14 @@ impl Filer {
         let moved = self.subtree(from);
         let more_root_bytes = (to.len().saturating_sub(from.len()) * moved.len()) as u64;
         self.pool.check_administrable(more_root_bytes)?;
-        make_mount_point(&new_parent, to)?;
-        self.pool.administer_more(more_root_bytes, |_, _| {
+        let point = MountPoint::take(&new_parent, to)?;
+        let renamed = self.pool.administer_more(more_root_bytes, |_, _| {
             for filesystem in &moved {
                 let name = format!("{to}{}", &filesystem.name()[from.len()..]);
                 filesystem.dataset.change_line(|line| line.name = name);
             }
-        })?;
+        });
+        renamed.inspect_err(|_| point.give_back(&new_parent, to))?;
         *self.names.write() = Arc::new(Names::new(self.mounted.read().values().cloned()));
         self.uncover(&old_parent, from);
         if let Some(root) = moved.first() {
@@ -286,9 +288,18 @@ impl Filer {
     }
 
     /// Mounts a dataset on its directory in the parent's root. Only that is looked at: a pool may have tens of thousands.
+    /// Nothing is mounted on what is no directory: it would cover nothing, and nobody could take it away.
     fn cover(&self, parent: &Filesystem, name: &str, child: DatasetId) {
         let component = component(name);
         if let Ok((attr, _)) = parent.lookup(&Cred::root(), parent.root(), component) {
+            if attr.kind != FileKind::Directory {
+                tracing::warn!(
+                    "dataset {name} can be mounted by its path only: in the root of {} something that is no directory has its \
+                     name. Remove that, and export and import the pool",
+                    parent.name()
+                );
+                return;
+            }
             parent.mountpoints.write().insert(attr.object.id);
         }
         self.children.write().insert((parent.dataset.birth.id, component.to_vec()), child);
@@ -307,11 +318,6 @@ impl Filer {
     fn subtree(&self, name: &str) -> Vec<Arc<Filesystem>> {
         self.names().subtree(name).iter().map(|named| Arc::clone(&named.filesystem)).collect()
     }
-}
-
-/// The name of a dataset's directory in its parent.
-fn component(name: &str) -> &[u8] {
-    name.rsplit('/').next().expect("a split has at least one part").as_bytes()
 }
 
 /// Properties in force for a dataset, with those of the datasets above.
@@ -340,39 +346,6 @@ fn check_name(name: &str) -> Result<(), DatasetError> {
         }
     }
     Ok(())
-}
-
-/// The directory that a child dataset covers: made if it is not there, and empty if it is.
-fn make_mount_point(parent: &Filesystem, name: &str) -> Result<(), DatasetError> {
-    let component = component(name);
-    let failed = |why: String| DatasetError::MountPoint { name: name.to_owned(), why };
-    let cred = Cred::root();
-    let ctx = OpCtx { cred: &cred, reply: None };
-    loop {
-        let made = parent.mkdir(ctx, parent.root(), component, &SetAttr { mode: Some(0o755), ..SetAttr::default() });
-        match made.result {
-            Ok(_) => return made.wait.block().map(drop).map_err(|broken| failed(broken.to_string())),
-            Err(FsError::Throttled) => drop(made.wait.block().map_err(|broken| failed(broken.to_string()))?),
-            Err(FsError::Exists) => break,
-            Err(error) => return Err(failed(error.to_string())),
-        }
-    }
-    let (attr, _) = parent.lookup(&cred, parent.root(), component).map_err(|error| failed(error.to_string()))?;
-    if attr.kind != FileKind::Directory {
-        return Err(failed("there is something that is no directory".into()));
-    }
-    let page = parent.readdir(&cred, attr.object, 2, 1, false).map_err(|error| failed(error.to_string()))?;
-    if page.entries.is_empty() { Ok(()) } else { Err(failed("the directory is not empty".into())) }
-}
-
-/// Removes the covered directory. If that fails it stays, as an empty directory, and does no harm.
-fn remove_mount_point(parent: &Filesystem, name: &str) {
-    let component = component(name);
-    let cred = Cred::root();
-    let removed = parent.rmdir(OpCtx { cred: &cred, reply: None }, parent.root(), component);
-    if let Err(error) = removed.result {
-        tracing::warn!("the mount point of {name} was not removed: {error}");
-    }
 }
 
 impl Filesystem {
@@ -426,6 +399,8 @@ impl Filesystem {
     pub(super) fn switch_log(&self, after: bool, at: Txg) {
         let before = self.log_switch.load().after;
         if before != after {
+            // The root of the group before says so.
+            self.dataset.note_change(Txg(at.0.saturating_sub(1)));
             self.log_switch.store(Arc::new(LogSwitch { before, at, after }));
         }
     }

@@ -136,8 +136,11 @@ impl State {
         self.touch_content(object.id, now);
     }
 
-    pub(super) fn commit(&mut self, object: ObjectRef) -> Result<u64, FsError> {
-        match &self.inode(object)?.body {
+    pub(super) fn commit(&mut self, cred: &Cred, object: ObjectRef) -> Result<u64, FsError> {
+        let inode = self.inode(object)?;
+        let may = permission::owns(&inode.attr, cred) || permission::may(&inode.attr, cred, WRITE);
+        match &inode.body {
+            Body::Content(_) if !may => Err(FsError::Access),
             Body::Content(_) => Ok(self.verifier),
             Body::Directory(_) => Err(FsError::IsDirectory),
             _ => Err(FsError::BadType),

@@ -199,7 +199,7 @@ impl Vfs for Model {
     }
 
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, _offset: u64, _count: u32) -> Outcome<u64> {
-        self.change(ctx, &[object], |_| Some(object), |state, _| state.commit(object))
+        self.change(ctx, &[object], |_| Some(object), |state, cred| state.commit(cred, object))
     }
 
     fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr> {

@@ -18,6 +18,7 @@ use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::layer::{Piece, Seen};
 use crate::object::{Locked, ObjectState};
+use crate::permission::{self, WRITE};
 use crate::record::{Data, RECORD_OVERHEAD_MAX, RECORD_PIECES_MAX, Record, RecordKind, SizeRule};
 use crate::vfs::{FileKind, FsError, ObjectRef, OpCtx, Outcome};
 
@@ -37,7 +38,7 @@ impl Due {
 }
 
 impl Filesystem {
-    pub(crate) fn commit_content(&self, _ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
+    pub(crate) fn commit_content(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {
         if let Err(refusal) = self.check_takes_changes() {
             return refusal.outcome();
         }
@@ -78,6 +79,11 @@ impl Filesystem {
             if inode.kind != FileKind::File {
                 let error = if inode.kind == FileKind::Directory { FsError::IsDirectory } else { FsError::BadType };
                 return self.refused(&locked, smallvec![unchanged(object.id, &inode)], error);
+            }
+            // As WRITE asks it: the owner's content may be older than the mode.
+            let attr = inode.attr(object.id);
+            if !permission::may(&attr, ctx.cred, WRITE) && !permission::owns(&attr, ctx.cred) {
+                return self.refused(&locked, smallvec![unchanged(object.id, &inode)], FsError::Access);
             }
             let verifier = self.verifier.load(Ordering::Acquire);
             let changes = smallvec![unchanged(object.id, &inode)];

@@ -32,11 +32,13 @@ struct Plan<'a> {
     verifier: Option<u64>,
     /// Mode where the client gives none: nobody's, but for links, which have no use for one.
     mode: u32,
+    /// Whether a dataset will be mounted on it: from the moment it is there nobody else takes it away.
+    covered: bool,
 }
 
 impl<'a> Plan<'a> {
     fn new(record_kind: RecordKind, kind: FileKind, set: &'a SetAttr) -> Self {
-        Self { record_kind, kind, set, target: &[], rdev: (0, 0), verifier: None, mode: 0 }
+        Self { record_kind, kind, set, target: &[], rdev: (0, 0), verifier: None, mode: 0, covered: false }
     }
 }
 
@@ -56,6 +58,13 @@ impl Filesystem {
     pub(crate) fn make_directory(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr> {
         let plan = Plan::new(RecordKind::Mkdir, FileKind::Directory, set);
         self.make(ctx, dir, name, &plan, None)
+    }
+
+    /// Makes a directory in the root for a dataset to be mounted on.
+    pub(crate) fn make_covered_directory(&self, ctx: OpCtx<'_>, name: &[u8]) -> Outcome<Attr> {
+        let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
+        let plan = Plan { covered: true, ..Plan::new(RecordKind::Mkdir, FileKind::Directory, &set) };
+        self.make(ctx, self.root_ref(), name, &plan, None)
     }
 
     pub(crate) fn make_symlink(
@@ -161,6 +170,9 @@ impl Filesystem {
                 Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
             };
             let id = self.draw_id();
+            if plan.covered {
+                self.mountpoints.write().insert(id);
+            }
             locked.add_new(&self.objects, id);
             let mut record = Record::default();
             self.put_entry(&mut record, dir.id, self.draw_id(), name, id, plan.kind);

@@ -13,6 +13,7 @@ pub(super) const CASES: &[Case] = &[
     ("setattr: times", times),
     ("set-id bits fall", set_ids),
     ("the owner goes on reading and writing", owner_override),
+    ("commit: who may write", commit_as_write),
 ];
 
 #[allow(clippy::needless_pass_by_value)] // It reads better where it is called.
@@ -179,4 +180,17 @@ fn owner_override(world: &World) {
     assert!(world.vfs.read(&alice, file, 0, 4).is_ok());
     assert_eq!(world.setattr_as(&alice, file, &SetAttr { size: Some(1), ..SetAttr::default() }), Ok(()));
     denied(world.vfs.read(&user(BOB, &[]), file, 0, 4), "nobody else");
+}
+
+/// COMMIT has the content of others made stable, at the server's cost, and gives the verifier: as much as WRITE asks for.
+fn commit_as_write(world: &World) {
+    let tmp = world.open_dir("tmp", 0o777);
+    let (root, alice, bob) = (Cred::root(), user(ALICE, &[]), user(BOB, &[]));
+    for (bits, others) in [(0o600, false), (0o644, false), (0o606, true), (0o000, false)] {
+        let file = world.create_as(&alice, tmp, &format!("{bits:o}"), &guarded(bits)).unwrap().object;
+        let commit = |cred: &Cred| world.run(cred, |ctx| world.vfs.commit(ctx, file, 0, 0)).0.map(drop);
+        assert_eq!(commit(&alice), Ok(()), "{bits:o}: what its owner wrote before a chmod");
+        assert_eq!(commit(&root), Ok(()), "{bits:o}");
+        assert_eq!(commit(&bob), if others { Ok(()) } else { Err(FsError::Access) }, "{bits:o}");
+    }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Faults {
     pub(crate) reads_held: RwLock<()>,
     /// Reads that came while it was held.
     pub(crate) reads_waited: AtomicU64,
+    /// While somebody has it for writing, writes take their time.
+    pub(crate) writes_held: RwLock<()>,
     /// What cannot be read.
     pub(crate) unreadable: Mutex<Vec<Range<u64>>>,
 }
@@ -100,6 +102,7 @@ impl Disk for Gated {
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        drop(self.faults.writes_held.read().unwrap());
         let _passes = self.gate.read().unwrap();
         let left = self.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         left.map_err(|_| io::Error::other("the power is gone"))?;

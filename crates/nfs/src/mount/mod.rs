@@ -8,12 +8,12 @@ mod table;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid};
-use tally_fs::vfs::{Cred, FileKind, FsError, Vfs};
+use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, Vfs};
 
-use crate::cred::{TooWeak, known_user};
+use crate::cred::{TooWeak, caller, known_user};
 use crate::exports::Exports;
 use crate::handle::{Handle, HandleBytes};
-use crate::rpc::AcceptError;
+use crate::rpc::{AcceptError, Identity};
 use crate::service::Link;
 use crate::xdr::{Decoder, Encoder, Garbage};
 pub use table::MountTable;
@@ -59,7 +59,7 @@ impl From<AcceptError> for Refused {
 pub fn run(
     procedure: u32,
     words: &mut Decoder<'_>,
-    link: &Link,
+    (identity, link): (&Identity, &Link),
     exports: &dyn Exports,
     table: &MountTable,
 ) -> Result<Encoder, Refused> {
@@ -68,7 +68,7 @@ pub fn run(
         0 => {}
         1 => {
             let path = path(words)?;
-            match mount(&path, link, exports)? {
+            match mount(path, (identity, link), exports)? {
                 Ok(handle) => {
                     table.add(peer.ip(), path);
                     out.u32(0).opaque(&handle).u32(2);
@@ -82,7 +82,7 @@ pub fn run(
             }
         }
         2 => dump(table, &mut out),
-        3 => table.remove(peer.ip(), &path(words)?),
+        3 => table.remove(peer.ip(), path(words)?),
         4 => table.remove_all(peer.ip()),
         5 => export(exports, &mut out),
         _ => return Err(AcceptError::ProcedureUnavailable.into()),
@@ -90,37 +90,59 @@ pub fn run(
     Ok(out)
 }
 
-fn path(words: &mut Decoder<'_>) -> Result<String, AcceptError> {
-    let bytes = words.opaque(PATH_BYTES_MAX).map_err(|Garbage| AcceptError::GarbageArguments)?;
-    Ok(String::from_utf8_lossy(bytes).into_owned())
+/// A path is bytes, as names are.
+fn path<'a>(words: &mut Decoder<'a>) -> Result<&'a [u8], AcceptError> {
+    words.opaque(PATH_BYTES_MAX).map_err(|Garbage| AcceptError::GarbageArguments)
 }
 
 /// A handle or the status that says why there is none, if the rule lets this connection in at all.
-fn mount(path: &str, link: &Link, exports: &dyn Exports) -> Result<Result<HandleBytes, MountStatus>, Refused> {
-    let Some((vfs, below)) = exports.resolve(path) else { return Ok(Err(MountStatus::NoEnt)) };
+fn mount(
+    path: &[u8],
+    (identity, link): (&Identity, &Link),
+    exports: &dyn Exports,
+) -> Result<Result<HandleBytes, MountStatus>, Refused> {
+    let names = names(path);
+    let Some((vfs, count)) = resolve(&names, exports) else { return Ok(Err(MountStatus::NoEnt)) };
     let rule = exports.rule(vfs.pool(), vfs.dataset(), link.peer().ip());
     let Some(rule) = rule else { return Ok(Err(MountStatus::Acces)) };
-    known_user(link, &rule).map_err(|TooWeak| Refused::TooWeak(vfs.pool(), vfs.dataset()))?;
-    Ok(handle(&vfs, &below, exports))
+    let known = known_user(link, &rule).map_err(|TooWeak| Refused::TooWeak(vfs.pool(), vfs.dataset()))?;
+    Ok(handle(&vfs, &names[count..], &caller(identity, known, &rule), exports))
 }
 
-fn handle(vfs: &Arc<dyn Vfs>, below: &str, exports: &dyn Exports) -> Result<HandleBytes, MountStatus> {
+/// The names in a path. What stands for nothing goes before anything is compared: `/tank/./home` is the dataset.
+fn names(path: &[u8]) -> Vec<&[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".").collect()
+}
+
+/// The dataset with the longest prefix of these names, and how many are of it. Dataset names are text, and
+/// nothing leads up.
+fn resolve(names: &[&[u8]], exports: &dyn Exports) -> Option<(Arc<dyn Vfs>, usize)> {
+    if names.contains(&b"..".as_slice()) {
+        return None;
+    }
+    let text: Vec<&str> = names.iter().map_while(|name| std::str::from_utf8(name).ok()).collect();
+    let (vfs, below) = exports.resolve(&format!("/{}", text.join("/")))?;
+    let left = below.split('/').filter(|name| !name.is_empty()).count() + (names.len() - text.len());
+    Some((vfs, names.len() - left))
+}
+
+fn handle(vfs: &Arc<dyn Vfs>, below: &[&[u8]], cred: &Cred, exports: &dyn Exports) -> Result<HandleBytes, MountStatus> {
     let key = exports.handle_key(vfs.pool()).ok_or(MountStatus::ServerFault)?;
-    let object = walk(vfs, below)?;
+    let object = walk(vfs, below, cred, exports)?;
     Ok(Handle { pool: vfs.pool(), dataset: vfs.dataset(), object }.seal(&key))
 }
 
-/// Follows what is left of a path below a dataset's root, as the superuser: who may mount may mount any
-/// directory, and what they may do there is checked at each request. Symbolic links are not followed.
-fn walk(vfs: &Arc<dyn Vfs>, below: &str) -> Result<tally_fs::vfs::ObjectRef, MountStatus> {
+/// Follows what is left of a path below a dataset's root, as the caller, so that nobody gets what they could not have looked
+/// up, and no status tells of it. What a dataset is mounted on is that dataset. Symbolic links are not followed.
+fn walk(vfs: &Arc<dyn Vfs>, below: &[&[u8]], cred: &Cred, exports: &dyn Exports) -> Result<ObjectRef, MountStatus> {
     let mut object = vfs.root();
-    for name in below.split('/').filter(|name| !name.is_empty() && *name != ".") {
-        if name == ".." {
-            return Err(MountStatus::NoEnt);
-        }
-        let (attr, _) = vfs.lookup(&Cred::root(), object, name.as_bytes()).map_err(mount_status)?;
+    for name in below {
+        let (attr, _) = vfs.lookup(cred, object, name).map_err(mount_status)?;
         if attr.kind != FileKind::Directory {
             return Err(MountStatus::NotDir);
+        }
+        if exports.child(vfs.pool(), vfs.dataset(), object, name).is_some() {
+            return Err(MountStatus::NoEnt);
         }
         object = attr.object;
     }
@@ -140,7 +162,7 @@ fn mount_status(error: FsError) -> MountStatus {
 
 fn dump(table: &MountTable, out: &mut Encoder) {
     for (client, path) in table.list() {
-        out.bool(true).opaque(client.to_string().as_bytes()).opaque(path.as_bytes());
+        out.bool(true).opaque(client.to_string().as_bytes()).opaque(&path);
     }
     out.bool(false);
 }

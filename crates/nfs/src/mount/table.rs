@@ -5,26 +5,35 @@ use std::net::IpAddr;
 
 use parking_lot::Mutex;
 
-/// Most lines that are kept; further mounts work and are not listed.
-const LINES_MAX: usize = 1024;
+/// Most bytes of paths that are kept; further mounts work and are not listed. Whoever asks gets all of it, stranger or not.
+const BYTES_MAX: usize = 32 << 10;
+/// Most of them from one client, so that none fills the list alone.
+const CLIENT_BYTES_MAX: usize = 4 << 10;
+/// What a line costs beside its path.
+const LINE_BYTES: usize = 64;
 
 /// Mounts in memory.
 #[derive(Debug, Default)]
 pub struct MountTable {
-    lines: Mutex<BTreeSet<(IpAddr, String)>>,
+    lines: Mutex<BTreeSet<(IpAddr, Vec<u8>)>>,
 }
 
 impl MountTable {
     /// A client has mounted `path`.
-    pub fn add(&self, client: IpAddr, path: String) {
+    pub fn add(&self, client: IpAddr, path: &[u8]) {
         let mut lines = self.lines.lock();
-        if lines.len() < LINES_MAX {
-            lines.insert((client, path));
+        let (mut bytes, mut of_client) = (cost(path), cost(path));
+        for (other, path) in &*lines {
+            bytes += cost(path);
+            of_client += if *other == client { cost(path) } else { 0 };
+        }
+        if bytes <= BYTES_MAX && of_client <= CLIENT_BYTES_MAX {
+            lines.insert((client, path.to_owned()));
         }
     }
 
     /// A client has unmounted `path`.
-    pub fn remove(&self, client: IpAddr, path: &str) {
+    pub fn remove(&self, client: IpAddr, path: &[u8]) {
         self.lines.lock().remove(&(client, path.to_owned()));
     }
 
@@ -35,7 +44,11 @@ impl MountTable {
 
     /// All lines.
     #[must_use]
-    pub fn list(&self) -> Vec<(IpAddr, String)> {
+    pub fn list(&self) -> Vec<(IpAddr, Vec<u8>)> {
         self.lines.lock().iter().cloned().collect()
     }
+}
+
+fn cost(path: &[u8]) -> usize {
+    LINE_BYTES + path.len()
 }

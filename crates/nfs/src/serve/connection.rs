@@ -24,6 +24,8 @@ pub(super) struct Connection {
     pub(super) backlog: Backlog,
     /// When something came.
     pub(super) heard_ms: AtomicU64,
+    /// It has brought a whole request.
+    pub(super) has_asked: AtomicBool,
     /// When the record began that has not arrived in full.
     pub(super) record_began_ms: AtomicU64,
     /// When the socket, which is full, took something.
@@ -47,6 +49,7 @@ impl Connection {
             output: Output::default(),
             backlog: Backlog::default(),
             heard_ms: AtomicU64::new(now_ms),
+            has_asked: AtomicBool::new(false),
             record_began_ms: AtomicU64::new(0),
             unread_since_ms: AtomicU64::new(0),
             paused: AtomicBool::new(false),
@@ -74,6 +77,12 @@ impl Connection {
         let record = since(Debt::Record, &self.record_began_ms);
         let replies = since(Debt::Replies, &self.unread_since_ms);
         record.into_iter().chain(replies).min()
+    }
+
+    /// Since when it has brought no whole request: a byte now and then keeps no place.
+    pub(super) fn idle_since_ms(&self) -> u64 {
+        let (heard, began) = (self.heard_ms.load(Relaxed), self.record_began_ms.load(Relaxed));
+        if began == 0 { heard } else { heard.min(began) }
     }
 
     /// Whether nothing is carried out for it.

@@ -21,8 +21,8 @@
 //! those goes to work, and fewer run than there are processors, another is called or started (`crew`). The cost:
 //! threads, and a mutex for the queues, which the lone client's path touches once, finding them empty.
 //!
-//! A host that nobody trusts gets no further than its own account: `ledger` says who may hold what, `warden` who has to
-//! go. `accept` is a thread of its own, so that nobody waits at the door behind those who leave.
+//! A host that nobody trusts gets no further than its own account (I6): `ledger` says who may hold what, `warden` who
+//! has to go. `accept` is a thread of its own, so that nobody waits at the door behind those who leave.
 
 mod accept;
 mod backlog;

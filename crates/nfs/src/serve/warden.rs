@@ -5,7 +5,7 @@
 //! | a record that is begun | nothing of it came for 10 s, or it is 60 s old | that one |
 //! | replies | the socket has taken nothing for 60 s | that one |
 //! | debts together | above their bound, of an address or of the house | the oldest of the address with most |
-//! | places | all are taken, and somebody comes | the longest idle of the address with most |
+//! | places | all are taken, and somebody comes | of the address with most, who never asked anything, then the longest idle |
 //!
 //! A thread of its own looks at the times every other second; the bounds are looked at by whoever passes them.
 
@@ -31,6 +31,9 @@ pub(super) fn keep(hub: &Arc<Hub>) {
     while !hub.sleep(LOOK_INTERVAL.min(shortest / 4)) {
         end_overdue(hub);
         hub.complaints.tell();
+        let (stats, house) = (hub.service.stats(), hub.ledger.house());
+        stats.work_bytes.store(house.work_bytes() as u64, Relaxed);
+        stats.debt_bytes.store(house.debt_bytes() as u64, Relaxed);
     }
 }
 
@@ -98,7 +101,8 @@ fn dismiss_oldest(hub: &Arc<Hub>, all: &[Arc<Connection>], address: &Arc<Sum>, e
 pub(super) fn free_places(hub: &Arc<Hub>) -> bool {
     let mut idle: Vec<_> = hub.all_connections().into_iter().filter(|connection| connection.is_idle()).collect();
     idle.sort_by_cached_key(|connection| {
-        (Reverse(connection.account.address().place_count()), connection.heard_ms.load(Relaxed), connection.link.id())
+        let places = Reverse(connection.account.address().place_count());
+        (places, connection.has_asked.load(Relaxed), connection.idle_since_ms(), connection.link.id())
     });
     idle.truncate((hub.options.connections_max / PLACES_PART).max(1));
     idle.iter().for_each(|connection| dismiss(hub, connection, Complaint::Replaced));

@@ -28,6 +28,8 @@ use crate::stats::count;
 const TASKS_PER_LOOK: usize = 16;
 /// Nor more of them than this takes: a directory's listing is a thousand GETATTRs, and who has just asked waits in epoll.
 const TASKS_TIME_MAX: Duration = Duration::from_micros(300);
+/// For so long a worker takes events while tasks wait.
+const EVENTS_TIME_MAX: Duration = Duration::from_micros(600);
 /// A request that has waited so long is worth the question whether its client is still there.
 const QUESTION_AGE: Duration = Duration::from_millis(5);
 
@@ -50,13 +52,20 @@ pub(super) fn work(hub: &Arc<Hub>) {
     hub.poller.wake();
 }
 
-/// Does what waits, then what happens next.
+/// Does what waits, then what happens next. While more waits it takes all events that are there, within bounds: with one
+/// of them a turn, who asks one thing at a time stood behind thousands that had asked for much.
 fn turn(hub: &Arc<Hub>, scratch: &mut [u8]) {
     let busy = do_tasks(hub);
-    match next_event(hub, !busy) {
-        Some(ready) if ready.token == WAKE => hub.wake_pending.store(false, SeqCst),
-        Some(ready) => handle(hub, ready, scratch),
-        None => {}
+    let began = busy.then(Instant::now);
+    loop {
+        match next_event(hub, !busy) {
+            Some(ready) if ready.token == WAKE => hub.wake_pending.store(false, SeqCst),
+            Some(ready) => handle(hub, ready, scratch),
+            None => return,
+        }
+        if began.is_none_or(|began| began.elapsed() > EVENTS_TIME_MAX) {
+            return;
+        }
     }
 }
 
@@ -187,6 +196,9 @@ fn receive(hub: &Arc<Hub>, connection: &Arc<Connection>, scratch: &mut [u8]) -> 
 fn note_progress(hub: &Hub, connection: &Connection, input: &Input, ended: bool, at: Instant) -> Option<usize> {
     let now_ms = hub.ms_at(at);
     connection.heard_ms.store(now_ms, Relaxed);
+    if ended {
+        connection.has_asked.store(true, Relaxed);
+    }
     let began_ms = connection.record_began_ms.load(Relaxed);
     if !input.is_partial() {
         if began_ms != 0 {
@@ -328,6 +340,7 @@ pub(super) fn tell(hub: &Arc<Hub>, connection: &Arc<Connection>, reply: Reply) {
     if connection.link.is_open() {
         connection.output.push(reply);
         let _ = send(hub, connection);
+        hub.resume(connection);
     }
 }
 

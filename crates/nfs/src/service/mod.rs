@@ -190,7 +190,7 @@ impl Service {
     fn mount(&self, job: &Job) -> Step {
         let call = &job.call;
         let words = &mut call.arguments();
-        let done = mount::run(call.procedure, words, &job.link, &*self.exports, &self.mounts);
+        let done = mount::run(call.procedure, words, (&call.identity, &job.link), &*self.exports, &self.mounts);
         count(&self.stats.mount.calls);
         Step::Reply(match done {
             Ok(body) => Reply::success(call.xid, body.into()),

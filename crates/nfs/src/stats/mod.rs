@@ -58,6 +58,10 @@ pub struct Stats {
     pub connections: AtomicU64,
     /// Connections refused because there were too many.
     pub connections_refused: AtomicU64,
+    /// Bytes of requests that can be carried out, at the last look of every other second.
+    pub work_bytes: AtomicU64,
+    /// Bytes of what waits for clients, then.
+    pub debt_bytes: AtomicU64,
     /// Connections closed because they held too much, for too long, or a place that others needed.
     pub connections_dismissed: AtomicU64,
     /// Replies that waited in the thread that did the work.
@@ -83,6 +87,8 @@ impl Default for Stats {
             connections: AtomicU64::default(),
             connections_refused: AtomicU64::default(),
             connections_dismissed: AtomicU64::default(),
+            work_bytes: AtomicU64::default(),
+            debt_bytes: AtomicU64::default(),
             driven: AtomicU64::default(),
             handed_over: AtomicU64::default(),
         }

@@ -45,10 +45,15 @@ impl Line<'_> {
         self
     }
 
+    /// One transmission, and the reply's bytes.
+    pub fn transmit(&self, xid: u32, program: (u32, u32), procedure: u32, arguments: Encoder) -> Vec<u8> {
+        let record = record(xid, (self.uid, &self.gids), program, procedure, arguments);
+        serve(&self.desk.service, &self.link, record)
+    }
+
     /// One transmission, and its answer.
     pub fn call(&self, xid: u32, program: (u32, u32), procedure: u32, arguments: Encoder) -> Answer {
-        let record = record(xid, (self.uid, &self.gids), program, procedure, arguments);
-        let (answered, answer) = Answer::parse(serve(&self.desk.service, &self.link, record).into());
+        let (answered, answer) = Answer::parse(self.transmit(xid, program, procedure, arguments).into());
         assert_eq!(answered, xid);
         answer
     }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 
-use super::message::{LINE_BYTES_MAX, Progress, Reply, Request, Response};
+use super::message::{ANSWER_BYTES_MAX, Progress, Reply, Request, Response};
 use super::plain::plain;
 use super::socket;
 
@@ -110,7 +110,7 @@ impl Client {
 
     fn read_response(&mut self) -> Result<Response, ClientError> {
         let mut line = Vec::new();
-        let mut bounded = (&mut self.stream).take(LINE_BYTES_MAX);
+        let mut bounded = (&mut self.stream).take(ANSWER_BYTES_MAX);
         bounded.read_until(b'\n', &mut line).map_err(ClientError::Broken)?;
         if line.is_empty() {
             return Err(ClientError::Broken(io::ErrorKind::UnexpectedEof.into()));

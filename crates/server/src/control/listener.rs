@@ -1,7 +1,7 @@
 //! The answering end of the control socket: a thread that accepts, and one for each connection.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -211,11 +211,15 @@ fn answer(stream: &UnixStream, service: &dyn Service, place: &Place<UnixStream>)
     }
 }
 
-fn send(mut stream: &UnixStream, response: &Response) -> io::Result<()> {
-    let mut line = serde_json::to_vec(response)?;
-    line.push(b'\n');
-    stream.write_all(&line)
+/// Piece by piece: a list of ten thousand datasets is megabytes, and many may ask at once.
+fn send(stream: &UnixStream, response: &Response) -> io::Result<()> {
+    let mut line = BufWriter::with_capacity(PIECE_BYTES, stream);
+    serde_json::to_writer(&mut line, response)?;
+    line.write_all(b"\n")?;
+    line.flush()
 }
+
+const PIECE_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests;

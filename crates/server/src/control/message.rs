@@ -8,8 +8,10 @@ use super::load::RecordedLoad;
 use super::observation::Observation;
 use super::report::{DatasetReport, FoundPool, OpsReport, PoolReport, PropertyLine};
 
-/// Longest request or answer line, bytes. A pool of thousands of datasets fits; a runaway peer does not.
+/// Longest request line, bytes: a runaway peer does not fit.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
+/// Longest answer line, bytes: all properties of ten thousand datasets with the longest names fit.
+pub const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 /// `property=value`, as typed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -395,6 +395,12 @@ pub struct OpsReport {
     pub own: Quantiles,
     /// Connections that are open.
     pub connections: u64,
+    /// Connections that were closed because they held too much, for too long, or a place that others needed.
+    pub connections_dismissed: u64,
+    /// Bytes of requests that can be carried out.
+    pub work_bytes: u64,
+    /// Bytes of what waits for clients: incomplete requests, replies that are not taken, and requests behind those.
+    pub debt_bytes: u64,
     /// Calls of programs, versions and procedures that we lack, garbage, and bad credentials.
     pub refused: u64,
     /// Retransmissions that were answered from memory.

@@ -43,13 +43,13 @@ impl Pools {
         if parents {
             for (end, _) in name.match_indices('/') {
                 if pool.filer.by_name(&name[..end]).is_none() {
-                    pool.filer.create_dataset(&name[..end], PropertySet::new(), process::owner())?;
+                    let made = pool.filer.create_dataset(&name[..end], PropertySet::new(), process::owner())?;
+                    self.export_also(&pool, &made);
                 }
             }
         }
-        let made = pool.filer.create_dataset(name, set, process::owner());
-        self.refresh_exports();
-        made?;
+        let made = pool.filer.create_dataset(name, set, process::owner())?;
+        self.export_also(&pool, &made);
         Ok(())
     }
 

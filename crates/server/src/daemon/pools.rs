@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use tally_base::{DatasetId, PoolGuid, Size};
+use tally_fs::Filesystem;
 use tally_fs::filer::{CreateOptions, DatasetError, Filer, FilerError, ImportOptions, ImportReport, Named};
 use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_intent::Lane;
@@ -580,6 +581,14 @@ impl Pools {
         self.refresh_exports();
     }
 
+    /// Adds a dataset that was just made to the export table. Nobody else changes that: the daemon's own thread alone makes
+    /// datasets, and copies of disks have none.
+    pub(super) fn export_also(&self, pool: &ServedPool, filesystem: &Filesystem) {
+        let export = dataset_export(&filesystem.name(), filesystem);
+        let table = self.live.table().with(pool.guid(), &export, &self.above.lock());
+        self.live.replace(table);
+    }
+
     /// Works the export table out anew: after every change of a pool, a dataset or a rule.
     pub fn refresh_exports(&self) {
         let absent = self.absent.exports();
@@ -594,13 +603,13 @@ impl Pools {
     }
 }
 
+fn dataset_export(name: &str, filesystem: &Filesystem) -> DatasetExport {
+    let (id, sharenfs) = (filesystem.dataset(), filesystem.in_force().sharenfs.clone());
+    DatasetExport { id, name: name.to_owned(), sharenfs }
+}
+
 fn dataset_exports(filer: &Filer) -> Vec<DatasetExport> {
-    let export = |named: &Named| DatasetExport {
-        id: named.filesystem.dataset(),
-        name: named.name.to_string(),
-        sharenfs: named.filesystem.in_force().sharenfs.clone(),
-    };
-    filer.names().iter().map(export).collect()
+    filer.names().iter().map(|Named { name, filesystem }| dataset_export(name, filesystem)).collect()
 }
 
 /// A word that has the form of a guid is one: names of pools do not begin with a digit, and 16 letters from a to f

@@ -6,7 +6,7 @@ use super::*;
 const TANK: PoolGuid = PoolGuid(0xa);
 const AWAY: PoolGuid = PoolGuid(0xb);
 
-/// Datasets 1, 2 and 3, where 2 is mounted on entry `home` of the root of 1.
+/// Datasets 1 to 4, where 2 is mounted on entry `home` of the root of 1.
 struct Three(Vec<Arc<dyn Vfs>>);
 
 impl Three {
@@ -15,7 +15,7 @@ impl Three {
             let options = ModelOptions { pool: TANK, dataset: DatasetId(id), ..ModelOptions::default() };
             Arc::new(Model::new(&options)) as Arc<dyn Vfs>
         };
-        Arc::new(Self((1..=3).map(model).collect()))
+        Arc::new(Self((1..=4).map(model).collect()))
     }
 }
 
@@ -113,4 +113,18 @@ fn a_child_dataset_stands_in_its_parents_directory() {
     assert!(live.child(AWAY, DatasetId(1), root, b"home").is_none());
     live.replace(ExportTable::default());
     assert!(live.child(TANK, DatasetId(1), root, b"home").is_none(), "exported meanwhile");
+}
+
+#[test]
+fn a_dataset_that_is_made_is_found_like_one_that_was_there() {
+    let above = [ExportRule { dataset: "tank/home".into(), rules: "10.2.0.0/16(ro)".into() }];
+    let live = live(&above);
+    let made = DatasetExport { id: DatasetId(4), name: "tank/home/new".into(), sharenfs: "*(rw)".into() };
+    live.replace(live.table().with(TANK, &made, &above));
+    let (vfs, rest) = live.resolve("/tank/home/new/dir").unwrap();
+    assert_eq!((vfs.dataset(), rest.as_str()), (DatasetId(4), "dir"));
+    let rule = |client: &str| live.rule(TANK, DatasetId(4), client.parse().unwrap());
+    assert!(rule("10.2.0.1").is_some_and(|rule| rule.read_only) && rule("10.3.0.1").is_none(), "the rule above holds");
+    let paths: Vec<_> = live.list().into_iter().map(|(path, _)| path).collect();
+    assert_eq!(paths, ["/tank", "/tank/home", "/tank/home/new"]);
 }

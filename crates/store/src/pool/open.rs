@@ -17,6 +17,7 @@ use tally_intent::recovery::{
     self, Cursor, DatasetReplay, DatasetVerdict, Disowned, LaneScan, MergeError, Merged, ScanError, Verdict,
 };
 
+use super::entries::Entries;
 use super::lanes::home_among;
 use super::room;
 use super::root::PoolRoot;
@@ -189,6 +190,8 @@ impl Pool {
         }
         let unreplayed = root_block.is_some().then(|| uberblock.lanes.clone());
         let root_bytes = root.encode().len() as u64;
+        let (changes, datasets) = (Arc::default(), datasets_of(&root));
+        datasets.values().for_each(|dataset| dataset.join(&changes));
         Arc::new(Self {
             platform: platform.clone(),
             tuning: tuning.clone(),
@@ -200,7 +203,8 @@ impl Pool {
             guid: uberblock.pool,
             lanes: ArcSwap::default(),
             homes: OnceLock::new(),
-            datasets: RwLock::new(datasets_of(&root)),
+            datasets: RwLock::new(datasets),
+            changes,
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
             time: ServerTime::new(
@@ -212,6 +216,8 @@ impl Pool {
                 uberblock,
                 root: root_block,
                 root_bytes,
+                entries: Entries::default(),
+                fold_all: true,
                 reply_blocks: root.reply_blocks,
                 old_roots: Vec::new(),
                 unreplayed,

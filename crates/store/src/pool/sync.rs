@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use tally_base::{Broken, Txg};
 
+use super::entries::Entries;
 use super::root::{self, PoolRoot, ROOT_BYTES_MAX};
 use super::{Pool, Syncing};
 use crate::alloc::AllocRoot;
@@ -175,7 +176,7 @@ impl Pool {
 
     fn write_group(&self, syncing: &mut Syncing, txg: Txg, clean: bool) -> Result<Vec<Folded>, SyncError> {
         let mut out = self.io.writer(txg);
-        let folded = self.fold_datasets(syncing, txg, &mut out)?;
+        let folded = self.fold_datasets(syncing, txg, clean, &mut out)?;
         self.fold_replies(syncing, txg, &mut out)?;
         if let Some(old) = syncing.root.take() {
             self.io.free(&old, txg);
@@ -183,7 +184,7 @@ impl Pool {
         // A tombstone is needed while the log may hold records of its dataset: as long as the oldest importable
         // uberblock's lanes do, which is the previous one's.
         self.tombstones.lock().retain(|_, destroyed| txg.0 <= destroyed.0 + 2);
-        let mut head = self.encode_root(syncing, txg, &folded);
+        let mut head = self.encode_root(syncing);
         debug_assert!(is_read_as_written(&head), "what the root says is what an import will read");
         let head_bytes = head.len();
         let (root, _) = out.commit(head_bytes, |alloc| {
@@ -214,6 +215,7 @@ impl Pool {
         }
         syncing.root = Some(root);
         syncing.root_bytes = head_bytes as u64;
+        syncing.fold_all = syncing.unreplayed.is_some();
         syncing.uberblock = uberblock;
         Ok(folded)
     }
@@ -227,17 +229,61 @@ impl Pool {
         Ok(())
     }
 
-    fn fold_datasets(&self, syncing: &Syncing, txg: Txg, out: &mut RunWriter) -> Result<Vec<Folded>, SyncError> {
+    /// Folds the datasets that have changed, and puts the entries of the root in order.
+    fn fold_datasets(
+        &self,
+        syncing: &mut Syncing,
+        txg: Txg,
+        clean: bool,
+        out: &mut RunWriter,
+    ) -> Result<Vec<Folded>, SyncError> {
         let mut folded = Vec::new();
-        for dataset in self.datasets() {
+        let mut entry = Vec::new();
+        for dataset in self.changed_datasets(syncing, txg, clean) {
             let old = dataset.root();
-            // A pool may have ten thousand, and a group mostly changes a few of them.
             let changed = dataset.client().filter(|client| client.has_changed(txg, &old));
             let root = changed.map(|client| client.fold(txg, &old, out)).transpose()?;
             let root = root.map(|root| DatasetRoot { log_txg: Self::log_txg(syncing, txg, &root), ..root });
+            entry.clear();
+            dataset.encode_entry(root.as_ref().unwrap_or(&old), &mut entry);
+            syncing.entries.set(dataset.birth.id, &entry);
             folded.push((dataset, root));
         }
+        if syncing.unreplayed.is_none() {
+            syncing.entries.take_to(txg);
+        }
+        debug_assert!(self.all_is_told(syncing, txg, &folded), "a change of a dataset was not noted");
         Ok(folded)
+    }
+
+    /// The datasets that `txg` may have changed, in the order of ids. An export looks at all: its group is the last word.
+    fn changed_datasets(&self, syncing: &mut Syncing, txg: Txg, clean: bool) -> Vec<Arc<Dataset>> {
+        let noted = self.changes.take(txg);
+        if clean || syncing.fold_all || syncing.unreplayed.is_some() {
+            syncing.entries = Entries::default();
+            return self.datasets();
+        }
+        let datasets = self.datasets.read();
+        let (there, gone): (Vec<_>, Vec<_>) = noted.into_iter().partition(|id| datasets.contains_key(id));
+        gone.into_iter().for_each(|id| syncing.entries.remove(id));
+        there.iter().filter_map(|id| datasets.get(id).cloned()).collect()
+    }
+
+    /// Whether the entries say of every dataset what it is, and none has changes that nobody folds.
+    fn all_is_told(&self, syncing: &Syncing, txg: Txg, folded: &[Folded]) -> bool {
+        let mut bytes = Vec::new();
+        for dataset in self.datasets() {
+            let at = folded.binary_search_by_key(&dataset.birth.id, |(folded, _)| folded.birth.id);
+            let old = dataset.root();
+            let new = at.ok().and_then(|at| folded[at].1.as_ref()).unwrap_or(&old);
+            let root = DatasetRoot { log_txg: Self::log_txg(syncing, txg, new), ..new.clone() };
+            dataset.encode_entry(&root, &mut bytes);
+            let holds_changes = || dataset.client().is_some_and(|client| client.holds_changes_of(txg));
+            if at.is_err() && holds_changes() {
+                return false;
+            }
+        }
+        bytes == syncing.entries.bytes()
     }
 
     /// Up to which group a dataset's log records are in its tree once `txg` is synced (rules F1).
@@ -256,17 +302,15 @@ impl Pool {
     }
 
     /// The root without the allocator's part.
-    fn encode_root(&self, syncing: &Syncing, txg: Txg, folded: &[Folded]) -> Vec<u8> {
+    fn encode_root(&self, syncing: &Syncing) -> Vec<u8> {
+        let room = self.io.allocator().root_bytes_max();
         let entries = |out: &mut Vec<u8>| {
-            out.reserve(syncing.root_bytes as usize);
-            for (dataset, new) in folded {
-                let kept = new.is_none().then(|| dataset.root());
-                let root = new.as_ref().or(kept.as_deref()).expect("the one or the other");
-                dataset.encode_entry(root, Self::log_txg(syncing, txg, root), out);
-            }
+            // All that follows, or it would be copied once more.
+            out.reserve(syncing.entries.bytes().len() + room + (64 << 10));
+            out.extend_from_slice(syncing.entries.bytes());
         };
         let next_dataset = self.next_dataset.load(Ordering::Relaxed);
-        root::encode(next_dataset, folded.len(), entries, &syncing.reply_blocks, &self.tombstones.lock())
+        root::encode(next_dataset, syncing.entries.count(), entries, &syncing.reply_blocks, &self.tombstones.lock())
     }
 
     /// Bytes of the root, as the newest group has written it.
@@ -300,6 +344,9 @@ impl Pool {
             syncing.old_roots.push((Txg(txg.0 - 1), reader));
             if let Some(client) = dataset.client() {
                 client.synced(txg);
+                if client.is_due_again(&dataset.root()) {
+                    dataset.note_change(txg.next());
+                }
             }
         }
         self.io.forget_freed();

@@ -55,6 +55,11 @@ fn calls(text: &mut Exposition, seen: &Observation) {
     )
     .spread(&[], &ops.whole_times);
     text.gauge("tally_nfs_connections", "Connections of clients that are open.").sample(&[], ops.connections);
+    let why = "Connections closed: they held too much, for too long, or a place that others needed.";
+    text.counter("tally_nfs_connections_dismissed_total", why).sample(&[], ops.connections_dismissed);
+    let mut held = text.gauge("tally_nfs_held_bytes", "Memory of requests, and of what waits for clients.");
+    held.sample(&[("what", "work")], ops.work_bytes);
+    held.sample(&[("what", "debt")], ops.debt_bytes);
     text.counter("tally_nfs_refused_total", "Calls of unknown programs or procedures, garbage, and bad credentials.")
         .sample(&[], ops.refused);
     text.counter("tally_nfs_retransmissions_total", "Retransmitted requests that were answered from memory.")

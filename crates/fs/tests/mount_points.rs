@@ -1,0 +1,93 @@
+//! The directory on which a dataset is mounted, while there are others who may write around it.
+//!
+//! It was made, a transaction group was waited for, and then it was protected. In between whoever may write to the parent's root
+//! put a link of theirs in its place: it was that which was protected then, and nobody, root included, could take it away.
+
+mod world;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+use tally_fs::Filesystem;
+use tally_fs::filer::{DatasetError, Filer};
+use tally_fs::vfs::{Cred, FileKind, FsError, SetAttr, Vfs};
+use tally_store::properties::PropertySet;
+use world::{World, ctx, done, mode};
+
+/// Long enough that only who waits for ever is caught.
+const PATIENCE: Duration = Duration::from_secs(60);
+const OWNER: (u32, u32) = (0, 0);
+
+fn open_tank(world: &World) -> (Arc<Filer>, Arc<Filesystem>) {
+    let filer = world.create();
+    let tank = filer.by_name("tank").unwrap();
+    done(tank.setattr(ctx(&Cred::root()), tank.root(), &mode(0o777), None)).unwrap();
+    (filer, tank)
+}
+
+fn user() -> Cred {
+    Cred { uid: 1000, gid: 1000, groups: SmallVec::new() }
+}
+
+/// While the command waits for its group, somebody who may write to the root tries to take the new directory away.
+fn beside_a_replacer(world: &World, tank: &Arc<Filesystem>, name: &str, command: impl FnOnce() + Send) {
+    let faults = world.faults("/disks/data");
+    let held = faults.writes_held.write().unwrap();
+    std::thread::scope(|scope| {
+        let command = scope.spawn(command);
+        let started = Instant::now();
+        while tank.lookup(&user(), tank.root(), name.as_bytes()).is_err() {
+            assert!(started.elapsed() < PATIENCE, "the directory is made before anything waits");
+            std::thread::yield_now();
+        }
+        let moved = done(tank.rename(ctx(&user()), tank.root(), name.as_bytes(), tank.root(), b"aside"));
+        let removed = done(tank.rmdir(ctx(&user()), tank.root(), name.as_bytes()));
+        let linked = done(tank.symlink(ctx(&user()), tank.root(), name.as_bytes(), b"/tmp", &SetAttr::default()));
+        drop(held);
+        command.join().unwrap();
+        assert_eq!((moved, removed), (Err(FsError::Access), Err(FsError::Access)));
+        assert_eq!(linked.map(drop), Err(FsError::Exists));
+    });
+    let (attr, _) = tank.lookup(&Cred::root(), tank.root(), name.as_bytes()).unwrap();
+    assert_eq!((attr.kind, attr.uid, attr.mode), (FileKind::Directory, 0, 0o755));
+}
+
+#[test]
+fn nobody_takes_a_mount_point_while_its_dataset_is_made_or_renamed() {
+    let world = World::new(64 << 20, 16 << 20);
+    let (filer, tank) = open_tank(&world);
+    let create = || drop(filer.create_dataset("tank/a", PropertySet::default(), OWNER).unwrap());
+    beside_a_replacer(&world, &tank, "a", create);
+    beside_a_replacer(&world, &tank, "b", || filer.rename_dataset("tank/a", "tank/b").unwrap());
+}
+
+/// A directory that is there already is taken if it is empty and root's alone: whoever may write to it has its handle, and
+/// would go on writing below the dataset, where nobody sees it.
+#[test]
+fn only_a_directory_of_root_alone_is_covered() {
+    let world = World::new(64 << 20, 16 << 20);
+    let (filer, tank) = open_tank(&world);
+    let make = |name: &str, set: SetAttr| {
+        let made = done(tank.mkdir(ctx(&Cred::root()), tank.root(), name.as_bytes(), &SetAttr::default())).unwrap();
+        done(tank.setattr(ctx(&Cred::root()), made.object, &set, None)).unwrap();
+    };
+    make("mine", SetAttr { uid: Some(1000), ..mode(0o755) });
+    make("everybody", mode(0o777));
+    make("groups", mode(0o775));
+    make("roots", mode(0o755));
+    done(tank.symlink(ctx(&user()), tank.root(), b"link", b"/tmp", &SetAttr::default())).unwrap();
+    let create = |name: &str| filer.create_dataset(&format!("tank/{name}"), PropertySet::default(), OWNER).map(drop);
+    for (name, why) in [("mine", "user 1000"), ("everybody", "777"), ("groups", "775"), ("link", "no directory")] {
+        match create(name) {
+            Err(DatasetError::MountPoint { why: said, .. }) => assert!(said.contains(why), "{name}: {said}"),
+            other => panic!("{name}: {other:?}"),
+        }
+        assert!(filer.by_name(&format!("tank/{name}")).is_none());
+    }
+    create("roots").unwrap();
+    let rmdir = |name: &str| done(tank.rmdir(ctx(&user()), tank.root(), name.as_bytes()));
+    assert_eq!(rmdir("roots"), Err(FsError::Access), "a dataset is mounted there");
+    assert_eq!((rmdir("mine"), rmdir("everybody")), (Ok(()), Ok(())), "what was refused is protected no longer");
+    assert_eq!(done(tank.remove(ctx(&user()), tank.root(), b"link")), Ok(()));
+}

@@ -1,0 +1,165 @@
+//! Hostile hosts against the real binary: what a good client notices of them, and what they cost.
+//!
+//! Each attack stands while a good client works, alone and together with all others, from one address and from five. The
+//! good client's requests must stay within [`SLOWER_MAX`] of what they take on the quiet server, the process within
+//! [`BESIDE_ACCOUNT_BYTES_MAX`] of what its own account says (docs/design/0022), a new client must be served, and a
+//! second after the attack, and a minute after the last, everything must be as before. `crates/nfs/tests/attacks.rs` is
+//! the same in small, without a clock.
+
+mod server;
+mod strangers;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use tally_bench::wire::Connection;
+
+use server::Server;
+use strangers::{ALL, Attack};
+use worker::{Times, Worker};
+
+/// How much longer a good client's slowest hundredth may take.
+const SLOWER_MAX: f64 = 2.0;
+/// A request below this is answered at once, whatever the quiet server took: a thread that is not on a processor.
+const AT_ONCE: Duration = Duration::from_millis(5);
+/// What the process may hold beside what it says that requests and replies hold, and what it had before.
+const BESIDE_ACCOUNT_BYTES_MAX: u64 = 64 << 20;
+/// Until an attack stands, and until everything is as before.
+const PAUSE: Duration = Duration::from_secs(1);
+/// After the last attack, until memory has to be back.
+const IDLE: Duration = Duration::from_secs(60);
+const ADDRESS_COUNTS: [u8; 2] = [1, 5];
+const MIB: u64 = 1 << 20;
+
+/// What `attacks` takes.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only attacks with one of these words in their names.
+    names: Vec<String>,
+    /// How long the good client works in each phase.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// A `tally` to attack, instead of this tree's release build.
+    #[arg(long)]
+    binary: Option<std::path::PathBuf>,
+}
+
+impl Options {
+    /// Runs all, prints a table, and fails if a bar was missed.
+    pub(crate) fn run(&self) -> Result<()> {
+        server::raise_open_files()?;
+        let server = Server::start(self.binary.as_deref())?;
+        let mut worker = Worker::begin(&server.target)?;
+        let time = Duration::from_secs(self.seconds);
+        worker.work(time)?;
+        let quiet = worker.work(time)?;
+        let mut bench = Bench { server, worker, time, quiet, missed: Vec::new() };
+        let quiet_bytes = bench.server.resident_bytes()?;
+        println!("{:44} {}", "quiet", bench.quiet);
+        for attacks in self.chosen() {
+            for addresses in ADDRESS_COUNTS {
+                bench.attack(&attacks, addresses, quiet_bytes)?;
+            }
+        }
+        bench.doors()?;
+        std::thread::sleep(IDLE);
+        let kept = bench.server.resident_bytes()?.saturating_sub(quiet_bytes);
+        println!("a minute later {} MiB more than before", kept / MIB);
+        bench.expect(kept <= BESIDE_ACCOUNT_BYTES_MAX, || "memory did not go back".into());
+        for missed in &bench.missed {
+            println!("MISSED: {missed}");
+        }
+        ensure!(bench.missed.is_empty(), "{} bars were missed", bench.missed.len());
+        Ok(())
+    }
+
+    /// Each alone, then all at once.
+    fn chosen(&self) -> Vec<Vec<Attack>> {
+        let is_chosen = |attack: &&Attack| {
+            self.names.is_empty() || self.names.iter().any(|word| attack.name.contains(word.as_str()))
+        };
+        let chosen: Vec<Attack> = ALL.iter().filter(is_chosen).copied().collect();
+        let together = (chosen.len() > 1).then(|| chosen.clone());
+        chosen.into_iter().map(|attack| vec![attack]).chain(together).collect()
+    }
+}
+
+struct Bench {
+    server: Server,
+    worker: Worker,
+    time: Duration,
+    quiet: Times,
+    missed: Vec<String>,
+}
+
+impl Bench {
+    fn attack(&mut self, attacks: &[Attack], addresses: u8, quiet_bytes: u64) -> Result<()> {
+        let name = if let [attack] = attacks { attack.name } else { "all at once" };
+        let label = format!("{name}, {addresses} address(es)");
+        let done = AtomicBool::new(false);
+        let stage = strangers::Stage::new(&self.server.target, self.worker.root(), self.worker.file(), addresses);
+        let (server, worker, time) = (&self.server, &mut self.worker, self.time);
+        let (during, memory) = std::thread::scope(|scope| {
+            for attack in attacks {
+                scope.spawn(|| stage.keep_up(attack, &done));
+            }
+            std::thread::sleep(PAUSE);
+            let memory = scope.spawn(|| beside_account(server, time));
+            let during = worker.work(time).and_then(|times| Ok((times, new_client(server)?)));
+            let memory = memory.join().unwrap_or_else(|_| anyhow::bail!("the watch over the memory panicked"));
+            done.store(true, Ordering::Relaxed);
+            anyhow::Ok((during?, memory?))
+        })?;
+        let (times, newcomer) = during;
+        println!(
+            "{label:44} {times}  new client {:.1} ms, {} MiB beside the account",
+            newcomer.as_secs_f64() * 1000.0,
+            memory.saturating_sub(quiet_bytes) / MIB
+        );
+        let quiet = self.quiet.clone();
+        self.expect(times.is_like(&quiet), || format!("{label}: slower than {SLOWER_MAX} times the quiet server"));
+        self.expect(memory <= quiet_bytes + BESIDE_ACCOUNT_BYTES_MAX, || format!("{label}: memory beside the account"));
+        std::thread::sleep(PAUSE);
+        let after = self.worker.work(self.time)?;
+        println!("{:44} {after}", "  a second after it");
+        self.expect(after.is_like(&quiet), || format!("{label}: not as before a second later"));
+        Ok(())
+    }
+
+    /// The dashboard and the control socket behind connections that say nothing.
+    fn doors(&mut self) -> Result<()> {
+        let scrapes = self.server.scrapes_beside_slow_sockets()?;
+        let commands = self.server.commands_beside_idle_watchers()?;
+        println!("of 20 scrapes {scrapes} were answered, and of 20 commands {commands}");
+        self.expect(scrapes == 20 && commands == 20, || "the dashboard or the control socket".into());
+        Ok(())
+    }
+
+    fn expect(&mut self, kept: bool, what: impl FnOnce() -> String) {
+        if !kept {
+            self.missed.push(what());
+        }
+    }
+}
+
+/// How long it takes a client that has just come to be answered.
+fn new_client(server: &Server) -> Result<Duration> {
+    let began = Instant::now();
+    Connection::open(server.target.nfs)?.null()?;
+    Ok(began.elapsed())
+}
+
+/// The least that the process held beside what its account said, of several looks: the account is told every other
+/// second, so that one look may meet what has just come.
+fn beside_account(server: &Server, time: Duration) -> Result<u64> {
+    let mut least = u64::MAX;
+    let began = Instant::now();
+    while began.elapsed() < time {
+        std::thread::sleep(time / 5);
+        least = least.min(server.resident_bytes()?.saturating_sub(server.account_bytes()?));
+    }
+    Ok(least)
+}

@@ -1,0 +1,117 @@
+//! The good client: one request after the other, and how long each took.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tally_bench::wire::{Connection, Handle, Stable, Target, random_u32};
+
+use super::{AT_ONCE, SLOWER_MAX};
+
+const MIB: usize = 1 << 20;
+/// WRITEs go round in so many megabytes.
+const FILE_MIB: u64 = 32;
+/// Of its requests one in so many is a WRITE.
+const WRITE_PART: u64 = 4;
+
+/// A client with a folder of its own.
+pub(super) struct Worker {
+    connection: Connection,
+    root: Handle,
+    folder: Handle,
+    file: Handle,
+    number: u64,
+}
+
+impl Worker {
+    pub(super) fn begin(target: &Target) -> Result<Self> {
+        let root = Connection::mount(target)?;
+        let mut connection = Connection::open(target.nfs)?;
+        let folder = connection.mkdir(&root, &format!("good-{:08x}", random_u32()?))?;
+        let file = connection.create(&folder, "written")?;
+        for at in 0..FILE_MIB {
+            connection.write(&file, at * MIB as u64, &vec![at as u8; MIB], Stable::Unstable)?;
+        }
+        connection.commit(&file)?;
+        Ok(Self { connection, root, folder, file, number: 0 })
+    }
+
+    pub(super) fn root(&self) -> &Handle {
+        &self.root
+    }
+
+    pub(super) fn file(&self) -> &Handle {
+        &self.file
+    }
+
+    /// Works for so long.
+    pub(super) fn work(&mut self, time: Duration) -> Result<Times> {
+        let mut times = Times::default();
+        let data = vec![7; MIB];
+        let began = Instant::now();
+        while began.elapsed() < time {
+            self.number += 1;
+            let (connection, number) = (&mut self.connection, self.number);
+            let (folder, file) = (&self.folder, &self.file);
+            times.getattr.take(|| {
+                connection.send_getattr(&file.0)?;
+                connection.receive_status().map(drop)
+            })?;
+            times.create.take(|| connection.create(folder, &format!("file-{number}")).map(drop))?;
+            if number.is_multiple_of(WRITE_PART) {
+                let offset = number / WRITE_PART % FILE_MIB * MIB as u64;
+                times.write.take(|| connection.write(file, offset, &data, Stable::Unstable).map(drop))?;
+            }
+        }
+        Ok(times)
+    }
+}
+
+/// How long requests took, by kind.
+#[derive(Clone, Default)]
+pub(super) struct Times {
+    getattr: Series,
+    create: Series,
+    write: Series,
+}
+
+#[derive(Clone, Default)]
+struct Series(Vec<Duration>);
+
+impl Series {
+    fn take(&mut self, request: impl FnOnce() -> Result<()>) -> Result<()> {
+        let began = Instant::now();
+        request()?;
+        self.0.push(began.elapsed());
+        Ok(())
+    }
+
+    fn quantile(&self, part: f64) -> Duration {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let at = (sorted.len() as f64 * part) as usize;
+        sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+    }
+
+    fn is_like(&self, quiet: &Self) -> bool {
+        self.quantile(0.99) <= quiet.quantile(0.99).mul_f64(SLOWER_MAX).max(AT_ONCE)
+    }
+}
+
+impl Times {
+    /// Whether nobody would notice.
+    pub(super) fn is_like(&self, quiet: &Self) -> bool {
+        let pairs = [(&self.getattr, &quiet.getattr), (&self.create, &quiet.create), (&self.write, &quiet.write)];
+        pairs.iter().all(|(now, quiet)| now.is_like(quiet))
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, series) in [("GETATTR", &self.getattr), ("CREATE", &self.create), ("WRITE", &self.write)] {
+            let [p50, p99] = [0.5, 0.99].map(|part| series.quantile(part).as_secs_f64() * 1000.0);
+            write!(f, " {name} {p50:7.2} {p99:7.2}")?;
+        }
+        f.write_str(" ms")
+    }
+}
