@@ -32,7 +32,7 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 5] = [
+const TESTS: [Needing; 7] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--package", "tally-disk", "--test", "block_device"],
@@ -46,6 +46,16 @@ const TESTS: [Needing; 5] = [
     Needing {
         name: "who_sends_and_goes_is_not_taken_for_root",
         of: &["--package", "tally-nfs", "--test", "neighbours"],
+        need: Need::Root,
+    },
+    Needing {
+        name: "daemon::data_dir::tests::a_directory_of_somebody_else_is_refused",
+        of: &["--package", "tally-server", "--lib"],
+        need: Need::Root,
+    },
+    Needing {
+        name: "control::client::tests::a_daemon_of_somebody_else_is_not_spoken_to",
+        of: &["--package", "tally-server", "--lib"],
         need: Need::Root,
     },
     Needing {

@@ -1,11 +1,19 @@
 //! Telling a local rpcbind where we listen, for clients that ask it (`showmount`, mounts without `port=`).
 //!
 //! Optional: every mount line that we print names the port. A failure is a warning in the log, nothing more.
-//! The protocol is PMAP version 2 over UDP (RFC 1833, section 3): SET and UNSET, one datagram each. An old mapping of
-//! our programs is taken away first, since SET refuses what is there: it is that of a daemon that was killed.
+//! The protocol is PMAP version 2 over UDP (RFC 1833, section 3): GETPORT, SET and UNSET, one datagram each.
 //!
-//! The lock manager is another matter. A machine that mounts NFS itself has its kernel's registered under the same
-//! number, and rpcbind has place for one: that one is never taken away, and clients' locks then go to it.
+//! rpcbind has place for one server of each program, and believes every process of root's that takes another's away. So
+//! it is asked first, and what it says decides, at the start, at the end, and after a crash:
+//!
+//! | it has | that is | at the start | at the end |
+//! |---|---|---|---|
+//! | nobody | | SET | nothing |
+//! | our port | ours, or that of a daemon that was killed and had it: we listen there | nothing | UNSET |
+//! | another port | another server's, alive or not: rpcbind cannot tell, and neither can we | nothing: the error says what to do | nothing |
+//!
+//! The lock manager goes by the same table, but that one of another is no error: a machine that mounts NFS itself has
+//! its kernel's registered under this number, and clients' locks then go to it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -49,6 +57,18 @@ pub enum RpcbindError {
         "rpcbind refused program {0}; another NFS server may be registered, or rpcbind takes registrations from root only"
     )]
     Refused(u32),
+    /// Another server has the place.
+    #[error(
+        "rpcbind has program {program} at port {port}: another NFS server, or a daemon that was killed and had that port. \
+         It is left alone; clients must name our port when they mount. If nothing is there any more, take it away with \
+         `rpcinfo -d {program} 3`, and start again"
+    )]
+    Taken {
+        /// Which program.
+        program: u32,
+        /// Where it is.
+        port: u16,
+    },
     /// It answers nonsense.
     #[error("rpcbind sent something that is no answer")]
     Malformed,
@@ -57,36 +77,43 @@ pub enum RpcbindError {
 /// Registers NFSv3, MOUNT v3 and the lock manager over TCP at `port` with the rpcbind at this address. Gives the port
 /// of another lock manager, if that is registered in place of ours.
 pub fn register(rpcbind: SocketAddr, port: u16) -> Result<Option<u16>, RpcbindError> {
-    unregister(rpcbind, port)?;
-    let calls = || {
+    let look = || {
         let socket = socket(rpcbind)?;
-        PROGRAMS.iter().map(|(program, version)| call(&socket, SET, *program, *version, port)).collect::<Result<_, _>>()
+        PROGRAMS.iter().map(|(program, version)| port_of(&socket, *program, *version)).collect::<Result<_, _>>()
     };
-    let answers: Vec<bool> = named(rpcbind, calls())?;
-    let refused = PROGRAMS.iter().zip(answers).find(|(_, taken)| !taken);
-    if let Some(((program, _), _)) = refused {
-        return Err(RpcbindError::Refused(*program));
-    }
-    let locks = || {
-        let socket = socket(rpcbind)?;
-        match port_of_locks(&socket)? {
-            0 => Ok(call(&socket, SET, nlm::PROGRAM, nlm::VERSION, port)?.then_some(port)),
-            taken => Ok(Some(taken)),
+    let there: Vec<u16> = named(rpcbind, look())?;
+    // Nothing is changed before all is looked at: half of us beside half of another server is of use to nobody.
+    for ((program, _), at) in PROGRAMS.iter().zip(there) {
+        if at != 0 && at != port {
+            return Err(RpcbindError::Taken { program: *program, port: at });
         }
+    }
+    let set = |program, version| {
+        let set = || {
+            let socket = socket(rpcbind)?;
+            match port_of(&socket, program, version)? {
+                0 => Ok(call(&socket, SET, program, version, port)?.then_some(port)),
+                at => Ok(Some(at)),
+            }
+        };
+        named(rpcbind, set())?.ok_or(RpcbindError::Refused(program))
     };
-    let at = named(rpcbind, locks())?.ok_or(RpcbindError::Refused(nlm::PROGRAM))?;
-    Ok((at != port).then_some(at))
+    let registered = PROGRAMS.iter().try_for_each(|(program, version)| set(*program, *version).map(drop));
+    let locks = registered.and_then(|()| set(nlm::PROGRAM, nlm::VERSION));
+    // What was registered before the refusal would lead clients to a half.
+    locks.map(|at| (at != port).then_some(at)).inspect_err(|_| drop(unregister(rpcbind, port)))
 }
 
-/// Takes the registration of a server at `port` back.
+/// Takes the registration of a server at `port` back, and nobody else's.
 pub fn unregister(rpcbind: SocketAddr, port: u16) -> Result<(), RpcbindError> {
     let calls = || {
         let socket = socket(rpcbind)?;
-        if port_of_locks(&socket)? == port {
-            call(&socket, UNSET, nlm::PROGRAM, nlm::VERSION, 0)?;
+        for (program, version) in PROGRAMS.into_iter().chain([(nlm::PROGRAM, nlm::VERSION)]) {
+            if port_of(&socket, program, version)? == port {
+                call(&socket, UNSET, program, version, 0)?;
+            }
         }
-        // It says no where there is nothing to take back, and that is as good.
-        PROGRAMS.iter().try_for_each(|(program, version)| call(&socket, UNSET, *program, *version, 0).map(drop))
+        Ok(())
     };
     named(rpcbind, calls())
 }
@@ -127,9 +154,9 @@ fn socket(rpcbind: SocketAddr) -> Result<UdpSocket, CallError> {
     Ok(socket)
 }
 
-/// Where the lock manager is, or 0.
-fn port_of_locks(socket: &UdpSocket) -> Result<u16, CallError> {
-    let answer = exchange(socket, GETPORT, nlm::PROGRAM, nlm::VERSION, 0)?;
+/// Where a program is, or 0.
+fn port_of(socket: &UdpSocket, program: u32, version: u32) -> Result<u16, CallError> {
+    let answer = exchange(socket, GETPORT, program, version, 0)?;
     u16::try_from(result(&answer, GETPORT)?.u32()?).map_err(|_| CallError::Malformed)
 }
 

@@ -1,6 +1,6 @@
 //! The `tally` binary.
 
-use std::io::{Write, stderr, stdout};
+use std::io::{stderr, stdout};
 use std::panic::resume_unwind;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use clap::Parser;
 use tally_disk::SystemOpener;
 use tally_server::cli::progress::Bar;
 use tally_server::cli::{self, Cli, Command, Console, ServeArgs};
-use tally_server::daemon::{Daemon, Launch, Told};
+use tally_server::daemon::{Daemon, Launch, Told, logging};
 
 /// Requests bring buffers of up to 1 MiB that live for milliseconds. The C library maps and unmaps each of them, and
 /// the kernel clears every page anew: a seventh of the time of a streaming client went there. jemalloc keeps them,
@@ -50,10 +50,12 @@ fn serve_beside(args: ServeArgs) -> ExitCode {
     let ended = match served {
         Ok(thread) => thread.join(),
         Err(error) => {
-            eprintln!("tally: cannot start a thread: {error}");
+            logging::say(&format!("tally: cannot start a thread: {error}"));
             return ExitCode::FAILURE;
         }
     };
+    // Nobody may be reading, and that is no reason to stay.
+    logging::finish();
     ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
@@ -64,27 +66,21 @@ fn serve(args: ServeArgs) -> ExitCode {
         Told::Progress(progress) => bar.show(progress),
         Told::Line(line) => {
             bar.clear();
-            say(line);
+            logging::print(line);
         }
     });
     bar.clear();
     let daemon = match started {
         Ok(daemon) => daemon,
         Err(error) => {
-            eprintln!("tally: {error}");
+            logging::say(&format!("tally: {error}"));
             return ExitCode::FAILURE;
         }
     };
-    say(&format!("\n{}\nStop with Ctrl-C.", daemon.announcement()));
+    logging::print(&format!("\n{}\nStop with Ctrl-C.", daemon.announcement()));
     let failures = daemon.run();
     for failure in &failures {
-        eprintln!("tally: {failure}");
+        logging::say(&format!("tally: {failure}"));
     }
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Tells the person who started the daemon. Nobody may be reading, and that is no reason not to serve.
-fn say(line: &str) {
-    let _ = writeln!(stdout(), "{line}");
-    let _ = stdout().flush();
 }

@@ -72,8 +72,8 @@ impl Portmapper {
 #[test]
 fn all_programs_are_registered_and_taken_back() {
     let portmapper = Portmapper::start(REQUESTS_MAX);
-    // What a daemon that was killed has left.
-    portmapper.mappings.lock().unwrap().insert((100_021, 4, TCP), 2049);
+    // What a daemon that was killed has left, which had our port.
+    portmapper.mappings.lock().unwrap().extend([((100_021, 4, TCP), 2049), ((100_005, 3, TCP), 2049)]);
     for _ in 0..2 {
         assert_eq!(register(portmapper.address, 2049).unwrap(), None);
         let expected = [((100_003, 3, TCP), 2049), ((100_005, 3, TCP), 2049), ((100_021, 4, TCP), 2049)];
@@ -87,8 +87,6 @@ fn all_programs_are_registered_and_taken_back() {
 #[test]
 fn another_lock_manager_is_told_of_and_left_alone() {
     let portmapper = Portmapper::start(REQUESTS_MAX);
-    // What a daemon that was killed has left.
-    portmapper.mappings.lock().unwrap().insert((100_003, 3, TCP), 1);
     portmapper.mappings.lock().unwrap().insert((100_021, 4, TCP), 7);
     assert_eq!(register(portmapper.address, 2049).unwrap(), Some(7));
     let expected = [((100_003, 3, TCP), 2049), ((100_005, 3, TCP), 2049), ((100_021, 4, TCP), 7)];
@@ -96,6 +94,32 @@ fn another_lock_manager_is_told_of_and_left_alone() {
     unregister(portmapper.address, 2049).unwrap();
     assert_eq!(portmapper.mappings(), expected[2..]);
     unregister(portmapper.address, 2049).unwrap();
+}
+
+/// A kernel's NFS server stood in rpcbind's list. Whatever stood there was taken away at our start, and again at our end,
+/// and the machine's clients found it no more.
+#[test]
+fn another_server_keeps_its_place_at_start_and_end_and_after_a_crash() {
+    let others = [((100_003, 3, TCP), 20_049), ((100_003, 4, TCP), 20_049), ((100_005, 3, TCP), 20_048)];
+    for there in [&others[..1], &others[2..], &others[..]] {
+        let portmapper = Portmapper::start(REQUESTS_MAX);
+        portmapper.mappings.lock().unwrap().extend(there.iter().copied());
+        let error = register(portmapper.address, 2049).unwrap_err();
+        assert!(matches!(error, RpcbindError::Taken { .. }) && error.to_string().contains("rpcinfo -d"), "{error}");
+        assert_eq!(portmapper.mappings(), there, "at the start, and nothing of ours beside it");
+        unregister(portmapper.address, 2049).unwrap();
+        assert_eq!(portmapper.mappings(), there, "at the end, or at the next start");
+    }
+}
+
+/// Another server came while ours ran, after somebody took our place away.
+#[test]
+fn who_came_meanwhile_stays() {
+    let portmapper = Portmapper::start(REQUESTS_MAX);
+    register(portmapper.address, 2049).unwrap();
+    portmapper.mappings.lock().unwrap().insert((100_003, 3, TCP), 20_049);
+    unregister(portmapper.address, 2049).unwrap();
+    assert_eq!(portmapper.mappings(), [((100_003, 3, TCP), 20_049)]);
 }
 
 #[test]

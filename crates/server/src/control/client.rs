@@ -4,7 +4,12 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+
 use super::message::{ANSWER_BYTES_MAX, Progress, Reply, Request, Response};
+use super::plain::plain;
 use super::socket;
 
 /// Why a request came to nothing.
@@ -29,6 +34,18 @@ pub enum ClientError {
         path: PathBuf,
         /// What the kernel says.
         source: io::Error,
+    },
+    /// Somebody else answers there.
+    #[error(
+        "what answers at {} is a program of user {uid}: a daemon of root's or of your own is spoken to, nobody else's.\n\
+         Name the right socket with --socket or TALLY_SOCKET, or run the command as that user.",
+        path.display()
+    )]
+    Foreign {
+        /// Which socket.
+        path: PathBuf,
+        /// Whose.
+        uid: u32,
     },
     /// The daemon went away in the middle.
     #[error(
@@ -58,13 +75,23 @@ impl Client {
         let looked = socket::candidates(named);
         for path in &looked {
             match UnixStream::connect(path) {
-                Ok(stream) => return Ok(Self { stream: BufReader::new(stream) }),
+                Ok(stream) => return Self::of(stream, path),
                 // Nothing there, or left behind by a daemon that is gone.
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
                 Err(source) => return Err(ClientError::Connect { path: path.clone(), source }),
             }
         }
         Err(ClientError::NoDaemon { looked })
+    }
+
+    /// Speaks to root's programs and one's own: whoever made the socket listen, by what the kernel says.
+    fn of(stream: UnixStream, path: &Path) -> Result<Self, ClientError> {
+        let connect_error = |errno: Errno| ClientError::Connect { path: path.into(), source: errno.into() };
+        let daemon = socket_peercred(&stream).map_err(connect_error)?.uid;
+        if !daemon.is_root() && daemon != geteuid() {
+            return Err(ClientError::Foreign { path: path.into(), uid: daemon.as_raw() });
+        }
+        Ok(Self { stream: BufReader::new(stream) })
     }
 
     /// Asks, and waits for the end of the answer.
@@ -88,6 +115,9 @@ impl Client {
         if line.is_empty() {
             return Err(ClientError::Broken(io::ErrorKind::UnexpectedEof.into()));
         }
-        serde_json::from_slice(&line).map_err(ClientError::Garbled)
+        serde_json::from_slice(&plain(line)).map_err(ClientError::Garbled)
     }
 }
+
+#[cfg(test)]
+mod tests;

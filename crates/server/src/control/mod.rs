@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Who may ask: the socket has mode 0600, and the peer's user, which the kernel tells, must be the daemon's own
-//! or root. Both, because a socket exists for an instant before its mode is set.
+//! or root. Both, because a socket exists for an instant before its mode is set. And who is asked: a command speaks to
+//! a daemon of root's or of its own user's, and prints control characters of nobody's ([`plain`]).
 //!
 //! Bounds: a request line is at most [`message::LINE_BYTES_MAX`] long, and at most
 //! [`listener::CONNECTIONS_MAX`] connections are open at a time.
@@ -24,6 +25,7 @@ pub mod listener;
 pub mod load;
 pub mod message;
 pub mod observation;
+mod plain;
 pub mod report;
 pub mod socket;
 pub mod spread;

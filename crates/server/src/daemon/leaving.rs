@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::logging;
 use super::patience::within;
 use super::pools::Pools;
 use super::silence::{self, News, SILENT_MIN, Told};
@@ -95,7 +96,9 @@ fn wait_with(pools: &Arc<Pools>) {
 }
 
 fn tell(what: &dyn Display) {
-    eprintln!("tally: waiting for {what}. A second signal ends the server at once: the next start replays.");
+    logging::say(&format!(
+        "tally: waiting for {what}. A second signal ends the server at once: the next start replays."
+    ));
 }
 
 /// Ends the process without exports, after it has said why, and what the next start will do.
@@ -105,7 +108,8 @@ pub(super) fn at_once(pools: &Arc<Pools>, why: &str) -> ! {
     // A pool that is being imported is none of those that are asked.
     let words = words.filter(|words| !words.is_empty());
     let words = words.unwrap_or_else(|| "The next start replays what the log holds.".to_owned());
-    eprintln!("tally: leaving at once: {why}. {words}");
+    logging::say(&format!("tally: leaving at once: {why}. {words}"));
+    logging::finish();
     std::process::exit(1);
 }
 

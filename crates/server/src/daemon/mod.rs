@@ -15,6 +15,7 @@ pub mod announce;
 pub mod config;
 mod copies;
 mod damage_report;
+mod data_dir;
 mod datasets;
 mod dates;
 mod disks;

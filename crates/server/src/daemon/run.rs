@@ -24,6 +24,7 @@ use tally_store::properties::{Property, PropertySet, parse};
 
 use super::announce::Announcement;
 use super::config::{Config, ConfigError};
+use super::data_dir::{self, DataDir, DataDirError};
 use super::first_pool::{self, FirstPoolError, Plan};
 use super::history;
 use super::http::{self, HttpError, HttpServer, Look, Site};
@@ -33,7 +34,7 @@ use super::observe::{datasets, overview};
 use super::pools::{ImportOrder, Pools, PoolsError};
 use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work, import_remarks};
-use super::state::{self, State, StateError};
+use super::state::{State, StateError};
 use super::ticker::Ticker;
 use super::{Event, listen, logging, pressure, process, signals, silence};
 use crate::cli::ServeArgs;
@@ -63,8 +64,8 @@ pub enum ServeError {
     FirstPool(#[from] FirstPoolError),
     #[error(transparent)]
     Pools(#[from] PoolsError),
-    #[error("the data directory {}: {source}", path.display())]
-    DataDir { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
     #[error(transparent)]
     Serve(#[from] serve::ServeError),
     #[error("cannot start: {0}")]
@@ -105,6 +106,8 @@ pub struct Daemon {
     /// Kept for its end, when rpcbind is told that nobody listens any more.
     registration: Option<Registration>,
     watching: Option<Watching>,
+    /// Other daemons keep away from its directory.
+    _lock: data_dir::Lock,
     /// Disks that hang, and memory that runs short: looked at until the pools are exported.
     _looks: [Ticker; 2],
 }
@@ -150,12 +153,14 @@ impl Daemon {
     pub fn start(launch: Launch, tell: Tell<'_>) -> Result<Self, ServeError> {
         let config = Config::load(&launch.args)?;
         logging::start(&config.log)?;
+        if launch.signals {
+            logging::log_panics();
+        }
         process::raise_open_files(config.open_files);
-        let data_dir_error = |source| ServeError::DataDir { path: config.data_dir.clone(), source };
-        state::make_dirs(&config.data_dir, &state::sync_dir).map_err(data_dir_error)?;
-        let data_dir = fs::canonicalize(&config.data_dir).map_err(data_dir_error)?;
-
+        let data_dir = DataDir::open(&config.data_dir)?;
         let control = ControlSocket::bind(&config.socket())?;
+        let lock = data_dir.lock()?;
+        let data_dir = data_dir.path;
         let mut state = State::load(&data_dir)?;
         let listeners = listen::listen(&config.listen, config.port, state.port())?;
         let addresses: Vec<IpAddr> =
@@ -192,6 +197,7 @@ impl Daemon {
             port,
             registration,
             watching,
+            _lock: lock,
             _looks: looks,
         })
     }

@@ -168,7 +168,12 @@ pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
 
 fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let new = path.with_extension("toml.new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    // What a crash left there, or a link that somebody made: it is replaced, not written through.
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&new, path)?;

@@ -337,6 +337,8 @@ fn of_datasets(text: &mut Exposition, all: &[ObservedDataset]) {
 }
 
 fn process(text: &mut Exposition, usage: &Usage, start: f64) {
+    text.counter("tally_log_lines_dropped_total", "Lines of the log that nobody read, or that could not be written.")
+        .sample(&[], super::logging::lines_dropped());
     text.gauge("process_start_time_seconds", "Start of the process, seconds since 1970-01-01 UTC.").sample(&[], start);
     text.counter("process_cpu_seconds_total", "Processor time of the process.").sample(&[], usage.cpu_seconds);
     text.gauge("process_resident_memory_bytes", "Memory that the process has.").sample(&[], usage.resident_bytes);

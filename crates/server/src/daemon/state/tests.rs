@@ -63,3 +63,15 @@ fn each_new_directory_is_durable_in_its_parent() {
     fs::write(top.join("file"), "").unwrap();
     assert!(make_dirs(&top.join("file/x"), &sync).is_err());
 }
+
+/// A link `pools.toml.new` had root write over the file that it led to.
+#[test]
+fn a_planted_link_is_not_written_through() {
+    let dir = tempfile::tempdir().unwrap();
+    let precious = dir.path().join("precious");
+    fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(&precious, dir.path().join("pools.toml.new")).unwrap();
+    State::load(dir.path()).unwrap().remember_port(12049).unwrap();
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    assert_eq!(State::load(dir.path()).unwrap().port(), Some(12049));
+}
