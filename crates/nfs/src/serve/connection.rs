@@ -30,6 +30,8 @@ pub(super) struct Connection {
     pub(super) record_began_ms: AtomicU64,
     /// When the socket, which is full, took something.
     pub(super) unread_since_ms: AtomicU64,
+    /// Held while it is noted whether replies are taken, so that the last word is the newest.
+    pub(super) telling: Mutex<()>,
     /// Set before a worker decides not to read on; whoever then makes room arms the connection again.
     pub(super) paused: AtomicBool,
     /// It is among those that are read again when less work is in the house.
@@ -52,6 +54,7 @@ impl Connection {
             has_asked: AtomicBool::new(false),
             record_began_ms: AtomicU64::new(0),
             unread_since_ms: AtomicU64::new(0),
+            telling: Mutex::new(()),
             paused: AtomicBool::new(false),
             crowded_out: AtomicBool::new(false),
             arming: Mutex::new(()),
