@@ -2,7 +2,7 @@
 //!
 //! | who | when | which |
 //! |---|---|---|
-//! | a record that is begun | nothing of it came for 10 s, or it is 60 s old | that one |
+//! | a record that is begun | nothing of it came for 10 s, or it is 60 s old; not while we do not read | that one |
 //! | replies | the socket has taken nothing for 60 s | that one |
 //! | debts together | above their bound, of an address or of the house | the oldest of the address with most |
 //! | places | all are taken, and somebody comes | of the address with most, who never asked anything, then the longest idle |
@@ -42,8 +42,12 @@ fn end_overdue(hub: &Arc<Hub>) {
     let limits = &hub.options;
     let over = |since: u64, most: Duration| since != 0 && u128::from(now.saturating_sub(since)) > most.as_millis();
     for connection in hub.all_connections() {
+        if connection.paused.load(SeqCst) {
+            // What is missing may have been in the socket for long.
+            connection.begin_record_anew(now);
+        }
         let began = connection.record_began_ms.load(Relaxed);
-        let silent = began != 0 && over(connection.heard_ms.load(Relaxed), limits.record_silence_max);
+        let silent = began != 0 && over(connection.heard_ms.load(Relaxed).max(began), limits.record_silence_max);
         if silent || over(began, limits.record_time_max) {
             dismiss(hub, &connection, Complaint::RecordOverdue);
         } else if over(connection.unread_since_ms.load(Relaxed), limits.unread_time_max) {

@@ -1,0 +1,56 @@
+//! The pool stands still for a while: a disk spins up, a controller resets, a group takes long. Clients wait for it, as
+//! they do for any server, and the server waits too: whom it does not read itself it does not call late.
+
+mod support;
+
+use std::io::Write;
+use std::thread;
+use std::time::Duration;
+
+use support::House;
+use support::client::{NFS, write_arguments};
+use support::gated::Promises;
+use tally_nfs::serve::ServeOptions;
+use tally_nfs::v3::Procedure;
+
+/// A client writes on while the pool stands still. Once so much of it is in the house that the server reads no more, a
+/// record is mostly half read, and the rest waits in the socket: by the server's choice, for longer than a record may
+/// pause.
+#[test]
+fn who_is_not_read_is_not_late() {
+    const COUNT: usize = 12;
+    let late = Duration::from_millis(400);
+    let house = House::with(&ServeOptions {
+        requests_per_connection_max: 4,
+        record_silence_max: late,
+        record_time_max: late,
+        ..ServeOptions::default()
+    });
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let file = client.file(&root, b"f");
+    let tank = &house.exports.tank;
+    *tank.promises.lock() = Promises::ByHand;
+    let records: Vec<Vec<u8>> = (0..COUNT)
+        .map(|_| {
+            let xid = client.xid();
+            let record =
+                client.record(xid, NFS, Procedure::Write.number(), write_arguments(&file, 0, &vec![7; 300_000], 2));
+            [&(u32::try_from(record.len()).unwrap() | 1 << 31).to_be_bytes(), &record[..]].concat()
+        })
+        .collect();
+    let mut sender = client.stream.try_clone().unwrap();
+    let sending = thread::spawn(move || sender.write_all(&records.concat()));
+    tank.until_held(4);
+    // The disk is back after five times what a record may pause.
+    thread::sleep(late * 5);
+    *tank.promises.lock() = Promises::Ready;
+    while !tank.held.lock().is_empty() {
+        tank.keep_one();
+    }
+    for _ in 0..COUNT {
+        assert_eq!(client.receive_answer().1.status, 0);
+    }
+    sending.join().unwrap().unwrap();
+    assert_eq!(house.server.stop(), 0);
+}
