@@ -17,7 +17,8 @@
 //! is safe, and TCP tells the clients. A debt ends when the peer likes, so it must never stop anybody else: the peer
 //! gets a time for it (`warden`), and at the bound the one that has waited longest is closed, never who came last. Of
 //! one address it is, the one with most, so that one host cannot push another out; an honest client that shares its
-//! address with an attacker is protected by his progress.
+//! address with an attacker is protected by his progress. So is everybody where no address has much: an attacker may
+//! have many.
 //!
 //! **Shares.** A connection that holds something already may add to it only up to an eighth of what is free, in the
 //! house and for its address. So the more there are, the less each gets; one that holds nothing always gets its first
