@@ -54,3 +54,23 @@ fn who_is_not_read_is_not_late() {
     sending.join().unwrap().unwrap();
     assert_eq!(house.server.stop(), 0);
 }
+
+/// A client whose link brings its WRITE slowly and without a pause. Hung up on, it would begin the same record anew, and for
+/// ever.
+#[test]
+fn who_goes_on_slowly_comes_to_an_end() {
+    let house = House::with(&ServeOptions { record_time_max: Duration::from_millis(400), ..ServeOptions::default() });
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let file = client.file(&root, b"f");
+    let xid = client.xid();
+    let record = client.record(xid, NFS, Procedure::Write.number(), write_arguments(&file, 0, &vec![7; 300_000], 2));
+    let bytes = [&(u32::try_from(record.len()).unwrap() | 1 << 31).to_be_bytes(), &record[..]].concat();
+    for piece in bytes.chunks(10_000) {
+        client.stream.write_all(piece).expect("it is hung up on");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let (answered, answer) = client.receive_answer();
+    assert_eq!((answered, answer.status), (xid, 0));
+    assert_eq!(house.server.stop(), 0);
+}

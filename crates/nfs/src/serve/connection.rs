@@ -28,6 +28,8 @@ pub(super) struct Connection {
     pub(super) has_asked: AtomicBool,
     /// When the record began that has not arrived in full, or was read on.
     pub(super) record_began_ms: AtomicU64,
+    /// How much of it has arrived.
+    pub(super) record_arrived: AtomicU64,
     /// When the socket, which is full, took something.
     pub(super) unread_since_ms: AtomicU64,
     /// Held while it is noted whether replies are taken, so that the last word is the newest.
@@ -53,6 +55,7 @@ impl Connection {
             heard_ms: AtomicU64::new(now_ms),
             has_asked: AtomicBool::new(false),
             record_began_ms: AtomicU64::new(0),
+            record_arrived: AtomicU64::new(0),
             unread_since_ms: AtomicU64::new(0),
             telling: Mutex::new(()),
             paused: AtomicBool::new(false),

@@ -2,7 +2,7 @@
 //!
 //! | who | when | which |
 //! |---|---|---|
-//! | a record that is begun | nothing of it came for 10 s, or it is 60 s old; not while we do not read | that one |
+//! | a record that is begun | nothing of it came for 10 s, or it is 60 s old and slow; not while we do not read | that one |
 //! | replies | the socket has taken nothing for 60 s | that one |
 //! | debts together | above their bound, of an address or of the house | the oldest of the address with most; of all where no address has an eighth |
 //! | places | all are taken, and somebody comes | of the address with most, who never asked anything, then the longest idle |
@@ -21,6 +21,9 @@ use super::ledger::Sum;
 
 /// Between two looks at the times.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// Bytes a second with which a record that is old is still waited for: whoever sends it over a bad link would begin it anew,
+/// and never come to its end.
+const RECORD_RATE_MIN: u64 = 1 << 10;
 /// Of all places so many are made free at once: to find the longest idle one takes a look at all connections.
 const PLACES_PART: usize = 128;
 /// An address with more than such a part of all debts that there may be goes before others.
@@ -50,7 +53,8 @@ fn end_overdue(hub: &Arc<Hub>) {
         }
         let began = connection.record_began_ms.load(Relaxed);
         let silent = began != 0 && over(connection.heard_ms.load(Relaxed).max(began), limits.record_silence_max);
-        if silent || over(began, limits.record_time_max) {
+        let slow = connection.record_arrived.load(Relaxed) < now.saturating_sub(began) / 1000 * RECORD_RATE_MIN;
+        if silent || (slow && over(began, limits.record_time_max)) {
             dismiss(hub, &connection, Complaint::RecordOverdue);
         } else if over(connection.unread_since_ms.load(Relaxed), limits.unread_time_max) {
             dismiss(hub, &connection, Complaint::RepliesOverdue);

@@ -210,6 +210,7 @@ fn note_progress(hub: &Hub, connection: &Connection, input: &Input, ended: bool,
     if began_ms == 0 || ended {
         connection.record_began_ms.store(now_ms, Relaxed);
     }
+    connection.record_arrived.store(input.arrived_bytes() as u64, Relaxed);
     connection.account.owe(Debt::Record, input.held_bytes())
 }
 
