@@ -140,7 +140,11 @@ fn when_all_are_gone_nothing_is_held() {
             *tank.promises.lock() = kinds[usize::try_from(chance.below(5)).unwrap()];
             tank.throttle.store(usize::try_from(chance.below(6)).unwrap(), SeqCst);
             tank.panic_at_getattr.store(chance.below(8) == 0, SeqCst);
-            if chance.below(4) == 0 { tank.reads.shut() } else { tank.reads.open() }
+            if chance.below(4) == 0 {
+                tank.reads.shut()
+            } else {
+                tank.reads.open()
+            }
             thread::sleep(Duration::from_millis(chance.below(40)));
             for _ in 0..chance.below(20) {
                 let then = tank.held.lock().pop_front();

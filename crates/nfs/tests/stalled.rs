@@ -5,10 +5,10 @@ mod support;
 
 use std::io::Write;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::House;
-use support::client::{NFS, write_arguments};
+use support::client::{NFS, words, write_arguments};
 use support::gated::Promises;
 use tally_nfs::serve::ServeOptions;
 use tally_nfs::v3::Procedure;
@@ -73,4 +73,31 @@ fn who_goes_on_slowly_comes_to_an_end() {
     let (answered, answer) = client.receive_answer();
     assert_eq!((answered, answer.status), (xid, 0));
     assert_eq!(house.server.stop(), 0);
+}
+
+/// The server ends while somebody takes no replies, and requests of his wait for that. Nothing will come of them, and whoever
+/// waits for the pools to be put away does not wait for him.
+#[test]
+fn who_does_not_read_holds_up_no_end() {
+    let patience = Duration::from_secs(5);
+    let house =
+        House::with(&ServeOptions { output_bytes_max: 64 << 10, stop_patience: patience, ..ServeOptions::default() });
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let file = client.file(&root, b"f");
+    assert_eq!(client.write(&file, 0, &vec![7; 256 << 10], 2).0, 0);
+    for _ in 0..100 {
+        let xid = client.xid();
+        let read = words(|words| {
+            words.opaque(&file).u64(0).u32(256 << 10);
+        });
+        client.send(xid, NFS, Procedure::Read.number(), read);
+    }
+    while house.server.held().debt_bytes == 0 {
+        thread::yield_now();
+    }
+    thread::sleep(Duration::from_millis(300));
+    let began = Instant::now();
+    assert_eq!(house.server.stop(), 0, "of all that were begun");
+    assert!(began.elapsed() < patience, "{:?}", began.elapsed());
 }

@@ -45,9 +45,7 @@ pub(super) enum Added {
     /// Its connection has to be listed.
     List,
     /// It waits; whether others may be read for that.
-    Waits {
-        crossed: bool,
-    },
+    Waits { crossed: bool },
     /// Nobody waits for it: drop it.
     Refused(Box<Work>),
 }

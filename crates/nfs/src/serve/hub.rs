@@ -306,6 +306,9 @@ impl Hub {
         }
         let deadline = Instant::now() + self.options.stop_patience;
         while self.request_count.load(SeqCst) > 0 && Instant::now() < deadline {
+            // Nobody has begun what waits for a peer to take replies, and nobody waits for that peer.
+            let parked = self.all_connections().into_iter().filter(|connection| connection.backlog.is_parked());
+            parked.for_each(|connection| connection.drop_backlog());
             std::thread::sleep(STOP_STEP);
         }
         let unfinished = self.request_count.load(SeqCst);
