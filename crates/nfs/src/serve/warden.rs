@@ -4,8 +4,10 @@
 //! |---|---|---|
 //! | a record that is begun | nothing of it came for 10 s, or it is 60 s old and slow; not while we do not read | that one |
 //! | replies | the socket has taken nothing for 60 s | that one |
-//! | debts together | above their bound, of an address or of the house | the oldest of the address with most; of all where no address has an eighth |
+//! | debts together | above their bound, of an address or of the house | the oldest of the address with most [^1] |
 //! | places | all are taken, and somebody comes | of the address with most, who never asked anything, then the longest idle |
+//!
+//! [^1]: of all, where no address has an eighth of the bound.
 //!
 //! A thread of its own looks at the times every other second; the bounds are looked at by whoever passes them.
 
