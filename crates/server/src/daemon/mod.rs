@@ -40,6 +40,7 @@ mod signals;
 mod silence;
 pub mod state;
 mod ticker;
+mod work;
 
 pub use run::{Daemon, Launch, ServeError, Stopper, Told};
 
@@ -50,5 +51,5 @@ enum Event {
     /// Read the exports of the configuration file again.
     Reload,
     /// Carry out a command.
-    Work(service::Work),
+    Work(work::Work),
 }

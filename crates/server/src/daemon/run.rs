@@ -33,12 +33,13 @@ use super::logging::LevelError;
 use super::observe::{datasets, overview};
 use super::pools::{ImportOrder, Pools, PoolsError};
 use super::registration::Registration;
-use super::service::{Answer, Counter, Desk, Work, import_remarks};
+use super::service::{Counter, Desk, import_remarks};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
+use super::work::{Answer, Work};
 use super::{Event, listen, logging, pressure, process, signals, silence};
 use crate::cli::ServeArgs;
-use crate::control::listener::{self, ControlSocket};
+use crate::control::listener::{self, ControlSocket, NotDone};
 use crate::control::message::Progress;
 
 /// How often a service manager hears of progress.
@@ -263,10 +264,10 @@ impl Daemon {
 
     /// In a thread of its own: it is for the pools to say what may run beside what.
     fn carry_out_beside(&self, work: Work) {
-        let (desk, answer) = (Arc::clone(&self.desk), work.answer.clone());
+        let (desk, answer) = (Arc::clone(&self.desk), work.answer());
         let spawned = thread::Builder::new().name("copy".into()).spawn(move || carry_out(&desk, work));
         if let Err(error) = spawned {
-            let _ = answer.send(Answer::End(Err(format!("cannot start a thread for the copy: {error}"))));
+            let _ = answer.send(Answer::End(Err(format!("cannot start a thread for the copy: {error}").into())));
         }
     }
 
@@ -294,9 +295,13 @@ impl Daemon {
     }
 }
 
-fn carry_out(desk: &Desk, Work { request, answer }: Work) {
-    // The asker may have hung up; the work is done all the same. Or it does not read: what waits for it must not grow
-    // with every block of a pool (I6).
+fn carry_out(desk: &Desk, work: Work) {
+    let Some((request, answer)) = work.begin() else {
+        tracing::info!("a command was not begun: whoever had asked for it is gone");
+        return;
+    };
+    // The asker may hang up; the work is done all the same. Or it does not read: what waits for it must not grow with
+    // every block of a pool (I6).
     let mut told: Option<Instant> = None;
     let mut progress = |state| {
         if told.is_none_or(|told| told.elapsed() >= BETWEEN_STATUSES) {
@@ -308,7 +313,7 @@ fn carry_out(desk: &Desk, Work { request, answer }: Work) {
     if let Err(error) = &result {
         tracing::info!(%error, "a command was refused");
     }
-    let _ = answer.send(Answer::End(result.map_err(|error| error.to_string())));
+    let _ = answer.send(Answer::End(result.map_err(|error| NotDone::Refused(error.to_string()))));
 }
 
 /// Makes a daemon stop, from any thread.

@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -21,33 +21,11 @@ use tally_store::discover::ImportSource;
 use super::damage_report::Pending;
 use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
+use super::work::{self, Answer};
 use super::{Event, damage_report, datasets, ops_report, pool_report, process, silence};
-use crate::control::listener::Service;
+use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, Progress, Reply, Request};
 use crate::control::report::PoolReport;
-
-/// What the daemon's own thread does for a connection.
-pub(super) struct Work {
-    /// What to do.
-    pub(super) request: Request,
-    /// Where to say how it goes and what came of it. Nobody may be there any more.
-    pub(super) answer: Sender<Answer>,
-}
-
-impl Work {
-    /// Whether it copies or reads a whole disk, and must not keep the daemon's thread from others.
-    pub(super) const fn takes_long(&self) -> bool {
-        matches!(self.request, Request::PoolAttach { .. } | Request::PoolDetach { .. } | Request::PoolReplace { .. })
-    }
-}
-
-/// From the daemon's thread to the connection's.
-pub(super) enum Answer {
-    /// It goes on.
-    Progress(Progress),
-    /// The end.
-    End(Result<Reply, String>),
-}
 
 /// What commands need to know of the daemon.
 pub(super) struct Desk {
@@ -68,26 +46,36 @@ pub(super) struct Counter {
 
 /// How often whoever waits for a command is told of disks that hang.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// How often it is looked whether somebody still waits.
+const BETWEEN_WAKES: Duration = Duration::from_millis(100);
 const SHUTTING_DOWN: &str = "the daemon is shutting down";
 
 impl Service for Counter {
-    fn handle(&self, request: Request, progress: &mut dyn FnMut(Progress)) -> Result<Reply, String> {
+    fn handle(&self, request: Request, asker: &Asker) -> Result<Reply, NotDone> {
         if let Some(reply) = self.desk.question(&request) {
-            return reply.map_err(|error| error.to_string());
+            return reply.map_err(|error| NotDone::Refused(error.to_string()));
         }
-        let (answer, answers) = channel();
-        self.events.lock().send(Event::Work(Work { request, answer })).map_err(|_| SHUTTING_DOWN)?;
+        let shutting_down = || NotDone::Refused(SHUTTING_DOWN.into());
+        let (work, order) = work::order(request, asker.clone());
+        self.events.lock().send(Event::Work(work)).map_err(|_| shutting_down())?;
+        let mut looked = Instant::now();
         loop {
-            match answers.recv_timeout(BETWEEN_LOOKS) {
-                Ok(Answer::Progress(state)) => progress(state),
+            match order.answers.recv_timeout(BETWEEN_WAKES) {
+                Ok(Answer::Begun) => asker.hears_of_beginning(),
+                Ok(Answer::Progress(state)) => asker.hears(state),
                 Ok(Answer::End(result)) => return result,
-                Err(RecvTimeoutError::Disconnected) => return Err(SHUTTING_DOWN.into()),
+                Err(RecvTimeoutError::Disconnected) => return Err(shutting_down()),
+                Err(RecvTimeoutError::Timeout) if asker.is_gone() && order.take_back() => {
+                    return Err(NotDone::Withdrawn);
+                }
                 // It may wait for a disk that hangs, or for a command that does.
-                Err(RecvTimeoutError::Timeout) => {
+                Err(RecvTimeoutError::Timeout) if looked.elapsed() >= BETWEEN_LOOKS => {
+                    looked = Instant::now();
                     if let Some(leg) = silence::silent(&self.desk.pools.held()).first() {
-                        progress(Progress { what: format!("waiting for {leg}"), done: 0, total: 0 });
+                        asker.hears(Progress { what: format!("waiting for {leg}"), done: 0, total: 0 });
                     }
                 }
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }

@@ -8,11 +8,11 @@ use crate::control::report::PoolReport;
 struct Parrot;
 
 impl Service for Parrot {
-    fn handle(&self, request: Request, progress: &mut dyn FnMut(Progress)) -> Result<Reply, String> {
+    fn handle(&self, request: Request, asker: &Asker) -> Result<Reply, NotDone> {
         match request {
             Request::PoolExport { name } => {
                 for done in 1..=3 {
-                    progress(Progress { what: "flushing".into(), done, total: 3 });
+                    asker.hears(Progress { what: "flushing".into(), done, total: 3 });
                 }
                 Ok(Reply::Done(vec![format!("exported {name}")]))
             }
@@ -20,8 +20,8 @@ impl Service for Parrot {
                 let report = |name| PoolReport { name, size: u64::MAX, imported_seconds: 0.5, ..PoolReport::default() };
                 Ok(Reply::Pools(names.into_iter().map(report).collect()))
             }
-            Request::PoolDestroy { name } => Err(format!("no pool '{name}'")),
-            other => Err(format!("{other:?}")),
+            Request::PoolDestroy { name } => Err(format!("no pool '{name}'").into()),
+            other => Err(format!("{other:?}").into()),
         }
     }
 }
