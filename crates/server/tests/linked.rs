@@ -17,6 +17,8 @@ use tally_server::daemon::{Daemon, Launch, Stopper, Told};
 
 #[path = "linked/given_up.rs"]
 mod given_up;
+#[path = "linked/new_files.rs"]
+mod new_files;
 
 /// So long a test waits for what should come in an instant, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,16 +36,22 @@ struct Running {
 
 impl Running {
     fn start(data_dir: &Path, opener: &Arc<MemOpener>) -> Self {
-        let args = ServeArgs {
+        Self::start_with(Self::args(data_dir), Arc::clone(opener) as Arc<dyn Opener>)
+    }
+
+    fn args(data_dir: &Path) -> ServeArgs {
+        ServeArgs {
             data_dir: Some(data_dir.into()),
             port: Some(0),
             listen: vec!["127.0.0.1".parse().unwrap()],
             http: Some("127.0.0.1:0".parse().unwrap()),
             size: Some("64M".parse().unwrap()),
             ..ServeArgs::default()
-        };
+        }
+    }
+
+    fn start_with(args: ServeArgs, opener: Arc<dyn Opener>) -> Self {
         let mut said = Vec::new();
-        let opener = Arc::clone(opener) as Arc<dyn Opener>;
         let daemon = Daemon::start(Launch { args, opener, signals: false }, &mut |told| {
             if let Told::Line(line) = told {
                 said.push(line.into());
@@ -140,7 +148,7 @@ fn pools_come_and_go_while_the_daemon_runs() {
         text
     };
     for name in ["a", "b", "c", "l", "m"] {
-        opener.create(&data_dir.join(name), 32 << 20, false, &mut |_| {}).unwrap();
+        opener.create(&data_dir.join(name), 32 << 20, false, &mut |_| true).unwrap();
     }
     say(&["pool", "create", "dozer", "mirror", "a", "b", "log", "l"]);
     say(&["pool", "attach", "dozer", "l", "m"]);
@@ -218,7 +226,7 @@ fn a_disk_that_missed_changes_replaces_itself() {
     };
     let [a, b, l, m] = ["a", "b", "l", "m"].map(|name| data_dir.join(name));
     for disk in [&a, &b, &l, &m] {
-        opener.create(disk, 32 << 20, false, &mut |_| {}).unwrap();
+        opener.create(disk, 32 << 20, false, &mut |_| true).unwrap();
     }
     let here = data_dir.display().to_string();
     say(&["pool", "create", "dozer", "mirror", "a", "b", "log", "mirror", "l", "m"]);

@@ -26,6 +26,7 @@ mod leaving;
 pub mod listen;
 pub mod logging;
 mod metrics;
+mod new_files;
 mod observe;
 mod ops_report;
 mod patience;
@@ -52,4 +53,6 @@ enum Event {
     Reload,
     /// Carry out a command.
     Work(work::Work),
+    /// Go on with one that was prepared in a thread of its own.
+    Prepared(work::Begun),
 }

@@ -8,6 +8,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use tally_store::create;
 use tally_store::discover::ImportSource;
 
 use super::damage_report::Pending;
+use super::new_files::NewFile;
 use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
 use super::work::{self, Answer};
@@ -139,14 +141,29 @@ impl Desk {
         Ok(Reply::Properties(lines.collect()))
     }
 
-    /// Carries out a request that changes something.
-    pub(super) fn carry_out(&self, request: Request, progress: OnProgress<'_>) -> Result<Reply, PoolsError> {
+    /// Makes the files that a request needs before it can be carried out. `ends` becomes true when it is not to be any more.
+    pub(super) fn prepare(
+        &self,
+        request: &Request,
+        ends: &AtomicBool,
+        progress: OnProgress<'_>,
+    ) -> Result<Vec<NewFile>, PoolsError> {
+        let Request::PoolCreate { name, vdevs, force, file_bytes: Some(bytes), properties } = request else {
+            return Ok(Vec::new());
+        };
+        self.pools.make_files(name, vdevs, &create_options(*force, properties)?, *bytes, ends, progress)
+    }
+
+    /// Carries out a request that changes something. `files` were made for it.
+    pub(super) fn carry_out(
+        &self,
+        request: Request,
+        files: Vec<NewFile>,
+        progress: OnProgress<'_>,
+    ) -> Result<Reply, PoolsError> {
         let remark = match request {
-            Request::PoolCreate { name, vdevs, force, file_bytes, properties } => {
-                let properties = datasets::property_set(&properties)?;
-                let disks = create::CreateOptions { force, ..create::CreateOptions::default() };
-                let options = CreateOptions { disks, root_owner: process::owner(), properties };
-                self.pools.create(&name, &vdevs, &options, file_bytes, progress)?;
+            Request::PoolCreate { name, vdevs, force, properties, .. } => {
+                self.pools.create(&name, &vdevs, &create_options(force, &properties)?, files)?;
                 format!("created pool '{name}'; its files are at /{name}")
             }
             Request::PoolImport { pool, dirs, force, read_only, accept_loss } => {
@@ -214,6 +231,12 @@ impl Desk {
         }
         Vec::new()
     }
+}
+
+fn create_options(force: bool, properties: &[Assignment]) -> Result<CreateOptions, PoolsError> {
+    let properties = datasets::property_set(properties)?;
+    let disks = create::CreateOptions { force, ..create::CreateOptions::default() };
+    Ok(CreateOptions { disks, root_owner: process::owner(), properties })
 }
 
 /// That something is done, and what else there is to say.

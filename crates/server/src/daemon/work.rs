@@ -12,7 +12,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
+use super::new_files::NewFile;
+use super::pools::PoolsError;
 use crate::control::listener::{Asker, NotDone};
 use crate::control::message::{Progress, Reply, Request};
 
@@ -62,23 +65,63 @@ impl Work {
         matches!(self.request, Request::PoolAttach { .. } | Request::PoolDetach { .. } | Request::PoolReplace { .. })
     }
 
-    /// Where its end is told.
-    pub(super) fn answer(&self) -> Sender<Answer> {
-        self.answer.clone()
+    /// Whether files are to be made before the daemon's thread can do anything.
+    pub(super) const fn makes_files(&self) -> bool {
+        matches!(self.request, Request::PoolCreate { file_bytes: Some(_), .. })
     }
 
-    /// Begins, if anybody still wants it: the request, and where to say how it goes. From then on nobody may be there.
-    pub(super) fn begin(self) -> Option<(Request, Sender<Answer>)> {
+    /// Another voice, for when this is lost.
+    pub(super) fn voice(&self) -> Voice {
+        Voice { answer: self.answer.clone(), told: None }
+    }
+
+    /// Begins, if anybody still wants it.
+    pub(super) fn begin(self) -> Option<Begun> {
         let Self { request, asker, answer, is_decided } = self;
         if is_decided.swap(true, Ordering::AcqRel) {
             return None;
         }
         if asker.is_gone() {
+            tracing::info!("a command was not begun: whoever had asked for it is gone");
             let _ = answer.send(Answer::End(Err(NotDone::Withdrawn)));
             return None;
         }
         let _ = answer.send(Answer::Begun);
-        Some((request, answer))
+        Some(Begun { request, files: Vec::new(), voice: Voice { answer, told: None } })
+    }
+}
+
+/// Work that will be carried out.
+pub(super) struct Begun {
+    pub(super) request: Request,
+    /// Made for it. Whoever drops them takes them back.
+    pub(super) files: Vec<NewFile>,
+    pub(super) voice: Voice,
+}
+
+/// Tells how work goes, and what came of it. Nobody may be there any more.
+pub(super) struct Voice {
+    answer: Sender<Answer>,
+    told: Option<Instant>,
+}
+
+/// How often somebody hears how work goes: what waits for an asker that does not read must not grow with every block of a
+/// pool (I6).
+const BETWEEN_NEWS: Duration = Duration::from_millis(200);
+
+impl Voice {
+    pub(super) fn goes(&mut self, state: Progress) {
+        if self.told.is_none_or(|told| told.elapsed() >= BETWEEN_NEWS) {
+            self.told = Some(Instant::now());
+            let _ = self.answer.send(Answer::Progress(state));
+        }
+    }
+
+    pub(super) fn ends(self, result: Result<Reply, PoolsError>) {
+        if let Err(error) = &result {
+            tracing::info!(%error, "a command was refused");
+        }
+        let _ = self.answer.send(Answer::End(result.map_err(|error| NotDone::Refused(error.to_string()))));
     }
 }
 
