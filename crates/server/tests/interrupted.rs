@@ -1,4 +1,4 @@
-//! Ctrl-C at the binary, before a daemon that has begun, has not, or does not say.
+//! Ctrl-C at the binary, before a daemon that has begun, has not, or does not say; and a benchmark whose terminal goes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -67,4 +67,24 @@ fn a_second_one_ends_the_wait() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.status.signal()), (Some(130), None));
     assert_eq!(said(&output), "", "it did not wait for what becomes of it");
+}
+
+/// SIGHUP was no signal that `bench` had heard of, and a folder stayed that nobody was told of.
+#[test]
+fn a_benchmark_takes_its_folder_along_whatever_ends_it() {
+    for end in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let dir = tempfile::tempdir().unwrap();
+        let folders = || std::fs::read_dir(dir.path()).unwrap().count();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
+        command.args(["bench", "create", "--runs", "20", "--quiet", "0", "--dir"]).arg(dir.path());
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        while folders() == 0 {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended before it made a folder");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        signal(&child, end);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.code().is_some_and(|code| code != 0), "{end:?}: {output:?}");
+        assert!(said(&output).contains("tally-bench-") && folders() == 0, "{end:?}: {output:?}");
+    }
 }

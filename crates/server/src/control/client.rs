@@ -189,7 +189,11 @@ impl Client {
     fn write(&mut self, request: &Request) -> Result<(), ClientError> {
         let mut line = serde_json::to_vec(request).map_err(ClientError::Garbled)?;
         line.push(b'\n');
-        self.stream.get_mut().write_all(&line).map_err(ClientError::Broken)
+        match self.stream.get_mut().write_all(&line) {
+            // Whoever was turned away has been told why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.map_err(ClientError::Broken),
+        }
     }
 
     /// Reads one message.

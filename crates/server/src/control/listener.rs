@@ -191,7 +191,10 @@ fn accept_all(listener: &UnixListener, service: &Arc<dyn Service>) {
             continue;
         }
         let stream = Arc::new(stream);
-        let Some(place) = places.take(&stream) else { continue };
+        let Some(place) = places.take(&stream) else {
+            turn_away(&stream);
+            continue;
+        };
         let service = Arc::clone(service);
         let spawned = thread::Builder::new().name("control".into()).spawn(move || {
             // The peer may hang up whenever it likes.
@@ -201,6 +204,15 @@ fn accept_all(listener: &UnixListener, service: &Arc<dyn Service>) {
             tracing::warn!(%error, "no thread for a control connection");
         }
     }
+}
+
+/// Says why to one for whom there is no place. His socket is empty, so that takes no time.
+fn turn_away(stream: &UnixStream) {
+    let message = format!(
+        "the daemon has {CONNECTIONS_MAX} commands under way, as many as it takes: this one was not begun. Try again when \
+         some of them have ended or are given up"
+    );
+    let _ = stream.set_nonblocking(true).and_then(|()| send(stream, &Response::Refused { message }));
 }
 
 /// Root and the daemon's own user may. The socket's mode says the same, but its directory may be shared, and the mode

@@ -54,7 +54,7 @@ const SHUTTING_DOWN: &str = "the daemon is shutting down";
 
 impl Service for Counter {
     fn handle(&self, request: Request, asker: &Asker) -> Result<Reply, NotDone> {
-        if let Some(reply) = self.desk.question(&request) {
+        if let Some(reply) = self.desk.question(&request, asker) {
             return reply.map_err(|error| NotDone::Refused(error.to_string()));
         }
         let shutting_down = || NotDone::Refused(SHUTTING_DOWN.into());
@@ -85,7 +85,7 @@ impl Service for Counter {
 
 impl Desk {
     /// The answer to a request that changes nothing; `None` for the others.
-    fn question(&self, request: &Request) -> Option<Result<Reply, PoolsError>> {
+    fn question(&self, request: &Request, asker: &Asker) -> Option<Result<Reply, PoolsError>> {
         Some(match request {
             Request::PoolStatus { names } => self.pools_with_damage(names).map(Reply::Pools),
             Request::PoolFind { dirs } => self.find(dirs),
@@ -96,7 +96,7 @@ impl Desk {
             Request::DatasetGet { names, recursive, properties } => {
                 self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)
             }
-            Request::Record { seconds } => record(self.nfs.stats(), *seconds).map(Reply::Load),
+            Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
             Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
             _ => return None,

@@ -97,3 +97,27 @@ fn what_was_begun_goes_on_and_says_so() {
     wait_for(data_dir, &["pool", "status", "dozer"], "scan: resilvered");
     daemon.stop();
 }
+
+/// `advise` was interrupted, and for as long as it would have recorded, up to an hour, nobody else could.
+#[test]
+fn a_recording_ends_with_whoever_asked_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let daemon = Running::start(data_dir, &Arc::new(MemOpener::default()));
+    let record = |seconds: &str| request(data_dir, &format!(r#"{{"op":"record","seconds":{seconds}}}"#));
+    let until = |expected: &str| {
+        let given_up = Instant::now() + PATIENCE;
+        loop {
+            let answer = next_line(&mut record("0"));
+            if answer.contains(expected) {
+                return;
+            }
+            assert!(Instant::now() < given_up, "{answer}");
+        }
+    };
+    let long = record("3600");
+    until("records the load already");
+    drop(long);
+    until(r#""done""#);
+    daemon.stop();
+}
