@@ -120,6 +120,18 @@ pub enum PoolsError {
         /// Whose.
         name: String,
     },
+    /// Rules are kept in the pool.
+    #[error(
+        "pool '{pool}' is imported read-only, and rules of sharenfs are kept in it. Until it is exported an [[export]] of the \
+         configuration stands above them: write dataset = \"{dataset}\" and rules = \"off\" there, or other rules, and send \
+         the daemon SIGHUP"
+    )]
+    ReadOnlyShare {
+        /// Which pool.
+        pool: String,
+        /// For which dataset.
+        dataset: String,
+    },
     /// Files for a pool could not be made.
     #[error(transparent)]
     NewFile(#[from] NewFileError),

@@ -171,6 +171,11 @@ fn a_disk_that_cannot_join_keeps_what_it_has() {
             (&["pool", "export", "other"], true, &[]),
             (&[&import("dozer")[..], &["--readonly"]].concat(), true, &[]),
             (&["pool", "attach", "-f", "dozer", "a", "b"], false, &[]),
+            (
+                &["dataset", "set", "sharenfs=off", "dozer"],
+                false,
+                &["read-only", "[[export]]", "rules = \"off\"", "SIGHUP"],
+            ),
             (&import("other"), true, &["imported pool 'other'"]),
         ],
     );
