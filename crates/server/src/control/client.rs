@@ -97,10 +97,11 @@ enum Step {
 
 /// Why a wait is over.
 #[derive(PartialEq, Eq)]
-enum Woken {
-    ByAnswer,
-    ByInterrupt,
-    ByTime,
+enum Awaited {
+    Answer,
+    Interrupt,
+    /// Of the patience.
+    End,
 }
 
 /// How long the daemon may take to say what becomes of a request that is taken back. It looks ten times a second.
@@ -161,7 +162,7 @@ impl Client {
         self.write(request)?;
         let mut has_begun = false;
         loop {
-            if self.wait_beside(Some(interrupted), None)? == Woken::ByInterrupt {
+            if self.wait_beside(Some(interrupted), None)? == Awaited::Interrupt {
                 return if has_begun { Err(ClientError::Interrupted(Fate::GoesOn)) } else { self.take_back(progress) };
             }
             match self.step(progress)? {
@@ -176,7 +177,7 @@ impl Client {
     fn take_back(&mut self, progress: &mut dyn FnMut(&Progress)) -> Result<Reply, ClientError> {
         self.stream.get_ref().shutdown(Shutdown::Write).map_err(ClientError::Broken)?;
         let until = Instant::now() + TAKING_BACK_MAX;
-        while self.wait_beside(None, Some(until.saturating_duration_since(Instant::now())))? == Woken::ByAnswer {
+        while self.wait_beside(None, Some(until.saturating_duration_since(Instant::now())))? == Awaited::Answer {
             match self.step(progress)? {
                 Step::End(outcome) => return outcome,
                 Step::Begun => return Err(ClientError::Interrupted(Fate::GoesOn)),
@@ -215,9 +216,9 @@ impl Client {
         &self,
         interrupted: Option<BorrowedFd<'_>>,
         patience: Option<Duration>,
-    ) -> Result<Woken, ClientError> {
+    ) -> Result<Awaited, ClientError> {
         if !self.stream.buffer().is_empty() {
-            return Ok(Woken::ByAnswer);
+            return Ok(Awaited::Answer);
         }
         let mut files = vec![PollFd::new(self.stream.get_ref(), PollFlags::IN)];
         files.extend(interrupted.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
@@ -231,9 +232,9 @@ impl Client {
         };
         let is_answer = files.first().is_some_and(|answer| !answer.revents().is_empty());
         Ok(match woken {
-            0 => Woken::ByTime,
-            _ if is_answer => Woken::ByAnswer,
-            _ => Woken::ByInterrupt,
+            0 => Awaited::End,
+            _ if is_answer => Awaited::Answer,
+            _ => Awaited::Interrupt,
         })
     }
 
