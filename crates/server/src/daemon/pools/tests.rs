@@ -120,7 +120,7 @@ fn what_the_configuration_closes_stays_closed_when_its_name_is_used_again() {
     }
     let pools = pools(dir.path(), &opener);
     let words = ["/a", "log", "/l"].map(String::from);
-    let served = pools.create("tank", &words, &CreateOptions::default(), None, &mut |_| {}).expect("a pool");
+    let served = pools.create("tank", &words, &CreateOptions::default(), Vec::new()).expect("a pool");
     let everybody = Assignment { property: "sharenfs".into(), value: "rw".into() };
     pools.set_properties("tank", &[everybody]).expect("a property");
     let closed = || vec![ExportRule { dataset: "tank/secret".into(), rules: "off".into() }];
