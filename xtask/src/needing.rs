@@ -21,6 +21,8 @@ enum Need {
     LoopDevice,
     /// A program that is called from the path, of a Debian package.
     Program { name: &'static str, package: &'static str },
+    /// The clients of [`packages::TESTS`], installed: they need libraries.
+    Clients,
 }
 
 /// A test, by what `cargo test` is told of it.
@@ -32,7 +34,7 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 7] = [
+const TESTS: [Needing; 8] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--package", "tally-disk", "--test", "block_device"],
@@ -67,6 +69,11 @@ const TESTS: [Needing; 7] = [
         name: "daemon::metrics::tests::promtool_has_nothing_to_say_of_the_rules",
         of: &["--package", "tally-server", "--lib"],
         need: PROMTOOL,
+    },
+    Needing {
+        name: "an_ordinary_user_gets_as_far_as_the_readme_says",
+        of: &["--package", "tally-server", "--test", "tour"],
+        need: Need::Clients,
     },
 ];
 
@@ -112,6 +119,9 @@ impl Need {
                 let there = is_root && looked.is_ok_and(|status| status.success());
                 Ok(there.then_some(usual).ok_or_else(|| "it needs root and loop devices (the module loop)".to_owned()))
             }
+            Self::Clients => Ok(packages::ensure(&packages::TESTS)?
+                .then_some(usual)
+                .ok_or_else(|| "it needs libnfs-utils".to_owned())),
             Self::Program { name, package } => Ok(match packages::program(name, package)? {
                 Some(program) => {
                     let folder = program.parent().map(PathBuf::from);

@@ -18,7 +18,7 @@ pub(crate) struct Package {
 pub(crate) const LAB: [Package; 1] =
     [Package { program: "debootstrap", name: "debootstrap", purpose: "the guest's files" }];
 
-/// What the tests of the workspace call, where it is there.
+/// What a test of the workspace calls, where it is there.
 pub(crate) const TESTS: [Package; 1] =
     [Package { program: "nfs-ls", name: "libnfs-utils", purpose: "a second NFS client in user space" }];
 

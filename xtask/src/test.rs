@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::failing_disks::FailingDisks;
 use crate::tally::Tally;
-use crate::{cargo, dashboard, lab, needing, packages, sim};
+use crate::{cargo, dashboard, lab, needing, sim};
 
 /// Kills of the plain ledger in continuous integration.
 const CI_KILLS: u32 = 10;
@@ -18,10 +18,6 @@ const CI_VOLATILE_KILLS: u32 = 20;
 /// Runs all tests and prints one line.
 pub(crate) fn run() -> Result<()> {
     let mut total = Tally::default();
-    let client_there = packages::ensure(&packages::TESTS)?;
-    if !client_there {
-        total += Tally::SKIPPED;
-    }
     total += workspace()?;
     total += needing::run()?;
     for crash in Crash::continuous_integration() {

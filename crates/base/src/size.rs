@@ -42,7 +42,15 @@ pub struct SizeError {
 
 impl fmt::Display for SizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is not a size: write a number with an optional unit, like 4096, 128K, 1.5G or 2T", self.text)
+        let text = &self.text;
+        // Most likely somebody thought of a unit that need not be said.
+        if is_part_of_a_byte(text) {
+            return write!(
+                f,
+                "'{text}' is no number of bytes: write it with its unit, like {text}G, or a whole number"
+            );
+        }
+        write!(f, "'{text}' is not a size: write a number with an optional unit, like 4096, 128K, 1.5G or 2T")
     }
 }
 
@@ -51,7 +59,8 @@ impl std::error::Error for SizeError {}
 impl std::str::FromStr for Size {
     type Err = SizeError;
 
-    /// Reads `128K`, `1.5g`, `10GiB`, `512`, `512B`. Fractions of a byte are cut off.
+    /// Reads `128K`, `1.5g`, `10GiB`, `512`, `512B`. Fractions of a byte are cut off behind a unit; `0.5` alone, and what
+    /// would be cut off to nothing, is no size.
     fn from_str(text: &str) -> Result<Self, SizeError> {
         parse(text.trim()).map(Self).ok_or_else(|| SizeError { text: text.into() })
     }
@@ -67,8 +76,17 @@ fn parse(text: &str) -> Option<u64> {
     let scale = 1_u128 << (10 * power_of(unit)?);
     let part = if fraction.is_empty() { 0 } else { fraction.parse::<u128>().ok()? };
     let divisor = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
-    let bytes = u128::from(whole.parse::<u64>().ok()?) * scale + part * scale / divisor;
-    u64::try_from(bytes).ok()
+    let whole = u128::from(whole.parse::<u64>().ok()?);
+    let bytes = whole * scale + part * scale / divisor;
+    // 0 means "none" to whoever sets a quota.
+    let is_cut_off = part > 0 && (scale == 1 || bytes == 0);
+    u64::try_from(bytes).ok().filter(|_| !is_cut_off)
+}
+
+/// Whether it is a number with a fraction, and nothing behind it.
+fn is_part_of_a_byte(text: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.trim().split_once('.').is_some_and(|(whole, fraction)| is_number(whole) && is_number(fraction))
 }
 
 /// The power of 1024 of a unit: `K`, `KB` and `KiB` are the same.

@@ -87,8 +87,9 @@ pub trait Opener: Send + Sync {
 
     /// Makes a file of `size` bytes, all of them allocated and, with `prewrite`, written with zeroes (a DSYNC
     /// write into an unwritten extent costs many times one into a written extent). `progress` hears of bytes
-    /// done. Fails with [`io::ErrorKind::AlreadyExists`] where there is something already.
-    fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64)) -> io::Result<()>;
+    /// done, and says whether to go on: if not, there is no file, and the error is [`io::ErrorKind::Interrupted`]. Fails
+    /// with [`io::ErrorKind::AlreadyExists`] where there is something already.
+    fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64) -> bool) -> io::Result<()>;
 
     /// Paths in `directory` that may be worth opening, in order of name: files and block devices. An opener whose
     /// paths are not those of the file system has its own answer.

@@ -156,12 +156,14 @@ impl Opener for MemOpener {
         Ok(Arc::new(OpenedDisk { disk: Arc::clone(&entry.disk), access, _owner: Some(owner) }))
     }
 
-    fn create(&self, path: &Path, size: u64, _: bool, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+    fn create(&self, path: &Path, size: u64, _: bool, progress: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
         if self.disks.lock().contains_key(path) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        if !progress(size) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         self.put(path, Arc::new(MemDisk::new(size)));
-        progress(size);
         Ok(())
     }
 

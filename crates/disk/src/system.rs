@@ -25,7 +25,7 @@ impl Opener for SystemOpener {
         Ok(Arc::new(FileDisk::open(path, access)?))
     }
 
-    fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+    fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
         if size == 0 || !size.is_multiple_of(SECTOR as u64) {
             let message = format!("a disk file takes a whole number of {SECTOR}-byte sectors, not {size} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -41,7 +41,7 @@ impl Opener for SystemOpener {
 }
 
 /// Gives the new file its blocks, and its name a durable place in the directory.
-fn fill(file: &File, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+fn fill(file: &File, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
     let allocated = match fallocate(file, FallocateFlags::empty(), 0, size) {
         Ok(()) => true,
         // Only by writing does such a file system promise the space.
@@ -58,7 +58,7 @@ fn fill(file: &File, path: &Path, size: u64, prewrite: bool, progress: &mut dyn 
     sync_parent(path)
 }
 
-fn write_zeroes(path: &Path, size: u64, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+fn write_zeroes(path: &Path, size: u64, progress: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
     let disk = FileDisk::open(path, Access::Exclusive)?;
     let zeroes = AlignedBuf::zeroed(usize::try_from(size.min(ZERO_CHUNK_BYTES)).expect("at most the chunk"));
     let mut done = 0;
@@ -67,7 +67,9 @@ fn write_zeroes(path: &Path, size: u64, progress: &mut dyn FnMut(u64)) -> io::Re
         let chunk = &zeroes[..usize::try_from(length).expect("at most the chunk")];
         disk.write(done, chunk, Durability::Cached)?;
         done += length;
-        progress(done);
+        if !progress(done) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
     }
     disk.flush()
 }

@@ -50,6 +50,10 @@ impl Vfs for Filesystem {
         self.list(cred, dir, cookie, entries_max, plus)
     }
 
+    fn is_read_only(&self) -> bool {
+        self.pool.read_only() || self.in_force().readonly
+    }
+
     fn statfs(&self) -> Result<FsStat, FsError> {
         Ok(self.space())
     }

@@ -82,19 +82,17 @@ pub fn owners_given(cred: &Cred, inherited: (u32, u32), set: &SetAttr) -> (u32, 
 }
 
 /// The mode that `set` leaves on `attr` (still with its old owner). Giving a file to somebody else takes
-/// its set-id bits away, even where the same request sets them, and who is not in a file's group cannot
-/// make it run under that group.
+/// its set-id bits away, even where the same request sets them. Who is not in its group can neither make a
+/// file run under that group, nor a directory give it on.
 #[must_use]
 pub fn mode_after(attr: &Attr, cred: &Cred, set: &SetAttr) -> u32 {
     let mut mode = set.mode.map_or(attr.mode, |mode| mode & 0o7777);
-    if attr.kind == FileKind::Directory {
-        return mode;
-    }
     let gid = set.gid.unwrap_or(attr.gid);
     if set.mode.is_some() && cred.uid != 0 && !cred.in_group(gid) {
         mode &= !0o2000;
     }
-    if set.uid.is_some() || set.gid.is_some() { without_set_ids(mode) } else { mode }
+    let is_given = attr.kind != FileKind::Directory && (set.uid.is_some() || set.gid.is_some());
+    if is_given { without_set_ids(mode) } else { mode }
 }
 
 /// A mode without set-user-id, and without set-group-id where that means running under the group (without

@@ -381,6 +381,8 @@ pub trait Vfs: Send + Sync {
     ) -> Result<DirPage, FsError>;
     /// Space.
     fn statfs(&self) -> Result<FsStat, FsError>;
+    /// Whether it takes no change from anybody: a property, or a pool that is only read.
+    fn is_read_only(&self) -> bool;
     /// The first answer to a request that was carried out before, perhaps before a crash.
     fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply>;
 

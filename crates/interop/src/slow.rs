@@ -112,7 +112,7 @@ impl Opener for SlowOpener {
         })
     }
 
-    fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+    fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
         self.below.create(path, size, prewrite, progress)
     }
 }

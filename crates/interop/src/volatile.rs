@@ -168,7 +168,7 @@ impl Opener for VolatileOpener {
         Ok(Arc::new(VolatileDisk::new(below, self.honesty, Random::new(self.seed, stream))))
     }
 
-    fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+    fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
         self.below.create(path, size, prewrite, progress)
     }
 }

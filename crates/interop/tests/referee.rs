@@ -10,7 +10,7 @@ use tally_bench::referee::Verdict;
 use tally_bench::report::Report;
 use tally_bench::wire::{Connection, Target};
 use tally_disk::{MemOpener, Opener};
-use tally_server::cli::{self, Cli, Console, ServeArgs};
+use tally_server::cli::{self, Cli, Console, Interrupts, ServeArgs};
 use tally_server::daemon::{Daemon, Launch, Stopper};
 
 /// A daemon on its own thread, with a pool that it has made.
@@ -74,7 +74,7 @@ fn tally(folder: &Path, words: &[&str]) -> Result<String, String> {
     let mut cli = Cli::try_parse_from(["tally"].iter().chain(words)).unwrap();
     cli.socket = Some(folder.join("tally.sock"));
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    match cli::run(&cli, folder, &mut Console { out: &mut out, err: &mut err }) {
+    match cli::run(&cli, folder, &mut Console { out: &mut out, err: &mut err, interrupts: Interrupts::Never }) {
         Ok(()) => Ok(String::from_utf8(out).unwrap()),
         Err(failure) => Err(failure.to_string()),
     }

@@ -34,10 +34,16 @@ pub fn caller(identity: &Identity, known: Option<&Cred>, rule: &Rule) -> Cred {
     }
 }
 
-/// Who asks, after the export rule has had its say. AUTH_NONE is always anonymous.
+/// The id that stands for none. To whom it belonged nobody could give or take anything again.
+const NO_ID: u32 = u32::MAX;
+
+/// Who asks, after the export rule has had its say. AUTH_NONE is always anonymous, and so is who names an id that is none.
 #[must_use]
 pub fn squash(identity: &Identity, rule: &Rule) -> Cred {
     let Identity::Unix(claimed) = identity else { return anonymous(rule) };
+    if claimed.uid == NO_ID || claimed.gid == NO_ID {
+        return anonymous(rule);
+    }
     match rule.squash {
         Squash::None => claimed.clone(),
         Squash::All => anonymous(rule),
@@ -73,6 +79,9 @@ mod tests {
             (Squash::Root, cred(7, 0, &[5]), cred(7, 2, &[5])),
             (Squash::Root, cred(7, 8, &[0]), cred(7, 8, &[2])),
             (Squash::All, cred(7, 8, &[9]), cred(1, 2, &[])),
+            // These made files of a user that is none.
+            (Squash::None, cred(u32::MAX, 8, &[9]), cred(1, 2, &[])),
+            (Squash::Root, cred(7, u32::MAX, &[9]), cred(1, 2, &[])),
         ];
         for (squash_rule, claimed, expected) in cases {
             let rule = Rule { read_only: false, squash: squash_rule, anon_uid: 1, anon_gid: 2, secure: false };

@@ -79,6 +79,9 @@ fn null_getattr_setattr_access() {
     assert_eq!(access(&mut client, &root), 0x1f);
     let mut other = house.client().acting_as(1000, &[1000, 5]);
     assert_eq!(access(&mut other, &file), 0x01);
+    house.exports.tank.model.set_read_only(true);
+    assert_eq!(access(&mut client, &root), 0x03, "nor does a dataset that takes none");
+    house.exports.tank.model.set_read_only(false);
     *house.exports.tank_rule.lock() = "*(ro,insecure)".into();
     assert_eq!(access(&mut client, &root), 0x03, "a read-only rule grants no change");
 }

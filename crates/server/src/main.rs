@@ -9,7 +9,7 @@ use std::thread;
 use clap::Parser;
 use tally_disk::SystemOpener;
 use tally_server::cli::progress::Bar;
-use tally_server::cli::{self, Cli, Command, Console, ServeArgs};
+use tally_server::cli::{self, Cli, Command, Console, Interrupts, ServeArgs};
 use tally_server::daemon::{Daemon, Launch, Told, logging};
 
 /// Requests bring buffers of up to 1 MiB that live for milliseconds. The C library maps and unmaps each of them, and
@@ -29,7 +29,11 @@ fn main() -> ExitCode {
 
 fn ask(cli: &Cli) -> ExitCode {
     let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
-    match cli::run(cli, &here, &mut Console { out: &mut stdout(), err: &mut stderr() }) {
+    match cli::run(
+        cli,
+        &here,
+        &mut Console { out: &mut stdout(), err: &mut stderr(), interrupts: Interrupts::OfProcess },
+    ) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !failure.is_broken_pipe() {

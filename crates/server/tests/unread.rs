@@ -5,8 +5,10 @@
 //! had a second one: the thread that heard it had something to say first.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -29,6 +31,10 @@ struct Daemon {
 
 impl Daemon {
     fn start(out: Stdio, err: Stdio) -> Self {
+        Self::start_with("off", out, err)
+    }
+
+    fn start_with(http: &str, out: Stdio, err: Stdio) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let configuration = dir.path().join("tally.toml");
@@ -38,7 +44,7 @@ impl Daemon {
         );
         std::fs::write(&configuration, text).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
-        command.arg("serve").arg("--config").arg(configuration).args(["--http", "off"]);
+        command.arg("serve").arg("--config").arg(configuration).args(["--http", http]);
         let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().unwrap();
         let daemon = Self { child, address: ([127, 0, 0, 1], port).into(), dir };
         wait_for("a start", || TcpStream::connect(daemon.address).is_ok().then_some(()));
@@ -46,10 +52,13 @@ impl Daemon {
     }
 
     fn command(&self, words: &[&str]) -> ExitStatus {
+        ended("a command", &mut self.spawn(words))
+    }
+
+    fn spawn(&self, words: &[&str]) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
         command.arg("--socket").arg(self.dir.path().join("data/tally.sock")).args(words);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        ended("a command", &mut child)
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     /// Much to say, and then what has to go on all the same.
@@ -133,6 +142,63 @@ fn a_second_signal_while_nobody_reads() {
     daemon.terminate();
     daemon.terminate();
     ended("the end after two signals", &mut daemon.child);
+}
+
+/// What is missing is counted, where somebody may look meanwhile, and told as soon as somebody reads again.
+#[test]
+fn what_was_dropped_is_counted_and_told() {
+    let (_out, out) = unread_pipe();
+    let (log, err) = unread_pipe();
+    let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut daemon = Daemon::start_with(&http.to_string(), out, err);
+    wait_for("a line that was dropped", || {
+        daemon.is_of_use();
+        (lines_dropped(http) > 0).then_some(())
+    });
+    let (sender, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        BufReader::new(File::from(log)).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+    });
+    wait_for("a line that tells of it", || {
+        // It is told with the next lines that get through.
+        assert!(!daemon.command(&["pool", "export", "unknown"]).success());
+        lines.try_iter().any(|line| line.contains("lines of the log were dropped")).then_some(())
+    });
+    daemon.terminate();
+    assert!(ended("the end after SIGTERM", &mut daemon.child).success());
+}
+
+fn lines_dropped(http: SocketAddr) -> u64 {
+    let mut stream = TcpStream::connect(http).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {http}\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let count = text.lines().find_map(|line| line.strip_prefix("tally_log_lines_dropped_total "));
+    count.unwrap().parse().unwrap()
+}
+
+/// The end waits for a command that takes its time, with words that nobody reads. Whoever says again that it should end is
+/// heard, whichever signal it is.
+#[test]
+fn a_second_signal_during_a_slow_end_while_nobody_reads() {
+    for (first, second) in [(Signal::TERM, Signal::INT), (Signal::INT, Signal::TERM)] {
+        let (_out, out) = unread_pipe();
+        let (_err, err) = unread_pipe();
+        let mut daemon = Daemon::start(out, err);
+        daemon.is_of_use();
+        // Half a gigabyte of log has to be written out before there is a pool.
+        let disk = daemon.dir.path().join("disk");
+        File::create(&disk).unwrap().set_len(32 << 30).unwrap();
+        let mut create = daemon.spawn(&["pool", "create", "slow", disk.to_str().unwrap()]);
+        wait_for("the first bytes of the log", || (disk.metadata().unwrap().blocks() > 8192).then_some(()));
+        for signal in [first, second] {
+            kill_process(Pid::from_child(&daemon.child), signal).unwrap();
+        }
+        let status = ended("the end after two signals", &mut daemon.child);
+        assert_eq!(status.code(), Some(1), "it did not leave at once");
+        // Its disk may have been faster.
+        let _ = ended("the command", &mut create);
+    }
 }
 
 /// A terminal, and the side at which a person would sit.

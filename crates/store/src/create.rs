@@ -1,6 +1,7 @@
 //! Making a pool: plan, check every device, then write. Until the first label is written nothing has changed on
 //! any device, so a mistake in the last argument costs nothing on the first.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,6 +85,12 @@ pub enum CreateError {
         /// How that pool stands.
         state: &'static str,
     },
+    /// A device is named twice.
+    #[error("{} is named twice; a disk has one place in a pool", path.display())]
+    Doubled {
+        /// The device.
+        path: PathBuf,
+    },
     /// A device is too small.
     #[error("{} has {size} bytes and needs at least {needed}", path.display())]
     TooSmall {
@@ -117,6 +124,60 @@ struct FreshLeg {
     disk: Arc<dyn Disk>,
 }
 
+/// Looks whether the pool can be made, as far as that can be told without writing anything. Of devices that are not there
+/// yet `size_of_new` says how large they will be.
+pub fn check(
+    platform: &Platform,
+    name: &str,
+    specs: &[VdevSpec],
+    options: &CreateOptions,
+    size_of_new: &dyn Fn(&Path) -> Option<u64>,
+) -> Result<(), CreateError> {
+    check_words(name, specs)?;
+    for spec in specs {
+        let needed = smallest(spec);
+        for path in &spec.paths {
+            match size_of_new(path) {
+                Some(size) if size < needed => {
+                    return Err(CreateError::TooSmall { path: path.clone(), size, needed });
+                }
+                Some(_) => {}
+                None => drop(open_leg(platform, path, needed, options.force)?),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong whatever the devices are like.
+fn check_words(name: &str, specs: &[VdevSpec]) -> Result<(), CreateError> {
+    check_name(name)?;
+    let log_count = specs.iter().filter(|spec| spec.class == VdevClass::Log).count();
+    if log_count > LANES_MAX {
+        return Err(CreateError::TooManyLogs { count: log_count });
+    }
+    let mut places = BTreeSet::new();
+    for path in specs.iter().flat_map(|spec| &spec.paths) {
+        if !places.insert(place_of(path)) {
+            return Err(CreateError::Doubled { path: path.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Where a path leads, links followed, also if there is nothing yet.
+fn place_of(path: &Path) -> PathBuf {
+    let of_new = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(of_new).unwrap_or_else(|| path.to_owned())
+}
+
+const fn smallest(spec: &VdevSpec) -> u64 {
+    match spec.class {
+        VdevClass::Data => DATA_LEG_BYTES_MIN,
+        VdevClass::Log => LOG_LEG_BYTES_MIN,
+    }
+}
+
 /// Makes the pool: its devices are locked, their labels erased and the rings written out. Nothing says yet that there is
 /// a pool: the caller claims it ([`Roster::claim`] writes the labels) and then writes its first uberblock.
 pub fn create(
@@ -125,15 +186,10 @@ pub fn create(
     specs: &[VdevSpec],
     options: &CreateOptions,
 ) -> Result<Assembled, CreateError> {
-    check_name(name)?;
-    let log_count = specs.iter().filter(|spec| spec.class == VdevClass::Log).count();
-    if log_count > LANES_MAX {
-        return Err(CreateError::TooManyLogs { count: log_count });
-    }
+    check_words(name, specs)?;
     let mut legs = Vec::new();
     for spec in specs {
-        let min = if spec.class == VdevClass::Data { DATA_LEG_BYTES_MIN } else { LOG_LEG_BYTES_MIN };
-        let opened = spec.paths.iter().map(|path| open_leg(platform, path, min, options.force));
+        let opened = spec.paths.iter().map(|path| open_leg(platform, path, smallest(spec), options.force));
         legs.push(opened.collect::<Result<Vec<_>, _>>()?);
     }
     let config = plan(platform, name, specs, &legs, options);

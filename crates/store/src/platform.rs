@@ -37,7 +37,8 @@ pub struct Tuning {
     pub cache_bytes: u64,
     /// Bytes of dirty data at which operations must wait.
     pub dirty_bytes_max: u64,
-    /// How old the oldest change in the open transaction group may become.
+    /// How old the oldest change in the open transaction group may become; with zero a group is closed as soon as there is
+    /// something in it.
     pub txg_interval: Duration,
     /// Whether long work (a prefetch, a long replay) may use threads of its own. Without them what happens depends on the
     /// input alone.

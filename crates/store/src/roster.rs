@@ -211,6 +211,16 @@ impl Roster {
         Ok(config)
     }
 
+    /// Whether the configuration can be changed: for whoever writes something else first.
+    pub fn check_changeable(&self) -> Result<(), RosterError> {
+        let state = self.state.lock();
+        match &state.closed {
+            Some(why) => Err(RosterError::Closed(why.clone())),
+            None if state.claimed => Ok(()),
+            None => Err(RosterError::NotClaimed),
+        }
+    }
+
     /// What a suspended pool answers, durable in the labels.
     pub fn set_failmode(&self, failmode: FailMode) -> Result<(), RosterError> {
         self.update(|config| config.supplement_mut(|supplement| supplement.failmode = failmode))?;

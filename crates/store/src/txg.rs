@@ -124,6 +124,14 @@ impl Txgs {
         })
     }
 
+    /// One that wants each group as soon as something is dirty, and looks for that no other way.
+    #[must_use]
+    pub fn at_once(open: Txg, dirty_bytes_max: u64) -> Arc<Self> {
+        let mut txgs = Self::new(open, dirty_bytes_max);
+        Arc::get_mut(&mut txgs).expect("nobody else has it yet").dirty_bytes_sync = 1;
+        txgs
+    }
+
     /// Admits an operation that will dirty `bytes` of memory, and whose fold may take `fold_bytes` of the pool. Never
     /// blocks.
     pub fn admit(self: &Arc<Self>, bytes: u64, fold_bytes: u64) -> Result<Admission, NotAdmitted> {
@@ -280,7 +288,9 @@ impl Txgs {
         self.promise(next)
     }
 
-    /// Waits until there is a reason to sync: somebody wants it, or `interval` is over and something is dirty.
+    /// Waits until there is a reason to sync: somebody wants it, or `interval` is over and something is dirty. With no
+    /// interval at all it looks at nothing until somebody wants a group ([`Self::at_once`]): a look each time that no time
+    /// is over took a processor.
     pub fn wait_for_work(&self, interval: Duration) -> Next {
         let mut state = self.state.lock();
         loop {
@@ -289,6 +299,10 @@ impl Txgs {
             }
             if state.wanted > state.synced {
                 return Next::Sync;
+            }
+            if interval.is_zero() {
+                self.changed.wait(&mut state);
+                continue;
             }
             let timed_out = self.changed.wait_for(&mut state, interval).timed_out();
             if timed_out && !state.stopped && state.dirty_in_all() > 0 {

@@ -142,10 +142,10 @@ impl Filer {
         if setup.sparse {
             File::create(&pool)?.set_len(setup.pool_bytes)?;
         } else {
-            SystemOpener.create(&pool, setup.pool_bytes, false, &mut |_| {})?;
+            SystemOpener.create(&pool, setup.pool_bytes, false, &mut |_| true)?;
         }
         let log = log_folder.as_ref().unwrap_or(&folder).path().join(LOG_FILE);
-        SystemOpener.create(&log, setup.log_bytes, true, &mut |_| {})?;
+        SystemOpener.create(&log, setup.log_bytes, true, &mut |_| true)?;
         write_configuration(folder.path(), &setup.configuration)?;
         let (tally, slow) = (binaries.tally.clone(), binaries.slow.clone());
         let mut filer = Self {

@@ -95,7 +95,7 @@ fn drop_from_page_cache(folder: &Path) -> Result<()> {
 fn direct_file(path: &Path, mebibytes: u64) -> Result<(Duration, Duration)> {
     let flags = OFlags::DIRECT.bits().cast_signed();
     // Allocated, as the pool's file is.
-    SystemOpener.create(path, mebibytes << 20, false, &mut |_| {})?;
+    SystemOpener.create(path, mebibytes << 20, false, &mut |_| true)?;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
     let mut buffer = AlignedBuf::zeroed(1 << 20);
     rustix::rand::getrandom(&mut buffer[..], rustix::rand::GetRandomFlags::empty())?;

@@ -37,7 +37,9 @@ fn reads_what_people_write() {
         ("10GiB", 10 << 30),
         ("10gb", 10 << 30),
         (" 2T ", 2 << 40),
-        ("0.5", 0),
+        ("1.0", 1),
+        ("0.0G", 0),
+        ("1.0001K", 1024),
         ("15E", 15 << 60),
     ];
     for &(text, expected) in good {
@@ -46,4 +48,10 @@ fn reads_what_people_write() {
     for text in ["", "K", "-1", "1X", "1.2.3K", "16E", "1KK", "1iB", ".5G", "one", "99999999999999999999", "1 K"] {
         assert!(text.parse::<Size>().is_err(), "{text} must not be a size");
     }
+    // `refquota=0.5` took the quota away: half a byte is none, and none is no bound.
+    for text in ["0.5", "1.5", "0.000000001K", "0.5B"] {
+        assert!(text.parse::<Size>().is_err(), "{text} must not be a size");
+    }
+    let said = "0.5".parse::<Size>().unwrap_err().to_string();
+    assert!(said.contains("like 0.5G"), "{said}");
 }

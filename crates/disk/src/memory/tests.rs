@@ -33,8 +33,8 @@ fn the_size_is_whole_sectors_and_the_end_is_the_end() {
 fn the_opener_keeps_locks() {
     let opener = MemOpener::default();
     let path = Path::new("/mem/a");
-    opener.create(path, 8192, true, &mut |_| {}).unwrap();
-    assert_eq!(opener.create(path, 8192, true, &mut |_| {}).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    opener.create(path, 8192, true, &mut |_| true).unwrap();
+    assert_eq!(opener.create(path, 8192, true, &mut |_| true).unwrap_err().kind(), ErrorKind::AlreadyExists);
     let owner = opener.open(path, Access::Exclusive).unwrap();
     assert_eq!(opener.open(path, Access::Exclusive).err().unwrap().kind(), ErrorKind::WouldBlock);
     let reader = opener.open(path, Access::ReadOnly).unwrap();

@@ -9,7 +9,12 @@ fn a_created_file_has_all_its_blocks() {
     for (name, prewrite) in [("allocated", false), ("written", true)] {
         let path = dir.path().join(name);
         let mut heard = Vec::new();
-        SystemOpener.create(&path, 9 << 20, prewrite, &mut |done| heard.push(done)).unwrap();
+        SystemOpener
+            .create(&path, 9 << 20, prewrite, &mut |done| {
+                heard.push(done);
+                true
+            })
+            .unwrap();
         let metadata = fs::metadata(&path).unwrap();
         assert_eq!(metadata.len(), 9 << 20);
         assert!(metadata.blocks() * 512 >= 9 << 20, "{name}: only {} blocks", metadata.blocks());
@@ -29,7 +34,7 @@ fn what_exists_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("precious");
     fs::write(&path, b"diary").unwrap();
-    let error = SystemOpener.create(&path, 4096, true, &mut |_| {}).unwrap_err();
+    let error = SystemOpener.create(&path, 4096, true, &mut |_| true).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert_eq!(fs::read(&path).unwrap(), b"diary");
 }
@@ -38,9 +43,11 @@ fn what_exists_is_not_overwritten() {
 fn a_failed_creation_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("huge");
-    assert!(SystemOpener.create(&path, 1 << 60, false, &mut |_| {}).is_err(), "an exbibyte is not there");
+    assert!(SystemOpener.create(&path, 1 << 60, false, &mut |_| true).is_err(), "an exbibyte is not there");
     assert!(!path.exists());
-    let odd = SystemOpener.create(&path, 4097, false, &mut |_| {}).unwrap_err();
+    let stopped = SystemOpener.create(&path, 9 << 20, true, &mut |done| done < 8 << 20).unwrap_err();
+    assert!(stopped.kind() == ErrorKind::Interrupted && !path.exists(), "{stopped}");
+    let odd = SystemOpener.create(&path, 4097, false, &mut |_| true).unwrap_err();
     assert_eq!(odd.kind(), ErrorKind::InvalidInput);
     assert!(!path.exists());
 }

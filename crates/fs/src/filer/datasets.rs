@@ -107,6 +107,20 @@ impl Filer {
         Ok(filesystem)
     }
 
+    /// Looks whether a dataset and those above it that are missing can be made, before the first of them is.
+    pub fn check_new(&self, name: &str, local: &PropertySet) -> Result<(), DatasetError> {
+        check_name(name)?;
+        if self.by_name(name).is_some() {
+            return Err(DatasetError::Exists(name.to_owned()));
+        }
+        let missing = ancestors(name).filter(|above| self.by_name(above).is_none());
+        let line = |above: &str| {
+            let local = if above == name { local.clone() } else { PropertySet::new() };
+            DatasetLine { name: above.to_owned(), local }
+        };
+        Ok(self.pool.check_administrable(missing.map(|above| line(above).root_bytes()).sum())?)
+    }
+
     fn parent_of(&self, name: &str) -> Result<Arc<Filesystem>, DatasetError> {
         check_name(name)?;
         let Some((parent, _)) = name.rsplit_once('/') else { return Err(DatasetError::IsPool(name.to_owned())) };

@@ -175,6 +175,10 @@ impl Vfs for Model {
         self.state().readdir(cred, dir, cookie, entries_max, plus)
     }
 
+    fn is_read_only(&self) -> bool {
+        self.state().read_only
+    }
+
     fn statfs(&self) -> Result<FsStat, FsError> {
         Ok(self.state().statfs())
     }

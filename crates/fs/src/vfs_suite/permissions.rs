@@ -118,6 +118,16 @@ fn ownership(world: &World) {
     assert_eq!(set(&Cred::root(), gid(51)), Ok(()));
     assert_eq!(set(&alice, mode(0o2750)), Ok(()));
     assert_eq!(world.attr(file).mode, 0o750, "set-group-id for a group she is not in");
+    // A directory of hers with it made files of that group, as many as she liked.
+    let dir = world.open_dir("hers", 0o755);
+    let (owner, group) = (SetAttr { uid: Some(ALICE), gid: Some(51), ..SetAttr::default() }, gid(50));
+    assert_eq!(world.setattr_as(&Cred::root(), dir, &owner), Ok(()));
+    assert_eq!(world.setattr_as(&alice, dir, &mode(0o2755)), Ok(()));
+    assert_eq!(world.attr(dir).mode, 0o755, "set-group-id on a directory of a group she is not in");
+    assert_eq!(world.setattr_as(&alice, dir, &SetAttr { mode: Some(0o2755), ..group }), Ok(()));
+    assert_eq!((world.attr(dir).gid, world.attr(dir).mode), (50, 0o2755));
+    assert_eq!(world.setattr_as(&Cred::root(), dir, &gid(51)), Ok(()));
+    assert_eq!(world.attr(dir).mode, 0o2755, "directories keep theirs when they are given away");
     assert_eq!(set(&Cred::root(), uid(BOB)), Ok(()));
     assert_eq!(world.attr(file).uid, BOB);
     let both = SetAttr { uid: Some(ALICE), mode: Some(0o644), ..SetAttr::default() };

@@ -50,7 +50,7 @@ pub(super) fn access(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<D
         Err(status) => Done::failure(Procedure::Access, status),
         Ok((attr, target)) => {
             let mut granted = access_bits(&attr, permission::granted(&attr, &target.cred));
-            if target.rule.read_only {
+            if target.rule.read_only || target.vfs.is_read_only() {
                 granted &= !(MODIFY | EXTEND | DELETE);
             }
             let mut out = Encoder::new();

@@ -59,7 +59,7 @@ pub enum Promises {
 }
 
 pub struct Gated {
-    model: Arc<Model>,
+    pub model: Arc<Model>,
     pub reads: Gate,
     pub promises: Mutex<Promises>,
     pub held: Arc<Mutex<VecDeque<Then>>>,
@@ -174,6 +174,9 @@ impl Vfs for Gated {
     }
     fn readdir(&self, cred: &Cred, dir: ObjectRef, cookie: u64, most: usize, plus: bool) -> Result<DirPage, FsError> {
         self.model.readdir(cred, dir, cookie, most, plus)
+    }
+    fn is_read_only(&self) -> bool {
+        self.model.is_read_only()
     }
     fn statfs(&self) -> Result<FsStat, FsError> {
         self.model.statfs()

@@ -98,6 +98,7 @@ impl Place {
         let file = directory.join(format!("{FILE_NAME}.{}", std::process::id()));
         opener.create(&file, AREA_BYTES, true, &mut |done| {
             progress(&Progress { what: format!("writing {}", file.display()), done, total: AREA_BYTES });
+            true
         })?;
         let disk = opener.open(&file, Access::Exclusive);
         std::fs::remove_file(&file)?;

@@ -8,13 +8,14 @@ use clap::CommandFactory;
 use super::advise::{self, AdviseCommand};
 use super::args::{Cli, Command};
 use super::dataset::{self, DatasetCommand};
+use super::interrupts::{Interrupts, where_to_see};
 use super::pool::{self, PoolCommand};
 use super::progress::Bar;
 use super::stat::{self, By, StatCommand};
 use super::{bench, inspect, status, top, watch};
 use crate::advise::candidate::CandidateError;
-use crate::control::client::{Client, ClientError};
-use crate::control::message::{Reply, Request};
+use crate::control::client::{Client, ClientError, Fate};
+use crate::control::message::{Progress, Reply, Request};
 use crate::daemon::config;
 
 /// Where a command prints.
@@ -23,6 +24,8 @@ pub struct Console<'a> {
     pub out: &'a mut dyn Write,
     /// Messages.
     pub err: &'a mut dyn Write,
+    /// Where a person says that a command should not be any more.
+    pub interrupts: Interrupts,
 }
 
 /// Why a command did not do what it was asked for.
@@ -34,12 +37,25 @@ pub enum Failure {
     /// Exit status 1.
     #[error(transparent)]
     Client(#[from] ClientError),
+    /// The person pressed Ctrl-C. Exit status as of a process that such a signal ends.
+    #[error("interrupted; {fate}{}", see(*fate, shown_by))]
+    Interrupted {
+        /// By which signal.
+        signal: u8,
+        /// What becomes of the command.
+        fate: Fate,
+        /// The command that shows it.
+        shown_by: String,
+    },
     /// Whoever reads our output is gone: no reason to say anything.
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),
     /// Exit status 1.
     #[error("the answer cannot be printed as JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// Exit status 1.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signals(#[source] std::io::Error),
     /// A device that was not measured.
     #[error(transparent)]
     Candidate(#[from] CandidateError),
@@ -79,6 +95,10 @@ pub enum Failure {
     Mismatch,
 }
 
+fn see(fate: Fate, shown_by: &str) -> String {
+    if fate == Fate::Withdrawn { String::new() } else { format!("; `{shown_by}` shows how it stands") }
+}
+
 impl Failure {
     /// Whether nobody reads our output any more: nothing to complain about.
     #[must_use]
@@ -89,7 +109,11 @@ impl Failure {
     /// The process's exit status.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
-        if matches!(self, Self::Usage(_)) { 2 } else { 1 }
+        match self {
+            Self::Usage(_) => 2,
+            Self::Interrupted { signal, .. } => 128_u8.saturating_add(*signal),
+            _ => 1,
+        }
     }
 }
 
@@ -113,23 +137,23 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Stat(StatCommand::Exports(args)) => watch::accounts(cli, By::Export, args, console),
         Command::Pool(command) => {
             let request = command.request(here).map_err(Failure::Usage)?;
-            let reply = ask(cli, &request)?;
+            let reply = ask(cli, &request, console)?;
             print_reply(cli.json, reply, console, &|reply| pool_text(command, reply))
         }
         Command::Dataset(command) => {
             let request = command.request().map_err(Failure::Usage)?;
-            let reply = ask(cli, &request)?;
+            let reply = ask(cli, &request, console)?;
             print_reply(cli.json, reply, console, &|reply| dataset_text(command, reply))
         }
         Command::Stat(StatCommand::Cache { table }) => {
-            let reply = ask(cli, &Request::PoolStatus { names: Vec::new() })?;
+            let reply = ask(cli, &Request::PoolStatus { names: Vec::new() }, console)?;
             print_reply(cli.json, reply, console, &|reply| match reply {
                 Reply::Pools(pools) => Some(stat::caches(pools, *table)),
                 _ => None,
             })
         }
         Command::Stat(StatCommand::Ops { table }) => {
-            let reply = ask(cli, &Request::StatOps)?;
+            let reply = ask(cli, &Request::StatOps, console)?;
             print_reply(cli.json, reply, console, &|reply| match reply {
                 Reply::Ops(report) => Some(stat::ops(report, *table)),
                 _ => None,
@@ -138,10 +162,18 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
     }
 }
 
-fn ask(cli: &Cli, request: &Request) -> Result<Reply, Failure> {
+fn ask(cli: &Cli, request: &Request, console: &mut Console<'_>) -> Result<Reply, Failure> {
     let mut client = Client::connect(cli.socket.as_deref())?;
     let mut bar = Bar::default();
-    Ok(client.ask(request, &mut |progress| bar.show(progress))?)
+    let mut show = |progress: &Progress| bar.show(progress);
+    // Whoever only asks a question may go at any time.
+    let Some(shown_by) = where_to_see(request) else { return Ok(client.ask(request, &mut show)?) };
+    let interrupts = console.interrupts.listen().map_err(Failure::Signals)?;
+    let outcome = client.ask_unless(interrupts.file(), request, &mut show);
+    outcome.map_err(|error| match error {
+        ClientError::Interrupted(fate) => Failure::Interrupted { signal: interrupts.signal(), fate, shown_by },
+        error => error.into(),
+    })
 }
 
 /// Prints remarks to stderr and data to stdout.

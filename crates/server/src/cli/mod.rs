@@ -1,6 +1,7 @@
 //! The commands: what they are called, what they ask of the daemon, and how they print the answer.
 //!
-//! Data goes to stdout and messages to stderr. Exit status: 0 done, 1 refused or failed, 2 not understood.
+//! Data goes to stdout and messages to stderr. Exit status: 0 done, 1 refused or failed, 2 not understood, and
+//! 128 and a signal's number where that has ended the wait for an answer.
 
 mod advise;
 mod args;
@@ -8,6 +9,7 @@ mod ask;
 mod bench;
 mod dataset;
 mod inspect;
+mod interrupts;
 mod iostat;
 mod pool;
 pub mod progress;
@@ -22,3 +24,4 @@ mod zilstat;
 pub use args::{Cli, Command, ServeArgs};
 pub use ask::{Console, Failure, run};
 pub use inspect::InspectArgs;
+pub use interrupts::Interrupts;

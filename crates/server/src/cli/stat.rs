@@ -128,7 +128,28 @@ pub(super) fn ops(report: &OpsReport, style: TableArgs) -> String {
         text += &line("  with the log's device", report.whole);
         text += &line("  without it", report.own);
     }
+    if !style.plain {
+        text += &beside(report);
+    }
     text
+}
+
+/// What was counted beside procedures, if there was any of it.
+fn beside(report: &OpsReport) -> String {
+    let counts = [
+        (report.panics, "operations ended in a bug of the server and were answered with an error; its log says where"),
+        (report.refused, "calls were refused: unknown programs or procedures, garbage, bad credentials"),
+        (report.retransmissions, "retransmitted requests were answered from memory"),
+        (report.throttled, "requests were run again because there was too much dirty data"),
+        (report.connections_refused, "connections were refused: there were too many"),
+        (
+            report.connections_dismissed,
+            "connections were closed: they held too much, for too long, or a place that others needed",
+        ),
+    ];
+    let lines: String =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}\n")).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 /// One line for each pool and kind of block.
@@ -226,5 +247,12 @@ CREATE         7       1  9.00us  20.0us  90.0us  4.00ms
         assert_eq!(ops(&report, TableArgs::default()), expected);
         let plain = ops(&report, TableArgs { plain: true, exact: true });
         assert_eq!(plain, "CREATE\t7\t1\t9000\t20000\t90000\t4000000\n");
+        // These were counted and shown nowhere.
+        let report = OpsReport { panics: 3, connections_refused: 70, ..OpsReport::default() };
+        let text = ops(&report, TableArgs::default());
+        assert!(
+            text.contains("\n3 operations ended in a bug") && text.contains("\n70 connections were refused"),
+            "{text}"
+        );
     }
 }

@@ -1,9 +1,13 @@
 //! The asking end of the control socket.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
@@ -58,7 +62,50 @@ pub enum ClientError {
     /// The daemon refused.
     #[error("{0}")]
     Refused(String),
+    /// The person wanted no more of it, and this is what becomes of it.
+    #[error("interrupted; {0}")]
+    Interrupted(Fate),
 }
+
+/// What becomes of a request whose asker was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The daemon had not begun, and does not any more.
+    Withdrawn,
+    /// The daemon had begun, and carries it out.
+    GoesOn,
+    /// It has not said.
+    Unknown,
+}
+
+impl std::fmt::Display for Fate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Withdrawn => "the daemon had not begun with it: nothing was done",
+            Self::GoesOn => "the daemon had begun with it, and carries it out",
+            Self::Unknown => "whether the daemon carries it out is not known",
+        })
+    }
+}
+
+/// One message of an answer.
+enum Step {
+    Begun,
+    Progress,
+    End(Result<Reply, ClientError>),
+}
+
+/// Why a wait is over.
+#[derive(PartialEq, Eq)]
+enum Awaited {
+    Answer,
+    Interrupt,
+    /// Of the patience.
+    End,
+}
+
+/// How long the daemon may take to say what becomes of a request that is taken back. It looks ten times a second.
+const TAKING_BACK_MAX: Duration = Duration::from_secs(5);
 
 fn words(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" or ")
@@ -96,16 +143,99 @@ impl Client {
 
     /// Asks, and waits for the end of the answer.
     pub fn ask(&mut self, request: &Request, progress: &mut dyn FnMut(&Progress)) -> Result<Reply, ClientError> {
-        let mut line = serde_json::to_vec(request).map_err(ClientError::Garbled)?;
-        line.push(b'\n');
-        self.stream.get_mut().write_all(&line).map_err(ClientError::Broken)?;
+        self.write(request)?;
         loop {
-            match self.read_response()? {
-                Response::Progress(state) => progress(&state),
-                Response::Done(reply) => return Ok(reply),
-                Response::Refused { message } => return Err(ClientError::Refused(message)),
+            if let Step::End(outcome) = self.step(progress)? {
+                return outcome;
             }
         }
+    }
+
+    /// Asks for something that changes something, and waits for the end of the answer, or until there is something to
+    /// read from `interrupted`. Then the request is taken back, if it has not been begun.
+    pub fn ask_unless(
+        &mut self,
+        interrupted: BorrowedFd<'_>,
+        request: &Request,
+        progress: &mut dyn FnMut(&Progress),
+    ) -> Result<Reply, ClientError> {
+        self.write(request)?;
+        let mut has_begun = false;
+        loop {
+            if self.wait_beside(Some(interrupted), None)? == Awaited::Interrupt {
+                return if has_begun { Err(ClientError::Interrupted(Fate::GoesOn)) } else { self.take_back(progress) };
+            }
+            match self.step(progress)? {
+                Step::End(outcome) => return outcome,
+                Step::Begun => has_begun = true,
+                Step::Progress => {}
+            }
+        }
+    }
+
+    /// Takes back what was asked for, and hears what becomes of it.
+    fn take_back(&mut self, progress: &mut dyn FnMut(&Progress)) -> Result<Reply, ClientError> {
+        self.stream.get_ref().shutdown(Shutdown::Write).map_err(ClientError::Broken)?;
+        let until = Instant::now() + TAKING_BACK_MAX;
+        while self.wait_beside(None, Some(until.saturating_duration_since(Instant::now())))? == Awaited::Answer {
+            match self.step(progress)? {
+                Step::End(outcome) => return outcome,
+                Step::Begun => return Err(ClientError::Interrupted(Fate::GoesOn)),
+                Step::Progress => {}
+            }
+        }
+        Err(ClientError::Interrupted(Fate::Unknown))
+    }
+
+    fn write(&mut self, request: &Request) -> Result<(), ClientError> {
+        let mut line = serde_json::to_vec(request).map_err(ClientError::Garbled)?;
+        line.push(b'\n');
+        match self.stream.get_mut().write_all(&line) {
+            // Whoever was turned away has been told why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.map_err(ClientError::Broken),
+        }
+    }
+
+    /// Reads one message.
+    fn step(&mut self, progress: &mut dyn FnMut(&Progress)) -> Result<Step, ClientError> {
+        Ok(match self.read_response()? {
+            Response::Begun => Step::Begun,
+            Response::Progress(state) => {
+                progress(&state);
+                Step::Progress
+            }
+            Response::Done(reply) => Step::End(Ok(reply)),
+            Response::Refused { message } => Step::End(Err(ClientError::Refused(message))),
+            Response::Withdrawn => Step::End(Err(ClientError::Interrupted(Fate::Withdrawn))),
+        })
+    }
+
+    /// Waits for an answer; for an interrupt, where that is of interest; and no longer than `patience`.
+    fn wait_beside(
+        &self,
+        interrupted: Option<BorrowedFd<'_>>,
+        patience: Option<Duration>,
+    ) -> Result<Awaited, ClientError> {
+        if !self.stream.buffer().is_empty() {
+            return Ok(Awaited::Answer);
+        }
+        let mut files = vec![PollFd::new(self.stream.get_ref(), PollFlags::IN)];
+        files.extend(interrupted.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
+        let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        let woken = loop {
+            match poll(&mut files, patience.as_ref()) {
+                // A signal: where it is of interest, there is something to read as well.
+                Err(Errno::INTR) => {}
+                woken => break woken.map_err(|errno| ClientError::Broken(errno.into()))?,
+            }
+        };
+        let is_answer = files.first().is_some_and(|answer| !answer.revents().is_empty());
+        Ok(match woken {
+            0 => Awaited::End,
+            _ if is_answer => Awaited::Answer,
+            _ => Awaited::Interrupt,
+        })
     }
 
     fn read_response(&mut self) -> Result<Response, ClientError> {

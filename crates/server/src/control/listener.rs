@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::Uid;
 
@@ -25,8 +26,55 @@ const UNREAD_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Whoever carries requests out.
 pub trait Service: Send + Sync + 'static {
-    /// Carries one out; `progress` may be told how it goes. An error is shown to the person as it is.
-    fn handle(&self, request: Request, progress: &mut dyn FnMut(Progress)) -> Result<Reply, String>;
+    /// Carries one out for `asker`, who may be told how it goes.
+    fn handle(&self, request: Request, asker: &Asker) -> Result<Reply, NotDone>;
+}
+
+/// Why a request came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotDone {
+    /// Something is not as it should be, in words for the person.
+    Refused(String),
+    /// Whoever had asked was gone before it was begun.
+    Withdrawn,
+}
+
+impl From<String> for NotDone {
+    fn from(message: String) -> Self {
+        Self::Refused(message)
+    }
+}
+
+/// Whoever waits at the other end for an answer.
+#[derive(Clone, Debug)]
+pub struct Asker(Arc<UnixStream>);
+
+impl Asker {
+    /// At the other end of a connection.
+    #[must_use]
+    pub const fn new(stream: Arc<UnixStream>) -> Self {
+        Self(stream)
+    }
+
+    /// Tells how the request goes. It may take as long as [`UNREAD_TIME_MAX`], where nobody reads.
+    pub fn hears(&self, progress: Progress) {
+        // Work goes on when nobody watches any more.
+        let _ = send(&self.0, &Response::Progress(progress));
+    }
+
+    /// Tells that the request has been begun: from here on it is carried out, whoever hangs up.
+    pub fn hears_of_beginning(&self) {
+        let _ = send(&self.0, &Response::Begun);
+    }
+
+    /// Whether the asker has hung up, or closed the side on which requests come: what has not been begun is not wanted
+    /// any more.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        let mut stream = [PollFd::new(&*self.0, PollFlags::RDHUP)];
+        // Who cannot be asked is taken to be there, and gets an answer.
+        poll(&mut stream, Some(&Timespec::default())).is_ok_and(|count| count > 0)
+    }
 }
 
 /// Why there is no socket.
@@ -143,7 +191,10 @@ fn accept_all(listener: &UnixListener, service: &Arc<dyn Service>) {
             continue;
         }
         let stream = Arc::new(stream);
-        let Some(place) = places.take(&stream) else { continue };
+        let Some(place) = places.take(&stream) else {
+            turn_away(&stream);
+            continue;
+        };
         let service = Arc::clone(service);
         let spawned = thread::Builder::new().name("control".into()).spawn(move || {
             // The peer may hang up whenever it likes.
@@ -153,6 +204,15 @@ fn accept_all(listener: &UnixListener, service: &Arc<dyn Service>) {
             tracing::warn!(%error, "no thread for a control connection");
         }
     }
+}
+
+/// Says why to one for whom there is no place. His socket is empty, so that takes no time.
+fn turn_away(stream: &UnixStream) {
+    let message = format!(
+        "the daemon has {CONNECTIONS_MAX} commands under way, as many as it takes: this one was not begun. Try again when \
+         some of them have ended or are given up"
+    );
+    let _ = stream.set_nonblocking(true).and_then(|()| send(stream, &Response::Refused { message }));
 }
 
 /// Root and the daemon's own user may. The socket's mode says the same, but its directory may be shared, and the mode
@@ -178,10 +238,10 @@ fn admitted(stream: &UnixStream) -> bool {
     }
 }
 
-fn answer(stream: &UnixStream, service: &dyn Service, place: &Place<UnixStream>) -> io::Result<()> {
+fn answer(stream: &Arc<UnixStream>, service: &dyn Service, place: &Place<UnixStream>) -> io::Result<()> {
     // A stopped process reads nothing, and whoever tells it how its command goes would wait for it.
     stream.set_write_timeout(Some(UNREAD_TIME_MAX))?;
-    let mut requests = BufReader::new(stream);
+    let mut requests = BufReader::new(&**stream);
     loop {
         let mut line = Vec::new();
         (&mut requests).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
@@ -191,16 +251,13 @@ fn answer(stream: &UnixStream, service: &dyn Service, place: &Place<UnixStream>)
         let response = match serde_json::from_slice::<Request>(&line) {
             Err(error) => Response::Refused { message: format!("the request cannot be read: {error}") },
             Ok(request) => {
-                let mut progress = |state| {
-                    // Work goes on when nobody watches any more.
-                    let _ = send(stream, &Response::Progress(state));
-                };
                 place.is_busy();
-                let outcome = service.handle(request, &mut progress);
+                let outcome = service.handle(request, &Asker::new(Arc::clone(stream)));
                 place.is_idle();
                 match outcome {
                     Ok(reply) => Response::Done(reply),
-                    Err(message) => Response::Refused { message },
+                    Err(NotDone::Refused(message)) => Response::Refused { message },
+                    Err(NotDone::Withdrawn) => Response::Withdrawn,
                 }
             }
         };

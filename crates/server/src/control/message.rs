@@ -133,6 +133,8 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
+    /// What changes something has been begun, and will be carried out.
+    Begun,
     /// It goes on.
     Progress(Progress),
     /// It is done, and this is what came of it. The last line of an answer.
@@ -142,6 +144,8 @@ pub enum Response {
         /// What happened, to what, and what to do next.
         message: String,
     },
+    /// It was not begun, and will not be, since the asker had closed his side. The last line of an answer.
+    Withdrawn,
 }
 
 /// How far something long has come.

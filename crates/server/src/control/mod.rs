@@ -8,10 +8,16 @@
 //! ```text
 //!   command                               daemon
 //!   {"op":"pool-import","name":"tank"} ->
+//!                                      <- "begun"                              if it changes something
 //!                                      <- {"progress":{"what":"replaying","done":10,"total":900}}   any number
 //!                                      <- {"done":{"kind":"done","data":["imported tank"]}}         or
 //!                                      <- {"refused":{"message":"..."}}                             then the end
 //! ```
+//!
+//! **What nobody wants any more is not begun.** Commands wait for each other, and a person who presses Ctrl-C at one that
+//! waits means that it should not be. So whoever closes his side, or dies, takes back what has not been begun; he may
+//! stay to hear which of the two it is: `"withdrawn"`, or `"begun"` and all that follows. What has been begun is carried
+//! out. A peer that is no `tally` must therefore keep its side open until it has its answer.
 //!
 //! Who may ask: the socket has mode 0600, and the peer's user, which the kernel tells, must be the daemon's own
 //! or root. Both, because a socket exists for an instant before its mode is set. And who is asked: a command speaks to

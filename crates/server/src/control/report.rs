@@ -398,6 +398,12 @@ pub struct OpsReport {
     pub connections: u64,
     /// Connections that were closed because they held too much, for too long, or a place that others needed.
     pub connections_dismissed: u64,
+    /// Connections that were refused because there were too many, and none that could go.
+    #[serde(default)]
+    pub connections_refused: u64,
+    /// Operations that ended in a panic, and were answered with an error.
+    #[serde(default)]
+    pub panics: u64,
     /// Bytes of requests that can be carried out.
     pub work_bytes: u64,
     /// Bytes of what waits for clients: incomplete requests, replies that are not taken, and requests behind those.

@@ -42,6 +42,7 @@ impl Pools {
         let pool = self.pool(pool_of(name))?;
         let set = property_set(set)?;
         if parents {
+            pool.filer.check_new(name, &set)?;
             for (end, _) in name.match_indices('/') {
                 if pool.filer.by_name(&name[..end]).is_none() {
                     let made = pool.filer.create_dataset(&name[..end], PropertySet::new(), process::owner())?;
@@ -75,6 +76,9 @@ impl Pools {
     pub fn set_properties(&self, name: &str, assignments: &[Assignment]) -> Result<(), PoolsError> {
         let pool = self.pool(pool_of(name))?;
         let values = assignments.iter().map(value).collect::<Result<Vec<_>, _>>()?;
+        if pool.filer.pool().read_only() && values.iter().any(|value| value.property() == Property::ShareNfs) {
+            return Err(PoolsError::ReadOnlyShare { pool: pool.filer.name(), dataset: name.to_owned() });
+        }
         let set = values.into_iter().try_for_each(|value| pool.filer.set_property(name, value));
         self.refresh_exports();
         Ok(set?)

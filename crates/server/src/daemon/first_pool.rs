@@ -2,10 +2,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tally_base::Size;
 use tally_disk::Opener;
 
+use super::new_files::{NewFile, NewFileError};
 use super::pools::OnProgress;
 use crate::control::message::Progress;
 
@@ -61,14 +63,9 @@ pub enum FirstPoolError {
         /// Which file.
         path: PathBuf,
     },
-    /// The kernel refused.
-    #[error("cannot make {}: {source}", path.display())]
-    Io {
-        /// Which file.
-        path: PathBuf,
-        /// What the kernel says.
-        source: io::Error,
-    },
+    /// A file could not be made.
+    #[error(transparent)]
+    NewFile(#[from] NewFileError),
 }
 
 /// Files of the first pool.
@@ -103,27 +100,21 @@ impl Plan {
         [&self.vdev, &self.log].into_iter().map(PathBuf::as_path).find(|path| path.exists())
     }
 
-    /// Makes the files: the disk allocated, the log written out. What was made is removed again on failure.
-    pub fn make_files(&self, opener: &dyn Opener, progress: OnProgress<'_>) -> Result<(), FirstPoolError> {
+    /// Makes the files: the disk allocated, the log written out. They go again if nobody keeps them.
+    pub fn make_files(
+        &self,
+        opener: &Arc<dyn Opener>,
+        progress: OnProgress<'_>,
+    ) -> Result<Vec<NewFile>, FirstPoolError> {
         let files = [(&self.vdev, self.size, false), (&self.log, LOG_BYTES, true)];
-        for (path, size, prewrite) in files {
+        let make = |(path, size, prewritten): (&PathBuf, _, _)| {
             let what = format!("making {}", path.display());
-            let mut tell = |done| progress(Progress { what: what.clone(), done, total: size });
-            if let Err(source) = opener.create(path, size, prewrite, &mut tell) {
-                self.remove_files();
-                return Err(FirstPoolError::Io { path: path.clone(), source });
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the files back after a failure: there was nothing before [`Self::leftover`] was asked, and there is no
-    /// pool in them yet.
-    pub fn remove_files(&self) {
-        for path in [&self.vdev, &self.log] {
-            // A file that stays is named at the next start.
-            let _ = std::fs::remove_file(path);
-        }
+            NewFile::make(opener, path, size, prewritten, &mut |done| {
+                progress(Progress { what: what.clone(), done, total: size });
+                true
+            })
+        };
+        Ok(files.into_iter().map(make).collect::<Result<_, _>>()?)
     }
 
     /// The words of `pool create` for it.

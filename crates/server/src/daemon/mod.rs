@@ -26,6 +26,7 @@ mod leaving;
 pub mod listen;
 pub mod logging;
 mod metrics;
+mod new_files;
 mod observe;
 mod ops_report;
 mod patience;
@@ -40,6 +41,7 @@ mod signals;
 mod silence;
 pub mod state;
 mod ticker;
+mod work;
 
 pub use run::{Daemon, Launch, ServeError, Stopper, Told};
 
@@ -50,5 +52,7 @@ enum Event {
     /// Read the exports of the configuration file again.
     Reload,
     /// Carry out a command.
-    Work(service::Work),
+    Work(work::Work),
+    /// Go on with one that was prepared in a thread of its own.
+    Prepared(work::Begun),
 }

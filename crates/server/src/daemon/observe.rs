@@ -14,6 +14,7 @@ use tally_store::properties::Value;
 use super::datasets::Catalogue;
 use super::pools::{Pools, PoolsError, ServedPool};
 use super::{ops_report, pool_report};
+use crate::control::listener::Asker;
 use crate::control::load::{KeptBy, LoadEvent, RecordedLoad};
 use crate::control::observation::{AccountReport, KindReport, Observation, ObservedDataset};
 
@@ -73,15 +74,15 @@ const RECORD_LOOK: Duration = Duration::from_millis(50);
 /// Longest recording.
 const RECORD_SECONDS_MAX: f64 = 3600.0;
 
-/// Records the load, in the thread of whoever asked for it.
-pub(super) fn record(stats: &Stats, seconds: f64) -> Result<RecordedLoad, PoolsError> {
+/// Records the load, in the thread of whoever asked for it, and for as long as he waits for it.
+pub(super) fn record(stats: &Stats, seconds: f64, asker: &Asker) -> Result<RecordedLoad, PoolsError> {
     let began = Instant::now();
     if !stats.recorder.begin() {
         return Err(PoolsError::Recording);
     }
     let length =
         Duration::from_secs_f64(if seconds.is_finite() { seconds.clamp(0.0, RECORD_SECONDS_MAX) } else { 0.0 });
-    while began.elapsed() < length && stats.recorder.has_room() {
+    while began.elapsed() < length && stats.recorder.has_room() && !asker.is_gone() {
         std::thread::sleep(RECORD_LOOK.min(length.saturating_sub(began.elapsed())));
     }
     let events = stats.recorder.end();

@@ -17,6 +17,8 @@ pub(super) fn report(stats: &Stats) -> OpsReport {
         own: quantiles(&stats.own),
         connections: stats.connections.load(Relaxed),
         connections_dismissed: stats.connections_dismissed.load(Relaxed),
+        connections_refused: stats.connections_refused.load(Relaxed),
+        panics: stats.panics.load(Relaxed),
         work_bytes: stats.work_bytes.load(Relaxed),
         debt_bytes: stats.debt_bytes.load(Relaxed),
         refused: stats.refused.load(Relaxed),

@@ -28,7 +28,7 @@ use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_intent::Lane;
 use tally_store::assemble::PoolSelect;
 use tally_store::discover::{self, ImportSource};
-use tally_store::grammar::{GrammarError, VdevSpec, parse_vdev_args};
+use tally_store::grammar::{GrammarError, parse_vdev_args};
 use tally_store::label::{FailMode, PoolState};
 use tally_store::platform::{Platform, Tuning};
 use tally_store::properties::PropertyError;
@@ -37,6 +37,7 @@ use super::absent::Absent;
 use super::config::ExportRule;
 use super::copies::Copies;
 use super::disks::DiskError;
+use super::new_files::{NewFile, NewFileError};
 use super::silence;
 use super::state::{KnownPool, State, StateError};
 use crate::control::message::{Assignment, Progress};
@@ -119,14 +120,21 @@ pub enum PoolsError {
         /// Whose.
         name: String,
     },
-    /// A file for a vdev could not be made.
-    #[error("cannot make {}: {source}", path.display())]
-    MakeFile {
-        /// Which file.
-        path: PathBuf,
-        /// What the kernel says.
-        source: std::io::Error,
+    /// Rules are kept in the pool.
+    #[error(
+        "pool '{pool}' is imported read-only, and rules of sharenfs are kept in it. Until it is exported an [[export]] of the \
+         configuration stands above them: write dataset = \"{dataset}\" and rules = \"off\" there, or other rules, and send \
+         the daemon SIGHUP"
+    )]
+    ReadOnlyShare {
+        /// Which pool.
+        pool: String,
+        /// For which dataset.
+        dataset: String,
     },
+    /// Files for a pool could not be made.
+    #[error(transparent)]
+    NewFile(#[from] NewFileError),
     /// Not a property of pools.
     #[error("pools have no property '{name}'; `tally pool get all` shows those that they have")]
     NoPoolProperty {
@@ -147,7 +155,7 @@ pub enum PoolsError {
     #[error("cannot look for pools: {0}")]
     Look(#[source] std::io::Error),
     /// A thread could not be started.
-    #[error("cannot start a thread of the pool: {0}")]
+    #[error("cannot start a thread: {0}")]
     Thread(#[source] std::io::Error),
 }
 
@@ -342,39 +350,24 @@ impl Pools {
         found.ok_or_else(|| PoolsError::NoPool { name: name.into() })
     }
 
-    /// Makes a pool of the words behind its name. With `file_bytes`, files that are not there are made that large.
+    /// Makes a pool of the words behind its name. Of its disks, `files` were made for it; they go again if there is no
+    /// pool.
     pub fn create(
         &self,
         name: &str,
         words: &[String],
         options: &CreateOptions,
-        file_bytes: Option<u64>,
-        progress: OnProgress<'_>,
+        files: Vec<NewFile>,
     ) -> Result<Arc<ServedPool>, PoolsError> {
         let specs = parse_vdev_args(words)?;
-        if self.pool(name).is_ok() {
-            return Err(PoolsError::Imported { name: name.into() });
-        }
-        if let Some(bytes) = file_bytes {
-            self.make_files(&specs, bytes, progress)?;
-        }
+        self.check_not_imported(name)?;
         let filer = Filer::create(&self.platform, &self.tuning, name, &specs, options)?;
+        files.into_iter().for_each(NewFile::keep);
         self.take_up(filer, Vec::new(), false)
     }
 
-    fn make_files(&self, specs: &[VdevSpec], bytes: u64, progress: OnProgress<'_>) -> Result<(), PoolsError> {
-        let bytes = tally_base::round_to_sector(bytes);
-        for path in specs.iter().flat_map(|spec| &spec.paths).filter(|path| !path.exists()) {
-            // All of it is written out: whether it will hold a log is not known before the pool is made.
-            let what = format!("making {}", path.display());
-            let mut tell = |done| {
-                self.comes_on();
-                progress(Progress { what: what.clone(), done, total: bytes });
-            };
-            let made = self.platform.opener.create(path, bytes, true, &mut tell);
-            made.map_err(|source| PoolsError::MakeFile { path: path.clone(), source })?;
-        }
-        Ok(())
+    pub(super) fn check_not_imported(&self, name: &str) -> Result<(), PoolsError> {
+        if self.pool(name).is_ok() { Err(PoolsError::Imported { name: name.into() }) } else { Ok(()) }
     }
 
     /// Imports a pool and replays its log.
@@ -383,9 +376,7 @@ impl Pools {
         order: &ImportOrder,
         progress: OnProgress<'_>,
     ) -> Result<(Arc<ServedPool>, ImportReport), PoolsError> {
-        if self.pool(&order.pool).is_ok() {
-            return Err(PoolsError::Imported { name: order.pool.clone() });
-        }
+        self.check_not_imported(&order.pool)?;
         let source = ImportSource { paths: order.paths.clone(), dirs: order.dirs.clone() };
         let options = ImportOptions {
             force: order.force,

@@ -10,6 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::process::GROUP_ROOTS;
 use super::ticker::Ticker;
 
 /// Between two looks.
@@ -53,14 +54,10 @@ fn waiting_percent(text: &str) -> Option<f64> {
     some.split(' ').find_map(|word| word.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// Where the control groups that tell stand: alone, or beside those of the first version, whose limits they feel as
-/// well.
-const GROUPS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-
 /// The files that may tell: the machine's, and those of the process' control group, by what `/proc/self/cgroup` says.
 fn candidates(cgroup: &str) -> Vec<PathBuf> {
     let group = cgroup.lines().find_map(|line| line.strip_prefix("0::/"));
-    let of_group = group.into_iter().flat_map(|group| GROUPS.map(|root| Path::new(root).join(group)));
+    let of_group = group.into_iter().flat_map(|group| GROUP_ROOTS.map(|root| Path::new(root).join(group)));
     let of_group = of_group.map(|group| group.join("memory.pressure"));
     std::iter::once(PathBuf::from("/proc/pressure/memory")).chain(of_group).collect()
 }

@@ -1,6 +1,7 @@
 //! What the daemon learns from the machine, and asks of it for itself.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tally_base::name_hash;
@@ -8,13 +9,43 @@ use tally_base::name_hash;
 /// What is assumed where the kernel does not tell.
 const MEMORY_BYTES_UNKNOWN: u64 = 1 << 30;
 
-/// Memory that this process may count on: the machine's, or its control group's where that has less.
+/// Memory that this process may count on: the machine's, or where one of the control groups that it is in, at whatever
+/// depth, has less, that.
 #[must_use]
 pub fn memory_bytes() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo_total(&text));
-    let group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    machine.into_iter().chain(group).min().unwrap_or(MEMORY_BYTES_UNKNOWN)
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let limits = memory_limits(&groups).into_iter().filter_map(|path| {
+        // `max`, and a group that is not seen from here, say nothing.
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    });
+    machine.into_iter().chain(limits).min().unwrap_or(MEMORY_BYTES_UNKNOWN)
 }
+
+/// The files that may name a limit, by what `/proc/self/cgroup` says: of the process' groups of both versions, and of all
+/// those above them, whose limits hold as well. The first version says so with a huge number where there is none.
+fn memory_limits(groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (parts.next(), parts.next()) else { continue };
+        let (roots, name): (&[&str], _) = match controllers {
+            "" => (&GROUP_ROOTS, "memory.max"),
+            words if words.split(',').any(|word| word == "memory") => (&OLD_GROUP_ROOTS, "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        for root in roots {
+            // Within a container the path may be one of the machine, of which nothing is to be seen but the root.
+            let group = Path::new(group.trim_start_matches('/'));
+            files.extend(group.ancestors().map(|group| Path::new(root).join(group).join(name)));
+        }
+    }
+    files
+}
+
+/// Where control groups are: alone, or beside those of the first version.
+pub(super) const GROUP_ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+const OLD_GROUP_ROOTS: [&str; 1] = ["/sys/fs/cgroup/memory"];
 
 fn meminfo_total(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -76,6 +107,24 @@ mod tests {
         assert_ne!(host_id(Some("nas-1")), host_id(Some("nas-2")));
         assert_ne!(host_id(Some("nas-1")), host_id(None));
         assert_eq!(host_id(Some("")), host_id(None));
+    }
+
+    /// Only the root of the groups was asked, which in a service or a nested container has no limit of its own: the cache
+    /// was a quarter of the machine, and the kernel killed the daemon.
+    #[test]
+    fn the_limits_of_all_groups_above_count() {
+        let limits = memory_limits("0::/user.slice/app.slice/tally.service\n");
+        for path in ["user.slice/app.slice/tally.service/", "user.slice/app.slice/", "user.slice/", ""] {
+            let file = PathBuf::from(format!("/sys/fs/cgroup/{path}memory.max"));
+            assert!(limits.contains(&file), "{path}: {limits:?}");
+        }
+        let limits = memory_limits("12:cpu,cpuacct:/x\n4:memory:/docker/0123\n1:name=systemd:/y\n0::/\n");
+        for path in ["memory/docker/0123/memory.limit_in_bytes", "memory/memory.limit_in_bytes", "memory.max"] {
+            assert!(limits.contains(&Path::new("/sys/fs/cgroup").join(path)), "{path}: {limits:?}");
+        }
+        assert!(!limits.iter().any(|path| path.ends_with("x/memory.max") || path.starts_with("/sys/fs/cgroup/y")));
+        assert_eq!(memory_limits("garbage\n0:\n::\n").len(), 2, "an empty path is the root");
+        assert!(memory_limits("").is_empty());
     }
 
     #[test]

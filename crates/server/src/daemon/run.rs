@@ -5,8 +5,9 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -33,9 +34,10 @@ use super::logging::LevelError;
 use super::observe::{datasets, overview};
 use super::pools::{ImportOrder, Pools, PoolsError};
 use super::registration::Registration;
-use super::service::{Answer, Counter, Desk, Work, import_remarks};
+use super::service::{Counter, Desk, import_remarks};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
+use super::work::{Begun, Work};
 use super::{Event, listen, logging, pressure, process, signals, silence};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
@@ -101,6 +103,9 @@ pub struct Daemon {
     control: ControlSocket,
     events: Receiver<Event>,
     sender: Sender<Event>,
+    /// Threads that make files for commands, and whether they are to end.
+    preparing: Vec<JoinHandle<()>>,
+    ends: Arc<AtomicBool>,
     server: Server,
     port: u16,
     /// Kept for its end, when rpcbind is told that nobody listens any more.
@@ -193,6 +198,8 @@ impl Daemon {
             control,
             events,
             sender,
+            preparing: Vec::new(),
+            ends: Arc::default(),
             server,
             port,
             registration,
@@ -248,14 +255,20 @@ impl Daemon {
 
     /// Carries out commands until it is told to stop, then exports all pools. Gives what went wrong there.
     #[must_use = "a pool that could not be exported has to be told"]
-    pub fn run(self) -> Vec<String> {
+    pub fn run(mut self) -> Vec<String> {
         while let Ok(event) = self.events.recv() {
             self.desk.pools.comes_on();
             match event {
                 Event::Stop => break,
                 Event::Reload => self.reload(),
+                Event::Work(work) if work.makes_files() => self.prepare_beside(work),
                 Event::Work(work) if work.takes_long() => self.carry_out_beside(work),
-                Event::Work(work) => carry_out(&self.desk, work),
+                Event::Work(work) => {
+                    if let Some(begun) = work.begin() {
+                        carry_out(&self.desk, begun);
+                    }
+                }
+                Event::Prepared(begun) => carry_out(&self.desk, begun),
             }
         }
         self.stop()
@@ -263,11 +276,21 @@ impl Daemon {
 
     /// In a thread of its own: it is for the pools to say what may run beside what.
     fn carry_out_beside(&self, work: Work) {
-        let (desk, answer) = (Arc::clone(&self.desk), work.answer.clone());
-        let spawned = thread::Builder::new().name("copy".into()).spawn(move || carry_out(&desk, work));
-        if let Err(error) = spawned {
-            let _ = answer.send(Answer::End(Err(format!("cannot start a thread for the copy: {error}"))));
-        }
+        let desk = Arc::clone(&self.desk);
+        beside(work, move |begun| carry_out(&desk, begun));
+    }
+
+    /// Makes files in a thread of its own, and leaves the rest to this one.
+    fn prepare_beside(&mut self, work: Work) {
+        let (desk, sender, ends) = (Arc::clone(&self.desk), self.sender.clone(), Arc::clone(&self.ends));
+        self.preparing.retain(|thread| !thread.is_finished());
+        self.preparing.extend(beside(work, move |Begun { request, mut voice, .. }| {
+            match desk.prepare(&request, &ends, &mut |state| voice.goes(state)) {
+                // At the end nobody takes it any more, and the files go with it.
+                Ok(files) => drop(sender.send(Event::Prepared(Begun { request, files, voice }))),
+                Err(error) => voice.ends(Err(error)),
+            }
+        }));
     }
 
     /// Reads the exports of the configuration file again. A file with a mistake changes nothing.
@@ -283,6 +306,10 @@ impl Daemon {
 
     fn stop(self) -> Vec<String> {
         let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        self.ends.store(true, Ordering::Release);
+        self.preparing.into_iter().for_each(|thread| drop(thread.join()));
+        // With what was prepared, and what waits for its turn.
+        drop(self.events);
         drop(self.registration);
         drop(self.watching);
         let cut_off = self.server.stop();
@@ -294,21 +321,26 @@ impl Daemon {
     }
 }
 
-fn carry_out(desk: &Desk, Work { request, answer }: Work) {
-    // The asker may have hung up; the work is done all the same. Or it does not read: what waits for it must not grow
-    // with every block of a pool (I6).
-    let mut told: Option<Instant> = None;
-    let mut progress = |state| {
-        if told.is_none_or(|told| told.elapsed() >= BETWEEN_STATUSES) {
-            told = Some(Instant::now());
-            let _ = answer.send(Answer::Progress(state));
+fn carry_out(desk: &Desk, Begun { request, files, mut voice }: Begun) {
+    let result = desk.carry_out(request, files, &mut |state| voice.goes(state));
+    voice.ends(result);
+}
+
+/// Begins work, and goes on with it in a thread of its own.
+fn beside(work: Work, go_on: impl FnOnce(Begun) + Send + 'static) -> Option<JoinHandle<()>> {
+    let voice = work.voice();
+    let thread = move || {
+        if let Some(begun) = work.begin() {
+            go_on(begun);
         }
     };
-    let result = desk.carry_out(request, &mut progress);
-    if let Err(error) = &result {
-        tracing::info!(%error, "a command was refused");
+    match thread::Builder::new().name("command".into()).spawn(thread) {
+        Ok(thread) => Some(thread),
+        Err(error) => {
+            voice.ends(Err(PoolsError::Thread(error)));
+            None
+        }
     }
-    let _ = answer.send(Answer::End(result.map_err(|error| error.to_string())));
 }
 
 /// Makes a daemon stop, from any thread.
@@ -398,7 +430,7 @@ fn first_pool(desk: &Desk, args: &ServeArgs, tell: Tell<'_>) -> Result<(), Serve
         Size(plan.size),
         Size(first_pool::LOG_BYTES)
     )));
-    plan.make_files(&*desk.pools.platform.opener, &mut |progress| {
+    let files = plan.make_files(&desk.pools.platform.opener, &mut |progress| {
         desk.pools.comes_on();
         tell(Told::Progress(&progress));
     })?;
@@ -407,11 +439,7 @@ fn first_pool(desk: &Desk, args: &ServeArgs, tell: Tell<'_>) -> Result<(), Serve
     // The log file is written out already.
     let disks = create::CreateOptions { prewrite_rings: false, ..create::CreateOptions::default() };
     let options = CreateOptions { disks, root_owner: process::owner(), properties };
-    let made = desk.pools.create(first_pool::NAME, &plan.vdev_words(), &options, None, &mut |_| {});
-    if made.is_err() {
-        plan.remove_files();
-    }
-    made?;
+    desk.pools.create(first_pool::NAME, &plan.vdev_words(), &options, files)?;
     Ok(())
 }
 

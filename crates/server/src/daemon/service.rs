@@ -8,7 +8,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -19,35 +20,14 @@ use tally_store::create;
 use tally_store::discover::ImportSource;
 
 use super::damage_report::Pending;
+use super::new_files::NewFile;
 use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
+use super::work::{self, Answer};
 use super::{Event, damage_report, datasets, ops_report, pool_report, process, silence};
-use crate::control::listener::Service;
+use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, Progress, Reply, Request};
 use crate::control::report::PoolReport;
-
-/// What the daemon's own thread does for a connection.
-pub(super) struct Work {
-    /// What to do.
-    pub(super) request: Request,
-    /// Where to say how it goes and what came of it. Nobody may be there any more.
-    pub(super) answer: Sender<Answer>,
-}
-
-impl Work {
-    /// Whether it copies or reads a whole disk, and must not keep the daemon's thread from others.
-    pub(super) const fn takes_long(&self) -> bool {
-        matches!(self.request, Request::PoolAttach { .. } | Request::PoolDetach { .. } | Request::PoolReplace { .. })
-    }
-}
-
-/// From the daemon's thread to the connection's.
-pub(super) enum Answer {
-    /// It goes on.
-    Progress(Progress),
-    /// The end.
-    End(Result<Reply, String>),
-}
 
 /// What commands need to know of the daemon.
 pub(super) struct Desk {
@@ -68,26 +48,36 @@ pub(super) struct Counter {
 
 /// How often whoever waits for a command is told of disks that hang.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// How often it is looked whether somebody still waits.
+const BETWEEN_WAKES: Duration = Duration::from_millis(100);
 const SHUTTING_DOWN: &str = "the daemon is shutting down";
 
 impl Service for Counter {
-    fn handle(&self, request: Request, progress: &mut dyn FnMut(Progress)) -> Result<Reply, String> {
-        if let Some(reply) = self.desk.question(&request) {
-            return reply.map_err(|error| error.to_string());
+    fn handle(&self, request: Request, asker: &Asker) -> Result<Reply, NotDone> {
+        if let Some(reply) = self.desk.question(&request, asker) {
+            return reply.map_err(|error| NotDone::Refused(error.to_string()));
         }
-        let (answer, answers) = channel();
-        self.events.lock().send(Event::Work(Work { request, answer })).map_err(|_| SHUTTING_DOWN)?;
+        let shutting_down = || NotDone::Refused(SHUTTING_DOWN.into());
+        let (work, order) = work::order(request, asker.clone());
+        self.events.lock().send(Event::Work(work)).map_err(|_| shutting_down())?;
+        let mut looked = Instant::now();
         loop {
-            match answers.recv_timeout(BETWEEN_LOOKS) {
-                Ok(Answer::Progress(state)) => progress(state),
+            match order.answers.recv_timeout(BETWEEN_WAKES) {
+                Ok(Answer::Begun) => asker.hears_of_beginning(),
+                Ok(Answer::Progress(state)) => asker.hears(state),
                 Ok(Answer::End(result)) => return result,
-                Err(RecvTimeoutError::Disconnected) => return Err(SHUTTING_DOWN.into()),
+                Err(RecvTimeoutError::Disconnected) => return Err(shutting_down()),
+                Err(RecvTimeoutError::Timeout) if asker.is_gone() && order.take_back() => {
+                    return Err(NotDone::Withdrawn);
+                }
                 // It may wait for a disk that hangs, or for a command that does.
-                Err(RecvTimeoutError::Timeout) => {
+                Err(RecvTimeoutError::Timeout) if looked.elapsed() >= BETWEEN_LOOKS => {
+                    looked = Instant::now();
                     if let Some(leg) = silence::silent(&self.desk.pools.held()).first() {
-                        progress(Progress { what: format!("waiting for {leg}"), done: 0, total: 0 });
+                        asker.hears(Progress { what: format!("waiting for {leg}"), done: 0, total: 0 });
                     }
                 }
+                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
@@ -95,7 +85,7 @@ impl Service for Counter {
 
 impl Desk {
     /// The answer to a request that changes nothing; `None` for the others.
-    fn question(&self, request: &Request) -> Option<Result<Reply, PoolsError>> {
+    fn question(&self, request: &Request, asker: &Asker) -> Option<Result<Reply, PoolsError>> {
         Some(match request {
             Request::PoolStatus { names } => self.pools_with_damage(names).map(Reply::Pools),
             Request::PoolFind { dirs } => self.find(dirs),
@@ -106,7 +96,7 @@ impl Desk {
             Request::DatasetGet { names, recursive, properties } => {
                 self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)
             }
-            Request::Record { seconds } => record(self.nfs.stats(), *seconds).map(Reply::Load),
+            Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
             Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
             _ => return None,
@@ -151,14 +141,29 @@ impl Desk {
         Ok(Reply::Properties(lines.collect()))
     }
 
-    /// Carries out a request that changes something.
-    pub(super) fn carry_out(&self, request: Request, progress: OnProgress<'_>) -> Result<Reply, PoolsError> {
+    /// Makes the files that a request needs before it can be carried out. `ends` becomes true when it is not to be any more.
+    pub(super) fn prepare(
+        &self,
+        request: &Request,
+        ends: &AtomicBool,
+        progress: OnProgress<'_>,
+    ) -> Result<Vec<NewFile>, PoolsError> {
+        let Request::PoolCreate { name, vdevs, force, file_bytes: Some(bytes), properties } = request else {
+            return Ok(Vec::new());
+        };
+        self.pools.make_files(name, vdevs, &create_options(*force, properties)?, *bytes, ends, progress)
+    }
+
+    /// Carries out a request that changes something. `files` were made for it.
+    pub(super) fn carry_out(
+        &self,
+        request: Request,
+        files: Vec<NewFile>,
+        progress: OnProgress<'_>,
+    ) -> Result<Reply, PoolsError> {
         let remark = match request {
-            Request::PoolCreate { name, vdevs, force, file_bytes, properties } => {
-                let properties = datasets::property_set(&properties)?;
-                let disks = create::CreateOptions { force, ..create::CreateOptions::default() };
-                let options = CreateOptions { disks, root_owner: process::owner(), properties };
-                self.pools.create(&name, &vdevs, &options, file_bytes, progress)?;
+            Request::PoolCreate { name, vdevs, force, properties, .. } => {
+                self.pools.create(&name, &vdevs, &create_options(force, &properties)?, files)?;
                 format!("created pool '{name}'; its files are at /{name}")
             }
             Request::PoolImport { pool, dirs, force, read_only, accept_loss } => {
@@ -226,6 +231,12 @@ impl Desk {
         }
         Vec::new()
     }
+}
+
+fn create_options(force: bool, properties: &[Assignment]) -> Result<CreateOptions, PoolsError> {
+    let properties = datasets::property_set(properties)?;
+    let disks = create::CreateOptions { force, ..create::CreateOptions::default() };
+    Ok(CreateOptions { disks, root_owner: process::owner(), properties })
 }
 
 /// That something is done, and what else there is to say.

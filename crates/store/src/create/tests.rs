@@ -144,7 +144,7 @@ fn a_mirror_of_files_comes_back() {
     let platform = Platform { opener: Arc::new(SystemOpener), ..world.platform() };
     let paths = ["a", "b"].map(|name| dir.path().join(name));
     for path in &paths {
-        platform.opener.create(path, 16 * MIB, false, &mut |_| {}).unwrap();
+        platform.opener.create(path, 16 * MIB, false, &mut |_| true).unwrap();
     }
     let words = format!("mirror {} {}", paths[0].display(), paths[1].display());
     let made = create(&platform, "tank", &specs(&words), &CreateOptions::default()).unwrap();

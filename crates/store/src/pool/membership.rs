@@ -242,6 +242,8 @@ impl Pool {
         force: bool,
         onlooker: &mut dyn Onlooker,
     ) -> Result<Copied, MembershipError> {
+        // The disk's label is erased next, and it may have been somebody's.
+        self.roster.check_changeable()?;
         let leg = new_leg(&self.platform, &place.config, path, force)?;
         let guid = leg.guid();
         self.roster.add_leg(&place.vdev, leg)?;

@@ -197,7 +197,11 @@ impl Pool {
             tuning: tuning.clone(),
             roster: Arc::clone(roster),
             io,
-            txgs: Txgs::new(open, tuning.dirty_bytes_max),
+            txgs: if tuning.txg_interval.is_zero() {
+                Txgs::at_once(open, tuning.dirty_bytes_max)
+            } else {
+                Txgs::new(open, tuning.dirty_bytes_max)
+            },
             history: TxgHistory::default(),
             replies: ReplyCache::default(),
             guid: uberblock.pool,

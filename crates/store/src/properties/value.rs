@@ -157,9 +157,9 @@ pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
         Property::RecordSize => {
             record_size(text).map(Value::RecordSize).ok_or_else(|| bad("it is a power of two from 4K to 1M"))
         }
-        Property::RefQuota => {
-            quota(text).map(Value::RefQuota).ok_or_else(|| bad("it is none, or a size like 500M or 1.5T"))
-        }
+        Property::RefQuota => quota(text)
+            .map(Value::RefQuota)
+            .ok_or_else(|| bad("it is none, or a size with its unit, like 500M or 1.5T")),
         Property::ReadOnly => switch(Value::ReadOnly),
         Property::Atime => switch(Value::Atime),
         Property::Compression => match text {

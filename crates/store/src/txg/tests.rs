@@ -106,3 +106,40 @@ fn what_a_fold_may_take_is_set_aside_until_its_group_is_synced() {
     txgs.stop();
     assert!(txgs.admit(1, 1).is_err(), "after the stop nobody is admitted");
 }
+
+/// With an interval of nothing the thread that syncs looked again and again, and took a whole processor of an idle server.
+#[test]
+fn without_an_interval_a_group_is_wanted_when_something_is_dirty_and_nobody_looks_before() {
+    let txgs = Txgs::at_once(Txg(1), 1 << 20);
+    let waiting = Arc::clone(&txgs);
+    let (sender, tasks) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        sender.send(std::fs::read_link("/proc/thread-self").unwrap()).unwrap();
+        waiting.wait_for_work(Duration::ZERO)
+    });
+    let status = std::path::Path::new("/proc").join(tasks.recv().unwrap()).join("status");
+    let is_asleep = || {
+        std::fs::read_to_string(&status).unwrap().contains(
+            "
+State:	S",
+        )
+    };
+    // Who looks without end may be found asleep once, and not time after time.
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let mut times = 0;
+    while times < 50 {
+        assert!(std::time::Instant::now() < until, "it does not sleep");
+        std::thread::sleep(Duration::from_millis(2));
+        times = if is_asleep() { times + 1 } else { 0 };
+    }
+    // A reader changes nothing.
+    drop(txgs.hold(None));
+    assert!(!thread.is_finished());
+    drop(txgs.hold(Some(txgs.admit(1, 1).unwrap())));
+    assert_eq!(thread.join().unwrap(), Next::Sync);
+    let closed = txgs.close();
+    txgs.synced(closed);
+    // The next one is wanted as well.
+    drop(txgs.hold(Some(txgs.admit(1, 1).unwrap())));
+    assert_eq!(txgs.wait_for_work(Duration::ZERO), Next::Sync);
+}

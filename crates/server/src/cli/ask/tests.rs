@@ -4,8 +4,7 @@ use std::sync::Arc;
 use clap::Parser;
 
 use super::*;
-use crate::control::listener::{ControlSocket, Service};
-use crate::control::message::Progress;
+use crate::control::listener::{Asker, ControlSocket, NotDone, Service};
 use crate::control::report::PoolReport;
 use crate::control::report::{DatasetReport, FoundPool, PropertyLine};
 
@@ -13,7 +12,7 @@ use crate::control::report::{DatasetReport, FoundPool, PropertyLine};
 struct Echo;
 
 impl Service for Echo {
-    fn handle(&self, request: Request, _: &mut dyn FnMut(Progress)) -> Result<Reply, String> {
+    fn handle(&self, request: Request, _: &Asker) -> Result<Reply, NotDone> {
         Ok(match request {
             Request::PoolStatus { names } if names.is_empty() => Reply::Pools(Vec::new()),
             Request::PoolStatus { names } => Reply::Pools(names.into_iter().map(pool).collect()),
@@ -32,7 +31,7 @@ impl Service for Echo {
                 exact: "131072".into(),
                 source: "inherited from tank".into(),
             }]),
-            Request::PoolDestroy { name } => return Err(format!("there is no pool '{name}'")),
+            Request::PoolDestroy { name } => return Err(format!("there is no pool '{name}'").into()),
             other => Reply::Done(vec![format!("{other:?}")]),
         })
     }
@@ -70,7 +69,8 @@ fn tally_at(socket: PathBuf, words: &[&str]) -> (u8, String, String) {
     };
     cli.socket = Some(socket);
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let result = run(&cli, Path::new("/here"), &mut Console { out: &mut out, err: &mut err });
+    let result =
+        run(&cli, Path::new("/here"), &mut Console { out: &mut out, err: &mut err, interrupts: Interrupts::Never });
     let status = result.as_ref().map_or_else(Failure::exit_status, |()| 0);
     let failure = result.err().map_or_else(String::new, |failure| failure.to_string());
     (status, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap() + &failure)

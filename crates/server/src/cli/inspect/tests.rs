@@ -4,7 +4,7 @@ use std::sync::Arc;
 use tally_disk::{Disk, Durability, MemDisk, MemOpener};
 
 use super::{InspectArgs, run};
-use crate::cli::{Console, Failure};
+use crate::cli::{Console, Failure, Interrupts};
 
 /// The golden image, with these bytes of it overwritten.
 fn opener(zeroed: &[(&str, u64)]) -> MemOpener {
@@ -22,7 +22,7 @@ fn opener(zeroed: &[(&str, u64)]) -> MemOpener {
 
 fn inspect(args: &InspectArgs, opener: &MemOpener, json: bool) -> (Result<(), Failure>, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut console = Console { out: &mut out, err: &mut err };
+    let mut console = Console { out: &mut out, err: &mut err, interrupts: Interrupts::Never };
     let outcome = run(args, opener, Path::new("/"), json, &mut console);
     (outcome, String::from_utf8(out).unwrap())
 }

@@ -8,11 +8,11 @@ use crate::control::report::PoolReport;
 struct Parrot;
 
 impl Service for Parrot {
-    fn handle(&self, request: Request, progress: &mut dyn FnMut(Progress)) -> Result<Reply, String> {
+    fn handle(&self, request: Request, asker: &Asker) -> Result<Reply, NotDone> {
         match request {
             Request::PoolExport { name } => {
                 for done in 1..=3 {
-                    progress(Progress { what: "flushing".into(), done, total: 3 });
+                    asker.hears(Progress { what: "flushing".into(), done, total: 3 });
                 }
                 Ok(Reply::Done(vec![format!("exported {name}")]))
             }
@@ -20,8 +20,15 @@ impl Service for Parrot {
                 let report = |name| PoolReport { name, size: u64::MAX, imported_seconds: 0.5, ..PoolReport::default() };
                 Ok(Reply::Pools(names.into_iter().map(report).collect()))
             }
-            Request::PoolDestroy { name } => Err(format!("no pool '{name}'")),
-            other => Err(format!("{other:?}")),
+            // Nobody hears the end of it.
+            Request::PoolSet { .. } => {
+                asker.hears_of_beginning();
+                loop {
+                    thread::park();
+                }
+            }
+            Request::PoolDestroy { name } => Err(format!("no pool '{name}'").into()),
+            other => Err(format!("{other:?}").into()),
         }
     }
 }
@@ -159,4 +166,25 @@ fn answers_that_nobody_takes_take_no_place() {
     }
     let mut client = Client::connect(Some(socket.path())).unwrap();
     client.ask(&Request::PoolExport { name: "tank".into() }, &mut |_| {}).unwrap();
+}
+
+/// Where as many commands as there are places wait for something, the next one was hung up on: "connection broke".
+#[test]
+fn who_finds_no_place_is_told_so() {
+    let (_dir, socket) = served();
+    let mut line = serde_json::to_vec(&Request::PoolSet { name: "tank".into(), assignments: Vec::new() }).unwrap();
+    line.push(b'\n');
+    let held: Vec<UnixStream> = (0..CONNECTIONS_MAX)
+        .map(|_| {
+            let mut stream = UnixStream::connect(socket.path()).unwrap();
+            stream.write_all(&line).unwrap();
+            // From here on it is under way, and gives its place to nobody.
+            assert!(stream.read(&mut [0; 64]).unwrap() > 0);
+            stream
+        })
+        .collect();
+    let mut client = Client::connect(Some(socket.path())).unwrap();
+    let refused = client.ask(&Request::PoolExport { name: "tank".into() }, &mut |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("64 commands under way") && refused.contains("was not begun"), "{refused}");
+    drop(held);
 }

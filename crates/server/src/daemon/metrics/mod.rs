@@ -57,6 +57,10 @@ fn calls(text: &mut Exposition, seen: &Observation) {
     text.gauge("tally_nfs_connections", "Connections of clients that are open.").sample(&[], ops.connections);
     let why = "Connections closed: they held too much, for too long, or a place that others needed.";
     text.counter("tally_nfs_connections_dismissed_total", why).sample(&[], ops.connections_dismissed);
+    text.counter("tally_nfs_connections_refused_total", "Connections refused: there were too many, and none could go.")
+        .sample(&[], ops.connections_refused);
+    text.counter("tally_nfs_panics_total", "Operations that ended in a bug of the server, answered with an error.")
+        .sample(&[], ops.panics);
     let mut held = text.gauge("tally_nfs_held_bytes", "Memory of requests, and of what waits for clients.");
     held.sample(&[("what", "work")], ops.work_bytes);
     held.sample(&[("what", "debt")], ops.debt_bytes);

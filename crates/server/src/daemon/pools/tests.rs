@@ -70,7 +70,7 @@ fn a_pool_is_not_let_go_while_somebody_waits_for_a_disk_that_has_left() {
     opener.put("/m", Arc::clone(&m) as Arc<dyn Disk>);
     let pools = pools(dir.path(), &opener);
     let words = ["mirror", "/a", "/m", "log", "/l"].map(String::from);
-    let served = pools.create("tank", &words, &CreateOptions::default(), None, &mut |_| {}).expect("a pool");
+    let served = pools.create("tank", &words, &CreateOptions::default(), Vec::new()).expect("a pool");
 
     let hung = m.held.lock();
     let fs = served.filer.by_name("tank").expect("its first dataset");
@@ -120,7 +120,7 @@ fn what_the_configuration_closes_stays_closed_when_its_name_is_used_again() {
     }
     let pools = pools(dir.path(), &opener);
     let words = ["/a", "log", "/l"].map(String::from);
-    let served = pools.create("tank", &words, &CreateOptions::default(), None, &mut |_| {}).expect("a pool");
+    let served = pools.create("tank", &words, &CreateOptions::default(), Vec::new()).expect("a pool");
     let everybody = Assignment { property: "sharenfs".into(), value: "rw".into() };
     pools.set_properties("tank", &[everybody]).expect("a property");
     let closed = || vec![ExportRule { dataset: "tank/secret".into(), rules: "off".into() }];

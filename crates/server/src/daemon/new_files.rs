@@ -1,0 +1,151 @@
+//! Files that are made for a pool: looked at before the first byte is written, and taken back if there is no pool after all.
+//!
+//! Files of many gigabytes are written out for as long as disks take. That is done in a thread of its own, beside other
+//! commands, and the end of the daemon ends it; the pool is then made of them by the daemon's own thread, like any other.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Access as May, access};
+use tally_base::{SECTOR, Size};
+use tally_disk::{Access, Opener};
+use tally_fs::filer::{CreateOptions, FilerError};
+use tally_store::create;
+use tally_store::grammar::{VdevSpec, parse_vdev_args};
+
+use super::first_pool;
+use super::pools::{OnProgress, Pools, PoolsError};
+use crate::control::message::Progress;
+
+/// Why files cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum NewFileError {
+    /// There is no room for all of them.
+    #[error(
+        "{} has {} free, and files of {} are to be made there: name a smaller --file-size, or another directory",
+        dir.display(), Size(*free), Size(*needed)
+    )]
+    NoRoom {
+        /// Where.
+        dir: PathBuf,
+        /// Bytes free there.
+        free: u64,
+        /// Bytes of all files there.
+        needed: u64,
+    },
+    /// One could not be made.
+    #[error("cannot make {}: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The daemon ends.
+    #[error("the daemon is shutting down: {} was not made", path.display())]
+    Stopped {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+/// A file that was made for a pool. Dropped before somebody keeps it, it goes again.
+pub struct NewFile {
+    path: PathBuf,
+    opener: Arc<dyn Opener>,
+    is_kept: bool,
+}
+
+impl NewFile {
+    /// Makes it, and writes it out if it is to be `prewritten`. `progress` hears of bytes, and says whether to go on.
+    pub fn make(
+        opener: &Arc<dyn Opener>,
+        path: &Path,
+        bytes: u64,
+        prewritten: bool,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Self, NewFileError> {
+        opener.create(path, bytes, prewritten, progress).map_err(|source| match source.kind() {
+            io::ErrorKind::Interrupted => NewFileError::Stopped { path: path.into() },
+            _ => NewFileError::Io { path: path.into(), source },
+        })?;
+        Ok(Self { path: path.into(), opener: Arc::clone(opener), is_kept: false })
+    }
+
+    /// It is part of a pool.
+    pub fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        // Somebody may have found a use for it meanwhile: then it is his.
+        let ours = self.opener.open(&self.path, Access::Exclusive);
+        if let Err(error) = ours.and_then(|_held| fs::remove_file(&self.path)) {
+            tracing::warn!(path = %self.path.display(), %error, "a file that was made for a pool is not taken back");
+        }
+    }
+}
+
+impl Pools {
+    /// Makes the files for a pool that are not there, `asked_bytes` large, once everything that can be wrong with that pool
+    /// was looked at. `ends` becomes true when they are not to be made any more.
+    pub(super) fn make_files(
+        &self,
+        name: &str,
+        words: &[String],
+        options: &CreateOptions,
+        asked_bytes: u64,
+        ends: &AtomicBool,
+        progress: OnProgress<'_>,
+    ) -> Result<Vec<NewFile>, PoolsError> {
+        let specs = parse_vdev_args(words)?;
+        self.check_not_imported(name)?;
+        let paths = missing(&specs);
+        let bytes = asked_bytes.checked_next_multiple_of(SECTOR as u64).unwrap_or(u64::MAX);
+        let size_of_new = |path: &Path| paths.iter().any(|new| new == path).then_some(bytes);
+        create::check(&self.platform, name, &specs, &options.disks, &size_of_new).map_err(FilerError::from)?;
+        check_room(&paths, bytes)?;
+        let make = |path: &PathBuf| {
+            let what = format!("making {}", path.display());
+            // All of it is written out: whether it will hold a log is not known before the pool is made.
+            NewFile::make(&self.platform.opener, path, bytes, true, &mut |done| {
+                progress(Progress { what: what.clone(), done, total: bytes });
+                !ends.load(Ordering::Acquire)
+            })
+        };
+        Ok(paths.iter().map(make).collect::<Result<_, _>>()?)
+    }
+}
+
+/// The files among the disks of a pool that are not there.
+fn missing(specs: &[VdevSpec]) -> Vec<PathBuf> {
+    specs.iter().flat_map(|spec| &spec.paths).filter(|path| fs::symlink_metadata(path).is_err()).cloned().collect()
+}
+
+/// Whether there is room for all of them, in directories in which we may make them.
+fn check_room(paths: &[PathBuf], bytes: u64) -> Result<(), NewFileError> {
+    let mut needed = BTreeMap::<u64, u64>::new();
+    for path in paths {
+        let dir = path.parent().unwrap_or(Path::new("/"));
+        let failed = |source: io::Error| NewFileError::Io { path: path.clone(), source };
+        let device = fs::metadata(dir).map_err(failed)?.dev();
+        access(dir, May::WRITE_OK | May::EXEC_OK).map_err(|errno| failed(errno.into()))?;
+        let sum = needed.entry(device).or_default();
+        *sum = sum.saturating_add(bytes);
+        let free = first_pool::free_bytes(dir).map_err(failed)?;
+        if *sum > free {
+            return Err(NewFileError::NoRoom { dir: dir.into(), free, needed: *sum });
+        }
+    }
+    Ok(())
+}
