@@ -5,12 +5,16 @@ use std::time::{Duration, Instant};
 
 use tally_base::Histogram;
 
+use crate::referee::Kind;
+
 /// Counters of one measured part.
 #[derive(Debug, Default)]
 pub struct Meter {
     /// How long each request took, from sent to answered. Over a mounted directory: each system call.
     pub requests: Histogram,
     promises: AtomicU64,
+    /// A bit for each kind by which something was promised.
+    kinds: AtomicU64,
     bytes: AtomicU64,
     items: AtomicU64,
 }
@@ -20,8 +24,8 @@ pub struct Meter {
 pub enum Promise {
     /// Nothing: it changed nothing, or said that the change is not stable yet.
     Nothing,
-    /// That the change, with so many bytes of content, is on stable storage.
-    Durable(u64),
+    /// That a change of this kind, with so many bytes of content, is on stable storage.
+    Durable(Kind, u64),
 }
 
 impl Meter {
@@ -36,7 +40,8 @@ impl Meter {
     /// Counts one request that was measured elsewhere.
     pub fn answered(&self, promise: Promise, took: Duration) {
         self.requests.record(took);
-        if let Promise::Durable(bytes) = promise {
+        if let Promise::Durable(kind, bytes) = promise {
+            self.kinds.fetch_or(1 << kind as u32, Relaxed);
             self.promises.fetch_add(1, Relaxed);
             self.bytes.fetch_add(bytes, Relaxed);
         }
@@ -57,6 +62,13 @@ impl Meter {
     #[must_use]
     pub fn promises(&self) -> u64 {
         self.promises.load(Relaxed)
+    }
+
+    /// Kinds by which something was promised.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<Kind> {
+        let bits = self.kinds.load(Relaxed);
+        Kind::ALL.into_iter().filter(|kind| bits & 1 << *kind as u32 != 0).collect()
     }
 
     /// Bytes of content that were promised to be durable.

@@ -1,20 +1,24 @@
 //! A benchmark from beginning to end: the probe and the case, as often as was asked for, each time in a fresh folder
 //! that goes away afterwards, also after an error or an interruption.
 
+mod mark;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 
 use crate::case::Case;
-use crate::client::{As, Client, Interrupted, Pieces, Site};
+use crate::client::{As, Client, Interrupted, Site};
 use crate::meter::Meter;
-use crate::referee::{Findings, PROBES, Verdict, probe};
+use crate::referee::{Findings, Pace, Verdict, probe};
 use crate::report::{Report, Run};
-use crate::stage::{SETTLE_MAX, Stage, TOLD_EVERY, Told};
+use crate::stage::{Stage, Told};
 use crate::wire::random_u32;
 use crate::work::Watch;
+
+use mark::Mark;
 
 /// What is done.
 #[derive(Clone, Debug)]
@@ -31,6 +35,8 @@ pub struct Plan {
     pub keep: bool,
     /// What is measured, in words.
     pub target: String,
+    /// How thorough the referee is.
+    pub pace: Pace,
 }
 
 /// Somebody who watches, or why nobody does.
@@ -93,15 +99,23 @@ fn probe_and_case<S: Site>(
 ) -> Result<Run> {
     let (findings, verdict) = match referee {
         Ok(watch) => {
-            let findings = findings(site, folder, watch.as_mut(), stop, told)?;
+            let findings = findings(plan.pace, site, folder, watch.as_mut(), stop, told)?;
             let verdict = judge(site, &findings);
             let accused = matches!(verdict, Verdict::NotDurable { .. });
-            if !accused || disks_are_theirs(site, folder, watch.as_mut(), stop, told)? {
-                (Some(findings), verdict)
+            let known = !accused || watch.are_the_servers() || findings.disks_are_theirs();
+            let mark = Mark { pace: plan.pace, stop };
+            let foreign = if known || mark.arrives(site, folder, watch.as_mut(), told)? {
+                findings.other_disks().filter(|_| !accused)
             } else {
-                // What they did says nothing of the case either, nor of the runs to come.
-                *referee = Err(FOREIGN_DISKS.into());
-                (Some(findings), Verdict::Unverified { reason: FOREIGN_DISKS.into() })
+                Some(FOREIGN_DISKS.to_owned())
+            };
+            match foreign {
+                None => (Some(findings), verdict),
+                Some(reason) => {
+                    // What they did says nothing of the case either, nor of the runs to come.
+                    *referee = Err(reason.clone());
+                    (Some(findings), Verdict::Unverified { reason })
+                }
             }
         }
         Err(reason) => (None, Verdict::Unverified { reason: reason.clone() }),
@@ -109,10 +123,16 @@ fn probe_and_case<S: Site>(
     let watch = referee.as_mut().ok();
     let (whose, quiet) = (plan.whose, plan.quiet);
     let mut stage = Stage { site, folder: folder.clone(), watch, told, stop, quiet, whose };
-    Ok(Run { phases: plan.case.run(&mut stage)?, findings, verdict })
+    let phases = plan.case.run(&mut stage)?;
+    let verdict = match &findings {
+        Some(findings) => findings.with_case(verdict, &phases),
+        None => verdict,
+    };
+    Ok(Run { phases, findings, verdict })
 }
 
 fn findings<S: Site>(
+    pace: Pace,
     site: &S,
     folder: &<S::Client as Client>::Node,
     watch: &mut dyn Watch,
@@ -120,15 +140,18 @@ fn findings<S: Site>(
     told: &mut dyn FnMut(Told<'_>),
 ) -> Result<Findings> {
     let mut client = site.client(&Arc::new(Meter::default()))?;
-    let total = site.kinds().len() as u64 * PROBES;
-    probe(&mut client, folder, site.kinds(), watch, &mut |done| {
-        if done.is_multiple_of(PROBES / 10) {
+    let total = site.kinds().len() as u64 * pace.probes;
+    probe(&mut client, folder, site.kinds(), watch, pace, &mut |done| {
+        if done.is_multiple_of((pace.probes / 10).max(1)) {
             told(Told::Progress { what: "probing", done, total });
         }
         ensure!(!stop.load(Relaxed), Interrupted);
         Ok(())
     })
 }
+
+const FOREIGN_DISKS: &str = "what was written did not arrive at the disks that are watched, or no more than arrives \
+                             there anyway: are they those below the server, and is that on this machine?";
 
 /// Where a place promises nothing, its disks can only make matters worse.
 fn judge<S: Site>(site: &S, findings: &Findings) -> Verdict {
@@ -137,34 +160,4 @@ fn judge<S: Site>(site: &S, findings: &Findings) -> Verdict {
         (_, Some(reason)) => Verdict::Unverified { reason },
         (verdict, None) => verdict,
     }
-}
-
-/// Bytes that are written to see whether they arrive.
-const MARK_BYTES: u64 = 8 << 20;
-const FOREIGN_DISKS: &str = "8M were written, and the disks that are watched never got them: are they those below the \
-                             server, and is that on this machine?";
-
-/// Nobody is accused because somebody has named the wrong disks: whatever is written must arrive there some time.
-fn disks_are_theirs<S: Site>(
-    site: &S,
-    folder: &<S::Client as Client>::Node,
-    watch: &mut dyn Watch,
-    stop: &AtomicBool,
-    told: &mut dyn FnMut(Told<'_>),
-) -> Result<bool> {
-    let mut client = site.client(&Arc::new(Meter::default()))?;
-    let file = client.create(folder, "mark")?;
-    let (before, length) = (watch.work()?, site.piece_bytes(1 << 20));
-    let count = MARK_BYTES / length as u64;
-    client.write_long(&file, &mut Pieces::new(count, length, random_u32()?.into(), &mut || Ok(())))?;
-    let started = Instant::now();
-    while watch.work()?.since(&before).write_bytes < MARK_BYTES {
-        if started.elapsed() >= SETTLE_MAX {
-            return Ok(false);
-        }
-        ensure!(!stop.load(Relaxed), Interrupted);
-        told(Told::Progress { what: "looking for what was written on the disks", done: 0, total: 0 });
-        std::thread::sleep(TOLD_EVERY);
-    }
-    Ok(true)
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::{As, Client, Interrupted, Site};
 use crate::meter::Meter;
+use crate::referee::Kind;
 use crate::wire::random_u32;
 use crate::work::{Watch, Work};
 
@@ -57,6 +58,9 @@ pub struct Phase {
     pub requests: u64,
     /// Replies that promised durability.
     pub promises: u64,
+    /// Kinds of requests by which they promised it.
+    #[serde(default)]
+    pub kinds: Vec<Kind>,
     /// Bytes of content that were promised to be durable.
     pub promised_bytes: u64,
     /// What the disks did until the last reply.
@@ -152,6 +156,7 @@ impl<S: Site> Stage<'_, S> {
             p99_ns: nanoseconds(0.99),
             requests: meter.requests.count(),
             promises: meter.promises(),
+            kinds: meter.kinds(),
             promised_bytes: meter.bytes(),
             work: after.zip(before).map(|(after, before)| after.since(&before)),
             settled: None,

@@ -72,4 +72,17 @@ pub trait Watch {
 
     /// Whose counters they are, in words.
     fn source(&self) -> String;
+
+    /// Disks beside those that are watched, as far as anybody here can see them: what a server may have used instead.
+    fn elsewhere(&mut self) -> Vec<(String, Work)> {
+        Vec::new()
+    }
+
+    /// Whether these are the counters of the very server that is measured, and of all that it writes to.
+    fn are_the_servers(&self) -> bool {
+        false
+    }
+
+    /// Has the machine write out what is only in its memory, if it can be asked to.
+    fn write_out(&mut self) {}
 }

@@ -34,6 +34,10 @@ const DEPTH_MAX: usize = 8;
 #[derive(Debug)]
 pub struct Devices {
     disks: Vec<Device>,
+    /// The machine's other disks.
+    others: Vec<Device>,
+    /// Whether it is this machine's kernel that counts.
+    is_kernel: bool,
 }
 
 #[derive(Debug)]
@@ -60,7 +64,8 @@ impl Devices {
         Self::find_below(Path::new(BLOCK), words)
     }
 
-    fn find_below(block: &Path, words: &[PathBuf]) -> Result<Self> {
+    /// The same in a folder like `/sys/class/block`: where somebody else counts in the kernel's format.
+    pub fn find_below(block: &Path, words: &[PathBuf]) -> Result<Self> {
         let mut names = BTreeSet::new();
         for word in words {
             let path = word.canonicalize().unwrap_or_else(|_| word.clone());
@@ -69,8 +74,9 @@ impl Devices {
             names.extend(found.with_context(|| format!("{} is no block device here", word.display()))?);
         }
         ensure!(!names.is_empty(), "no device is named");
-        let disks = names.into_iter().map(|path| Device::open(&path)).collect::<Result<_>>()?;
-        let devices = Self { disks };
+        let disks = names.iter().map(|path| Device::open(path)).collect::<Result<_>>()?;
+        let others = others(block, &names);
+        let devices = Self { disks, others, is_kernel: block == Path::new(BLOCK) };
         devices.now()?;
         Ok(devices)
     }
@@ -78,9 +84,7 @@ impl Devices {
     fn now(&self) -> Result<Work> {
         let mut work = Work::default();
         for disk in &self.disks {
-            let text = std::fs::read_to_string(&disk.stat)
-                .with_context(|| format!("the counters of {} cannot be read any more", disk.name))?;
-            add(&mut work, &text, disk.cache).with_context(|| format!("the counters of {}", disk.name))?;
+            disk.add_to(&mut work)?;
         }
         Ok(work)
     }
@@ -112,6 +116,23 @@ impl Watch for Devices {
         let disks: Vec<String> = self.disks.iter().map(word).collect();
         format!("the kernel's counters of {}", disks.join(", "))
     }
+
+    /// One that has gone meanwhile is no excuse for anybody.
+    fn elsewhere(&mut self) -> Vec<(String, Work)> {
+        let look = |disk: &Device| {
+            let mut work = Work::default();
+            disk.add_to(&mut work).ok()?;
+            Some((disk.name.clone(), work))
+        };
+        self.others.iter().filter_map(look).collect()
+    }
+
+    /// Otherwise a server on top of a file system may keep what it took in memory for half a minute.
+    fn write_out(&mut self) {
+        if self.is_kernel {
+            rustix::fs::sync();
+        }
+    }
 }
 
 impl Device {
@@ -131,6 +152,12 @@ impl Device {
         };
         Ok(Self { name, stat: folder.join("stat"), cache })
     }
+
+    fn add_to(&self, work: &mut Work) -> Result<()> {
+        let text = std::fs::read_to_string(&self.stat)
+            .with_context(|| format!("the counters of {} cannot be read any more", self.name))?;
+        add(work, &text, self.cache).with_context(|| format!("the counters of {}", self.name))
+    }
 }
 
 /// The whole disks below a device, as folders of the kernel.
@@ -148,6 +175,15 @@ fn disks_of(device: &Path, depth: usize) -> Result<Vec<PathBuf>> {
     }
     let found: Vec<Vec<PathBuf>> = slaves.iter().map(|slave| disks_of(slave, depth - 1)).collect::<Result<_>>()?;
     Ok(found.concat())
+}
+
+/// The whole disks that are not among those watched. Memory that calls itself a disk is none.
+fn others(block: &Path, watched: &BTreeSet<PathBuf>) -> Vec<Device> {
+    let entries = std::fs::read_dir(block).into_iter().flatten().flatten();
+    let whole = entries.filter_map(|entry| disks_of(&entry.path(), DEPTH_MAX).ok()).flatten();
+    let whole: BTreeSet<PathBuf> = whole.filter(|path| !watched.contains(path)).collect();
+    let devices = whole.iter().filter_map(|path| Device::open(path).ok());
+    devices.filter(|device| !device.name.starts_with("ram") && !device.name.starts_with("zram")).collect()
 }
 
 fn add(work: &mut Work, stat: &str, cache: Cache) -> Result<()> {

@@ -3,9 +3,8 @@
 use anyhow::{Result, bail};
 
 use super::Requests;
-use crate::referee::{Kind, Probed, ask};
+use crate::referee::{Kind, Lookout, Probed};
 use crate::wire::{Attributes, Connection, Handle, Refused, Special, Stable, status};
-use crate::work::Watch;
 
 /// Sends the request, and looks before and after.
 pub(super) fn one(
@@ -13,17 +12,15 @@ pub(super) fn one(
     folder: &Handle,
     kind: Kind,
     number: u64,
-    watch: &mut dyn Watch,
+    lookout: &mut Lookout<'_>,
 ) -> Result<Probed> {
     let verifier = client.next_verifier();
     let connection = &mut client.connection;
     let (name, other) = (format!("p{number:03}"), format!("q{number:03}"));
     let data = [number as u8; 4096];
-    let mut lone = Lone { kind, watch };
+    let mut lone = Lone { kind, lookout };
     match kind {
-        Kind::Create if number.is_multiple_of(2) => {
-            lone.asks(|| connection.create_exclusive(folder, &name, verifier).map(drop))
-        }
+        Kind::CreateExclusive => lone.asks(|| connection.create_exclusive(folder, &name, verifier).map(drop)),
         Kind::Create => lone.asks(|| connection.create(folder, &name).map(drop)),
         Kind::SetAttr => {
             let file = connection.create(folder, &name)?;
@@ -36,7 +33,7 @@ pub(super) fn one(
         }
         Kind::Commit => {
             let file = connection.create(folder, &name)?;
-            commit(connection, &file, &data, lone.watch)
+            lone.asks_by(|| written_and_committed(connection, &file, &data))
         }
         Kind::MkDir => lone.asks(|| connection.mkdir(folder, &name).map(drop)),
         Kind::SymLink => lone.asks(|| connection.symlink(folder, &name, "somewhere/else")),
@@ -71,29 +68,31 @@ fn setting(number: u64) -> Attributes {
     }
 }
 
-/// An UNSTABLE WRITE and its COMMIT. If the server says that the WRITE is stable already, it is held to that, and the
-/// COMMIT has nothing left to promise.
-fn commit(connection: &mut Connection, file: &Handle, data: &[u8], watch: &mut dyn Watch) -> Result<Probed> {
-    let mut told = Stable::Unstable;
-    let write = Lone { kind: Kind::WriteToldStable, watch: &mut *watch }.asks(|| {
-        told = connection.write(file, 0, data, Stable::Unstable)?.committed;
-        Ok(())
-    })?;
-    if told != Stable::Unstable {
-        return Ok(write);
+/// An UNSTABLE WRITE and its COMMIT, with nothing between them: a server that flushes by itself behind the WRITE owes the
+/// COMMIT nothing, so they are looked at together. If it says that the WRITE is stable already, it is held to that, and
+/// the COMMIT has nothing left to promise.
+fn written_and_committed(connection: &mut Connection, file: &Handle, data: &[u8]) -> Result<Kind> {
+    if connection.write(file, 0, data, Stable::Unstable)?.committed != Stable::Unstable {
+        return Ok(Kind::WriteToldStable);
     }
-    Lone { kind: Kind::Commit, watch }.asks(|| connection.commit(file).map(drop))
+    connection.commit(file)?;
+    Ok(Kind::Commit)
 }
 
-/// A kind and who watches.
-struct Lone<'a> {
+/// A kind and who looks.
+struct Lone<'a, 'w> {
     kind: Kind,
-    watch: &'a mut dyn Watch,
+    lookout: &'a mut Lookout<'w>,
 }
 
-impl Lone<'_> {
+impl Lone<'_, '_> {
     fn asks(&mut self, request: impl FnOnce() -> Result<()>) -> Result<Probed> {
-        ask(self.kind, self.watch, request).or_else(|error| match error.downcast_ref::<Refused>() {
+        let kind = self.kind;
+        self.asks_by(|| request().map(|()| kind))
+    }
+
+    fn asks_by(&mut self, request: impl FnOnce() -> Result<Kind>) -> Result<Probed> {
+        self.lookout.ask(request).or_else(|error| match error.downcast_ref::<Refused>() {
             Some(refused) if matches!(refused.status, status::NOTSUPP | status::PERM | status::ACCES | INVAL) => {
                 Ok(Probed::Refused(refused.to_string()))
             }

@@ -126,6 +126,11 @@ impl Watch for Daemon {
             pools => format!("the daemon's counters of pool {}", pools.join(", ")),
         }
     }
+
+    /// It was recognised before anything is asked.
+    fn are_the_servers(&self) -> bool {
+        true
+    }
 }
 
 /// What all disks of the pools have done together; of a mirror, what was asked of it.
