@@ -1,6 +1,6 @@
 //! What the clients of one measured part did together. Atomics, because 64 threads count here while one looks.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tally_base::Histogram;
@@ -13,8 +13,8 @@ pub struct Meter {
     /// How long each request took, from sent to answered. Over a mounted directory: each system call.
     pub requests: Histogram,
     promises: AtomicU64,
-    /// A bit for each kind by which something was promised.
-    kinds: AtomicU64,
+    /// By what: a bit for each kind.
+    kinds: AtomicU32,
     bytes: AtomicU64,
     items: AtomicU64,
 }
@@ -24,7 +24,7 @@ pub struct Meter {
 pub enum Promise {
     /// Nothing: it changed nothing, or said that the change is not stable yet.
     Nothing,
-    /// That a change of this kind, with so many bytes of content, is on stable storage.
+    /// That the change, with so many bytes of content, is on stable storage.
     Durable(Kind, u64),
 }
 
@@ -64,11 +64,11 @@ impl Meter {
         self.promises.load(Relaxed)
     }
 
-    /// Kinds by which something was promised.
+    /// Kinds of requests that promised it.
     #[must_use]
     pub fn kinds(&self) -> Vec<Kind> {
-        let bits = self.kinds.load(Relaxed);
-        Kind::ALL.into_iter().filter(|kind| bits & 1 << *kind as u32 != 0).collect()
+        let kinds = self.kinds.load(Relaxed);
+        Kind::ALL.into_iter().filter(|kind| kinds & 1 << *kind as u32 != 0).collect()
     }
 
     /// Bytes of content that were promised to be durable.

@@ -1,8 +1,6 @@
 //! A benchmark from beginning to end: the probe and the case, as often as was asked for, each time in a fresh folder
 //! that goes away afterwards, also after an error or an interruption.
 
-mod mark;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,13 +10,11 @@ use anyhow::{Context, Result, ensure};
 use crate::case::Case;
 use crate::client::{As, Client, Interrupted, Site};
 use crate::meter::Meter;
-use crate::referee::{Findings, Pace, Verdict, probe};
+use crate::referee::{Findings, Pace, Verdict, disks_are_theirs, probe};
 use crate::report::{Report, Run};
-use crate::stage::{Stage, Told};
+use crate::stage::{Phase, Stage, Told};
 use crate::wire::random_u32;
 use crate::work::Watch;
-
-use mark::Mark;
 
 /// What is done.
 #[derive(Clone, Debug)]
@@ -35,7 +31,7 @@ pub struct Plan {
     pub keep: bool,
     /// What is measured, in words.
     pub target: String,
-    /// How thorough the referee is.
+    /// How thoroughly it is probed.
     pub pace: Pace,
 }
 
@@ -99,17 +95,15 @@ fn probe_and_case<S: Site>(
 ) -> Result<Run> {
     let (findings, verdict) = match referee {
         Ok(watch) => {
-            let findings = findings(plan.pace, site, folder, watch.as_mut(), stop, told)?;
+            let findings = findings(plan, site, folder, watch.as_mut(), stop, told)?;
             let verdict = judge(site, &findings);
-            let accused = matches!(verdict, Verdict::NotDurable { .. });
-            let known = !accused || watch.are_the_servers() || findings.disks_are_theirs();
-            let mark = Mark { pace: plan.pace, stop };
-            let foreign = if known || mark.arrives(site, folder, watch.as_mut(), told)? {
-                findings.other_disks().filter(|_| !accused)
-            } else {
-                Some(FOREIGN_DISKS.to_owned())
+            let unknown = match &verdict {
+                Verdict::NotDurable { .. } if !watch.is_the_servers() => {
+                    disks_are_theirs(site, folder, watch.as_mut(), &plan.pace, stop, told)?
+                }
+                _ => None,
             };
-            match foreign {
+            match unknown {
                 None => (Some(findings), verdict),
                 Some(reason) => {
                     // What they did says nothing of the case either, nor of the runs to come.
@@ -124,15 +118,36 @@ fn probe_and_case<S: Site>(
     let (whose, quiet) = (plan.whose, plan.quiet);
     let mut stage = Stage { site, folder: folder.clone(), watch, told, stop, quiet, whose };
     let phases = plan.case.run(&mut stage)?;
-    let verdict = match &findings {
-        Some(findings) => findings.with_case(verdict, &phases),
-        None => verdict,
+    let verdict = match (verdict, findings.as_ref().and_then(|findings| unjudged(findings, &phases))) {
+        (Verdict::Honest, Some(reason)) => Verdict::Unverified { reason },
+        (verdict, _) => verdict,
     };
     Ok(Run { phases, findings, verdict })
 }
 
+/// What the case promised, and the probe says nothing of.
+fn unjudged(findings: &Findings, phases: &[Phase]) -> Option<String> {
+    for phase in phases {
+        if let Some(kind) = phase.kinds.iter().find(|kind| !findings.has_judged(**kind)) {
+            return Some(format!("{} used {}, which the server refused when it was probed", phase.name, kind.word()));
+        }
+        // Several clients share what makes their promises durable; one alone has an event for each, but where a request
+        // changed nothing.
+        let needed = if phase.connections == 1 { phase.promises.div_ceil(2) } else { 1 };
+        let events = phase.work.map(|work| work.durable_events + work.unknown_events);
+        if phase.promises > 0 && events.is_some_and(|events| events < needed) {
+            let (name, promises) = (&phase.name, phase.promises);
+            let events = events.unwrap_or(0);
+            return Some(format!(
+                "the lone requests were kept, but {name} had {events} events for {promises} promises"
+            ));
+        }
+    }
+    None
+}
+
 fn findings<S: Site>(
-    pace: Pace,
+    plan: &Plan,
     site: &S,
     folder: &<S::Client as Client>::Node,
     watch: &mut dyn Watch,
@@ -140,9 +155,10 @@ fn findings<S: Site>(
     told: &mut dyn FnMut(Told<'_>),
 ) -> Result<Findings> {
     let mut client = site.client(&Arc::new(Meter::default()))?;
-    let total = site.kinds().len() as u64 * pace.probes;
-    probe(&mut client, folder, site.kinds(), watch, pace, &mut |done| {
-        if done.is_multiple_of((pace.probes / 10).max(1)) {
+    let probes = plan.pace.probes;
+    let total = site.kinds().len() as u64 * probes;
+    probe(&mut client, folder, site.kinds(), watch, &plan.pace, &mut |done| {
+        if done.is_multiple_of(probes.div_ceil(10)) {
             told(Told::Progress { what: "probing", done, total });
         }
         ensure!(!stop.load(Relaxed), Interrupted);
@@ -150,14 +166,49 @@ fn findings<S: Site>(
     })
 }
 
-const FOREIGN_DISKS: &str = "what was written did not arrive at the disks that are watched, or no more than arrives \
-                             there anyway: are they those below the server, and is that on this machine?";
-
 /// Where a place promises nothing, its disks can only make matters worse.
 fn judge<S: Site>(site: &S, findings: &Findings) -> Verdict {
     match (findings.verdict(), site.beyond_judgement()) {
         (broken @ Verdict::NotDurable { .. }, _) => broken,
         (_, Some(reason)) => Verdict::Unverified { reason },
         (verdict, None) => verdict,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::referee::{Kind, KindCount};
+    use crate::work::Work;
+
+    #[test]
+    fn what_the_case_promised_and_nobody_judged_is_not_honest() {
+        let judged = KindCount { replies: 200, durable: 200, ..KindCount::new(Kind::Create) };
+        let refused = KindCount { refused: Some("NOTSUPP".into()), ..KindCount::new(Kind::CreateExclusive) };
+        let told = KindCount { replies: 200, durable: 200, ..KindCount::new(Kind::WriteToldStable) };
+        let findings = Findings { kinds: vec![judged, refused, told], ..Findings::default() };
+        let phase = |kind, connections, promises, durable_events| Phase {
+            name: "create".into(),
+            kinds: vec![kind],
+            connections,
+            promises,
+            work: Some(Work { durable_events, ..Work::default() }),
+            ..Phase::default()
+        };
+        let none = "the lone requests were kept, but create had 0 events for 400 promises";
+        let few = "the lone requests were kept, but create had 100 events for 400 promises";
+        let refused = "create used CREATE EXCLUSIVE, which the server refused when it was probed";
+        let cases = [
+            ("each has its event", phase(Kind::Create, 1, 400, 400), None),
+            ("some changed nothing", phase(Kind::Create, 1, 400, 250), None),
+            ("one alone shares with nobody", phase(Kind::Create, 1, 400, 100), Some(few)),
+            ("many share", phase(Kind::Create, 16, 400, 100), None),
+            ("nothing at all", phase(Kind::Create, 16, 400, 0), Some(none)),
+            ("never judged", phase(Kind::CreateExclusive, 1, 400, 400), Some(refused)),
+            ("every WRITE was stable", phase(Kind::Commit, 1, 1, 1), None),
+        ];
+        for (name, phase, expected) in cases {
+            assert_eq!(unjudged(&findings, &[phase]).as_deref(), expected, "{name}");
+        }
     }
 }

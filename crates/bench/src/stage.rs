@@ -58,11 +58,14 @@ pub struct Phase {
     pub requests: u64,
     /// Replies that promised durability.
     pub promises: u64,
-    /// Kinds of requests by which they promised it.
-    #[serde(default)]
-    pub kinds: Vec<Kind>,
     /// Bytes of content that were promised to be durable.
     pub promised_bytes: u64,
+    /// By which kinds of requests.
+    #[serde(default)]
+    pub kinds: Vec<Kind>,
+    /// Clients at once.
+    #[serde(default)]
+    pub connections: usize,
     /// What the disks did until the last reply.
     pub work: Option<Work>,
     /// What they did until they were quiet.
@@ -156,8 +159,9 @@ impl<S: Site> Stage<'_, S> {
             p99_ns: nanoseconds(0.99),
             requests: meter.requests.count(),
             promises: meter.promises(),
-            kinds: meter.kinds(),
             promised_bytes: meter.bytes(),
+            kinds: meter.kinds(),
+            connections,
             work: after.zip(before).map(|(after, before)| after.since(&before)),
             settled: None,
         };

@@ -12,9 +12,12 @@ use anyhow::{Context, Result, ensure};
 
 use super::{As, Client, Pieces, Setting, Site, TIME_SECONDS, Tool, USER};
 use crate::meter::{Meter, Promise};
-use crate::referee::{Kind, Lookout, Probed};
+use crate::random::Random;
+use crate::referee::{Kind, Probed, Witness};
 use crate::target::{Url, find};
-use crate::wire::{Attributes, Caller, Connection, Handle, Limits, Refused, Stable, Target, Written, status};
+use crate::wire::{
+    Attributes, Caller, Connection, Handle, Limits, Refused, Stable, Target, Written, random_u32, status,
+};
 
 mod probe;
 
@@ -23,8 +26,8 @@ const DEPTH: usize = 8;
 
 /// Kinds that promise something over the wire.
 const KINDS: [Kind; 13] = [
-    Kind::CreateExclusive,
     Kind::Create,
+    Kind::CreateExclusive,
     Kind::SetAttr,
     Kind::WriteFileSync,
     Kind::WriteDataSync,
@@ -72,7 +75,8 @@ impl Site for Export {
 
     fn client(&self, meter: &Arc<Meter>) -> Result<Requests> {
         let connection = self.connect(self.caller)?;
-        Ok(Requests { connection, limits: self.limits, meter: Arc::clone(meter), verifier: 0 })
+        let noise = Random::new(random_u32()?.into(), 0);
+        Ok(Requests { connection, limits: self.limits, meter: Arc::clone(meter), verifier: 0, noise })
     }
 
     /// As an ordinary user, who may not be allowed to make it himself: then root makes it and gives it to him.
@@ -160,6 +164,8 @@ pub struct Requests {
     meter: Arc<Meter>,
     /// Makes each exclusive CREATE another one.
     verifier: u64,
+    /// What is written for the referee.
+    noise: Random,
 }
 
 impl Requests {
@@ -269,8 +275,8 @@ impl Client for Requests {
 
     fn add_file(&mut self, folder: &Handle, name: &str, data: &[u8], tool: Tool) -> Result<Handle> {
         let verifier = self.next_verifier();
-        let create = |connection: &mut Connection| connection.create_exclusive(folder, name, verifier);
-        let file = self.change(Kind::CreateExclusive, 0, create)?;
+        let make = |connection: &mut Connection| connection.create_exclusive(folder, name, verifier);
+        let file = self.change(Kind::CreateExclusive, 0, make)?;
         // CREATE EXCLUSIVE has no room for attributes, so they follow.
         self.set(&file, Attributes { mode: Some(0o600), ..Attributes::default() })?;
         self.content(&file, data)?;
@@ -321,7 +327,7 @@ impl Client for Requests {
         self.meter.time(Promise::Nothing, || connection.list(folder))
     }
 
-    fn probe(&mut self, folder: &Handle, kind: Kind, number: u64, lookout: &mut Lookout<'_>) -> Result<Probed> {
-        probe::one(self, folder, kind, number, lookout)
+    fn probe(&mut self, folder: &Handle, kind: Kind, number: u64, witness: &mut Witness<'_>) -> Result<Probed> {
+        probe::one(self, folder, kind, number, witness)
     }
 }

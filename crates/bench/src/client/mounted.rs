@@ -14,7 +14,9 @@ use rustix::fs::{Advice, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 
 use super::{Client, Pieces, Setting, Site, TIME_SECONDS, Tool, USER};
 use crate::meter::{Meter, Promise};
-use crate::referee::{Kind, Lookout, Probed};
+use crate::random::Random;
+use crate::referee::{CHANGE_BYTES, Kind, PROBE_BYTES, Probed, Witness};
+use crate::wire::random_u32;
 
 /// What statfs says of an NFS mount.
 const NFS_MAGIC: u64 = 0x6969;
@@ -57,7 +59,8 @@ impl Site for Mounted {
     type Client = Calls;
 
     fn client(&self, meter: &Arc<Meter>) -> Result<Calls> {
-        Ok(Calls { meter: Arc::clone(meter), is_nfs: self.is_nfs() })
+        let noise = Random::new(random_u32()?.into(), 0);
+        Ok(Calls { meter: Arc::clone(meter), is_nfs: self.is_nfs(), noise })
     }
 
     fn make_run(&self, name: &str) -> Result<PathBuf> {
@@ -102,6 +105,8 @@ fn empty(folder: &Path, gone: &mut dyn FnMut(u64), count: &mut u64) -> Result<()
 pub struct Calls {
     meter: Arc<Meter>,
     is_nfs: bool,
+    /// What is written for the referee.
+    noise: Random,
 }
 
 impl Calls {
@@ -157,8 +162,8 @@ impl Client for Calls {
 
     fn make_folder(&mut self, parent: &PathBuf, name: &str) -> Result<PathBuf> {
         let path = parent.join(name);
-        self.change(Kind::MkDir, 0, || Ok(fs::create_dir(&path)?))
-            .with_context(|| format!("cannot make {}", path.display()))?;
+        let make = || Ok(fs::create_dir(&path)?);
+        self.change(Kind::MkDir, 0, make).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(path)
     }
 
@@ -203,8 +208,7 @@ impl Client for Calls {
             pieces.done()?;
         }
         let bytes = pieces.count * pieces.bytes() as u64;
-        let promise = Promise::Durable(Kind::WriteAndFsync, bytes);
-        self.meter.time(promise, || Ok(opened.sync_all()?)).with_context(what)
+        self.meter.time(Promise::Durable(Kind::WriteAndFsync, bytes), || Ok(opened.sync_all()?)).with_context(what)
     }
 
     fn read_long(&mut self, file: &PathBuf, pieces: &mut Pieces<'_>) -> Result<()> {
@@ -230,14 +234,15 @@ impl Client for Calls {
         })
     }
 
-    fn probe(&mut self, folder: &PathBuf, kind: Kind, number: u64, lookout: &mut Lookout<'_>) -> Result<Probed> {
+    fn probe(&mut self, folder: &PathBuf, kind: Kind, number: u64, witness: &mut Witness<'_>) -> Result<Probed> {
         let (path, other) = (folder.join(format!("p{number:03}")), folder.join(format!("q{number:03}")));
         prepare(kind, &path)?;
         match kind {
             Kind::WriteAndClose | Kind::WriteAndFsync => {
                 let mut file = OpenOptions::new().write(true).open(&path)?;
-                lookout.ask(|| {
-                    file.write_all(&[number as u8; 4096])?;
+                let data = self.noise.bytes(PROBE_BYTES);
+                witness.ask(data.len() as u64, || {
+                    file.write_all(&data)?;
                     if kind == Kind::WriteAndFsync {
                         file.sync_all()?;
                     }
@@ -245,7 +250,7 @@ impl Client for Calls {
                     Ok(kind)
                 })
             }
-            _ => lookout.ask(|| call(kind, &path, &other, number).map(|()| kind)),
+            _ => witness.ask(CHANGE_BYTES, || call(kind, &path, &other, number).map(|()| kind)),
         }
     }
 }

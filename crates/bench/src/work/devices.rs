@@ -34,10 +34,8 @@ const DEPTH_MAX: usize = 8;
 #[derive(Debug)]
 pub struct Devices {
     disks: Vec<Device>,
-    /// The machine's other disks.
+    /// All others of this machine, as far as their counters can be read.
     others: Vec<Device>,
-    /// Whether it is this machine's kernel that counts.
-    is_kernel: bool,
 }
 
 #[derive(Debug)]
@@ -64,8 +62,7 @@ impl Devices {
         Self::find_below(Path::new(BLOCK), words)
     }
 
-    /// The same in a folder like `/sys/class/block`: where somebody else counts in the kernel's format.
-    pub fn find_below(block: &Path, words: &[PathBuf]) -> Result<Self> {
+    pub(crate) fn find_below(block: &Path, words: &[PathBuf]) -> Result<Self> {
         let mut names = BTreeSet::new();
         for word in words {
             let path = word.canonicalize().unwrap_or_else(|_| word.clone());
@@ -74,25 +71,30 @@ impl Devices {
             names.extend(found.with_context(|| format!("{} is no block device here", word.display()))?);
         }
         ensure!(!names.is_empty(), "no device is named");
+        let all = std::fs::read_dir(block).into_iter().flatten().flatten();
+        let all: BTreeSet<PathBuf> =
+            all.filter_map(|entry| disks_of(&entry.path(), DEPTH_MAX).ok()).flatten().collect();
+        let others = all.difference(&names).filter_map(|path| Device::open(path).ok());
+        let others = others.filter(|disk| disk.add_to(&mut Work::default()).is_ok()).collect();
         let disks = names.iter().map(|path| Device::open(path)).collect::<Result<_>>()?;
-        let others = others(block, &names);
-        let devices = Self { disks, others, is_kernel: block == Path::new(BLOCK) };
-        devices.now()?;
+        let mut devices = Self { disks, others };
+        devices.work()?;
         Ok(devices)
-    }
-
-    fn now(&self) -> Result<Work> {
-        let mut work = Work::default();
-        for disk in &self.disks {
-            disk.add_to(&mut work)?;
-        }
-        Ok(work)
     }
 }
 
 impl Watch for Devices {
     fn work(&mut self) -> Result<Work> {
-        self.now()
+        let mut work = Work::default();
+        self.disks.iter().try_for_each(|disk| disk.add_to(&mut work))?;
+        Ok(work)
+    }
+
+    fn elsewhere(&mut self) -> Result<Work> {
+        let mut work = Work::default();
+        // One that has been pulled out has nobody's log.
+        self.others.retain(|disk| disk.add_to(&mut work).is_ok());
+        Ok(work)
     }
 
     fn is_at_rest(&mut self) -> Result<bool> {
@@ -115,23 +117,6 @@ impl Watch for Devices {
         };
         let disks: Vec<String> = self.disks.iter().map(word).collect();
         format!("the kernel's counters of {}", disks.join(", "))
-    }
-
-    /// One that has gone meanwhile is no excuse for anybody.
-    fn elsewhere(&mut self) -> Vec<(String, Work)> {
-        let look = |disk: &Device| {
-            let mut work = Work::default();
-            disk.add_to(&mut work).ok()?;
-            Some((disk.name.clone(), work))
-        };
-        self.others.iter().filter_map(look).collect()
-    }
-
-    /// Otherwise a server on top of a file system may keep what it took in memory for half a minute.
-    fn write_out(&mut self) {
-        if self.is_kernel {
-            rustix::fs::sync();
-        }
     }
 }
 
@@ -175,15 +160,6 @@ fn disks_of(device: &Path, depth: usize) -> Result<Vec<PathBuf>> {
     }
     let found: Vec<Vec<PathBuf>> = slaves.iter().map(|slave| disks_of(slave, depth - 1)).collect::<Result<_>>()?;
     Ok(found.concat())
-}
-
-/// The whole disks that are not among those watched. Memory that calls itself a disk is none.
-fn others(block: &Path, watched: &BTreeSet<PathBuf>) -> Vec<Device> {
-    let entries = std::fs::read_dir(block).into_iter().flatten().flatten();
-    let whole = entries.filter_map(|entry| disks_of(&entry.path(), DEPTH_MAX).ok()).flatten();
-    let whole: BTreeSet<PathBuf> = whole.filter(|path| !watched.contains(path)).collect();
-    let devices = whole.iter().filter_map(|path| Device::open(path).ok());
-    devices.filter(|device| !device.name.starts_with("ram") && !device.name.starts_with("zram")).collect()
 }
 
 fn add(work: &mut Work, stat: &str, cache: Cache) -> Result<()> {

@@ -120,16 +120,16 @@ impl Watch for Daemon {
         Ok(work(&pools))
     }
 
+    /// It was recognised by what was asked of the server.
+    fn is_the_servers(&self) -> bool {
+        true
+    }
+
     fn source(&self) -> String {
         match self.pools.as_slice() {
             [] => "the counters of the daemon".into(),
             pools => format!("the daemon's counters of pool {}", pools.join(", ")),
         }
-    }
-
-    /// It was recognised before anything is asked.
-    fn are_the_servers(&self) -> bool {
-        true
     }
 }
 

@@ -104,36 +104,25 @@ fn work_cells(figure: &Figure, style: TableArgs) -> Vec<String> {
 
 fn verdict(report: &Report) -> String {
     let kinds = report.runs.iter().filter_map(|run| run.findings.as_ref()).map(|findings| &findings.kinds);
-    let kinds = kinds.map(|kinds| kinds.iter().filter(|kind| kind.is_judged()).count()).max().unwrap_or(0);
+    let kinds = kinds.map(|kinds| kinds.iter().filter(|kind| kind.replies > 0).count()).max().unwrap_or(0);
     let watched = report.watched.as_deref().unwrap_or("nobody's counters");
     let mut text = match &report.verdict {
         Verdict::Honest => {
-            format!("HONEST: {kinds} kinds of lone requests, each durable before its reply: written, and flushed if need be\n")
+            format!("HONEST: {kinds} kinds of lone requests, each with a durable write or a flush before its reply\n")
         }
         Verdict::NotDurable { kinds } => format!(
-            "NOT DURABLE: the reply came without a durable write or a flush before it\n{}",
+            "NOT DURABLE: the reply came before what it promises was written and flushed\n{}",
             kinds.iter().map(|kind| format!("  {kind}\n")).collect::<String>()
         ),
         Verdict::Unverified { reason } => format!("UNVERIFIED: {reason}\n"),
     };
-    for refused in refusals(report) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "not judged: {refused}");
-    }
     for figure in report.figures.iter().filter(|figure| figure.collapsed) {
         let reached = Size(figure.settled.map_or(0, |work| work.write_bytes));
         let promised = Size(figure.promised_bytes);
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "COLLAPSED: {}: {promised} were promised, and {reached} reached the disks", figure.name);
     }
     text + &format!("watched: {watched}\n")
-}
-
-/// Kinds that the server does not do, with what it says, once each.
-fn refusals(report: &Report) -> Vec<String> {
-    let kinds = report.runs.iter().filter_map(|run| run.findings.as_ref()).flat_map(|findings| &findings.kinds);
-    let refused = kinds.filter(|kind| !kind.is_judged()).filter_map(|kind| Some((&kind.name, kind.refused.as_ref()?)));
-    let refused: std::collections::BTreeMap<_, _> = refused.collect();
-    refused.into_iter().map(|(name, reason)| format!("{name} ({reason})")).collect()
 }
 
 /// Groups of the same work, each ranked; below those of whom it is not known that they keep their word.
