@@ -82,6 +82,9 @@ pub trait Watch {
         Ok(true)
     }
 
+    /// Has written out what nobody has asked to be written yet, where that can be asked for.
+    fn write_out(&mut self) {}
+
     /// Whether they are the server's beyond doubt.
     fn is_the_servers(&self) -> bool {
         false

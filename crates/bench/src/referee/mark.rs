@@ -47,6 +47,7 @@ pub(crate) fn disks_are_theirs<S: Site>(
                 let reason = format!("whether the disks are the server's cannot be seen: it takes no more ({refused})");
                 return Ok(Some(reason));
             }
+            looks.watch.write_out();
             arrival = looks.arrival(bytes, before)?;
             if arrival != Arrival::Disturbed {
                 break;

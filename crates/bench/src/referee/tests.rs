@@ -15,9 +15,9 @@ fn verdicts() {
     let broken = |kinds: &[&str]| Verdict::NotDurable { kinds: kinds.iter().map(|&kind| kind.into()).collect() };
     let unseen = |reason: &str| Verdict::Unverified { reason: reason.into() };
     let (create, commit) = (Kind::Create, Kind::Commit);
-    let noise = "somebody else uses the disks: 3 % of the times in which nothing was asked had a flush or a durable \
+    let noise = "somebody else uses the disks: 30 % of the times in which nothing was asked had a flush or a durable \
                  write";
-    let bytes = "somebody else uses the disks: 3 % of the times in which nothing was asked had a write, and so nobody \
+    let bytes = "somebody else uses the disks: 30 % of the times in which nothing was asked had a write, and so nobody \
                  sees what a flush before a reply made durable";
     let fua = "the disk has FUA, and whether the writes for CREATE used it cannot be seen";
     let elsewhere = "for CREATE the disks that are watched did not do enough, and others of this machine flushed: name \
@@ -29,11 +29,11 @@ fn verdicts() {
         ("once too often", vec![count(create, 200, 195, 0)], (0, 0), broken(&["CREATE: 195 of 200"])),
         ("one kind", vec![count(create, 200, 0, 0), count(commit, 200, 200, 0)], (0, 0), broken(&["CREATE: 0 of 200"])),
         ("a server lacks a procedure", vec![count(create, 200, 200, 0), count(commit, 0, 0, 0)], (0, 0), honest()),
-        ("noise", vec![count(create, 200, 200, 0)], (30, 30), unseen(noise)),
-        ("a little noise", vec![count(create, 200, 200, 0)], (20, 20), honest()),
-        ("bytes alone", vec![count(create, 200, 200, 0)], (0, 30), unseen(bytes)),
+        ("noise", vec![count(create, 200, 200, 0)], (300, 300), unseen(noise)),
+        ("a little noise", vec![count(create, 200, 200, 0)], (200, 200), honest()),
+        ("bytes alone", vec![count(create, 200, 200, 0)], (0, 300), unseen(bytes)),
         // Noise can only help a server.
-        ("noise and a lie", vec![count(create, 200, 20, 0)], (30, 30), broken(&["CREATE: 20 of 200"])),
+        ("noise and a lie", vec![count(create, 200, 20, 0)], (300, 300), broken(&["CREATE: 20 of 200"])),
         ("a log elsewhere", vec![away.clone(), count(commit, 200, 200, 0)], (0, 0), unseen(elsewhere)),
         ("and a lie", vec![away, count(commit, 200, 3, 0)], (0, 0), broken(&["COMMIT: 3 of 200"])),
         ("writes with FUA, perhaps", vec![count(create, 200, 0, 200)], (0, 0), unseen(fua)),

@@ -36,6 +36,8 @@ pub struct Devices {
     disks: Vec<Device>,
     /// All others of this machine, as far as their counters can be read.
     others: Vec<Device>,
+    /// Whether they are those of this machine, and not of a test.
+    are_the_kernels: bool,
 }
 
 #[derive(Debug)]
@@ -77,7 +79,7 @@ impl Devices {
         let others = all.difference(&names).filter_map(|path| Device::open(path).ok());
         let others = others.filter(|disk| disk.add_to(&mut Work::default()).is_ok()).collect();
         let disks = names.iter().map(|path| Device::open(path)).collect::<Result<_>>()?;
-        let mut devices = Self { disks, others };
+        let mut devices = Self { disks, others, are_the_kernels: block == Path::new(BLOCK) };
         devices.work()?;
         Ok(devices)
     }
@@ -95,6 +97,13 @@ impl Watch for Devices {
         // One that has been pulled out has nobody's log.
         self.others.retain(|disk| disk.add_to(&mut work).is_ok());
         Ok(work)
+    }
+
+    /// Of all page caches: a server in the kernel would keep what it promised there for half a minute.
+    fn write_out(&mut self) {
+        if self.are_the_kernels {
+            rustix::fs::sync();
+        }
     }
 
     fn is_at_rest(&mut self) -> Result<bool> {

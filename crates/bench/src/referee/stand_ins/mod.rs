@@ -169,20 +169,22 @@ struct Surroundings {
     name: &'static str,
     noise: Noise,
     watched: &'static str,
-    /// The verdicts on honest servers and on liars.
-    honest: &'static str,
-    liars: &'static str,
+    /// The verdicts that are right for honest servers and for liars.
+    honest: &'static [&'static str],
+    liars: &'static [&'static str],
 }
 
-const HONEST: &str = "HONEST";
-const BROKEN: &str = "NOT DURABLE";
-const UNSEEN: &str = "UNVERIFIED";
+const HONEST: &[&str] = &["HONEST"];
+const BROKEN: &[&str] = &["NOT DURABLE"];
+const UNSEEN: &[&str] = &["UNVERIFIED"];
+/// By how often a window of its length meets somebody else's doings.
+const NOT_ACCUSED: &[&str] = &["HONEST", "UNVERIFIED"];
 
 const SURROUNDINGS: [Surroundings; 6] = [
     Surroundings { name: "a quiet disk", noise: Noise::None, watched: "own", honest: HONEST, liars: BROKEN },
     // Somebody writes 7 MB/s there, and flushes nothing.
-    Surroundings { name: "foreign bytes", noise: Noise::Bytes, watched: "own", honest: UNSEEN, liars: BROKEN },
-    Surroundings { name: "foreign flushes", noise: Noise::Flushes, watched: "own", honest: UNSEEN, liars: BROKEN },
+    Surroundings { name: "foreign bytes", noise: Noise::Bytes, watched: "own", honest: NOT_ACCUSED, liars: BROKEN },
+    Surroundings { name: "foreign flushes", noise: Noise::Flushes, watched: "own", honest: NOT_ACCUSED, liars: BROKEN },
     Surroundings { name: "foreign bursts", noise: Noise::Bursts, watched: "own", honest: HONEST, liars: BROKEN },
     Surroundings { name: "another disk", noise: Noise::None, watched: "spare", honest: UNSEEN, liars: UNSEEN },
     Surroundings { name: "another busy disk", noise: Noise::Spare, watched: "spare", honest: UNSEEN, liars: UNSEEN },
@@ -234,14 +236,14 @@ fn wrong_verdicts() -> Vec<String> {
                 Is::Hidden => UNSEEN,
             };
             let verdict = judge(*manner, around);
-            if verdict.word() != expected {
-                wrong.push(format!("{name}, beside {}: {verdict:?} instead of {expected}", around.name));
+            if !expected.contains(&verdict.word()) {
+                wrong.push(format!("{name}, beside {}: {verdict:?} instead of {expected:?}", around.name));
             }
         }
         wrong
     };
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..6).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..10).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
     })
 }
