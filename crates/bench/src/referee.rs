@@ -199,7 +199,10 @@ pub struct KindCount {
     /// Replies with neither, but with an event on a disk that is not watched.
     #[serde(default)]
     pub elsewhere: u64,
-    /// Why there are no replies.
+    /// Requests that were refused.
+    #[serde(default)]
+    pub refusals: u64,
+    /// Why, the last time.
     pub refused: Option<String>,
 }
 
@@ -207,7 +210,8 @@ impl KindCount {
     /// No replies yet.
     #[must_use]
     pub fn new(kind: Kind) -> Self {
-        Self { kind, name: kind.word().to_owned(), replies: 0, durable: 0, unknown: 0, elsewhere: 0, refused: None }
+        let name = kind.word().to_owned();
+        Self { kind, name, replies: 0, durable: 0, unknown: 0, elsewhere: 0, refusals: 0, refused: None }
     }
 
     fn add(&mut self, seen: &Seen) {
@@ -218,6 +222,12 @@ impl KindCount {
         } else {
             self.elsewhere += u64::from(seen.elsewhere.may_hold(0));
         }
+    }
+
+    /// Whether so much of it was answered that it can be judged.
+    #[must_use]
+    pub fn is_judged(&self) -> bool {
+        self.replies > self.refusals
     }
 
     fn enough(&self, events: u64) -> bool {
@@ -325,7 +335,7 @@ impl Findings {
                  disks of the server with --device, that of its log too"
             ));
         }
-        if self.kinds.iter().all(|count| count.replies == 0) {
+        if !self.kinds.iter().any(KindCount::is_judged) {
             return unverified("no request of any kind was answered".into());
         }
         if let Some(reason) = self.blanks.noise() {
@@ -341,7 +351,7 @@ impl Findings {
 
     /// Whether replies of this kind were judged.
     pub(crate) fn has_judged(&self, kind: Kind) -> bool {
-        let has = |kind| self.kinds.iter().any(|count| count.kind == kind && count.replies > 0);
+        let has = |kind| self.kinds.iter().any(|count| count.kind == kind && count.is_judged());
         // Whose WRITEs are stable at once has nothing left for a COMMIT to promise.
         has(kind) || kind == Kind::Commit && has(Kind::WriteToldStable)
     }

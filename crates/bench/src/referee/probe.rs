@@ -16,6 +16,9 @@ pub(crate) const CHANGE_BYTES: u64 = 512;
 /// Content of a WRITE, of noise, where the server takes so much at once: more than a file system writes for a change
 /// of anything else, so that a flush of something else is not taken for one of this.
 pub(crate) const PROBE_BYTES: usize = 64 << 10;
+/// Refusals after which a kind is given up, if nothing of it was answered: SETATTR is three requests in turns, and who
+/// refuses one of them has to be judged by the others.
+const REFUSALS_MAX: u64 = 3;
 /// Between two looks at disks that should rest.
 const LOOK: Duration = Duration::from_micros(200);
 
@@ -48,8 +51,11 @@ pub fn probe<C: Client>(
                     (windows, requests) = (windows + took, requests + 1);
                 }
                 Probed::Refused(reason) => {
-                    counts.entry(kind).or_insert_with(|| KindCount::new(kind)).refused = Some(reason);
-                    break;
+                    let count = counts.entry(kind).or_insert_with(|| KindCount::new(kind));
+                    (count.refusals, count.refused) = (count.refusals + 1, Some(reason));
+                    if count.replies == 0 && count.refusals >= REFUSALS_MAX {
+                        break;
+                    }
                 }
             }
         }

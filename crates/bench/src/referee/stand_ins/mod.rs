@@ -55,7 +55,7 @@ enum Is {
     Hidden,
 }
 
-const SERVERS: [(&str, Is, Manner); 25] =
+const SERVERS: [(&str, Is, Manner); 27] =
     [
         ("keeps everything at once", Is::Honest, |machine, call| {
             if !call.is_unstable() {
@@ -145,6 +145,19 @@ const SERVERS: [(&str, Is, Manner); 25] =
         }),
         ("lies in FILE_SYNC alone", Is::Liar, |machine, call| keep_all_but(machine, call, &[Kind::WriteFileSync])),
         ("lies in SETATTR alone", Is::Liar, |machine, call| keep_all_but(machine, call, &[Kind::SetAttr])),
+        // Of what was asked in turns, the first refusal once ended the rest, and nobody had judged it.
+        ("refuses SETATTR of the mode", Is::Honest, |machine, call| {
+            if call.sets_mode {
+                call.refuse(&[Kind::SetAttr]);
+            }
+            keep(machine, call);
+        }),
+        ("refuses SETATTR of the mode, and lies in the others", Is::Liar, |machine, call| {
+            if call.sets_mode {
+                call.refuse(&[Kind::SetAttr]);
+            }
+            keep_all_but(machine, call, &[Kind::SetAttr]);
+        }),
         ("lies in RENAME alone", Is::Liar, |machine, call| keep_all_but(machine, call, &[Kind::Rename])),
         ("lies in RMDIR and REMOVE", Is::Liar, |machine, call| {
             keep_all_but(machine, call, &[Kind::RmDir, Kind::Remove])

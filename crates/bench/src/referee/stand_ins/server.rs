@@ -17,6 +17,8 @@ pub(super) struct Call {
     kind: Option<Kind>,
     /// Its content.
     pub(super) bytes: u64,
+    /// Whether it is a SETATTR of the mode.
+    pub(super) sets_mode: bool,
     said_stable: Cell<bool>,
     refused: Cell<bool>,
 }
@@ -128,7 +130,8 @@ fn change(
     manner: Manner,
 ) -> Option<()> {
     let (kind, bytes) = what(procedure, arguments)?;
-    let call = Call { kind, bytes, said_stable: Cell::new(false), refused: Cell::new(false) };
+    let sets_mode = kind == Some(Kind::SetAttr) && arguments.number()? == 1;
+    let call = Call { kind, bytes, sets_mode, said_stable: Cell::new(false), refused: Cell::new(false) };
     manner(machine, &call);
     if call.refused.get() {
         reply.number(NOTSUPP);

@@ -1,5 +1,6 @@
 //! Results as tables: the rates, what the disks did for them, and the verdict, which is never left out.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
@@ -104,7 +105,7 @@ fn work_cells(figure: &Figure, style: TableArgs) -> Vec<String> {
 
 fn verdict(report: &Report) -> String {
     let kinds = report.runs.iter().filter_map(|run| run.findings.as_ref()).map(|findings| &findings.kinds);
-    let kinds = kinds.map(|kinds| kinds.iter().filter(|kind| kind.replies > 0).count()).max().unwrap_or(0);
+    let kinds = kinds.map(|kinds| kinds.iter().filter(|kind| kind.is_judged()).count()).max().unwrap_or(0);
     let watched = report.watched.as_deref().unwrap_or("nobody's counters");
     let mut text = match &report.verdict {
         Verdict::Honest => {
@@ -116,13 +117,23 @@ fn verdict(report: &Report) -> String {
         ),
         Verdict::Unverified { reason } => format!("UNVERIFIED: {reason}\n"),
     };
+    // Writing to a string cannot fail.
+    for (name, refused) in refusals(report) {
+        let _ = writeln!(text, "not judged: {name} ({refused})");
+    }
     for figure in report.figures.iter().filter(|figure| figure.collapsed) {
         let reached = Size(figure.settled.map_or(0, |work| work.write_bytes));
         let promised = Size(figure.promised_bytes);
-        // Writing to a string cannot fail.
         let _ = writeln!(text, "COLLAPSED: {}: {promised} were promised, and {reached} reached the disks", figure.name);
     }
     text + &format!("watched: {watched}\n")
+}
+
+/// Kinds that the server does not do, with what it says of each.
+fn refusals(report: &Report) -> BTreeMap<&str, &str> {
+    let kinds = report.runs.iter().filter_map(|run| run.findings.as_ref()).flat_map(|findings| &findings.kinds);
+    let refused = kinds.filter(|kind| !kind.is_judged());
+    refused.filter_map(|kind| Some((kind.name.as_str(), kind.refused.as_deref()?))).collect()
 }
 
 /// Groups of the same work, each ranked; below those of whom it is not known that they keep their word.
