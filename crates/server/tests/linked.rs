@@ -7,68 +7,20 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, Opener};
-use tally_server::cli::{self, Cli, Console, ServeArgs};
-use tally_server::daemon::{Daemon, Launch, Stopper, Told};
+
+mod running;
+
+use running::{Running, story, tally};
 
 /// So long a test waits for what should come in an instant, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of each of the two labels of a disk.
 const LABEL_BYTES: u64 = tally_store::label::LABEL_BYTES;
-
-/// A daemon on its own thread.
-struct Running {
-    stopper: Stopper,
-    thread: JoinHandle<Vec<String>>,
-    said: Vec<String>,
-    announcement: String,
-}
-
-impl Running {
-    fn start(data_dir: &Path, opener: &Arc<MemOpener>) -> Self {
-        let args = ServeArgs {
-            data_dir: Some(data_dir.into()),
-            port: Some(0),
-            listen: vec!["127.0.0.1".parse().unwrap()],
-            http: Some("127.0.0.1:0".parse().unwrap()),
-            size: Some("64M".parse().unwrap()),
-            ..ServeArgs::default()
-        };
-        let mut said = Vec::new();
-        let opener = Arc::clone(opener) as Arc<dyn Opener>;
-        let daemon = Daemon::start(Launch { args, opener, signals: false }, &mut |told| {
-            if let Told::Line(line) = told {
-                said.push(line.into());
-            }
-        });
-        let daemon = daemon.unwrap_or_else(|error| panic!("the daemon does not start: {error}"));
-        let (stopper, announcement) = (daemon.stopper(), daemon.announcement());
-        Self { stopper, thread: thread::spawn(move || daemon.run()), said, announcement }
-    }
-
-    fn stop(self) {
-        self.stopper.stop();
-        assert_eq!(self.thread.join().unwrap(), Vec::<String>::new());
-    }
-}
-
-/// Runs a command: whether it went well, and what it printed.
-fn tally(data_dir: &Path, words: &[&str]) -> (bool, String) {
-    let mut cli = Cli::try_parse_from(["tally"].iter().chain(words)).unwrap();
-    cli.socket = Some(data_dir.join("tally.sock"));
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let result = cli::run(&cli, data_dir, &mut Console { out: &mut out, err: &mut err });
-    let text = String::from_utf8(out).unwrap() + &String::from_utf8(err).unwrap();
-    match result {
-        Ok(()) => (true, text),
-        Err(failure) => (false, text + &failure.to_string()),
-    }
-}
 
 #[test]
 fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
@@ -246,17 +198,6 @@ fn a_disk_that_missed_changes_replaces_itself() {
     say(&["pool", "import", "-d", &here, "dozer"]);
     assert!(say(&["dataset", "list"]).contains("dozer/made-meanwhile"));
     daemon.stop();
-}
-
-/// One command after the other: each with whether it is to go well, and words that its answer must have.
-fn story(data_dir: &Path, steps: &[(&[&str], bool, &[&str])]) {
-    for (words, well, expected) in steps {
-        let (went_well, text) = tally(data_dir, words);
-        assert_eq!(went_well, *well, "{words:?}: {text}");
-        for part in *expected {
-            assert!(text.contains(part), "{words:?} does not say {part:?}: {text}");
-        }
-    }
 }
 
 #[test]

@@ -39,9 +39,11 @@ pub enum Request {
         file_bytes: Option<u64>,
         properties: Vec<Assignment>,
     },
-    /// Pools that could be imported from these directories.
+    /// Pools that could be imported from these directories; with `destroyed` those that were destroyed.
     PoolFind {
         dirs: Vec<PathBuf>,
+        #[serde(default)]
+        destroyed: bool,
     },
     /// Imports by name or guid.
     PoolImport {
@@ -50,6 +52,8 @@ pub enum Request {
         force: bool,
         read_only: bool,
         accept_loss: bool,
+        #[serde(default)]
+        destroyed: bool,
     },
     PoolExport {
         name: String,

@@ -11,6 +11,9 @@ use crate::control::message::Progress;
 use crate::control::report::PoolReport;
 use crate::exports::KnownExports;
 
+/// Of a pool that the start has not come to.
+const EXPECTED: &str = "It is about to be imported.";
+
 /// Why each of them is away.
 pub struct Absent(Mutex<BTreeMap<PoolGuid, Known>>);
 
@@ -28,7 +31,7 @@ impl Absent {
         let known = |pool: &KnownPool| Known {
             name: pool.name.clone(),
             handle_key: pool.handle_key,
-            why: Some("It is about to be imported.".into()),
+            why: Some(EXPECTED.into()),
         };
         Self(Mutex::new(listed.iter().map(|pool| (pool.guid, known(pool))).collect()))
     }
@@ -49,6 +52,13 @@ impl Absent {
     pub fn because(&self, pool: &str, why: String) {
         if let Some((_, known)) = self.0.lock().iter_mut().find(|(guid, _)| guid.to_string() == pool) {
             known.why = Some(why);
+        }
+    }
+
+    /// Tells why nobody tries to import it.
+    pub fn if_expected(&self, pool: PoolGuid, why: &str) {
+        if let Some(known) = self.0.lock().get_mut(&pool).filter(|known| known.why.as_deref() == Some(EXPECTED)) {
+            known.why = Some(why.into());
         }
     }
 

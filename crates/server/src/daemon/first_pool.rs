@@ -97,12 +97,6 @@ impl Plan {
         Ok(Self { vdev: dir.join(VDEV_NAME), size: size / STEP * STEP, log: dir.join(LOG_NAME) })
     }
 
-    /// Whether one of its files is there already.
-    #[must_use]
-    pub fn leftover(&self) -> Option<&Path> {
-        [&self.vdev, &self.log].into_iter().map(PathBuf::as_path).find(|path| path.exists())
-    }
-
     /// Makes the files: the disk allocated, the log written out. What was made is removed again on failure.
     pub fn make_files(&self, opener: &dyn Opener, progress: OnProgress<'_>) -> Result<(), FirstPoolError> {
         let files = [(&self.vdev, self.size, false), (&self.log, LOG_BYTES, true)];
@@ -117,7 +111,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Takes the files back after a failure: there was nothing before [`Self::leftover`] was asked, and there is no
+    /// Takes the files back after a failure: there was nothing before [`leftovers`] was asked, and there is no
     /// pool in them yet.
     pub fn remove_files(&self) {
         for path in [&self.vdev, &self.log] {
@@ -132,6 +126,12 @@ impl Plan {
         let text = |path: &PathBuf| path.to_string_lossy().into_owned();
         vec![text(&self.vdev), "log".into(), text(&self.log)]
     }
+}
+
+/// Those of its files that are there already.
+pub fn leftovers(dir: &Path, opener: &dyn Opener) -> io::Result<Vec<PathBuf>> {
+    let files = [VDEV_NAME, LOG_NAME].map(|name| dir.join(name));
+    Ok(opener.list(dir)?.into_iter().filter(|path| files.contains(path)).collect())
 }
 
 /// Bytes that an ordinary user may take of the file system at `dir`.

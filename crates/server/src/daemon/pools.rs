@@ -26,10 +26,10 @@ use tally_fs::Filesystem;
 use tally_fs::filer::{CreateOptions, DatasetError, Filer, FilerError, ImportOptions, ImportReport, Named};
 use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_intent::Lane;
-use tally_store::assemble::PoolSelect;
-use tally_store::discover::{self, ImportSource};
+use tally_store::assemble::{ImportError, PoolSelect};
+use tally_store::discover::ImportSource;
 use tally_store::grammar::{GrammarError, VdevSpec, parse_vdev_args};
-use tally_store::label::{FailMode, PoolState};
+use tally_store::label::FailMode;
 use tally_store::platform::{Platform, Tuning};
 use tally_store::properties::PropertyError;
 
@@ -40,7 +40,6 @@ use super::disks::DiskError;
 use super::silence;
 use super::state::{KnownPool, State, StateError};
 use crate::control::message::{Assignment, Progress};
-use crate::control::report::FoundPool;
 use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports, Mounted, follow, rule_above};
 
 /// Why a command on pools or datasets was not carried out.
@@ -151,6 +150,15 @@ pub enum PoolsError {
     Thread(#[source] std::io::Error),
 }
 
+impl PoolsError {
+    /// Whether the pool was not imported because it was destroyed.
+    #[must_use]
+    pub fn is_destroyed(&self) -> bool {
+        let Self::Filer(error) = self else { return false };
+        matches!(&**error, FilerError::Import(ImportError::Destroyed { .. }))
+    }
+}
+
 // Boxed, as they are large and rare.
 impl From<FilerError> for PoolsError {
     fn from(error: FilerError) -> Self {
@@ -254,6 +262,8 @@ pub struct ImportOrder {
     pub read_only: bool,
     /// Although acknowledged changes are lost.
     pub accept_loss: bool,
+    /// Although it was destroyed.
+    pub destroyed: bool,
 }
 
 /// What `tally pool set` can change.
@@ -328,6 +338,17 @@ impl Pools {
         self.state.lock().pools().to_vec()
     }
 
+    /// Whether no daemon has ever served from this data directory.
+    #[must_use]
+    pub fn is_first_start(&self) -> bool {
+        self.state.lock().is_new()
+    }
+
+    /// Writes the port down for the next start.
+    pub(super) fn remember_port(&self, port: u16) -> Result<(), StateError> {
+        self.state.lock().remember_port(port)
+    }
+
     /// All imported pools, by name.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<ServedPool>> {
@@ -391,7 +412,7 @@ impl Pools {
             force: order.force,
             read_only: order.read_only,
             accept_loss: order.accept_loss,
-            destroyed: false,
+            destroyed: order.destroyed,
         };
         let mut tell = |state: tally_fs::filer::Progress| {
             self.comes_on();
@@ -404,38 +425,6 @@ impl Pools {
         let remarks = report.remarks.iter().cloned().chain(losses).collect();
         let pool = self.take_up(filer, remarks, order.read_only)?;
         Ok((pool, report))
-    }
-
-    /// Pools that could be imported from a place.
-    pub fn find(&self, source: &ImportSource) -> Result<Vec<FoundPool>, PoolsError> {
-        let scan = discover::scan(&*self.platform.opener, source).map_err(PoolsError::Look)?;
-        let imported: Vec<PoolGuid> = self.all().iter().map(|pool| pool.guid()).collect();
-        Ok(scan.pools.iter().filter(|pool| !imported.contains(&pool.pool)).map(|pool| self.found(pool)).collect())
-    }
-
-    fn found(&self, pool: &discover::FoundPool) -> FoundPool {
-        let config = pool.newest();
-        let legs = config.vdevs_present().map(|vdev| vdev.legs.len()).sum::<usize>();
-        let mut messages = Vec::new();
-        if pool.legs.len() < legs {
-            messages.push(format!("{} of its {legs} disks were found.", pool.legs.len()));
-        }
-        let elsewhere = config.state == PoolState::Active && config.host.id != self.platform.host.id;
-        if elsewhere {
-            messages.push(format!("It was last in use on {}; import it with -f if it is no more.", config.host.name));
-        }
-        let state = match config.state {
-            PoolState::Destroyed => "DESTROYED",
-            _ if pool.legs.len() < legs => "DEGRADED",
-            _ => "ONLINE",
-        };
-        FoundPool {
-            name: config.name.clone(),
-            guid: pool.pool.to_string(),
-            state: state.into(),
-            paths: pool.legs.iter().map(|leg| leg.path.display().to_string()).collect(),
-            messages,
-        }
     }
 
     /// Starts a pool's threads, serves it, and writes it down for the next start.
@@ -521,6 +510,16 @@ impl Pools {
         let pool = self.pool_to_let_go(name)?;
         self.put_away(&pool, Filer::destroy)?;
         Ok(self.state.lock().forget(pool.guid())?)
+    }
+
+    /// A pool of the list was found destroyed: nobody waits for it any more.
+    pub(super) fn forget_destroyed(&self, pool: PoolGuid) {
+        self.absent.forget(pool);
+        self.refresh_exports();
+        // What cannot be written is told at the next start again.
+        if let Err(error) = self.state.lock().forget(pool) {
+            tracing::error!("{error}");
+        }
     }
 
     /// A pool that may be let go: no disk of it hangs, no copy runs on it, and none begins any more. A disk that owes

@@ -98,7 +98,7 @@ impl Desk {
     fn question(&self, request: &Request) -> Option<Result<Reply, PoolsError>> {
         Some(match request {
             Request::PoolStatus { names } => self.pools_with_damage(names).map(Reply::Pools),
-            Request::PoolFind { dirs } => self.find(dirs),
+            Request::PoolFind { dirs, destroyed } => self.find(dirs, *destroyed),
             Request::PoolGet { names, properties } => self.pool_properties(names, properties),
             Request::DatasetList { names, recursive } => {
                 self.pools.list_datasets(names, *recursive).map(Reply::Datasets)
@@ -136,9 +136,10 @@ impl Desk {
         names.iter().map(named).collect()
     }
 
-    fn find(&self, dirs: &[PathBuf]) -> Result<Reply, PoolsError> {
+    fn find(&self, dirs: &[PathBuf], destroyed: bool) -> Result<Reply, PoolsError> {
         let dirs = if dirs.is_empty() { &self.dirs } else { dirs };
-        Ok(Reply::Found(self.pools.find(&ImportSource { paths: Vec::new(), dirs: dirs.to_vec() })?))
+        let source = ImportSource { paths: Vec::new(), dirs: dirs.to_vec() };
+        Ok(Reply::Found(self.pools.find(&source, destroyed)?))
     }
 
     fn pool_properties(&self, names: &[String], properties: &[String]) -> Result<Reply, PoolsError> {
@@ -161,9 +162,10 @@ impl Desk {
                 self.pools.create(&name, &vdevs, &options, file_bytes, progress)?;
                 format!("created pool '{name}'; its files are at /{name}")
             }
-            Request::PoolImport { pool, dirs, force, read_only, accept_loss } => {
+            Request::PoolImport { pool, dirs, force, read_only, accept_loss, destroyed } => {
                 let dirs = if dirs.is_empty() { self.dirs.clone() } else { dirs };
-                let order = ImportOrder { pool, paths: Vec::new(), dirs, force, read_only, accept_loss };
+                let paths = Vec::new();
+                let order = ImportOrder { pool, paths, dirs, force, read_only, accept_loss, destroyed };
                 let (pool, report) = self.pools.import(&order, progress)?;
                 return Ok(Reply::Done(import_remarks(&pool.filer, &report)));
             }

@@ -80,6 +80,7 @@ pub struct State {
     path: PathBuf,
     port: Option<u16>,
     pools: Vec<KnownPool>,
+    is_new: bool,
 }
 
 impl State {
@@ -88,13 +89,21 @@ impl State {
         let path = data_dir.join(STATE_NAME);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self { path, port: None, pools: Vec::new(), is_new: true });
+            }
             Err(source) => return Err(StateError::Io { path, source }),
         };
         match toml::from_str::<Content>(&text) {
-            Ok(Content { port, pools }) => Ok(Self { path, port, pools }),
+            Ok(Content { port, pools }) => Ok(Self { path, port, pools, is_new: false }),
             Err(error) => Err(StateError::Garbled { path, message: error.message().into() }),
         }
+    }
+
+    /// Whether there was no list.
+    #[must_use]
+    pub const fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The pools.

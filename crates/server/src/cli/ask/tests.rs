@@ -17,7 +17,7 @@ impl Service for Echo {
         Ok(match request {
             Request::PoolStatus { names } if names.is_empty() => Reply::Pools(Vec::new()),
             Request::PoolStatus { names } => Reply::Pools(names.into_iter().map(pool).collect()),
-            Request::PoolFind { dirs } => Reply::Found(vec![FoundPool {
+            Request::PoolFind { dirs, .. } => Reply::Found(vec![FoundPool {
                 name: "tank".into(),
                 guid: "00ab".into(),
                 state: "ONLINE".into(),
@@ -119,7 +119,7 @@ fn words_become_requests() {
         ),
         (
             &["pool", "import", "--accept-loss", "tank"],
-            "PoolImport { pool: \"tank\", dirs: [], force: false, read_only: false, accept_loss: true }",
+            "PoolImport { pool: \"tank\", dirs: [], force: false, read_only: false, accept_loss: true, destroyed: false }",
         ),
         (
             &["dataset", "set", "refquota=1G", "sync=always", "tank/home"],
