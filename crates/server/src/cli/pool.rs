@@ -52,6 +52,12 @@ pub enum PoolCommand {
         /// The pool
         name: String,
     },
+    /// Wait no more for a pool that is gone for good: one that `status` shows as UNAVAIL
+    Forget {
+        /// Name or guid
+        #[arg(value_name = "NAME|GUID")]
+        pool: String,
+    },
     /// Print properties of pools
     Get {
         /// Properties, separated by commas, or 'all'
@@ -174,6 +180,7 @@ impl PoolCommand {
                 }
             }
             Self::Destroy { name } => Request::PoolDestroy { name: name.clone() },
+            Self::Forget { pool } => Request::PoolForget { pool: pool.clone() },
             Self::Get { properties, names, .. } => {
                 Request::PoolGet { names: names.clone(), properties: words::property_list(properties) }
             }

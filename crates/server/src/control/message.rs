@@ -61,6 +61,10 @@ pub enum Request {
     PoolDestroy {
         name: String,
     },
+    /// Waits no more for a pool that is away, by name or guid.
+    PoolForget {
+        pool: String,
+    },
     PoolGet {
         names: Vec<String>,
         properties: Vec<String>,

@@ -97,7 +97,7 @@ fn import_listed(desk: &Desk, pool: &KnownPool, tell: Tell<'_>) {
         // Its clients are told to wait.
         Err(error) => {
             tracing::error!("pool '{}' was not imported: {error}", pool.name);
-            desk.pools.absent.because(&order.pool, error.to_string());
+            desk.pools.absent.because(pool.guid, error.to_string());
         }
     }
 }
@@ -121,7 +121,11 @@ fn import_named(desk: &Desk, named: &[PathBuf], tell: Tell<'_>) -> Result<(), Op
             ..ImportOrder::default()
         };
         if let Err(error) = import(desk, &order, tell) {
-            desk.pools.absent.because(&pool.guid, error.to_string());
+            desk.pools
+                .absent
+                .find(&pool.guid)
+                .iter()
+                .for_each(|(_, guid)| desk.pools.absent.because(*guid, error.to_string()));
             reasons.push(skipped(pool, &error));
         }
     }
@@ -133,8 +137,7 @@ fn import_named(desk: &Desk, named: &[PathBuf], tell: Tell<'_>) -> Result<(), Op
         return Err(OpenError::Nothing { reasons });
     }
     reasons.iter().for_each(|reason| warn(tell, reason));
-    let unnamed = "The daemon was started with --pool, which does not name it.";
-    desk.pools.listed().iter().for_each(|pool| desk.pools.absent.if_expected(pool.guid, unnamed));
+    desk.pools.absent.nobody_comes("The daemon was started with --pool, which does not name it.");
     Ok(())
 }
 

@@ -31,7 +31,7 @@ use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
-use super::{Event, listen, logging, opening, pressure, process, signals, silence};
+use super::{Event, listen, listing, logging, opening, pressure, process, signals, silence};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
 use crate::control::message::Progress;
@@ -98,8 +98,9 @@ pub struct Daemon {
     watching: Option<Watching>,
     /// Other daemons keep away from its directory.
     _lock: data_dir::Lock,
-    /// Disks that hang, and memory that runs short: looked at until the pools are exported.
-    _looks: [Ticker; 2],
+    /// Disks that hang, memory that runs short, and a list of pools that could not be written: looked at until the pools are
+    /// exported.
+    _looks: [Ticker; 3],
 }
 
 /// What looks at the daemon while it runs: samples are taken, and shown.
@@ -172,12 +173,14 @@ impl Daemon {
 
         opening::open_pools(&desk, &config, &launch.args, tell)?;
         // Not before: with the list the first start is over.
-        desk.pools.remember_port(port)?;
+        if let Some(trouble) = desk.pools.remember_port(port) {
+            tell(Told::Line(&trouble));
+        }
         desk.pools.warn_of_rules_for_nothing();
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
-        let looks = [silence, watch_pressure(&desk)?];
+        let looks = [silence, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];
         Ok(Self {
             args: launch.args,
             desk,
@@ -281,7 +284,8 @@ impl Daemon {
             tracing::warn!(requests = cut_off, "these requests were still running when the server stopped");
         }
         let failures = self.desk.pools.export_all();
-        failures.into_iter().map(|(name, error)| format!("pool '{name}' was not exported: {error}")).collect()
+        let failures = failures.into_iter().map(|(name, error)| format!("pool '{name}' was not exported: {error}"));
+        failures.chain(self.desk.pools.last_words_on_list()).collect()
     }
 }
 

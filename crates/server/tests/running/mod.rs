@@ -1,5 +1,7 @@
 //! The whole daemon in this process, and commands to it.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -10,21 +12,21 @@ use tally_server::cli::{self, Cli, Console, ServeArgs};
 use tally_server::daemon::{Daemon, Launch, ServeError, Stopper, Told};
 
 /// A daemon on its own thread.
-pub struct Running {
-    pub stopper: Stopper,
+pub(crate) struct Running {
+    pub(crate) stopper: Stopper,
     thread: JoinHandle<Vec<String>>,
     /// Lines for whoever waits for the start.
-    pub said: Vec<String>,
-    pub announcement: String,
+    pub(crate) said: Vec<String>,
+    pub(crate) announcement: String,
 }
 
 impl Running {
-    pub fn start(data_dir: &Path, opener: &Arc<MemOpener>) -> Self {
+    pub(crate) fn start(data_dir: &Path, opener: &Arc<MemOpener>) -> Self {
         Self::try_start(data_dir, opener, &[]).unwrap_or_else(|error| panic!("the daemon does not start: {error}"))
     }
 
     /// With these places behind `--pool`.
-    pub fn try_start(data_dir: &Path, opener: &Arc<MemOpener>, places: &[&Path]) -> Result<Self, ServeError> {
+    pub(crate) fn try_start(data_dir: &Path, opener: &Arc<MemOpener>, places: &[&Path]) -> Result<Self, ServeError> {
         let args = ServeArgs {
             data_dir: Some(data_dir.into()),
             port: Some(0),
@@ -45,14 +47,14 @@ impl Running {
         Ok(Self { stopper, thread: thread::spawn(move || daemon.run()), said, announcement })
     }
 
-    pub fn stop(self) {
+    pub(crate) fn stop(self) {
         self.stopper.stop();
         assert_eq!(self.thread.join().unwrap(), Vec::<String>::new());
     }
 }
 
 /// Runs a command: whether it went well, and what it printed.
-pub fn tally(data_dir: &Path, words: &[&str]) -> (bool, String) {
+pub(crate) fn tally(data_dir: &Path, words: &[&str]) -> (bool, String) {
     let mut cli = Cli::try_parse_from(["tally"].iter().chain(words)).unwrap();
     cli.socket = Some(data_dir.join("tally.sock"));
     let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -65,7 +67,7 @@ pub fn tally(data_dir: &Path, words: &[&str]) -> (bool, String) {
 }
 
 /// One command after the other: each with whether it is to go well, and words that its answer must have.
-pub fn story(data_dir: &Path, steps: &[(&[&str], bool, &[&str])]) {
+pub(crate) fn story(data_dir: &Path, steps: &[(&[&str], bool, &[&str])]) {
     for (words, well, expected) in steps {
         let (went_well, text) = tally(data_dir, words);
         assert_eq!(went_well, *well, "{words:?}: {text}");
@@ -73,4 +75,19 @@ pub fn story(data_dir: &Path, steps: &[(&[&str], bool, &[&str])]) {
             assert!(text.contains(part), "{words:?} does not say {part:?}: {text}");
         }
     }
+}
+
+/// The answer to a GET at the address that the announcement tells; empty if nobody answers.
+pub(crate) fn browse(announcement: &str, path: &str) -> String {
+    get(announcement, path).unwrap_or_default()
+}
+
+fn get(announcement: &str, path: &str) -> Option<String> {
+    let (_, rest) = announcement.split_once("Dashboard: http://")?;
+    let (host, _) = rest.split_once('/')?;
+    let mut stream = TcpStream::connect(host).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
 }

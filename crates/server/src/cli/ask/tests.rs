@@ -23,6 +23,7 @@ impl Service for Echo {
                 state: "ONLINE".into(),
                 paths: dirs.iter().map(|dir| dir.join("t.img").display().to_string()).collect(),
                 messages: Vec::new(),
+                exported: true,
             }]),
             Request::DatasetList { .. } => Reply::Datasets(vec![dataset()]),
             Request::DatasetGet { properties, .. } => Reply::Properties(vec![PropertyLine {
