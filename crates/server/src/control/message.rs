@@ -163,6 +163,15 @@ pub struct Progress {
     pub total: u64,
 }
 
+impl Progress {
+    /// `replaying, 75 %`.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let percent = self.done.saturating_mul(100).checked_div(self.total);
+        self.what.clone() + &percent.map(|percent| format!(", {percent} %")).unwrap_or_default()
+    }
+}
+
 /// What comes of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "data", rename_all = "kebab-case")]

@@ -48,10 +48,8 @@ impl Absent {
 
     /// Tells how far the import of the pool with this guid, in digits, is.
     pub fn progress(&self, pool: &str, progress: &Progress) {
-        let percent = progress.done.saturating_mul(100).checked_div(progress.total);
-        let how_far = percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
         if let Some((_, known)) = self.0.lock().iter_mut().find(|(guid, _)| guid.to_string() == pool) {
-            known.why = Why::Coming(format!("It is being imported: {}{how_far}.", progress.what));
+            known.why = Why::Coming(format!("It is being imported: {}.", progress.in_words()));
         }
     }
 

@@ -7,7 +7,7 @@ use tally_base::{PoolGuid, Size};
 use tally_fs::filer::{Filer, FilerError};
 
 use super::pools::{Pools, PoolsError, ServedPool};
-use super::silence;
+use super::{manager, silence};
 
 impl Pools {
     /// What a start after the sudden end of this process will have to do.
@@ -160,6 +160,7 @@ impl Pools {
         self.comes_on();
         for pool in pools {
             pool.copies.stop_all();
+            manager::exports(&pool.filer.name());
             if let Err(error) = self.put_away(&pool, Filer::export) {
                 failures.push((pool.filer.name(), error));
             }

@@ -28,6 +28,7 @@ mod letting_go;
 pub mod listen;
 mod listing;
 pub mod logging;
+mod manager;
 mod metrics;
 mod observe;
 mod opening;

@@ -16,9 +16,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use sd_notify::NotifyState;
 use tally_base::Size;
 use tally_fs::filer::CreateOptions;
 use tally_store::create;
@@ -27,6 +25,7 @@ use tally_store::properties::{Property, PropertySet, parse};
 
 use super::config::Config;
 use super::first_pool::{self, FirstPoolError, Plan};
+use super::manager::Way;
 use super::pools::{ImportOrder, PoolsError};
 use super::process;
 use super::run::Told;
@@ -34,9 +33,6 @@ use super::service::{Desk, import_remarks};
 use super::state::KnownPool;
 use crate::cli::ServeArgs;
 use crate::control::report::FoundPool;
-
-/// How often a service manager hears of progress.
-const BETWEEN_STATUSES: Duration = Duration::from_millis(200);
 
 /// Why a start has nothing to serve.
 #[derive(Debug, thiserror::Error)]
@@ -148,14 +144,11 @@ fn skipped(pool: &FoundPool, error: &PoolsError) -> String {
 }
 
 fn import(desk: &Desk, order: &ImportOrder, tell: Tell<'_>) -> Result<(), PoolsError> {
-    let mut told = Instant::now();
+    let mut way = Way::default();
     let (pool, report) = desk.pools.import(order, &mut |progress| {
         desk.pools.absent.progress(&order.pool, &progress);
         tell(Told::Progress(&progress));
-        if told.elapsed() >= BETWEEN_STATUSES {
-            told = Instant::now();
-            let _ = sd_notify::notify(&[NotifyState::Status(&progress.what)]);
-        }
+        way.goes_on(&progress);
     })?;
     import_remarks(&pool.filer, &report).iter().for_each(|remark| tell(Told::Line(remark)));
     Ok(())
@@ -186,8 +179,10 @@ fn first_pool(desk: &Desk, dir: &Path, args: &ServeArgs, tell: Tell<'_>) -> Resu
         Size(plan.size),
         Size(first_pool::LOG_BYTES)
     )));
+    let mut way = Way::default();
     plan.make_files(opener, &mut |progress| {
         desk.pools.comes_on();
+        way.goes_on(&progress);
         tell(Told::Progress(&progress));
     })?;
     let sharenfs = parse(Property::ShareNfs, first_pool::SHARENFS).map_err(PoolsError::Property)?;

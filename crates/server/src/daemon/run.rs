@@ -9,7 +9,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sd_notify::NotifyState;
 use tally_base::{SystemClock, SystemRng};
 use tally_disk::{Opener, ThreadFanout};
 use tally_nfs::rpcbind;
@@ -31,7 +30,7 @@ use super::registration::Registration;
 use super::service::{Answer, Counter, Desk, Work};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
-use super::{Event, listen, listing, logging, opening, pressure, process, signals, silence};
+use super::{Event, listen, listing, logging, manager, opening, pressure, process, signals, silence};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
 use crate::control::message::Progress;
@@ -179,7 +178,7 @@ impl Daemon {
         desk.pools.warn_of_rules_for_nothing();
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
-        let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
+        manager::serves();
         let looks = [silence, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];
         Ok(Self {
             args: launch.args,
@@ -276,14 +275,16 @@ impl Daemon {
     }
 
     fn stop(self) -> Vec<String> {
-        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        manager::ends();
         drop(self.registration);
         drop(self.watching);
         let cut_off = self.server.stop();
         if cut_off > 0 {
             tracing::warn!(requests = cut_off, "these requests were still running when the server stopped");
         }
+        let watched = manager::watch_exports(&self.desk.pools);
         let failures = self.desk.pools.export_all();
+        drop(watched);
         let failures = failures.into_iter().map(|(name, error)| format!("pool '{name}' was not exported: {error}"));
         failures.chain(self.desk.pools.last_words_on_list()).collect()
     }
