@@ -98,7 +98,9 @@ pub enum ImportError {
         host: String,
     },
     /// It was destroyed.
-    #[error("pool {pool} was destroyed; ask for destroyed pools explicitly to get it back")]
+    #[error(
+        "pool {pool} was destroyed; `tally pool import -D` lists destroyed pools, and with its name brings it back"
+    )]
     Destroyed {
         /// Name of the pool.
         pool: String,
@@ -195,9 +197,9 @@ fn selected<'a>(found: &'a Scan, select: &PoolSelect, options: &ImportOptions) -
     };
     let is_destroyed = |pool: &FoundPool| pool.newest().state == PoolState::Destroyed;
     let mut wanted: Vec<_> = found.pools.iter().filter(is_wanted).collect();
-    // A destroyed pool does not stand in the way of a living one with its name.
-    if !options.destroyed && wanted.iter().any(|pool| !is_destroyed(pool)) {
-        wanted.retain(|pool| !is_destroyed(pool));
+    // A destroyed pool does not stand in the way of a living one with its name, nor that one when a destroyed one is wanted.
+    if wanted.iter().any(|pool| is_destroyed(pool) == options.destroyed) {
+        wanted.retain(|pool| is_destroyed(pool) == options.destroyed);
     }
     match (wanted.as_slice(), select) {
         ([pool], _) => Ok(pool),

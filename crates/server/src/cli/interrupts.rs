@@ -78,7 +78,8 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         Request::PoolCreate { .. }
         | Request::PoolImport { .. }
         | Request::PoolExport { .. }
-        | Request::PoolDestroy { .. } => "tally pool list".into(),
+        | Request::PoolDestroy { .. }
+        | Request::PoolForget { .. } => "tally pool list".into(),
         Request::PoolSet { name, .. } => format!("tally pool get all {name}"),
         Request::PoolAttach { name, .. } | Request::PoolDetach { name, .. } | Request::PoolReplace { name, .. } => {
             format!("tally pool status {name}")

@@ -1,6 +1,5 @@
 //! `tally pool`: its grammar, its requests, and its short tables.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
@@ -52,6 +51,12 @@ pub enum PoolCommand {
     Destroy {
         /// The pool
         name: String,
+    },
+    /// Wait no more for a pool that is gone for good: one that `status` shows as UNAVAIL
+    Forget {
+        /// Name or guid
+        #[arg(value_name = "NAME|GUID")]
+        pool: String,
     },
     /// Print properties of pools
     Get {
@@ -139,6 +144,9 @@ pub struct ImportArgs {
     /// Import although acknowledged changes are lost; a list of them is printed
     #[arg(long)]
     accept_loss: bool,
+    /// Pools that were destroyed: list them, or bring one back
+    #[arg(short = 'D')]
+    destroyed: bool,
     /// Name or guid
     pool: Option<String>,
 }
@@ -158,17 +166,21 @@ impl PoolCommand {
             Self::List { names, .. } | Self::Status { names, .. } => Request::PoolStatus { names: names.clone() },
             Self::Iostat { words, .. } => Request::PoolStatus { names: super::iostat::Plan::parse(words)?.names },
             Self::Export { name } => Request::PoolExport { name: name.clone() },
-            Self::Import(ImportArgs { pool: None, dir, .. }) => {
-                Request::PoolFind { dirs: dir.iter().map(absolute).collect() }
+            Self::Import(ImportArgs { pool: None, dir, destroyed, .. }) => {
+                Request::PoolFind { dirs: dir.iter().map(absolute).collect(), destroyed: *destroyed }
             }
-            Self::Import(ImportArgs { pool: Some(pool), dir, force, read_only, accept_loss }) => Request::PoolImport {
-                pool: pool.clone(),
-                dirs: dir.iter().map(absolute).collect(),
-                force: *force,
-                read_only: *read_only,
-                accept_loss: *accept_loss,
-            },
+            Self::Import(ImportArgs { pool: Some(pool), dir, force, read_only, accept_loss, destroyed }) => {
+                Request::PoolImport {
+                    pool: pool.clone(),
+                    dirs: dir.iter().map(absolute).collect(),
+                    force: *force,
+                    read_only: *read_only,
+                    accept_loss: *accept_loss,
+                    destroyed: *destroyed,
+                }
+            }
             Self::Destroy { name } => Request::PoolDestroy { name: name.clone() },
+            Self::Forget { pool } => Request::PoolForget { pool: pool.clone() },
             Self::Get { properties, names, .. } => {
                 Request::PoolGet { names: names.clone(), properties: words::property_list(properties) }
             }
@@ -225,9 +237,10 @@ pub(super) fn found(pools: &[FoundPool]) -> String {
         for message in &pool.messages {
             text += &format!(" status: {message}\n");
         }
-        let dirs: BTreeSet<&Path> = pool.paths.iter().filter_map(|path| Path::new(path).parent()).collect();
-        let places: String = dirs.iter().map(|dir| format!("-d {} ", dir.display())).collect();
-        text += &format!(" action: import it with `tally pool import {places}{}`\n config:\n\n", pool.name);
+        // Where several have the name, only the guid tells which one.
+        let is_only = pools.iter().filter(|other| other.name == pool.name).count() == 1;
+        let word = if is_only { &pool.name } else { &pool.guid };
+        text += &format!(" action: import it with `{}`\n config:\n\n", pool.import_command(word));
         for path in &pool.paths {
             text += &format!("\t{path}\n");
         }

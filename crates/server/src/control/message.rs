@@ -39,9 +39,11 @@ pub enum Request {
         file_bytes: Option<u64>,
         properties: Vec<Assignment>,
     },
-    /// Pools that could be imported from these directories.
+    /// Pools that could be imported from these directories; with `destroyed` those that were destroyed.
     PoolFind {
         dirs: Vec<PathBuf>,
+        #[serde(default)]
+        destroyed: bool,
     },
     /// Imports by name or guid.
     PoolImport {
@@ -50,12 +52,18 @@ pub enum Request {
         force: bool,
         read_only: bool,
         accept_loss: bool,
+        #[serde(default)]
+        destroyed: bool,
     },
     PoolExport {
         name: String,
     },
     PoolDestroy {
         name: String,
+    },
+    /// Waits no more for a pool that is away, by name or guid.
+    PoolForget {
+        pool: String,
     },
     PoolGet {
         names: Vec<String>,
@@ -157,6 +165,15 @@ pub struct Progress {
     pub done: u64,
     /// Units in all; 0 where nobody knows.
     pub total: u64,
+}
+
+impl Progress {
+    /// `replaying, 75 %`.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let percent = self.done.saturating_mul(100).checked_div(self.total);
+        self.what.clone() + &percent.map(|percent| format!(", {percent} %")).unwrap_or_default()
+    }
 }
 
 /// What comes of a request.

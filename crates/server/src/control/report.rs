@@ -1,5 +1,8 @@
 //! What the daemon tells about its pools. This is also what `--json` prints, so a field is never renamed.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use super::spread::Spread;
@@ -339,12 +342,35 @@ pub struct FoundPool {
     pub name: String,
     /// Its guid, 16 hexadecimal digits.
     pub guid: String,
-    /// `ONLINE`, `DEGRADED`, or why it cannot be imported.
+    /// `ONLINE`, `DEGRADED`, or [`Self::DESTROYED`].
     pub state: String,
+    /// Whether it was put away by an export, or by the end of the daemon that had it.
+    #[serde(default)]
+    pub exported: bool,
     /// Where its vdevs were found.
     pub paths: Vec<String>,
     /// What a person should know.
     pub messages: Vec<String>,
+}
+
+impl FoundPool {
+    /// The state of one that was destroyed: `import -D` brings it back.
+    pub const DESTROYED: &'static str = "DESTROYED";
+
+    /// Whether somebody has exported or destroyed it.
+    #[must_use]
+    pub fn is_put_away(&self) -> bool {
+        self.exported || self.state == Self::DESTROYED
+    }
+
+    /// The command that imports it, by its name or guid.
+    #[must_use]
+    pub fn import_command(&self, pool: &str) -> String {
+        let dirs: BTreeSet<&Path> = self.paths.iter().filter_map(|path| Path::new(path).parent()).collect();
+        let places: String = dirs.iter().map(|dir| format!("-d {} ", dir.display())).collect();
+        let destroyed = if self.state == Self::DESTROYED { "-D " } else { "" };
+        format!("tally pool import {destroyed}{places}{pool}")
+    }
 }
 
 /// One dataset.

@@ -17,8 +17,16 @@ pub struct Absent(Mutex<BTreeMap<PoolGuid, Known>>);
 struct Known {
     name: String,
     handle_key: [u8; 32],
-    /// `None` if somebody exported it: nobody needs to be told.
-    why: Option<String>,
+    why: Why,
+}
+
+enum Why {
+    /// Somebody exported it: nobody needs to be told, unless the list of pools still has it.
+    Exported(Option<String>),
+    /// The start has not come to it, or is at it: how far.
+    Coming(String),
+    /// Something failed, and somebody has to do something.
+    Failed(String),
 }
 
 impl Absent {
@@ -28,33 +36,57 @@ impl Absent {
         let known = |pool: &KnownPool| Known {
             name: pool.name.clone(),
             handle_key: pool.handle_key,
-            why: Some("It is about to be imported.".into()),
+            why: Why::Coming("It is about to be imported.".into()),
         };
         Self(Mutex::new(listed.iter().map(|pool| (pool.guid, known(pool))).collect()))
     }
 
     /// One is exported.
-    pub fn exported(&self, pool: PoolGuid, name: String, handle_key: [u8; 32]) {
-        self.0.lock().insert(pool, Known { name, handle_key, why: None });
+    pub fn let_go(&self, pool: PoolGuid, name: String, handle_key: [u8; 32]) {
+        self.0.lock().insert(pool, Known { name, handle_key, why: Why::Exported(None) });
     }
 
     /// Tells how far the import of the pool with this guid, in digits, is.
     pub fn progress(&self, pool: &str, progress: &Progress) {
-        let percent = progress.done.saturating_mul(100).checked_div(progress.total);
-        let how_far = percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
-        self.because(pool, format!("It is being imported: {}{how_far}.", progress.what));
-    }
-
-    /// Tells why it is not there.
-    pub fn because(&self, pool: &str, why: String) {
         if let Some((_, known)) = self.0.lock().iter_mut().find(|(guid, _)| guid.to_string() == pool) {
-            known.why = Some(why);
+            known.why = Why::Coming(format!("It is being imported: {}.", progress.in_words()));
         }
     }
 
-    /// It is there.
+    /// Tells why it is not there.
+    pub fn because(&self, pool: PoolGuid, why: String) {
+        if let Some(known) = self.0.lock().get_mut(&pool) {
+            known.why = Why::Failed(why);
+        }
+    }
+
+    /// Nobody is on the way to those that have not come.
+    pub fn nobody_comes(&self, why: &str) {
+        for known in self.0.lock().values_mut().filter(|known| matches!(known.why, Why::Coming(_))) {
+            known.why = Why::Failed(why.into());
+        }
+    }
+
+    /// Of those that were exported: what is to be told if the list of pools still has them.
+    pub fn still_listed(&self, told: impl Fn(PoolGuid) -> Option<String>) {
+        for (guid, known) in &mut *self.0.lock() {
+            if let Why::Exported(still_listed) = &mut known.why {
+                *still_listed = told(*guid);
+            }
+        }
+    }
+
+    /// It is there, or nobody waits for it any more.
     pub fn forget(&self, pool: PoolGuid) {
         self.0.lock().remove(&pool);
+    }
+
+    /// Those with this name or guid, each with both.
+    #[must_use]
+    pub fn find(&self, word: &str) -> Vec<(String, PoolGuid)> {
+        let pools = self.0.lock();
+        let found = pools.iter().filter(|(guid, known)| known.name == word || guid.to_string() == word);
+        found.map(|(guid, known)| (known.name.clone(), *guid)).collect()
     }
 
     /// What the protocol server needs to know of all of them.
@@ -69,19 +101,32 @@ impl Absent {
         self.0.lock().iter().map(exports).collect()
     }
 
-    /// What `status` shows of those that should be there; all, or the one of a name.
+    /// What `status` shows of those that should be there; all, or those of a name.
     #[must_use]
     pub fn reports(&self, name: Option<&str>) -> Vec<PoolReport> {
+        let pools = self.0.lock();
         let report = |(guid, known): (&PoolGuid, &Known)| {
+            let why = match &known.why {
+                Why::Exported(still_listed) => still_listed.clone()?,
+                Why::Coming(how_far) => how_far.clone(),
+                Why::Failed(why) => {
+                    // Where several have the name, only the guid tells which one.
+                    let is_only = pools.values().filter(|other| other.name == known.name).count() == 1;
+                    let word = if is_only { known.name.clone() } else { guid.to_string() };
+                    format!(
+                        "{why}\nOnce that is mended, `tally pool import {word}` takes it up; `tally pool forget {word}` ends \
+                         the waiting, if its disks are gone for good."
+                    )
+                }
+            };
             Some(PoolReport {
                 name: known.name.clone(),
                 guid: guid.to_string(),
                 state: PoolReport::UNAVAILABLE.into(),
-                messages: vec![format!("the pool is not imported; its clients wait.\n{}", known.why.as_ref()?)],
+                messages: vec![format!("the pool is not imported; its clients wait.\n{why}")],
                 ..PoolReport::default()
             })
         };
-        let pools = self.0.lock();
         pools.iter().filter(|(_, known)| name.is_none_or(|name| known.name == name)).filter_map(report).collect()
     }
 }
@@ -103,7 +148,7 @@ mod tests {
         absent.forget(guid);
         assert!(absent.reports(None).is_empty() && absent.exports().is_empty());
         // Nobody waits for a report on what was exported on purpose, but its clients do wait.
-        absent.exported(guid, "tank".into(), [3; 32]);
+        absent.let_go(guid, "tank".into(), [3; 32]);
         assert!(absent.reports(None).is_empty());
         assert_eq!(absent.exports()[0].handle_key, [3; 32]);
     }

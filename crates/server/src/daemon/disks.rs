@@ -283,7 +283,7 @@ impl Onlooker for Asker<'_> {
     }
 
     fn keep_paths(&mut self, _: &Pool) -> io::Result<()> {
-        self.pools.remember(self.served).map_err(io::Error::other)
+        self.pools.remember_disks(self.served).map_err(io::Error::other)
     }
 
     fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()> {

@@ -94,12 +94,6 @@ impl Plan {
         Ok(Self { vdev: dir.join(VDEV_NAME), size: size / STEP * STEP, log: dir.join(LOG_NAME) })
     }
 
-    /// Whether one of its files is there already.
-    #[must_use]
-    pub fn leftover(&self) -> Option<&Path> {
-        [&self.vdev, &self.log].into_iter().map(PathBuf::as_path).find(|path| path.exists())
-    }
-
     /// Makes the files: the disk allocated, the log written out. They go again if nobody keeps them.
     pub fn make_files(
         &self,
@@ -123,6 +117,12 @@ impl Plan {
         let text = |path: &PathBuf| path.to_string_lossy().into_owned();
         vec![text(&self.vdev), "log".into(), text(&self.log)]
     }
+}
+
+/// Those of its files that are there already.
+pub fn leftovers(dir: &Path, opener: &dyn Opener) -> io::Result<Vec<PathBuf>> {
+    let files = [VDEV_NAME, LOG_NAME].map(|name| dir.join(name));
+    Ok(opener.list(dir)?.into_iter().filter(|path| files.contains(path)).collect())
 }
 
 /// Bytes that an ordinary user may take of the file system at `dir`.

@@ -137,6 +137,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             fault.0
         ));
     }
+    messages.extend(served.list_trouble.lock().clone());
     let legs: Vec<&VdevReport> = vdevs
         .iter()
         .flat_map(|vdev| if vdev.children.is_empty() { std::slice::from_ref(vdev) } else { &vdev.children })

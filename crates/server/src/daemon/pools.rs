@@ -7,8 +7,8 @@
 //!
 //! ```text
 //!   unknown ──create, import──▶ imported ──export──▶ away ──import──▶ imported
-//!                                  │                  ▲
-//!                                  └──destroy──▶ unknown       a start that could not import ──▶ away
+//!                                  │                  │ ▲
+//!                                  └──destroy──▶ unknown ◀──forget──┘ └── a start that could not import, a failed export
 //! ```
 //!
 //! *Away* pools are those whose clients should wait: we know their handle key. After a restart only those pools
@@ -21,15 +21,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
-use tally_base::{DatasetId, PoolGuid, Size};
+use tally_base::{DatasetId, PoolGuid};
 use tally_fs::Filesystem;
 use tally_fs::filer::{CreateOptions, DatasetError, Filer, FilerError, ImportOptions, ImportReport, Named};
 use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_intent::Lane;
-use tally_store::assemble::PoolSelect;
-use tally_store::discover::{self, ImportSource};
+use tally_store::assemble::{ImportError, PoolSelect};
+use tally_store::discover::ImportSource;
 use tally_store::grammar::{GrammarError, parse_vdev_args};
-use tally_store::label::{FailMode, PoolState};
+use tally_store::label::FailMode;
 use tally_store::platform::{Platform, Tuning};
 use tally_store::properties::PropertyError;
 
@@ -39,9 +39,8 @@ use super::copies::Copies;
 use super::disks::DiskError;
 use super::new_files::{NewFile, NewFileError};
 use super::silence;
-use super::state::{KnownPool, State, StateError};
+use super::state::{KnownPool, State};
 use crate::control::message::{Assignment, Progress};
-use crate::control::report::FoundPool;
 use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports, Mounted, follow, rule_above};
 
 /// Why a command on pools or datasets was not carried out.
@@ -65,9 +64,14 @@ pub enum PoolsError {
     /// A rule of sharenfs was not understood.
     #[error(transparent)]
     Share(#[from] tally_nfs::exports::ShareError),
-    /// The list of pools could not be written.
-    #[error("{0}\nThe pool itself is well; it is only not imported by itself at the next start.")]
-    State(#[from] StateError),
+    /// A command was carried out, and the list of pools could not be written behind it.
+    #[error("{}\nBut {trouble}", done.join("\n"))]
+    Unlisted {
+        /// What was done.
+        done: Vec<String>,
+        /// What is wrong with the list, and what that means for the next start.
+        trouble: String,
+    },
     /// No such pool.
     #[error("no pool '{name}' is imported; `tally pool list` shows those that are")]
     NoPool {
@@ -104,6 +108,40 @@ pub enum PoolsError {
         path: PathBuf,
         /// How long.
         seconds: u64,
+    },
+    /// Something of the end of a pool failed, and it is not served any more.
+    #[error(
+        "pool '{name}' was not {end}: {source}\n\
+         It is not served any more: its clients wait, and `tally pool status` shows it as UNAVAIL. Once its disks are well, \
+         `tally pool import {name}` takes it up again and replays its log."
+    )]
+    NotPutAway {
+        /// Which pool.
+        name: String,
+        /// `exported` or `destroyed`.
+        end: &'static str,
+        /// What failed.
+        source: Box<FilerError>,
+    },
+    /// An imported pool cannot be forgotten.
+    #[error("pool '{name}' is imported; only a pool that is away can be forgotten. `tally pool export` lets go of it")]
+    ForgetImported {
+        /// Which pool.
+        name: String,
+    },
+    /// Several pools have the name.
+    #[error("several pools are called '{name}'; forget one that is away by its guid: {}", guids.join(", "))]
+    ForgetWhich {
+        /// The name.
+        name: String,
+        /// Of those that are away.
+        guids: Vec<String>,
+    },
+    /// Nobody waits for such a pool.
+    #[error("no pool '{name}' is away; `tally pool status` shows those that are, as UNAVAIL")]
+    NotAway {
+        /// As asked for.
+        name: String,
     },
     /// One at a time.
     #[error("somebody else records the load already; ask again when that is over")]
@@ -159,6 +197,15 @@ pub enum PoolsError {
     Thread(#[source] std::io::Error),
 }
 
+impl PoolsError {
+    /// Whether the pool was not imported because it was destroyed.
+    #[must_use]
+    pub fn is_destroyed(&self) -> bool {
+        let Self::Filer(error) = self else { return false };
+        matches!(&**error, FilerError::Import(ImportError::Destroyed { .. }))
+    }
+}
+
 // Boxed, as they are large and rare.
 impl From<FilerError> for PoolsError {
     fn from(error: FilerError) -> Self {
@@ -186,6 +233,8 @@ pub struct ServedPool {
     pub(super) left: silence::Left,
     /// Somebody looks for the paths of what is damaged, which may take as long as a disk hangs: one at a time.
     pub(super) looking: Mutex<()>,
+    /// What is wrong with the list of pools, for `status`.
+    pub(super) list_trouble: Mutex<Option<String>>,
     read_only: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -197,8 +246,8 @@ impl ServedPool {
             threads.push(thread::Builder::new().name(name).spawn(body).map_err(PoolsError::Thread)?);
         }
         let (since, copies, threads) = (Instant::now(), Copies::default(), Mutex::new(threads));
-        let (left, looking) = (silence::Left::default(), Mutex::default());
-        Ok(Arc::new(Self { filer, since, remarks, copies, left, looking, read_only, threads }))
+        let (left, looking, list_trouble) = (silence::Left::default(), Mutex::default(), Mutex::default());
+        Ok(Arc::new(Self { filer, since, remarks, copies, left, looking, list_trouble, read_only, threads }))
     }
 
     /// Its guid.
@@ -207,12 +256,12 @@ impl ServedPool {
         self.filer.pool().guid()
     }
 
-    fn handle_key(&self) -> [u8; 32] {
+    pub(super) fn handle_key(&self) -> [u8; 32] {
         self.filer.pool().roster.config().handle_key
     }
 
     /// What to remember for the next start.
-    fn known(&self) -> KnownPool {
+    pub(super) fn known(&self) -> KnownPool {
         let config = self.filer.pool().roster.config();
         let paths = config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| leg.path.clone()).collect();
         let (name, guid, handle_key) = (config.name.clone(), config.pool, config.handle_key);
@@ -228,7 +277,7 @@ impl ServedPool {
     }
 
     /// Waits for the threads, which an export or a destruction has told to end.
-    fn join(&self) {
+    pub(super) fn join(&self) {
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the pool had panicked");
@@ -262,6 +311,8 @@ pub struct ImportOrder {
     pub read_only: bool,
     /// Although acknowledged changes are lost.
     pub accept_loss: bool,
+    /// Although it was destroyed.
+    pub destroyed: bool,
 }
 
 /// What `tally pool set` can change.
@@ -291,14 +342,14 @@ pub struct Pools {
     pub platform: Platform,
     tuning: Tuning,
     live: Arc<LiveExports>,
-    served: RwLock<Vec<Arc<ServedPool>>>,
+    pub(super) served: RwLock<Vec<Arc<ServedPool>>>,
     /// Being let go: they are not served any more, and their disks are still open.
-    going: Mutex<Vec<Arc<ServedPool>>>,
+    pub(super) going: Mutex<Vec<Arc<ServedPool>>>,
     /// When the daemon's own thread last began something, ended it, or said how far it was.
-    came_on: Mutex<Instant>,
+    pub(super) came_on: Mutex<Instant>,
     /// Those whose clients wait.
     pub absent: Absent,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     above: Mutex<Vec<ExportRule>>,
     /// Datasets that got other names since the start: the file that is read again may still have the old ones.
     renamed: Mutex<Vec<(String, String)>>,
@@ -328,12 +379,6 @@ impl Pools {
     #[must_use]
     pub fn exports(&self) -> Arc<LiveExports> {
         Arc::clone(&self.live)
-    }
-
-    /// The pools of the list, to import at the start.
-    #[must_use]
-    pub fn listed(&self) -> Vec<KnownPool> {
-        self.state.lock().pools().to_vec()
     }
 
     /// All imported pools, by name.
@@ -376,13 +421,13 @@ impl Pools {
         order: &ImportOrder,
         progress: OnProgress<'_>,
     ) -> Result<(Arc<ServedPool>, ImportReport), PoolsError> {
-        self.check_not_imported(&order.pool)?;
         let source = ImportSource { paths: order.paths.clone(), dirs: order.dirs.clone() };
+        self.name_is_free(&order.pool, &source)?;
         let options = ImportOptions {
             force: order.force,
             read_only: order.read_only,
             accept_loss: order.accept_loss,
-            destroyed: false,
+            destroyed: order.destroyed,
         };
         let mut tell = |state: tally_fs::filer::Progress| {
             self.comes_on();
@@ -397,35 +442,21 @@ impl Pools {
         Ok((pool, report))
     }
 
-    /// Pools that could be imported from a place.
-    pub fn find(&self, source: &ImportSource) -> Result<Vec<FoundPool>, PoolsError> {
-        let scan = discover::scan(&*self.platform.opener, source).map_err(PoolsError::Look)?;
-        let imported: Vec<PoolGuid> = self.all().iter().map(|pool| pool.guid()).collect();
-        Ok(scan.pools.iter().filter(|pool| !imported.contains(&pool.pool)).map(|pool| self.found(pool)).collect())
-    }
-
-    fn found(&self, pool: &discover::FoundPool) -> FoundPool {
-        let config = pool.newest();
-        let legs = config.vdevs_present().map(|vdev| vdev.legs.len()).sum::<usize>();
-        let mut messages = Vec::new();
-        if pool.legs.len() < legs {
-            messages.push(format!("{} of its {legs} disks were found.", pool.legs.len()));
+    /// Two imported pools cannot have one name: commands and paths go by it.
+    fn name_is_free(&self, pool: &str, source: &ImportSource) -> Result<(), PoolsError> {
+        let imported = self.all();
+        let is_it = |served: &&Arc<ServedPool>| served.filer.name() == pool || served.guid().to_string() == pool;
+        if let Some(served) = imported.iter().find(is_it) {
+            return Err(PoolsError::Imported { name: served.filer.name() });
         }
-        let elsewhere = config.state == PoolState::Active && config.host.id != self.platform.host.id;
-        if elsewhere {
-            messages.push(format!("It was last in use on {}; import it with -f if it is no more.", config.host.name));
+        if imported.is_empty() {
+            return Ok(());
         }
-        let state = match config.state {
-            PoolState::Destroyed => "DESTROYED",
-            _ if pool.legs.len() < legs => "DEGRADED",
-            _ => "ONLINE",
-        };
-        FoundPool {
-            name: config.name.clone(),
-            guid: pool.pool.to_string(),
-            state: state.into(),
-            paths: pool.legs.iter().map(|leg| leg.path.display().to_string()).collect(),
-            messages,
+        // Whatever is wrong there the import itself tells.
+        let (found, _) = self.look(source).unwrap_or_default();
+        match found.into_iter().find(|found| found.guid == pool && self.pool(&found.name).is_ok()) {
+            Some(found) => Err(PoolsError::Imported { name: found.name }),
+            None => Ok(()),
         }
     }
 
@@ -435,13 +466,9 @@ impl Pools {
         self.served.write().push(Arc::clone(&pool));
         self.absent.forget(pool.guid());
         self.refresh_exports();
-        self.remember(&pool)?;
+        // It serves, whatever becomes of the list: whoever asked for it is told.
+        let _told_later = self.remember(&pool);
         Ok(pool)
-    }
-
-    /// Writes a pool down as it is now, for the next start.
-    pub(super) fn remember(&self, pool: &ServedPool) -> Result<(), PoolsError> {
-        Ok(self.state.lock().remember(pool.known())?)
     }
 
     /// Sets properties of a pool.
@@ -457,116 +484,6 @@ impl Pools {
             }
         }
         Ok(())
-    }
-
-    /// What a start after the sudden end of this process will have to do.
-    #[must_use]
-    pub fn last_words(&self) -> String {
-        let lanes = |pool: &Arc<ServedPool>| pool.filer.pool().lanes().iter().map(|lane| lane.fill().used).sum::<u64>();
-        let line = |pool: &Arc<ServedPool>| {
-            let lost = match pool.filer.exposure().0 {
-                0 => String::new(),
-                bytes => format!(" {} acknowledged with sync=disabled are lost.", Size(bytes)),
-            };
-            let (name, log) = (pool.filer.name(), Size(lanes(pool)));
-            format!("Pool '{name}' was not exported: the next start replays up to {log} of its log.{lost}")
-        };
-        self.held().iter().map(line).collect::<Vec<_>>().join(" ")
-    }
-
-    /// The daemon's own thread says that it is not stuck.
-    pub(super) fn comes_on(&self) {
-        *self.came_on.lock() = Instant::now();
-    }
-
-    /// When it last did.
-    pub(super) fn came_on(&self) -> Instant {
-        *self.came_on.lock()
-    }
-
-    /// The pool that the daemon's own thread is letting go of, if it is at that: by a command, or at the end.
-    pub(super) fn going(&self) -> Vec<Arc<ServedPool>> {
-        self.going.lock().clone()
-    }
-
-    /// All pools whose disks are open: those that are being let go first, and then those that are served, by name.
-    pub(super) fn held(&self) -> Vec<Arc<ServedPool>> {
-        let mut held = self.going();
-        let mut served = self.all();
-        served.retain(|pool| !held.iter().any(|going| Arc::ptr_eq(going, pool)));
-        held.append(&mut served);
-        held
-    }
-
-    /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Refused while a disk is
-    /// copied, or hangs.
-    pub fn export(&self, name: &str) -> Result<(), PoolsError> {
-        let pool = self.pool_to_let_go(name)?;
-        self.absent.exported(pool.guid(), pool.filer.name(), pool.handle_key());
-        self.put_away(&pool, Filer::export)?;
-        Ok(self.state.lock().forget(pool.guid())?)
-    }
-
-    /// Destroys a pool. Refused while a disk is copied, or hangs.
-    pub fn destroy(&self, name: &str) -> Result<(), PoolsError> {
-        let pool = self.pool_to_let_go(name)?;
-        self.put_away(&pool, Filer::destroy)?;
-        Ok(self.state.lock().forget(pool.guid())?)
-    }
-
-    /// A pool that may be let go: no disk of it hangs, no copy runs on it, and none begins any more. A disk that owes
-    /// an answer may write what it was given at any time, also when the pool is long imported elsewhere; and whoever
-    /// let go of it would wait for that disk.
-    fn pool_to_let_go(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
-        let pool = self.pool(name)?;
-        if let Some(leg) = silence::silent(std::slice::from_ref(&pool)).pop() {
-            let (name, path, seconds) = (name.into(), leg.path, leg.silent_for.as_secs());
-            return Err(if leg.has_left {
-                PoolsError::Owed { name, path, seconds }
-            } else {
-                PoolsError::Silent { name, path, seconds }
-            });
-        }
-        pool.copies.close()?;
-        Ok(pool)
-    }
-
-    /// Lets go of a pool and ends it, by export or for good; until that is over its disks count as open.
-    fn put_away(&self, pool: &Arc<ServedPool>, how: fn(&Filer) -> Result<(), FilerError>) -> Result<(), FilerError> {
-        self.going.lock().push(Arc::clone(pool));
-        self.let_go(pool);
-        let result = how(&pool.filer);
-        pool.join();
-        // Whoever finds that no pool is going any more must find this, too.
-        self.comes_on();
-        self.going.lock().retain(|going| !Arc::ptr_eq(going, pool));
-        result
-    }
-
-    /// No new request reaches the pool from here on; those that run keep it alive.
-    fn let_go(&self, pool: &Arc<ServedPool>) {
-        self.served.write().retain(|served| !Arc::ptr_eq(served, pool));
-        self.refresh_exports();
-    }
-
-    /// Exports every pool at the end of the process, and keeps the list for the next start. Copies are stopped first:
-    /// disks that were joining are taken out again. A pool with a disk that hangs is the last: the others need not wait
-    /// for that disk. Nor need they for the end of a copy, which may meet a disk that hangs and is not known yet. Gives
-    /// what went wrong.
-    pub fn export_all(&self) -> Vec<(String, FilerError)> {
-        let mut failures = Vec::new();
-        let mut pools = self.all();
-        pools.sort_by_key(|pool| {
-            (!silence::silent(std::slice::from_ref(pool)).is_empty(), !pool.copies.running().is_empty())
-        });
-        self.comes_on();
-        for pool in pools {
-            pool.copies.stop_all();
-            if let Err(error) = self.put_away(&pool, Filer::export) {
-                failures.push((pool.filer.name(), error));
-            }
-        }
-        failures
     }
 
     /// Puts other rules of the configuration file in force.

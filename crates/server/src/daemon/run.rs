@@ -1,6 +1,5 @@
 //! From the first line of the configuration to the last byte of an export.
 
-use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -8,43 +7,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use sd_notify::NotifyState;
-use tally_base::{Size, SystemClock, SystemRng};
+use tally_base::{SystemClock, SystemRng};
 use tally_disk::{Opener, ThreadFanout};
-use tally_fs::filer::CreateOptions;
 use tally_nfs::rpcbind;
 use tally_nfs::serve::{self, ServeOptions, Server};
 use tally_nfs::service::Service;
-use tally_store::create;
-use tally_store::discover::ImportSource;
 use tally_store::platform::{Host, Platform, Tuning};
-use tally_store::properties::{Property, PropertySet, parse};
 
 use super::announce::Announcement;
 use super::config::{Config, ConfigError};
 use super::data_dir::{self, DataDir, DataDirError};
-use super::first_pool::{self, FirstPoolError, Plan};
 use super::history;
 use super::http::{self, HttpError, HttpServer, Look, Site};
 use super::listen::ListenError;
 use super::logging::LevelError;
 use super::observe::{datasets, overview};
-use super::pools::{ImportOrder, Pools, PoolsError};
+use super::opening::{OpenError, Tell};
+use super::pools::{Pools, PoolsError};
 use super::registration::Registration;
-use super::service::{Counter, Desk, import_remarks};
+use super::service::{Counter, Desk};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
 use super::work::{Begun, Work};
-use super::{Event, listen, logging, pressure, process, signals, silence};
+use super::{Event, listen, listing, logging, manager, opening, pressure, process, signals, silence};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
 use crate::control::message::Progress;
-
-/// How often a service manager hears of progress.
-const BETWEEN_STATUSES: Duration = Duration::from_millis(200);
 
 /// Why the daemon did not start.
 #[derive(Debug, thiserror::Error)]
@@ -63,9 +54,7 @@ pub enum ServeError {
     #[error(transparent)]
     State(#[from] StateError),
     #[error(transparent)]
-    FirstPool(#[from] FirstPoolError),
-    #[error(transparent)]
-    Pools(#[from] PoolsError),
+    Open(#[from] OpenError),
     #[error(transparent)]
     DataDir(#[from] DataDirError),
     #[error(transparent)]
@@ -82,9 +71,6 @@ pub enum Told<'a> {
     /// How far something is, some times a second.
     Progress(&'a Progress),
 }
-
-/// Hears it.
-type Tell<'a> = &'a mut dyn FnMut(Told<'_>);
 
 /// What a daemon is started with.
 pub struct Launch {
@@ -113,8 +99,9 @@ pub struct Daemon {
     watching: Option<Watching>,
     /// Other daemons keep away from its directory.
     _lock: data_dir::Lock,
-    /// Disks that hang, and memory that runs short: looked at until the pools are exported.
-    _looks: [Ticker; 2],
+    /// Disks that hang, memory that runs short, and a list of pools that could not be written: looked at until the pools are
+    /// exported.
+    _looks: [Ticker; 3],
 }
 
 /// What looks at the daemon while it runs: samples are taken, and shown.
@@ -166,14 +153,13 @@ impl Daemon {
         let control = ControlSocket::bind(&config.socket())?;
         let lock = data_dir.lock()?;
         let data_dir = data_dir.path;
-        let mut state = State::load(&data_dir)?;
+        let state = State::load(&data_dir)?;
         let listeners = listen::listen(&config.listen, config.port, state.port())?;
         let addresses: Vec<IpAddr> =
             listeners.iter().filter_map(|listener| Some(listener.local_addr().ok()?.ip())).collect();
         let port =
             listeners.first().and_then(|listener| listener.local_addr().ok()).map_or(0, |address| address.port());
 
-        state.remember_port(port)?;
         let pools =
             Arc::new(Pools::new(platform(launch.opener, &config), tuning(&config), state, config.exports.clone()));
         let nfs = Arc::new(Service::new(pools.exports()));
@@ -186,12 +172,16 @@ impl Daemon {
         }
         control.serve(Arc::new(Counter { desk: Arc::clone(&desk), events: Mutex::new(sender.clone()) }))?;
 
-        open_pools(&desk, &config, &launch.args, tell)?;
+        opening::open_pools(&desk, &config, &launch.args, tell)?;
+        // Not before: with the list the first start is over.
+        if let Some(trouble) = desk.pools.remember_port(port) {
+            tell(Told::Line(&trouble));
+        }
         desk.pools.warn_of_rules_for_nothing();
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
-        let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
-        let looks = [silence, watch_pressure(&desk)?];
+        manager::serves();
+        let looks = [silence, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];
         Ok(Self {
             args: launch.args,
             desk,
@@ -305,7 +295,7 @@ impl Daemon {
     }
 
     fn stop(self) -> Vec<String> {
-        let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        manager::ends();
         self.ends.store(true, Ordering::Release);
         self.preparing.into_iter().for_each(|thread| drop(thread.join()));
         // With what was prepared, and what waits for its turn.
@@ -316,8 +306,11 @@ impl Daemon {
         if cut_off > 0 {
             tracing::warn!(requests = cut_off, "these requests were still running when the server stopped");
         }
+        let watched = manager::watch_exports(&self.desk.pools);
         let failures = self.desk.pools.export_all();
-        failures.into_iter().map(|(name, error)| format!("pool '{name}' was not exported: {error}")).collect()
+        drop(watched);
+        let failures = failures.into_iter().map(|(name, error)| format!("pool '{name}' was not exported: {error}"));
+        failures.chain(self.desk.pools.last_words_on_list()).collect()
     }
 }
 
@@ -353,94 +346,6 @@ impl Stopper {
         // A daemon that is gone has stopped.
         let _ = self.0.send(Event::Stop);
     }
-}
-
-/// Imports the pools that were named, or else those of the list; makes the first one where there is none.
-fn open_pools(desk: &Desk, config: &Config, args: &ServeArgs, tell: Tell<'_>) -> Result<(), ServeError> {
-    if !args.pool.is_empty() {
-        return import_named(desk, &args.pool, tell);
-    }
-    let listed = desk.pools.listed();
-    for pool in &listed {
-        let order = ImportOrder {
-            pool: pool.guid.to_string(),
-            paths: pool.paths.clone(),
-            dirs: desk.dirs.clone(),
-            read_only: pool.read_only,
-            ..ImportOrder::default()
-        };
-        // One pool that is gone must not keep the others from their clients. Its own are told to wait.
-        if let Err(error) = import(desk, &order, tell) {
-            tracing::error!("pool '{}' was not imported: {error}", pool.name);
-            desk.pools.absent.because(&order.pool, error.to_string());
-        }
-    }
-    if listed.is_empty() && config.first_pool {
-        first_pool(desk, args, tell)?;
-    }
-    Ok(())
-}
-
-fn import_named(desk: &Desk, named: &[PathBuf], tell: Tell<'_>) -> Result<(), ServeError> {
-    let absolute = named.iter().map(fs::canonicalize).collect::<Result<Vec<_>, _>>()?;
-    let (dirs, paths): (Vec<_>, Vec<_>) = absolute.into_iter().partition(|path| path.is_dir());
-    let source = ImportSource { paths, dirs };
-    for pool in desk.pools.find(&source)? {
-        let order = ImportOrder {
-            pool: pool.guid,
-            paths: source.paths.clone(),
-            dirs: source.dirs.clone(),
-            ..ImportOrder::default()
-        };
-        import(desk, &order, tell)?;
-    }
-    Ok(())
-}
-
-fn import(desk: &Desk, order: &ImportOrder, tell: Tell<'_>) -> Result<(), PoolsError> {
-    let mut told = Instant::now();
-    let (pool, report) = desk.pools.import(order, &mut |progress| {
-        desk.pools.absent.progress(&order.pool, &progress);
-        tell(Told::Progress(&progress));
-        if told.elapsed() >= BETWEEN_STATUSES {
-            told = Instant::now();
-            let _ = sd_notify::notify(&[NotifyState::Status(&progress.what)]);
-        }
-    })?;
-    import_remarks(&pool.filer, &report).iter().for_each(|remark| tell(Told::Line(remark)));
-    Ok(())
-}
-
-/// Makes the first pool, or takes up the one that an earlier start has made.
-fn first_pool(desk: &Desk, args: &ServeArgs, tell: Tell<'_>) -> Result<(), ServeError> {
-    let dir = desk.dirs.first().ok_or_else(|| io::Error::other("there is no data directory"))?;
-    let free = first_pool::free_bytes(dir)?;
-    let plan = Plan::new(dir, args.size.map(|size| size.0), free)?;
-    if let Some(leftover) = plan.leftover() {
-        let source = ImportSource { paths: Vec::new(), dirs: vec![dir.clone()] };
-        if desk.pools.find(&source)?.is_empty() {
-            return Err(FirstPoolError::Leftover { path: leftover.into() }.into());
-        }
-        return import_named(desk, std::slice::from_ref(dir), tell);
-    }
-    tell(Told::Line(&format!(
-        "Making pool '{}' in {}: {} for files and {} for the intent log ...",
-        first_pool::NAME,
-        dir.display(),
-        Size(plan.size),
-        Size(first_pool::LOG_BYTES)
-    )));
-    let files = plan.make_files(&desk.pools.platform.opener, &mut |progress| {
-        desk.pools.comes_on();
-        tell(Told::Progress(&progress));
-    })?;
-    let sharenfs = parse(Property::ShareNfs, first_pool::SHARENFS).map_err(PoolsError::Property)?;
-    let properties = PropertySet::from_iter([sharenfs]);
-    // The log file is written out already.
-    let disks = create::CreateOptions { prewrite_rings: false, ..create::CreateOptions::default() };
-    let options = CreateOptions { disks, root_owner: process::owner(), properties };
-    desk.pools.create(first_pool::NAME, &plan.vdev_words(), &options, files)?;
-    Ok(())
 }
 
 /// Where pools are looked for when nobody says: what an ordinary user has in /dev is of no use to anybody.

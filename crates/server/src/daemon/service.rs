@@ -13,6 +13,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tally_base::PoolGuid;
 use tally_fs::filer::{CreateOptions, Filer, ImportReport};
 use tally_nfs::exports::parse_sharenfs;
 
@@ -88,7 +89,7 @@ impl Desk {
     fn question(&self, request: &Request, asker: &Asker) -> Option<Result<Reply, PoolsError>> {
         Some(match request {
             Request::PoolStatus { names } => self.pools_with_damage(names).map(Reply::Pools),
-            Request::PoolFind { dirs } => self.find(dirs),
+            Request::PoolFind { dirs, destroyed } => self.find(dirs, *destroyed),
             Request::PoolGet { names, properties } => self.pool_properties(names, properties),
             Request::DatasetList { names, recursive } => {
                 self.pools.list_datasets(names, *recursive).map(Reply::Datasets)
@@ -119,16 +120,24 @@ impl Desk {
             let absent = self.pools.absent.reports(None).into_iter().map(R::from);
             return Ok(self.pools.all().iter().map(report).chain(absent).collect());
         }
-        let named = |name: &String| match self.pools.pool(name) {
-            Ok(pool) => Ok(report(&pool)),
-            Err(error) => self.pools.absent.reports(Some(name)).pop().map(R::from).ok_or(error),
-        };
-        names.iter().map(named).collect()
+        let mut reports = Vec::new();
+        for name in names {
+            // One of the name may be there, and an older one be missed.
+            let absent = self.pools.absent.reports(Some(name));
+            match self.pools.pool(name) {
+                Ok(pool) => reports.push(report(&pool)),
+                Err(error) if absent.is_empty() => return Err(error),
+                Err(_) => {}
+            }
+            reports.extend(absent.into_iter().map(R::from));
+        }
+        Ok(reports)
     }
 
-    fn find(&self, dirs: &[PathBuf]) -> Result<Reply, PoolsError> {
+    fn find(&self, dirs: &[PathBuf], destroyed: bool) -> Result<Reply, PoolsError> {
         let dirs = if dirs.is_empty() { &self.dirs } else { dirs };
-        Ok(Reply::Found(self.pools.find(&ImportSource { paths: Vec::new(), dirs: dirs.to_vec() })?))
+        let source = ImportSource { paths: Vec::new(), dirs: dirs.to_vec() };
+        Ok(Reply::Found(self.pools.find(&source, destroyed)?))
     }
 
     fn pool_properties(&self, names: &[String], properties: &[String]) -> Result<Reply, PoolsError> {
@@ -161,44 +170,64 @@ impl Desk {
         files: Vec<NewFile>,
         progress: OnProgress<'_>,
     ) -> Result<Reply, PoolsError> {
-        let remark = match request {
+        self.pools.write_list_again();
+        match request {
             Request::PoolCreate { name, vdevs, force, properties, .. } => {
-                self.pools.create(&name, &vdevs, &create_options(force, &properties)?, files)?;
-                format!("created pool '{name}'; its files are at /{name}")
+                let pool = self.pools.create(&name, &vdevs, &create_options(force, &properties)?, files)?;
+                self.listed(pool.guid(), vec![format!("created pool '{name}'; its files are at /{name}")], "")
             }
-            Request::PoolImport { pool, dirs, force, read_only, accept_loss } => {
-                let dirs = if dirs.is_empty() { self.dirs.clone() } else { dirs };
-                let order = ImportOrder { pool, paths: Vec::new(), dirs, force, read_only, accept_loss };
+            Request::PoolImport { pool, dirs, force, read_only, accept_loss, destroyed } => {
+                let is_anywhere = dirs.is_empty();
+                let paths = if is_anywhere { self.pools.known_paths(&pool) } else { Vec::new() };
+                let dirs = if is_anywhere { self.dirs.clone() } else { dirs };
+                let order = ImportOrder { pool, paths, dirs, force, read_only, accept_loss, destroyed };
                 let (pool, report) = self.pools.import(&order, progress)?;
-                return Ok(Reply::Done(import_remarks(&pool.filer, &report)));
+                self.listed(pool.guid(), import_remarks(&pool.filer, &report), "")
             }
             Request::PoolExport { name } => {
-                self.pools.export(&name)?;
-                format!("exported pool '{name}'")
+                let guid = self.pools.export(&name)?;
+                let gone = "a start before that imports it again.";
+                self.listed(guid, vec![format!("exported pool '{name}'")], gone)
             }
             Request::PoolDestroy { name } => {
-                self.pools.destroy(&name)?;
-                format!("destroyed pool '{name}'")
+                let guid = self.pools.destroy(&name)?;
+                let gone = "a start before that finds it destroyed, and takes it off.";
+                self.listed(guid, vec![format!("destroyed pool '{name}'")], gone)
+            }
+            Request::PoolForget { pool } => {
+                let (name, guid) = self.pools.forget(&pool)?;
+                let done = vec![
+                    format!("forgot pool '{name}' ({guid}): nothing waits for it, and no start looks for it any more"),
+                    "Its file handles are nobody's now: clients that have it mounted get 'stale file handle'. Its disks were \
+                     not touched; if they come back, `tally pool import` takes it up, and the handles are good again."
+                        .into(),
+                ];
+                self.listed(guid, done, "a start before that looks for it, and its clients wait again.")
             }
             Request::PoolSet { name, assignments } => {
                 self.pools.set_pool_properties(&name, &assignments)?;
-                return Ok(Reply::Done(Vec::new()));
+                Ok(Reply::Done(Vec::new()))
             }
             Request::PoolAttach { name, device, new_device, force } => {
                 let remarks = self.pools.attach(&name, &device, &new_device, force, progress)?;
-                return Ok(done(format!("{} is now a mirror of {device}", new_device.display()), remarks));
+                Ok(done(format!("{} is now a mirror of {device}", new_device.display()), remarks))
             }
             Request::PoolDetach { name, device, force } => {
                 let remarks = self.pools.detach(&name, &device, force, progress)?;
-                return Ok(done(format!("{device} is no longer part of '{name}'"), remarks));
+                Ok(done(format!("{device} is no longer part of '{name}'"), remarks))
             }
             Request::PoolReplace { name, device, new_device, force } => {
                 let remarks = self.pools.replace(&name, &device, new_device.as_deref(), force, progress)?;
-                return Ok(done(format!("{device} was replaced"), remarks));
+                Ok(done(format!("{device} was replaced"), remarks))
             }
-            other => return self.carry_out_on_datasets(other),
-        };
-        Ok(Reply::Done(vec![remark]))
+            other => self.carry_out_on_datasets(other),
+        }
+    }
+
+    /// What was done to a pool, if the list of pools has it, too.
+    fn listed(&self, pool: PoolGuid, done: Vec<String>, gone: &str) -> Result<Reply, PoolsError> {
+        self.pools.must_be_listed(pool, &done, gone)?;
+        Ok(Reply::Done(done))
     }
 
     fn carry_out_on_datasets(&self, request: Request) -> Result<Reply, PoolsError> {

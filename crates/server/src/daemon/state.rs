@@ -4,6 +4,20 @@
 //! of the daemon leaves it in. Its handle key is kept too: with it, a handle of a pool that could not be imported
 //! today is known to be ours, and its client is told to wait instead of being told that its files are gone. The
 //! file is as secret as the pool's own disks, and has mode 0600.
+//!
+//! ```text
+//!   # Tallystick's list of pools, format 1.      only a list with head and end is one: a file that is empty or cut
+//!   port = ...                                   must not be taken for the word that there are no pools
+//!   [[pool]] ...
+//!   # End of the list.
+//! ```
+//!
+//! Head and end are comments, which daemons from before the format was written overlook. What an older daemon may
+//! overlook is added without raising the format; what changes the meaning raises it, and is refused by older ones
+//! (docs/design/0032).
+//!
+//! What could not be written is true all the same, and is tried again ([`State::write_again`]); until then this knows how
+//! the file and the truth differ.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,11 +30,20 @@ use tally_base::PoolGuid;
 /// The file's name in the data directory.
 pub const STATE_NAME: &str = "pools.toml";
 
-const HEAD: &str = "\
+/// Of the newest list that is understood.
+const FORMAT: u32 = 1;
+/// How a list begins, up to its format.
+const HEAD: &str = "# Tallystick's list of pools, format ";
+/// What stands behind that.
+const EXPLANATION: &str = "\
 # The pools that `tally serve` imports when it starts, and the port that it had. Written by the daemon; use
-# `tally pool import` and `tally pool export` to change it. The keys are secret: with one, anybody can make file
+# `tally pool import`, `export` and `forget` to change it. The keys are secret: with one, anybody can make file
 # handles.
 ";
+/// How a list ends.
+const END: &str = "# End of the list.\n";
+/// How lists began before they had a format. They have no end either.
+const HEAD_BEFORE: &str = "# The pools that `tally serve` imports when it starts, and the port that it had.";
 
 /// Why the list of pools cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -45,11 +68,22 @@ pub enum StateError {
         /// What is wrong.
         message: String,
     },
+    /// It is from the future.
+    #[error(
+        "the list of pools {} was written by a newer tally, in format {format}; this one understands up to {FORMAT}.\n\
+         Start the newer one, or move the list away and name the disks with `tally serve --pool PATH`.",
+        path.display()
+    )]
+    Newer {
+        /// Which file.
+        path: PathBuf,
+        /// Its format.
+        format: u32,
+    },
 }
 
 /// A pool to import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct KnownPool {
     /// Its name, for people.
     pub name: String,
@@ -67,7 +101,6 @@ pub struct KnownPool {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Content {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     port: Option<u16>,
@@ -75,26 +108,37 @@ struct Content {
     pools: Vec<KnownPool>,
 }
 
-/// The file and what it says.
+/// The file and what it should say.
 pub struct State {
     path: PathBuf,
     port: Option<u16>,
     pools: Vec<KnownPool>,
+    is_new: bool,
+    /// What the file says.
+    written: Vec<KnownPool>,
+    /// Why it does not say what it should.
+    unwritten: Option<String>,
 }
 
 impl State {
     /// Reads the list in `data_dir`; a file that is not there is an empty list.
     pub fn load(data_dir: &Path) -> Result<Self, StateError> {
         let path = data_dir.join(STATE_NAME);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        let (Content { port, pools }, is_new) = match fs::read_to_string(&path) {
+            Ok(text) => (parse(&path, &text)?, false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (Content::default(), true),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(StateError::Garbled { path, message: "it is not text".into() });
+            }
             Err(source) => return Err(StateError::Io { path, source }),
         };
-        match toml::from_str::<Content>(&text) {
-            Ok(Content { port, pools }) => Ok(Self { path, port, pools }),
-            Err(error) => Err(StateError::Garbled { path, message: error.message().into() }),
-        }
+        Ok(Self { path, port, written: pools.clone(), pools, is_new, unwritten: None })
+    }
+
+    /// Whether there was no list.
+    #[must_use]
+    pub const fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// The pools.
@@ -125,19 +169,71 @@ impl State {
         self.save()
     }
 
+    /// The same for a change that is taken back if it cannot be written.
+    pub fn remember_or_not(&mut self, pool: KnownPool) -> Result<(), StateError> {
+        let (pools, unwritten) = (self.pools.clone(), self.unwritten.clone());
+        self.remember(pool).inspect_err(|_| (self.pools, self.unwritten) = (pools, unwritten))
+    }
+
     /// Takes a pool out.
     pub fn forget(&mut self, guid: PoolGuid) -> Result<(), StateError> {
         self.pools.retain(|known| known.guid != guid);
         self.save()
     }
 
+    /// Tries again what failed, if something did.
+    pub fn write_again(&mut self) -> Result<(), StateError> {
+        if self.unwritten.is_some() { self.save() } else { Ok(()) }
+    }
+
+    /// Why the file does not say what it should.
+    #[must_use]
+    pub fn unwritten(&self) -> Option<&str> {
+        self.unwritten.as_deref()
+    }
+
+    /// What the file should say of a pool, and what it says.
+    #[must_use]
+    pub fn entries(&self, guid: PoolGuid) -> [Option<&KnownPool>; 2] {
+        [&self.pools, &self.written].map(|pools| pools.iter().find(|known| known.guid == guid))
+    }
+
+    fn save(&mut self) -> Result<(), StateError> {
+        let saved = self.write();
+        self.unwritten = saved.as_ref().err().map(ToString::to_string);
+        if saved.is_ok() {
+            self.written.clone_from(&self.pools);
+        }
+        saved
+    }
+
     /// Writes a new file and puts it in the old one's place, so that a crash leaves one of the two.
-    fn save(&self) -> Result<(), StateError> {
+    fn write(&self) -> Result<(), StateError> {
         let io_error = |source| StateError::Io { path: self.path.clone(), source };
         let content = Content { port: self.port, pools: self.pools.clone() };
         let text = toml::to_string(&content).map_err(|error| io_error(io::Error::other(error)))?;
-        replace_file(&self.path, (HEAD.to_owned() + "\n" + &text).as_bytes()).map_err(io_error)
+        let text = format!("{HEAD}{FORMAT}.\n{EXPLANATION}\n{text}{END}");
+        replace_file(&self.path, text.as_bytes()).map_err(io_error)
     }
+}
+
+/// Understands a list, if it is a whole one.
+fn parse(path: &Path, text: &str) -> Result<Content, StateError> {
+    let garbled = |message: &str| StateError::Garbled { path: path.into(), message: message.into() };
+    if let Some((format, rest)) = text.strip_prefix(HEAD).and_then(|rest| rest.split_once(".\n")) {
+        let format: u32 = format.parse().map_err(|_| garbled("its format is no number"))?;
+        if format > FORMAT {
+            return Err(StateError::Newer { path: path.into(), format });
+        }
+        if !rest.ends_with(END) {
+            return Err(garbled("its end is missing"));
+        }
+    } else if text.is_empty() {
+        return Err(garbled("it is empty, which is not to say that there are no pools"));
+    } else if !text.starts_with(HEAD_BEFORE) {
+        return Err(garbled("it does not begin as such a list does"));
+    }
+    toml::from_str(text).map_err(|error| garbled(error.message()))
 }
 
 /// Makes a directory and those above it that are missing, for its owner alone. `sync` makes the content of a directory

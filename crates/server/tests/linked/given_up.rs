@@ -1,6 +1,10 @@
 //! Commands whose askers do not want them any more.
 
 use std::io::{BufRead, BufReader};
+use std::thread::JoinHandle;
+
+use clap::Parser;
+use tally_server::cli::{self, Cli, Console, Interrupts};
 
 use super::*;
 

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 
-use tally_disk::{Access, SystemOpener};
+use tally_disk::{Access, Opener, SystemOpener};
+use tally_server::cli::ServeArgs;
 
 use super::*;
 
@@ -47,7 +48,7 @@ fn started(data_dir: &Path, files: &Arc<Files>) -> (Running, PathBuf) {
     let folder = data_dir.join("disks");
     fs::create_dir(&folder).unwrap();
     let args = ServeArgs { config: Some(config), ..Running::args(data_dir) };
-    (Running::start_with(args, Arc::clone(files) as Arc<dyn Opener>), folder)
+    (Running::start_with(args, Arc::clone(files) as Arc<dyn Opener>).unwrap(), folder)
 }
 
 fn names_in(folder: &Path) -> Vec<String> {

@@ -16,12 +16,13 @@ impl Service for Echo {
         Ok(match request {
             Request::PoolStatus { names } if names.is_empty() => Reply::Pools(Vec::new()),
             Request::PoolStatus { names } => Reply::Pools(names.into_iter().map(pool).collect()),
-            Request::PoolFind { dirs } => Reply::Found(vec![FoundPool {
+            Request::PoolFind { dirs, .. } => Reply::Found(vec![FoundPool {
                 name: "tank".into(),
                 guid: "00ab".into(),
                 state: "ONLINE".into(),
                 paths: dirs.iter().map(|dir| dir.join("t.img").display().to_string()).collect(),
                 messages: Vec::new(),
+                exported: true,
             }]),
             Request::DatasetList { .. } => Reply::Datasets(vec![dataset()]),
             Request::DatasetGet { properties, .. } => Reply::Properties(vec![PropertyLine {
@@ -119,7 +120,7 @@ fn words_become_requests() {
         ),
         (
             &["pool", "import", "--accept-loss", "tank"],
-            "PoolImport { pool: \"tank\", dirs: [], force: false, read_only: false, accept_loss: true }",
+            "PoolImport { pool: \"tank\", dirs: [], force: false, read_only: false, accept_loss: true, destroyed: false }",
         ),
         (
             &["dataset", "set", "refquota=1G", "sync=always", "tank/home"],

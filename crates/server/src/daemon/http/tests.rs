@@ -40,7 +40,7 @@ fn what_there_is_is_answered_and_nothing_else() {
         ("GET /page/main.js", "200 OK", "api/history"),
         ("GET /page/style.css", "200 OK", "prefers-color-scheme"),
         ("GET /page/icon.svg", "200 OK", "<svg"),
-        ("GET /metrics", "200 OK", "tally_pool_state{pool=\"tank\",state=\"ONLINE\"} 1\n"),
+        ("GET /metrics", "200 OK", "tally_pool_state{pool=\"tank\",guid=\"\",state=\"ONLINE\"} 1\n"),
         ("GET /metrics?x", "200 OK", "Content-Type: text/plain; version=0.0.4"),
         ("GET /api/observation", "200 OK", "\"uptime_seconds\":7.0"),
         ("GET /api/history?since=nonsense", "200 OK", "\"samples\":[]"),

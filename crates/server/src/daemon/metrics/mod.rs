@@ -142,7 +142,7 @@ fn phases(text: &mut Exposition, seen: &Observation) {
         "tally_commit_wait_duration_seconds",
         "Durable requests: their wait for a frame (slot), for the log's device, and until the socket had the reply.",
     );
-    for pool in &seen.pools {
+    for pool in seen.pools.iter().filter(|pool| pool.state != PoolReport::UNAVAILABLE) {
         let of_pool = || seen.accounts.iter().filter(|account| account.pool == pool.name);
         let sum = |of: fn(&AccountReport) -> &Spread| of_pool().fold(Spread::default(), |sum, one| sum.with(of(one)));
         let phases: [(&str, Spread); 3] =
@@ -184,7 +184,8 @@ const OF_POOLS: [PoolMetric; 11] = [
 fn pools(text: &mut Exposition, pools: &[PoolReport]) {
     let mut family = text.gauge("tally_pool_state", "1 for the state that the pool is in, 0 for the others.");
     for pool in pools {
-        family.one_of(&[("pool", &pool.name)], "state", &POOL_STATES, &pool.state);
+        // One that is missed and one that is there may have the same name.
+        family.one_of(&[("pool", &pool.name), ("guid", &pool.guid)], "state", &POOL_STATES, &pool.state);
     }
     for (name, help, of) in OF_POOLS {
         let mut family = text.gauge(name, help);

@@ -35,6 +35,7 @@ fn everything() -> Observation {
     };
     let pool = PoolReport {
         name: "tank".into(),
+        guid: "00000000000000ab".into(),
         state: "DEGRADED".into(),
         size: 1 << 40,
         cache: vec![CacheReport { kind: "leaves".into(), bytes: 16384, hits: 7, misses: 2 }],
@@ -45,9 +46,10 @@ fn everything() -> Observation {
         ..PoolReport::default()
     };
     let gone = PoolReport { name: "gone".into(), state: PoolReport::UNAVAILABLE.into(), ..PoolReport::default() };
+    let former = PoolReport { name: "tank".into(), guid: "00000000000000cd".into(), ..gone.clone() };
     let dataset = DatasetReport { name: "tank".into(), ..DatasetReport::default() };
     Observation {
-        pools: vec![pool, gone],
+        pools: vec![pool, gone, former],
         datasets: vec![ObservedDataset { dataset, sync: "disabled".into(), exposed_bytes: 77, exposed_seconds: 1.5 }],
         ops: OpsReport { procedures: vec![op], whole_times: times(), ..OpsReport::default() },
         accounts: vec![account("10.0.0.1"), account("*"), account(AccountReport::GONE)],
@@ -70,8 +72,9 @@ fn lines_say_what_was_seen() {
         "tally_nfs_request_duration_seconds_bucket{le=\"8.589934592\"} 8",
         "tally_nfs_request_duration_seconds_bucket{le=\"+Inf\"} 9",
         "tally_nfs_request_duration_seconds_sum 20.000471",
-        "tally_pool_state{pool=\"tank\",state=\"DEGRADED\"} 1",
-        "tally_pool_state{pool=\"gone\",state=\"UNAVAIL\"} 1",
+        "tally_pool_state{pool=\"tank\",guid=\"00000000000000ab\",state=\"DEGRADED\"} 1",
+        "tally_pool_state{pool=\"tank\",guid=\"00000000000000cd\",state=\"UNAVAIL\"} 1",
+        "tally_pool_state{pool=\"gone\",guid=\"\",state=\"UNAVAIL\"} 1",
         "tally_pool_size_bytes{pool=\"tank\"} 1099511627776",
         "tally_vdev_state{pool=\"tank\",vdev=\"/dev/b\",class=\"data\",state=\"RESILVERING\"} 1",
         "tally_vdev_errors_total{pool=\"tank\",vdev=\"/dev/a\",kind=\"checksum\"} 4",

@@ -29,18 +29,84 @@ fn what_is_remembered_is_there_at_the_next_start() {
 fn a_garbled_list_is_not_taken_for_an_empty_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(STATE_NAME);
-    let good = "[[pool]]\nname = \"t\"\nguid = \"0a\"\npaths = []\n";
+    let whole = |body: &str| format!("{HEAD}1.\n{body}{END}");
+    let pool = "[[pool]]\nname = \"t\"\nguid = \"0a\"\npaths = []\n";
     for text in [
-        "pool = 3".to_owned(),
-        good.to_owned(),
-        format!("{good}handle_key = \"0\"\n"),
-        format!("{good}handle_key = \"{}\"\n", "é".repeat(32)),
-        format!("{good}handle_key = \"{}\"\nspeed = 1\n", "0".repeat(64)),
+        String::new(),
+        "\0".repeat(512),
+        "port = 2049\n".to_owned(),
+        format!("{HEAD}one.\n{END}"),
+        whole("pool = 3\n"),
+        whole(pool),
+        whole(&format!("{pool}handle_key = \"0\"\n")),
+        whole(&format!("{pool}handle_key = \"{}\"\n", "é".repeat(32))),
     ] {
         fs::write(&path, &text).unwrap();
         let error = State::load(dir.path()).err().unwrap_or_else(|| panic!("{text}"));
         assert!(error.to_string().contains("--pool PATH"), "{error}");
     }
+    fs::write(&path, b"\xff\xfe").unwrap();
+    assert!(matches!(State::load(dir.path()), Err(StateError::Garbled { .. })));
+}
+
+/// A list of 0 bytes, or one that was cut between two pools, was a list of fewer pools.
+#[test]
+fn a_list_that_was_cut_anywhere_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(STATE_NAME);
+    let mut state = State::load(dir.path()).unwrap();
+    state.remember(pool("tank", 1)).unwrap();
+    state.remember(pool("dozer", 2)).unwrap();
+    let whole = fs::read_to_string(&path).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        assert!(matches!(State::load(dir.path()), Err(StateError::Garbled { .. })), "{}", &whole[..length]);
+    }
+}
+
+#[test]
+fn lists_of_other_ages() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(STATE_NAME);
+    State::load(dir.path()).unwrap().remember(pool("tank", 1)).unwrap();
+    let now = fs::read_to_string(&path).unwrap();
+
+    let newer = now.replace("format 1.", "format 2.") + "what = \"nobody knows\"\n";
+    fs::write(&path, newer).unwrap();
+    let error = State::load(dir.path()).err().unwrap().to_string();
+    assert!(
+        error.contains("newer tally") && error.contains("format 2") && error.contains("Start the newer one"),
+        "{error}"
+    );
+
+    // What may be overlooked does not raise the format.
+    let more = now.replace("[[pool]]\n", "colour = 3\n[[pool]]\nspeed = 1\n");
+    fs::write(&path, more).unwrap();
+    assert_eq!(State::load(dir.path()).unwrap().pools(), [pool("tank", 1)]);
+
+    // Before there was a format there was another head, and no end.
+    let body = now.split_once("\n\n").unwrap().1.replace(END, "");
+    fs::write(&path, format!("{HEAD_BEFORE} Written by the daemon; use\n# more\n\n{body}")).unwrap();
+    assert_eq!(State::load(dir.path()).unwrap().pools(), [pool("tank", 1)]);
+}
+
+#[test]
+fn what_could_not_be_written_is_known_until_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = State::load(dir.path()).unwrap();
+    state.remember(pool("tank", 1)).unwrap();
+    let in_the_way = dir.path().join("pools.toml.new");
+    fs::create_dir(&in_the_way).unwrap();
+    assert!(
+        state.remember(pool("dozer", 2)).is_err() && state.forget(PoolGuid(1)).is_err() && state.write_again().is_err()
+    );
+    assert!(state.unwritten().is_some());
+    assert_eq!(state.entries(PoolGuid(1)), [None, Some(&pool("tank", 1))]);
+    assert_eq!(state.entries(PoolGuid(2)), [Some(&pool("dozer", 2)), None]);
+    fs::remove_dir(&in_the_way).unwrap();
+    state.write_again().unwrap();
+    assert!(state.unwritten().is_none());
+    assert_eq!(State::load(dir.path()).unwrap().pools(), [pool("dozer", 2)]);
 }
 
 /// Files of the first pool were durable, and their directory's own name was not: a power cut might have taken it along.

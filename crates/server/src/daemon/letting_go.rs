@@ -1,0 +1,170 @@
+//! The end of a pool in this process: exported, destroyed, or forgotten by those who wait for it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tally_base::{PoolGuid, Size};
+use tally_fs::filer::{Filer, FilerError};
+
+use super::pools::{Pools, PoolsError, ServedPool};
+use super::{manager, silence};
+
+impl Pools {
+    /// What a start after the sudden end of this process will have to do.
+    #[must_use]
+    pub fn last_words(&self) -> String {
+        let lanes = |pool: &Arc<ServedPool>| pool.filer.pool().lanes().iter().map(|lane| lane.fill().used).sum::<u64>();
+        let line = |pool: &Arc<ServedPool>| {
+            let lost = match pool.filer.exposure().0 {
+                0 => String::new(),
+                bytes => format!(" {} acknowledged with sync=disabled are lost.", Size(bytes)),
+            };
+            let (name, log) = (pool.filer.name(), Size(lanes(pool)));
+            format!("Pool '{name}' was not exported: the next start replays up to {log} of its log.{lost}")
+        };
+        self.held().iter().map(line).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The daemon's own thread says that it is not stuck.
+    pub(super) fn comes_on(&self) {
+        *self.came_on.lock() = Instant::now();
+    }
+
+    /// When it last did.
+    pub(super) fn came_on(&self) -> Instant {
+        *self.came_on.lock()
+    }
+
+    /// The pool that the daemon's own thread is letting go of, if it is at that: by a command, or at the end.
+    pub(super) fn going(&self) -> Vec<Arc<ServedPool>> {
+        self.going.lock().clone()
+    }
+
+    /// All pools whose disks are open: those that are being let go first, and then those that are served, by name.
+    pub(super) fn held(&self) -> Vec<Arc<ServedPool>> {
+        let mut held = self.going();
+        let mut served = self.all();
+        served.retain(|pool| !held.iter().any(|going| Arc::ptr_eq(going, pool)));
+        held.append(&mut served);
+        held
+    }
+
+    /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Refused while a disk is
+    /// copied, or hangs. Gives its guid.
+    pub fn export(&self, name: &str) -> Result<PoolGuid, PoolsError> {
+        let pool = self.pool_to_let_go(name)?;
+        self.end(&pool, "exported", Filer::export)?;
+        self.unlist(pool.guid());
+        Ok(pool.guid())
+    }
+
+    /// Destroys a pool. Refused while a disk is copied, or hangs. Gives its guid.
+    pub fn destroy(&self, name: &str) -> Result<PoolGuid, PoolsError> {
+        let pool = self.pool_to_let_go(name)?;
+        self.end(&pool, "destroyed", Filer::destroy)?;
+        self.absent.forget(pool.guid());
+        self.refresh_exports();
+        self.unlist(pool.guid());
+        Ok(pool.guid())
+    }
+
+    /// Puts a pool away. One that cannot be is away all the same, and stays in sight: its threads have ended, and what was
+    /// acknowledged is in its log.
+    fn end(
+        &self,
+        pool: &Arc<ServedPool>,
+        end: &'static str,
+        how: fn(&Filer) -> Result<(), FilerError>,
+    ) -> Result<(), PoolsError> {
+        let (guid, name) = (pool.guid(), pool.filer.name());
+        self.absent.let_go(guid, name.clone(), pool.handle_key());
+        self.put_away(pool, how).map_err(|source| {
+            self.absent.because(guid, format!("It was not {end}: {source}"));
+            PoolsError::NotPutAway { name, end, source: Box::new(source) }
+        })
+    }
+
+    /// Waits no more for a pool that is away, by its name or guid. Gives its name and guid.
+    pub fn forget(&self, word: &str) -> Result<(String, PoolGuid), PoolsError> {
+        let is_it = |pool: &&Arc<ServedPool>| pool.filer.name() == word || pool.guid().to_string() == word;
+        let is_imported = self.all().iter().any(|pool| is_it(&pool));
+        let mut away = self.absent.find(word);
+        let name = word.to_owned();
+        let one = match away.pop() {
+            Some(one) if away.is_empty() && !is_imported => one,
+            Some(one) => {
+                let guids = away.iter().chain([&one]).map(|(_, guid)| guid.to_string()).collect();
+                return Err(PoolsError::ForgetWhich { name, guids });
+            }
+            None if is_imported => return Err(PoolsError::ForgetImported { name }),
+            None => return Err(PoolsError::NotAway { name }),
+        };
+        self.absent.forget(one.1);
+        self.refresh_exports();
+        self.unlist(one.1);
+        Ok(one)
+    }
+
+    /// A pool of the list was found destroyed: nobody waits for it any more.
+    pub(super) fn forget_destroyed(&self, pool: PoolGuid) {
+        self.absent.forget(pool);
+        self.refresh_exports();
+        self.unlist(pool);
+    }
+
+    /// A pool that may be let go: no disk of it hangs, no copy runs on it, and none begins any more. A disk that owes
+    /// an answer may write what it was given at any time, also when the pool is long imported elsewhere; and whoever
+    /// let go of it would wait for that disk.
+    fn pool_to_let_go(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
+        let pool = self.pool(name)?;
+        if let Some(leg) = silence::silent(std::slice::from_ref(&pool)).pop() {
+            let (name, path, seconds) = (name.into(), leg.path, leg.silent_for.as_secs());
+            return Err(if leg.has_left {
+                PoolsError::Owed { name, path, seconds }
+            } else {
+                PoolsError::Silent { name, path, seconds }
+            });
+        }
+        pool.copies.close()?;
+        Ok(pool)
+    }
+
+    /// Lets go of a pool and ends it, by export or for good; until that is over its disks count as open.
+    fn put_away(&self, pool: &Arc<ServedPool>, how: fn(&Filer) -> Result<(), FilerError>) -> Result<(), FilerError> {
+        self.going.lock().push(Arc::clone(pool));
+        self.let_go(pool);
+        let result = how(&pool.filer);
+        pool.join();
+        // Whoever finds that no pool is going any more must find this, too.
+        self.comes_on();
+        self.going.lock().retain(|going| !Arc::ptr_eq(going, pool));
+        result
+    }
+
+    /// No new request reaches the pool from here on; those that run keep it alive.
+    fn let_go(&self, pool: &Arc<ServedPool>) {
+        self.served.write().retain(|served| !Arc::ptr_eq(served, pool));
+        self.refresh_exports();
+    }
+
+    /// Exports every pool at the end of the process, and keeps the list for the next start. Copies are stopped first:
+    /// disks that were joining are taken out again. A pool with a disk that hangs is the last: the others need not wait
+    /// for that disk. Nor need they for the end of a copy, which may meet a disk that hangs and is not known yet. Gives
+    /// what went wrong.
+    pub fn export_all(&self) -> Vec<(String, FilerError)> {
+        let mut failures = Vec::new();
+        let mut pools = self.all();
+        pools.sort_by_key(|pool| {
+            (!silence::silent(std::slice::from_ref(pool)).is_empty(), !pool.copies.running().is_empty())
+        });
+        self.comes_on();
+        for pool in pools {
+            pool.copies.stop_all();
+            manager::exports(&pool.filer.name());
+            if let Err(error) = self.put_away(&pool, Filer::export) {
+                failures.push((pool.filer.name(), error));
+            }
+        }
+        failures
+    }
+}
