@@ -39,6 +39,7 @@ pub mod pools;
 mod pressure;
 pub mod process;
 mod registration;
+mod rules_above;
 mod run;
 mod service;
 mod signals;

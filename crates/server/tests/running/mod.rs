@@ -25,7 +25,7 @@ impl Running {
         Self::try_start(data_dir, opener, &[]).unwrap_or_else(|error| panic!("the daemon does not start: {error}"))
     }
 
-    /// With these places behind `--pool`.
+    /// With these places behind `--pool`, and with `tally.toml` in the directory if there is one.
     pub(crate) fn try_start(data_dir: &Path, opener: &Arc<MemOpener>, places: &[&Path]) -> Result<Self, ServeError> {
         let args = ServeArgs {
             data_dir: Some(data_dir.into()),
@@ -34,6 +34,7 @@ impl Running {
             http: Some("127.0.0.1:0".parse().unwrap()),
             size: Some("64M".parse().unwrap()),
             pool: places.iter().map(|place| place.to_path_buf()).collect(),
+            config: Some(data_dir.join("tally.toml")).filter(|file| file.exists()),
             ..ServeArgs::default()
         };
         let mut said = Vec::new();
