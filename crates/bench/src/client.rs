@@ -14,8 +14,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::meter::Meter;
-use crate::referee::{Kind, Probed};
-use crate::work::Watch;
+use crate::referee::{Kind, Probed, Witness};
 
 pub use export::Export;
 pub use mounted::Mounted;
@@ -79,7 +78,7 @@ pub trait Client: Send {
     fn list(&mut self, folder: &Self::Node) -> Result<u64>;
 
     /// Prepares what one request of a kind needs, sends it alone, and looks at the disks right before and right after.
-    fn probe(&mut self, folder: &Self::Node, kind: Kind, number: u64, watch: &mut dyn Watch) -> Result<Probed>;
+    fn probe(&mut self, folder: &Self::Node, kind: Kind, number: u64, witness: &mut Witness<'_>) -> Result<Probed>;
 }
 
 /// Whose sequence of requests is sent for a file.

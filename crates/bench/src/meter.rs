@@ -1,9 +1,11 @@
 //! What the clients of one measured part did together. Atomics, because 64 threads count here while one looks.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tally_base::Histogram;
+
+use crate::referee::Kind;
 
 /// Counters of one measured part.
 #[derive(Debug, Default)]
@@ -11,6 +13,8 @@ pub struct Meter {
     /// How long each request took, from sent to answered. Over a mounted directory: each system call.
     pub requests: Histogram,
     promises: AtomicU64,
+    /// By what: a bit for each kind.
+    kinds: AtomicU32,
     bytes: AtomicU64,
     items: AtomicU64,
 }
@@ -21,7 +25,7 @@ pub enum Promise {
     /// Nothing: it changed nothing, or said that the change is not stable yet.
     Nothing,
     /// That the change, with so many bytes of content, is on stable storage.
-    Durable(u64),
+    Durable(Kind, u64),
 }
 
 impl Meter {
@@ -36,7 +40,8 @@ impl Meter {
     /// Counts one request that was measured elsewhere.
     pub fn answered(&self, promise: Promise, took: Duration) {
         self.requests.record(took);
-        if let Promise::Durable(bytes) = promise {
+        if let Promise::Durable(kind, bytes) = promise {
+            self.kinds.fetch_or(1 << kind as u32, Relaxed);
             self.promises.fetch_add(1, Relaxed);
             self.bytes.fetch_add(bytes, Relaxed);
         }
@@ -57,6 +62,13 @@ impl Meter {
     #[must_use]
     pub fn promises(&self) -> u64 {
         self.promises.load(Relaxed)
+    }
+
+    /// Kinds of requests that promised it.
+    #[must_use]
+    pub fn kinds(&self) -> Vec<Kind> {
+        let kinds = self.kinds.load(Relaxed);
+        Kind::ALL.into_iter().filter(|kind| kinds & 1 << *kind as u32 != 0).collect()
     }
 
     /// Bytes of content that were promised to be durable.

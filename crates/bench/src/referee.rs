@@ -1,54 +1,88 @@
 //! Whether a server keeps its word, judged from outside.
 //!
 //! A reply promises durability when it answers a procedure that modifies, a COMMIT, or a WRITE that says FILE_SYNC or
-//! DATA_SYNC. With one request outstanding, each such reply needs at least one *durable device event* between the
-//! request and itself: a completed flush, or a completed write known to be durable by itself ([`crate::work`]). How
-//! many bytes are written does not matter, the order does: a server may write less than others and be right, and may
-//! write everything, soon, and be wrong.
+//! DATA_SYNC. With one request outstanding, each such reply needs a *durable device event* between the request and
+//! itself: a completed flush, or a completed write known to be durable by itself ([`crate::work`]). And it needs bytes:
+//! what was asked for was nowhere before, so the disks must have got it in that time, content that is noise in full. A
+//! server may write less than others and be right, and may write everything, soon, and be wrong.
 //!
 //! So a lone client sends 200 requests of each kind, one at a time ([`probe`]), and looks at the counters right before
-//! and right after. What the disks did in between can only be too much: somebody else's flush counts as well. The
-//! count is thus an upper bound, and the verdict follows from it in this order:
+//! and right after. What the disks did in between can only be too much: what somebody else writes counts as well. How
+//! often that helps is measured in as many blank windows, in which nothing is asked. The verdict follows in this order
+//! (docs/design/0034):
 //!
 //! | what was seen | verdict |
 //! |---|---|
 //! | nobody counts, or the place promises nothing | UNVERIFIED |
-//! | a kind with events, known or unknown, for less than 98 % of its replies | NOT DURABLE, by name |
-//! | an idle disk has so many events that more than 2 % of replies would meet one by chance | UNVERIFIED |
+//! | a kind whose replies have what they need in less than 98 % | NOT DURABLE, by name |
+//! | – but other disks of the machine had an event for 98 % of them | UNVERIFIED |
+//! | – but what is written never arrives at the disks that are watched ([`mark`]) | UNVERIFIED |
+//! | more than 2 % of the blank windows had an event, or bytes enough for a change | UNVERIFIED |
 //! | a kind with known events for less than 98 % (the rest are writes to a disk with FUA) | UNVERIFIED |
+//! | what the case used is a kind that the server refused when it was probed, or its promises have no events | UNVERIFIED |
 //! | otherwise | HONEST |
 //!
-//! Whoever is accused gets the benefit of one more doubt: 8 MiB are written, and if they never arrive at the disks that
-//! are watched, those are not the server's, and the verdict is UNVERIFIED.
+//! A server that replies first and flushes right behind it would be helped by the next request's window. So the probe
+//! waits before each until the disks have been at rest for a while, and for another while each time: what comes at a
+//! fixed time behind a reply, or by a clock, rarely falls into the short window of the next.
 //!
-//! A server that replies first and flushes right behind it would be helped by the next request's window. So the
-//! probe waits before each request until the disks are at rest.
-//!
-//! **What it cannot see:** disks that forget what they have confirmed; a flush that leaves out the very block that
-//! mattered; promises broken under load only.
+//! **What it cannot see:** disks that forget what they have confirmed; a flush that wrote something, but leaves out the
+//! very block that mattered; a log on another machine; promises broken under load only.
 
+mod mark;
 mod probe;
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::work::Work;
 
-pub(crate) use probe::ask;
+pub(crate) use mark::disks_are_theirs;
+pub use probe::Witness;
 pub use probe::probe;
+pub(crate) use probe::{CHANGE_BYTES, PROBE_BYTES};
 
-/// Requests of each kind that are sent. With 200, a server that is right half of the time is found out for certain.
-pub const PROBES: u64 = 200;
 /// The part of the replies that must have an event. Not all: counters of the kernel may be a tick late.
 const PART_MIN: f64 = 0.98;
 /// The part of the replies that may meet somebody else's event by chance.
 const NOISE_MAX: f64 = 0.02;
 
+/// How much is asked, and how long things are waited for.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// Requests of each kind. With 200, a server that is right half of the time is found out for certain.
+    pub probes: u64,
+    /// How long the disks must have done nothing before each: at least and at most.
+    pub rest: [Duration; 2],
+    /// How long that is waited for. Disks that somebody else uses never rest.
+    pub rest_timeout: Duration,
+    /// How long the disks are watched, at least, for what comes without being asked for, when somebody is accused.
+    pub idle: Duration,
+    /// How long it may take until what was written arrives there.
+    pub arrival: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            probes: 200,
+            rest: [Duration::from_millis(1), Duration::from_millis(6)],
+            rest_timeout: Duration::from_millis(25),
+            idle: Duration::from_secs(1),
+            arrival: crate::stage::SETTLE_MAX,
+        }
+    }
+}
+
 /// Kinds of requests whose reply promises durability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// CREATE, EXCLUSIVE and UNCHECKED in turns.
+    /// CREATE, UNCHECKED; on a mounted directory, as its kernel sends it.
     Create,
+    /// CREATE, EXCLUSIVE.
+    CreateExclusive,
     /// SETATTR of mode, times and size in turns.
     SetAttr,
     /// WRITE that asks for FILE_SYNC.
@@ -57,7 +91,7 @@ pub enum Kind {
     WriteDataSync,
     /// WRITE that asks for UNSTABLE and is told that it is stable.
     WriteToldStable,
-    /// COMMIT behind an UNSTABLE WRITE.
+    /// An UNSTABLE WRITE and, right behind it, its COMMIT.
     Commit,
     /// `write` and `close` on a mounted directory: a WRITE, or a COMMIT.
     WriteAndClose,
@@ -80,11 +114,32 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::Create,
+        Self::CreateExclusive,
+        Self::SetAttr,
+        Self::WriteFileSync,
+        Self::WriteDataSync,
+        Self::WriteToldStable,
+        Self::Commit,
+        Self::WriteAndClose,
+        Self::WriteAndFsync,
+        Self::MkDir,
+        Self::SymLink,
+        Self::MkNod,
+        Self::Link,
+        Self::Rename,
+        Self::Remove,
+        Self::RmDir,
+    ];
+
     /// As RFC 1813 calls it.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
+            Self::CreateExclusive => "CREATE EXCLUSIVE",
             Self::SetAttr => "SETATTR",
             Self::WriteFileSync => "WRITE FILE_SYNC",
             Self::WriteDataSync => "WRITE DATA_SYNC",
@@ -106,17 +161,25 @@ impl Kind {
 /// What came of one lone request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probed {
-    /// It was answered, and this happened meanwhile. The kind is that of the answer.
-    Answered {
-        /// What the reply promises by.
-        kind: Kind,
-        /// What the disks did between request and reply.
-        work: Work,
-        /// How long that took.
-        took: std::time::Duration,
-    },
+    /// It was answered, and this happened meanwhile.
+    Answered(Seen),
     /// The server does not do this, so it promises nothing.
     Refused(String),
+}
+
+/// What was seen between a request and its reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// What the reply promises by; the server's answer may say.
+    pub kind: Kind,
+    /// Bytes that must have been written for it.
+    pub bytes: u64,
+    /// What the disks did.
+    pub work: Work,
+    /// What others of the machine did.
+    pub elsewhere: Work,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// How one kind fared.
@@ -128,10 +191,13 @@ pub struct KindCount {
     pub name: String,
     /// Replies.
     pub replies: u64,
-    /// Replies with at least one durable event.
+    /// Replies with at least one durable event, and bytes enough.
     pub durable: u64,
-    /// Replies without one, but with a write of which nobody can tell.
+    /// Replies without an event, but with a write of which nobody can tell.
     pub unknown: u64,
+    /// Replies with neither, but with an event on a disk that is not watched.
+    #[serde(default)]
+    pub elsewhere: u64,
     /// Why there are no replies.
     pub refused: Option<String>,
 }
@@ -140,19 +206,71 @@ impl KindCount {
     /// No replies yet.
     #[must_use]
     pub fn new(kind: Kind) -> Self {
-        Self { kind, name: kind.word().to_owned(), replies: 0, durable: 0, unknown: 0, refused: None }
+        Self { kind, name: kind.word().to_owned(), replies: 0, durable: 0, unknown: 0, elsewhere: 0, refused: None }
     }
 
-    fn add(&mut self, work: &Work) {
+    fn add(&mut self, seen: &Seen) {
         self.replies += 1;
-        self.durable += u64::from(work.durable_events > 0);
-        self.unknown += u64::from(work.durable_events == 0 && work.unknown_events > 0);
+        if seen.work.may_hold(seen.bytes) {
+            self.durable += u64::from(seen.work.durable_events > 0);
+            self.unknown += u64::from(seen.work.durable_events == 0);
+        } else {
+            self.elsewhere += u64::from(seen.elsewhere.may_hold(0));
+        }
     }
 
     fn enough(&self, events: u64) -> bool {
-        #[allow(clippy::cast_precision_loss)] // Some hundreds.
-        let part = events as f64 / self.replies.max(1) as f64;
-        self.replies == 0 || part >= PART_MIN
+        self.replies == 0 || part(events, self.replies) >= PART_MIN
+    }
+
+    fn is_kept(&self) -> bool {
+        self.enough(self.durable + self.unknown)
+    }
+
+    fn is_kept_elsewhere(&self) -> bool {
+        self.enough(self.durable + self.unknown + self.elsewhere)
+    }
+
+    fn words(&self) -> String {
+        format!("{}: {} of {}", self.name, self.durable, self.replies)
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // Some hundreds.
+fn part(of: u64, all: u64) -> f64 {
+    of as f64 / all.max(1) as f64
+}
+
+/// Windows of the length of a request in which nothing was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blanks {
+    /// How many.
+    pub windows: u64,
+    /// Those with an event, known or unknown.
+    pub with_events: u64,
+    /// Those with bytes enough for a change.
+    pub with_bytes: u64,
+}
+
+impl Blanks {
+    fn add(&mut self, work: &Work) {
+        self.windows += 1;
+        self.with_events += u64::from(work.may_hold(0));
+        self.with_bytes += u64::from(work.write_bytes >= CHANGE_BYTES);
+    }
+
+    /// Why no reply can be told from somebody else's doings.
+    fn noise(&self) -> Option<String> {
+        let reason = |what: &str, of: u64| {
+            let percent = part(of, self.windows) * 100.0;
+            format!("somebody else uses the disks: {percent:.0} % of the times in which nothing was asked had {what}")
+        };
+        let is_noise = |of: u64| part(of, self.windows) > NOISE_MAX;
+        if is_noise(self.with_events) {
+            return Some(reason("a flush or a durable write", self.with_events));
+        }
+        is_noise(self.with_bytes)
+            .then(|| reason("a write, and so nobody sees what a flush before a reply made durable", self.with_bytes))
     }
 }
 
@@ -163,8 +281,9 @@ pub struct Findings {
     pub source: String,
     /// Each kind.
     pub kinds: Vec<KindCount>,
-    /// Durable events in a second in which nothing was asked.
-    pub idle_events_per_second: f64,
+    /// When nothing was asked.
+    #[serde(default)]
+    pub blanks: Blanks,
     /// Mean time between the looks before and behind a request, seconds.
     pub window_seconds: f64,
 }
@@ -191,31 +310,44 @@ impl Findings {
     /// The verdict on what was seen.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let broken = self.kinds.iter().filter(|count| !count.enough(count.durable + count.unknown));
-        let kinds: Vec<String> =
-            broken.map(|count| format!("{}: {} of {}", count.name, count.durable, count.replies)).collect();
-        if !kinds.is_empty() {
-            return Verdict::NotDurable { kinds };
+        let unverified = |reason: String| Verdict::Unverified { reason };
+        let broken: Vec<&KindCount> = self.kinds.iter().filter(|count| !count.is_kept()).collect();
+        let gone: Vec<String> =
+            broken.iter().filter(|count| !count.is_kept_elsewhere()).map(|count| count.words()).collect();
+        if !gone.is_empty() {
+            return Verdict::NotDurable { kinds: gone };
+        }
+        if !broken.is_empty() {
+            let names = names(broken.into_iter());
+            return unverified(format!(
+                "for {names} the disks that are watched did not do enough, and others of this machine flushed: name all \
+                 disks of the server with --device, that of its log too"
+            ));
         }
         if self.kinds.iter().all(|count| count.replies == 0) {
-            return Verdict::Unverified { reason: "no request of any kind was answered".into() };
+            return unverified("no request of any kind was answered".into());
         }
-        let noise = self.idle_events_per_second * self.window_seconds;
-        if noise > NOISE_MAX {
-            let percent = noise * 100.0;
-            let reason =
-                format!("somebody else uses the disks: {percent:.0} % of the replies meet a foreign flush by chance");
-            return Verdict::Unverified { reason };
+        if let Some(reason) = self.blanks.noise() {
+            return unverified(reason);
         }
-        let unknown: Vec<&str> =
-            self.kinds.iter().filter(|count| !count.enough(count.durable)).map(|count| count.name.as_str()).collect();
-        if !unknown.is_empty() {
-            let reason =
-                format!("the disk has FUA, and whether the writes for {} used it cannot be seen", unknown.join(", "));
-            return Verdict::Unverified { reason };
+        let mut unknown = self.kinds.iter().filter(|count| !count.enough(count.durable)).peekable();
+        if unknown.peek().is_some() {
+            let names = names(unknown);
+            return unverified(format!("the disk has FUA, and whether the writes for {names} used it cannot be seen"));
         }
         Verdict::Honest
     }
+
+    /// Whether replies of this kind were judged.
+    pub(crate) fn has_judged(&self, kind: Kind) -> bool {
+        let has = |kind| self.kinds.iter().any(|count| count.kind == kind && count.replies > 0);
+        // Whose WRITEs are stable at once has nothing left for a COMMIT to promise.
+        has(kind) || kind == Kind::Commit && has(Kind::WriteToldStable)
+    }
+}
+
+fn names<'a>(kinds: impl Iterator<Item = &'a KindCount>) -> String {
+    kinds.map(|count| count.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 impl Verdict {
@@ -253,5 +385,7 @@ fn kind_of(line: &str) -> &str {
     line.split(':').next().unwrap_or(line)
 }
 
+#[cfg(test)]
+mod stand_ins;
 #[cfg(test)]
 mod tests;

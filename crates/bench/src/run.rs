@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 
 use crate::case::Case;
-use crate::client::{As, Client, Interrupted, Pieces, Site};
+use crate::client::{As, Client, Interrupted, Site};
 use crate::meter::Meter;
-use crate::referee::{Findings, PROBES, Verdict, probe};
+use crate::referee::{Findings, Pace, Verdict, disks_are_theirs, probe};
 use crate::report::{Report, Run};
-use crate::stage::{SETTLE_MAX, Stage, TOLD_EVERY, Told};
+use crate::stage::{Phase, Stage, Told};
 use crate::wire::random_u32;
 use crate::work::Watch;
 
@@ -31,6 +31,8 @@ pub struct Plan {
     pub keep: bool,
     /// What is measured, in words.
     pub target: String,
+    /// How thoroughly it is probed.
+    pub pace: Pace,
 }
 
 /// Somebody who watches, or why nobody does.
@@ -93,15 +95,21 @@ fn probe_and_case<S: Site>(
 ) -> Result<Run> {
     let (findings, verdict) = match referee {
         Ok(watch) => {
-            let findings = findings(site, folder, watch.as_mut(), stop, told)?;
+            let findings = findings(plan, site, folder, watch.as_mut(), stop, told)?;
             let verdict = judge(site, &findings);
-            let accused = matches!(verdict, Verdict::NotDurable { .. });
-            if !accused || disks_are_theirs(site, folder, watch.as_mut(), stop, told)? {
-                (Some(findings), verdict)
-            } else {
-                // What they did says nothing of the case either, nor of the runs to come.
-                *referee = Err(FOREIGN_DISKS.into());
-                (Some(findings), Verdict::Unverified { reason: FOREIGN_DISKS.into() })
+            let unknown = match &verdict {
+                Verdict::NotDurable { .. } if !watch.is_the_servers() => {
+                    disks_are_theirs(site, folder, watch.as_mut(), &plan.pace, stop, told)?
+                }
+                _ => None,
+            };
+            match unknown {
+                None => (Some(findings), verdict),
+                Some(reason) => {
+                    // What they did says nothing of the case either, nor of the runs to come.
+                    *referee = Err(reason.clone());
+                    (Some(findings), Verdict::Unverified { reason })
+                }
             }
         }
         Err(reason) => (None, Verdict::Unverified { reason: reason.clone() }),
@@ -109,10 +117,37 @@ fn probe_and_case<S: Site>(
     let watch = referee.as_mut().ok();
     let (whose, quiet) = (plan.whose, plan.quiet);
     let mut stage = Stage { site, folder: folder.clone(), watch, told, stop, quiet, whose };
-    Ok(Run { phases: plan.case.run(&mut stage)?, findings, verdict })
+    let phases = plan.case.run(&mut stage)?;
+    let verdict = match (verdict, findings.as_ref().and_then(|findings| unjudged(findings, &phases))) {
+        (Verdict::Honest, Some(reason)) => Verdict::Unverified { reason },
+        (verdict, _) => verdict,
+    };
+    Ok(Run { phases, findings, verdict })
+}
+
+/// What the case promised, and the probe says nothing of.
+fn unjudged(findings: &Findings, phases: &[Phase]) -> Option<String> {
+    for phase in phases {
+        if let Some(kind) = phase.kinds.iter().find(|kind| !findings.has_judged(**kind)) {
+            return Some(format!("{} used {}, which the server refused when it was probed", phase.name, kind.word()));
+        }
+        // Several clients share what makes their promises durable; one alone has an event for each, but where a request
+        // changed nothing.
+        let needed = if phase.connections == 1 { phase.promises.div_ceil(2) } else { 1 };
+        let events = phase.work.map(|work| work.durable_events + work.unknown_events);
+        if phase.promises > 0 && events.is_some_and(|events| events < needed) {
+            let (name, promises) = (&phase.name, phase.promises);
+            let events = events.unwrap_or(0);
+            return Some(format!(
+                "the lone requests were kept, but {name} had {events} events for {promises} promises"
+            ));
+        }
+    }
+    None
 }
 
 fn findings<S: Site>(
+    plan: &Plan,
     site: &S,
     folder: &<S::Client as Client>::Node,
     watch: &mut dyn Watch,
@@ -120,9 +155,10 @@ fn findings<S: Site>(
     told: &mut dyn FnMut(Told<'_>),
 ) -> Result<Findings> {
     let mut client = site.client(&Arc::new(Meter::default()))?;
-    let total = site.kinds().len() as u64 * PROBES;
-    probe(&mut client, folder, site.kinds(), watch, &mut |done| {
-        if done.is_multiple_of(PROBES / 10) {
+    let probes = plan.pace.probes;
+    let total = site.kinds().len() as u64 * probes;
+    probe(&mut client, folder, site.kinds(), watch, &plan.pace, &mut |done| {
+        if done.is_multiple_of(probes.div_ceil(10)) {
             told(Told::Progress { what: "probing", done, total });
         }
         ensure!(!stop.load(Relaxed), Interrupted);
@@ -139,32 +175,40 @@ fn judge<S: Site>(site: &S, findings: &Findings) -> Verdict {
     }
 }
 
-/// Bytes that are written to see whether they arrive.
-const MARK_BYTES: u64 = 8 << 20;
-const FOREIGN_DISKS: &str = "8M were written, and the disks that are watched never got them: are they those below the \
-                             server, and is that on this machine?";
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::referee::{Kind, KindCount};
+    use crate::work::Work;
 
-/// Nobody is accused because somebody has named the wrong disks: whatever is written must arrive there some time.
-fn disks_are_theirs<S: Site>(
-    site: &S,
-    folder: &<S::Client as Client>::Node,
-    watch: &mut dyn Watch,
-    stop: &AtomicBool,
-    told: &mut dyn FnMut(Told<'_>),
-) -> Result<bool> {
-    let mut client = site.client(&Arc::new(Meter::default()))?;
-    let file = client.create(folder, "mark")?;
-    let (before, length) = (watch.work()?, site.piece_bytes(1 << 20));
-    let count = MARK_BYTES / length as u64;
-    client.write_long(&file, &mut Pieces::new(count, length, random_u32()?.into(), &mut || Ok(())))?;
-    let started = Instant::now();
-    while watch.work()?.since(&before).write_bytes < MARK_BYTES {
-        if started.elapsed() >= SETTLE_MAX {
-            return Ok(false);
+    #[test]
+    fn what_the_case_promised_and_nobody_judged_is_not_honest() {
+        let judged = KindCount { replies: 200, durable: 200, ..KindCount::new(Kind::Create) };
+        let refused = KindCount { refused: Some("NOTSUPP".into()), ..KindCount::new(Kind::CreateExclusive) };
+        let told = KindCount { replies: 200, durable: 200, ..KindCount::new(Kind::WriteToldStable) };
+        let findings = Findings { kinds: vec![judged, refused, told], ..Findings::default() };
+        let phase = |kind, connections, promises, durable_events| Phase {
+            name: "create".into(),
+            kinds: vec![kind],
+            connections,
+            promises,
+            work: Some(Work { durable_events, ..Work::default() }),
+            ..Phase::default()
+        };
+        let none = "the lone requests were kept, but create had 0 events for 400 promises";
+        let few = "the lone requests were kept, but create had 100 events for 400 promises";
+        let refused = "create used CREATE EXCLUSIVE, which the server refused when it was probed";
+        let cases = [
+            ("each has its event", phase(Kind::Create, 1, 400, 400), None),
+            ("some changed nothing", phase(Kind::Create, 1, 400, 250), None),
+            ("one alone shares with nobody", phase(Kind::Create, 1, 400, 100), Some(few)),
+            ("many share", phase(Kind::Create, 16, 400, 100), None),
+            ("nothing at all", phase(Kind::Create, 16, 400, 0), Some(none)),
+            ("never judged", phase(Kind::CreateExclusive, 1, 400, 400), Some(refused)),
+            ("every WRITE was stable", phase(Kind::Commit, 1, 1, 1), None),
+        ];
+        for (name, phase, expected) in cases {
+            assert_eq!(unjudged(&findings, &[phase]).as_deref(), expected, "{name}");
         }
-        ensure!(!stop.load(Relaxed), Interrupted);
-        told(Told::Progress { what: "looking for what was written on the disks", done: 0, total: 0 });
-        std::thread::sleep(TOLD_EVERY);
     }
-    Ok(true)
 }

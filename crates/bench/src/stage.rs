@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::{As, Client, Interrupted, Site};
 use crate::meter::Meter;
+use crate::referee::Kind;
 use crate::wire::random_u32;
 use crate::work::{Watch, Work};
 
@@ -59,6 +60,12 @@ pub struct Phase {
     pub promises: u64,
     /// Bytes of content that were promised to be durable.
     pub promised_bytes: u64,
+    /// By which kinds of requests.
+    #[serde(default)]
+    pub kinds: Vec<Kind>,
+    /// Clients at once.
+    #[serde(default)]
+    pub connections: usize,
     /// What the disks did until the last reply.
     pub work: Option<Work>,
     /// What they did until they were quiet.
@@ -153,6 +160,8 @@ impl<S: Site> Stage<'_, S> {
             requests: meter.requests.count(),
             promises: meter.promises(),
             promised_bytes: meter.bytes(),
+            kinds: meter.kinds(),
+            connections,
             work: after.zip(before).map(|(after, before)| after.since(&before)),
             settled: None,
         };

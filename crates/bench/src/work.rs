@@ -52,6 +52,12 @@ impl Work {
         }
     }
 
+    /// Whether something became durable, or nobody can tell, and so much was written.
+    #[must_use]
+    pub const fn may_hold(&self, bytes: u64) -> bool {
+        self.durable_events + self.unknown_events > 0 && self.write_bytes >= bytes
+    }
+
     /// Bytes written to anything but the log.
     #[must_use]
     pub fn pool_bytes(&self) -> u64 {
@@ -65,9 +71,20 @@ pub trait Watch {
     /// counted in its answer.
     fn work(&mut self) -> Result<Work>;
 
+    /// The same of the disks of this machine that are not watched, where somebody counts those: a server may keep its
+    /// log there.
+    fn elsewhere(&mut self) -> Result<Work> {
+        Ok(Work::default())
+    }
+
     /// Whether nothing is under way on the devices, as far as anybody knows.
     fn is_at_rest(&mut self) -> Result<bool> {
         Ok(true)
+    }
+
+    /// Whether they are the server's beyond doubt.
+    fn is_the_servers(&self) -> bool {
+        false
     }
 
     /// Whose counters they are, in words.

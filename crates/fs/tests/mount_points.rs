@@ -91,3 +91,23 @@ fn only_a_directory_of_root_alone_is_covered() {
     assert_eq!((rmdir("mine"), rmdir("everybody")), (Ok(()), Ok(())), "what was refused is protected no longer");
     assert_eq!(done(tank.remove(ctx(&user()), tank.root(), b"link")), Ok(()));
 }
+
+/// A dataset's name is at most 255 bytes, however it came by it: of a longer one no command finds the parent, and its mount
+/// point stays when it is gone.
+#[test]
+fn a_rename_gives_nobody_a_name_that_is_too_long() {
+    let world = World::new(64 << 20, 16 << 20);
+    let filer = world.create();
+    let create = |name: &str| drop(filer.create_dataset(name, PropertySet::default(), OWNER).unwrap());
+    let child = "c".repeat(200);
+    create("tank/a");
+    create(&format!("tank/a/{child}"));
+    let longer = format!("tank/{}", "b".repeat(200));
+    let renamed = filer.rename_dataset("tank/a", &longer);
+    assert!(matches!(renamed, Err(DatasetError::Name { .. })), "{renamed:?}");
+    let longest = format!("tank/{}", "b".repeat(255 - "tank//".len() - child.len()));
+    filer.rename_dataset("tank/a", &longest).unwrap();
+    filer.destroy_dataset(&format!("{longest}/{child}"), false).unwrap();
+    let above = filer.by_name(&longest).unwrap();
+    assert_eq!(above.lookup(&Cred::root(), above.root(), child.as_bytes()).map(drop), Err(FsError::NotFound));
+}

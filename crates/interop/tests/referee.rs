@@ -98,7 +98,7 @@ fn a_server_that_keeps_its_word_is_honest_and_one_that_was_told_not_to_is_found_
     );
     let kinds = &honest.runs[0].findings.as_ref().unwrap().kinds;
     assert!(kinds.iter().all(|kind| kind.replies == 200 && kind.durable >= 196), "{kinds:?}");
-    assert_eq!(kinds.len(), 12);
+    assert_eq!(kinds.len(), 13);
 
     let careless = server.bench("/tank/careless", &["loop", "--rounds", "256"]);
     let Verdict::NotDurable { kinds } = &careless.verdict else { panic!("{:?}", careless.verdict) };

@@ -165,6 +165,29 @@ fn half_a_record_takes_nobody_elses_place() {
     drop(strangers);
 }
 
+/// The same from a hundred addresses, as a user of this machine has them, or a host with some networks of IPv6: each holds
+/// less than an honest WRITE does. The honest one was of the address with most, and went each time.
+#[test]
+fn many_addresses_with_little_each_take_nobody_elses_place() {
+    let _alone = alone();
+    let house = House::with(&ServeOptions { debt_bytes_max: 16 << 20, ..Default::default() });
+    let mut good = house.client();
+    let root = good.mount("/tank");
+    let half = [&(1_u32 << 31 | 400_000).to_be_bytes()[..], &vec![0; 300_000]].concat();
+    let strangers: Vec<TcpStream> = (0..100)
+        .map(|number| {
+            let mut stream = stranger(&house, [127, 0, 3, number]);
+            let _ = stream.write_all(&half);
+            stream
+        })
+        .collect();
+    for round in 0..5 {
+        works(&mut good, &root, &format!("old-{round}"));
+        is_served(&house, &root, &format!("new-{round}"));
+    }
+    drop(strangers);
+}
+
 /// Connections that are opened and never used. They took all places there are.
 #[test]
 fn idle_connections_give_way() {

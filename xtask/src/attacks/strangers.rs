@@ -13,6 +13,8 @@ use tally_bench::wire::{Handle, Target};
 const NFS: u32 = 100_003;
 /// Little room, so that replies stay in the server.
 const RECEIVE_BYTES: usize = 16 << 10;
+/// The priority of a thread, as nice(2) counts it, that runs when nobody else wants to.
+const LAST_IN_TURN: i32 = 19;
 /// Between two looks at its connections.
 const ROUND: Duration = Duration::from_millis(200);
 
@@ -56,8 +58,11 @@ impl Stage {
         Self { server, root: root.0.clone(), file: file.0.clone(), addresses }
     }
 
-    /// Attacks until it is done. Failures are part of it: the server may close and refuse what it likes.
+    /// Attacks until it is done. Failures are part of it: the server may close and refuse what it likes. Strangers have
+    /// machines of their own; here their thread takes what the server and the good client leave of this one.
     pub(super) fn keep_up(&self, attack: &Attack, done: &AtomicBool) {
+        // Without it they are only more in the way.
+        let _ = rustix::process::nice(LAST_IN_TURN);
         let words = (attack.words)(self);
         let mut strangers: Vec<Option<Stranger>> = Vec::new();
         strangers.resize_with(attack.connections, || None);

@@ -12,10 +12,12 @@ use anyhow::{Context, Result, ensure};
 
 use super::{As, Client, Pieces, Setting, Site, TIME_SECONDS, Tool, USER};
 use crate::meter::{Meter, Promise};
-use crate::referee::{Kind, Probed};
+use crate::random::Random;
+use crate::referee::{Kind, Probed, Witness};
 use crate::target::{Url, find};
-use crate::wire::{Attributes, Caller, Connection, Handle, Limits, Refused, Stable, Target, Written, status};
-use crate::work::Watch;
+use crate::wire::{
+    Attributes, Caller, Connection, Handle, Limits, Refused, Stable, Target, Written, random_u32, status,
+};
 
 mod probe;
 
@@ -23,8 +25,9 @@ mod probe;
 const DEPTH: usize = 8;
 
 /// Kinds that promise something over the wire.
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind::Create,
+    Kind::CreateExclusive,
     Kind::SetAttr,
     Kind::WriteFileSync,
     Kind::WriteDataSync,
@@ -72,7 +75,8 @@ impl Site for Export {
 
     fn client(&self, meter: &Arc<Meter>) -> Result<Requests> {
         let connection = self.connect(self.caller)?;
-        Ok(Requests { connection, limits: self.limits, meter: Arc::clone(meter), verifier: 0 })
+        let noise = Random::new(random_u32()?.into(), 0);
+        Ok(Requests { connection, limits: self.limits, meter: Arc::clone(meter), verifier: 0, noise })
     }
 
     /// As an ordinary user, who may not be allowed to make it himself: then root makes it and gives it to him.
@@ -160,13 +164,15 @@ pub struct Requests {
     meter: Arc<Meter>,
     /// Makes each exclusive CREATE another one.
     verifier: u64,
+    /// What is written for the referee.
+    noise: Random,
 }
 
 impl Requests {
     /// One request whose reply promises durability.
-    fn change<T>(&mut self, bytes: u64, request: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
+    fn change<T>(&mut self, kind: Kind, bytes: u64, request: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
         let connection = &mut self.connection;
-        self.meter.time(Promise::Durable(bytes), || request(connection))
+        self.meter.time(Promise::Durable(kind, bytes), || request(connection))
     }
 
     fn next_verifier(&mut self) -> u64 {
@@ -175,7 +181,7 @@ impl Requests {
     }
 
     fn set(&mut self, node: &Handle, attributes: Attributes) -> Result<()> {
-        self.change(0, |connection| connection.set_attributes(node, attributes))
+        self.change(Kind::SetAttr, 0, |connection| connection.set_attributes(node, attributes))
     }
 
     fn settings(&mut self, node: &Handle, tool: Tool, mode: u32) -> Result<()> {
@@ -196,7 +202,8 @@ impl Requests {
         let length = self.limits.write_bytes as usize;
         if data.len() <= length {
             let bytes = data.len() as u64;
-            return self.change(bytes, |connection| connection.write(file, 0, data, Stable::FileSync)).map(drop);
+            let write = |connection: &mut Connection| connection.write(file, 0, data, Stable::FileSync);
+            return self.change(Kind::WriteFileSync, bytes, write).map(drop);
         }
         let mut stream = Stream::default();
         for (index, piece) in data.chunks(length).enumerate() {
@@ -243,7 +250,7 @@ impl Stream {
         }
         let (sent, taken) = (self.bytes_sent, self.bytes_taken);
         ensure!(sent == taken, "WRITEs of {sent} bytes took {taken}");
-        let verifier = client.change(taken, |connection| connection.commit(file))?;
+        let verifier = client.change(Kind::Commit, taken, |connection| connection.commit(file))?;
         ensure!(self.verifier.is_none_or(|before| before == verifier), LOST);
         Ok(())
     }
@@ -255,7 +262,7 @@ impl Client for Requests {
     type Node = Handle;
 
     fn make_folder(&mut self, parent: &Handle, name: &str) -> Result<Handle> {
-        self.change(0, |connection| connection.mkdir(parent, name))
+        self.change(Kind::MkDir, 0, |connection| connection.mkdir(parent, name))
     }
 
     fn find(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
@@ -268,7 +275,8 @@ impl Client for Requests {
 
     fn add_file(&mut self, folder: &Handle, name: &str, data: &[u8], tool: Tool) -> Result<Handle> {
         let verifier = self.next_verifier();
-        let file = self.change(0, |connection| connection.create_exclusive(folder, name, verifier))?;
+        let make = |connection: &mut Connection| connection.create_exclusive(folder, name, verifier);
+        let file = self.change(Kind::CreateExclusive, 0, make)?;
         // CREATE EXCLUSIVE has no room for attributes, so they follow.
         self.set(&file, Attributes { mode: Some(0o600), ..Attributes::default() })?;
         self.content(&file, data)?;
@@ -277,7 +285,7 @@ impl Client for Requests {
     }
 
     fn create(&mut self, folder: &Handle, name: &str) -> Result<Handle> {
-        self.change(0, |connection| connection.create(folder, name))
+        self.change(Kind::Create, 0, |connection| connection.create(folder, name))
     }
 
     fn overwrite(&mut self, file: &Handle, data: &[u8]) -> Result<()> {
@@ -319,7 +327,7 @@ impl Client for Requests {
         self.meter.time(Promise::Nothing, || connection.list(folder))
     }
 
-    fn probe(&mut self, folder: &Handle, kind: Kind, number: u64, watch: &mut dyn Watch) -> Result<Probed> {
-        probe::one(self, folder, kind, number, watch)
+    fn probe(&mut self, folder: &Handle, kind: Kind, number: u64, witness: &mut Witness<'_>) -> Result<Probed> {
+        probe::one(self, folder, kind, number, witness)
     }
 }

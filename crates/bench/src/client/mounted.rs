@@ -14,8 +14,9 @@ use rustix::fs::{Advice, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 
 use super::{Client, Pieces, Setting, Site, TIME_SECONDS, Tool, USER};
 use crate::meter::{Meter, Promise};
-use crate::referee::{Kind, Probed, ask};
-use crate::work::Watch;
+use crate::random::Random;
+use crate::referee::{CHANGE_BYTES, Kind, PROBE_BYTES, Probed, Witness};
+use crate::wire::random_u32;
 
 /// What statfs says of an NFS mount.
 const NFS_MAGIC: u64 = 0x6969;
@@ -58,7 +59,8 @@ impl Site for Mounted {
     type Client = Calls;
 
     fn client(&self, meter: &Arc<Meter>) -> Result<Calls> {
-        Ok(Calls { meter: Arc::clone(meter), is_nfs: self.is_nfs() })
+        let noise = Random::new(random_u32()?.into(), 0);
+        Ok(Calls { meter: Arc::clone(meter), is_nfs: self.is_nfs(), noise })
     }
 
     fn make_run(&self, name: &str) -> Result<PathBuf> {
@@ -103,17 +105,19 @@ fn empty(folder: &Path, gone: &mut dyn FnMut(u64), count: &mut u64) -> Result<()
 pub struct Calls {
     meter: Arc<Meter>,
     is_nfs: bool,
+    /// What is written for the referee.
+    noise: Random,
 }
 
 impl Calls {
     /// One system call that is a request whose reply promises durability, where anything is.
-    fn change<T>(&self, bytes: u64, call: impl FnOnce() -> Result<T>) -> Result<T> {
-        let promise = if self.is_nfs { Promise::Durable(bytes) } else { Promise::Nothing };
+    fn change<T>(&self, kind: Kind, bytes: u64, call: impl FnOnce() -> Result<T>) -> Result<T> {
+        let promise = if self.is_nfs { Promise::Durable(kind, bytes) } else { Promise::Nothing };
         self.meter.time(promise, call)
     }
 
     fn set(&self, path: &Path, setting: Setting, mode: u32) -> Result<()> {
-        self.change(0, || {
+        self.change(Kind::SetAttr, 0, || {
             let here = rustix::fs::CWD;
             match setting {
                 Setting::Times => {
@@ -133,7 +137,7 @@ impl Calls {
     /// Closes a file that was written. An error of the flush that this is over NFS would go unseen with the last
     /// descriptor; so another one is closed first, and fsync, which finds nothing left to send, asks how that went.
     fn close(&self, file: &File, bytes: u64) -> Result<()> {
-        self.change(bytes, || {
+        self.change(Kind::WriteAndClose, bytes, || {
             if self.is_nfs {
                 drop(file.try_clone()?);
                 file.sync_all()?;
@@ -158,7 +162,8 @@ impl Client for Calls {
 
     fn make_folder(&mut self, parent: &PathBuf, name: &str) -> Result<PathBuf> {
         let path = parent.join(name);
-        self.change(0, || Ok(fs::create_dir(&path)?)).with_context(|| format!("cannot make {}", path.display()))?;
+        let make = || Ok(fs::create_dir(&path)?);
+        self.change(Kind::MkDir, 0, make).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(path)
     }
 
@@ -172,7 +177,7 @@ impl Client for Calls {
 
     fn add_file(&mut self, folder: &PathBuf, name: &str, data: &[u8], tool: Tool) -> Result<PathBuf> {
         let path = folder.join(name);
-        let mut file = self.change(0, || create_new(&path, 0o600))?;
+        let mut file = self.change(Kind::Create, 0, || create_new(&path, 0o600))?;
         file.write_all(data).with_context(|| format!("cannot write {}", path.display()))?;
         self.close(&file, data.len() as u64).with_context(|| format!("cannot write {}", path.display()))?;
         drop(file);
@@ -182,14 +187,14 @@ impl Client for Calls {
 
     fn create(&mut self, folder: &PathBuf, name: &str) -> Result<PathBuf> {
         let path = folder.join(name);
-        self.change(0, || create_new(&path, 0o644))?;
+        self.change(Kind::Create, 0, || create_new(&path, 0o644))?;
         Ok(path)
     }
 
     fn overwrite(&mut self, file: &PathBuf, data: &[u8]) -> Result<()> {
         let what = || format!("cannot overwrite {}", file.display());
         let open = || Ok(OpenOptions::new().write(true).truncate(true).open(file)?);
-        let mut opened = self.change(0, open).with_context(what)?;
+        let mut opened = self.change(Kind::SetAttr, 0, open).with_context(what)?;
         opened.write_all(data).with_context(what)?;
         self.close(&opened, data.len() as u64).with_context(what)
     }
@@ -203,7 +208,7 @@ impl Client for Calls {
             pieces.done()?;
         }
         let bytes = pieces.count * pieces.bytes() as u64;
-        self.meter.time(Promise::Durable(bytes), || Ok(opened.sync_all()?)).with_context(what)
+        self.meter.time(Promise::Durable(Kind::WriteAndFsync, bytes), || Ok(opened.sync_all()?)).with_context(what)
     }
 
     fn read_long(&mut self, file: &PathBuf, pieces: &mut Pieces<'_>) -> Result<()> {
@@ -229,22 +234,23 @@ impl Client for Calls {
         })
     }
 
-    fn probe(&mut self, folder: &PathBuf, kind: Kind, number: u64, watch: &mut dyn Watch) -> Result<Probed> {
+    fn probe(&mut self, folder: &PathBuf, kind: Kind, number: u64, witness: &mut Witness<'_>) -> Result<Probed> {
         let (path, other) = (folder.join(format!("p{number:03}")), folder.join(format!("q{number:03}")));
         prepare(kind, &path)?;
         match kind {
             Kind::WriteAndClose | Kind::WriteAndFsync => {
                 let mut file = OpenOptions::new().write(true).open(&path)?;
-                ask(kind, watch, || {
-                    file.write_all(&[number as u8; 4096])?;
+                let data = self.noise.bytes(PROBE_BYTES);
+                witness.ask(data.len() as u64, || {
+                    file.write_all(&data)?;
                     if kind == Kind::WriteAndFsync {
                         file.sync_all()?;
                     }
                     drop(file);
-                    Ok(())
+                    Ok(kind)
                 })
             }
-            _ => ask(kind, watch, || call(kind, &path, &other, number)),
+            _ => witness.ask(CHANGE_BYTES, || call(kind, &path, &other, number).map(|()| kind)),
         }
     }
 }

@@ -34,6 +34,8 @@ const DEPTH_MAX: usize = 8;
 #[derive(Debug)]
 pub struct Devices {
     disks: Vec<Device>,
+    /// All others of this machine, as far as their counters can be read.
+    others: Vec<Device>,
 }
 
 #[derive(Debug)]
@@ -60,7 +62,7 @@ impl Devices {
         Self::find_below(Path::new(BLOCK), words)
     }
 
-    fn find_below(block: &Path, words: &[PathBuf]) -> Result<Self> {
+    pub(crate) fn find_below(block: &Path, words: &[PathBuf]) -> Result<Self> {
         let mut names = BTreeSet::new();
         for word in words {
             let path = word.canonicalize().unwrap_or_else(|_| word.clone());
@@ -69,26 +71,30 @@ impl Devices {
             names.extend(found.with_context(|| format!("{} is no block device here", word.display()))?);
         }
         ensure!(!names.is_empty(), "no device is named");
-        let disks = names.into_iter().map(|path| Device::open(&path)).collect::<Result<_>>()?;
-        let devices = Self { disks };
-        devices.now()?;
+        let all = std::fs::read_dir(block).into_iter().flatten().flatten();
+        let all: BTreeSet<PathBuf> =
+            all.filter_map(|entry| disks_of(&entry.path(), DEPTH_MAX).ok()).flatten().collect();
+        let others = all.difference(&names).filter_map(|path| Device::open(path).ok());
+        let others = others.filter(|disk| disk.add_to(&mut Work::default()).is_ok()).collect();
+        let disks = names.iter().map(|path| Device::open(path)).collect::<Result<_>>()?;
+        let mut devices = Self { disks, others };
+        devices.work()?;
         Ok(devices)
-    }
-
-    fn now(&self) -> Result<Work> {
-        let mut work = Work::default();
-        for disk in &self.disks {
-            let text = std::fs::read_to_string(&disk.stat)
-                .with_context(|| format!("the counters of {} cannot be read any more", disk.name))?;
-            add(&mut work, &text, disk.cache).with_context(|| format!("the counters of {}", disk.name))?;
-        }
-        Ok(work)
     }
 }
 
 impl Watch for Devices {
     fn work(&mut self) -> Result<Work> {
-        self.now()
+        let mut work = Work::default();
+        self.disks.iter().try_for_each(|disk| disk.add_to(&mut work))?;
+        Ok(work)
+    }
+
+    fn elsewhere(&mut self) -> Result<Work> {
+        let mut work = Work::default();
+        // One that has been pulled out has nobody's log.
+        self.others.retain(|disk| disk.add_to(&mut work).is_ok());
+        Ok(work)
     }
 
     fn is_at_rest(&mut self) -> Result<bool> {
@@ -130,6 +136,12 @@ impl Device {
             other => bail!("{name} has a write cache of a kind that is not known: '{other}'"),
         };
         Ok(Self { name, stat: folder.join("stat"), cache })
+    }
+
+    fn add_to(&self, work: &mut Work) -> Result<()> {
+        let text = std::fs::read_to_string(&self.stat)
+            .with_context(|| format!("the counters of {} cannot be read any more", self.name))?;
+        add(work, &text, self.cache).with_context(|| format!("the counters of {}", self.name))
     }
 }
 

@@ -205,12 +205,14 @@ impl Filer {
             return Err(DatasetError::Exists(to.to_owned()));
         }
         let moved = self.subtree(from);
+        let new_name = |filesystem: &Filesystem| format!("{to}{}", &filesystem.name()[from.len()..]);
+        moved.iter().try_for_each(|filesystem| check_name(&new_name(filesystem)))?;
         let more_root_bytes = (to.len().saturating_sub(from.len()) * moved.len()) as u64;
         self.pool.check_administrable(more_root_bytes)?;
         let point = MountPoint::take(&new_parent, to)?;
         let renamed = self.pool.administer_more(more_root_bytes, |_, _| {
             for filesystem in &moved {
-                let name = format!("{to}{}", &filesystem.name()[from.len()..]);
+                let name = new_name(filesystem);
                 filesystem.dataset.change_line(|line| line.name = name);
             }
         });

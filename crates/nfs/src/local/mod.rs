@@ -2,9 +2,9 @@
 //!
 //! AUTH_SYS says what its sender likes. The custom of `secure`, only ports below 1024, has root vouch for its machine's
 //! users; but an ordinary user's own client has no such port, and on the server's machine nobody needs to vouch: the
-//! kernel knows which user made the socket at the other end. So over loopback, and where a peer has the very address
-//! that it talks to, an ordinary port is not refused. The kernel is asked ([`sock_diag`]), and the connection is served
-//! as that user with the groups that the machine gives him, whatever its requests say.
+//! kernel knows which user made the socket at the other end. So over loopback, and where a peer has an address of this
+//! machine, an ordinary port is not refused. The kernel is asked ([`sock_diag`]), and the connection is served as that user
+//! with the groups that the machine gives him, whatever its requests say.
 //!
 //! ```text
 //!  who made the client's socket │ its requests are served as
@@ -36,9 +36,8 @@ mod sock_diag;
 
 use std::ffi::CString;
 use std::fs;
-use std::io;
-use std::net::SocketAddr;
-use std::sync::OnceLock;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use nix::unistd::{Gid, Uid, User, getgrouplist};
 use tally_fs::vfs::Cred;
@@ -61,19 +60,29 @@ pub enum Owner {
     Unknown,
 }
 
-/// Whether the peer is on this machine: over loopback, or with the address that it talks to.
+/// Whether the peer is on this machine: over loopback, with the address that it talks to, or with another one of ours.
 pub(crate) fn is_local(local: SocketAddr, peer: SocketAddr) -> bool {
-    peer.ip().to_canonical().is_loopback() || peer.ip().to_canonical() == local.ip().to_canonical()
+    let ip = peer.ip().to_canonical();
+    ip.is_loopback() || ip == local.ip().to_canonical() || is_own(peer, ip)
 }
 
-/// Whether only the superuser can have taken a port, on this machine or on any.
+/// Whether an address is one of this machine: only such a one can be bound. Where that cannot be found out, or the machine lets
+/// any be bound, others count as its users, of whom the kernel then knows nothing.
+fn is_own(peer: SocketAddr, ip: IpAddr) -> bool {
+    let mut address = peer;
+    address.set_ip(ip);
+    address.set_port(0);
+    let is_foreign = |error: io::Error| matches!(error.kind(), ErrorKind::AddrNotAvailable | ErrorKind::InvalidInput);
+    UdpSocket::bind(address).map_or_else(|error| !is_foreign(error), |_| true)
+}
+
+/// Whether only the superuser can have taken a port, on this machine as it is set now, or on any.
 pub(crate) fn is_privileged(port: u16, local: bool) -> bool {
-    static OWN_END: OnceLock<u16> = OnceLock::new();
     let own_end = || {
         let text = fs::read_to_string(UNPRIVILEGED_PORTS).unwrap_or_default();
-        text.trim().parse().map_or(PRIVILEGED_PORTS_END, |end: u16| end.min(PRIVILEGED_PORTS_END))
+        text.trim().parse().map_or(PRIVILEGED_PORTS_END, |end: u16| end)
     };
-    port < if local { *OWN_END.get_or_init(own_end) } else { PRIVILEGED_PORTS_END }
+    port < PRIVILEGED_PORTS_END && (!local || port < own_end())
 }
 
 /// Asks the kernel whose a connection is that comes from `peer` to `local`. The answer counts if that connection still

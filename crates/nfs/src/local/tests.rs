@@ -109,7 +109,7 @@ fn who_is_here_and_which_port_speaks_for_its_machine() {
         ("[::1]:1", "[::1]:2", true),
         ("192.0.2.1:1", "192.0.2.1:2", true),
         ("[::ffff:192.0.2.1]:1", "192.0.2.1:2", true),
-        ("192.0.2.1:1", "192.0.2.2:2", false),
+        ("192.0.2.1:1", "198.51.100.2:2", false),
         ("[fe80::1]:1", "[fe80::2]:2", false),
     ] {
         assert_eq!(is_local(address(local), address(peer)), expected, "{peer} at {local}");
@@ -117,4 +117,41 @@ fn who_is_here_and_which_port_speaks_for_its_machine() {
     for (port, expected) in [(0, true), (1023, true), (1024, false), (65_535, false)] {
         assert_eq!(is_privileged(port, false), expected, "{port}");
     }
+}
+
+/// This machine has more addresses than those of its loopback, and a user of it may come by any of them, to any. His ports are
+/// judged as this machine gives them, as they are given now: where low ones are everybody's, one spoke for root.
+#[test]
+#[ignore = "needs root; `cargo xtask test` runs it"]
+fn who_comes_by_another_address_of_this_machine_is_of_this_machine() {
+    // In a network of its own, of which the thread is the only member.
+    std::thread::spawn(|| {
+        #[expect(deprecated, reason = "it shares descriptors with others or not; these are all its own")]
+        rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET).expect("this test needs root");
+        for words in
+            ["link set lo up", "address add 192.0.2.9/32 dev lo", "-6 address add 2001:db8::9/128 dev lo nodad"]
+        {
+            let done = std::process::Command::new("ip").args(words.split(' ')).status().unwrap();
+            assert!(done.success(), "ip {words}");
+        }
+        for (from, to, port) in
+            [("192.0.2.9", "127.0.0.1", 0), ("192.0.2.9", "127.0.0.1", 900), ("2001:db8::9", "::1", 901)]
+        {
+            let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+            let listener = TcpListener::bind(SocketAddr::new(to, 0)).unwrap();
+            let socket = Socket::new(Domain::for_address(listener.local_addr().unwrap()), Type::STREAM, None).unwrap();
+            socket.bind(&SocketAddr::new(from, port).into()).unwrap();
+            socket.connect(&listener.local_addr().unwrap().into()).unwrap();
+            let (ours, peer) = listener.accept().unwrap();
+            let ours = Arc::new(ours);
+            let before = Link::over(1, peer, &ours);
+            assert_eq!(*before.owner(), own(), "from {peer}");
+            assert_eq!(before.is_privileged(), port != 0);
+            fs::write(UNPRIVILEGED_PORTS, "0").unwrap();
+            assert!(!Link::over(2, peer, &ours).is_privileged(), "{peer}: anybody may have this port now");
+            fs::write(UNPRIVILEGED_PORTS, "1024").unwrap();
+        }
+    })
+    .join()
+    .unwrap();
 }

@@ -120,6 +120,12 @@ impl Assembler {
         self.record.capacity()
     }
 
+    /// Bytes of a partial record that have arrived.
+    #[must_use]
+    pub fn arrived_bytes(&self) -> usize {
+        self.record.len()
+    }
+
     /// Whether a record has begun and not ended.
     #[must_use]
     pub fn is_partial(&self) -> bool {

@@ -44,8 +44,8 @@ enum Place {
 pub(super) enum Added {
     /// Its connection has to be listed.
     List,
-    /// It waits.
-    Waits,
+    /// It waits; whether others may be read for that.
+    Waits { crossed: bool },
     /// Nobody waits for it: drop it.
     Refused(Box<Work>),
 }
@@ -69,13 +69,14 @@ impl Backlog {
             return Added::Refused(work);
         }
         state.bytes += work.charge.bytes();
+        let mut crossed = false;
         if state.place == Place::Parked {
-            account.give_back_work(work.charge.bytes());
+            crossed = account.give_back_work(work.charge.bytes());
             account.owe(Debt::Backlog, state.bytes);
         }
         state.works.push_back(work);
         if state.place != Place::Nowhere {
-            return Added::Waits;
+            return Added::Waits { crossed };
         }
         state.place = Place::Listed;
         Added::List
@@ -136,3 +137,6 @@ impl Backlog {
         std::mem::take(&mut state.works)
     }
 }
+
+#[cfg(test)]
+mod tests;

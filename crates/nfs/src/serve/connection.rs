@@ -26,10 +26,14 @@ pub(super) struct Connection {
     pub(super) heard_ms: AtomicU64,
     /// It has brought a whole request.
     pub(super) has_asked: AtomicBool,
-    /// When the record began that has not arrived in full.
+    /// When the record began that has not arrived in full, or was read on.
     pub(super) record_began_ms: AtomicU64,
+    /// How much of it has arrived.
+    pub(super) record_arrived: AtomicU64,
     /// When the socket, which is full, took something.
     pub(super) unread_since_ms: AtomicU64,
+    /// Held while it is noted whether replies are taken, so that the last word is the newest.
+    pub(super) telling: Mutex<()>,
     /// Set before a worker decides not to read on; whoever then makes room arms the connection again.
     pub(super) paused: AtomicBool,
     /// It is among those that are read again when less work is in the house.
@@ -51,7 +55,9 @@ impl Connection {
             heard_ms: AtomicU64::new(now_ms),
             has_asked: AtomicBool::new(false),
             record_began_ms: AtomicU64::new(0),
+            record_arrived: AtomicU64::new(0),
             unread_since_ms: AtomicU64::new(0),
+            telling: Mutex::new(()),
             paused: AtomicBool::new(false),
             crowded_out: AtomicBool::new(false),
             arming: Mutex::new(()),
@@ -77,6 +83,12 @@ impl Connection {
         let record = since(Debt::Record, &self.record_began_ms);
         let replies = since(Debt::Replies, &self.unread_since_ms);
         record.into_iter().chain(replies).min()
+    }
+
+    /// The time of a record that is on its way counts from now.
+    pub(super) fn begin_record_anew(&self, now_ms: u64) {
+        // It may come to its end just now.
+        let _ = self.record_began_ms.fetch_update(Relaxed, Relaxed, |began| (began != 0).then_some(now_ms));
     }
 
     /// Since when it has brought no whole request: a byte now and then keeps no place.

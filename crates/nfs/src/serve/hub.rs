@@ -15,7 +15,7 @@ use super::backlog::Added;
 use super::complaints::Complaints;
 use super::connection::Connection;
 use super::crew::Crew;
-use super::ledger::{Debt, Ledger};
+use super::ledger::{Ledger, Room};
 use super::poller::{Poller, WAKE};
 use super::queue::{Queue, Work};
 use super::{ServeOptions, accept, warden, worker};
@@ -217,11 +217,12 @@ impl Hub {
         }
         // Said before it is judged: whoever makes room afterwards sees it and arms again.
         connection.paused.store(true, SeqCst);
-        let mut read = self.may_read(connection);
-        if !read && connection.account.is_crowded_out() && !connection.crowded_out.swap(true, SeqCst) {
+        let mut room = self.room(connection);
+        if room == Room::CrowdedOut && !connection.crowded_out.swap(true, SeqCst) {
             self.crowded_out.lock().push(connection.clone());
-            read = self.may_read(connection);
+            room = self.room(connection);
         }
+        let read = room == Room::Free;
         if read {
             connection.paused.store(false, SeqCst);
         }
@@ -231,10 +232,14 @@ impl Hub {
 
     /// Whether no bound forbids to read on.
     pub(super) fn may_read(&self, connection: &Connection) -> bool {
-        !self.stopping.load(SeqCst)
-            && connection.account.request_count() < self.options.requests_per_connection_max
-            && self.may_reply(connection)
-            && connection.account.may_work()
+        self.room(connection) == Room::Free
+    }
+
+    fn room(&self, connection: &Connection) -> Room {
+        let is_waited_for = self.stopping.load(SeqCst)
+            || connection.account.request_count() >= self.options.requests_per_connection_max
+            || !self.may_reply(connection);
+        if is_waited_for { Room::Taken } else { connection.account.room() }
     }
 
     /// Whether its replies are taken, or few enough wait.
@@ -250,18 +255,12 @@ impl Hub {
         Charge { hub: self.clone(), connection: connection.clone(), bytes }
     }
 
-    /// A connection owes so much now; who has owed longest goes if that is too much.
-    pub(super) fn owe(self: &Arc<Self>, connection: &Connection, what: Debt, bytes: usize) {
-        if connection.account.owe(what, bytes) {
-            warden::settle_debts(self);
-        }
-    }
-
-    pub(super) fn push_run(&self, work: Box<Work>) {
+    pub(super) fn push_run(self: &Arc<Self>, work: Box<Work>) {
         let connection = work.connection.clone();
         match connection.backlog.push(work, &connection.account) {
             Added::List => self.list(connection),
-            Added::Waits => {}
+            Added::Waits { crossed: true } => self.resume_crowded_out(),
+            Added::Waits { crossed: false } => {}
             Added::Refused(work) => drop(work),
         }
     }
@@ -273,10 +272,13 @@ impl Hub {
     }
 
     /// If its replies are taken again, what waited for that goes on.
-    pub(super) fn resume(&self, connection: &Arc<Connection>) {
+    pub(super) fn resume(self: &Arc<Self>, connection: &Arc<Connection>) {
         let goes_on = connection.backlog.is_parked() && self.may_reply(connection);
         if goes_on && connection.backlog.unpark(&connection.account) {
             self.list(connection.clone());
+        }
+        if connection.paused.load(SeqCst) && self.may_read(connection) {
+            self.arm(connection);
         }
     }
 
@@ -304,6 +306,9 @@ impl Hub {
         }
         let deadline = Instant::now() + self.options.stop_patience;
         while self.request_count.load(SeqCst) > 0 && Instant::now() < deadline {
+            // Nobody has begun what waits for a peer to take replies, and nobody waits for that peer.
+            let parked = self.all_connections().into_iter().filter(|connection| connection.backlog.is_parked());
+            parked.for_each(|connection| connection.drop_backlog());
             std::thread::sleep(STOP_STEP);
         }
         let unfinished = self.request_count.load(SeqCst);

@@ -61,6 +61,11 @@ impl Input {
         self.assembler.held_bytes()
     }
 
+    /// Bytes of a partial record that have arrived.
+    pub(super) fn arrived_bytes(&self) -> usize {
+        self.assembler.arrived_bytes()
+    }
+
     /// Whether a record has begun and not ended.
     pub(super) fn is_partial(&self) -> bool {
         self.assembler.is_partial()

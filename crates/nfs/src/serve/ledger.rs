@@ -17,7 +17,8 @@
 //! is safe, and TCP tells the clients. A debt ends when the peer likes, so it must never stop anybody else: the peer
 //! gets a time for it (`warden`), and at the bound the one that has waited longest is closed, never who came last. Of
 //! one address it is, the one with most, so that one host cannot push another out; an honest client that shares its
-//! address with an attacker is protected by his progress.
+//! address with an attacker is protected by his progress. So is everybody where no address has much: an attacker may
+//! have many.
 //!
 //! **Shares.** A connection that holds something already may add to it only up to an eighth of what is free, in the
 //! house and for its address. So the more there are, the less each gets; one that holds nothing always gets its first
@@ -144,6 +145,7 @@ impl Ledger {
             request_count: AtomicUsize::new(0),
             work: AtomicUsize::new(0),
             debts: Default::default(),
+            owing: Mutex::default(),
         }
     }
 }
@@ -175,6 +177,18 @@ pub(super) struct Account {
     request_count: AtomicUsize,
     work: AtomicUsize,
     debts: [AtomicUsize; 3],
+    /// Held while a debt changes: the sums take each as one, or they would be given back what they have not got yet.
+    owing: Mutex<()>,
+}
+
+/// Whether a connection may bring more work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Free,
+    /// Some of its own has to end first.
+    Taken,
+    /// All of its address wait, or all there are, since too much work is in the house.
+    CrowdedOut,
 }
 
 impl Account {
@@ -212,16 +226,15 @@ impl Account {
         self.ledger.house.work.give_back(bytes) || of_address
     }
 
-    /// Whether all of its address wait, or all there are, since too much work is in the house.
-    pub(super) fn is_crowded_out(&self) -> bool {
-        self.address.work.is_over() || self.ledger.house.work.is_over()
-    }
-
-    /// Whether it may bring more work.
-    pub(super) fn may_work(&self) -> bool {
+    /// Whether it may bring more work. Asked once for each decision: between two questions the answer changes.
+    pub(super) fn room(&self) -> Room {
+        if self.address.work.is_over() || self.ledger.house.work.is_over() {
+            return Room::CrowdedOut;
+        }
         let held = self.work.load(SeqCst);
         let free = self.address.work.free().min(self.ledger.house.work.free());
-        !self.is_crowded_out() && (held == 0 || held <= (free / SHARE_PARTS).min(WORK_OF_CONNECTION_MAX))
+        let has_share = held == 0 || held <= (free / SHARE_PARTS).min(WORK_OF_CONNECTION_MAX);
+        if has_share { Room::Free } else { Room::Taken }
     }
 
     /// Whether so many bytes of replies may wait for it.
@@ -233,6 +246,7 @@ impl Account {
     /// So much it owes now. True: more than before, and somebody has to go.
     pub(super) fn owe(&self, what: Debt, bytes: usize) -> bool {
         let Some(debt) = self.debts.get(what as usize) else { return false };
+        let _as_one = self.owing.lock();
         let before = debt.swap(bytes, SeqCst);
         if before == bytes {
             return false;

@@ -69,7 +69,7 @@ pub struct ServeOptions {
     pub output_bytes_max: usize,
     /// How long a record may pause before it is complete.
     pub record_silence_max: Duration,
-    /// How long a record may take.
+    /// How long a record may take that comes slowly.
     pub record_time_max: Duration,
     /// How long a client may take nothing of its replies.
     pub unread_time_max: Duration,

@@ -2,10 +2,12 @@
 //!
 //! | who | when | which |
 //! |---|---|---|
-//! | a record that is begun | nothing of it came for 10 s, or it is 60 s old | that one |
+//! | a record that is begun | nothing of it came for 10 s, or it is 60 s old and slow; not while we do not read | that one |
 //! | replies | the socket has taken nothing for 60 s | that one |
-//! | debts together | above their bound, of an address or of the house | the oldest of the address with most |
+//! | debts together | above their bound, of an address or of the house | the oldest of the address with most [^1] |
 //! | places | all are taken, and somebody comes | of the address with most, who never asked anything, then the longest idle |
+//!
+//! [^1]: of all, where no address has an eighth of the bound.
 //!
 //! A thread of its own looks at the times every other second; the bounds are looked at by whoever passes them.
 
@@ -21,8 +23,13 @@ use super::ledger::Sum;
 
 /// Between two looks at the times.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// Bytes a second with which a record that is old is still waited for: whoever sends it over a bad link would begin it anew,
+/// and never come to its end.
+const RECORD_RATE_MIN: u64 = 1 << 10;
 /// Of all places so many are made free at once: to find the longest idle one takes a look at all connections.
 const PLACES_PART: usize = 128;
+/// An address with more than such a part of all debts that there may be goes before others.
+const LARGE_PART: usize = 8;
 
 /// The life of the thread that looks at the times.
 pub(super) fn keep(hub: &Arc<Hub>) {
@@ -42,9 +49,14 @@ fn end_overdue(hub: &Arc<Hub>) {
     let limits = &hub.options;
     let over = |since: u64, most: Duration| since != 0 && u128::from(now.saturating_sub(since)) > most.as_millis();
     for connection in hub.all_connections() {
+        if connection.paused.load(SeqCst) {
+            // What is missing may have been in the socket for long.
+            connection.begin_record_anew(now);
+        }
         let began = connection.record_began_ms.load(Relaxed);
-        let silent = began != 0 && over(connection.heard_ms.load(Relaxed), limits.record_silence_max);
-        if silent || over(began, limits.record_time_max) {
+        let silent = began != 0 && over(connection.heard_ms.load(Relaxed).max(began), limits.record_silence_max);
+        let slow = connection.record_arrived.load(Relaxed) < now.saturating_sub(began) / 1000 * RECORD_RATE_MIN;
+        if silent || (slow && over(began, limits.record_time_max)) {
             dismiss(hub, &connection, Complaint::RecordOverdue);
         } else if over(connection.unread_since_ms.load(Relaxed), limits.unread_time_max) {
             dismiss(hub, &connection, Complaint::RepliesOverdue);
@@ -64,12 +76,14 @@ pub(super) fn settle_debts(hub: &Arc<Hub>) {
         }
     }
     for address in addresses.iter().filter(|address| address.owes_too_much()) {
-        dismiss_oldest(hub, &all, address, Sum::owes_little);
+        dismiss_oldest(hub, &all, Some(address), || address.owes_little());
     }
     while hub.ledger.house().owes_too_much() {
         let Some(largest) = addresses.iter().max_by_key(|address| address.debt_bytes()) else { return };
-        let enough = |_: &Sum| hub.ledger.house().owes_little();
-        if !dismiss_oldest(hub, &all, largest, enough) {
+        let enough = || hub.ledger.house().owes_little();
+        // Many addresses may be one host's, and whoever is about to write may then have most.
+        let is_large = largest.debt_bytes() > hub.options.debt_bytes_max / LARGE_PART;
+        if !dismiss_oldest(hub, &all, is_large.then_some(largest), enough) || !is_large {
             return;
         }
         // What its connections still hold is on its way out.
@@ -78,17 +92,22 @@ pub(super) fn settle_debts(hub: &Arc<Hub>) {
     }
 }
 
-/// Closes the connections of an address that have owed longest, until it is enough; false if there was none.
-fn dismiss_oldest(hub: &Arc<Hub>, all: &[Arc<Connection>], address: &Arc<Sum>, enough: impl Fn(&Sum) -> bool) -> bool {
+/// Closes the connections that have owed longest, of an address or of all, until it is enough; false if there was none.
+fn dismiss_oldest(
+    hub: &Arc<Hub>,
+    all: &[Arc<Connection>],
+    address: Option<&Arc<Sum>>,
+    enough: impl Fn() -> bool,
+) -> bool {
     let mut debtors: Vec<(u64, &Arc<Connection>)> = all
         .iter()
-        .filter(|connection| Arc::ptr_eq(connection.account.address(), address))
+        .filter(|connection| address.is_none_or(|address| Arc::ptr_eq(connection.account.address(), address)))
         .filter_map(|connection| Some((connection.owes_since_ms()?, connection)))
         .collect();
     debtors.sort_by_key(|(since, connection)| (*since, connection.link.id()));
     let mut found = false;
     for (_, connection) in debtors {
-        if enough(address) {
+        if enough() {
             break;
         }
         found = true;

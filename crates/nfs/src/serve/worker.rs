@@ -176,10 +176,10 @@ fn receive(hub: &Arc<Hub>, connection: &Arc<Connection>, scratch: &mut [u8]) -> 
     let mut input = connection.input.lock();
     let received = input.receive(&connection.stream, scratch, &mut found);
     let read_at = Instant::now();
-    let partial_bytes = note_progress(hub, connection, &input, !found.is_empty(), read_at);
+    let over = note_progress(hub, connection, &input, !found.is_empty(), read_at);
     drop(input);
-    if let Some(bytes) = partial_bytes {
-        hub.owe(connection, Debt::Record, bytes);
+    if over {
+        warden::settle_debts(hub);
     }
     let alone = open_all(hub, connection, found, read_at);
     match received {
@@ -192,8 +192,9 @@ fn receive(hub: &Arc<Hub>, connection: &Arc<Connection>, scratch: &mut [u8]) -> 
     alone.is_some_and(|work| run(hub, work, true))
 }
 
-/// Notes that something came, and since when a record is on its way; gives what that holds, if it has changed.
-fn note_progress(hub: &Hub, connection: &Connection, input: &Input, ended: bool, at: Instant) -> Option<usize> {
+/// Notes that something came, since when a record is on its way, and what that holds: under the input's lock, or the end of
+/// the record would be noted before its beginning. True: somebody has to go.
+fn note_progress(hub: &Hub, connection: &Connection, input: &Input, ended: bool, at: Instant) -> bool {
     let now_ms = hub.ms_at(at);
     connection.heard_ms.store(now_ms, Relaxed);
     if ended {
@@ -204,12 +205,13 @@ fn note_progress(hub: &Hub, connection: &Connection, input: &Input, ended: bool,
         if began_ms != 0 {
             connection.record_began_ms.store(0, Relaxed);
         }
-        return connection.account.owes(Debt::Record).then_some(0);
+        return connection.account.owes(Debt::Record) && connection.account.owe(Debt::Record, 0);
     }
     if began_ms == 0 || ended {
         connection.record_began_ms.store(now_ms, Relaxed);
     }
-    Some(input.held_bytes())
+    connection.record_arrived.store(input.arrived_bytes() as u64, Relaxed);
+    connection.account.owe(Debt::Record, input.held_bytes())
 }
 
 fn report(hub: &Hub, connection: &Connection, end: &End) {
@@ -359,17 +361,20 @@ fn flush(hub: &Arc<Hub>, connection: &Arc<Connection>) {
 fn send(hub: &Arc<Hub>, connection: &Arc<Connection>) -> io::Result<()> {
     let was_full = connection.output.is_full();
     let taken = connection.output.flush(&connection.stream)?;
-    if connection.output.is_full() {
+    let telling = connection.telling.lock();
+    let is_full = connection.output.is_full();
+    if is_full {
         if taken || !was_full {
             connection.unread_since_ms.store(hub.now_ms(), Relaxed);
         }
         connection.account.owe(Debt::Replies, connection.output.held_bytes());
-        if !was_full {
-            hub.arm(connection);
-        }
     } else if connection.account.owes(Debt::Replies) {
         connection.unread_since_ms.store(0, Relaxed);
         connection.account.owe(Debt::Replies, 0);
+    }
+    drop(telling);
+    if is_full && !was_full {
+        hub.arm(connection);
     }
     Ok(())
 }

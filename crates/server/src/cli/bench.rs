@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tally_bench::client::{Export, Mounted, Site};
+use tally_bench::referee::Pace;
 use tally_bench::report::{self, Report};
 use tally_bench::run::{self, Plan, Referee};
 use tally_bench::stage::Told;
@@ -46,6 +47,7 @@ pub(super) fn run(
         quiet: Duration::from_secs(args.quiet),
         keep: args.keep,
         target: place.to_string(),
+        pace: Pace::default(),
     };
     let report = match &place {
         Place::Target(url) => Export::mount(url, args.whose)

@@ -3,9 +3,8 @@
 use anyhow::{Result, bail};
 
 use super::Requests;
-use crate::referee::{Kind, Probed, ask};
+use crate::referee::{CHANGE_BYTES, Kind, PROBE_BYTES, Probed, Witness};
 use crate::wire::{Attributes, Connection, Handle, Refused, Special, Stable, status};
-use crate::work::Watch;
 
 /// Sends the request, and looks before and after.
 pub(super) fn one(
@@ -13,17 +12,15 @@ pub(super) fn one(
     folder: &Handle,
     kind: Kind,
     number: u64,
-    watch: &mut dyn Watch,
+    witness: &mut Witness<'_>,
 ) -> Result<Probed> {
     let verifier = client.next_verifier();
+    let data = client.noise.bytes(PROBE_BYTES.min(client.limits.write_bytes as usize));
     let connection = &mut client.connection;
     let (name, other) = (format!("p{number:03}"), format!("q{number:03}"));
-    let data = [number as u8; 4096];
-    let mut lone = Lone { kind, watch };
+    let mut lone = Lone { kind, bytes: CHANGE_BYTES, witness };
     match kind {
-        Kind::Create if number.is_multiple_of(2) => {
-            lone.asks(|| connection.create_exclusive(folder, &name, verifier).map(drop))
-        }
+        Kind::CreateExclusive => lone.asks(|| connection.create_exclusive(folder, &name, verifier).map(drop)),
         Kind::Create => lone.asks(|| connection.create(folder, &name).map(drop)),
         Kind::SetAttr => {
             let file = connection.create(folder, &name)?;
@@ -32,11 +29,13 @@ pub(super) fn one(
         Kind::WriteFileSync | Kind::WriteDataSync => {
             let stable = if kind == Kind::WriteFileSync { Stable::FileSync } else { Stable::DataSync };
             let file = connection.create(folder, &name)?;
+            lone.bytes = data.len() as u64;
             lone.asks(|| connection.write(&file, 0, &data, stable).map(drop))
         }
         Kind::Commit => {
             let file = connection.create(folder, &name)?;
-            commit(connection, &file, &data, lone.watch)
+            lone.bytes = data.len() as u64;
+            lone.learns(|| commit(connection, &file, &data))
         }
         Kind::MkDir => lone.asks(|| connection.mkdir(folder, &name).map(drop)),
         Kind::SymLink => lone.asks(|| connection.symlink(folder, &name, "somewhere/else")),
@@ -71,29 +70,32 @@ fn setting(number: u64) -> Attributes {
     }
 }
 
-/// An UNSTABLE WRITE and its COMMIT. If the server says that the WRITE is stable already, it is held to that, and the
-/// COMMIT has nothing left to promise.
-fn commit(connection: &mut Connection, file: &Handle, data: &[u8], watch: &mut dyn Watch) -> Result<Probed> {
-    let mut told = Stable::Unstable;
-    let write = Lone { kind: Kind::WriteToldStable, watch: &mut *watch }.asks(|| {
-        told = connection.write(file, 0, data, Stable::Unstable)?.committed;
-        Ok(())
-    })?;
-    if told != Stable::Unstable {
-        return Ok(write);
+/// An UNSTABLE WRITE and its COMMIT, with nothing between them: a server that writes by itself has then nothing to do for
+/// the COMMIT, and owes it nothing (RFC 1813, section 3.3.21). If it says that the WRITE is stable already, it is held to
+/// that, and the COMMIT has nothing left to promise.
+fn commit(connection: &mut Connection, file: &Handle, data: &[u8]) -> Result<Kind> {
+    if connection.write(file, 0, data, Stable::Unstable)?.committed != Stable::Unstable {
+        return Ok(Kind::WriteToldStable);
     }
-    Lone { kind: Kind::Commit, watch }.asks(|| connection.commit(file).map(drop))
+    connection.commit(file).map(|_verifier| Kind::Commit)
 }
 
-/// A kind and who watches.
-struct Lone<'a> {
+/// A kind, what it takes, and who sees it.
+struct Lone<'a, 'b> {
     kind: Kind,
-    watch: &'a mut dyn Watch,
+    bytes: u64,
+    witness: &'a mut Witness<'b>,
 }
 
-impl Lone<'_> {
+impl Lone<'_, '_> {
     fn asks(&mut self, request: impl FnOnce() -> Result<()>) -> Result<Probed> {
-        ask(self.kind, self.watch, request).or_else(|error| match error.downcast_ref::<Refused>() {
+        let kind = self.kind;
+        self.learns(|| request().map(|()| kind))
+    }
+
+    /// The reply says what kind it was.
+    fn learns(&mut self, request: impl FnOnce() -> Result<Kind>) -> Result<Probed> {
+        self.witness.ask(self.bytes, request).or_else(|error| match error.downcast_ref::<Refused>() {
             Some(refused) if matches!(refused.status, status::NOTSUPP | status::PERM | status::ACCES | INVAL) => {
                 Ok(Probed::Refused(refused.to_string()))
             }

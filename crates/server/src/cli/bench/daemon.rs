@@ -120,6 +120,11 @@ impl Watch for Daemon {
         Ok(work(&pools))
     }
 
+    /// It was recognised by what was asked of the server.
+    fn is_the_servers(&self) -> bool {
+        true
+    }
+
     fn source(&self) -> String {
         match self.pools.as_slice() {
             [] => "the counters of the daemon".into(),

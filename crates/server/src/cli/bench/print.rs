@@ -111,7 +111,7 @@ fn verdict(report: &Report) -> String {
             format!("HONEST: {kinds} kinds of lone requests, each with a durable write or a flush before its reply\n")
         }
         Verdict::NotDurable { kinds } => format!(
-            "NOT DURABLE: the reply came without a durable write or a flush before it\n{}",
+            "NOT DURABLE: the reply came before what it promises was written and flushed\n{}",
             kinds.iter().map(|kind| format!("  {kind}\n")).collect::<String>()
         ),
         Verdict::Unverified { reason } => format!("UNVERIFIED: {reason}\n"),

@@ -42,3 +42,19 @@ fn a_link_in_place_of_the_lock_is_not_followed() {
     assert!(matches!(DataDir::open(dir.path()).unwrap().lock(), Err(DataDirError::Io { .. })));
     assert!(!elsewhere.exists());
 }
+
+/// Who may write to the directory above puts another one in its place, once it has been looked at, and what is written by
+/// name goes there.
+#[test]
+#[ignore = "shows: the directories above the data directory are not looked at"]
+fn where_others_may_write_above_it_nothing_is_believed() {
+    let above = tempfile::tempdir().unwrap();
+    let dir = above.path().join("tally");
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    for (mode, is_refused) in [(0o755, false), (0o1777, false), (0o777, true)] {
+        fs::set_permissions(above.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let opened = DataDir::open(&dir);
+        assert_eq!(opened.is_err(), is_refused, "{mode:o}: {opened:?}");
+    }
+}

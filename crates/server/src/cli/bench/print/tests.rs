@@ -59,7 +59,7 @@ untar  files/s    1000     900     1050  150us  400us
 PART   PROMISES  EVENTS  PROMISED   LOG  FRAMES  POOL  WRITES  FLUSHES
 untar     24.6K   24.6K       16M  120M   24.6K   20M   24.7K        7
 
-NOT DURABLE: the reply came without a durable write or a flush before it
+NOT DURABLE: the reply came before what it promises was written and flushed
   CREATE: 0 of 200
   LINK: 1 of 200
 watched: the daemon's counters of pool tank
