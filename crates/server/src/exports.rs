@@ -18,6 +18,7 @@ use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_nfs::exports::{Exports, Place, Rule, ShareRules, parse_sharenfs};
 
 use crate::daemon::config::ExportRule;
+use crate::daemon::state::Moved;
 
 /// The file systems of one imported pool.
 pub trait Mounted: Send + Sync {
@@ -147,17 +148,15 @@ pub fn rule_above<'a>(above: &'a [ExportRule], dataset: &str) -> Option<&'a Expo
     above.iter().filter(|rule| rule.covers(dataset)).max_by_key(|rule| rule.dataset.len())
 }
 
-/// A dataset has got another name: the rules of the configuration follow it, and those below it. Gives the old names of those
-/// that did.
-pub fn follow(above: &mut [ExportRule], from: &str, to: &str) -> Vec<String> {
-    let mut followed = Vec::new();
-    for rule in above {
-        if let Some(rest) = rule.dataset.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with('/')) {
-            let name = format!("{to}{rest}");
-            followed.push(std::mem::replace(&mut rule.dataset, name));
-        }
-    }
-    followed
+/// The rules of the configuration file as they hold: each for the name that it has, and also for those of datasets that had
+/// it and were renamed since, if the file has none for them.
+#[must_use]
+pub fn holding(file: &[ExportRule], moved: &[Moved]) -> Vec<ExportRule> {
+    let of_moved = moved.iter().filter(|moved| moved.holds(file)).filter_map(|moved| {
+        let rule = file.iter().find(|rule| rule.dataset == moved.table)?;
+        Some(ExportRule { dataset: moved.to.clone(), rules: rule.rules.clone() })
+    });
+    file.iter().cloned().chain(of_moved).collect()
 }
 
 /// The exports as they are now.

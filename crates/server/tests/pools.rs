@@ -382,3 +382,62 @@ fn an_empty_list_is_not_no_pools() {
     assert!(listed(dir.path()).ends_with("\tONLINE\n"));
     daemon.stop();
 }
+
+/// A dataset that an `[[export]]` kept closed was renamed. The rule held for it until the next start, and behind that whoever
+/// its `sharenfs` let in got in.
+#[test]
+fn a_renamed_dataset_keeps_its_table_over_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let table = |names: &[&str]| {
+        let tables = names.iter().map(|name| format!("[[export]]\ndataset = {name:?}\nrules = \"off\"\n"));
+        std::fs::write(data_dir.join("tally.toml"), tables.collect::<String>()).unwrap();
+    };
+    let rules = |dataset: &str| tally(data_dir, &["dataset", "get", "-H", "sharenfs", dataset]).1;
+    let is_closed = |dataset: &str| rules(dataset).contains("sharenfs\toff\t[[export]] of ");
+    table(&["tank/a"]);
+    let first = Running::start(data_dir, &opener);
+    story(
+        data_dir,
+        &[
+            (&["dataset", "create", "-p", "-o", "sharenfs=10.0.0.0/8(rw)", "tank/a"], true, &[]),
+            (&["dataset", "rename", "tank/a", "tank/b"], true, &[]),
+            (&["dataset", "rename", "tank/b", "tank/c"], true, &[]),
+        ],
+    );
+    assert!(is_closed("tank/c"), "{}", rules("tank/c"));
+    // What cannot be kept is not promised.
+    let in_the_way = data_dir.join("pools.toml.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    story(
+        data_dir,
+        &[
+            (
+                &["dataset", "rename", "tank/c", "tank/d"],
+                false,
+                &["'tank/c' was not renamed", "[[export]] for 'tank/d'"],
+            ),
+            (&["dataset", "list"], true, &["tank/c"]),
+        ],
+    );
+    assert!(is_closed("tank/c"), "{}", rules("tank/c"));
+    std::fs::remove_dir(&in_the_way).unwrap();
+    first.stop();
+
+    let second = Running::start(data_dir, &opener);
+    assert!(is_closed("tank/c"), "{}", rules("tank/c"));
+    story(data_dir, &[(&["dataset", "create", "tank/a"], true, &[])]);
+    assert!(is_closed("tank/a") && is_closed("tank/c"), "the table says tank/a: {}", rules("tank/a"));
+    second.stop();
+
+    // Whoever writes a table for the new name has taken notice.
+    table(&["tank/a", "tank/c"]);
+    let third = Running::start(data_dir, &opener);
+    assert!(is_closed("tank/a") && is_closed("tank/c"));
+    third.stop();
+    table(&["tank/a"]);
+    let fourth = Running::start(data_dir, &opener);
+    assert!(rules("tank/c").contains("10.0.0.0/8(rw)"), "{}", rules("tank/c"));
+    fourth.stop();
+}

@@ -58,15 +58,23 @@ impl Pools {
     /// Destroys a dataset, with `recursive` and all below it.
     pub fn destroy_dataset(&self, name: &str, recursive: bool) -> Result<(), PoolsError> {
         let destroyed = self.pool(pool_of(name))?.filer.destroy_dataset(name, recursive);
+        if destroyed.is_ok() {
+            self.rules_end(name);
+        }
         self.refresh_exports();
         Ok(destroyed?)
     }
 
     /// Renames a dataset and what is below it.
     pub fn rename_dataset(&self, from: &str, to: &str) -> Result<(), PoolsError> {
-        let renamed = self.pool(pool_of(from))?.filer.rename_dataset(from, to);
-        if renamed.is_ok() {
-            self.rules_follow(from, to);
+        let pool = self.pool(pool_of(from))?;
+        if pool.filer.by_name(from).is_none() || pool.filer.by_name(to).is_some() {
+            return Ok(pool.filer.rename_dataset(from, to)?);
+        }
+        let before = self.rules_follow(from, to)?;
+        let renamed = pool.filer.rename_dataset(from, to);
+        if renamed.is_err() {
+            self.rules_go_back(&before);
         }
         self.refresh_exports();
         Ok(renamed?)

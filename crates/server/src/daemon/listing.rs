@@ -92,7 +92,10 @@ impl Pools {
         Err(PoolsError::Unlisted { done: done.to_vec(), trouble: format!("{}\n{what}", trouble(why)) })
     }
 
-    fn change_list(&self, change: impl FnOnce(&mut State) -> Result<(), StateError>) -> Result<(), StateError> {
+    pub(super) fn change_list(
+        &self,
+        change: impl FnOnce(&mut State) -> Result<(), StateError>,
+    ) -> Result<(), StateError> {
         let mut state = self.state.lock();
         let was_unwritten = state.unwritten().is_some();
         let changed = change(&mut state);

@@ -40,6 +40,7 @@ pub mod pools;
 mod pressure;
 pub mod process;
 mod registration;
+mod rules_above;
 mod run;
 mod service;
 mod signals;

@@ -41,7 +41,7 @@ use super::new_files::{NewFile, NewFileError};
 use super::silence;
 use super::state::{KnownPool, State};
 use crate::control::message::{Assignment, Progress};
-use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports, Mounted, follow, rule_above};
+use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports, Mounted};
 
 /// Why a command on pools or datasets was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -136,6 +136,20 @@ pub enum PoolsError {
         name: String,
         /// Of those that are away.
         guids: Vec<String>,
+    },
+    /// Who may mount the dataset would be forgotten.
+    #[error(
+        "'{from}' was not renamed: an [[export]] of the configuration is for it, and that this one is for '{to}', too, could not \
+         be written down: {why}\n\
+         Write an [[export]] for '{to}' into the configuration, have it read again (SIGHUP), and rename then."
+    )]
+    RulesCannotFollow {
+        /// Which dataset.
+        from: String,
+        /// Its new name.
+        to: String,
+        /// What failed.
+        why: String,
     },
     /// Nobody waits for such a pool.
     #[error("no pool '{name}' is away; `tally pool status` shows those that are, as UNAVAIL")]
@@ -341,7 +355,7 @@ pub struct Pools {
     /// The world around them.
     pub platform: Platform,
     tuning: Tuning,
-    live: Arc<LiveExports>,
+    pub(super) live: Arc<LiveExports>,
     pub(super) served: RwLock<Vec<Arc<ServedPool>>>,
     /// Being let go: they are not served any more, and their disks are still open.
     pub(super) going: Mutex<Vec<Arc<ServedPool>>>,
@@ -350,9 +364,10 @@ pub struct Pools {
     /// Those whose clients wait.
     pub absent: Absent,
     pub(super) state: Mutex<State>,
-    above: Mutex<Vec<ExportRule>>,
-    /// Datasets that got other names since the start: the file that is read again may still have the old ones.
-    renamed: Mutex<Vec<(String, String)>>,
+    /// Rules that stand above those of datasets.
+    pub(super) above: Mutex<Vec<ExportRule>>,
+    /// Those of them that the configuration file has.
+    pub(super) file_rules: Mutex<Vec<ExportRule>>,
 }
 
 impl Pools {
@@ -367,10 +382,11 @@ impl Pools {
             going: Mutex::default(),
             came_on: Mutex::new(Instant::now()),
             absent: Absent::new(state.pools()),
+            above: Mutex::default(),
             state: Mutex::new(state),
-            above: Mutex::new(above),
-            renamed: Mutex::default(),
+            file_rules: Mutex::new(above),
         };
+        pools.rules_hold();
         pools.refresh_exports();
         pools
     }
@@ -484,47 +500,6 @@ impl Pools {
             }
         }
         Ok(())
-    }
-
-    /// Puts other rules of the configuration file in force.
-    pub fn set_rules_above(&self, mut above: Vec<ExportRule>) {
-        let table = self.live.table();
-        for rule in above.iter_mut().filter(|rule| !table.has(&rule.dataset)) {
-            for (from, to) in &*self.renamed.lock() {
-                follow(std::slice::from_mut(rule), from, to);
-            }
-        }
-        *self.above.lock() = above;
-        self.refresh_exports();
-        self.warn_of_rules_for_nothing();
-    }
-
-    /// Tells of rules of the configuration that are for no dataset there is: what they were to close may be open.
-    pub fn warn_of_rules_for_nothing(&self) {
-        let table = self.live.table();
-        for rule in self.above.lock().iter().filter(|rule| !table.has(&rule.dataset)) {
-            tracing::warn!(
-                dataset = rule.dataset,
-                rules = rule.rules,
-                "an [[export]] of the configuration is for no dataset that is there; `tally dataset list` shows those that are"
-            );
-        }
-    }
-
-    /// The rules of the configuration follow a dataset that has got another name.
-    pub(super) fn rules_follow(&self, from: &str, to: &str) {
-        self.renamed.lock().push((from.to_owned(), to.to_owned()));
-        for old in follow(&mut self.above.lock(), from, to) {
-            tracing::warn!(
-                "the [[export]] for dataset {old} holds for it under {to} now; write that into the configuration, or it is \
-                 for nothing at the next start"
-            );
-        }
-    }
-
-    /// Where the rules for a dataset come from, if from the configuration: its table, and the rules.
-    pub(super) fn rules_above(&self, dataset: &str) -> Option<ExportRule> {
-        rule_above(&self.above.lock(), dataset).cloned()
     }
 
     /// Adds a dataset that was just made to the export table. Nobody else changes that: the daemon's own thread alone makes

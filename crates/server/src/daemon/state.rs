@@ -27,6 +27,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tally_base::PoolGuid;
 
+use super::config::ExportRule;
+
 /// The file's name in the data directory.
 pub const STATE_NAME: &str = "pools.toml";
 
@@ -100,12 +102,32 @@ pub struct KnownPool {
     pub handle_key: [u8; 32],
 }
 
+/// A table of the configuration that holds for a dataset under its new name, too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// The dataset that the table names.
+    pub table: String,
+    /// What that was renamed to.
+    pub to: String,
+}
+
+impl Moved {
+    /// Whether the file still has the table, and none for the new name.
+    #[must_use]
+    pub fn holds(&self, file: &[ExportRule]) -> bool {
+        let has = |name: &str| file.iter().any(|rule| rule.dataset == name);
+        has(&self.table) && !has(&self.to)
+    }
+}
+
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     port: Option<u16>,
-    #[serde(default, rename = "pool")]
+    #[serde(default, rename = "pool", skip_serializing_if = "Vec::is_empty")]
     pools: Vec<KnownPool>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    moved: Vec<Moved>,
 }
 
 /// The file and what it should say.
@@ -113,6 +135,7 @@ pub struct State {
     path: PathBuf,
     port: Option<u16>,
     pools: Vec<KnownPool>,
+    moved: Vec<Moved>,
     is_new: bool,
     /// What the file says.
     written: Vec<KnownPool>,
@@ -124,7 +147,7 @@ impl State {
     /// Reads the list in `data_dir`; a file that is not there is an empty list.
     pub fn load(data_dir: &Path) -> Result<Self, StateError> {
         let path = data_dir.join(STATE_NAME);
-        let (Content { port, pools }, is_new) = match fs::read_to_string(&path) {
+        let (Content { port, pools, moved }, is_new) = match fs::read_to_string(&path) {
             Ok(text) => (parse(&path, &text)?, false),
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Content::default(), true),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -132,7 +155,7 @@ impl State {
             }
             Err(source) => return Err(StateError::Io { path, source }),
         };
-        Ok(Self { path, port, written: pools.clone(), pools, is_new, unwritten: None })
+        Ok(Self { path, port, written: pools.clone(), pools, moved, is_new, unwritten: None })
     }
 
     /// Whether there was no list.
@@ -175,6 +198,18 @@ impl State {
         self.remember(pool).inspect_err(|_| (self.pools, self.unwritten) = (pools, unwritten))
     }
 
+    /// Tables of the configuration that hold under other names, too.
+    #[must_use]
+    pub fn moved(&self) -> &[Moved] {
+        &self.moved
+    }
+
+    /// Replaces them, or leaves them if that cannot be written.
+    pub fn set_moved(&mut self, moved: Vec<Moved>) -> Result<(), StateError> {
+        let (before, unwritten) = (std::mem::replace(&mut self.moved, moved), self.unwritten.clone());
+        self.save().inspect_err(|_| (self.moved, self.unwritten) = (before, unwritten))
+    }
+
     /// Takes a pool out.
     pub fn forget(&mut self, guid: PoolGuid) -> Result<(), StateError> {
         self.pools.retain(|known| known.guid != guid);
@@ -210,7 +245,7 @@ impl State {
     /// Writes a new file and puts it in the old one's place, so that a crash leaves one of the two.
     fn write(&self) -> Result<(), StateError> {
         let io_error = |source| StateError::Io { path: self.path.clone(), source };
-        let content = Content { port: self.port, pools: self.pools.clone() };
+        let content = Content { port: self.port, pools: self.pools.clone(), moved: self.moved.clone() };
         let text = toml::to_string(&content).map_err(|error| io_error(io::Error::other(error)))?;
         let text = format!("{HEAD}{FORMAT}.\n{EXPLANATION}\n{text}{END}");
         replace_file(&self.path, text.as_bytes()).map_err(io_error)

@@ -131,10 +131,18 @@ fn a_dataset_that_is_made_is_found_like_one_that_was_there() {
 
 /// A dataset that a rule kept closed was renamed, and the rule stayed with the old name.
 #[test]
-fn rules_of_the_configuration_follow_a_rename() {
+fn a_table_holds_for_what_had_its_name_too() {
     let line = |dataset: &str, rules: &str| ExportRule { dataset: dataset.into(), rules: rules.into() };
-    let mut rules = [line("tank/a", "off"), line("tank/a/b", "*(ro)"), line("tank/ab", "on"), line("tank", "on")];
-    assert_eq!(follow(&mut rules, "tank/a", "tank/c"), ["tank/a", "tank/a/b"]);
-    assert_eq!(rules, [line("tank/c", "off"), line("tank/c/b", "*(ro)"), line("tank/ab", "on"), line("tank", "on")]);
+    let moved = |table: &str, to: &str| Moved { table: table.into(), to: to.into() };
+    let file = [line("tank/a", "off"), line("tank/a/b", "*(ro)"), line("tank/d", "on"), line("tank", "on")];
+    let all = [
+        moved("tank/a", "tank/c"),
+        moved("tank/a/b", "tank/c/b"),
+        moved("tank/a", "tank/d"),
+        moved("tank/x", "tank/y"),
+    ];
+    let rules = holding(&file, &all);
+    assert_eq!(rules[..4], file);
+    assert_eq!(rules[4..], [line("tank/c", "off"), line("tank/c/b", "*(ro)")]);
     assert_eq!(rule_above(&rules, "tank/c/x").map(|rule| rule.rules.as_str()), Some("off"));
 }

@@ -25,7 +25,7 @@ impl Running {
         Self::try_start(data_dir, opener, &[]).unwrap_or_else(|error| panic!("the daemon does not start: {error}"))
     }
 
-    /// With these places behind `--pool`.
+    /// With these places behind `--pool`, and with `tally.toml` in the directory if there is one.
     pub(crate) fn try_start(data_dir: &Path, opener: &Arc<MemOpener>, places: &[&Path]) -> Result<Self, ServeError> {
         let pool = places.iter().map(|place| place.to_path_buf()).collect();
         Self::start_with(ServeArgs { pool, ..Self::args(data_dir) }, Arc::clone(opener) as Arc<dyn Opener>)
@@ -38,6 +38,7 @@ impl Running {
             listen: vec!["127.0.0.1".parse().unwrap()],
             http: Some("127.0.0.1:0".parse().unwrap()),
             size: Some("64M".parse().unwrap()),
+            config: Some(data_dir.join("tally.toml")).filter(|file| file.exists()),
             ..ServeArgs::default()
         }
     }

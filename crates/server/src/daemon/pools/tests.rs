@@ -111,7 +111,6 @@ fn a_pool_is_not_let_go_while_somebody_waits_for_a_disk_that_has_left() {
 /// closed as long as nobody changes the configuration, also when it is read again; and what the configuration names is closed
 /// at any time.
 #[test]
-#[ignore = "shows: an [[export]] leaves its dataset, or its name, where a renamed dataset's name is used again"]
 fn what_the_configuration_closes_stays_closed_when_its_name_is_used_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let opener = Arc::new(MemOpener::default());
