@@ -75,7 +75,9 @@ fn a_benchmark_takes_its_folder_along_whatever_ends_it() {
     for end in [Signal::INT, Signal::TERM, Signal::HUP] {
         let dir = tempfile::tempdir().unwrap();
         let folders = || std::fs::read_dir(dir.path()).unwrap().count();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
+        // Whoever runs the tests may ignore SIGHUP (nohup), and then so would it.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_tally")]);
         command.args(["bench", "create", "--runs", "20", "--quiet", "0", "--dir"]).arg(dir.path());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         while folders() == 0 {

@@ -19,6 +19,9 @@ use super::state;
 
 const LOCK_NAME: &str = "tally.lock";
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+const WRITABLE_BY_ALL: u32 = 0o002;
+/// Who may write to a directory may rename only what is his own in it.
+const STICKY: u32 = 0o1000;
 /// A daemon that was killed has the lock until the kernel has closed its files, and a child until it runs its program.
 const TRIES: u32 = 30;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
@@ -58,6 +61,18 @@ pub enum DataDirError {
         /// Its permissions.
         mode: u32,
     },
+    /// Everybody may put another one in its place.
+    #[error(
+        "everybody may rename what is in {0} (mode {mode:o}), and so put another directory in the place of the data \
+         directory. `chmod o-w {0}`, or `chmod +t {0}` where all have to write there; or choose another one with --data-dir",
+        path.display()
+    )]
+    OpenAbove {
+        /// The directory above.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// Another daemon is there.
     #[error("another daemon uses the data directory {}; stop it, or choose another --data-dir", path.display())]
     Taken {
@@ -91,6 +106,13 @@ impl DataDir {
         }
         if mode & WRITABLE_BY_OTHERS != 0 {
             return Err(DataDirError::Open { path, mode });
+        }
+        // Owners and groups of the directories above are the administrator's choice; everybody is nobody's.
+        for above in path.ancestors().skip(1) {
+            let mode = fs::metadata(above).map_err(io_error)?.mode() & 0o7777;
+            if mode & WRITABLE_BY_ALL != 0 && mode & STICKY == 0 {
+                return Err(DataDirError::OpenAbove { path: above.into(), mode });
+            }
         }
         Ok(Self { path })
     }

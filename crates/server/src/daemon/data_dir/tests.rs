@@ -46,7 +46,6 @@ fn a_link_in_place_of_the_lock_is_not_followed() {
 /// Who may write to the directory above puts another one in its place, once it has been looked at, and what is written by
 /// name goes there.
 #[test]
-#[ignore = "shows: the directories above the data directory are not looked at"]
 fn where_others_may_write_above_it_nothing_is_believed() {
     let above = tempfile::tempdir().unwrap();
     let dir = above.path().join("tally");
