@@ -97,7 +97,7 @@ impl Report {
             started_seconds,
             watched,
             verdict: Verdict::worst(runs.iter().map(|run| run.verdict.clone())),
-            collapsed: runs.iter().flat_map(|run| &run.phases).any(Phase::collapsed),
+            collapsed: runs.iter().any(|run| run.phases.iter().any(|phase| run.is_collapsed(phase))),
             figures: figures(&runs),
             runs,
         }
@@ -117,15 +117,26 @@ impl Report {
     }
 }
 
+impl Run {
+    /// Whether this part of it promised work that was never done. Of disks that may be another server's nobody knows.
+    fn is_collapsed(&self, phase: &Phase) -> bool {
+        phase.collapsed() && !matches!(self.verdict, Verdict::Unverified { .. })
+    }
+}
+
 /// The parts in the order of the first run; every run has the same.
 fn figures(runs: &[Run]) -> Vec<Figure> {
     let parts = runs.first().map_or(0, |run| run.phases.len());
+    let of = |part: usize| runs.iter().filter_map(move |run| Some((run, run.phases.get(part)?)));
     (0..parts)
-        .filter_map(|part| figure(&runs.iter().filter_map(|run| run.phases.get(part)).collect::<Vec<_>>()))
+        .filter_map(|part| {
+            let collapsed = of(part).any(|(run, phase)| run.is_collapsed(phase));
+            figure(&of(part).map(|(_, phase)| phase).collect::<Vec<_>>(), collapsed)
+        })
         .collect()
 }
 
-fn figure(phases: &[&Phase]) -> Option<Figure> {
+fn figure(phases: &[&Phase], collapsed: bool) -> Option<Figure> {
     let mut by_rate = phases.to_vec();
     by_rate.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
     let middle = by_rate.get(by_rate.len() / 2)?;
@@ -148,7 +159,7 @@ fn figure(phases: &[&Phase]) -> Option<Figure> {
         promised_bytes: middle.promised_bytes,
         work: middle.work,
         settled: middle.settled,
-        collapsed: phases.iter().any(|phase| phase.collapsed()),
+        collapsed,
     })
 }
 
@@ -176,5 +187,25 @@ mod tests {
         assert_eq!((figure.median, figure.lowest, figure.highest, figure.p99_ns), (200.0, 100.0, 300.0, 8));
         assert_eq!(figures(&runs[..2])[0].median, 200.0);
         assert!(figures(&[]).is_empty());
+    }
+
+    #[test]
+    fn nobody_collapses_on_disks_that_may_be_another_servers() {
+        let phase = Phase { promised_bytes: 4096, settled: Some(Work::default()), ..Phase::default() };
+        let unverified = Verdict::Unverified { reason: "others of this machine flushed".into() };
+        for (verdict, expected) in [(unverified, false), (Verdict::NotDurable { kinds: Vec::new() }, true)] {
+            let plan = Plan {
+                case: Case::Untar { files: 1 },
+                runs: 1,
+                whose: As::Root,
+                quiet: std::time::Duration::ZERO,
+                keep: false,
+                target: String::new(),
+                pace: crate::referee::Pace::default(),
+            };
+            let runs = vec![Run { phases: vec![phase.clone()], findings: None, verdict }];
+            let report = Report::new(&plan, 0, None, runs);
+            assert_eq!((report.collapsed, report.figures[0].collapsed), (expected, expected), "{:?}", report.verdict);
+        }
     }
 }
