@@ -23,6 +23,8 @@ enum Need {
     Program { name: &'static str, package: &'static str },
     /// The clients of [`packages::TESTS`], installed: they need libraries.
     Clients,
+    /// Root, and the programs of [`packages::TESTS`]: networks of its own with clients in them.
+    Hosts,
 }
 
 /// A test, by what `cargo test` is told of it.
@@ -34,7 +36,7 @@ struct Needing {
 
 const PROMTOOL: Need = Need::Program { name: "promtool", package: "prometheus" };
 
-const TESTS: [Needing; 8] = [
+const TESTS: [Needing; 9] = [
     Needing {
         name: "a_block_device_is_a_disk_with_one_owner",
         of: &["--package", "tally-disk", "--test", "block_device"],
@@ -74,6 +76,11 @@ const TESTS: [Needing; 8] = [
         name: "an_ordinary_user_gets_as_far_as_the_readme_says",
         of: &["--package", "tally-server", "--test", "tour"],
         need: Need::Clients,
+    },
+    Needing {
+        name: "who_is_believed_from_where",
+        of: &["--package", "tally-server", "--test", "another_host"],
+        need: Need::Hosts,
     },
 ];
 
@@ -122,6 +129,10 @@ impl Need {
             Self::Clients => Ok(packages::ensure(&packages::TESTS)?
                 .then_some(usual)
                 .ok_or_else(|| "it needs libnfs-utils".to_owned())),
+            Self::Hosts => {
+                let there = is_root && packages::ensure(&packages::TESTS)?;
+                Ok(there.then_some(usual).ok_or_else(|| "it needs root, iproute2 and libnfs-utils".to_owned()))
+            }
             Self::Program { name, package } => Ok(match packages::program(name, package)? {
                 Some(program) => {
                     let folder = program.parent().map(PathBuf::from);

@@ -19,8 +19,10 @@ pub(crate) const LAB: [Package; 1] =
     [Package { program: "debootstrap", name: "debootstrap", purpose: "the guest's files" }];
 
 /// What a test of the workspace calls, where it is there.
-pub(crate) const TESTS: [Package; 1] =
-    [Package { program: "nfs-ls", name: "libnfs-utils", purpose: "a second NFS client in user space" }];
+pub(crate) const TESTS: [Package; 2] = [
+    Package { program: "nfs-ls", name: "libnfs-utils", purpose: "a second NFS client in user space" },
+    Package { program: "ip", name: "iproute2", purpose: "a network between a server and a client" },
+];
 
 /// Chromium's program in Debian.
 pub(crate) const CHROMIUM: &str = "chromium";
