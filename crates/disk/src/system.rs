@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 use tally_base::SECTOR;
 
@@ -33,8 +33,11 @@ impl Opener for SystemOpener {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         let filled = fill(&file, path, size, prewrite, progress);
         if filled.is_err() {
-            // Half a file is of no use to anybody, and would stand in the way of the next attempt.
-            let _ = fs::remove_file(path);
+            // Half a file is of no use to anybody, and would stand in the way of the next attempt. But it has its size before
+            // it is written out, and who has made something of it by then has its lock.
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                let _ = fs::remove_file(path);
+            }
         }
         filled
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Access as May, access};
 use tally_base::{SECTOR, Size};
-use tally_disk::{Access, Opener};
+use tally_disk::{Access, Disk, Opener};
 use tally_fs::filer::{CreateOptions, FilerError};
 use tally_store::create;
 use tally_store::grammar::{VdevSpec, parse_vdev_args};
@@ -54,10 +54,12 @@ pub enum NewFileError {
     },
 }
 
-/// A file that was made for a pool. Dropped before somebody keeps it, it goes again.
+/// A file that was made for a pool. Dropped before somebody keeps it, it goes again. Until it is let go of nobody else can
+/// use it: what another pool had in it would go with it, also when that pool was exported and holds no lock.
 pub struct NewFile {
     path: PathBuf,
     opener: Arc<dyn Opener>,
+    held: Option<Arc<dyn Disk>>,
     is_kept: bool,
 }
 
@@ -74,7 +76,15 @@ impl NewFile {
             io::ErrorKind::Interrupted => NewFileError::Stopped { path: path.into() },
             _ => NewFileError::Io { path: path.into(), source },
         })?;
-        Ok(Self { path: path.into(), opener: Arc::clone(opener), is_kept: false })
+        // Whoever has it by now has found a use for it: it is his, and stays.
+        let failed = |source| NewFileError::Io { path: path.into(), source };
+        let held = Some(opener.open(path, Access::Exclusive).map_err(failed)?);
+        Ok(Self { path: path.into(), opener: Arc::clone(opener), held, is_kept: false })
+    }
+
+    /// Lets the pool have it that is made of it right behind this.
+    pub(super) fn let_go(&mut self) {
+        self.held = None;
     }
 
     /// It is part of a pool.
@@ -88,8 +98,8 @@ impl Drop for NewFile {
         if self.is_kept {
             return;
         }
-        // Somebody may have found a use for it meanwhile: then it is his.
-        let ours = self.opener.open(&self.path, Access::Exclusive);
+        // Once it is let go of somebody may have found a use for it: then it is his.
+        let ours = self.held.take().map_or_else(|| self.opener.open(&self.path, Access::Exclusive), Ok);
         if let Err(error) = ours.and_then(|_held| fs::remove_file(&self.path)) {
             tracing::warn!(path = %self.path.display(), %error, "a file that was made for a pool is not taken back");
         }

@@ -418,10 +418,11 @@ impl Pools {
         name: &str,
         words: &[String],
         options: &CreateOptions,
-        files: Vec<NewFile>,
+        mut files: Vec<NewFile>,
     ) -> Result<Arc<ServedPool>, PoolsError> {
         let specs = parse_vdev_args(words)?;
         self.check_not_imported(name)?;
+        files.iter_mut().for_each(NewFile::let_go);
         let filer = Filer::create(&self.platform, &self.tuning, name, &specs, options)?;
         files.into_iter().for_each(NewFile::keep);
         self.take_up(filer, Vec::new(), false)

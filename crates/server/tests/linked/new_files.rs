@@ -9,7 +9,7 @@ use tally_server::cli::ServeArgs;
 
 use super::*;
 
-/// Real files, of which those called `full` cannot be made; and each stops half way while it is held.
+/// Real files, of which those called `full` cannot be made; and those called `slow` stop half way while they are held.
 #[derive(Default)]
 struct Files {
     held: Mutex<bool>,
@@ -35,7 +35,8 @@ impl Opener for Files {
         }
         SystemOpener.create(path, size, prewrite, &mut |done| {
             *self.began.lock().unwrap() = Some(path.into());
-            drop(self.let_go.wait_while(self.held.lock().unwrap(), |held| *held).unwrap());
+            let waits = |held: &mut bool| *held && path.ends_with("slow");
+            drop(self.let_go.wait_while(self.held.lock().unwrap(), waits).unwrap());
             progress(done)
         })
     }
@@ -137,6 +138,38 @@ fn nobody_waits_while_files_are_written() {
     let (well, text) = creating.recv_timeout(PATIENCE).expect("an answer");
     assert!(!well && text.contains("shutting down"), "{text}");
     assert_eq!(names_in(&folder), Vec::<String>::new());
+}
+
+/// A file was made, and lay there unlocked while the next one was written out. Another pool was made of it and exported; then
+/// the first command came to nothing, and took the file back, with that pool in it.
+#[test]
+fn what_was_made_for_one_pool_is_not_taken_for_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().to_owned();
+    let files = Arc::new(Files::default());
+    let (daemon, folder) = started(&data_dir, &files);
+    files.hold(true);
+    let [quick, slow] = ["quick", "slow"].map(|name| folder.join(name).display().to_string());
+    let creating = {
+        let (data_dir, quick, slow) = (data_dir.clone(), quick.clone(), slow.clone());
+        thread::spawn(move || tally(&data_dir, &["pool", "create", "--file-size", "32M", "late", &quick, &slow]))
+    };
+    let given_up = Instant::now() + PATIENCE;
+    while !files.began.lock().unwrap().as_ref().is_some_and(|path| path.ends_with("slow")) {
+        assert!(Instant::now() < given_up, "the second file is not made");
+        thread::sleep(Duration::from_millis(5));
+    }
+    let (was_taken, text) = tally(&data_dir, &["pool", "create", "other", &quick]);
+    if was_taken {
+        story(&data_dir, &[(&["pool", "export", "other"], true, &[])]);
+    }
+    daemon.stopper.stop();
+    files.hold(false);
+    daemon.stop();
+    assert!(!creating.join().unwrap().0);
+    let expected: &[&str] = if was_taken { &["quick"] } else { &[] };
+    assert_eq!(names_in(&folder), expected, "the files of the other pool, if it was made");
+    assert!(!was_taken && text.contains("in use by another process"), "{text}");
 }
 
 /// `-p` made the datasets above one whose name is none, and left them.
