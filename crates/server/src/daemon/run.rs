@@ -297,7 +297,6 @@ impl Daemon {
     fn stop(self) -> Vec<String> {
         manager::ends();
         self.ends.store(true, Ordering::Release);
-        self.preparing.into_iter().for_each(|thread| drop(thread.join()));
         // With what was prepared, and what waits for its turn.
         drop(self.events);
         drop(self.registration);
@@ -310,7 +309,10 @@ impl Daemon {
         let failures = self.desk.pools.export_all();
         drop(watched);
         let failures = failures.into_iter().map(|(name, error)| format!("pool '{name}' was not exported: {error}"));
-        failures.chain(self.desk.pools.last_words_on_list()).collect()
+        let failures = failures.chain(self.desk.pools.last_words_on_list()).collect();
+        // Not before: a disk that is slow with new files may be no pool's, and keeps no pool from its export.
+        self.preparing.into_iter().for_each(|thread| drop(thread.join()));
+        failures
     }
 }
 

@@ -140,6 +140,41 @@ fn nobody_waits_while_files_are_written() {
     assert_eq!(names_in(&folder), Vec::<String>::new());
 }
 
+/// The end waited for files that were being made before it exported a pool. A disk that was slow with those, and knows of no
+/// end, cost all pools their export.
+#[test]
+fn pools_are_put_away_whatever_is_being_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().to_owned();
+    let files = Arc::new(Files::default());
+    let (daemon, folder) = started(&data_dir, &files);
+    let [sound, slow] = ["sound", "slow"].map(|name| folder.join(name).display().to_string());
+    story(&data_dir, &[(&["pool", "create", "--file-size", "32M", "sound", &sound], true, &[])]);
+    files.hold(true);
+    let creating = {
+        let (data_dir, slow) = (data_dir.clone(), slow.clone());
+        thread::spawn(move || tally(&data_dir, &["pool", "create", "--file-size", "32M", "late", &slow]))
+    };
+    let given_up = Instant::now() + PATIENCE;
+    while !files.began.lock().unwrap().as_ref().is_some_and(|path| path.ends_with("slow")) {
+        assert!(Instant::now() < given_up, "no file is made");
+        thread::sleep(Duration::from_millis(5));
+    }
+    daemon.stopper.stop();
+    let given_up = Instant::now() + Duration::from_secs(20);
+    let is_put_away = || tally(&data_dir, &["pool", "list", "-H"]).1 == "no pools are imported\n";
+    while !is_put_away() && Instant::now() < given_up {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let was_put_away = is_put_away();
+    files.hold(false);
+    daemon.stop();
+    assert!(was_put_away, "the pool waited for files of another one");
+    let (well, text) = creating.join().unwrap();
+    assert!(!well && text.contains("shutting down"), "{text}");
+    assert_eq!(names_in(&folder), ["sound"]);
+}
+
 /// A file was made, and lay there unlocked while the next one was written out. Another pool was made of it and exported; then
 /// the first command came to nothing, and took the file back, with that pool in it.
 #[test]
