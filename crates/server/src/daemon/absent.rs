@@ -85,7 +85,8 @@ impl Absent {
     #[must_use]
     pub fn find(&self, word: &str) -> Vec<(String, PoolGuid)> {
         let pools = self.0.lock();
-        let found = pools.iter().filter(|(guid, known)| known.name == word || guid.to_string() == word);
+        let found =
+            pools.iter().filter(|(guid, known)| known.name == word || guid.to_string().eq_ignore_ascii_case(word));
         found.map(|(guid, known)| (known.name.clone(), *guid)).collect()
     }
 

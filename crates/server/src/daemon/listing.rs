@@ -40,7 +40,10 @@ impl Pools {
     /// Where the disks of a pool of the list were, by its name or guid.
     pub(super) fn known_paths(&self, pool: &str) -> Vec<PathBuf> {
         let state = self.state.lock();
-        let known = state.pools().iter().filter(|known| known.name == pool || known.guid.to_string() == pool);
+        let known = state
+            .pools()
+            .iter()
+            .filter(|known| known.name == pool || known.guid.to_string().eq_ignore_ascii_case(pool));
         known.flat_map(|known| known.paths.clone()).collect()
     }
 

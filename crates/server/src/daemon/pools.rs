@@ -439,7 +439,8 @@ impl Pools {
         progress: OnProgress<'_>,
     ) -> Result<(Arc<ServedPool>, ImportReport), PoolsError> {
         let source = ImportSource { paths: order.paths.clone(), dirs: order.dirs.clone() };
-        self.name_is_free(&order.pool, &source)?;
+        let select = select(&order.pool);
+        self.name_is_free(&select, &source)?;
         let options = ImportOptions {
             force: order.force,
             read_only: order.read_only,
@@ -450,8 +451,7 @@ impl Pools {
             self.comes_on();
             progress(words(state));
         };
-        let (filer, report) =
-            Filer::import(&self.platform, &self.tuning, &source, &select(&order.pool), &options, &mut tell)?;
+        let (filer, report) = Filer::import(&self.platform, &self.tuning, &source, &select, &options, &mut tell)?;
         let lost = if order.read_only { "missing" } else { "given up at the import" };
         let losses = report.losses.iter().map(|loss| format!("{lost}: {loss}"));
         let remarks = report.remarks.iter().cloned().chain(losses).collect();
@@ -460,18 +460,22 @@ impl Pools {
     }
 
     /// Two imported pools cannot have one name: commands and paths go by it.
-    fn name_is_free(&self, pool: &str, source: &ImportSource) -> Result<(), PoolsError> {
+    fn name_is_free(&self, pool: &PoolSelect, source: &ImportSource) -> Result<(), PoolsError> {
         let imported = self.all();
-        let is_it = |served: &&Arc<ServedPool>| served.filer.name() == pool || served.guid().to_string() == pool;
+        let is_it = |served: &&Arc<ServedPool>| match pool {
+            PoolSelect::Name(name) => served.filer.name() == *name,
+            PoolSelect::Guid(guid) => served.guid() == *guid,
+        };
         if let Some(served) = imported.iter().find(is_it) {
             return Err(PoolsError::Imported { name: served.filer.name() });
         }
+        let PoolSelect::Guid(guid) = pool else { return Ok(()) };
         if imported.is_empty() {
             return Ok(());
         }
         // Whatever is wrong there the import itself tells.
         let (found, _) = self.look(source).unwrap_or_default();
-        match found.into_iter().find(|found| found.guid == pool && self.pool(&found.name).is_ok()) {
+        match found.into_iter().find(|found| found.guid == guid.to_string() && self.pool(&found.name).is_ok()) {
             Some(found) => Err(PoolsError::Imported { name: found.name }),
             None => Ok(()),
         }
