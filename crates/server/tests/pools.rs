@@ -443,3 +443,36 @@ fn a_renamed_dataset_keeps_its_table_over_a_restart() {
     assert!(rules("tank/c").contains("10.0.0.0/8(rw)"), "{}", rules("tank/c"));
     fourth.stop();
 }
+
+/// The disk of a pool that had been missing for long came back, with a pool of its name in service meanwhile: at the next start
+/// the old one had the name, and clients of the other waited, or found the old one's files.
+#[test]
+fn a_pool_that_comes_back_takes_nobodys_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    make_disks(&opener, data_dir, &["a", "b"]);
+    let first = Running::start(data_dir, &opener);
+    story(data_dir, &[(&["pool", "create", "one", "a"], true, &[])]);
+    first.stop();
+    let disk = opener.remove(&data_dir.join("a")).unwrap();
+    let second = Running::start(data_dir, &opener);
+    story(data_dir, &[(&["pool", "create", "one", "b"], true, &[]), (&["dataset", "create", "one/new"], true, &[])]);
+    second.stop();
+    opener.put(data_dir.join("a"), disk);
+    for _ in 0..3 {
+        let again = Running::start(data_dir, &opener);
+        story(
+            data_dir,
+            &[
+                (&["dataset", "list"], true, &["one/new"]),
+                (
+                    &["pool", "status", "one"],
+                    true,
+                    &["state: ONLINE", "state: UNAVAIL", "another pool 'one' was in service after it"],
+                ),
+            ],
+        );
+        again.stop();
+    }
+}

@@ -7,6 +7,7 @@
 //! | `--pool PATH...` | several pools, some of which cannot be imported | the others are served, and each failure is told |
 //! | | nothing that can be imported | it ends, and says why for each |
 //! | the list | a pool that cannot be imported | it is UNAVAIL, its clients wait |
+//! | | several of one name | the one that was in service last is imported, the others are UNAVAIL |
 //! | | one that was destroyed | it is taken off the list: whoever destroyed it was killed before that |
 //! | nothing, and there is no list | no file of a first pool | the first pool is made |
 //! | | one that was being made, or was in use | it is imported |
@@ -63,8 +64,13 @@ pub(super) fn open_pools(desk: &Desk, config: &Config, args: &ServeArgs, tell: T
         return import_named(desk, &args.pool, tell);
     }
     let listed = desk.pools.listed();
-    for pool in &listed {
-        import_listed(desk, pool, tell);
+    for (place, pool) in listed.iter().enumerate() {
+        // Whoever was in service last stands last.
+        if listed.iter().skip(place + 1).any(|later| later.name == pool.name) {
+            leave_to_its_namesake(desk, pool, tell);
+        } else {
+            import_listed(desk, pool, tell);
+        }
     }
     if !listed.is_empty() {
         return Ok(());
@@ -74,6 +80,15 @@ pub(super) fn open_pools(desk: &Desk, config: &Config, args: &ServeArgs, tell: T
         Some(dir) => tell_what_is_there(desk, dir, config.first_pool, tell),
         None => Ok(()),
     }
+}
+
+/// Its disks may be back after a long time. Its name is in the mounts of those who have used the other one since.
+fn leave_to_its_namesake(desk: &Desk, pool: &KnownPool, tell: Tell<'_>) {
+    let KnownPool { name, guid, .. } = pool;
+    let why =
+        format!("another pool '{name}' was in service after it, and has the name: export or forget that one first.");
+    warn(tell, &format!("pool '{name}' ({guid}) was not imported: {why}"));
+    desk.pools.absent.because(*guid, why);
 }
 
 fn import_listed(desk: &Desk, pool: &KnownPool, tell: Tell<'_>) {
