@@ -129,7 +129,10 @@ fn probe_and_case<S: Site>(
 fn unjudged(findings: &Findings, phases: &[Phase]) -> Option<String> {
     for phase in phases {
         if let Some(kind) = phase.kinds.iter().find(|kind| !findings.has_judged(**kind)) {
-            return Some(format!("{} used {}, which the server refused when it was probed", phase.name, kind.word()));
+            let probed = findings.kinds.iter().any(|count| count.kind == *kind && count.refused.is_some());
+            let how =
+                if probed { "which the server refused when it was probed" } else { "of which the probe saw none" };
+            return Some(format!("{} used {}, {how}", phase.name, kind.word()));
         }
         // Several clients share what makes their promises durable; one alone has an event for each, but where a request
         // changed nothing.
@@ -205,7 +208,12 @@ mod tests {
             ("many share", phase(Kind::Create, 16, 400, 100), None),
             ("nothing at all", phase(Kind::Create, 16, 400, 0), Some(none)),
             ("never judged", phase(Kind::CreateExclusive, 1, 400, 400), Some(refused)),
-            ("every WRITE was stable", phase(Kind::Commit, 1, 1, 1), None),
+            ("every WRITE was stable", phase(Kind::WriteToldStable, 1, 1, 1), None),
+            (
+                "only the lone ones were",
+                phase(Kind::Commit, 1, 1, 1),
+                Some("create used COMMIT, of which the probe saw none"),
+            ),
         ];
         for (name, phase, expected) in cases {
             assert_eq!(unjudged(&findings, &[phase]).as_deref(), expected, "{name}");

@@ -220,6 +220,8 @@ struct Stream {
     /// they took must be right in sum.
     under_way: VecDeque<Instant>,
     verifier: Option<u64>,
+    /// Whether the server has left any of it for the COMMIT to make durable.
+    has_unstable: bool,
     bytes_sent: u64,
     bytes_taken: u64,
 }
@@ -237,7 +239,8 @@ impl Stream {
 
     fn receive(&mut self, client: &mut Requests) -> Result<()> {
         let Some(sent) = self.under_way.pop_front() else { return Ok(()) };
-        let Written { count, verifier, .. } = client.connection.receive_any_write(Stable::Unstable)?;
+        let Written { count, verifier, committed, .. } = client.connection.receive_any_write(Stable::Unstable)?;
+        self.has_unstable |= committed == Stable::Unstable;
         client.meter.answered(Promise::Nothing, sent.elapsed());
         self.bytes_taken += count as u64;
         ensure!(*self.verifier.get_or_insert(verifier) == verifier, LOST);
@@ -250,7 +253,9 @@ impl Stream {
         }
         let (sent, taken) = (self.bytes_sent, self.bytes_taken);
         ensure!(sent == taken, "WRITEs of {sent} bytes took {taken}");
-        let verifier = client.change(Kind::Commit, taken, |connection| connection.commit(file))?;
+        // Whose WRITEs were all stable at once has nothing left for a COMMIT to promise.
+        let kind = if self.has_unstable { Kind::Commit } else { Kind::WriteToldStable };
+        let verifier = client.change(kind, taken, |connection| connection.commit(file))?;
         ensure!(self.verifier.is_none_or(|before| before == verifier), LOST);
         Ok(())
     }

@@ -201,12 +201,16 @@ fn pace() -> Pace {
 }
 
 fn judge(manner: Manner, around: &Surroundings) -> Verdict {
+    judge_at(Case::Probe, manner, around)
+}
+
+fn judge_at(case: Case, manner: Manner, around: &Surroundings) -> Verdict {
     let machine = Machine::new(around.noise);
     let server = Server::start(machine.clone(), manner);
     let url = format!("nfs://127.0.0.1:{port}/stand-in?mountport={port}", port = server.port()).parse().unwrap();
     let site = Export::mount(&url, As::Root).unwrap();
     let plan = Plan {
-        case: Case::Probe,
+        case,
         runs: 1,
         whose: As::Root,
         quiet: Duration::ZERO,
@@ -252,6 +256,29 @@ fn wrong_verdicts() -> Vec<String> {
 fn nobody_honest_is_accused_and_no_liar_passes() {
     let wrong = wrong_verdicts();
     assert!(wrong.is_empty(), "{} wrong verdicts:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Whose lone WRITEs are stable at once was believed to have no COMMIT to keep, also where a long file's pieces are not: nobody
+/// had seen a COMMIT of his, and he was HONEST.
+#[test]
+fn a_commit_that_nobody_has_seen_is_nobodys_honesty() {
+    let lies_in_commit: Manner = |machine, call| match call.is_unstable() {
+        true if call.bytes <= 64 << 10 => {
+            call.say_stable();
+            keep(machine, call);
+        }
+        true => only_write(machine, call),
+        false if call.is(Kind::Commit) => {}
+        false => keep(machine, call),
+    };
+    let says_stable: Manner = |machine, call| {
+        call.say_stable();
+        keep(machine, call);
+    };
+    let long = Case::Seq { bytes: 4 << 20 };
+    let verdict = judge_at(long.clone(), lies_in_commit, &SURROUNDINGS[0]);
+    assert!(matches!(&verdict, Verdict::Unverified { reason } if reason.contains("COMMIT")), "{verdict:?}");
+    assert_eq!(judge_at(long, says_stable, &SURROUNDINGS[0]), Verdict::Honest);
 }
 
 #[test]

@@ -1,8 +1,11 @@
-//! NFSv3 for one client, as far as the probe asks for it: everything succeeds, and nothing is kept.
+//! NFSv3 for one client, as far as the probe and a long file ask for it: everything succeeds, and nothing is kept but
+//! the newest content at each offset.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use super::Manner;
@@ -52,16 +55,20 @@ pub(super) struct Server {
     port: u16,
 }
 
+/// What was written last, by its offset.
+type Content = Arc<Mutex<BTreeMap<u32, Vec<u8>>>>;
+
 impl Server {
     /// Serves until the process ends, or nobody connects any more.
     pub(super) fn start(machine: Machine, manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         thread::spawn(move || {
+            let content = Content::default();
             for stream in listener.incoming().flatten() {
-                let machine = machine.clone();
+                let (machine, content) = (machine.clone(), content.clone());
                 // It ends with its client.
-                thread::spawn(move || serve(stream, &machine, manner));
+                thread::spawn(move || serve(stream, &machine, manner, &content));
             }
         });
         Self { port }
@@ -72,7 +79,7 @@ impl Server {
     }
 }
 
-fn serve(mut stream: TcpStream, machine: &Machine, manner: Manner) -> Option<()> {
+fn serve(mut stream: TcpStream, machine: &Machine, manner: Manner, content: &Content) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     loop {
         let mut mark = [0; 4];
@@ -80,13 +87,19 @@ fn serve(mut stream: TcpStream, machine: &Machine, manner: Manner) -> Option<()>
         let mut record = vec![0; (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize];
         stream.read_exact(&mut record).ok()?;
         let mut reply = Words::default();
-        answer(&mut Arguments(&record), &mut reply, machine, manner)?;
+        answer(&mut Arguments(&record), &mut reply, machine, manner, content)?;
         let mark = (reply.0.len() as u32 | 1 << 31).to_be_bytes();
         stream.write_all(&[&mark[..], &reply.0].concat()).ok()?;
     }
 }
 
-fn answer(call: &mut Arguments<'_>, reply: &mut Words, machine: &Machine, manner: Manner) -> Option<()> {
+fn answer(
+    call: &mut Arguments<'_>,
+    reply: &mut Words,
+    machine: &Machine,
+    manner: Manner,
+    content: &Content,
+) -> Option<()> {
     let xid = call.number()?;
     let [_call, _rpc, program, _version, procedure] = [(); 5].map(|()| call.number());
     (0..2).try_for_each(|_| {
@@ -109,6 +122,16 @@ fn answer(call: &mut Arguments<'_>, reply: &mut Words, machine: &Machine, manner
             reply.opaque(b"node");
             [0, 0].into_iter().for_each(|word| reply.number(word));
         }
+        // READ: what was written there, and no more than was asked for.
+        (_, 6) => {
+            let _node = call.opaque()?;
+            let [_high, low, count] = [(); 3].map(|()| call.number());
+            let (low, count) = (low?, count? as usize);
+            let content = content.lock().ok()?;
+            let data = content.get(&low)?.get(..count)?;
+            [0, 0, count as u32, 0].into_iter().for_each(|word| reply.number(word));
+            reply.opaque(data);
+        }
         // READDIRPLUS: nothing is there.
         (_, 17) => [0, 0, 0, 0, 0, 1].into_iter().for_each(|word| reply.number(word)),
         // FSINFO: a megabyte at once.
@@ -117,8 +140,20 @@ fn answer(call: &mut Arguments<'_>, reply: &mut Words, machine: &Machine, manner
             [1 << 20; 7].into_iter().for_each(|word| reply.number(word));
             [0; 5].into_iter().for_each(|word| reply.number(word));
         }
-        (_, procedure) => change(procedure, call, reply, machine, manner)?,
+        (_, procedure) => {
+            if procedure == 7 {
+                keep_content(Arguments(call.0), content)?;
+            }
+            change(procedure, call, reply, machine, manner)?;
+        }
     }
+    Some(())
+}
+
+fn keep_content(mut write: Arguments<'_>, content: &Content) -> Option<()> {
+    let _node = write.opaque()?;
+    let [_high, low, _count, _stable] = [(); 4].map(|()| write.number());
+    content.lock().ok()?.insert(low?, write.opaque()?.to_vec());
     Some(())
 }
 
