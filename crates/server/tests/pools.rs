@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, Opener};
+use tally_disk::{Access, Disk, Durability, Geometry, MemDisk, MemOpener, Opener};
+use tally_server::cli::ServeArgs;
 
 mod running;
 
@@ -475,4 +476,58 @@ fn a_pool_that_comes_back_takes_nobodys_name() {
         );
         again.stop();
     }
+}
+
+/// Disks in memory, and a directory that cannot be read.
+struct Unreadable(Arc<MemOpener>);
+
+impl Opener for Unreadable {
+    fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn Disk>> {
+        self.0.open(path, access)
+    }
+
+    fn create(&self, path: &Path, size: u64, prewrite: bool, progress: &mut dyn FnMut(u64) -> bool) -> io::Result<()> {
+        self.0.create(path, size, prewrite, progress)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<PathBuf>> {
+        if directory.ends_with("unreadable") {
+            Err(io::Error::other("the cable is out"))
+        } else {
+            self.0.list(directory)
+        }
+    }
+}
+
+/// One place behind `--pool` that could not be read kept the pools in the others from being served.
+#[test]
+fn a_place_that_cannot_be_read_does_not_stop_what_is_sound() {
+    let (dir, disks) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let unreadable = disks.path().join("unreadable");
+    std::fs::create_dir(&unreadable).unwrap();
+    let sound = disks.path().join("sound");
+    std::fs::create_dir(&sound).unwrap();
+    let memory = Arc::new(MemOpener::default());
+    make_disks(&memory, &sound, &["a"]);
+    let daemon = Running::start(dir.path(), &memory);
+    story(
+        dir.path(),
+        &[
+            (&["pool", "create", "one", &sound.join("a").display().to_string()], true, &[]),
+            (&["pool", "export", "one"], true, &[]),
+        ],
+    );
+    daemon.stop();
+    let opener = Arc::new(Unreadable(memory));
+    let other = tempfile::tempdir().unwrap();
+    let with = |places: &[&Path]| {
+        let pool = places.iter().map(|place| place.to_path_buf()).collect();
+        Running::start_with(ServeArgs { pool, ..Running::args(other.path()) }, Arc::clone(&opener) as Arc<dyn Opener>)
+    };
+    let error = with(&[&unreadable]).err().expect("there is nothing to serve").to_string();
+    assert!(error.contains("the cable is out") && error.contains("unreadable"), "{error}");
+    let daemon = with(&[&unreadable, &sound]).unwrap_or_else(|error| panic!("the daemon does not start: {error}"));
+    let said = daemon.said.join("\n");
+    assert!(said.contains("imported pool 'one'") && said.contains("unreadable: the cable is out"), "{said}");
+    daemon.stop();
 }

@@ -117,7 +117,10 @@ fn import_named(desk: &Desk, named: &[PathBuf], tell: Tell<'_>) -> Result<(), Op
     let (mut source, mut reasons) = (ImportSource::default(), Vec::new());
     for path in named {
         match path.canonicalize() {
-            Ok(path) if path.is_dir() => source.dirs.push(path),
+            Ok(path) if path.is_dir() => match desk.pools.platform.opener.list(&path) {
+                Ok(_) => source.dirs.push(path),
+                Err(error) => reasons.push(format!("{}: {error}", path.display())),
+            },
             Ok(path) => source.paths.push(path),
             Err(error) => reasons.push(format!("{}: {error}", path.display())),
         }
