@@ -9,8 +9,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// A `pool destroy`, and the daemon's side of its connection, on which the request has come: signals are listened to.
 fn asked(listener: &UnixListener) -> (Child, BufReader<UnixStream>) {
+    asked_by(&mut Command::new(env!("CARGO_BIN_EXE_tally")), listener)
+}
+
+fn asked_by(command: &mut Command, listener: &UnixListener) -> (Child, BufReader<UnixStream>) {
     let path = listener.local_addr().unwrap().as_pathname().unwrap().to_owned();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
     command.arg("--socket").arg(path).args(["pool", "destroy", "tank"]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut daemon = BufReader::new(listener.accept().unwrap().0);
@@ -67,6 +70,30 @@ fn a_second_one_ends_the_wait() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.status.signal()), (Some(130), None));
     assert_eq!(said(&output), "", "it did not wait for what becomes of it");
+}
+
+/// A script that had said that it is not to be interrupted, or a shell that does not let what it runs in the background be, saw
+/// its command taken back.
+#[test]
+fn who_ignores_interrupts_is_not_interrupted() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("tally.sock")).unwrap();
+    for (ignored, which) in [("INT", Signal::INT), ("TERM", Signal::TERM)] {
+        let mut command = Command::new("env");
+        command.args([&format!("--ignore-signal={ignored}"), env!("CARGO_BIN_EXE_tally")]);
+        let (child, mut daemon) = asked_by(&mut command, &listener);
+        signal(&child, which);
+        // Whoever takes a request back closes his side.
+        daemon.get_mut().set_read_timeout(Some(std::time::Duration::from_secs(1))).unwrap();
+        let heard = daemon.read(&mut [0]).map_err(|error| error.kind());
+        daemon.get_mut().write_all(b"{\"done\":{\"kind\":\"done\",\"data\":[\"destroyed\"]}}\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(
+            (heard, output.status.code()),
+            (Err(std::io::ErrorKind::WouldBlock), Some(0)),
+            "{ignored}: {output:?}"
+        );
+    }
 }
 
 /// SIGHUP was no signal that `bench` had heard of, and a folder stayed that nobody was told of.

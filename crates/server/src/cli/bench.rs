@@ -22,6 +22,7 @@ use tally_bench::work::devices::Devices;
 
 use super::args::TableArgs;
 use super::ask::{Console, Failure};
+use super::interrupts::is_ignored;
 use super::progress::Bar;
 use crate::control::message::Progress;
 
@@ -90,24 +91,16 @@ fn measure<S: Site>(
     })
 }
 
-/// The first signal asks for an end with a clean-up, the second is the end. One of them is that the terminal is gone, but
-/// for whoever said `nohup`.
+/// The first signal asks for an end with a clean-up, the second is the end. One of them is that the terminal is gone. But
+/// whoever said `nohup`, or anything like it, goes on.
 fn stop_at_signals() -> Result<Arc<AtomicBool>> {
     const INTERRUPTED: i32 = 130;
     let stop = Arc::new(AtomicBool::new(false));
-    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
-    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
-}
-
-/// Whether this process was started with a signal ignored.
-fn is_ignored(signal: i32) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }
 
 fn save(report: &Report, path: &Path) -> Result<()> {

@@ -2,8 +2,10 @@
 //!
 //! The daemon carries commands out, and ending the one that waits does not end that. So Ctrl-C, or SIGTERM, takes back what
 //! has not been begun, and of what has been begun the person is told that it goes on, and where to see it. A second one
-//! ends the waiting at once.
+//! ends the waiting at once. A signal that whoever started the command ignores, as scripts do and shells in the background,
+//! stays ignored.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -46,7 +48,7 @@ impl Interrupts {
         }
         let is_second = Arc::new(AtomicBool::new(false));
         // In this order: which signal it was stands there before anybody is woken.
-        for number in [SIGINT, SIGTERM] {
+        for number in [SIGINT, SIGTERM].into_iter().filter(|number| !is_ignored(*number)) {
             flag::register_conditional_shutdown(number, exit_status(number), Arc::clone(&is_second))?;
             flag::register(number, Arc::clone(&is_second))?;
             flag::register_usize(number, Arc::clone(&signal), number as usize)?;
@@ -58,6 +60,13 @@ impl Interrupts {
 
 const fn exit_status(signal: i32) -> i32 {
     128 + signal
+}
+
+/// Whether this process was started with a signal ignored.
+pub(super) fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }
 
 impl Listening {
