@@ -186,7 +186,9 @@ impl State {
     }
 
     /// Adds a pool, or replaces what was said of it.
-    pub fn remember(&mut self, pool: KnownPool) -> Result<(), StateError> {
+    pub fn remember(&mut self, mut pool: KnownPool) -> Result<(), StateError> {
+        // The list is text. A disk that it cannot name may be found where pools are looked for; the others keep theirs.
+        pool.paths.retain(|path| path.to_str().is_some());
         self.pools.retain(|known| known.guid != pool.guid);
         self.pools.push(pool);
         self.save()

@@ -1,3 +1,5 @@
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
@@ -23,6 +25,18 @@ fn what_is_remembered_is_there_at_the_next_start() {
     assert_eq!(again.pools(), [KnownPool { read_only: true, ..pool("tank", 0xab) }]);
     let metadata = fs::metadata(dir.path().join(STATE_NAME)).unwrap();
     assert_eq!(metadata.mode() & 0o777, 0o600, "it holds keys");
+}
+
+/// Linux lets names be any bytes. One disk with such a name kept every pool from being written down.
+#[test]
+fn a_path_that_is_no_text_does_not_keep_pools_off_the_list() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = State::load(dir.path()).unwrap();
+    let odd = PathBuf::from(OsStr::from_bytes(b"/disks/\xff"));
+    state.remember(KnownPool { paths: vec!["/disks/a".into(), odd], ..pool("odd", 1) }).unwrap();
+    state.remember(pool("tank", 2)).unwrap();
+    let again = State::load(dir.path()).unwrap();
+    assert_eq!(again.pools(), [KnownPool { paths: vec!["/disks/a".into()], ..pool("odd", 1) }, pool("tank", 2)]);
 }
 
 #[test]
