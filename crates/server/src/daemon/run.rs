@@ -97,11 +97,11 @@ pub struct Daemon {
     /// Kept for its end, when rpcbind is told that nobody listens any more.
     registration: Option<Registration>,
     watching: Option<Watching>,
-    /// Other daemons keep away from its directory.
-    _lock: data_dir::Lock,
     /// Disks that hang, memory that runs short, and a list of pools that could not be written: looked at until the pools are
     /// exported.
     _looks: [Ticker; 3],
+    /// Other daemons keep away from its directory, until nobody here writes there any more: this is dropped last.
+    _lock: data_dir::Lock,
 }
 
 /// What looks at the daemon while it runs: samples are taken, and shown.
@@ -150,8 +150,9 @@ impl Daemon {
         }
         process::raise_open_files(config.open_files);
         let data_dir = DataDir::open(&config.data_dir)?;
-        let control = ControlSocket::bind(&config.socket())?;
+        // First: whoever finds it taken has removed no socket of the other one.
         let lock = data_dir.lock()?;
+        let control = ControlSocket::bind(&config.socket())?;
         let data_dir = data_dir.path;
         let state = State::load(&data_dir)?;
         let listeners = listen::listen(&config.listen, config.port, state.port())?;
