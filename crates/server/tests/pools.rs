@@ -51,7 +51,7 @@ fn a_destroyed_first_pool_stays_so_and_the_daemon_starts() {
     story(
         data_dir,
         &[
-            (&["pool", "import"], true, &["no pools were found"]),
+            (&["pool", "import"], true, &["no such pools were found", "-D finds destroyed ones"]),
             (&["pool", "import", "tank"], false, &["tank was destroyed", "`tally pool import -D`"]),
             (&["pool", "import", "-D"], true, &["state: DESTROYED", "`tally pool import -D -d "]),
             (&["--json", "pool", "import", "-D"], true, &["\"state\": \"DESTROYED\""]),
