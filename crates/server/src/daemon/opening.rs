@@ -40,7 +40,7 @@ pub enum OpenError {
     /// The first pool could not be made.
     #[error(transparent)]
     FirstPool(#[from] FirstPoolError),
-    /// The same.
+    /// It could not be, or nobody can look what is there.
     #[error(transparent)]
     Pools(#[from] PoolsError),
     /// Nothing of what `--pool` named could be imported.
@@ -54,7 +54,7 @@ pub enum OpenError {
     Io(#[from] io::Error),
 }
 
-/// Hears it.
+/// Hears what the person who waits for the start is told.
 pub(super) type Tell<'a> = &'a mut dyn FnMut(Told<'_>);
 
 /// Imports the pools that were named, or else those of the list; makes the first one where there was never any.

@@ -13,6 +13,11 @@
 //!
 //! *Away* pools are those whose clients should wait: we know their handle key. After a restart only those pools
 //! are away that `pools.toml` still lists, that is, that nobody exported.
+//!
+//! What is done to pools stands in rooms of its own: `opening` is what a start imports, `new_files` makes files for a new
+//! one, `finding` looks for those that are not imported, `letting_go` ends them, `absent` knows those that are away,
+//! `listing` keeps the list for the next start, `disks` and `datasets` have the commands on what is in them, and
+//! `rules_above` the rules of the configuration.
 
 mod error;
 mod served;

@@ -1,7 +1,7 @@
 //! `pools.toml` in the data directory: which pools to import at the next start.
 //!
-//! A pool is written here once it is imported, and taken out when it is exported or destroyed by command; the end
-//! of the daemon leaves it in. Its handle key is kept too: with it, a handle of a pool that could not be imported
+//! A pool is written here once it is imported, and taken out when it is exported, destroyed or forgotten by command; the
+//! end of the daemon leaves it in. Its handle key is kept too: with it, a handle of a pool that could not be imported
 //! today is known to be ours, and its client is told to wait instead of being told that its files are gone. The
 //! file is as secret as the pool's own disks, and has mode 0600.
 //!
@@ -9,6 +9,7 @@
 //!   # Tallystick's list of pools, format 1.      only a list with head and end is one: a file that is empty or cut
 //!   port = ...                                   must not be taken for the word that there are no pools
 //!   [[pool]] ...
+//!   [[moved]] ...                                tables of the configuration that follow a renamed dataset
 //!   # End of the list.
 //! ```
 //!
