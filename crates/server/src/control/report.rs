@@ -155,8 +155,14 @@ pub struct TxgReport {
 }
 
 impl PoolReport {
-    /// State of a pool that should be there and is not imported; it has a name and messages, and nothing else.
+    /// State of a pool that should be there and is not imported; it has a name, a guid and messages, and nothing else.
     pub const UNAVAILABLE: &str = "UNAVAIL";
+
+    /// Whether it is there, and its numbers mean something.
+    #[must_use]
+    pub fn is_imported(&self) -> bool {
+        self.state != Self::UNAVAILABLE
+    }
 }
 
 /// Acknowledged and not yet durable.
