@@ -268,6 +268,11 @@ fn a_pool_that_is_gone_for_good_can_be_forgotten() {
         data_dir,
         &[
             (&["pool", "status", "one"], true, &["state: UNAVAIL", "`tally pool forget one`"]),
+            (
+                &["pool", "get", "-H", "all", "one"],
+                true,
+                &["\tsize\t-\t-\n", "\thealth\tUNAVAIL\t-\n", "\tfailmode\t-\t-\n", &guid],
+            ),
             (&["pool", "forget", "tank"], false, &["'tank' is imported"]),
             (&["pool", "forget", "never"], false, &["no pool 'never' is away"]),
             (&["pool", "create", "one", "b"], true, &[]),

@@ -279,12 +279,11 @@ pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
         (same(if pool.read_only { "on" } else { "off" }), "-"),
         (same(&pool.failmode), if pool.failmode == FailMode::default().word() { "default" } else { "local" }),
     ];
-    let line = |(property, ((value, exact), source)): (&str, ((String, String), &str))| PropertyLine {
-        name: pool.name.clone(),
-        property: property.into(),
-        value,
-        exact,
-        source: source.into(),
+    let line = |(property, value): (&str, ((String, String), &str))| {
+        // Of a pool that is not imported nothing else is known.
+        let is_known = pool.is_imported() || ["health", "guid"].contains(&property);
+        let ((value, exact), source) = if is_known { value } else { (same("-"), "-") };
+        PropertyLine { name: pool.name.clone(), property: property.into(), value, exact, source: source.into() }
     };
     PROPERTIES.into_iter().zip(values).map(line).collect()
 }
