@@ -20,9 +20,9 @@
 //! What could not be written is true all the same, and is tried again ([`State::write_again`]); until then this knows how
 //! the file and the truth differ.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -270,32 +270,6 @@ fn parse(path: &Path, text: &str) -> Result<Content, StateError> {
         return Err(garbled("it does not begin as such a list does"));
     }
     toml::from_str(text).map_err(|error| garbled(error.message()))
-}
-
-/// Makes a directory and those above it that are missing, for its owner alone. `sync` makes the content of a directory
-/// durable, and hears of each that got a new one: what is written below may be acknowledged, and its place must be
-/// there after a power cut.
-pub(super) fn make_dirs(path: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    let path = std::path::absolute(path)?;
-    let missing: Vec<&Path> = path.ancestors().take_while(|dir| !dir.is_dir()).collect();
-    for dir in missing.into_iter().rev() {
-        match DirBuilder::new().mode(0o700).create(dir) {
-            // Somebody else has just made it.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
-            other => other?,
-        }
-        dir.parent().map_or(Ok(()), sync)?;
-    }
-    Ok(())
-}
-
-/// Makes the names in a directory durable.
-pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
-    match File::open(dir).and_then(|dir| dir.sync_all()) {
-        // A directory may be for writing only; then this is left to the file system.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        other => other,
-    }
 }
 
 fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
