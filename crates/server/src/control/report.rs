@@ -246,10 +246,17 @@ impl FoundPool {
     #[must_use]
     pub fn import_command(&self, pool: &str) -> String {
         let dirs: BTreeSet<&Path> = self.paths.iter().filter_map(|path| Path::new(path).parent()).collect();
-        let places: String = dirs.iter().map(|dir| format!("-d {} ", dir.display())).collect();
+        let places: String = dirs.iter().map(|dir| format!("-d {} ", quoted(dir))).collect();
         let destroyed = if self.state == Self::DESTROYED { "-D " } else { "" };
         format!("tally pool import {destroyed}{places}{pool}")
     }
+}
+
+/// A path as a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@,".contains(&byte);
+    if text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// One dataset.
@@ -350,4 +357,23 @@ pub struct Quantiles {
     pub p99_ns: u64,
     /// Longest.
     pub max_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The command for a pool on a disk called "My Passport" had two words for its place.
+    #[test]
+    fn the_command_of_an_import_can_be_given_to_a_shell() {
+        let found = |paths: &[&str]| {
+            let paths = paths.iter().map(|&path| path.into()).collect();
+            FoundPool { name: "tank".into(), paths, ..FoundPool::default() }.import_command("tank")
+        };
+        assert_eq!(found(&["/dev/sda", "/dev/sdb"]), "tally pool import -d /dev tank");
+        assert_eq!(
+            found(&["/media/ann/My Passport/a", "/o'neill/b"]),
+            r"tally pool import -d '/media/ann/My Passport' -d '/o'\''neill' tank"
+        );
+    }
 }
