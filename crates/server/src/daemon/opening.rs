@@ -13,6 +13,7 @@
 //! | | a file that holds no pool | it ends and names the file |
 //! | | an exported or destroyed one | nothing is made, and it is told how to import it |
 //! | nothing, and the list is empty | whatever it is | nothing is made or imported: this is not the first start |
+//! | nothing, and `first_pool = false` | whatever it is | the same |
 
 use std::io;
 use std::path::{Path, PathBuf};
