@@ -107,8 +107,7 @@ impl Bench {
         let name = if let [attack] = attacks { attack.name } else { "all at once" };
         let label = format!("{name}, {addresses} address(es)");
         let done = AtomicBool::new(false);
-        let stage =
-            strangers::Stage::new(&self.server.target, self.workers[0].root(), self.workers[0].file(), addresses);
+        let stage = strangers::Stage::new(&self.server.target, &self.workers[0], addresses);
         let (server, workers, time) = (&self.server, &mut self.workers, self.time);
         let (during, memory) = std::thread::scope(|scope| {
             for attack in attacks {

@@ -14,6 +14,10 @@ const FILE_MIB: u64 = 32;
 /// Of its requests one in so many is a WRITE.
 const WRITE_PART: u64 = 4;
 
+/// In its folder, with so many levels of directories below: twice what a directory moves (docs/design/0024).
+pub(super) const TOP: &str = "top";
+const LEVELS: usize = 4096;
+
 /// The priority of the good client's thread, as nice(2) counts it.
 const FIRST_IN_TURN: i32 = -15;
 
@@ -23,6 +27,7 @@ pub(super) struct Worker {
     root: Handle,
     folder: Handle,
     file: Handle,
+    deepest: Handle,
     number: u64,
 }
 
@@ -36,15 +41,19 @@ impl Worker {
             connection.write(&file, at * MIB as u64, &vec![at as u8; MIB], Stable::Unstable)?;
         }
         connection.commit(&file)?;
-        Ok(Self { connection, root, folder, file, number: 0 })
+        // A directory is made for everybody.
+        connection.send_mode(&folder.0, 0o700)?;
+        connection.receive_status()?;
+        let mut deepest = folder.clone();
+        for name in [TOP].into_iter().chain((1..LEVELS).map(|_| "below")) {
+            deepest = connection.mkdir(&deepest, name)?;
+        }
+        Ok(Self { connection, root, folder, file, deepest, number: 0 })
     }
 
-    pub(super) fn root(&self) -> &Handle {
-        &self.root
-    }
-
-    pub(super) fn file(&self) -> &Handle {
-        &self.file
+    /// Of the pool's root, its file, its folder and what is deepest below that.
+    pub(super) fn handles(&self) -> [&Handle; 4] {
+        [&self.root, &self.file, &self.folder, &self.deepest]
     }
 
     fn work_once(&mut self, data: &[u8], times: &mut Times) -> Result<()> {
