@@ -135,7 +135,7 @@ impl Kind {
         Self::RmDir,
     ];
 
-    /// As RFC 1813 calls it.
+    /// As RFC 1813 calls it, or system calls.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

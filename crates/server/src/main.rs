@@ -14,7 +14,7 @@ use tally_server::daemon::{Daemon, Launch, Told, logging};
 
 /// Requests bring buffers of up to 1 MiB that live for milliseconds. The C library maps and unmaps each of them, and
 /// the kernel clears every page anew: a seventh of the time of a streaming client went there. jemalloc keeps them,
-/// and a thread of its own gives back what nobody has used for some seconds, also when no request comes to do it: after
+/// and a thread of its own gives back what nobody has used for half a second, also when no request comes to do it: after
 /// a burst 1.2 GiB stayed for minutes.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -13,10 +13,15 @@ use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, Opener};
 
 mod running;
 
+use disks::{Failing, Hanging};
 use running::{Running, browse, story, tally};
 
+#[path = "linked/disks.rs"]
+mod disks;
 #[path = "linked/given_up.rs"]
 mod given_up;
+#[path = "linked/members.rs"]
+mod members;
 #[path = "linked/new_files.rs"]
 mod new_files;
 
@@ -25,6 +30,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of each of the two labels of a disk.
 const LABEL_BYTES: u64 = tally_store::label::LABEL_BYTES;
+
+/// Whoever asks until the answer has these words. What never comes is a failure with the last answer, and not a test
+/// that does not end.
+fn wait_for(data_dir: &Path, words: &[&str], expected: &str) -> String {
+    let given_up = Instant::now() + PATIENCE;
+    loop {
+        let (well, text) = tally(data_dir, words);
+        assert!(well, "{words:?}: {text}");
+        if text.contains(expected) {
+            return text;
+        }
+        assert!(Instant::now() < given_up, "{words:?} does not say {expected:?} in {PATIENCE:?}: {text}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
 
 #[test]
 fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
@@ -260,420 +280,6 @@ fn a_pool_whose_log_device_is_gone_is_taken_up_step_by_step() {
     second.stop();
 }
 
-/// A disk with a switch, and sectors that cannot be read until they are written.
-struct Failing {
-    disk: MemDisk,
-    fails: AtomicBool,
-    bad_sectors: Mutex<BTreeSet<u64>>,
-    /// Reads as long as a step of a copy that are let through; without a number all are.
-    long_reads_left: Mutex<Option<u64>>,
-    let_through: Condvar,
-}
-
-impl Failing {
-    fn new(size: u64) -> Arc<Self> {
-        Arc::new(Self {
-            disk: MemDisk::new(size),
-            fails: AtomicBool::new(false),
-            bad_sectors: Mutex::default(),
-            long_reads_left: Mutex::new(None),
-            let_through: Condvar::new(),
-        })
-    }
-
-    /// The offsets of all sectors behind the first label and before the last that are not empty.
-    fn used_sectors(&self) -> Vec<u64> {
-        let content = self.disk.content();
-        let sectors = content.chunks(4096).enumerate().filter(|(_, sector)| sector.iter().any(|byte| *byte != 0));
-        let offsets = sectors.map(|(at, _)| at as u64 * 4096);
-        offsets.filter(|at| (LABEL_BYTES..content.len() as u64 - LABEL_BYTES).contains(at)).collect()
-    }
-
-    /// From now on so many long reads are let through, and the others wait.
-    fn let_through(&self, long_reads: Option<u64>) {
-        *self.long_reads_left.lock().unwrap() = long_reads;
-        self.let_through.notify_all();
-    }
-
-    fn wait_for_turn(&self) {
-        let left = self.long_reads_left.lock().unwrap();
-        let mut left = self.let_through.wait_while(left, |left| *left == Some(0)).unwrap();
-        *left = left.map(|left| left - 1);
-    }
-
-    /// Inverts every byte of a sector.
-    fn rot(&self, offset: u64) {
-        let mut sector = [0; 4096];
-        self.disk.read(offset, &mut sector).unwrap();
-        self.disk.write(offset, &sector.map(|byte| !byte), Durability::Cached).unwrap();
-    }
-
-    fn check(&self) -> io::Result<()> {
-        if self.fails.load(Ordering::SeqCst) { Err(io::Error::other("the cable is out")) } else { Ok(()) }
-    }
-}
-
-impl Disk for Failing {
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.check()?;
-        if self.bad_sectors.lock().unwrap().range(offset..offset + buf.len() as u64).next().is_some() {
-            return Err(io::Error::other("a sector that cannot be read"));
-        }
-        if buf.len() >= 1 << 20 {
-            self.wait_for_turn();
-        }
-        self.disk.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
-        self.check()?;
-        self.bad_sectors.lock().unwrap().retain(|bad| !(offset..offset + buf.len() as u64).contains(bad));
-        self.disk.write(offset, buf, durability)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        self.check()
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.disk.discard(offset, length)
-    }
-
-    fn geometry(&self) -> Geometry {
-        self.disk.geometry()
-    }
-}
-
-#[test]
-fn disks_that_fail_while_the_daemon_runs() {
-    let dir = tempfile::tempdir().unwrap();
-    let data_dir = dir.path();
-    let here = data_dir.display().to_string();
-    let opener = Arc::new(MemOpener::default());
-    let disks = ["a", "l", "m"].map(|name| {
-        let disk = Failing::new(32 << 20);
-        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
-        disk
-    });
-    let fail = |index: usize, on: bool| disks[index].fails.store(on, Ordering::SeqCst);
-
-    let daemon = Running::start(data_dir, &opener);
-    story(data_dir, &[(&["pool", "create", "dozer", "a", "log", "l"], true, &[])]);
-    // The log device first: the pool goes on, and takes another one.
-    fail(1, true);
-    story(
-        data_dir,
-        &[
-            (&["dataset", "create", "dozer/x"], true, &[]),
-            (&["pool", "status", "dozer"], true, &["state: DEGRADED", "FAULTED"]),
-            // The old one refuses to be erased, and whoever wants to use it again has to know.
-            (
-                &["pool", "replace", "dozer", "l", "m"],
-                true,
-                &["was replaced", "label is not erased", "an earlier", "-f"],
-            ),
-            (&["pool", "status", "dozer"], true, &["state: ONLINE"]),
-        ],
-    );
-    // Then the only data disk: it is suspended, can be let go, and is well when the disk is.
-    fail(0, true);
-    let import = ["pool", "import", "-d", &here, "dozer"];
-    story(
-        data_dir,
-        &[
-            (&["dataset", "create", "dozer/y"], false, &[]),
-            (&["pool", "status", "dozer"], true, &["state: SUSPENDED", "export the pool and import it again"]),
-            (&["pool", "set", "failmode=continue", "dozer"], false, &["suspended"]),
-            (&["pool", "export", "dozer"], false, &[]),
-            (&import, false, &["no usable leg", "MISSING"]),
-        ],
-    );
-    fail(0, false);
-    story(
-        data_dir,
-        &[
-            (&import, true, &["imported pool 'dozer'"]),
-            (&["dataset", "create", "dozer/z"], true, &[]),
-            (&["pool", "status", "dozer"], true, &["state: ONLINE"]),
-        ],
-    );
-    daemon.stop();
-}
-
-/// A disk began to fail, and its owner did the right thing: he replaced it. The copy skipped a MiB around each sector
-/// that could not be read, `replace` said that all was well, and erased the disk that could still be read but for that
-/// sector.
-#[test]
-fn a_disk_with_a_bad_sector_stays_until_its_owner_says_otherwise() {
-    let dir = tempfile::tempdir().unwrap();
-    let data_dir = dir.path();
-    let here = data_dir.display().to_string();
-    let opener = Arc::new(MemOpener::default());
-    let disks = ["a", "b"].map(|name| {
-        let disk = Failing::new(32 << 20);
-        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
-        disk
-    });
-    let daemon = Running::start(data_dir, &opener);
-    story(data_dir, &[(&["pool", "create", "dozer", "a"], true, &[]), (&["dataset", "create", "dozer/x"], true, &[])]);
-    // In free space, far from everything: nothing says that it will not be needed.
-    let bad = (24 << 20) + 40960;
-    disks[0].bad_sectors.lock().unwrap().insert(bad);
-    let (place, old) = (format!("{bad}"), data_dir.join("a").display().to_string());
-    story(
-        data_dir,
-        &[
-            (&["pool", "replace", "dozer", "a", "b"], false, &["4096", &place, &old, "stay", "pool detach"]),
-            (&["pool", "status", "dozer"], true, &["mirror-0", &old, "could not be read", &place]),
-            (&["pool", "export", "dozer"], true, &[]),
-            (&["pool", "import", "-d", &here, "dozer"], true, &["imported"]),
-            (&["pool", "status", "dozer"], true, &["state: ONLINE", "mirror-0", &old]),
-            // Nothing lies in that sector: every block is on the other disk, and this one may go.
-            (&["pool", "detach", "dozer", "a"], true, &["no longer part"]),
-            (&["pool", "export", "dozer"], true, &[]),
-        ],
-    );
-    opener.remove(&data_dir.join("a"));
-    story(
-        data_dir,
-        &[
-            (&["pool", "import", "-d", &here, "dozer"], true, &["imported"]),
-            (&["dataset", "list"], true, &["dozer/x"]),
-            (&["pool", "status", "dozer"], true, &["state: ONLINE"]),
-        ],
-    );
-    daemon.stop();
-}
-
-/// Disks of a mirror, of which b was away while the pool changed, in a daemon that serves it.
-fn with_a_stale_disk(data_dir: &Path, opener: &Arc<MemOpener>) -> (Running, [Arc<Failing>; 2]) {
-    let here = data_dir.display().to_string();
-    let disks = ["a", "b"].map(|name| {
-        let disk = Failing::new(32 << 20);
-        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
-        disk
-    });
-    let daemon = Running::start(data_dir, opener);
-    let import: &[&str] = &["pool", "import", "-d", &here, "dozer"];
-    story(data_dir, &[(&["pool", "create", "dozer", "mirror", "a", "b"], true, &[])]);
-    story(data_dir, &[(&["pool", "export", "dozer"], true, &[])]);
-    let b = opener.remove(&data_dir.join("b")).unwrap();
-    story(data_dir, &[(import, true, &[]), (&["dataset", "create", "dozer/x"], true, &[])]);
-    story(data_dir, &[(&["pool", "export", "dozer"], true, &[])]);
-    opener.put(data_dir.join("b"), b);
-    story(data_dir, &[(import, true, &[]), (&["pool", "status", "dozer"], true, &["b has missed"])]);
-    (daemon, disks)
-}
-
-/// A disk that replaces itself has to leave first. When it could not come back, the command said that "the pool is as
-/// it was before", with one disk less.
-#[test]
-fn a_disk_that_left_to_replace_itself_and_cannot_come_back_is_named() {
-    let dir = tempfile::tempdir().unwrap();
-    let data_dir = dir.path();
-    let opener = Arc::new(MemOpener::default());
-    let (daemon, disks) = with_a_stale_disk(data_dir, &opener);
-    let [a, b] = ["a", "b"].map(|name| data_dir.join(name).display().to_string());
-    disks[1].fails.store(true, Ordering::SeqCst);
-    let again = format!("`tally pool attach -f dozer {a} {b}`");
-    story(data_dir, &[(&["pool", "replace", "dozer", &b], false, &["cable", "no part of it now", &again])]);
-    disks[1].fails.store(false, Ordering::SeqCst);
-    story(
-        data_dir,
-        &[
-            (&["pool", "attach", "-f", "dozer", &a, &b], true, &[]),
-            (&["pool", "status", "dozer"], true, &["state: ONLINE", "mirror-0", &b]),
-        ],
-    );
-    daemon.stop();
-}
-
-/// After a copy that could not read everything, whoever had brought a disk back was told to take "the old disk" out,
-/// which was the only one that had everything.
-#[test]
-fn nobody_is_told_to_take_out_the_disk_that_has_more() {
-    let dir = tempfile::tempdir().unwrap();
-    let data_dir = dir.path();
-    let opener = Arc::new(MemOpener::default());
-    let (daemon, disks) = with_a_stale_disk(data_dir, &opener);
-    // In free space.
-    disks[0].bad_sectors.lock().unwrap().insert((24 << 20) + 40960);
-    let b = data_dir.join("b").display().to_string();
-    let (well, text) = tally(data_dir, &["pool", "replace", "dozer", &b]);
-    assert!(!well && text.contains("4096 bytes") && text.contains("is part of the pool"), "{text}");
-    assert!(!text.contains("detach"), "{text}");
-    story(data_dir, &[(&["pool", "status", "dozer"], true, &["mirror-0", "could not be read"])]);
-    daemon.stop();
-}
-
-/// Where a pool's disks are was written down when the old one had left and its label was erased. A daemon that ended in
-/// between knew the old disk alone at its next start, and the pool was not there.
-#[test]
-fn a_new_disk_is_known_to_the_next_start_before_the_old_one_leaves() {
-    let dir = tempfile::tempdir().unwrap();
-    let data_dir = dir.path();
-    let opener = Arc::new(MemOpener::default());
-    for name in ["a", "b"] {
-        opener.put(data_dir.join(name), Failing::new(32 << 20) as Arc<dyn Disk>);
-    }
-    let daemon = Running::start(data_dir, &opener);
-    story(data_dir, &[(&["pool", "create", "dozer", "a"], true, &[]), (&["dataset", "create", "dozer/x"], true, &[])]);
-    let in_the_way = data_dir.join("pools.toml.new");
-    std::fs::create_dir(&in_the_way).unwrap();
-    let [a, b] = ["a", "b"].map(|name| data_dir.join(name).display().to_string());
-    story(
-        data_dir,
-        &[
-            (&["pool", "replace", "dozer", "a", "b"], false, &["written down for the next start", "taken out"]),
-            (&["pool", "status", "dozer"], true, &["state: ONLINE", &a]),
-        ],
-    );
-    daemon.stop();
-    std::fs::remove_dir(&in_the_way).unwrap();
-    let daemon = Running::start(data_dir, &opener);
-    story(
-        data_dir,
-        &[
-            (&["dataset", "list"], true, &["dozer/x"]),
-            (&["pool", "replace", "dozer", "a", "b"], true, &["was replaced"]),
-            (&["pool", "status", "dozer"], true, &["state: ONLINE", &b]),
-        ],
-    );
-    daemon.stop();
-}
-
-/// In a mirror of a and b, a had rotten and b was sound. `replace b c` copied what the disk gave whose turn it was, so
-/// c got the rot of a, and b left with the last good copies.
-#[test]
-fn what_one_disk_alone_has_right_is_not_lost_with_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let data_dir = dir.path();
-    let here = data_dir.display().to_string();
-    let opener = Arc::new(MemOpener::default());
-    let disks = ["a", "b", "c"].map(|name| {
-        let disk = Failing::new(32 << 20);
-        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
-        disk
-    });
-    let daemon = Running::start(data_dir, &opener);
-    story(data_dir, &[(&["pool", "create", "dozer", "mirror", "a", "b"], true, &[])]);
-    for name in ["dozer/x", "dozer/y", "dozer/z"] {
-        story(data_dir, &[(&["dataset", "create", name], true, &[])]);
-    }
-    disks[0].used_sectors().into_iter().for_each(|offset| disks[0].rot(offset));
-    story(
-        data_dir,
-        &[(
-            &["pool", "replace", "dozer", "b", "c"],
-            true,
-            &["was replaced", "were damaged on a disk and right on another"],
-        )],
-    );
-    story(data_dir, &[(&["pool", "export", "dozer"], true, &[])]);
-    opener.remove(&data_dir.join("a"));
-    opener.remove(&data_dir.join("b"));
-    story(
-        data_dir,
-        &[
-            (&["pool", "import", "-d", &here, "dozer"], true, &["imported"]),
-            (&["dataset", "list"], true, &["dozer/x", "dozer/y", "dozer/z"]),
-        ],
-    );
-    daemon.stop();
-}
-
-/// Whoever asks until the answer has these words. What never comes is a failure with the last answer, and not a test
-/// that does not end.
-fn wait_for(data_dir: &Path, words: &[&str], expected: &str) -> String {
-    let given_up = Instant::now() + PATIENCE;
-    loop {
-        let (well, text) = tally(data_dir, words);
-        assert!(well, "{words:?}: {text}");
-        if text.contains(expected) {
-            return text;
-        }
-        assert!(Instant::now() < given_up, "{words:?} does not say {expected:?} in {PATIENCE:?}: {text}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// The daemon's only thread for commands ran the copy: no other command was carried out until it was over, and SIGTERM
-/// was not heard.
-#[test]
-fn a_copy_runs_beside_other_commands_and_ends_with_the_daemon() {
-    let dir = tempfile::tempdir().unwrap();
-    let data_dir = dir.path().to_owned();
-    let here = data_dir.display().to_string();
-    let opener = Arc::new(MemOpener::default());
-    let disks = ["a", "b"].map(|name| {
-        let disk = Failing::new(32 << 20);
-        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
-        disk
-    });
-    for name in ["c", "d"] {
-        opener.put(data_dir.join(name), Failing::new(32 << 20) as Arc<dyn Disk>);
-    }
-    let daemon = Running::start(&data_dir, &opener);
-    story(&data_dir, &[(&["pool", "create", "dozer", "a"], true, &[]), (&["dataset", "create", "dozer/x"], true, &[])]);
-    let copy = |words: &'static [&'static str]| {
-        disks[0].let_through(Some(3));
-        let data_dir = data_dir.clone();
-        let thread = thread::spawn(move || tally(&data_dir, words));
-        (thread, wait_for(dir.path(), &["pool", "status", "dozer"], "3M /"))
-    };
-
-    let (replace, status) = copy(&["pool", "replace", "dozer", "a", "b"]);
-    for part in ["scan: resilver of", "/b in progress", "copying", "% done", "to go", "RESILVERING"] {
-        assert!(status.contains(part), "{part}: {status}");
-    }
-    let (_, json) = tally(&data_dir, &["--json", "pool", "status", "dozer"]);
-    assert!(json.contains("\"phase\": \"copying\"") && json.contains("\"done_bytes\": 3145728"), "{json}");
-    story(
-        &data_dir,
-        &[
-            (&["dataset", "create", "tank/made-meanwhile"], true, &[]),
-            (&["pool", "create", "other", "c"], true, &[]),
-            (&["pool", "attach", "dozer", "a", "d"], false, &["the copy to", "/b is still running", "pool status"]),
-            (&["pool", "detach", "dozer", "a"], false, &["is still running"]),
-            (&["pool", "export", "dozer"], false, &["is still running", "detach that disk to stop it"]),
-            (&["pool", "destroy", "dozer"], false, &["is still running"]),
-        ],
-    );
-    let detach = {
-        let data_dir = data_dir.clone();
-        thread::spawn(move || tally(&data_dir, &["pool", "detach", "dozer", "b"]))
-    };
-    wait_for(&data_dir, &["pool", "status", "dozer"], "stopping");
-    disks[0].let_through(None);
-    let (well, text) = detach.join().unwrap();
-    assert!(well && text.contains("the copy to it was stopped"), "{text}");
-    let (well, text) = replace.join().unwrap();
-    assert!(!well && text.contains("was stopped, and the disk was taken out again"), "{text}");
-    let (_, status) = tally(&data_dir, &["pool", "status", "dozer"]);
-    assert!(status.contains("state: ONLINE") && !status.contains("mirror-0") && !status.contains("/b"), "{status}");
-
-    // And the same disk again, until the daemon is told to end.
-    let (replace, _) = copy(&["pool", "replace", "dozer", "a", "b"]);
-    daemon.stopper.stop();
-    wait_for(&data_dir, &["pool", "status", "dozer"], "stopping");
-    disks[0].let_through(None);
-    daemon.stop();
-    let (well, text) = replace.join().unwrap();
-    assert!(!well && text.contains("was stopped"), "{text}");
-    let second = Running::start(&data_dir, &opener);
-    story(
-        &data_dir,
-        &[
-            (&["pool", "status", "dozer"], true, &["state: ONLINE"]),
-            (&["dataset", "list"], true, &["dozer/x", "tank/made-meanwhile"]),
-            (&["pool", "import", "-d", &here], true, &[]),
-            (&["pool", "replace", "dozer", "a", "b"], true, &["was replaced"]),
-            (&["pool", "status", "dozer"], true, &["scan: resilvered", "state: ONLINE"]),
-        ],
-    );
-    second.stop();
-}
-
 #[test]
 fn a_pool_that_another_daemon_has_is_refused() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -714,45 +320,6 @@ fn a_browser_sees_the_pool_while_the_daemon_runs() {
     let announcement = daemon.announcement.clone();
     daemon.stop();
     assert_eq!(browse(&announcement, "/"), "");
-}
-
-/// A disk that answers no durable write while it hangs.
-struct Hanging {
-    disk: MemDisk,
-    hangs: Mutex<bool>,
-    goes_on: Condvar,
-}
-
-impl Hanging {
-    fn set(&self, hangs: bool) {
-        *self.hangs.lock().unwrap() = hangs;
-        self.goes_on.notify_all();
-    }
-}
-
-impl Disk for Hanging {
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.disk.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
-        if durability == Durability::Durable {
-            drop(self.goes_on.wait_while(self.hangs.lock().unwrap(), |hangs| *hangs).unwrap());
-        }
-        self.disk.write(offset, buf, durability)
-    }
-
-    fn flush(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
-        self.disk.discard(offset, length)
-    }
-
-    fn geometry(&self) -> Geometry {
-        self.disk.geometry()
-    }
 }
 
 /// The second leg of a mirrored log hung: a request waited for minutes, and `status` said ONLINE, without an error. It

@@ -52,7 +52,7 @@ fn a_destroyed_first_pool_stays_so_and_the_daemon_starts() {
     story(
         data_dir,
         &[
-            (&["pool", "import"], true, &["no pools were found"]),
+            (&["pool", "import"], true, &["no such pools were found", "-D finds destroyed ones"]),
             (&["pool", "import", "tank"], false, &["tank was destroyed", "`tally pool import -D`"]),
             (&["pool", "import", "-D"], true, &["state: DESTROYED", "`tally pool import -D -d "]),
             (&["--json", "pool", "import", "-D"], true, &["\"state\": \"DESTROYED\""]),
@@ -269,6 +269,11 @@ fn a_pool_that_is_gone_for_good_can_be_forgotten() {
         data_dir,
         &[
             (&["pool", "status", "one"], true, &["state: UNAVAIL", "`tally pool forget one`"]),
+            (
+                &["pool", "get", "-H", "all", "one"],
+                true,
+                &["\tsize\t-\t-\n", "\thealth\tUNAVAIL\t-\n", "\tfailmode\t-\t-\n", &guid],
+            ),
             (&["pool", "forget", "tank"], false, &["'tank' is imported"]),
             (&["pool", "forget", "never"], false, &["no pool 'never' is away"]),
             (&["pool", "create", "one", "b"], true, &[]),

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tally_base::{LaneId, PoolGuid, SECTOR, Txg, VdevGuid};
+use tally_base::{LaneId, PoolGuid, SECTOR, Size, Txg, VdevGuid};
 use tally_disk::{Access, AlignedBuf, Disk, Durability, TrustedDisk};
 use tally_intent::LaneGeometry;
 
@@ -92,7 +92,7 @@ pub enum CreateError {
         path: PathBuf,
     },
     /// A device is too small.
-    #[error("{} has {size} bytes and needs at least {needed}", path.display())]
+    #[error("{} has {size} bytes and needs at least {needed} ({})", path.display(), Size(*needed))]
     TooSmall {
         /// The device.
         path: PathBuf,

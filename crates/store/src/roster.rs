@@ -59,8 +59,8 @@ pub enum RosterError {
     /// An earlier change could not be made durable.
     #[error("the pool is suspended: an earlier change of its configuration could not be made durable ({0})")]
     Closed(String),
-    /// Nothing may be written before [`Roster::claim`].
-    #[error("the pool has not been claimed for writing")]
+    /// Nothing may be written before [`Roster::claim`], with which every import begins but one that only reads.
+    #[error("the pool is imported read-only and takes no change; export it, and import it without --readonly")]
     NotClaimed,
     /// A vdev has no leg left with the newest uberblock.
     #[error("vdev {0} has no leg left to write an uberblock to; the pool is suspended until it is imported again")]

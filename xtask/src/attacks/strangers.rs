@@ -8,13 +8,16 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use tally_bench::wire::{Handle, Target};
+use tally_bench::wire::Target;
+
+use super::worker::{TOP, Worker};
 
 const NFS: u32 = 100_003;
+const NOBODY: u32 = 65_534;
 /// Little room, so that replies stay in the server.
 const RECEIVE_BYTES: usize = 16 << 10;
-/// The priority of a thread, as nice(2) counts it, that runs when nobody else wants to.
-const LAST_IN_TURN: i32 = 19;
+/// More than takes a thread of any priority, as nice(2) counts it, to where it runs when nobody else wants to.
+const LAST_IN_TURN: i32 = 39;
 /// Between two looks at its connections.
 const ROUND: Duration = Duration::from_millis(200);
 
@@ -30,12 +33,13 @@ pub(super) struct Attack {
 }
 
 /// All of them. The first three need no right to anything.
-pub(super) const ALL: [Attack; 6] = [
+pub(super) const ALL: [Attack; 7] = [
     Attack { name: "idle", connections: 4096, words: |_| Vec::new(), hangs_up: false },
     Attack { name: "half a record", connections: 300, words: |_| half_a_record(), hangs_up: false },
     Attack { name: "unread nulls", connections: 100, words: |_| call(0, &[]).repeat(40_000), hangs_up: false },
     Attack { name: "unread lists", connections: 500, words: |stage| stage.lists(100), hangs_up: false },
     Attack { name: "unread reads and writes", connections: 200, words: Stage::reads_and_writes, hangs_up: false },
+    Attack { name: "refused renames", connections: 16, words: Stage::refused_renames, hangs_up: false },
     Attack { name: "come and go", connections: 2000, words: |stage| stage.lists(20), hangs_up: true },
 ];
 
@@ -44,6 +48,8 @@ pub(super) struct Stage {
     server: SocketAddrV4,
     root: Vec<u8>,
     file: Vec<u8>,
+    folder: Vec<u8>,
+    deepest: Vec<u8>,
     addresses: u8,
 }
 
@@ -53,9 +59,10 @@ struct Stranger {
 }
 
 impl Stage {
-    pub(super) fn new(target: &Target, root: &Handle, file: &Handle, addresses: u8) -> Self {
+    pub(super) fn new(target: &Target, good: &Worker, addresses: u8) -> Self {
         let server = SocketAddrV4::new(Ipv4Addr::LOCALHOST, target.nfs.port());
-        Self { server, root: root.0.clone(), file: file.0.clone(), addresses }
+        let [root, file, folder, deepest] = good.handles().map(|handle| handle.0.clone());
+        Self { server, root, file, folder, deepest, addresses }
     }
 
     /// Attacks until it is done. Failures are part of it: the server may close and refuse what it likes. Strangers have
@@ -94,6 +101,13 @@ impl Stage {
         arguments.extend([0; 16]);
         arguments.extend([(64_u32 << 10).to_be_bytes(); 2].concat());
         call(17, &arguments).repeat(count)
+    }
+
+    /// A directory to below the deepest one there is, by who may write to neither.
+    fn refused_renames(&self) -> Vec<u8> {
+        let [from, to] = [(&self.folder, TOP), (&self.deepest, "moved")]
+            .map(|(folder, name)| [opaque(folder), opaque(name.as_bytes())].concat());
+        call_by(NOBODY, 14, &[from, to].concat()).repeat(512)
     }
 
     fn reads_and_writes(&self) -> Vec<u8> {
@@ -137,7 +151,12 @@ impl Stranger {
 
 /// A call of NFSv3 by root.
 fn call(procedure: u32, arguments: &[u8]) -> Vec<u8> {
-    let cred = [&0_u32.to_be_bytes()[..], &opaque(b"evil"), &[0; 12]].concat();
+    call_by(0, procedure, arguments)
+}
+
+fn call_by(uid: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
+    let ids = [uid, uid, 0].map(u32::to_be_bytes).concat();
+    let cred = [&0_u32.to_be_bytes()[..], &opaque(b"evil"), &ids].concat();
     let head = [7, 0, 2, NFS, 3, procedure, 1].map(u32::to_be_bytes).concat();
     let record = [&head[..], &opaque(&cred), &[0; 8], arguments].concat();
     [&(record.len() as u32 | 1 << 31).to_be_bytes(), &record[..]].concat()

@@ -23,7 +23,7 @@ const TIMES_MAX: u64 = 8;
 /// How often a mark is written that somebody else's writes were mixed with.
 const TRIES: u32 = 3;
 /// The part of a mark that must come beyond the pace before it, which is not known to the byte.
-const PART_MIN: f64 = 0.75;
+const ARRIVED_PART_MIN: f64 = 0.75;
 /// Between two looks.
 const STEP: Duration = Duration::from_millis(20);
 
@@ -140,7 +140,7 @@ impl Looks<'_, '_> {
             written.saturating_sub(flow.written) as f64 - flow.bytes_per_second * flow.at.elapsed().as_secs_f64()
         };
         let mut written = flow.written;
-        while beyond(written, &flow) < mark * PART_MIN {
+        while beyond(written, &flow) < mark * ARRIVED_PART_MIN {
             if flow.at.elapsed() >= self.pace.arrival {
                 let came = written.saturating_sub(flow.written);
                 return Ok(if came < bytes { Arrival::Never } else { Arrival::Disturbed });

@@ -80,7 +80,7 @@ fn is_own(peer: SocketAddr, ip: IpAddr) -> bool {
 pub(crate) fn is_privileged(port: u16, local: bool) -> bool {
     let own_end = || {
         let text = fs::read_to_string(UNPRIVILEGED_PORTS).unwrap_or_default();
-        text.trim().parse().map_or(PRIVILEGED_PORTS_END, |end: u16| end)
+        text.trim().parse().unwrap_or(PRIVILEGED_PORTS_END)
     };
     port < PRIVILEGED_PORTS_END && (!local || port < own_end())
 }

@@ -217,7 +217,9 @@ fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
 const fn nothing(reply: &Reply) -> &'static str {
     match reply {
         Reply::Pools(_) => "no pools are imported",
-        Reply::Found(_) => "no pools were found; say where to look with -d DIR",
+        Reply::Found(_) => {
+            "no such pools were found; say where to look with -d DIR; -D finds destroyed ones, and those alone"
+        }
         _ => "nothing to show",
     }
 }

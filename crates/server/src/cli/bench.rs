@@ -79,10 +79,10 @@ fn measure<S: Site>(
     };
     let mut bar = Bar::default();
     run::run(plan, site, referee, &stop, &mut |told| match told {
-        Told::Progress { what, done, total: 0 } => {
-            bar.show(&Progress { what: format!("{what} {done}"), done: 0, total: 1 })
+        Told::Progress { what, done, total } => {
+            let what = if total == 0 && done > 0 { format!("{what} {done}") } else { what.to_owned() };
+            bar.show(&Progress { what, done, total });
         }
-        Told::Progress { what, done, total } => bar.show(&Progress { what: what.to_owned(), done, total }),
         Told::Line(line) => {
             bar.clear();
             // Nobody may be reading, and that is no reason not to measure.

@@ -223,8 +223,8 @@ pub(super) fn list(pools: &[PoolReport], style: TableArgs) -> String {
         let percent = u128::from(pool.allocated) * 100 / u128::from(pool.size.max(1));
         let capacity = if style.exact { percent.to_string() } else { format!("{percent}%") };
         let sizes = [size(pool.size), size(pool.allocated), size(pool.free)];
-        let known = pool.state != PoolReport::UNAVAILABLE;
-        let numbers = sizes.into_iter().chain([capacity]).map(|number| if known { number } else { "-".into() });
+        let numbers =
+            sizes.into_iter().chain([capacity]).map(|number| if pool.is_imported() { number } else { "-".into() });
         table.row([pool.name.clone()].into_iter().chain(numbers).chain([pool.state.clone()]).collect());
     }
     table.print(style)

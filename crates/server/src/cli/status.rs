@@ -18,7 +18,7 @@ fn one(pool: &PoolReport, verbose: bool) -> String {
         // Later lines stand below the first.
         text += &format!("status: {}\n", message.replace('\n', "\n        "));
     }
-    if pool.state == PoolReport::UNAVAILABLE {
+    if !pool.is_imported() {
         return text;
     }
     text += &scans(pool);

@@ -23,7 +23,7 @@ pub(super) fn iostat(cli: &Cli, words: &[String], args: IostatArgs, console: &mu
     repeat(&plan, &mut || {
         let Reply::Pools(mut now) = client.ask(&request, &mut |_| {})? else { return Err(Failure::Mismatch) };
         // Its disks are not even open.
-        now.retain(|pool| pool.state != PoolReport::UNAVAILABLE);
+        now.retain(PoolReport::is_imported);
         if cli.json {
             writeln!(console.out, "{}", serde_json::to_string(&now)?)?;
         } else {

@@ -6,12 +6,12 @@
 //! is how `iostat` comes by its samples.
 //!
 //! ```text
-//!   command                               daemon
-//!   {"op":"pool-import","name":"tank"} ->
-//!                                      <- "begun"                              if it changes something
-//!                                      <- {"progress":{"what":"replaying","done":10,"total":900}}   any number
-//!                                      <- {"done":{"kind":"done","data":["imported tank"]}}         or
-//!                                      <- {"refused":{"message":"..."}}                             then the end
+//!   command                                daemon
+//!   {"op":"pool-export","name":"tank"} ->
+//!                                      <- "begun"                                                    if it changes something
+//!                                      <- {"progress":{"what":"waiting for ...","done":0,"total":0}} any number
+//!                                      <- {"done":{"kind":"done","data":["exported pool 'tank'"]}}   or
+//!                                      <- {"refused":{"message":"..."}}                              then the end
 //! ```
 //!
 //! **What nobody wants any more is not begun.** Commands wait for each other, and a person who presses Ctrl-C at one that
@@ -23,8 +23,8 @@
 //! or root. Both, because a socket exists for an instant before its mode is set. And who is asked: a command speaks to
 //! a daemon of root's or of its own user's, and prints control characters of nobody's ([`plain`]).
 //!
-//! Bounds: a request line is at most [`message::LINE_BYTES_MAX`] long, and at most
-//! [`listener::CONNECTIONS_MAX`] connections are open at a time.
+//! Bounds: a request line is at most [`message::LINE_BYTES_MAX`] long, one of an answer
+//! [`message::ANSWER_BYTES_MAX`], and at most [`listener::CONNECTIONS_MAX`] connections are open at a time.
 
 pub mod client;
 pub mod listener;

@@ -1,10 +1,13 @@
 //! What the daemon tells about its pools. This is also what `--json` prints, so a field is never renamed.
 
+mod disks;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::disks::{ErrorCounters, IoActive, IoCounters, IoTimes, VdevReport, VdevSpace};
 use super::spread::Spread;
 
 /// One imported pool.
@@ -155,8 +158,14 @@ pub struct TxgReport {
 }
 
 impl PoolReport {
-    /// State of a pool that should be there and is not imported; it has a name and messages, and nothing else.
+    /// State of a pool that should be there and is not imported; it has a name, a guid and messages, and nothing else.
     pub const UNAVAILABLE: &str = "UNAVAIL";
+
+    /// Whether it is there, and its numbers mean something.
+    #[must_use]
+    pub fn is_imported(&self) -> bool {
+        self.state != Self::UNAVAILABLE
+    }
 }
 
 /// Acknowledged and not yet durable.
@@ -168,136 +177,6 @@ pub struct Exposure {
     pub bytes: u64,
     /// Age of the oldest of them.
     pub seconds: f64,
-}
-
-/// A vdev or one of its legs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct VdevReport {
-    /// `mirror-0`, or a path.
-    pub name: String,
-    /// `data` or `log`.
-    pub class: String,
-    /// `ONLINE`, `DEGRADED`, `RESILVERING`, `STALE`, `MISSING`, `FAULTED`; `JOINING` or `NOLOG` where it has everything
-    /// but takes no part in the log whose ring lies on it.
-    pub state: String,
-    /// Bytes taken and free; only of top-level data vdevs.
-    pub space: Option<VdevSpace>,
-    /// Errors seen since import.
-    pub errors: ErrorCounters,
-    /// Reads and writes since import.
-    pub io: IoCounters,
-    /// How long they took.
-    #[serde(default)]
-    pub times: IoTimes,
-    /// Those that have not returned yet.
-    #[serde(default)]
-    pub active: IoActive,
-    /// For how long the oldest of those has been waited for; 0 if there is none.
-    #[serde(default)]
-    pub silent_seconds: f64,
-    /// The legs of a mirror.
-    pub children: Vec<VdevReport>,
-}
-
-/// Space of one top-level vdev.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VdevSpace {
-    /// Bytes taken.
-    pub allocated: u64,
-    /// Bytes free.
-    pub free: u64,
-}
-
-/// Errors of a vdev since import.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ErrorCounters {
-    /// Reads that failed.
-    pub read: u64,
-    /// Writes that failed.
-    pub write: u64,
-    /// Reads that gave wrong bytes.
-    pub checksum: u64,
-    /// What was wrong there or could not be read, and was written again from another disk.
-    #[serde(default)]
-    pub repaired: u64,
-}
-
-/// Reads and writes since import.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IoCounters {
-    /// Reads.
-    pub read_ops: u64,
-    /// Writes.
-    pub write_ops: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Bytes written.
-    pub write_bytes: u64,
-    /// Those of the writes that were durable by themselves.
-    #[serde(default)]
-    pub durable_writes: u64,
-    /// Flushes.
-    #[serde(default)]
-    pub flushes: u64,
-}
-
-/// How long requests took since import, by what they were.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct IoTimes {
-    /// Reads.
-    pub read: Spread,
-    /// Writes that may stay in the disk's cache.
-    pub write: Spread,
-    /// Durable writes: the log's and the labels'.
-    pub durable_write: Spread,
-    /// Flushes.
-    pub flush: Spread,
-}
-
-/// Requests that a disk has now, by what they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)] // As in [`IoTimes`].
-pub struct IoActive {
-    pub read: u64,
-    pub write: u64,
-    pub durable_write: u64,
-    pub flush: u64,
-}
-
-impl IoTimes {
-    /// Both together.
-    #[must_use]
-    pub fn with(&self, other: &Self) -> Self {
-        self.combine(other, Spread::with)
-    }
-
-    /// What has come since `before`.
-    #[must_use]
-    pub fn since(&self, before: &Self) -> Self {
-        self.combine(before, Spread::since)
-    }
-
-    fn combine(&self, other: &Self, how: fn(&Spread, &Spread) -> Spread) -> Self {
-        Self {
-            read: how(&self.read, &other.read),
-            write: how(&self.write, &other.write),
-            durable_write: how(&self.durable_write, &other.durable_write),
-            flush: how(&self.flush, &other.flush),
-        }
-    }
-}
-
-impl IoActive {
-    /// Both together.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self {
-            read: self.read + other.read,
-            write: self.write + other.write,
-            durable_write: self.durable_write + other.durable_write,
-            flush: self.flush + other.flush,
-        }
-    }
 }
 
 /// One lane of the intent log.
@@ -367,10 +246,17 @@ impl FoundPool {
     #[must_use]
     pub fn import_command(&self, pool: &str) -> String {
         let dirs: BTreeSet<&Path> = self.paths.iter().filter_map(|path| Path::new(path).parent()).collect();
-        let places: String = dirs.iter().map(|dir| format!("-d {} ", dir.display())).collect();
+        let places: String = dirs.iter().map(|dir| format!("-d {} ", quoted(dir))).collect();
         let destroyed = if self.state == Self::DESTROYED { "-D " } else { "" };
         format!("tally pool import {destroyed}{places}{pool}")
     }
+}
+
+/// A path as a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@,".contains(&byte);
+    if text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
 /// One dataset.
@@ -471,4 +357,23 @@ pub struct Quantiles {
     pub p99_ns: u64,
     /// Longest.
     pub max_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The command for a pool on a disk called "My Passport" had two words for its place.
+    #[test]
+    fn the_command_of_an_import_can_be_given_to_a_shell() {
+        let found = |paths: &[&str]| {
+            let paths = paths.iter().map(|&path| path.into()).collect();
+            FoundPool { name: "tank".into(), paths, ..FoundPool::default() }.import_command("tank")
+        };
+        assert_eq!(found(&["/dev/sda", "/dev/sdb"]), "tally pool import -d /dev tank");
+        assert_eq!(
+            found(&["/media/ann/My Passport/a", "/o'neill/b"]),
+            r"tally pool import -d '/media/ann/My Passport' -d '/o'\''neill' tank"
+        );
+    }
 }

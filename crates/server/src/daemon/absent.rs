@@ -1,5 +1,5 @@
-//! Pools whose clients wait: exported ones, and those that the list promises and that are not imported, not yet or not
-//! since a start failed on them.
+//! Pools whose clients wait: exported ones, those that the list promises and that are not imported, not yet or not since
+//! a start failed on them, and those whose export or destruction failed.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Absent {
         Self(Mutex::new(listed.iter().map(|pool| (pool.guid, known(pool))).collect()))
     }
 
-    /// One is exported.
+    /// One is being let go. It counts as exported until something else is said of it.
     pub fn let_go(&self, pool: PoolGuid, name: String, handle_key: [u8; 32]) {
         self.0.lock().insert(pool, Known { name, handle_key, why: Why::Exported(None) });
     }

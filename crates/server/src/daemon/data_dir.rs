@@ -5,17 +5,15 @@
 //! directory is refused. The lock is a file in the directory itself: the control socket, which may be anywhere, says
 //! nothing of who else works here, and two daemons would each write the list of pools without the other's.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
-
-use super::state;
 
 const LOCK_NAME: &str = "tally.lock";
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -97,7 +95,7 @@ impl DataDir {
     /// Makes the directory where it is not there, and looks whose it is.
     pub(super) fn open(path: &Path) -> Result<Self, DataDirError> {
         let io_error = |source| DataDirError::Io { path: path.into(), source };
-        state::make_dirs(path, &state::sync_dir).map_err(io_error)?;
+        make_dirs(path, &sync_dir).map_err(io_error)?;
         let path = fs::canonicalize(path).map_err(io_error)?;
         let metadata = fs::metadata(&path).map_err(io_error)?;
         let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
@@ -132,6 +130,32 @@ impl DataDir {
             }
         }
         Err(DataDirError::Taken { path: self.path.clone() })
+    }
+}
+
+/// Makes a directory and those above it that are missing, for its owner alone. `sync` makes the content of a directory
+/// durable, and hears of each that got a new one: what is written below may be acknowledged, and its place must be
+/// there after a power cut.
+fn make_dirs(path: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    let path = std::path::absolute(path)?;
+    let missing: Vec<&Path> = path.ancestors().take_while(|dir| !dir.is_dir()).collect();
+    for dir in missing.into_iter().rev() {
+        match DirBuilder::new().mode(0o700).create(dir) {
+            // Somebody else has just made it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+            other => other?,
+        }
+        dir.parent().map_or(Ok(()), sync)?;
+    }
+    Ok(())
+}
+
+/// Makes the names in a directory durable.
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    match File::open(dir).and_then(|dir| dir.sync_all()) {
+        // A directory may be for writing only; then this is left to the file system.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        other => other,
     }
 }
 

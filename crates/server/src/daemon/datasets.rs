@@ -13,11 +13,11 @@ use tally_nfs::exports::parse_sharenfs;
 use tally_store::pool::ancestors;
 use tally_store::properties::{Property, PropertySet, Sourced, Value, parse, sources};
 
+use super::config::ExportRule;
 use super::pools::{Pools, PoolsError};
 use super::{dates, process};
 use crate::control::message::Assignment;
 use crate::control::report::{DatasetReport, PropertyLine};
-use crate::daemon::config::ExportRule;
 use crate::exports::mount_path;
 
 /// Reads `property=value`s, the rules of sharenfs included.

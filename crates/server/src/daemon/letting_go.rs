@@ -1,7 +1,6 @@
 //! The end of a pool in this process: exported, destroyed, or forgotten by those who wait for it.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use tally_base::{PoolGuid, Size};
 use tally_fs::filer::{Filer, FilerError};
@@ -23,16 +22,6 @@ impl Pools {
             format!("Pool '{name}' was not exported: the next start replays up to {log} of its log.{lost}")
         };
         self.held().iter().map(line).collect::<Vec<_>>().join(" ")
-    }
-
-    /// The daemon's own thread says that it is not stuck.
-    pub(super) fn comes_on(&self) {
-        *self.came_on.lock() = Instant::now();
-    }
-
-    /// When it last did.
-    pub(super) fn came_on(&self) -> Instant {
-        *self.came_on.lock()
     }
 
     /// The pool that the daemon's own thread is letting go of, if it is at that: by a command, or at the end.

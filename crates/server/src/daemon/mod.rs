@@ -1,10 +1,12 @@
 //! The process that owns the pools and serves them.
 //!
 //! ```text
-//!   configure, log, limits ─▶ control socket ─▶ NFS listeners ─▶ import or make pools ─▶ serve ─▶ READY
-//!                                                                                         │
-//!            export every pool ◀─ stop serving ◀─ STOPPING ◀─ first SIGINT or SIGTERM ◀───┘
-//!        or leave without it, at a second signal or for a disk that hangs (`leaving`)
+//!   configure, log, limits ─▶ data directory, control socket, lock, list of pools ─▶ NFS listeners, dashboard
+//!                                                                                       │
+//!   commands (`work`, `service`) ◀─ READY ◀─ serve ◀─ import or make pools (`opening`) ◀┘
+//!     │
+//!     └─▶ first SIGINT or SIGTERM ─▶ STOPPING ─▶ stop serving ─▶ export every pool (`letting_go`)
+//!         or leave without it, at a second signal or for a disk that hangs (`leaving`)
 //! ```
 //!
 //! Whatever can fail for reasons of the surroundings (a second daemon, a port that is taken) comes before the

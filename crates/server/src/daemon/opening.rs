@@ -14,6 +14,7 @@
 //! | | a file that holds no pool | it ends and names the file |
 //! | | an exported or destroyed one | nothing is made, and it is told how to import it |
 //! | nothing, and the list is empty | whatever it is | nothing is made or imported: this is not the first start |
+//! | nothing, and `first_pool = false` | whatever it is | the same |
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,7 +42,7 @@ pub enum OpenError {
     /// The first pool could not be made.
     #[error(transparent)]
     FirstPool(#[from] FirstPoolError),
-    /// The same.
+    /// It could not be, or nobody can look what is there.
     #[error(transparent)]
     Pools(#[from] PoolsError),
     /// Nothing of what `--pool` named could be imported.
@@ -55,7 +56,7 @@ pub enum OpenError {
     Io(#[from] io::Error),
 }
 
-/// Hears it.
+/// Hears what the person who waits for the start is told.
 pub(super) type Tell<'a> = &'a mut dyn FnMut(Told<'_>);
 
 /// Imports the pools that were named, or else those of the list; makes the first one where there was never any.

@@ -13,302 +13,39 @@
 //!
 //! *Away* pools are those whose clients should wait: we know their handle key. After a restart only those pools
 //! are away that `pools.toml` still lists, that is, that nobody exported.
+//!
+//! What is done to pools stands in rooms of its own: `opening` is what a start imports, `new_files` makes files for a new
+//! one, `finding` looks for those that are not imported, `letting_go` ends them, `absent` knows those that are away,
+//! `listing` keeps the list for the next start, `disks` and `datasets` have the commands on what is in them, and
+//! `rules_above` the rules of the configuration.
 
-use std::io;
+mod error;
+mod served;
+
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
-use tally_base::{DatasetId, PoolGuid};
+use tally_base::PoolGuid;
 use tally_fs::Filesystem;
-use tally_fs::filer::{CreateOptions, DatasetError, Filer, FilerError, ImportOptions, ImportReport, Named};
-use tally_fs::vfs::{ObjectRef, Vfs};
-use tally_intent::Lane;
-use tally_store::assemble::{ImportError, PoolSelect};
+use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Named};
+use tally_fs::vfs::Vfs;
+use tally_store::assemble::PoolSelect;
 use tally_store::discover::ImportSource;
-use tally_store::grammar::{GrammarError, parse_vdev_args};
+use tally_store::grammar::parse_vdev_args;
 use tally_store::label::FailMode;
 use tally_store::platform::{Platform, Tuning};
-use tally_store::properties::PropertyError;
 
+pub use self::error::PoolsError;
+pub use self::served::ServedPool;
 use super::absent::Absent;
 use super::config::ExportRule;
-use super::copies::Copies;
 use super::disks::DiskError;
-use super::new_files::{NewFile, NewFileError};
-use super::silence;
-use super::state::{KnownPool, State};
+use super::new_files::NewFile;
+use super::state::State;
 use crate::control::message::{Assignment, Progress};
-use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports, Mounted};
-
-/// Why a command on pools or datasets was not carried out.
-#[derive(Debug, thiserror::Error)]
-pub enum PoolsError {
-    /// The pool itself refused.
-    #[error(transparent)]
-    Filer(Box<FilerError>),
-    /// A command on a dataset was refused.
-    #[error(transparent)]
-    Dataset(#[from] DatasetError),
-    /// A command on a disk was refused.
-    #[error(transparent)]
-    Disk(Box<DiskError>),
-    /// The words behind a pool's name make no sense.
-    #[error(transparent)]
-    Grammar(#[from] GrammarError),
-    /// A property was not understood.
-    #[error(transparent)]
-    Property(#[from] PropertyError),
-    /// A rule of sharenfs was not understood.
-    #[error(transparent)]
-    Share(#[from] tally_nfs::exports::ShareError),
-    /// A command was carried out, and the list of pools could not be written behind it.
-    #[error("{}\nBut {trouble}", done.join("\n"))]
-    Unlisted {
-        /// What was done.
-        done: Vec<String>,
-        /// What is wrong with the list, and what that means for the next start.
-        trouble: String,
-    },
-    /// No such pool.
-    #[error("no pool '{name}' is imported; `tally pool list` shows those that are")]
-    NoPool {
-        /// As asked for.
-        name: String,
-    },
-    /// What is on its way to a disk may still be written after an export, and nobody would be left to know.
-    #[error(
-        "{} has owed an answer for {seconds} s, and may still write what it was given: '{name}' stays imported.\n\
-         Do this again when the disk answers, or take it out of its mirror with `tally pool detach`, if it is in one.\n\
-         The server itself can be stopped all the same: its next start replays what the log has.",
-        path.display()
-    )]
-    Silent {
-        /// Which pool.
-        name: String,
-        /// Which disk.
-        path: PathBuf,
-        /// How long.
-        seconds: u64,
-    },
-    /// Detaching a disk does not free whoever had asked it for something before.
-    #[error(
-        "{} is no part of '{name}' any more, but somebody still waits for its answer, for {seconds} s by now: '{name}' \
-         stays imported.\n\
-         Do this again when the disk answers. The server itself can be stopped all the same: its next start replays \
-         what the log has.",
-        path.display()
-    )]
-    Owed {
-        /// Which pool.
-        name: String,
-        /// Which disk.
-        path: PathBuf,
-        /// How long.
-        seconds: u64,
-    },
-    /// Something of the end of a pool failed, and it is not served any more.
-    #[error(
-        "pool '{name}' was not {end}: {source}\n\
-         It is not served any more: its clients wait, and `tally pool status` shows it as UNAVAIL. Once its disks are well, \
-         `tally pool import {name}` takes it up again and replays its log."
-    )]
-    NotPutAway {
-        /// Which pool.
-        name: String,
-        /// `exported` or `destroyed`.
-        end: &'static str,
-        /// What failed.
-        source: Box<FilerError>,
-    },
-    /// An imported pool cannot be forgotten.
-    #[error("pool '{name}' is imported; only a pool that is away can be forgotten. `tally pool export` lets go of it")]
-    ForgetImported {
-        /// Which pool.
-        name: String,
-    },
-    /// Several pools have the name.
-    #[error("several pools are called '{name}'; forget one that is away by its guid: {}", guids.join(", "))]
-    ForgetWhich {
-        /// The name.
-        name: String,
-        /// Of those that are away.
-        guids: Vec<String>,
-    },
-    /// Who may mount the dataset would be forgotten.
-    #[error(
-        "'{from}' was not renamed: an [[export]] of the configuration is for it, and that this one is for '{to}', too, could not \
-         be written down: {why}\n\
-         Write an [[export]] for '{to}' into the configuration, have it read again (SIGHUP), and rename then."
-    )]
-    RulesCannotFollow {
-        /// Which dataset.
-        from: String,
-        /// Its new name.
-        to: String,
-        /// What failed.
-        why: String,
-    },
-    /// Nobody waits for such a pool.
-    #[error("no pool '{name}' is away; `tally pool status` shows those that are, as UNAVAIL")]
-    NotAway {
-        /// As asked for.
-        name: String,
-    },
-    /// One at a time.
-    #[error("somebody else records the load already; ask again when that is over")]
-    Recording,
-    /// No such dataset.
-    #[error("there is no dataset '{name}'; `tally dataset list` shows those that are")]
-    NoDataset {
-        /// As asked for.
-        name: String,
-    },
-    /// A name is in use.
-    #[error("a pool '{name}' is imported already; export it first, or choose another name")]
-    Imported {
-        /// Whose.
-        name: String,
-    },
-    /// Rules are kept in the pool.
-    #[error(
-        "pool '{pool}' is imported read-only, and rules of sharenfs are kept in it. Until it is exported an [[export]] of the \
-         configuration stands above them: write dataset = \"{dataset}\" and rules = \"off\" there, or other rules, and send \
-         the daemon SIGHUP"
-    )]
-    ReadOnlyShare {
-        /// Which pool.
-        pool: String,
-        /// For which dataset.
-        dataset: String,
-    },
-    /// Files for a pool could not be made.
-    #[error(transparent)]
-    NewFile(#[from] NewFileError),
-    /// Not a property of pools.
-    #[error("pools have no property '{name}'; `tally pool get all` shows those that they have")]
-    NoPoolProperty {
-        /// As asked for.
-        name: String,
-    },
-    /// A property of pools that cannot be set so.
-    #[error(
-        "'{name}={value}' cannot be set: a pool has failmode=wait|continue and clock=accept, and nothing else that can be changed"
-    )]
-    BadPoolProperty {
-        /// Which property.
-        name: String,
-        /// As asked for.
-        value: String,
-    },
-    /// Directories to look in cannot be read.
-    #[error("cannot look for pools: {0}")]
-    Look(#[source] std::io::Error),
-    /// A thread could not be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(#[source] std::io::Error),
-}
-
-impl PoolsError {
-    /// Whether the pool was not imported because it was destroyed.
-    #[must_use]
-    pub fn is_destroyed(&self) -> bool {
-        let Self::Filer(error) = self else { return false };
-        matches!(&**error, FilerError::Import(ImportError::Destroyed { .. }))
-    }
-}
-
-// Boxed, as they are large and rare.
-impl From<FilerError> for PoolsError {
-    fn from(error: FilerError) -> Self {
-        Self::Filer(Box::new(error))
-    }
-}
-
-impl From<DiskError> for PoolsError {
-    fn from(error: DiskError) -> Self {
-        Self::Disk(Box::new(error))
-    }
-}
-
-/// An imported pool with its threads.
-pub struct ServedPool {
-    /// The pool.
-    pub filer: Arc<Filer>,
-    /// When it was imported.
-    pub since: Instant,
-    /// What the import found, for `status`.
-    pub remarks: Vec<String>,
-    /// Copies to and checks of its disks.
-    pub copies: Copies,
-    /// Its disks that have left it.
-    pub(super) left: silence::Left,
-    /// Somebody looks for the paths of what is damaged, which may take as long as a disk hangs: one at a time.
-    pub(super) looking: Mutex<()>,
-    /// What is wrong with the list of pools, for `status`.
-    pub(super) list_trouble: Mutex<Option<String>>,
-    read_only: bool,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-impl ServedPool {
-    fn start(filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<Self>, PoolsError> {
-        let mut threads = Vec::new();
-        for (name, body) in filer.background() {
-            threads.push(thread::Builder::new().name(name).spawn(body).map_err(PoolsError::Thread)?);
-        }
-        let (since, copies, threads) = (Instant::now(), Copies::default(), Mutex::new(threads));
-        let (left, looking, list_trouble) = (silence::Left::default(), Mutex::default(), Mutex::default());
-        Ok(Arc::new(Self { filer, since, remarks, copies, left, looking, list_trouble, read_only, threads }))
-    }
-
-    /// Its guid.
-    #[must_use]
-    pub fn guid(&self) -> PoolGuid {
-        self.filer.pool().guid()
-    }
-
-    pub(super) fn handle_key(&self) -> [u8; 32] {
-        self.filer.pool().roster.config().handle_key
-    }
-
-    /// What to remember for the next start.
-    pub(super) fn known(&self) -> KnownPool {
-        let config = self.filer.pool().roster.config();
-        let paths = config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| leg.path.clone()).collect();
-        let (name, guid, handle_key) = (config.name.clone(), config.pool, config.handle_key);
-        KnownPool { name, guid, paths, read_only: self.read_only, handle_key }
-    }
-
-    /// Gives a lane that has got another disk its thread.
-    pub(super) fn run_lane(&self, lane: Arc<Lane>) -> io::Result<()> {
-        let name = format!("lane {}", lane.id());
-        let thread = thread::Builder::new().name(name).spawn(move || lane.run())?;
-        self.threads.lock().push(thread);
-        Ok(())
-    }
-
-    /// Waits for the threads, which an export or a destruction has told to end.
-    pub(super) fn join(&self) {
-        for thread in self.threads.lock().drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the pool had panicked");
-            }
-        }
-    }
-}
-
-impl Mounted for ServedPool {
-    fn vfs(&self, dataset: DatasetId) -> Option<Arc<dyn Vfs>> {
-        Some(self.filer.filesystem(dataset)?)
-    }
-
-    fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
-        self.filer.child(dataset, dir, name)
-    }
-}
+use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports};
 
 /// How to import.
 #[derive(Clone, Debug, Default)]

@@ -16,7 +16,6 @@ use parking_lot::Mutex;
 use tally_base::PoolGuid;
 use tally_fs::filer::{CreateOptions, Filer, ImportReport};
 use tally_nfs::exports::parse_sharenfs;
-
 use tally_store::create;
 use tally_store::discover::ImportSource;
 

@@ -1,7 +1,7 @@
 //! `pools.toml` in the data directory: which pools to import at the next start.
 //!
-//! A pool is written here once it is imported, and taken out when it is exported or destroyed by command; the end
-//! of the daemon leaves it in. Its handle key is kept too: with it, a handle of a pool that could not be imported
+//! A pool is written here once it is imported, and taken out when it is exported, destroyed or forgotten by command; the
+//! end of the daemon leaves it in. Its handle key is kept too: with it, a handle of a pool that could not be imported
 //! today is known to be ours, and its client is told to wait instead of being told that its files are gone. The
 //! file is as secret as the pool's own disks, and has mode 0600.
 //!
@@ -9,6 +9,7 @@
 //!   # Tallystick's list of pools, format 1.      only a list with head and end is one: a file that is empty or cut
 //!   port = ...                                   must not be taken for the word that there are no pools
 //!   [[pool]] ...
+//!   [[moved]] ...                                tables of the configuration that follow a renamed dataset
 //!   # End of the list.
 //! ```
 //!
@@ -19,9 +20,9 @@
 //! What could not be written is true all the same, and is tried again ([`State::write_again`]); until then this knows how
 //! the file and the truth differ.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -271,32 +272,6 @@ fn parse(path: &Path, text: &str) -> Result<Content, StateError> {
         return Err(garbled("it does not begin as such a list does"));
     }
     toml::from_str(text).map_err(|error| garbled(error.message()))
-}
-
-/// Makes a directory and those above it that are missing, for its owner alone. `sync` makes the content of a directory
-/// durable, and hears of each that got a new one: what is written below may be acknowledged, and its place must be
-/// there after a power cut.
-pub(super) fn make_dirs(path: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
-    let path = std::path::absolute(path)?;
-    let missing: Vec<&Path> = path.ancestors().take_while(|dir| !dir.is_dir()).collect();
-    for dir in missing.into_iter().rev() {
-        match DirBuilder::new().mode(0o700).create(dir) {
-            // Somebody else has just made it.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
-            other => other?,
-        }
-        dir.parent().map_or(Ok(()), sync)?;
-    }
-    Ok(())
-}
-
-/// Makes the names in a directory durable.
-pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
-    match File::open(dir).and_then(|dir| dir.sync_all()) {
-        // A directory may be for writing only; then this is left to the file system.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        other => other,
-    }
 }
 
 fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {

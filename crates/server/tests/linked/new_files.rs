@@ -79,7 +79,7 @@ fn a_command_that_cannot_be_carried_out_makes_no_files() {
         (&["--file-size", "32M", "log", &a], "cannot be a pool's name"),
         (&["--file-size", "32M", "dozer", &a], "imported already"),
         (&["--file-size", "32M", "p", "mirror", &a, &a], "/a is named twice"),
-        (&["--file-size", "1M", "p", &a], "needs at least"),
+        (&["--file-size", "1M", "p", &a], "needs at least 16777216 (16M)"),
         (&["--file-size", "32M", "p", &a, &other], "in use by another process"),
         (&["--file-size", "32M", "p", &a, &lost], "cannot make"),
         (&["--file-size", "32M", "-O", "recordsize=3K", "p", &a], "power of two"),
@@ -239,7 +239,7 @@ fn a_disk_that_cannot_join_keeps_what_it_has() {
             (&["pool", "export", "dozer"], true, &[]),
             (&["pool", "export", "other"], true, &[]),
             (&[&import("dozer")[..], &["--readonly"]].concat(), true, &[]),
-            (&["pool", "attach", "-f", "dozer", "a", "b"], false, &[]),
+            (&["pool", "attach", "-f", "dozer", "a", "b"], false, &["read-only", "without --readonly"]),
             (
                 &["dataset", "set", "sharenfs=off", "dozer"],
                 false,

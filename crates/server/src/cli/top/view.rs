@@ -132,7 +132,7 @@ fn pool(pool: &PoolReport) -> Line<'_> {
         format!(" {:<10} ", shortened(&pool.name, 10)).bold(),
         Span::styled(format!("{:<9} ", pool.state), alarm(colour)),
     ];
-    if pool.state != PoolReport::UNAVAILABLE {
+    if pool.is_imported() {
         spans.extend(bar(BAR, pool.allocated, pool.size));
         spans.push(format!(" {} of {}  dirty ", Size(pool.allocated), Size(pool.size)).into());
         spans.extend(bar(BAR, pool.dirty_bytes, pool.dirty_bytes_max));

@@ -142,7 +142,7 @@ fn phases(text: &mut Exposition, seen: &Observation) {
         "tally_commit_wait_duration_seconds",
         "Durable requests: their wait for a frame (slot), for the log's device, and until the socket had the reply.",
     );
-    for pool in seen.pools.iter().filter(|pool| pool.state != PoolReport::UNAVAILABLE) {
+    for pool in seen.pools.iter().filter(|pool| pool.is_imported()) {
         let of_pool = || seen.accounts.iter().filter(|account| account.pool == pool.name);
         let sum = |of: fn(&AccountReport) -> &Spread| of_pool().fold(Spread::default(), |sum, one| sum.with(of(one)));
         let phases: [(&str, Spread); 3] =
@@ -190,7 +190,7 @@ fn pools(text: &mut Exposition, pools: &[PoolReport]) {
     for (name, help, of) in OF_POOLS {
         let mut family = text.gauge(name, help);
         // Of a pool that is not imported nothing is known.
-        for pool in pools.iter().filter(|pool| pool.state != PoolReport::UNAVAILABLE) {
+        for pool in pools.iter().filter(|pool| pool.is_imported()) {
             family.sample(&[("pool", &pool.name)], of(pool));
         }
     }
@@ -219,7 +219,7 @@ fn caches(text: &mut Exposition, pools: &[PoolReport]) {
 #[allow(clippy::cast_precision_loss)]
 fn groups(text: &mut Exposition, pools: &[PoolReport]) {
     let mut family = text.gauge("tally_txg_synced", "Number of the newest transaction group on disk.");
-    for pool in pools.iter().filter(|pool| pool.state != PoolReport::UNAVAILABLE) {
+    for pool in pools.iter().filter(|pool| pool.is_imported()) {
         family.sample(&[("pool", &pool.name)], pool.txg);
     }
     let newest = || pools.iter().filter_map(|pool| Some((&pool.name, pool.txgs.last()?)));

@@ -1,7 +1,9 @@
 //! A pool with a disk that hangs, and is taken out of its mirror meanwhile.
 
+use std::io;
 use std::path::Path;
 use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 use tally_base::{SystemClock, SystemRng};
@@ -11,6 +13,7 @@ use tally_nfs::exports::Exports;
 use tally_store::platform::Host;
 
 use super::*;
+use crate::daemon::silence;
 
 /// So long the test waits for what should come in an instant, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(20);

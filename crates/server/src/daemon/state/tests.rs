@@ -123,27 +123,6 @@ fn what_could_not_be_written_is_known_until_it_is() {
     assert_eq!(State::load(dir.path()).unwrap().pools(), [pool("dozer", 2)]);
 }
 
-/// Files of the first pool were durable, and their directory's own name was not: a power cut might have taken it along.
-#[test]
-fn each_new_directory_is_durable_in_its_parent() {
-    let dir = tempfile::tempdir().unwrap();
-    let top = dir.path();
-    let synced = std::cell::RefCell::new(Vec::new());
-    let sync = |parent: &Path| {
-        let children: Vec<_> = fs::read_dir(parent)?.map(|child| child.unwrap().file_name()).collect();
-        synced.borrow_mut().push((parent.to_owned(), children.len()));
-        sync_dir(parent)
-    };
-    make_dirs(&top.join("a/b/c"), &sync).unwrap();
-    assert_eq!(*synced.borrow(), [(top.to_owned(), 1), (top.join("a"), 1), (top.join("a/b"), 1)]);
-    assert_eq!(fs::metadata(top.join("a")).unwrap().mode() & 0o777, 0o700);
-    make_dirs(&top.join("a/b/c"), &sync).unwrap();
-    make_dirs(&top.join("a/d"), &sync).unwrap();
-    assert_eq!(synced.borrow()[3..], [(top.join("a"), 2)]);
-    fs::write(top.join("file"), "").unwrap();
-    assert!(make_dirs(&top.join("file/x"), &sync).is_err());
-}
-
 /// A link `pools.toml.new` had root write over the file that it led to.
 #[test]
 fn a_planted_link_is_not_written_through() {

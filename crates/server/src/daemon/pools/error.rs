@@ -1,0 +1,201 @@
+//! What can be wrong with a command on pools, and what whoever gave it may do about it.
+
+use std::path::PathBuf;
+
+use tally_fs::filer::{DatasetError, FilerError};
+use tally_store::assemble::ImportError;
+use tally_store::grammar::GrammarError;
+use tally_store::properties::PropertyError;
+
+use crate::daemon::disks::DiskError;
+use crate::daemon::new_files::NewFileError;
+
+/// Why a command on pools or datasets was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolsError {
+    /// The pool itself refused.
+    #[error(transparent)]
+    Filer(Box<FilerError>),
+    /// A command on a dataset was refused.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// A command on a disk was refused.
+    #[error(transparent)]
+    Disk(Box<DiskError>),
+    /// The words behind a pool's name make no sense.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
+    /// A property was not understood.
+    #[error(transparent)]
+    Property(#[from] PropertyError),
+    /// A rule of sharenfs was not understood.
+    #[error(transparent)]
+    Share(#[from] tally_nfs::exports::ShareError),
+    /// A command was carried out, and the list of pools could not be written behind it.
+    #[error("{}\nBut {trouble}", done.join("\n"))]
+    Unlisted {
+        /// What was done.
+        done: Vec<String>,
+        /// What is wrong with the list, and what that means for the next start.
+        trouble: String,
+    },
+    /// No such pool.
+    #[error("no pool '{name}' is imported; `tally pool list` shows those that are")]
+    NoPool {
+        /// As asked for.
+        name: String,
+    },
+    /// What is on its way to a disk may still be written after an export, and nobody would be left to know.
+    #[error(
+        "{} has owed an answer for {seconds} s, and may still write what it was given: '{name}' stays imported.\n\
+         Do this again when the disk answers, or take it out of its mirror with `tally pool detach`, if it is in one.\n\
+         The server itself can be stopped all the same: its next start replays what the log has.",
+        path.display()
+    )]
+    Silent {
+        /// Which pool.
+        name: String,
+        /// Which disk.
+        path: PathBuf,
+        /// How long.
+        seconds: u64,
+    },
+    /// Detaching a disk does not free whoever had asked it for something before.
+    #[error(
+        "{} is no part of '{name}' any more, but somebody still waits for its answer, for {seconds} s by now: '{name}' \
+         stays imported.\n\
+         Do this again when the disk answers. The server itself can be stopped all the same: its next start replays \
+         what the log has.",
+        path.display()
+    )]
+    Owed {
+        /// Which pool.
+        name: String,
+        /// Which disk.
+        path: PathBuf,
+        /// How long.
+        seconds: u64,
+    },
+    /// Something of the end of a pool failed, and it is not served any more.
+    #[error(
+        "pool '{name}' was not {end}: {source}\n\
+         It is not served any more: its clients wait, and `tally pool status` shows it as UNAVAIL. Once its disks are well, \
+         `tally pool import {name}` takes it up again and replays its log."
+    )]
+    NotPutAway {
+        /// Which pool.
+        name: String,
+        /// `exported` or `destroyed`.
+        end: &'static str,
+        /// What failed.
+        source: Box<FilerError>,
+    },
+    /// An imported pool cannot be forgotten.
+    #[error("pool '{name}' is imported; only a pool that is away can be forgotten. `tally pool export` lets go of it")]
+    ForgetImported {
+        /// Which pool.
+        name: String,
+    },
+    /// Several pools have the name.
+    #[error("several pools are called '{name}'; forget one that is away by its guid: {}", guids.join(", "))]
+    ForgetWhich {
+        /// The name.
+        name: String,
+        /// Of those that are away.
+        guids: Vec<String>,
+    },
+    /// Who may mount the dataset would be forgotten.
+    #[error(
+        "'{from}' was not renamed: an [[export]] of the configuration is for it, and that this one is for '{to}', too, could not \
+         be written down: {why}\n\
+         Write an [[export]] for '{to}' into the configuration, have it read again (SIGHUP), and rename then."
+    )]
+    RulesCannotFollow {
+        /// Which dataset.
+        from: String,
+        /// Its new name.
+        to: String,
+        /// What failed.
+        why: String,
+    },
+    /// Nobody waits for such a pool.
+    #[error("no pool '{name}' is away; `tally pool status` shows those that are, as UNAVAIL")]
+    NotAway {
+        /// As asked for.
+        name: String,
+    },
+    /// One at a time.
+    #[error("somebody else records the load already; ask again when that is over")]
+    Recording,
+    /// No such dataset.
+    #[error("there is no dataset '{name}'; `tally dataset list` shows those that are")]
+    NoDataset {
+        /// As asked for.
+        name: String,
+    },
+    /// A name is in use.
+    #[error("a pool '{name}' is imported already; export it first, or choose another name")]
+    Imported {
+        /// Whose.
+        name: String,
+    },
+    /// Rules are kept in the pool.
+    #[error(
+        "pool '{pool}' is imported read-only, and rules of sharenfs are kept in it. Until it is exported an [[export]] of the \
+         configuration stands above them: write dataset = \"{dataset}\" and rules = \"off\" there, or other rules, and send \
+         the daemon SIGHUP"
+    )]
+    ReadOnlyShare {
+        /// Which pool.
+        pool: String,
+        /// For which dataset.
+        dataset: String,
+    },
+    /// Files for a pool could not be made.
+    #[error(transparent)]
+    NewFile(#[from] NewFileError),
+    /// Not a property of pools.
+    #[error("pools have no property '{name}'; `tally pool get all` shows those that they have")]
+    NoPoolProperty {
+        /// As asked for.
+        name: String,
+    },
+    /// A property of pools that cannot be set so.
+    #[error(
+        "'{name}={value}' cannot be set: a pool has failmode=wait|continue and clock=accept, and nothing else that can be changed"
+    )]
+    BadPoolProperty {
+        /// Which property.
+        name: String,
+        /// As asked for.
+        value: String,
+    },
+    /// Directories to look in cannot be read.
+    #[error("cannot look for pools: {0}")]
+    Look(#[source] std::io::Error),
+    /// A thread could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+impl PoolsError {
+    /// Whether the pool was not imported because it was destroyed.
+    #[must_use]
+    pub fn is_destroyed(&self) -> bool {
+        let Self::Filer(error) = self else { return false };
+        matches!(&**error, FilerError::Import(ImportError::Destroyed { .. }))
+    }
+}
+
+// Boxed, as they are large and rare.
+impl From<FilerError> for PoolsError {
+    fn from(error: FilerError) -> Self {
+        Self::Filer(Box::new(error))
+    }
+}
+
+impl From<DiskError> for PoolsError {
+    fn from(error: DiskError) -> Self {
+        Self::Disk(Box::new(error))
+    }
+}

@@ -1,0 +1,95 @@
+//! An imported pool, with what runs and is known beside it.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tally_base::{DatasetId, PoolGuid};
+use tally_fs::filer::Filer;
+use tally_fs::vfs::{ObjectRef, Vfs};
+use tally_intent::Lane;
+
+use super::PoolsError;
+use crate::daemon::copies::Copies;
+use crate::daemon::silence;
+use crate::daemon::state::KnownPool;
+use crate::exports::Mounted;
+
+/// An imported pool with its threads.
+pub struct ServedPool {
+    /// The pool.
+    pub filer: Arc<Filer>,
+    /// When it was imported.
+    pub since: Instant,
+    /// What the import found, for `status`.
+    pub remarks: Vec<String>,
+    /// Copies to and checks of its disks.
+    pub copies: Copies,
+    /// Its disks that have left it.
+    pub(in crate::daemon) left: silence::Left,
+    /// Somebody looks for the paths of what is damaged, which may take as long as a disk hangs: one at a time.
+    pub(in crate::daemon) looking: Mutex<()>,
+    /// What is wrong with the list of pools, for `status`.
+    pub(in crate::daemon) list_trouble: Mutex<Option<String>>,
+    read_only: bool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl ServedPool {
+    pub(super) fn start(filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<Self>, PoolsError> {
+        let mut threads = Vec::new();
+        for (name, body) in filer.background() {
+            threads.push(thread::Builder::new().name(name).spawn(body).map_err(PoolsError::Thread)?);
+        }
+        let (since, copies, threads) = (Instant::now(), Copies::default(), Mutex::new(threads));
+        let (left, looking, list_trouble) = (silence::Left::default(), Mutex::default(), Mutex::default());
+        Ok(Arc::new(Self { filer, since, remarks, copies, left, looking, list_trouble, read_only, threads }))
+    }
+
+    /// Its guid.
+    #[must_use]
+    pub fn guid(&self) -> PoolGuid {
+        self.filer.pool().guid()
+    }
+
+    pub(in crate::daemon) fn handle_key(&self) -> [u8; 32] {
+        self.filer.pool().roster.config().handle_key
+    }
+
+    /// What to remember for the next start.
+    pub(in crate::daemon) fn known(&self) -> KnownPool {
+        let config = self.filer.pool().roster.config();
+        let paths = config.vdevs_present().flat_map(|vdev| &vdev.legs).map(|leg| leg.path.clone()).collect();
+        let (name, guid, handle_key) = (config.name.clone(), config.pool, config.handle_key);
+        KnownPool { name, guid, paths, read_only: self.read_only, handle_key }
+    }
+
+    /// Gives a lane that has got another disk its thread.
+    pub(in crate::daemon) fn run_lane(&self, lane: Arc<Lane>) -> io::Result<()> {
+        let name = format!("lane {}", lane.id());
+        let thread = thread::Builder::new().name(name).spawn(move || lane.run())?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// Waits for the threads, which an export or a destruction has told to end.
+    pub(in crate::daemon) fn join(&self) {
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the pool had panicked");
+            }
+        }
+    }
+}
+
+impl Mounted for ServedPool {
+    fn vfs(&self, dataset: DatasetId) -> Option<Arc<dyn Vfs>> {
+        Some(self.filer.filesystem(dataset)?)
+    }
+
+    fn child(&self, dataset: DatasetId, dir: ObjectRef, name: &[u8]) -> Option<DatasetId> {
+        self.filer.child(dataset, dir, name)
+    }
+}
