@@ -22,7 +22,7 @@ use tally_bench::work::devices::Devices;
 
 use super::args::TableArgs;
 use super::ask::{Console, Failure};
-use super::interrupts::is_ignored;
+use super::interrupts::{exit_status, is_ignored};
 use super::progress::Bar;
 use crate::control::message::Progress;
 
@@ -94,10 +94,9 @@ fn measure<S: Site>(
 /// The first signal asks for an end with a clean-up, the second is the end. One of them is that the terminal is gone. But
 /// whoever said `nohup`, or anything like it, goes on.
 fn stop_at_signals() -> Result<Arc<AtomicBool>> {
-    const INTERRUPTED: i32 = 130;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !is_ignored(*signal)) {
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop))?;
+        signal_hook::flag::register_conditional_shutdown(signal, exit_status(signal), Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)

@@ -58,7 +58,8 @@ impl Interrupts {
     }
 }
 
-const fn exit_status(signal: i32) -> i32 {
+/// Of a process that a signal ends.
+pub(super) const fn exit_status(signal: i32) -> i32 {
     128 + signal
 }
 
