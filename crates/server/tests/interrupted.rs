@@ -4,12 +4,23 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+/// Longer than anything takes: a test that waits for ever tells nothing.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A `pool destroy`, and the daemon's side of its connection, on which the request has come: signals are listened to.
 fn asked(listener: &UnixListener) -> (Child, BufReader<UnixStream>) {
-    asked_by(&mut Command::new(env!("CARGO_BIN_EXE_tally")), listener)
+    asked_by(&mut heedful(), listener)
+}
+
+/// The binary, which hears signals that whoever runs the tests may ignore, as `nohup` and shells in the background do.
+fn heedful() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_tally")]);
+    command
 }
 
 fn asked_by(command: &mut Command, listener: &UnixListener) -> (Child, BufReader<UnixStream>) {
@@ -17,6 +28,7 @@ fn asked_by(command: &mut Command, listener: &UnixListener) -> (Child, BufReader
     command.arg("--socket").arg(path).args(["pool", "destroy", "tank"]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut daemon = BufReader::new(listener.accept().unwrap().0);
+    daemon.get_ref().set_read_timeout(Some(PATIENCE)).unwrap();
     daemon.read_line(&mut String::new()).unwrap();
     (child, daemon)
 }
@@ -78,13 +90,15 @@ fn a_second_one_ends_the_wait() {
 fn who_ignores_interrupts_is_not_interrupted() {
     let dir = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(dir.path().join("tally.sock")).unwrap();
-    for (ignored, which) in [("INT", Signal::INT), ("TERM", Signal::TERM)] {
+    let cases = [("INT", Signal::INT), ("TERM", Signal::TERM), ("INT,TERM", Signal::INT), ("INT,TERM", Signal::TERM)];
+    for (ignored, which) in cases {
         let mut command = Command::new("env");
-        command.args([&format!("--ignore-signal={ignored}"), env!("CARGO_BIN_EXE_tally")]);
+        command.args(["--default-signal=INT,TERM", &format!("--ignore-signal={ignored}")]);
+        command.arg(env!("CARGO_BIN_EXE_tally"));
         let (child, mut daemon) = asked_by(&mut command, &listener);
         signal(&child, which);
         // Whoever takes a request back closes his side.
-        daemon.get_mut().set_read_timeout(Some(std::time::Duration::from_secs(1))).unwrap();
+        daemon.get_mut().set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         let heard = daemon.read(&mut [0]).map_err(|error| error.kind());
         daemon.get_mut().write_all(b"{\"done\":{\"kind\":\"done\",\"data\":[\"destroyed\"]}}\n").unwrap();
         let output = child.wait_with_output().unwrap();
@@ -102,14 +116,12 @@ fn a_benchmark_takes_its_folder_along_whatever_ends_it() {
     for end in [Signal::INT, Signal::TERM, Signal::HUP] {
         let dir = tempfile::tempdir().unwrap();
         let folders = || std::fs::read_dir(dir.path()).unwrap().count();
-        // Whoever runs the tests may ignore SIGHUP (nohup), and then so would it.
-        let mut command = Command::new("env");
-        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_tally")]);
+        let mut command = heedful();
         command.args(["bench", "create", "--runs", "20", "--quiet", "0", "--dir"]).arg(dir.path());
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         while folders() == 0 {
             assert_eq!(child.try_wait().unwrap(), None, "it ended before it made a folder");
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
         signal(&child, end);
         let output = child.wait_with_output().unwrap();

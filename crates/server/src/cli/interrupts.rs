@@ -31,8 +31,8 @@ pub enum Interrupts {
 /// From now on an interrupt is heard.
 pub(super) struct Listening {
     file: UnixStream,
-    /// The other end, which nobody writes to, is kept: else there would be an end to read.
-    _silent: Option<UnixStream>,
+    /// Kept also where nobody writes to it: else there would be an end to read, which is an interrupt.
+    _other_end: Option<UnixStream>,
     signal: Arc<AtomicUsize>,
 }
 
@@ -40,21 +40,19 @@ impl Interrupts {
     pub(super) fn listen(&self) -> io::Result<Listening> {
         let signal = Arc::new(AtomicUsize::new(SIGINT as usize));
         if let Self::From(file) = self {
-            return Ok(Listening { file: file.try_clone()?, _silent: None, signal });
+            return Ok(Listening { file: file.try_clone()?, _other_end: None, signal });
         }
         let (file, other_end) = UnixStream::pair()?;
-        if matches!(self, Self::Never) {
-            return Ok(Listening { file, _silent: Some(other_end), signal });
-        }
         let is_second = Arc::new(AtomicBool::new(false));
+        let heard = matches!(self, Self::OfProcess).then_some([SIGINT, SIGTERM]);
         // In this order: which signal it was stands there before anybody is woken.
-        for number in [SIGINT, SIGTERM].into_iter().filter(|number| !is_ignored(*number)) {
+        for number in heard.into_iter().flatten().filter(|number| !is_ignored(*number)) {
             flag::register_conditional_shutdown(number, exit_status(number), Arc::clone(&is_second))?;
             flag::register(number, Arc::clone(&is_second))?;
             flag::register_usize(number, Arc::clone(&signal), number as usize)?;
             pipe::register(number, other_end.try_clone()?)?;
         }
-        Ok(Listening { file, _silent: None, signal })
+        Ok(Listening { file, _other_end: Some(other_end), signal })
     }
 }
 
