@@ -14,7 +14,7 @@ mod worker;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use tally_bench::wire::Connection;
 
@@ -42,6 +42,9 @@ const MIB: u64 = 1 << 20;
 pub(crate) struct Options {
     /// Only attacks with one of these words in their names.
     names: Vec<String>,
+    /// None of them alone, only all at once.
+    #[arg(long)]
+    together: bool,
     /// How long the good client works in each phase.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
@@ -53,6 +56,7 @@ pub(crate) struct Options {
 impl Options {
     /// Runs all, prints a table, and fails if a bar was missed.
     pub(crate) fn run(&self) -> Result<()> {
+        let chosen = self.chosen()?;
         server::raise_open_files()?;
         let [server, bystander] = [(); 2].map(|()| Server::start(self.binary.as_deref()));
         let (server, bystander) = (server?, bystander?);
@@ -64,7 +68,7 @@ impl Options {
         let mut bench = Bench { server, _bystander: bystander, workers, time, quiet, missed: Vec::new() };
         let quiet_bytes = bench.server.resident_bytes()?;
         bench.quiet.iter().zip(WHOSE).for_each(|(times, whose)| println!("{:44} {times}", format!("quiet, {whose}")));
-        for attacks in self.chosen() {
+        for attacks in chosen {
             for addresses in ADDRESS_COUNTS {
                 bench.attack(&attacks, addresses, quiet_bytes)?;
             }
@@ -82,13 +86,19 @@ impl Options {
     }
 
     /// Each alone, then all at once.
-    fn chosen(&self) -> Vec<Vec<Attack>> {
+    fn chosen(&self) -> Result<Vec<Vec<Attack>>> {
+        let is_known = |word: &&String| ALL.iter().any(|attack| attack.name.contains(word.as_str()));
+        if let Some(word) = self.names.iter().find(|word| !is_known(word)) {
+            let names: Vec<_> = ALL.iter().map(|attack| attack.name).collect();
+            bail!("no attack is called {word:?}; there are: {}. Without a name all are run", names.join(", "));
+        }
         let is_chosen = |attack: &&Attack| {
             self.names.is_empty() || self.names.iter().any(|word| attack.name.contains(word.as_str()))
         };
         let chosen: Vec<Attack> = ALL.iter().filter(is_chosen).copied().collect();
         let together = (chosen.len() > 1).then(|| chosen.clone());
-        chosen.into_iter().map(|attack| vec![attack]).chain(together).collect()
+        let alone = chosen.into_iter().filter(|_| !self.together).map(|attack| vec![attack]);
+        Ok(alone.chain(together).collect())
     }
 }
 
@@ -116,7 +126,7 @@ impl Bench {
             std::thread::sleep(PAUSE);
             let memory = scope.spawn(|| beside_account(server, time));
             let during = worker::work(workers, time).and_then(|times| Ok((times, new_client(server)?)));
-            let memory = memory.join().unwrap_or_else(|_| anyhow::bail!("the watch over the memory panicked"));
+            let memory = memory.join().unwrap_or_else(|_| bail!("the watch over the memory panicked"));
             done.store(true, Ordering::Relaxed);
             anyhow::Ok((during?, memory?))
         })?;

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The workers.
 pub(super) struct Crew {
@@ -91,12 +91,36 @@ impl Crew {
         if self.watching.fetch_add(1, SeqCst) < self.running_max {
             return;
         }
-        let mut bench = self.bench.lock();
+        let bench = self.bench.lock();
         // Under the lock of those who call: whoever finds nobody watching finds this one on the bench.
         if self.watching.fetch_sub(1, SeqCst) <= self.running_max || bench.ended {
             self.watching.fetch_add(1, SeqCst);
             return;
         }
+        self.sit(bench);
+    }
+
+    /// A worker that has more to do leaves it to the others if too many run: one that comes back from a device was
+    /// replaced meanwhile. True: it was called since, and may wait in epoll.
+    pub(super) fn give_way(&self) -> bool {
+        let step_back = |running: usize| (running > self.running_max).then(|| running - 1);
+        if self.running.load(SeqCst) <= self.running_max
+            || self.running.fetch_update(SeqCst, SeqCst, step_back).is_err()
+        {
+            return false;
+        }
+        let bench = self.bench.lock();
+        // As above: those who were running may have gone to their devices, and found nobody to call.
+        if self.wants_one_more() || bench.ended {
+            self.running.fetch_add(1, SeqCst);
+            return false;
+        }
+        self.sit(bench);
+        true
+    }
+
+    /// Until somebody calls, or the end. Whoever leaves the bench watches.
+    fn sit(&self, mut bench: MutexGuard<'_, Bench>) {
         bench.sitting += 1;
         while bench.calls == 0 && !bench.ended {
             self.called.wait(&mut bench);
@@ -128,5 +152,54 @@ impl Crew {
     pub(super) fn end(&self) {
         self.bench.lock().ended = true;
         self.called.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// So many workers at work.
+    fn crew(running_max: usize, running: usize) -> Arc<Crew> {
+        let crew = Arc::new(Crew::new(running_max));
+        for _ in 0..running {
+            crew.hire(running).expect("there is a place");
+            crew.leave_watch();
+        }
+        crew
+    }
+
+    /// A worker in a device is replaced, and is one too many when it comes back. Where work never ends, no worker ever
+    /// went to the epoll, and so to the bench: with each such round one more ran, until all did.
+    #[test]
+    fn who_comes_back_when_enough_run_leaves_the_rest_to_them() {
+        let crew = crew(2, 2);
+        assert!(!crew.give_way(), "two may run");
+        crew.sit_down();
+        assert!(crew.wants_one_more() && !crew.call() && crew.hire(3).is_some(), "somebody takes its place");
+        crew.leave_watch();
+        crew.stand_up();
+        let third = std::thread::spawn({
+            let crew = Arc::clone(&crew);
+            move || crew.give_way()
+        });
+        while crew.bench.lock().sitting == 0 {
+            assert!(!third.is_finished(), "three run");
+            std::thread::yield_now();
+        }
+        assert!(!crew.give_way(), "two are left");
+        crew.sit_down();
+        assert!(crew.wants_one_more() && crew.call(), "it is called when it is needed");
+        assert!(third.join().unwrap() && crew.is_watched());
+    }
+
+    #[test]
+    fn at_the_end_nobody_gives_way() {
+        let crew = crew(1, 2);
+        crew.end();
+        assert!(!crew.give_way());
+        assert_eq!(crew.running.load(SeqCst), 2);
     }
 }

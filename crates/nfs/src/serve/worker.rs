@@ -131,10 +131,11 @@ fn run_next(hub: &Arc<Hub>, connection: &Arc<Connection>) {
 
 /// Waits in epoll, counted as idle; a task that came just before that is not slept over.
 fn next_event(hub: &Hub, block: bool) -> Option<Ready> {
-    if !block {
+    if block {
+        hub.crew.enter_watch();
+    } else if !hub.crew.give_way() {
         return poll(hub, false);
     }
-    hub.crew.enter_watch();
     let ready = poll(hub, hub.queue.is_empty() && !hub.ended.load(SeqCst));
     hub.crew.leave_watch();
     ready
