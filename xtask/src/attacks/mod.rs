@@ -96,9 +96,11 @@ impl Options {
             self.names.is_empty() || self.names.iter().any(|word| attack.name.contains(word.as_str()))
         };
         let chosen: Vec<Attack> = ALL.iter().filter(is_chosen).copied().collect();
+        if self.together {
+            return Ok(vec![chosen]);
+        }
         let together = (chosen.len() > 1).then(|| chosen.clone());
-        let alone = chosen.into_iter().filter(|_| !self.together).map(|attack| vec![attack]);
-        Ok(alone.chain(together).collect())
+        Ok(chosen.into_iter().map(|attack| vec![attack]).chain(together).collect())
     }
 }
 
@@ -182,4 +184,27 @@ fn beside_account(server: &Server, time: Duration) -> Result<u64> {
         least = least.min(server.resident_bytes()?.saturating_sub(server.account_bytes()?));
     }
     Ok(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many attack at once in each phase.
+    fn phases(names: &[&str], together: bool) -> Result<Vec<usize>> {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let options = Options { names, together, seconds: 1, binary: None };
+        Ok(options.chosen()?.iter().map(Vec::len).collect())
+    }
+
+    /// Where nobody attacks every bar is met.
+    #[test]
+    fn somebody_attacks_in_every_phase() {
+        assert_eq!(phases(&[], false).unwrap(), [1, 1, 1, 1, 1, 1, 1, ALL.len()]);
+        assert_eq!(phases(&[], true).unwrap(), [ALL.len()]);
+        assert_eq!(phases(&["idle"], false).unwrap(), [1]);
+        assert_eq!(phases(&["idle"], true).unwrap(), [1], "none was run");
+        let unknown = phases(&["all"], false).unwrap_err().to_string();
+        assert!(unknown.contains("\"all\"") && unknown.contains("refused renames"), "{unknown}");
+    }
 }

@@ -3,7 +3,8 @@
 //! A worker that is ready to run and is not on a processor holds requests and replies that others could have carried
 //! out: with 32 workers on two processors, the slowest hundredth of the requests of 64 clients took eight times as
 //! long as the middle. So only a few run at once, and only a few sit in epoll, from where an event would have
-//! them run; the rest is called when those wait for devices or locks.
+//! them run; the rest is called when those wait for devices or locks. Who comes back from there is one too many, and goes
+//! to the bench when enough others run: from epoll if it gets there, or from work that never ends.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -101,7 +102,7 @@ impl Crew {
     }
 
     /// A worker that has more to do leaves it to the others if too many run: one that comes back from a device was
-    /// replaced meanwhile. True: it was called since, and may wait in epoll.
+    /// replaced meanwhile. True: it has sat on the bench, and counts as watching since it was called.
     pub(super) fn give_way(&self) -> bool {
         let step_back = |running: usize| (running > self.running_max).then(|| running - 1);
         if self.running.load(SeqCst) <= self.running_max

@@ -56,6 +56,10 @@ pub(super) fn work(hub: &Arc<Hub>) {
 /// of them a turn, who asks one thing at a time stood behind thousands that had asked for much.
 fn turn(hub: &Arc<Hub>, scratch: &mut [u8]) {
     let busy = do_tasks(hub);
+    // Here and not between events: who takes the wake has to look into the queue, or what it was for waits.
+    if busy && hub.crew.give_way() {
+        return hub.crew.leave_watch();
+    }
     let began = busy.then(Instant::now);
     loop {
         match next_event(hub, !busy) {
@@ -131,11 +135,10 @@ fn run_next(hub: &Arc<Hub>, connection: &Arc<Connection>) {
 
 /// Waits in epoll, counted as idle; a task that came just before that is not slept over.
 fn next_event(hub: &Hub, block: bool) -> Option<Ready> {
-    if block {
-        hub.crew.enter_watch();
-    } else if !hub.crew.give_way() {
+    if !block {
         return poll(hub, false);
     }
+    hub.crew.enter_watch();
     let ready = poll(hub, hub.queue.is_empty() && !hub.ended.load(SeqCst));
     hub.crew.leave_watch();
     ready
