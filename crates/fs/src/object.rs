@@ -36,6 +36,8 @@ pub(crate) struct ObjectState {
     /// The newest group with a change that should be in the log and is not, because the lane took no records: until it
     /// is synced nothing that builds on it is logged either, and whoever saw it waits for the group.
     pub(crate) unlogged: Txg,
+    /// Bytes that COMMITs have logged part by part since the last one came to its end.
+    pub(crate) parts_bytes: u64,
 }
 
 impl ObjectState {

@@ -174,6 +174,36 @@ fn others_come_between_the_parts_of_a_commit() {
     assert_eq!(house.found(), expected);
 }
 
+/// Each part was looked for anew, from the file's begin: with somebody who writes over it as fast as the log takes it a
+/// COMMIT had no end.
+#[test]
+fn a_commit_ends_though_others_write_over_each_of_its_parts() {
+    let house = House::new("latency", 64 * MIB);
+    let mut ways = Vec::new();
+    for _ in 0..2 {
+        // An eighth of the ring is eight of its parts.
+        let last = (0..10).find_map(|_| {
+            house.write(0, MIB);
+            house.write(MIB, MIB);
+            let outcome = house.fs.commit(ctx(&house.cred), house.file, 0, 0);
+            if outcome.result == Err(FsError::Throttled) {
+                outcome.wait.block().expect("the log takes a part");
+                return None;
+            }
+            outcome.result.as_ref().expect("a commit");
+            Some(outcome.wait)
+        });
+        let Some(Wait::On(promise)) = last else { panic!("it comes to an end, and waits for what it found") };
+        ways.push(promise.drive().or_else(|| promise.poll()).is_none());
+        house.filer.sync().expect("there is room");
+        // Whoever comes then is not told to wait for a group because of that.
+        house.write(0, 2 * MIB);
+        assert!(!house.commit());
+    }
+    assert_eq!(ways, [true, true], "the group is its promise");
+    assert_eq!(house.found(), written(&[(0, 2 * MIB)]), "it was promised");
+}
+
 /// Between the look at the bound and the lock others write the same file: all of them would find room, and a COMMIT more
 /// than the log takes. Whoever finds under the lock that there is none left places its blocks after all.
 #[test]

@@ -6,7 +6,9 @@
 //! A long COMMIT goes to the log part by part. All who wait for the log wait for what was appended before them, so
 //! whoever has a small change must not stand behind all of somebody's file: with its last part not yet in the log, a COMMIT
 //! ends like a request that was not admitted, and is run again once the part is durable. It then looks anew at what is
-//! due: each part has the content of its own moment, and nothing that was decided before it counts.
+//! due: each part has the content of its own moment, and nothing that was decided before it counts. But for one thing:
+//! the file knows how much was logged in parts, and all parts of a COMMIT go by the bound together. Others may write over a
+//! part as fast as the log takes it; then the groups are the promise, which has an end.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -34,6 +36,8 @@ struct Due {
     pieces: Vec<(u64, Bytes)>,
     /// Whether something in the range is in the pool ahead of its group.
     placed: bool,
+    /// What was logged in parts since a COMMIT of the file came to its end.
+    parts_bytes: u64,
 }
 
 impl Due {
@@ -72,6 +76,7 @@ impl Filesystem {
             let changes = smallvec![unchanged(object.id, &inode)];
             let now_due = due(locked.state(object.id), offset..end);
             let Some(mut admitted) = admitted.filter(|_| self.takes_log(&now_due)) else {
+                locked.state_mut(object.id).parts_bytes = 0;
                 let wait = self.wait_for_groups(&locked, object, &now_due);
                 return Outcome { result: Ok(verifier), changes, wait };
             };
@@ -82,10 +87,13 @@ impl Filesystem {
                 continue;
             }
             if part.is_empty() {
+                locked.state_mut(object.id).parts_bytes = 0;
                 let wait = self.wait_for_seen(&locked);
                 return Outcome { result: Ok(verifier), changes, wait };
             }
-            let is_last = part.iter().map(|batch| batch_bytes(batch) as u64).sum::<u64>() == now_due.bytes();
+            let part_bytes = part.iter().map(|batch| batch_bytes(batch) as u64).sum::<u64>();
+            let is_last = part_bytes == now_due.bytes();
+            locked.state_mut(object.id).parts_bytes = if is_last { 0 } else { now_due.parts_bytes + part_bytes };
             let records = commit_records(object, &inode, part);
             // The records' pieces enter the open layer as logged, above the unlogged ones they were taken from.
             let wait = self.carry_out_all(admitted, &mut locked, records);
@@ -100,7 +108,7 @@ impl Filesystem {
 
     /// Whether the log makes all of this durable sooner than the groups that have it, or in time for everybody.
     fn takes_log(&self, due: &Due) -> bool {
-        !due.placed && due.bytes() <= self.inline_max() && self.logs_now()
+        !due.placed && due.parts_bytes + due.bytes() <= self.inline_max() && self.logs_now()
     }
 
     /// Room for what goes to the log next; `None` where the groups are to be the promise, since that is better, or there is
@@ -177,7 +185,7 @@ fn fits(now: &[Vec<(u64, Bytes)>], asked: &[Vec<(u64, Bytes)>]) -> bool {
 fn due(state: &ObjectState, range: Range<u64>) -> Due {
     let size = state.inode.as_ref().map_or(0, |inode| inode.size);
     let range = range.start.min(size)..range.end.min(size);
-    let mut due = Due::default();
+    let mut due = Due { parts_bytes: state.parts_bytes, ..Due::default() };
     due_below(&state.layers, range, &mut due);
     due.pieces.sort_by_key(|(offset, _)| *offset);
     due
