@@ -2,25 +2,33 @@
 //! with a slow device, on a machine that has none.
 //!
 //! A paced disk takes a fixed time for a durable write and for a flush, and does one at a time, as a disk
-//! without a queue does; cached writes and reads pass by at the speed of what is below. A held disk answers no
-//! flush and no durable write while a file exists: a pool on one takes writes, and finishes no transaction
+//! without a queue does; cached writes and reads pass by at the speed of what is below. A queued disk takes its time
+//! for everything, reads and cached writes too, and does several at once, as a disk at the far end of a network does, or
+//! one with a queue: who waits for one after the other gets little out of it, who asks ahead gets a lot. A held disk
+//! answers no flush and no durable write while a file exists: a pool on one takes writes, and finishes no transaction
 //! group, so that the log grows as long as the limit on dirty memory allows.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tally_disk::{Access, Disk, Durability, Geometry, Opener};
 
 /// How often a held disk looks whether it may go on.
 const GATE_INTERVAL: Duration = Duration::from_millis(50);
+/// Requests that a queued disk does at once.
+const QUEUE_DEPTH: usize = 10;
+/// Bytes of a request that a queued disk does in one time: a longer one takes several, as the kernel would cut it up.
+const QUEUED_BYTES_MAX: usize = 1 << 20;
 
 /// What is done to a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slowness {
     /// A durable write and a flush take at least so long, one after the other.
     Paced(Duration),
+    /// Whatever it is takes at least so long for each mebibyte that it begins, ten at once.
+    Queued(Duration),
     /// No durable write and no flush begins while there is a file at this path.
     HeldWhile(PathBuf),
 }
@@ -29,26 +37,24 @@ pub enum Slowness {
 pub struct SlowDisk {
     below: Arc<dyn Disk>,
     slowness: Slowness,
-    /// The device: who holds it is being served.
-    device: Mutex<()>,
+    /// Requests that the device is busy with.
+    under_way: Mutex<usize>,
+    /// One of them has ended.
+    ended: Condvar,
 }
 
 impl SlowDisk {
     /// Slows `below` down.
     #[must_use]
     pub fn new(below: Arc<dyn Disk>, slowness: Slowness) -> Self {
-        Self { below, slowness, device: Mutex::new(()) }
+        Self { below, slowness, under_way: Mutex::new(0), ended: Condvar::new() }
     }
 
-    fn slowly<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    /// What makes writes durable.
+    fn durably(&self, length: usize, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         match &self.slowness {
-            Slowness::Paced(least) => {
-                let _served = self.device.lock().unwrap_or_else(PoisonError::into_inner);
-                let started = Instant::now();
-                let outcome = act();
-                std::thread::sleep(least.saturating_sub(started.elapsed()));
-                outcome
-            }
+            Slowness::Paced(least) => self.served(1, *least, act),
+            Slowness::Queued(_) => self.passing(length, act),
             Slowness::HeldWhile(gate) => {
                 while gate.exists() {
                     std::thread::sleep(GATE_INTERVAL);
@@ -57,22 +63,42 @@ impl SlowDisk {
             }
         }
     }
+
+    /// What only a queued disk takes its time for.
+    fn passing(&self, length: usize, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let Slowness::Queued(each) = self.slowness else { return act() };
+        let times = u32::try_from(length.div_ceil(QUEUED_BYTES_MAX)).unwrap_or(u32::MAX);
+        self.served(QUEUE_DEPTH, each.saturating_mul(times.max(1)), act)
+    }
+
+    fn served(&self, depth: usize, least: Duration, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.ended.wait_while(under_way, |count| *count >= depth).unwrap_or_else(PoisonError::into_inner) += 1;
+        let started = Instant::now();
+        let outcome = act();
+        std::thread::sleep(least.saturating_sub(started.elapsed()));
+        *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.ended.notify_one();
+        outcome
+    }
 }
 
 impl Disk for SlowDisk {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.below.read(offset, buf)
+        let length = buf.len();
+        self.passing(length, || self.below.read(offset, buf))
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        let write = || self.below.write(offset, buf, durability);
         match durability {
-            Durability::Cached => self.below.write(offset, buf, durability),
-            Durability::Durable => self.slowly(|| self.below.write(offset, buf, durability)),
+            Durability::Cached => self.passing(buf.len(), write),
+            Durability::Durable => self.durably(buf.len(), write),
         }
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.slowly(|| self.below.flush())
+        self.durably(0, || self.below.flush())
     }
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {

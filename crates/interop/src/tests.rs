@@ -92,6 +92,26 @@ fn a_paced_disk_does_one_durable_write_at_a_time() {
     assert_eq!(bytes_at(&disk, 0, 2), [1; 2]);
 }
 
+/// A disk with a queue: reads take their time too, ten of them at once, and a long one as often as it has mebibytes.
+#[test]
+fn a_queued_disk_does_ten_things_at_once_and_each_takes_its_time() {
+    let each = Duration::from_millis(20);
+    let disk = SlowDisk::new(Arc::new(MemDisk::new(4 << 20)), Slowness::Queued(each));
+    let time = |act: &dyn Fn()| {
+        let started = Instant::now();
+        act();
+        started.elapsed()
+    };
+    assert!(time(&|| drop(bytes_at(&disk, 0, 1))) >= each, "a read");
+    assert!(time(&|| drop(bytes_at(&disk, 0, 257))) >= 2 * each, "a read of more than a mebibyte");
+    assert!(time(&|| disk.write(0, &sectors(1, 1), Durability::Cached).unwrap()) >= each, "a cached write");
+    assert!(time(&|| disk.flush().unwrap()) >= each, "a flush");
+    let crowd = |count: usize| {
+        std::thread::scope(|scope| (0..count).for_each(|_| drop(scope.spawn(|| bytes_at(&disk, 0, 1)))));
+    };
+    assert!(time(&|| crowd(11)) >= 2 * each, "one more than there is room for");
+}
+
 #[test]
 fn a_held_disk_takes_cached_writes_and_flushes_when_the_gate_is_gone() {
     let folder = tempfile::tempdir().unwrap();

@@ -113,7 +113,7 @@ impl Against {
 }
 
 /// The values between which the median lies with 90 % certainty, by the order of the values alone. Sorts them.
-fn interval(values: &mut [f64]) -> (f64, f64) {
+pub(super) fn interval(values: &mut [f64]) -> (f64, f64) {
     values.sort_unstable_by(f64::total_cmp);
     let count = values.len() as f64;
     // How many lie below the median is binomial, and from five on nearly normal.

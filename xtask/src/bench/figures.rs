@@ -50,9 +50,26 @@ impl Figures {
 
     /// Adds `above / below` of each pair of runs that were taken one after the other.
     pub(crate) fn add_ratios(&mut self, what: &str, above: &str, below: &str) {
-        let values = |name: &str| self.0.iter().find(|f| f.what == name).map(|f| f.values.clone()).unwrap_or_default();
-        for (above, below) in values(above).into_iter().zip(values(below)) {
-            self.add(what, "", above / below);
+        for ratio in self.ratios(above, below) {
+            self.add(what, "", ratio);
+        }
+    }
+
+    /// `above / below` of each pair of runs that were taken one after the other.
+    pub(crate) fn ratios(&self, above: &str, below: &str) -> Vec<f64> {
+        self.values(above).iter().zip(self.values(below)).map(|(above, below)| above / below).collect()
+    }
+
+    /// The values of a figure, run by run; none where nobody added one.
+    fn values(&self, what: &str) -> &[f64] {
+        self.0.iter().find(|figure| figure.what == what).map_or(&[], |figure| &figure.values)
+    }
+
+    /// The median of a figure, as a table shows it; empty where there is none.
+    pub(crate) fn median(&self, what: &str) -> String {
+        match self.values(what) {
+            [] => String::new(),
+            values => short(report::median(values.to_vec())),
         }
     }
 

@@ -23,7 +23,7 @@ use super::server::{START_TIMEOUT, free_port};
 /// Name of the pool.
 pub(crate) const POOL: &str = "tank";
 /// Names of its files.
-const POOL_FILE: &str = "pool.img";
+pub(crate) const POOL_FILE: &str = "pool.img";
 pub(crate) const LOG_FILE: &str = "log.img";
 /// How long the pool must have read and written nothing until it counts as quiet: longer than the time between two
 /// groups. A group that changes much at random reads for seconds before it writes anything.
@@ -38,6 +38,12 @@ pub(crate) struct Binaries {
 }
 
 impl Binaries {
+    /// Another build of `tally`, and of the server over slow disks, which lies beside it.
+    pub(crate) fn other(tally: &Path) -> Result<Self> {
+        let tally = tally.canonicalize().with_context(|| format!("no {}", tally.display()))?;
+        Ok(Self { slow: tally.with_file_name("tally-slow"), tally })
+    }
+
     /// Builds both.
     pub(crate) fn build() -> Result<Self> {
         let packages = ["--package", "tally-server", "--package", "tally-interop"];
@@ -60,7 +66,7 @@ pub(crate) struct Setup {
     pub(crate) pool_bytes: u64,
     /// Whether that file is only a size, and its blocks come as they are written.
     pub(crate) sparse: bool,
-    /// The log file.
+    /// The log file; with none of 0 bytes the log is in the pool.
     pub(crate) log_bytes: u64,
     /// Where the log is, if not beside the pool.
     pub(crate) log_folder: Option<PathBuf>,
@@ -94,8 +100,17 @@ pub(crate) struct Filer {
 /// What `tally pool status --json` tells, as far as benchmarks care.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Status {
+    pub(crate) txg: u64,
+    pub(crate) txg_open: u64,
     pub(crate) io: Io,
+    pub(crate) vdevs: Vec<Vdev>,
     pub(crate) lanes: Vec<Lane>,
+}
+
+/// A disk, of data or of the log.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct Vdev {
+    pub(crate) io: Io,
 }
 
 /// Work of the pool's data disks.
@@ -104,6 +119,8 @@ pub(crate) struct Io {
     pub(crate) read_bytes: u64,
     pub(crate) write_bytes: u64,
     pub(crate) write_ops: u64,
+    pub(crate) durable_writes: u64,
+    pub(crate) flushes: u64,
 }
 
 /// Work of one ring of the log.
@@ -121,6 +138,16 @@ impl Status {
     /// A sum over the lanes.
     pub(crate) fn lanes(&self, field: impl Fn(&Lane) -> u64) -> u64 {
         self.lanes.iter().map(field).sum()
+    }
+
+    /// Bytes written to all disks, the log's among them.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.vdevs.iter().map(|vdev| vdev.io.write_bytes).sum()
+    }
+
+    /// How often the data disks had to make something durable.
+    pub(crate) fn turns(&self) -> u64 {
+        self.io.durable_writes + self.io.flushes
     }
 }
 
@@ -145,7 +172,9 @@ impl Filer {
             SystemOpener.create(&pool, setup.pool_bytes, false, &mut |_| true)?;
         }
         let log = log_folder.as_ref().unwrap_or(&folder).path().join(LOG_FILE);
-        SystemOpener.create(&log, setup.log_bytes, true, &mut |_| true)?;
+        if setup.log_bytes > 0 {
+            SystemOpener.create(&log, setup.log_bytes, true, &mut |_| true)?;
+        }
         write_configuration(folder.path(), &setup.configuration)?;
         let (tally, slow) = (binaries.tally.clone(), binaries.slow.clone());
         let mut filer = Self {
@@ -161,7 +190,9 @@ impl Filer {
         filer.wait_until(|filer| TcpStream::connect(filer.address()).is_ok())?;
         let share = "sharenfs=127.0.0.1(rw,no_root_squash)";
         let path = |path: &Path| path.to_string_lossy().into_owned();
-        filer.command(&["pool", "create", "-O", share, POOL, &path(&pool), "log", &path(&log)])?;
+        let (pool, log_path) = (path(&pool), path(&log));
+        let log: &[&str] = if setup.log_bytes > 0 { &["log", &log_path] } else { &[] };
+        filer.command(&[&["pool", "create", "-O", share, POOL, &pool], log].concat())?;
         Ok(filer)
     }
 
@@ -198,6 +229,21 @@ impl Filer {
             }
         }
         Ok(status)
+    }
+
+    /// Has a group write whatever has changed, without waiting for its time, and gives the counters then.
+    pub(crate) fn settle(&self) -> Result<Status> {
+        let (open, started) = (self.status()?.txg_open, Instant::now());
+        // A property's answer waits for its group, also where it stays as it was.
+        self.command(&["dataset", "set", "atime=on", POOL])?;
+        loop {
+            let status = self.status()?;
+            if status.txg >= open {
+                return Ok(status);
+            }
+            ensure!(started.elapsed() < QUIET_TIMEOUT, "group {open} is not written in {QUIET_TIMEOUT:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Ends it as SIGTERM does: the pool is exported.

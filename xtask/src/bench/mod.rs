@@ -2,6 +2,7 @@
 //! server, a running server or a peer. Contenders run alternately; a figure is a median with its spread.
 
 mod against;
+mod cold;
 mod compare;
 mod crowd;
 mod datasets;
@@ -17,7 +18,9 @@ mod million;
 mod neighbour;
 mod peers;
 mod report;
+mod rivals;
 pub(crate) mod server;
+mod sizes;
 mod slow;
 mod stream;
 mod taken;
@@ -66,6 +69,11 @@ pub(crate) enum Bench {
     Taken(taken::Taken),
     /// This tree's server against another build of it, in pairs: what a change costs.
     Against(against::Against),
+    /// Files of 4 KiB to 8 MiB with UNSTABLE WRITEs and COMMIT beside FILE_SYNC WRITEs of the same bytes, where the data
+    /// disk is slow, where log and data share a slow disk, and here.
+    Sizes(sizes::Sizes),
+    /// Cold READs in order and at random, one by one and several under way, here and from a slow disk.
+    Cold(cold::Cold),
     /// Ten thousand datasets in one pool: the idle server's memory and processor time, lists, creates, a property of all.
     Datasets(datasets::Datasets),
     /// Forged, damaged and foreign handles; fails if one of them is accepted.
@@ -111,6 +119,8 @@ impl Bench {
             Self::Neighbour(neighbour) => neighbour.run(),
             Self::Taken(taken) => taken.run(),
             Self::Against(against) => against.run(),
+            Self::Sizes(sizes) => sizes.run(),
+            Self::Cold(cold) => cold.run(),
             Self::Datasets(datasets) => datasets.run(),
             Self::Handles(handles) => handles.run(),
             Self::WtMax(wtmax) => wtmax.run(),

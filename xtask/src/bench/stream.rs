@@ -82,7 +82,7 @@ impl Stream {
 }
 
 /// The kernel forgets the content of every file in a folder, which must be on disk already.
-fn drop_from_page_cache(folder: &Path) -> Result<()> {
+pub(super) fn drop_from_page_cache(folder: &Path) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let file = std::fs::File::open(entry?.path())?;
         file.sync_all()?;

@@ -1,5 +1,5 @@
-//! The server over slow disks: `tally-slow [--paced FILE=MILLISECONDS]… [--held FILE=GATE]… serve …`, where
-//! FILE is the last part of a disk's path.
+//! The server over slow disks: `tally-slow [--paced FILE=MILLISECONDS]… [--queued FILE=MILLISECONDS]…
+//! [--held FILE=GATE]… serve …`, where FILE is the last part of a disk's path.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +12,8 @@ use tally_disk::SystemOpener;
 use tally_interop::slow::{SlowOpener, Slowness};
 use tally_server::cli::{Cli, Command};
 use tally_server::daemon::{Daemon, Launch, Told};
+
+const RULES: [&str; 3] = ["--paced", "--queued", "--held"];
 
 fn main() -> ExitCode {
     match run() {
@@ -27,12 +29,13 @@ fn run() -> Result<()> {
     let mut words = std::env::args_os().peekable();
     let program = words.next().context("no program name")?;
     let mut rules = Vec::new();
-    while let Some(word) = words.next_if(|word| word == "--paced" || word == "--held") {
+    while let Some(word) = words.next_if(|word| RULES.iter().any(|rule| word == rule)) {
         let value = words.next().with_context(|| format!("{word:?} needs FILE=VALUE"))?;
         let value = value.to_string_lossy();
         let (file, value) = value.split_once('=').with_context(|| format!("'{value}' is not FILE=VALUE"))?;
         let slowness = match word.to_str() {
             Some("--paced") => Slowness::Paced(Duration::from_millis(value.parse()?)),
+            Some("--queued") => Slowness::Queued(Duration::from_millis(value.parse()?)),
             _ => Slowness::HeldWhile(PathBuf::from(value)),
         };
         rules.push((file.to_owned(), slowness));
