@@ -12,6 +12,7 @@ mod histogram;
 mod promise;
 mod rng;
 mod size;
+mod timing;
 mod units;
 
 pub use blocking::{LongWork, Seat, blocking, seat_this_thread};
@@ -21,6 +22,7 @@ pub use histogram::Histogram;
 pub use promise::{Broken, Fate, Keeper, Kept, Promise, Wait};
 pub use rng::{Rng, SystemRng};
 pub use size::{Size, SizeError};
+pub use timing::{Speed, Timing};
 pub use units::{DatasetId, Dseq, Generation, LaneId, Lsn, ObjectId, PoolGuid, Time, Txg, VdevGuid};
 
 /// The unit of everything that reaches a disk: blocks, frames and labels start and end on it, because

@@ -49,6 +49,14 @@ impl Piece {
         }
     }
 
+    /// Bytes of it that nobody but its group would make durable, and a record could.
+    fn unlogged_bytes(&self) -> u64 {
+        match self {
+            Self::Memory { bytes, logged: false } => bytes.len() as u64,
+            Self::Memory { logged: true, .. } | Self::Placed { .. } => 0,
+        }
+    }
+
     /// The part of it in `range`, which is relative to its start.
     #[must_use]
     pub fn part(&self, range: Range<u64>) -> Self {
@@ -80,6 +88,8 @@ pub enum Seen {
 pub struct DataLayer {
     cut: Option<u64>,
     pieces: BTreeMap<u64, Piece>,
+    /// Bytes of those that are in memory and in no record.
+    unlogged_bytes: u64,
     placed: Vec<BlockPtr>,
 }
 
@@ -105,6 +115,12 @@ impl DataLayer {
     /// The pieces, by offset.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, &Piece)> {
         self.pieces.iter().map(|(offset, piece)| (*offset, piece))
+    }
+
+    /// Bytes in memory that no record carries.
+    #[must_use]
+    pub fn unlogged_bytes(&self) -> u64 {
+        self.unlogged_bytes
     }
 
     /// Whether any of `range` is dirty.
@@ -135,7 +151,13 @@ impl DataLayer {
         if let Piece::Placed { block, .. } = &piece {
             self.placed.push(*block);
         }
-        self.pieces.insert(offset, piece);
+        self.put(offset, piece);
+    }
+
+    fn put(&mut self, offset: u64, piece: Piece) {
+        self.unlogged_bytes += piece.unlogged_bytes();
+        let replaced = self.pieces.insert(offset, piece);
+        debug_assert!(replaced.is_none(), "pieces never overlap");
     }
 
     /// Cuts the file to `size`.
@@ -190,12 +212,13 @@ impl DataLayer {
         let hit: Vec<u64> = self.overlapping(range.clone()).map(|(offset, _)| offset).collect();
         for offset in hit {
             let piece = self.pieces.remove(&offset).expect("it was just listed");
+            self.unlogged_bytes -= piece.unlogged_bytes();
             let end = offset + piece.length();
             if offset < range.start {
-                self.pieces.insert(offset, piece.part(0..range.start - offset));
+                self.put(offset, piece.part(0..range.start - offset));
             }
             if end > range.end {
-                self.pieces.insert(range.end, piece.part(range.end - offset..end - offset));
+                self.put(range.end, piece.part(range.end - offset..end - offset));
             }
         }
     }

@@ -24,3 +24,4 @@ pub mod vfs_suite;
 
 pub use filer::Filer;
 pub use filesystem::Filesystem;
+pub use ops::LogBounds;

@@ -60,6 +60,18 @@ impl ObjectState {
         Arc::get_mut(layer).expect("only closed layers are shared")
     }
 
+    /// Whether it is a stream: some of it was placed ahead, by a group that is not synced yet.
+    #[must_use]
+    pub(crate) fn is_streamed(&self) -> bool {
+        self.layers.iter().any(|layer| !layer.data.placed().is_empty())
+    }
+
+    /// Bytes in memory that no record carries, as far as group `txg` has them.
+    #[must_use]
+    pub(crate) fn unlogged_bytes(&self, txg: Txg) -> u64 {
+        self.layer(txg).map_or(0, |layer| layer.data.unlogged_bytes())
+    }
+
     /// What an answer rests on that looked at it.
     #[must_use]
     pub(crate) fn rests_on(&self) -> RestsOn {

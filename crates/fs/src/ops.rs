@@ -3,6 +3,7 @@
 
 mod access;
 mod ancestry;
+mod bounds;
 mod commit;
 mod link;
 mod make;
@@ -12,6 +13,7 @@ mod setattr;
 mod write;
 
 pub(crate) use ancestry::Ancestry;
+pub use bounds::LogBounds;
 pub(crate) use remove::Removal;
 
 use smallvec::{SmallVec, smallvec};

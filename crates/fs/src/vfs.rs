@@ -275,7 +275,8 @@ pub enum FsError {
     #[error("temporarily unavailable")]
     Unavailable,
     /// Admission refused for now: ring, dirty data or space is being freed by a transaction group. Nothing
-    /// was done and nothing is held; run the request again once [`Outcome::wait`] is over (rules F3).
+    /// was done and nothing is held; run the request again once [`Outcome::wait`] is over (rules F3). Or it is a long
+    /// COMMIT, a part of which is on its way to the log.
     #[error("waiting for a transaction group")]
     Throttled,
 }

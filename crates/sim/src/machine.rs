@@ -94,13 +94,29 @@ impl Server {
         tally_nfs::handle::Handle { pool: fs.pool(), dataset: fs.dataset(), object }.seal(&key).to_vec()
     }
 
-    /// What its log takes at once.
+    /// What its log takes at once of requests to a dataset.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such dataset.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self, dataset: &str) -> Limits {
         let lane = &self.filer.pool().lanes()[0];
         let record_bytes_max = (lane.geometry().record_bytes_max() - RECORD_OVERHEAD_MAX) as u64;
-        let is_whole = self.filer.pool().lanes().iter().all(|lane| !lane.has_ended());
-        Limits { inline_bytes_max: lane.fill().size / 8, record_bytes_max, is_whole }
+        let bounds = self.filer.by_name(dataset).expect("datasets stay").log_bounds();
+        Limits {
+            inline_bytes_max: bounds.request_bytes,
+            gathered_bytes_max: bounds.gathered_bytes,
+            part_bytes_max: bounds.part_bytes,
+            record_bytes_max,
+            is_whole: self.is_whole(),
+        }
+    }
+
+    /// Whether no lane has ended.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.filer.pool().lanes().iter().all(|lane| !lane.has_ended())
     }
 }
 

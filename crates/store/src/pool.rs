@@ -24,6 +24,7 @@
 //! Lock order: `syncing`, then `datasets`, then what is below.
 
 mod admit;
+mod break_even;
 mod entries;
 mod lanes;
 pub mod membership;
@@ -53,6 +54,7 @@ use crate::replies::{BUCKETS, ReplyCache};
 use crate::roster::Roster;
 use crate::txg::{TxgHistory, Txgs};
 use crate::uberblock::Uberblock;
+use break_even::BreakEven;
 use entries::Entries;
 use server_time::ServerTime;
 
@@ -94,6 +96,7 @@ pub struct Pool {
     tombstones: Mutex<BTreeMap<DatasetId, Txg>>,
     next_dataset: AtomicU64,
     time: ServerTime,
+    break_even: BreakEven,
     syncing: Mutex<Syncing>,
     /// When the pool was opened, by the clock that nobody sets.
     opened: Duration,

@@ -26,7 +26,8 @@ pub use value::{Compression, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS
 pub enum Property {
     /// What a reply promises: `standard`, `always` or `disabled`.
     Sync,
-    /// Whether large synchronous writes go through the log (`latency`) or around it (`throughput`).
+    /// Whether large synchronous writes go through the log (`latency`), around it (`throughput`), or where they are durable
+    /// sooner (`auto`).
     LogBias,
     /// Largest block of a file.
     RecordSize,

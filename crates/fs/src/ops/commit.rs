@@ -2,6 +2,11 @@
 //! yet, so that no copy of older content is needed (rules F17); what is too much for the log, or was placed in the
 //! pool ahead, waits for its transaction group instead, which is as good a promise (rules F5). No record names a block
 //! (rules F4).
+//!
+//! A long COMMIT goes to the log part by part. All who wait for the log wait for what was appended before them, so
+//! whoever has a small change must not stand behind all of somebody's file: with its last part not yet in the log, a COMMIT
+//! ends like a request that was not admitted, and is run again once the part is durable. It then looks anew at what is
+//! due: each part has the content of its own moment, and nothing that was decided before it counts.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -11,16 +16,16 @@ use smallvec::{SmallVec, smallvec};
 use tally_base::Wait;
 use tally_store::pool::SpaceClass;
 
+use super::write::may_write;
 use super::{after, failed, unchanged};
-use crate::admission::Ask;
+use crate::admission::{Admitted, Ask};
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::layer::{Piece, Seen};
 use crate::object::{Locked, ObjectState};
-use crate::permission::{self, WRITE};
 use crate::record::{Data, RECORD_OVERHEAD_MAX, RECORD_PIECES_MAX, Record, RecordKind, SizeRule};
-use crate::vfs::{FileKind, FsError, ObjectRef, OpCtx, Outcome};
+use crate::vfs::{FsError, ObjectRef, OpCtx, Outcome};
 
 /// What a COMMIT finds to be done.
 #[derive(Default)]
@@ -47,27 +52,11 @@ impl Filesystem {
             // How much there is to log is known only under the lock, and room must be had before: look, ask, look
             // again.
             let peeked = self.see_state(object, |state| due(state, offset..end));
-            let batches = self.batches(&peeked);
-            let inline = !peeked.placed && peeked.bytes() <= self.inline_max() && self.logs_now();
-            let records = if inline {
-                batches.iter().map(|batch| batch_bytes(batch) + RECORD_OVERHEAD_MAX).collect()
-            } else {
-                smallvec![]
-            };
-            // What older groups hold becomes dirty once more, in the open one. Where there is no room for that, or no
-            // room in the log, the groups are the promise.
-            let ranges = peeked.pieces.iter().map(|(offset, bytes)| *offset..*offset + bytes.len() as u64);
-            let fold = match peeked.pieces[..] {
-                [] => Ok(FoldCost::default()),
-                _ => self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, ranges)),
-            };
-            let fold = match fold {
-                Ok(fold) => fold,
+            let asked = self.next_part(&peeked);
+            let admitted = match self.admit_part(object, &peeked, &asked) {
+                Ok(admitted) => admitted,
                 Err(error) => return failed(error),
             };
-            // Its growth was charged when it was written.
-            let ask = Ask { data_bytes: peeked.bytes(), records, fold, growth_bytes: 0, class: SpaceClass::Remove };
-            let admitted = if inline { self.admit(&ask).ok() } else { None };
             let mut locked = match self.lock(&[object.id]) {
                 Ok(locked) => locked,
                 Err(error) => return failed(error),
@@ -76,37 +65,67 @@ impl Filesystem {
                 Ok(inode) => inode,
                 Err(error) => return self.refused(&locked, smallvec![], error),
             };
-            if inode.kind != FileKind::File {
-                let error = if inode.kind == FileKind::Directory { FsError::IsDirectory } else { FsError::BadType };
+            if let Err(error) = may_write(&inode, object, ctx) {
                 return self.refused(&locked, smallvec![unchanged(object.id, &inode)], error);
-            }
-            // As WRITE asks it: the owner's content may be older than the mode.
-            let attr = inode.attr(object.id);
-            if !permission::may(&attr, ctx.cred, WRITE) && !permission::owns(&attr, ctx.cred) {
-                return self.refused(&locked, smallvec![unchanged(object.id, &inode)], FsError::Access);
             }
             let verifier = self.verifier.load(Ordering::Acquire);
             let changes = smallvec![unchanged(object.id, &inode)];
             let now_due = due(locked.state(object.id), offset..end);
-            let Some(mut admitted) = admitted else {
+            let Some(mut admitted) = admitted.filter(|_| self.takes_log(&now_due)) else {
                 let wait = self.wait_for_groups(&locked, object, &now_due);
                 return Outcome { result: Ok(verifier), changes, wait };
             };
             // It was counted when it was written.
             admitted.pending.bytes = 0;
-            let batches_now = self.batches(&now_due);
-            if now_due.placed || !fits(&batches_now, &batches) {
+            let part = self.next_part(&now_due);
+            if !fits(&part, &asked) {
                 continue;
             }
-            if batches_now.is_empty() {
+            if part.is_empty() {
                 let wait = self.wait_for_seen(&locked);
                 return Outcome { result: Ok(verifier), changes, wait };
             }
-            let records = commit_records(object, &inode, batches_now);
+            let is_last = part.iter().map(|batch| batch_bytes(batch) as u64).sum::<u64>() == now_due.bytes();
+            let records = commit_records(object, &inode, part);
             // The records' pieces enter the open layer as logged, above the unlogged ones they were taken from.
             let wait = self.carry_out_all(admitted, &mut locked, records);
-            return Outcome { result: Ok(verifier), changes, wait };
+            if is_last {
+                return Outcome { result: Ok(verifier), changes, wait };
+            }
+            if matches!(wait, Wait::On(_)) {
+                return Outcome { result: Err(FsError::Throttled), changes, wait };
+            }
         }
+    }
+
+    /// Whether the log makes all of this durable sooner than the groups that have it, or in time for everybody.
+    fn takes_log(&self, due: &Due) -> bool {
+        !due.placed && due.bytes() <= self.inline_max() && self.logs_now()
+    }
+
+    /// Room for what goes to the log next; `None` where the groups are to be the promise, since that is better, or there is
+    /// no room.
+    fn admit_part(
+        &self,
+        object: ObjectRef,
+        peeked: &Due,
+        part: &[Vec<(u64, Bytes)>],
+    ) -> Result<Option<Admitted>, FsError> {
+        if !self.takes_log(peeked) {
+            return Ok(None);
+        }
+        // What older groups hold becomes dirty once more, in the open one.
+        let pieces = part.iter().flatten();
+        let ranges = pieces.map(|(offset, bytes)| *offset..*offset + bytes.len() as u64);
+        let fold = match part {
+            [] => FoldCost::default(),
+            _ => self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, ranges))?,
+        };
+        let records = part.iter().map(|batch| batch_bytes(batch) + RECORD_OVERHEAD_MAX).collect();
+        let data_bytes = part.iter().map(|batch| batch_bytes(batch) as u64).sum();
+        // Its growth was charged when it was written.
+        let ask = Ask { data_bytes, records, fold, growth_bytes: 0, class: SpaceClass::Remove };
+        Ok(self.admit(&ask).ok())
     }
 
     /// The wait when a whole transaction group is the promise: up to the newest layer of the file.
@@ -121,20 +140,21 @@ impl Filesystem {
         self.objects.find(object.id).map_or_else(Due::default, |object| look(&object.read()))
     }
 
-    /// Groups pieces into records.
-    fn batches(&self, due: &Due) -> Vec<Vec<(u64, Bytes)>> {
+    /// The first of what is due, up to [`Self::part_max`], as records.
+    fn next_part(&self, due: &Due) -> Vec<Vec<(u64, Bytes)>> {
         let most = self.record_data_max();
         let mut batches: Vec<Vec<(u64, Bytes)>> = Vec::new();
-        let mut room = 0;
+        let (mut left, mut room) = (self.part_max(), 0);
         for (offset, bytes) in &due.pieces {
             let mut at = 0;
-            while at < bytes.len() {
+            while at < bytes.len() && left > 0 {
                 if room == 0 || batches.last().is_none_or(|batch| batch.len() >= RECORD_PIECES_MAX) {
                     batches.push(Vec::new());
                     room = most;
                 }
-                let part = bytes.slice(at..bytes.len().min(at + room));
+                let part = bytes.slice(at..bytes.len().min(at + room.min(left)));
                 room -= part.len();
+                left -= part.len();
                 at += part.len();
                 batches.last_mut().expect("one was just made").push((offset + (at - part.len()) as u64, part));
             }

@@ -1,4 +1,8 @@
 //! WRITE: into memory and the log, or, for streaming full blocks, ahead to their final place.
+//!
+//! What need not be stable stays in memory, for the COMMIT to log, until its file has more of it in the open group than
+//! the log takes sooner than that group would be durable. From there on the file is a stream, whose full blocks are placed
+//! as they come ([docs/design/0035](../../../../docs/design/0035-the-log-takes-what-it-takes-sooner.md)).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -9,7 +13,6 @@ use tally_base::{Txg, round_to_sector};
 use tally_store::alloc::UNBORN;
 use tally_store::bp::{BlockKind, BlockPtr};
 use tally_store::pool::SpaceClass;
-use tally_store::properties::LogBias;
 
 use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
@@ -19,15 +22,10 @@ use crate::filesystem::Filesystem;
 use crate::fold::SMALL_MAX;
 use crate::inode::{Inode, Layout};
 use crate::layer::{DataLayer, Piece};
+use crate::object::{Locked, ObjectState};
 use crate::permission::{self, WRITE};
 use crate::record::{Data, RECORD_OVERHEAD_MAX, Record, RecordKind, SizeRule};
 use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, Stability, Written};
-
-/// With `logbias=throughput`, more than this of one request goes to the pool and waits for its transaction group.
-const THROUGHPUT_INLINE_MAX: u64 = 32 << 10;
-
-/// Longest record while the log has no disk: nothing but memory holds it.
-const UNLOGGED_RECORD_MAX: usize = 1 << 20;
 
 /// The parts of a WRITE: what stays in memory, and what is in the pool already.
 #[derive(Default)]
@@ -36,24 +34,24 @@ pub(super) struct Parts {
     pub(super) placed: Vec<(u64, BlockPtr)>,
 }
 
+impl Parts {
+    fn whole(offset: u64, data: &Bytes) -> Self {
+        Self { memory: smallvec![(offset, data.clone())], placed: Vec::new() }
+    }
+}
+
+/// What makes a WRITE stable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Its records.
+    Log,
+    /// Its group, for which its reply waits.
+    Group,
+    /// A COMMIT, if one comes.
+    Unstable,
+}
+
 impl Filesystem {
-    /// Bytes of data that one request may put into the log (rules F5): an eighth of the ring, so that no client
-    /// fills it alone; less with `logbias=throughput`, and nothing while the log has no disk.
-    pub(crate) fn inline_max(&self) -> u64 {
-        let Some(lane) = self.lane().filter(|lane| !lane.has_ended()) else { return 0 };
-        let ring = lane.fill().size / 8;
-        match self.dataset.effective().logbias {
-            LogBias::Latency => ring,
-            LogBias::Throughput => ring.min(THROUGHPUT_INLINE_MAX),
-        }
-    }
-
-    /// Data bytes that fit in one record.
-    pub(crate) fn record_data_max(&self) -> usize {
-        let record_bytes_max = self.lane().map_or(UNLOGGED_RECORD_MAX, |lane| lane.geometry().record_bytes_max());
-        record_bytes_max.saturating_sub(RECORD_OVERHEAD_MAX)
-    }
-
     /// What a change of a file's content will cost the fold, as `estimate` sees it in the inode and the newest layer.
     pub(super) fn fold_cost(
         &self,
@@ -124,13 +122,14 @@ impl Filesystem {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
         };
-        let parts = match if inline { Ok(Parts::default()) } else { self.place_full_blocks(object, offset, data) } {
-            Ok(parts) => parts,
-            Err(error) => return failed(error),
+        let way = match (inline, stable) {
+            (true, _) => Way::Log,
+            (false, true) => Way::Group,
+            (false, false) => Way::Unstable,
         };
-        let mut locked = match self.lock(&[object.id]) {
-            Ok(locked) => locked,
-            Err(error) => return self.give_back(&parts, failed(error)),
+        let (parts, mut locked) = match self.lock_with_parts(object, offset, data, way) {
+            Ok(both) => both,
+            Err(error) => return failed(error),
         };
         let before = match self.sight(object.id, locked.state(object.id)).live(object) {
             Ok(inode) => inode,
@@ -183,11 +182,45 @@ impl Filesystem {
         chunks
     }
 
+    /// Places what is to be placed, and locks the file. Placing waits for a device, so it comes before the lock; whether
+    /// there is anything to place is sure only under it, since other requests write the same file meanwhile.
+    fn lock_with_parts(
+        &self,
+        object: ObjectRef,
+        offset: u64,
+        data: &Bytes,
+        way: Way,
+    ) -> Result<(Parts, Locked), FsError> {
+        let length = data.len() as u64;
+        let may_gather = |state: &ObjectState| self.may_gather(state, length);
+        let mut in_memory = match way {
+            Way::Log => return Ok((Parts::default(), self.lock(&[object.id])?)),
+            Way::Group => false,
+            Way::Unstable => self
+                .objects
+                .find(object.id)
+                .map_or_else(|| may_gather(&ObjectState::default()), |object| may_gather(&object.read())),
+        };
+        loop {
+            let parts =
+                if in_memory { Parts::whole(offset, data) } else { self.place_full_blocks(object, offset, data)? };
+            let locked = match self.lock(&[object.id]) {
+                Ok(locked) => locked,
+                Err(error) => return self.give_back(&parts, Err(error)),
+            };
+            // What was placed and could have stayed costs its COMMIT a group, and is right.
+            if !in_memory || may_gather(locked.state(object.id)) {
+                return Ok((parts, locked));
+            }
+            in_memory = false;
+        }
+    }
+
     /// Writes the full blocks of a streaming WRITE to their final place, with nothing held (rules F5). The rest stays
     /// in memory.
     fn place_full_blocks(&self, object: ObjectRef, offset: u64, data: &Bytes) -> Result<Parts, FsError> {
         let end = offset + data.len() as u64;
-        let whole = Parts { memory: smallvec![(offset, data.clone())], placed: Vec::new() };
+        let whole = Parts::whole(offset, data);
         let Ok(inode) = self.see(object.id, |sight| sight.live(object)) else { return Ok(whole) };
         let record_size = inode.record_size();
         let first = offset.next_multiple_of(record_size);
@@ -235,7 +268,7 @@ impl Filesystem {
     fn carry_out_unlogged(
         &self,
         admitted: crate::admission::Admitted,
-        locked: &mut crate::object::Locked,
+        locked: &mut Locked,
         object: ObjectRef,
         record: Record,
         placed: Vec<(u64, BlockPtr)>,
@@ -260,7 +293,8 @@ impl Filesystem {
     }
 }
 
-fn may_write(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsError> {
+/// WRITE and COMMIT ask the same.
+pub(super) fn may_write(inode: &Inode, object: ObjectRef, ctx: OpCtx<'_>) -> Result<(), FsError> {
     match inode.kind {
         FileKind::File => {}
         FileKind::Directory => return Err(FsError::IsDirectory),

@@ -264,6 +264,7 @@ impl Lane {
         let mut state = self.state.lock();
         state.gathering.recycle(buf);
         state.latency.record(cost.latency);
+        state.timing.note(cost.frame_bytes, cost.latency);
         state.idle_since = self.clock.monotonic();
         state.count(header, &cost);
         if state.advance(header.seq) {

@@ -52,7 +52,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tally_base::{Broken, Clock, DatasetId, Dseq, Histogram, LaneId, Lsn, PoolGuid, Txg, Wait};
+use tally_base::{Broken, Clock, DatasetId, Dseq, Histogram, LaneId, Lsn, PoolGuid, Speed, Timing, Txg, Wait};
 use tally_disk::Fanout;
 
 use crate::checkpoint::Checkpoint;
@@ -63,6 +63,9 @@ use crate::gather::{Gather, Gathering};
 use crate::promise::{LanePromise, Waiters};
 use crate::ring::{Budget, Fill, LaneGeometry, RingFull};
 use crate::stats::LaneStats;
+
+/// Frames from here on tell how fast a leg writes, and shorter ones how long it takes for a write of any length.
+const LONG_FRAME_BYTES: u64 = 64 << 10;
 
 /// One lane of the intent log, open for appends.
 pub struct Lane {
@@ -131,6 +134,7 @@ struct State {
     releasing: bool,
     stats: LaneStats,
     latency: Histogram,
+    timing: Timing,
     /// Of the newest frames, oldest first.
     costs: VecDeque<drive::Cost>,
 }
@@ -408,6 +412,18 @@ impl Lane {
         self.state.lock().latency.steps()
     }
 
+    /// Most bytes that one client may put into it before others come: an eighth of the ring (rules F5).
+    #[must_use]
+    pub fn share_bytes(&self) -> u64 {
+        self.geometry.size / 8
+    }
+
+    /// How fast the newest frames were written; `None` before the first.
+    #[must_use]
+    pub fn speed(&self) -> Option<Speed> {
+        self.state.lock().timing.speed()
+    }
+
     /// How many frames with records may be on their way at once: 1 to the geometry's K.
     #[cfg(test)]
     pub(crate) fn set_frames_in_flight(&self, k: u32) {
@@ -454,6 +470,7 @@ impl State {
             releasing: false,
             stats: LaneStats::default(),
             latency: Histogram::default(),
+            timing: Timing::new(LONG_FRAME_BYTES),
             costs: VecDeque::with_capacity(drive::COSTS_MAX),
         }
     }

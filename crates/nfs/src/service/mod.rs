@@ -8,7 +8,7 @@
 //! ```text
 //!  record ──open──▶ Job ──run──▶ Step::Reply ───────────────────────────────▶ finish ──▶ reply
 //!                    ▲           Step::Wait ── promise kept ── settle ───────▶ finish ──▶ reply
-//!                    └────────── Step::Again (admission refused, after a wait)
+//!                    └────────── Step::Again (admission refused, or a COMMIT goes on; after a wait)
 //!                                Step::Attached: the first transmission's answer will do
 //! ```
 //!
@@ -256,7 +256,10 @@ impl Service {
                 Step::Reply(Reply::accept_error(job.call.xid, AcceptError::GarbageArguments))
             }
             Ok(Done::Again(Wait::On(promise))) => {
-                count(&self.stats.throttled);
+                // A COMMIT is never refused: a part of a long one is on its way to the log.
+                if procedure != Procedure::Commit {
+                    count(&self.stats.throttled);
+                }
                 Step::Again(promise)
             }
             // Admission is refused and nobody says until when: the client asks again.

@@ -81,7 +81,7 @@ impl Default for About {
 pub enum Done {
     /// It has an answer.
     Answer(Answer),
-    /// Admission was refused for now: run it again once this is over.
+    /// Admission was refused for now, or a part of it was done: run it again once this is over.
     Again(Wait),
     /// It was here before.
     Repeated(Repeated),

@@ -196,8 +196,8 @@ fn lanes(pool: &PoolReport) -> String {
     let mut text = format!("\nlog:    txg {} is on disk\n\n", pool.txg);
     let _ = writeln!(
         text,
-        "\t{:<4}  {:>6}  {:>4}  {:>9}  {:>9}  {:>7}  {:>7}  VDEV",
-        "LANE", "SIZE", "FILL", "FRAMES", "RECORDS", "P50", "P99"
+        "\t{:<4}  {:>6}  {:>4}  {:>6}  {:>9}  {:>9}  {:>7}  {:>7}  VDEV",
+        "LANE", "SIZE", "FILL", "COMMIT", "FRAMES", "RECORDS", "P50", "P99"
     );
     for lane in &pool.lanes {
         let _ = writeln!(text, "\t{}", lane_line(lane));
@@ -215,10 +215,11 @@ fn lane_line(lane: &LaneReport) -> String {
     let fill = u128::from(lane.used) * 100 / u128::from(lane.size.max(1));
     let [p50, p99] = [lane.write_ns_p50, lane.write_ns_p99].map(duration);
     format!(
-        "{:<4}  {:>6}  {:>3}%  {:>9}  {:>9}  {p50:>7}  {p99:>7}  {}",
+        "{:<4}  {:>6}  {:>3}%  {:>6}  {:>9}  {:>9}  {p50:>7}  {p99:>7}  {}",
         lane.lane,
         Size(lane.size),
         fill,
+        Size(lane.commit_bytes).to_string(),
         lane.frames,
         lane.records,
         lane.vdev

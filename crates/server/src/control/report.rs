@@ -205,6 +205,9 @@ pub struct LaneReport {
     /// Frames of up to 4 KiB, below 32 KiB, and larger ones.
     #[serde(default)]
     pub frames_by_size: [u64; 3],
+    /// As many bytes of a file go into it by `logbias=auto`.
+    #[serde(default)]
+    pub commit_bytes: u64,
     /// How long device writes took.
     #[serde(default)]
     pub write: Spread,

@@ -252,6 +252,7 @@ fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
             bytes: stats.frame_bytes,
             record_bytes: stats.body_bytes,
             frames_by_size: [stats.frames_by_size.small, stats.frames_by_size.medium, stats.frames_by_size.large],
+            commit_bytes: served.filer.pool().break_even_bytes(&lane),
             write: lane.write_times().into(),
             write_ns_p50: stats.write_ns_p50,
             write_ns_p99: stats.write_ns_p99,

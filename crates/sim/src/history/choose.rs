@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use tally_base::Time;
 use tally_fs::vfs::{CreateHow, FileKind, NodeKind, SetAttr, SetTime, Stability, Vfs};
-use tally_store::properties::SyncMode;
+use tally_store::properties::{LogBias, SyncMode};
 
 use super::{State, Trouble};
 use crate::chance::{Chance, Stream};
 use crate::op::{NAMES, Object, Op};
+use crate::oracle::Limits;
 
 /// Longest write where disks refuse requests: a block that cannot be written ahead of its group goes to the log after
 /// all, and the oracle does not guess.
@@ -21,6 +22,12 @@ const BURST_WRITE_MAX: u64 = 192 << 10;
 const BURST_WRITE_STEP: u64 = 4096;
 /// Most writes of a burst.
 pub(super) const BURST_WRITES_MAX: u64 = 20;
+
+/// Blocks of a row; of files with small ones it writes several at once.
+const ROW_BLOCK_MIN: u64 = 32 << 10;
+const ROW_BLOCK_MAX: u64 = 128 << 10;
+/// Most WRITEs of a row: more than the log takes of a file at once, where rings are small.
+const ROW_WRITES_MAX: u64 = 10;
 
 /// What is to be done next.
 pub(super) enum Act {
@@ -44,6 +51,10 @@ pub(super) enum Act {
     Quota,
     /// A disk is attached, detached or replaced.
     Disks,
+    /// What the log is used for.
+    LogBias(usize, LogBias),
+    /// A client writes a file in one row, unstably, with COMMITs in it.
+    Row,
     /// Something goes wrong.
     Trouble,
 }
@@ -66,16 +77,65 @@ impl State {
             27..33 if self.plan.trouble.strikes_off() => Act::Trouble,
             35..65 if self.plan.trouble == Trouble::Disks => Act::Disks,
             65 if self.plan.trouble.has_quotas() => Act::Quota,
+            66 => {
+                let part = self.some_part(&mut chance);
+                Act::LogBias(part, chance.pick(&[LogBias::Auto, LogBias::Latency, LogBias::Throughput]))
+            }
+            67 => Act::Row,
             33 if chance.one_in(BURST_ONE_IN) => Act::Burst,
             34 => Act::Dataset,
             _ => Act::Op(self.choose_op(&mut chance)),
         }
     }
 
+    /// The requests of a row: blocks one after the other, some of them in pieces or once more, with COMMITs between.
+    pub(super) fn row(&self, chance: &mut Chance) -> Vec<Op> {
+        let part = self.some_part(chance);
+        let object = self.object(chance, part, Some(FileKind::File));
+        let block = self.row_block(&object);
+        let mut offset = chance.below(3) * block;
+        let mut ops = Vec::new();
+        for _ in 0..1 + chance.below(ROW_WRITES_MAX) {
+            let length = chance.pick(&[block, block, 2 * block, block / 2]);
+            let stability = if chance.one_in(12) { Stability::FileSync } else { Stability::Unstable };
+            let (object, fill) = (Arc::clone(&object), chance.next());
+            ops.push(Op::Write { object: Arc::clone(&object), offset, length, fill, stability });
+            if chance.one_in(6) {
+                ops.push(Op::Commit { object: Arc::clone(&object), offset: 0, count: 0 });
+            }
+            if chance.one_in(8) {
+                let set = SetAttr { size: Some(offset + chance.below(length + 1)), ..SetAttr::default() };
+                ops.push(Op::SetAttr { object, set });
+            }
+            offset = if chance.one_in(6) { chance.below(2) * block } else { offset + length };
+        }
+        ops.push(Op::Commit { object, offset: 0, count: 0 });
+        ops
+    }
+
+    fn row_block(&self, object: &Object) -> u64 {
+        let most = if self.plan.trouble == Trouble::Refusals { ROW_BLOCK_MIN } else { ROW_BLOCK_MAX };
+        object.record_size.clamp(ROW_BLOCK_MIN, most)
+    }
+
+    /// An unstable write into a file, of whole blocks as often as not.
+    pub(super) fn write_into(&self, chance: &mut Chance, object: &Object) -> Op {
+        let block = self.row_block(object);
+        let offset = chance.below(4) * block;
+        let length = chance.pick(&[block, 2 * block, 1 + chance.clone().below(block)]);
+        Op::Write { object: Arc::clone(object), offset, length, fill: chance.next(), stability: Stability::Unstable }
+    }
+
+    /// What the log takes of requests to a part.
+    pub(super) fn limits(&self, part: usize) -> Limits {
+        self.machine.server().limits(&self.parts[part].name)
+    }
+
     /// One write of a burst: as long as the log takes one.
     pub(super) fn burst_write(&self, chance: &mut Chance, object: &Object) -> Op {
         let most = if self.plan.trouble == Trouble::Refusals { REFUSED_WRITE_MAX } else { BURST_WRITE_MAX };
-        let most = most.min(self.machine.server().limits().inline_bytes_max);
+        // With a lane that has ended the log takes nothing.
+        let most = most.min(self.limits(object.dataset).inline_bytes_max).max(BURST_WRITE_STEP);
         let offset = 4096 * chance.below(16);
         let length = most - chance.below(BURST_WRITE_STEP);
         Op::Write { object: Arc::clone(object), offset, length, fill: chance.next(), stability: Stability::FileSync }

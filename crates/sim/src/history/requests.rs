@@ -16,7 +16,7 @@ use super::{Checked, State};
 use crate::agree::{agree, is_refused_otherwise};
 use crate::chance::{Chance, Stream};
 use crate::client::{Told, bytes_of, told};
-use crate::op::{Answer, Expected, Known, Op};
+use crate::op::{Answer, Expected, Known, Object, Op};
 use crate::oracle::{Before, Limits, Promised};
 
 /// Requests that may be sent again, at most: fewer than a server must remember of one client.
@@ -101,6 +101,15 @@ pub(super) enum Next {
     /// It was not admitted: again after a sync.
     AfterSync(Box<Attempt>),
     Settle,
+    /// A part of it is on its way to the log: again behind that.
+    Part(Box<Attempt>, Box<dyn Promise>),
+}
+
+impl Attempt {
+    /// What it is about, or the first of that.
+    pub(super) fn object(&self) -> &Object {
+        self.op.objects()[0]
+    }
 }
 
 impl State {
@@ -127,9 +136,13 @@ impl State {
     /// Runs a request until its answer waits for a device, or is there.
     pub(super) fn carry_out(&mut self, mut attempt: Attempt, chance: &mut Chance) -> Checked<Next> {
         let server = Arc::clone(self.machine.server());
-        let limits = server.limits();
+        let limits = self.limits(attempt.op.dataset());
         let before = self.parts[attempt.op.dataset()].oracle.before(&attempt.op, limits);
         match server.service.run(&mut attempt.job) {
+            Step::Again(promise) if matches!(attempt.op, Op::Commit { .. }) && !self.is_off() => {
+                self.take_part(&attempt, &before, limits)?;
+                Ok(Next::Part(Box::new(attempt), promise))
+            }
             Step::Again(_) => {
                 self.note(format!("{:?} throttled", attempt.op));
                 Ok(if self.is_off() { Next::Done } else { Next::AfterSync(Box::new(attempt)) })
@@ -267,6 +280,19 @@ impl State {
         }
         let past = self.remember(attempt, number, &expected, has_effect);
         Ok(Taken { number, expected: Some(expected), promised, past, above, rot })
+    }
+
+    /// A long COMMIT has put its first part into the log.
+    fn take_part(&mut self, attempt: &Attempt, before: &Before, limits: Limits) -> Checked<()> {
+        self.op += 1;
+        self.totals.parts += 1;
+        self.note(format!("#{} {:?}, a part", self.op, attempt.op));
+        if self.is_beside() {
+            // Which of it the other thread's groups have by now is not known here.
+            return Ok(());
+        }
+        let part = &mut self.parts[attempt.op.dataset()];
+        part.oracle.take_part((&attempt.op, &attempt.cred), self.op, before, limits)
     }
 
     /// A file keeps the size of its blocks for ever: what the property says when it is made.

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use tally_base::Promise;
 use tally_fs::filer::Filer;
 use tally_fs::vfs::{FileKind, Vfs};
 use tally_store::platform::Tuning;
-use tally_store::properties::{Property, PropertySet, SyncMode, parse};
+use tally_store::properties::{Property, PropertySet, SyncMode, Value, parse};
 
 use super::choose::{Act, BURST_WRITES_MAX};
 use super::lives::shown;
@@ -22,7 +23,7 @@ use super::{Checked, Meanwhile, Part, Plan, State, Syncs, Totals, Trace, Trouble
 use crate::chance::{Chance, Stream};
 use crate::client::Client;
 use crate::machine::{Machine, POOL, Shape};
-use crate::op::{Known, Op};
+use crate::op::{Known, Object, Op};
 use crate::oracle::{Oracle, new_model};
 use crate::sweep::PANICKED_AT;
 
@@ -264,6 +265,16 @@ impl History {
                 repeated.map_or(Ok(()), |attempt| self.carry_out(attempt, &mut chance))
             }
             Act::Burst => self.burst(&mut chance),
+            Act::Row => self.row(&mut chance),
+            Act::LogBias(part, bias) => {
+                let (name, value) = {
+                    let state = self.0.lock();
+                    let value = Value::LogBias(bias);
+                    state.note(format!("logbias={value} on {}", state.parts[part].name));
+                    (state.parts[part].name.clone(), value)
+                };
+                self.sync(true, move |filer| filer.set_property(&name, value).map_err(|error| error.to_string()))
+            }
             Act::Dataset => self.dataset_command(&mut chance),
             Act::Quota => self.set_quota(&mut chance),
             Act::Disks => self.disk_command(&mut chance),
@@ -299,6 +310,46 @@ impl History {
         Ok(())
     }
 
+    /// Writes a file in one row, with COMMITs in it.
+    fn row(&self, chance: &mut Chance) -> Checked<()> {
+        let ops = self.0.lock().row(chance);
+        for op in ops {
+            let attempt = {
+                let mut state = self.0.lock();
+                if state.is_off() {
+                    return Ok(());
+                }
+                state.attempt(&op, chance)?
+            };
+            self.carry_out(attempt, chance)?;
+        }
+        Ok(())
+    }
+
+    /// A part of a COMMIT gets into the log, and others may come before the next one.
+    fn behind_part(&self, promise: &dyn Promise, object: &Object, chance: &mut Chance) -> Checked<()> {
+        for op in 0..chance.below(3) {
+            let mut state = self.0.lock();
+            if state.is_off() || state.is_in_trouble() {
+                break;
+            }
+            let op = if op == 0 { state.write_into(chance, object) } else { state.choose_op(chance) };
+            let attempt = state.attempt(&op, chance)?;
+            if let Next::Settle = state.carry_out(attempt, chance)? {
+                state.drive_sent()?;
+            }
+        }
+        if promise.drive().or_else(|| promise.poll()).is_some() || self.0.lock().is_off() {
+            return Ok(());
+        }
+        self.settle()?;
+        if promise.poll().is_some() || self.0.lock().is_off() {
+            return Ok(());
+        }
+        // The log has ended, and nobody else waits for the group.
+        self.sync_group()
+    }
+
     pub(super) fn carry_out(&self, mut attempt: super::requests::Attempt, chance: &mut Chance) -> Checked<()> {
         let beside = self.0.lock().is_beside();
         let tries = if beside { TRIES_BESIDE_MAX } else { TRIES_MAX };
@@ -308,6 +359,14 @@ impl History {
             match next {
                 Next::Done => return Ok(()),
                 Next::Settle => return self.settle(),
+                Next::Part(again, promise) => {
+                    attempt = *again;
+                    let object = Arc::clone(attempt.object());
+                    self.behind_part(&*promise, &object, chance)?;
+                    if self.0.lock().is_off() {
+                        return Ok(());
+                    }
+                }
                 Next::AfterSync(again) => {
                     attempt = *again;
                     if beside {

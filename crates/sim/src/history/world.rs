@@ -57,7 +57,7 @@ impl State {
 
     /// What a command does by itself, as if a client had asked: made or removed mount points. Gives its number.
     pub(super) fn take_of_command(&mut self, op: &Op) -> Option<usize> {
-        let limits = self.machine.server().limits();
+        let limits = self.machine.server().limits(POOL);
         let root = Cred::root();
         let part = &mut self.parts[0];
         let before = part.oracle.before(op, limits);
@@ -129,7 +129,7 @@ impl History {
         self.settle()?;
         let (children, free, count) = {
             let state = self.0.lock();
-            let is_whole = !state.is_off() && state.machine.server().limits().is_whole;
+            let is_whole = !state.is_off() && state.machine.server().is_whole();
             // A mount point is a name in the pool's own dataset.
             let is_whole = is_whole && state.parts[0].oracle.bound.quota.is_none();
             if !is_whole || !state.sent.is_empty() || state.is_in_trouble() {

@@ -14,7 +14,7 @@
 //! its size, which may be that of data in memory alone. So a line knows what size each file would have then: that of
 //! the first record about it, and behind it each one's rule, as for any other file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -48,6 +48,8 @@ pub(super) struct Line {
     /// With the whole log.
     newest: Left,
     dirty: HashMap<ObjectId, Ranges>,
+    /// Files of which something went to the pool ahead.
+    streamed: HashSet<ObjectId>,
     /// States by the number of the operation that led to them, oldest first.
     states: Vec<(usize, Left)>,
 }
@@ -84,7 +86,7 @@ impl Left {
 impl Line {
     pub(super) fn new(live: &Model, rewritten: &Rewritten, op: usize) -> Self {
         let left = Left { model: live.fork(), believed: HashMap::new(), rewritten: rewritten.clone() };
-        Self { newest: left.fork(), dirty: HashMap::new(), states: vec![(op, left)] }
+        Self { newest: left.fork(), dirty: HashMap::new(), streamed: HashSet::new(), states: vec![(op, left)] }
     }
 
     /// Nobody will ask for a state from before operation `op`.
@@ -105,6 +107,10 @@ impl Line {
 
     pub(super) fn dirty(&mut self, object: ObjectRef) -> &mut Ranges {
         self.dirty.entry(object.id).or_default()
+    }
+
+    pub(super) fn is_streamed(&self, object: ObjectRef) -> bool {
+        self.streamed.contains(&object.id)
     }
 
     /// Takes in what operation `number` did to the `changed` objects, `live` being the model after it.
@@ -128,6 +134,9 @@ impl Line {
             Effect::Unlogged { object, offset, length, placed } => {
                 self.dirty(*object).insert(*offset..offset + length, false);
                 self.dirty(*object).insert(placed.clone(), true);
+                if !placed.is_empty() {
+                    self.streamed.insert(object.id);
+                }
                 return;
             }
             Effect::Written { object, offset, data } => {

@@ -41,6 +41,10 @@ pub fn new_model() -> Model {
 pub struct Limits {
     /// Bytes of one request that go to the log; what is longer waits for its group.
     pub inline_bytes_max: u64,
+    /// Bytes of a file, written unstably in one group, that stay in memory; beyond, whole blocks go to the pool ahead.
+    pub gathered_bytes_max: u64,
+    /// Bytes of a COMMIT that go to the log at once. A longer one has several parts, and others come between.
+    pub part_bytes_max: u64,
     /// Bytes of content that one record carries. A longer request has several, and a cut between them leaves a part.
     pub record_bytes_max: u64,
     /// Whether no lane has ended. Behind an end, data waits for its group, and others do not wait for it with its
@@ -144,8 +148,8 @@ impl Oracle {
 
     /// Looks at what an operation is about to change.
     pub fn before(&mut self, op: &Op, limits: Limits) -> Before {
-        let due = self.due_of(op);
-        Before { existing: self.existing(op), named: self.named(op), placed: self.placed(op, limits), due }
+        let (due, placed) = (self.due_of(op), self.placed(op, limits));
+        Before { existing: self.existing(op), named: self.named(op), placed, due }
     }
 
     /// Whether the outcome of an operation is not known: states before and after a SETATTR may look alike, so what a
@@ -274,14 +278,54 @@ impl Oracle {
         op.names().iter().filter_map(find).collect()
     }
 
-    fn placed(&self, op: &Op, limits: Limits) -> Option<Range<u64>> {
+    fn placed(&mut self, op: &Op, limits: Limits) -> Option<Range<u64>> {
         let Op::Write { object, offset, length, .. } = op else { return None };
         if self.is_stable(op) && *length <= limits.inline_bytes_max {
             return None;
         }
+        if !self.is_stable(op) && self.is_gathered(object.model, *length, limits) {
+            return Some(0..0);
+        }
         let record_size = object.record_size.max(1);
         let (first, last) = (offset.next_multiple_of(record_size), (offset + length) / record_size * record_size);
         Some(if first < last { first..last } else { 0..0 })
+    }
+
+    /// Whether so many bytes more, written unstably, stay in memory.
+    fn is_gathered(&mut self, object: ObjectRef, length: u64, limits: Limits) -> bool {
+        let newest = self.lines.last_mut().expect("there is always a line");
+        let gathered = newest.dirty(object).bytes_in_memory();
+        !self.lines[0].is_streamed(object) && gathered + length <= limits.gathered_bytes_max
+    }
+
+    /// Takes in that a COMMIT has put its first part into the log, and goes on later. What that part was is promised to
+    /// nobody.
+    pub fn take_part(
+        &mut self,
+        (op, cred): (&Op, &Cred),
+        number: usize,
+        before: &Before,
+        limits: Limits,
+    ) -> Result<(), String> {
+        let bytes: u64 = before.due.iter().map(|(part, _)| part.end - part.start).sum();
+        if bytes <= limits.part_bytes_max {
+            return Err(format!("{op:?} is to be run again, with {bytes} bytes due, which are one part"));
+        }
+        if bytes > limits.inline_bytes_max {
+            return Err(format!("{op:?} goes to the log with {bytes} bytes, of which it takes {limits:?}"));
+        }
+        let mut left = limits.part_bytes_max;
+        let mut due = before.due.clone();
+        for (part, _) in &mut due {
+            part.end = part.end.min(part.start + left);
+            left -= part.end - part.start;
+        }
+        due.retain(|(part, _)| !part.is_empty());
+        let first = Before { existing: None, named: Vec::new(), placed: None, due };
+        match self.take((op, cred), number, &first, limits) {
+            Promised::Log(_) => Ok(()),
+            other => Err(format!("{op:?} is to be run again, and promises {other:?}")),
+        }
     }
 
     fn due_of(&mut self, op: &Op) -> Vec<(Range<u64>, bool)> {

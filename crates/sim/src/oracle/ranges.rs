@@ -35,6 +35,11 @@ impl Ranges {
         self.0.insert(range.start, (range.end, placed));
     }
 
+    /// Bytes that are not in the pool.
+    pub(super) fn bytes_in_memory(&self) -> u64 {
+        self.0.iter().filter(|(_, (_, placed))| !placed).map(|(start, (end, _))| end - start).sum()
+    }
+
     /// What lies in `range`, cut to it.
     pub(super) fn within(&self, range: Range<u64>) -> Vec<(Range<u64>, bool)> {
         self.0

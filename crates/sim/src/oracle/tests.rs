@@ -6,7 +6,13 @@ use tally_fs::vfs::{FileKind, OpCtx};
 use super::*;
 use crate::op::{Known, Object};
 
-const LIMITS: Limits = Limits { inline_bytes_max: 1 << 20, record_bytes_max: 1 << 16, is_whole: true };
+const LIMITS: Limits = Limits {
+    inline_bytes_max: 1 << 20,
+    gathered_bytes_max: 0,
+    part_bytes_max: 1 << 20,
+    record_bytes_max: 1 << 16,
+    is_whole: true,
+};
 const KIB: u64 = 1024;
 
 /// An oracle behind an import, and a file of 100 KiB.

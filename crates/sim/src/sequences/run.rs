@@ -246,7 +246,7 @@ impl<'a> Run<'a> {
     /// Sends a request, and with `settles` waits for its answer.
     fn request(&mut self, op: Op, settles: bool) -> Checked<()> {
         let server = Arc::clone(self.machine.server());
-        let limits = server.limits();
+        let limits = server.limits(POOL);
         let record = self.client.record(&op.call());
         let mut job = server
             .service

@@ -56,6 +56,12 @@ impl Pool {
         home_among(self.homes.get().map_or(&[], Vec::as_slice), birth.lane, birth.id)
     }
 
+    /// As many bytes as a lane takes in the time of a group ([`super::break_even`]), and one client may put into it.
+    #[must_use]
+    pub fn break_even_bytes(&self, lane: &Lane) -> u64 {
+        self.break_even.bytes(lane.id()).min(lane.share_bytes())
+    }
+
     /// The lane for a new dataset.
     #[must_use]
     pub fn draw_home(&self, id: DatasetId) -> LaneId {

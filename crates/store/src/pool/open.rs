@@ -17,6 +17,7 @@ use tally_intent::recovery::{
     self, Cursor, DatasetReplay, DatasetVerdict, Disowned, LaneScan, MergeError, Merged, ScanError, Verdict,
 };
 
+use super::break_even::BreakEven;
 use super::entries::Entries;
 use super::lanes::home_among;
 use super::room;
@@ -216,6 +217,7 @@ impl Pool {
                 (uberblock.txg > Txg(0)).then_some(uberblock.time),
                 uberblock.time_lease,
             ),
+            break_even: BreakEven::default(),
             syncing: Mutex::new(Syncing {
                 uberblock,
                 root: root_block,

@@ -153,6 +153,7 @@ impl Pool {
                 let synced = clock.monotonic();
                 self.history.note(txg, dirty_bytes, [closing, quiet, synced]);
                 self.txgs.keep_pace(txg, synced.saturating_sub(quiet));
+                self.break_even.note(dirty_bytes, synced.saturating_sub(quiet), &self.lanes());
                 self.publish(syncing, txg, folded);
                 Ok(txg)
             }

@@ -13,6 +13,7 @@ fn values_print_as_zfs_spells_them() {
         ("sync", "disabled", "disabled", "disabled"),
         ("logbias", "latency", "latency", "latency"),
         ("logbias", "throughput", "throughput", "throughput"),
+        ("logbias", "auto", "auto", "auto"),
         ("recordsize", "131072", "128K", "131072"),
         ("recordsize", "4k", "4K", "4096"),
         ("recordsize", "1M", "1M", "1048576"),
@@ -45,7 +46,7 @@ fn wrong_values_say_what_would_be_right() {
         ("refquota", "lots", "none, or a size"),
         ("readonly", "yes", "on or off"),
         ("compression", "gzip", "off, lz4 or zstd"),
-        ("logbias", "", "latency or throughput"),
+        ("logbias", "", "auto, latency or throughput"),
         ("sharenfs", "", "off, on, or a list of networks"),
         ("sharenfs", "a\nb", "off, on, or a list of networks"),
         ("sharenfs", "10.0.0.0/8(rw,async)", "sync=disabled"),
@@ -95,7 +96,7 @@ fn sources_name_the_ancestor() {
         .collect();
     let expected = [
         "sync always inherited from tank",
-        "logbias latency default",
+        "logbias auto default",
         "recordsize 128K default",
         "refquota none default",
         "readonly off default",

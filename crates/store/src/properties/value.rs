@@ -29,11 +29,13 @@ pub enum SyncMode {
 /// What the log is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum LogBias {
-    /// Synchronous writes go into the log.
-    #[default]
+    /// Synchronous writes go into the log, up to an eighth of its ring.
     Latency,
     /// Those of more than 32 KiB go to their final place, and are answered with their transaction group.
     Throughput,
+    /// As much goes into the log as it takes sooner than a transaction group would be durable.
+    #[default]
+    Auto,
 }
 
 /// How new blocks are compressed.
@@ -129,6 +131,7 @@ impl fmt::Display for Value {
             Self::Sync(SyncMode::Disabled) => "disabled",
             Self::LogBias(LogBias::Latency) => "latency",
             Self::LogBias(LogBias::Throughput) => "throughput",
+            Self::LogBias(LogBias::Auto) => "auto",
             Self::Compression(Compression::Off) | Self::ReadOnly(false) | Self::Atime(false) => "off",
             Self::Compression(Compression::Lz4) => "lz4",
             Self::Compression(Compression::Zstd) => "zstd",
@@ -152,7 +155,8 @@ pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
         Property::LogBias => match text {
             "latency" => Ok(Value::LogBias(LogBias::Latency)),
             "throughput" => Ok(Value::LogBias(LogBias::Throughput)),
-            _ => Err(bad("it is latency or throughput")),
+            "auto" => Ok(Value::LogBias(LogBias::Auto)),
+            _ => Err(bad("it is auto, latency or throughput")),
         },
         Property::RecordSize => {
             record_size(text).map(Value::RecordSize).ok_or_else(|| bad("it is a power of two from 4K to 1M"))

@@ -17,6 +17,7 @@ fn a_degraded_mirror_with_a_log() {
         vdev: "/disks/log".into(),
         size: 256 << 20,
         used: 64 << 20,
+        commit_bytes: 29 << 20,
         frames: 1_000_000,
         records: 2_345_678,
         write_ns_p50: 90_100,
@@ -51,8 +52,8 @@ config:
 
 log:    txg 42 is on disk
 
-\tLANE    SIZE  FILL     FRAMES    RECORDS      P50      P99  VDEV
-\t0       256M   25%    1000000    2345678   90.1us    8.2ms  /disks/log
+\tLANE    SIZE  FILL  COMMIT     FRAMES    RECORDS      P50      P99  VDEV
+\t0       256M   25%     29M    1000000    2345678   90.1us    8.2ms  /disks/log
 
 errors: No known data errors; disks have failed requests, see above
 ";

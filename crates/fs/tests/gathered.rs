@@ -1,0 +1,224 @@
+//! Where a data disk is slow and the log is fast, 27 kinds of promises were measured, and 25 took what the log takes.
+//! UNSTABLE data of a whole record or more waited for a transaction group of some sixty milliseconds at its COMMIT: its
+//! blocks had been placed ahead, however few they were. Now what a file has written stays in memory up to a bound, and
+//! the log takes it.
+
+mod world;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_base::Wait;
+use tally_fs::filer::{CreateOptions, Filer};
+use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
+use tally_store::properties::{Property, PropertySet, parse};
+use world::{World, content, ctx, done, mode, noise, vfs};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const RECORD: u64 = 128 * KIB;
+/// An eighth of the ring on it is a mebibyte, and a little more.
+const LOG: u64 = 9 * MIB;
+
+/// A pool in which no group is synced but by the test, and a file.
+struct House {
+    world: World,
+    filer: Arc<Filer>,
+    fs: Arc<dyn Vfs>,
+    cred: Cred,
+    file: ObjectRef,
+}
+
+impl House {
+    fn new(bias: &str, ring: u64) -> Self {
+        let world = World::new(256 * MIB, ring);
+        let properties = PropertySet::from_iter([parse(Property::LogBias, bias).unwrap()]);
+        let filer = world.create_without_threads(&CreateOptions { properties, ..CreateOptions::default() });
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        let made = fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o644)));
+        let file = done(made).expect("an empty pool").object;
+        Self { world, filer, fs, cred, file }
+    }
+
+    fn write(&self, at: u64, length: u64) {
+        let written = self.fs.write(ctx(&self.cred), self.file, at, noise(length as usize, at), Stability::Unstable);
+        done(written).expect("there is room");
+    }
+
+    /// COMMITs the file, with one group more if it takes one. Gives whether it did.
+    fn commit(&self) -> bool {
+        loop {
+            let outcome = self.fs.commit(ctx(&self.cred), self.file, 0, 0);
+            let waits_for_group = match &outcome.wait {
+                Wait::Ready => false,
+                Wait::On(promise) => promise.drive().or_else(|| promise.poll()).is_none(),
+            };
+            if waits_for_group {
+                self.filer.sync().expect("there is room");
+                outcome.wait.block().expect("the group is durable");
+            }
+            match outcome.result {
+                Err(FsError::Throttled) => assert!(!waits_for_group, "a part goes to the log"),
+                result => {
+                    result.expect("a commit");
+                    return waits_for_group;
+                }
+            }
+        }
+    }
+
+    fn blocks_placed(&self) -> u64 {
+        self.filer.pool().io.stats().blocks_written
+    }
+
+    fn logged(&self) -> u64 {
+        self.filer.pool().lanes()[0].stats().body_bytes
+    }
+
+    /// What is there after a power cut.
+    fn found(self) -> Bytes {
+        let after = self.world.cut();
+        let (filer, report) = after.import();
+        assert_eq!(report.losses, Vec::<String>::new());
+        let fs = vfs(&filer);
+        content(&*fs, self.file).into()
+    }
+}
+
+/// The content of [`House::write`] in this order.
+fn written(parts: &[(u64, u64)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (at, length) in parts {
+        bytes.resize(bytes.len().max((at + length) as usize), 0);
+        bytes[*at as usize..(at + length) as usize].copy_from_slice(&noise(*length as usize, *at));
+    }
+    bytes
+}
+
+#[test]
+fn up_to_the_bound_a_commit_goes_to_the_log_and_beyond_to_its_group() {
+    // Eight records are a mebibyte. By `auto` the bound is that too, as long as nobody has seen what the log takes.
+    for (bias, count, by_group) in [
+        ("latency", 1, false),
+        ("latency", 8, false),
+        ("latency", 9, true),
+        ("auto", 8, false),
+        ("auto", 9, true),
+        ("throughput", 1, true),
+    ] {
+        let house = House::new(bias, LOG);
+        let (placed, logged) = (house.blocks_placed(), house.logged());
+        let parts: Vec<_> = (0..count).map(|at| (at * RECORD, RECORD)).collect();
+        parts.iter().for_each(|(at, length)| house.write(*at, *length));
+        assert_eq!(house.logged(), logged, "{bias}, {count}: nothing is logged where nobody waits");
+        assert_eq!(house.blocks_placed() > placed, by_group, "{bias}, {count}");
+        let txg = house.filer.pool().txgs.open();
+        assert_eq!(house.commit(), by_group, "{bias}, {count}");
+        assert_eq!(house.filer.pool().txgs.open() > txg, by_group, "{bias}, {count}");
+        let logged = house.logged() - logged;
+        assert_eq!(logged >= count * RECORD, !by_group, "{bias}, {count}: {logged} bytes in the log");
+        assert_eq!(house.found(), written(&parts), "{bias}, {count}: it was promised");
+    }
+}
+
+/// Once a COMMIT has logged what was there, as much again may be gathered: the bound is of what the log does not have.
+#[test]
+fn files_of_any_length_are_logged_with_a_commit_now_and_then() {
+    let house = House::new("latency", 64 * MIB);
+    let placed = house.blocks_placed();
+    let parts: Vec<_> = (0..24).map(|at| (at * 512 * KIB, 512 * KIB)).collect();
+    for chunk in parts.chunks(8) {
+        chunk.iter().for_each(|(at, length)| house.write(*at, *length));
+        assert!(!house.commit(), "it waits for no group");
+    }
+    assert_eq!(house.blocks_placed(), placed);
+    assert_eq!(house.found(), written(&parts));
+}
+
+/// From the bound on a file is a stream, and stays one for as long as a group has blocks of it that are not synced.
+#[test]
+fn a_stream_is_placed_ahead_and_goes_on_so_over_the_border_of_a_group() {
+    let house = House::new("latency", LOG);
+    (0..8).for_each(|at| house.write(at * RECORD, RECORD));
+    let placed = house.blocks_placed();
+    (8..16).for_each(|at| house.write(at * RECORD, RECORD));
+    assert_eq!(house.blocks_placed() - placed, 8, "each block behind the bound is placed");
+    assert!(house.commit());
+    let placed = house.blocks_placed();
+    house.write(0, RECORD);
+    assert_eq!(house.blocks_placed(), placed, "the stream has ended with its group");
+}
+
+/// A COMMIT of many mebibytes was one row of frames, and whoever made a file meanwhile stood behind all of them.
+#[test]
+fn others_come_between_the_parts_of_a_commit() {
+    let house = House::new("latency", 64 * MIB);
+    let parts: Vec<_> = (0..4).map(|at| (at * MIB, MIB)).collect();
+    parts.iter().for_each(|(at, length)| house.write(*at, *length));
+    let before = house.logged();
+    let first = house.fs.commit(ctx(&house.cred), house.file, 0, 0);
+    assert_eq!(first.result.as_ref().err(), Some(&FsError::Throttled), "one part of four");
+    let made = house.fs.create(ctx(&house.cred), house.fs.root(), b"other", &CreateHow::Guarded(mode(0o644)));
+    let Wait::On(promise) = &made.wait else { panic!("a CREATE waits for its record") };
+    promise.drive().or_else(|| promise.poll()).expect("it is in the first frames").expect("the disk works");
+    let logged = house.logged() - before;
+    assert!((MIB..MIB + 64 * KIB).contains(&logged), "{logged} bytes before a CREATE is durable");
+    // What comes into a part that is not logged yet is logged with it, and what comes into one that is, too.
+    house.write(0, 10);
+    house.write(3 * MIB, 10);
+    assert!(!house.commit());
+    let cut = SetAttr { size: Some(3 * MIB + 5), ..SetAttr::default() };
+    done(house.fs.setattr(ctx(&house.cred), house.file, &cut, None)).expect("a cut");
+    let mut expected = written(&[(0, MIB), (MIB, MIB), (2 * MIB, MIB), (3 * MIB, MIB), (0, 10), (3 * MIB, 10)]);
+    expected.truncate(3 * MIB as usize + 5);
+    assert_eq!(house.found(), expected);
+}
+
+/// Between the look at the bound and the lock others write the same file: all of them would find room, and a COMMIT more
+/// than the log takes. Whoever finds under the lock that there is none left places its blocks after all.
+#[test]
+fn many_writers_of_one_file_do_not_pass_its_bound() {
+    const WRITERS: u64 = 8;
+    for round in 0..40 {
+        let house = House::new("latency", 2 * LOG);
+        let bound = house.filer.pool().lanes()[0].share_bytes() / RECORD;
+        let placed = house.blocks_placed();
+        let gate = std::sync::Barrier::new(WRITERS as usize);
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (house, gate) = (&house, &gate);
+                scope.spawn(move || {
+                    let parts = [(writer, 1), (writer + WRITERS, 2), (writer + 3 * WRITERS, 1)];
+                    gate.wait();
+                    parts.iter().for_each(|(at, records)| house.write(at * RECORD * 2, records * RECORD));
+                });
+            }
+        });
+        let in_memory = WRITERS * 4 - (house.blocks_placed() - placed);
+        assert!(in_memory <= bound, "round {round}: {in_memory} records in memory, of {bound}");
+        assert!(house.commit());
+    }
+}
+
+/// The log gets no room for the second part: the group is the promise, and what the first one has logged is no loss.
+#[test]
+fn a_commit_that_fills_the_log_waits_for_its_group() {
+    let house = House::new("latency", LOG);
+    let length = house.filer.pool().lanes()[0].share_bytes();
+    house.write(0, length);
+    let first = house.fs.commit(ctx(&house.cred), house.file, 0, 0);
+    assert_eq!(done(first).err(), Some(FsError::Throttled), "a part is shorter than that");
+    let fill = house.fs.create(ctx(&house.cred), house.fs.root(), b"fill", &CreateHow::Guarded(mode(0o644)));
+    let fill = done(fill).expect("there is room").object;
+    let mut record = Bytes::from(vec![7; 512 * KIB as usize]);
+    while record.len() >= 4096 {
+        let outcome = house.fs.write(ctx(&house.cred), fill, 0, record.clone(), Stability::FileSync);
+        match outcome.result {
+            Ok(_) => drop(outcome.wait.block().expect("the log takes it")),
+            Err(FsError::Throttled) => record = record.slice(..record.len() / 2),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(house.commit(), "there is no room in the log");
+    assert_eq!(house.found(), written(&[(0, length)]));
+}
