@@ -88,6 +88,48 @@ fn as_many_slow_reads_as_there_are_workers_hold_up_nobody() {
     assert_eq!(house.server.stop(), 0);
 }
 
+/// Workers that had always more to do kept their processors for whole turns of the scheduler, and who came back from a
+/// device waited for several of them: a good client's WRITE for 16 to 30 ms, of which its device took 0.1 (docs/design/0022).
+#[test]
+fn work_that_does_not_end_offers_its_processor_to_who_is_in_a_device() {
+    const BURSTS_MAX: usize = 200;
+    const REQUESTS: usize = 128;
+    let options = ServeOptions { workers_running_max: 1, ..ServeOptions::default() };
+    let house = House::with(&options);
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let file = client.file(&root, b"f");
+    house.exports.tank.reads.shut();
+    let slow = client.xid();
+    let read = words(|words| {
+        words.opaque(&file).u64(0).u32(10);
+    });
+    client.send(slow, NFS, Procedure::Read.number(), read);
+    let mut busy = house.client();
+    let offered = || house.server.stats().processors_offered.load(SeqCst);
+    for _ in 0..BURSTS_MAX {
+        if offered() > 0 {
+            break;
+        }
+        let mut stream = Vec::new();
+        for _ in 0..REQUESTS {
+            let arguments = words(|words| {
+                words.opaque(&root);
+            });
+            let xid = busy.xid();
+            let record = busy.record(xid, NFS, Procedure::GetAttr.number(), arguments);
+            stream.extend((u32::try_from(record.len()).unwrap() | 1 << 31).to_be_bytes());
+            stream.extend(&record[..]);
+        }
+        busy.stream.write_all(&stream).unwrap();
+        (0..REQUESTS).for_each(|_| assert_eq!(busy.receive_answer().1.status, 0));
+    }
+    assert!(offered() > 0, "a READ waits in a device, and nobody gives it a processor");
+    house.exports.tank.reads.open();
+    assert_eq!(client.receive_answer().0, slow);
+    assert_eq!(house.server.stop(), 0);
+}
+
 #[test]
 fn a_reply_waits_for_its_promise_and_others_pass() {
     let house = House::new();

@@ -60,6 +60,10 @@ fn turn(hub: &Arc<Hub>, scratch: &mut [u8]) {
     if busy && hub.crew.give_way() {
         return hub.crew.leave_watch();
     }
+    // For those who ask one thing at a time a turn of others is what they wait for behind each device.
+    if busy && hub.crew.offer_processor() {
+        count(&hub.service.stats().processors_offered);
+    }
     let began = busy.then(Instant::now);
     loop {
         match next_event(hub, !busy) {

@@ -68,6 +68,8 @@ pub struct Stats {
     pub driven: AtomicU64,
     /// Replies that were sent by a callback.
     pub handed_over: AtomicU64,
+    /// Turns of workers that had more to do and offered their processor to those who wait in a device.
+    pub processors_offered: AtomicU64,
 }
 
 impl Default for Stats {
@@ -91,6 +93,7 @@ impl Default for Stats {
             debt_bytes: AtomicU64::default(),
             driven: AtomicU64::default(),
             handed_over: AtomicU64::default(),
+            processors_offered: AtomicU64::default(),
         }
     }
 }
