@@ -2,7 +2,9 @@
 //! with a slow device, on a machine that has none.
 //!
 //! A paced disk takes a fixed time for a durable write and for a flush, and does one at a time, as a disk
-//! without a queue does; cached writes and reads pass by at the speed of what is below. A held disk answers no
+//! without a queue does; cached writes and reads pass by at the speed of what is below. A turning disk takes that time
+//! for everything, cached writes and reads as well: a disk that has to seek, and whose bandwidth is what is written at
+//! once. A held disk answers no
 //! flush and no durable write while a file exists: a pool on one takes writes, and finishes no transaction
 //! group, so that the log grows as long as the limit on dirty memory allows.
 
@@ -21,6 +23,8 @@ const GATE_INTERVAL: Duration = Duration::from_millis(50);
 pub enum Slowness {
     /// A durable write and a flush take at least so long, one after the other.
     Paced(Duration),
+    /// Every read, write and flush takes at least so long, one after the other.
+    Turning(Duration),
     /// No durable write and no flush begins while there is a file at this path.
     HeldWhile(PathBuf),
 }
@@ -40,9 +44,14 @@ impl SlowDisk {
         Self { below, slowness, device: Mutex::new(()) }
     }
 
+    /// What passes by at the speed of what is below, unless the disk turns.
+    fn quickly<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if matches!(self.slowness, Slowness::Turning(_)) { self.slowly(act) } else { act() }
+    }
+
     fn slowly<T>(&self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match &self.slowness {
-            Slowness::Paced(least) => {
+            Slowness::Paced(least) | Slowness::Turning(least) => {
                 let _served = self.device.lock().unwrap_or_else(PoisonError::into_inner);
                 let started = Instant::now();
                 let outcome = act();
@@ -61,12 +70,12 @@ impl SlowDisk {
 
 impl Disk for SlowDisk {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.below.read(offset, buf)
+        self.quickly(|| self.below.read(offset, buf))
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         match durability {
-            Durability::Cached => self.below.write(offset, buf, durability),
+            Durability::Cached => self.quickly(|| self.below.write(offset, buf, durability)),
             Durability::Durable => self.slowly(|| self.below.write(offset, buf, durability)),
         }
     }

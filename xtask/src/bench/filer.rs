@@ -23,7 +23,7 @@ use super::server::{START_TIMEOUT, free_port};
 /// Name of the pool.
 pub(crate) const POOL: &str = "tank";
 /// Names of its files.
-const POOL_FILE: &str = "pool.img";
+pub(crate) const POOL_FILE: &str = "pool.img";
 pub(crate) const LOG_FILE: &str = "log.img";
 /// How long the pool must have read and written nothing until it counts as quiet: longer than the time between two
 /// groups. A group that changes much at random reads for seconds before it writes anything.
@@ -215,6 +215,11 @@ impl Filer {
         child.kill()?;
         child.wait()?;
         Ok(())
+    }
+
+    /// From the next start on this server runs over disks that are made slow.
+    pub(crate) fn become_slow(&mut self, slowness: Vec<OsString>) {
+        self.slowness = slowness;
     }
 
     /// From the next start on the ordinary server runs, over disks as they are, with its defaults.

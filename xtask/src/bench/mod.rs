@@ -2,6 +2,7 @@
 //! server, a running server or a peer. Contenders run alternately; a figure is a median with its spread.
 
 mod against;
+mod cold;
 mod compare;
 mod crowd;
 mod datasets;
@@ -47,6 +48,8 @@ pub(crate) enum Bench {
     Ways(ways::Ways),
     /// Sequential WRITEs of 1 MiB and COMMIT, and READs after a restart, beside the same on a file with O_DIRECT.
     Stream(stream::Stream),
+    /// READs of what is not cached, in order and at random, on this disk and on one that takes 8 ms for each read.
+    Cold(cold::Cold),
     /// Many connections against one on a slow log device; and cached READs while a client commits on one.
     Slow(slow::Slow),
     /// Durable creates on many connections: processor time of each, and whether some wait much longer; and on a few,
@@ -102,6 +105,7 @@ impl Bench {
             Self::Lone(lone) => lone.run(),
             Self::Ways(ways) => ways.run(),
             Self::Stream(stream) => stream.run(),
+            Self::Cold(cold) => cold.run(),
             Self::Slow(slow) => slow.run(),
             Self::Crowd(crowd) => crowd.run(),
             Self::MemoryLog(memory_log) => memory_log.run(),

@@ -1,5 +1,5 @@
-//! The server over slow disks: `tally-slow [--paced FILE=MILLISECONDS]… [--held FILE=GATE]… serve …`, where
-//! FILE is the last part of a disk's path.
+//! The server over slow disks: `tally-slow [--paced FILE=MILLISECONDS]… [--turning FILE=MILLISECONDS]…
+//! [--held FILE=GATE]… serve …`, where FILE is the last part of a disk's path.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,12 +27,13 @@ fn run() -> Result<()> {
     let mut words = std::env::args_os().peekable();
     let program = words.next().context("no program name")?;
     let mut rules = Vec::new();
-    while let Some(word) = words.next_if(|word| word == "--paced" || word == "--held") {
+    while let Some(word) = words.next_if(|word| word == "--paced" || word == "--turning" || word == "--held") {
         let value = words.next().with_context(|| format!("{word:?} needs FILE=VALUE"))?;
         let value = value.to_string_lossy();
         let (file, value) = value.split_once('=').with_context(|| format!("'{value}' is not FILE=VALUE"))?;
         let slowness = match word.to_str() {
             Some("--paced") => Slowness::Paced(Duration::from_millis(value.parse()?)),
+            Some("--turning") => Slowness::Turning(Duration::from_millis(value.parse()?)),
             _ => Slowness::HeldWhile(PathBuf::from(value)),
         };
         rules.push((file.to_owned(), slowness));

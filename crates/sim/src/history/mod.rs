@@ -123,6 +123,8 @@ pub struct Totals {
     pub over_quota: u64,
     /// Changes that were answered, of an object that could not be read everywhere, since a block of it had rotted.
     pub above_rot: u64,
+    /// Blocks that a client found since they were fetched ahead of it.
+    pub fetched_ahead: u64,
     /// Log records that imports replayed.
     pub replayed: u64,
     /// Losses beyond the redundancy that an import has named.
@@ -151,6 +153,7 @@ impl AddAssign for Totals {
         self.reads_denied += other.reads_denied;
         self.over_quota += other.over_quota;
         self.above_rot += other.above_rot;
+        self.fetched_ahead += other.fetched_ahead;
         self.replayed += other.replayed;
         self.named += other.named;
     }
