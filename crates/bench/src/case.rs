@@ -3,17 +3,20 @@
 //! All content is noise of its own, so nothing can be compressed or found a second time.
 
 mod home;
+mod tree;
 
 use std::fmt;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+use tally_base::Size;
 
 use crate::client::{As, Client, Pieces, Site, Tool};
 use crate::random::Random;
 use crate::stage::{Phase, Stage, Tick};
 
 pub use home::HOME_BYTES;
+pub use tree::{HOME_FILES, MEDIA_FILES};
 
 /// A case with its size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +34,16 @@ pub enum Case {
     },
     /// A home directory of 85 MB, copied with `cp -a`.
     Copy,
+    /// A home directory of files from 128 bytes to 50 MiB with links, copied with `cp -a`.
+    Home {
+        /// How many.
+        files: u64,
+    },
+    /// Music and photographs, copied with `cp -a`.
+    Media {
+        /// How many.
+        files: u64,
+    },
     /// Files of 1 to 8 KiB, 1,000 to a folder, copied with `cp -r`; then all of them looked at.
     Library {
         /// How many.
@@ -71,7 +84,8 @@ impl Case {
             Self::Untar { .. } => "untar",
             Self::Loop { .. } => "loop",
             Self::Copy => "copy",
-            Self::Library { .. } => "library",
+            Self::Home { .. } => "home",
+            Self::Library { .. } | Self::Media { .. } => "library",
             Self::Create { .. } => "create",
             Self::Seq { .. } => "seq",
             Self::Probe => "probe",
@@ -84,6 +98,8 @@ impl Case {
             Self::Untar { files } => Ok(vec![untar(stage, *files)?]),
             Self::Loop { rounds } => Ok(vec![overwrite(stage, *rounds)?]),
             Self::Copy => Ok(vec![home::copy(stage)?]),
+            Self::Home { files } => Ok(vec![tree::HOME.copy(stage, "home", *files)?]),
+            Self::Media { files } => Ok(vec![tree::MEDIA.copy(stage, "library", *files)?]),
             Self::Library { files } => library(stage, *files),
             Self::Create { files, connections } => {
                 connections.iter().map(|connections| create(stage, *files, *connections)).collect()
@@ -100,9 +116,13 @@ impl fmt::Display for Case {
             Self::Untar { files } => write!(f, "untar of {files} files of 4K"),
             Self::Loop { rounds } => write!(f, "one file of 4K overwritten {rounds} times"),
             Self::Copy => write!(f, "copy of a home directory: {} files, 85 MB", home::home().len()),
+            Self::Home { files } => write!(f, "home directory: {files} files, {}", Size(tree::HOME.bytes(*files))),
+            Self::Media { files } => {
+                write!(f, "{files} files of music and photographs, {}", Size(tree::MEDIA.bytes(*files)))
+            }
             Self::Library { files } => write!(f, "library of {files} files of 1K to 8K"),
             Self::Create { files, .. } => write!(f, "creation of {files} empty files"),
-            Self::Seq { bytes } => write!(f, "one file of {}", tally_base::Size(*bytes)),
+            Self::Seq { bytes } => write!(f, "one file of {}", Size(*bytes)),
             Self::Probe => write!(f, "lone probe"),
         }
     }

@@ -62,6 +62,12 @@ pub trait Client: Send {
     /// Makes a file with this content, as the tool does.
     fn add_file(&mut self, folder: &Self::Node, name: &str, data: &[u8], tool: Tool) -> Result<Self::Node>;
 
+    /// Makes a symbolic link, as the tool does.
+    fn add_symlink(&mut self, folder: &Self::Node, name: &str, to: &str, tool: Tool) -> Result<()>;
+
+    /// Gives a file another name.
+    fn link(&mut self, file: &Self::Node, folder: &Self::Node, name: &str) -> Result<()>;
+
     /// Makes an empty file.
     fn create(&mut self, folder: &Self::Node, name: &str) -> Result<Self::Node>;
 
@@ -90,6 +96,8 @@ pub enum Tool {
     TarAsUser,
     /// `cp -a`: times and mode.
     CpArchive,
+    /// `cp -a` as root of what belongs to somebody else: times, owner and mode.
+    CpArchiveAsRoot,
     /// `cp -r`: nothing.
     CpRecursive,
 }
@@ -110,7 +118,7 @@ impl Tool {
     #[must_use]
     pub fn settings(self) -> &'static [Setting] {
         match self {
-            Self::TarAsRoot => &[Setting::Times, Setting::Owner, Setting::Mode],
+            Self::TarAsRoot | Self::CpArchiveAsRoot => &[Setting::Times, Setting::Owner, Setting::Mode],
             Self::TarAsUser => &[Setting::Times],
             Self::CpArchive => &[Setting::Times, Setting::Mode],
             Self::CpRecursive => &[],

@@ -298,13 +298,30 @@ impl Filer {
 
     /// Highest resident memory since the last call or the start, bytes.
     pub(crate) fn take_memory_peak(&self) -> Result<u64> {
+        let peak = self.memory("VmHWM:")?;
         let id = self.child.as_ref().context("no server runs")?.id();
-        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("the kernel tells no VmHWM")?;
-        let kibibytes: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
         // 5 sets the high-water mark to what is resident now.
         std::fs::write(format!("/proc/{id}/clear_refs"), "5")?;
-        Ok(kibibytes << 10)
+        Ok(peak)
+    }
+
+    /// Resident memory now, bytes.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// Files and sockets that it has open.
+    pub(crate) fn descriptors(&self) -> Result<usize> {
+        let id = self.child.as_ref().context("no server runs")?.id();
+        Ok(std::fs::read_dir(format!("/proc/{id}/fd"))?.count())
+    }
+
+    fn memory(&self, what: &str) -> Result<u64> {
+        let id = self.child.as_ref().context("no server runs")?.id();
+        let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(what));
+        let kibibytes = line.with_context(|| format!("the kernel tells no {what}"))?;
+        Ok(kibibytes.trim().trim_end_matches(" kB").trim().parse::<u64>()? << 10)
     }
 
     /// How often threads of the server have given their processor up because they had to wait (proc(5), `status`).

@@ -23,6 +23,7 @@ pub(crate) mod server;
 mod sizes;
 mod slope;
 mod slow;
+mod soak;
 mod stream;
 mod taken;
 mod ways;
@@ -75,6 +76,8 @@ pub(crate) enum Bench {
     /// Files of 4 KiB to 8 MiB with UNSTABLE WRITEs and COMMIT beside FILE_SYNC WRITEs of the same bytes, where the data
     /// disk is slow, where log and data share a slow disk, and here.
     Sizes(sizes::Sizes),
+    /// Half an hour of six clients with files of all sizes: memory, descriptors, groups and waits over time.
+    Soak(soak::Soak),
     /// Cold READs in order and at random, one by one and several under way, here and from a slow disk.
     Cold(cold::Cold),
     /// Ten thousand datasets in one pool: the idle server's memory and processor time, lists, creates, a property of all.
@@ -124,6 +127,7 @@ impl Bench {
             Self::Taken(taken) => taken.run(),
             Self::Against(against) => against.run(),
             Self::Sizes(sizes) => sizes.run(),
+            Self::Soak(soak) => soak.run(),
             Self::Cold(cold) => cold.run(),
             Self::Datasets(datasets) => datasets.run(),
             Self::Handles(handles) => handles.run(),

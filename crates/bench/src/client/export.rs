@@ -185,7 +185,11 @@ impl Requests {
     }
 
     fn settings(&mut self, node: &Handle, tool: Tool, mode: u32) -> Result<()> {
-        for setting in tool.settings() {
+        self.set_all(node, tool.settings().iter(), mode)
+    }
+
+    fn set_all<'a>(&mut self, node: &Handle, settings: impl Iterator<Item = &'a Setting>, mode: u32) -> Result<()> {
+        for setting in settings {
             let attributes = Attributes {
                 mode: (*setting == Setting::Mode).then_some(mode),
                 owner: (*setting == Setting::Owner).then_some(USER),
@@ -287,6 +291,16 @@ impl Client for Requests {
         self.content(&file, data)?;
         self.settings(&file, tool, 0o644)?;
         Ok(file)
+    }
+
+    /// A link's mode is nobody's to set.
+    fn add_symlink(&mut self, folder: &Handle, name: &str, to: &str, tool: Tool) -> Result<()> {
+        let link = self.change(Kind::SymLink, 0, |connection| connection.symlink(folder, name, to))?;
+        self.set_all(&link, tool.settings().iter().filter(|setting| **setting != Setting::Mode), 0)
+    }
+
+    fn link(&mut self, file: &Handle, folder: &Handle, name: &str) -> Result<()> {
+        self.change(Kind::Link, 0, |connection| connection.link(file, folder, name))
     }
 
     fn create(&mut self, folder: &Handle, name: &str) -> Result<Handle> {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::fs::{Advice, FileType, Gid, Mode, Timespec, Timestamps, Uid};
+use rustix::fs::{Advice, AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 
 use super::{Client, Pieces, Setting, Site, TIME_SECONDS, Tool, USER};
 use crate::meter::{Meter, Promise};
@@ -116,16 +116,17 @@ impl Calls {
         self.meter.time(promise, call)
     }
 
+    /// Of what is at the path itself: a symbolic link is not followed.
     fn set(&self, path: &Path, setting: Setting, mode: u32) -> Result<()> {
         self.change(Kind::SetAttr, 0, || {
             let here = rustix::fs::CWD;
             match setting {
                 Setting::Times => {
-                    rustix::fs::utimensat(here, path, &times(), rustix::fs::AtFlags::empty())?;
+                    rustix::fs::utimensat(here, path, &times(), AtFlags::SYMLINK_NOFOLLOW)?;
                 }
                 Setting::Owner => {
                     let (uid, gid) = (Uid::from_raw(USER.0), Gid::from_raw(USER.1));
-                    rustix::fs::chownat(here, path, Some(uid), Some(gid), rustix::fs::AtFlags::empty())?;
+                    rustix::fs::chownat(here, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
                 }
                 Setting::Mode => fs::set_permissions(path, Permissions::from_mode(mode))?,
             }
@@ -183,6 +184,21 @@ impl Client for Calls {
         drop(file);
         tool.settings().iter().try_for_each(|setting| self.set(&path, *setting, 0o644))?;
         Ok(path)
+    }
+
+    /// A link's mode is nobody's to set.
+    fn add_symlink(&mut self, folder: &PathBuf, name: &str, to: &str, tool: Tool) -> Result<()> {
+        let path = folder.join(name);
+        self.change(Kind::SymLink, 0, || Ok(std::os::unix::fs::symlink(to, &path)?))
+            .with_context(|| format!("cannot make {}", path.display()))?;
+        let settings = tool.settings().iter().filter(|setting| **setting != Setting::Mode);
+        settings.copied().try_for_each(|setting| self.set(&path, setting, 0))
+    }
+
+    fn link(&mut self, file: &PathBuf, folder: &PathBuf, name: &str) -> Result<()> {
+        let path = folder.join(name);
+        let link = || Ok(fs::hard_link(file, &path)?);
+        self.change(Kind::Link, 0, link).with_context(|| format!("cannot make {}", path.display()))
     }
 
     fn create(&mut self, folder: &PathBuf, name: &str) -> Result<PathBuf> {

@@ -13,12 +13,12 @@ pub enum Special {
 
 impl Connection {
     /// SYMLINK to any text.
-    pub fn symlink(&mut self, folder: &Handle, name: &str, to: &str) -> Result<()> {
+    pub fn symlink(&mut self, folder: &Handle, name: &str, to: &str) -> Result<Handle> {
         self.call(Procedure::SymLink);
         self.named(folder, name);
         self.attributes(Attributes { mode: Some(0o777), ..Attributes::default() });
         self.opaque(to.as_bytes());
-        self.round_trip("SYMLINK", name).map(drop)
+        self.round_trip("SYMLINK", name)?.handle()
     }
 
     /// MKNOD with mode 0644.

@@ -38,7 +38,7 @@ pub(super) fn one(
             lone.learns(|| commit(connection, &file, &data))
         }
         Kind::MkDir => lone.asks(|| connection.mkdir(folder, &name).map(drop)),
-        Kind::SymLink => lone.asks(|| connection.symlink(folder, &name, "somewhere/else")),
+        Kind::SymLink => lone.asks(|| connection.symlink(folder, &name, "somewhere/else").map(drop)),
         Kind::MkNod => lone.asks(|| connection.make_special(folder, &name, Special::Fifo)),
         Kind::Link => {
             let file = connection.create(folder, &name)?;

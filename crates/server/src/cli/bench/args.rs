@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint, value_parser};
 use tally_base::Size;
-use tally_bench::case::Case;
+use tally_bench::case::{Case, HOME_FILES, MEDIA_FILES};
 use tally_bench::client::As;
 use tally_bench::target::Url;
 
@@ -35,11 +35,22 @@ pub enum BenchCommand {
         #[command(flatten)]
         args: BenchArgs,
     },
+    /// cp -a of a home directory of 20,000 files from 128 bytes to 50M, with folders and links, always the same sizes
+    Home {
+        /// How much of it: 0.1 is 2,000 files
+        #[arg(long, default_value = "1", value_parser = scale)]
+        scale: f64,
+        #[command(flatten)]
+        args: BenchArgs,
+    },
     /// cp -r of a library of files of 1K to 8K, 1,000 to a folder; then all of them looked at
     Library {
         /// Files
         #[arg(long, default_value_t = 300_000, value_parser = value_parser!(u64).range(1..))]
         files: u64,
+        /// Music and photographs of their real sizes instead, by cp -a: how much of 306,000; 0.001 is 306, 1.2G
+        #[arg(long, value_parser = scale, conflicts_with = "files")]
+        scale: Option<f64>,
         #[command(flatten)]
         args: BenchArgs,
     },
@@ -133,6 +144,17 @@ fn whose(text: &str) -> Result<As, String> {
     }
 }
 
+fn scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse().ok().filter(|scale| (1e-6..=100.0).contains(scale));
+    scale.ok_or_else(|| "write a share, as 0.1, or how often, as 2".into())
+}
+
+/// So much of so many files, and at least one.
+#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Both have bounds.
+fn scaled(files: u64, scale: f64) -> u64 {
+    ((files as f64 * scale).round() as u64).max(1)
+}
+
 fn runs(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|runs| (1..=1000).contains(runs)).ok_or_else(|| "write a number from 1 to 1000".into())
 }
@@ -173,7 +195,11 @@ impl BenchCommand {
             Self::Untar { files, args } => (Case::Untar { files: *files }, args),
             Self::Loop { rounds, args } => (Case::Loop { rounds: *rounds }, args),
             Self::Copy { args } => (Case::Copy, args),
-            Self::Library { files, args } => (Case::Library { files: *files }, args),
+            Self::Home { scale, args } => (Case::Home { files: scaled(HOME_FILES, *scale) }, args),
+            Self::Library { files, scale: None, args } => (Case::Library { files: *files }, args),
+            Self::Library { scale: Some(scale), args, .. } => {
+                (Case::Media { files: scaled(MEDIA_FILES, *scale) }, args)
+            }
             Self::Create { files, connections, args } => {
                 let connections = connections.iter().copied().map(usize::from).collect();
                 (Case::Create { files: *files, connections }, args)
@@ -206,6 +232,9 @@ mod tests {
             ("loop --rounds 7 --dir /mnt", Case::Loop { rounds: 7 }, "/mnt"),
             ("copy --dir /mnt --as user -o x.json", Case::Copy, "/mnt"),
             ("library --target nfs://h:1/e?uid=7", Case::Library { files: 300_000 }, "nfs://h:1/e"),
+            ("library --dir /mnt --scale 0.01", Case::Media { files: 3060 }, "/mnt"),
+            ("home --dir /mnt", Case::Home { files: 20_000 }, "/mnt"),
+            ("home --dir /mnt --scale 0.00001", Case::Home { files: 1 }, "/mnt"),
             ("create --dir /mnt --connections 1,8", Case::Create { files: 4096, connections: vec![1, 8] }, "/mnt"),
             ("seq --dir /mnt --size 2M --device sda --device sdb", Case::Seq { bytes: 2 << 20 }, "/mnt"),
             ("probe --dir /mnt --runs 1 --quiet 0 --keep", Case::Probe, "/mnt"),
@@ -226,6 +255,9 @@ mod tests {
             "untar --dir /mnt --as somebody",
             "create --dir /mnt --connections 0",
             "create --dir /mnt --connections 1,,2",
+            "home --dir /mnt --scale 0",
+            "home --dir /mnt --scale all",
+            "library --dir /mnt --scale 0.1 --files 7",
             "seq --dir /mnt --size long",
             "compare",
         ];
