@@ -123,6 +123,8 @@ pub struct Totals {
     pub over_quota: u64,
     /// Changes that were answered, of an object that could not be read everywhere, since a block of it had rotted.
     pub above_rot: u64,
+    /// Requests that were told to wait before they began.
+    pub throttled: u64,
     /// Log records that imports replayed.
     pub replayed: u64,
     /// Losses beyond the redundancy that an import has named.
@@ -151,6 +153,7 @@ impl AddAssign for Totals {
         self.reads_denied += other.reads_denied;
         self.over_quota += other.over_quota;
         self.above_rot += other.above_rot;
+        self.throttled += other.throttled;
         self.replayed += other.replayed;
         self.named += other.named;
     }

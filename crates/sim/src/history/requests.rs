@@ -131,6 +131,7 @@ impl State {
         let before = self.parts[attempt.op.dataset()].oracle.before(&attempt.op, limits);
         match server.service.run(&mut attempt.job) {
             Step::Again(_) => {
+                self.totals.throttled += 1;
                 self.note(format!("{:?} throttled", attempt.op));
                 Ok(if self.is_off() { Next::Done } else { Next::AfterSync(Box::new(attempt)) })
             }
