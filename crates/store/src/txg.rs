@@ -309,14 +309,18 @@ impl Txgs {
         Wait::On(Box::new(TxgPromise { txgs: Arc::clone(self), txg }))
     }
 
-    /// Kept when the next group is synced: for those who were refused admission.
+    /// Kept when the next group is synced: for those who were refused admission. Never kept already: whoever is refused and
+    /// has nothing to wait for is told to come again in some seconds, and a group may end in between.
     #[must_use]
     pub fn next_sync(self: &Arc<Self>) -> Wait {
-        let next = {
-            let state = self.state.lock();
-            state.synced.next()
-        };
-        self.promise(next)
+        let mut state = self.state.lock();
+        let txg = state.synced.next();
+        if state.wanted < txg {
+            state.wanted = txg;
+            self.changed.notify_all();
+        }
+        drop(state);
+        Wait::On(Box::new(TxgPromise { txgs: Arc::clone(self), txg }))
     }
 
     /// Waits until there is a reason to sync: somebody wants it, or `interval` is over and something is dirty. With no

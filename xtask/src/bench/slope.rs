@@ -1,5 +1,5 @@
 //! More than the disks take: a few clients write 1 MiB FILE_SYNC as fast as they are let, to a disk that turns once for
-//! each write, beside a log in memory; and one client makes small files beside them (docs/design/0037).
+//! each write, beside a log that does not; and one client makes small files beside them (docs/design/0037).
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,9 +36,9 @@ pub(crate) struct Slope {
     /// Size of the log, MiB.
     #[arg(long, default_value_t = 1024)]
     log_mib: u64,
-    /// A folder in memory, for the log.
-    #[arg(long, default_value = "/dev/shm")]
-    log_folder: PathBuf,
+    /// A folder for the log, as /dev/shm [default: beside the pool]
+    #[arg(long)]
+    log_folder: Option<PathBuf>,
     /// Another `tally-slow`, to compare with.
     #[arg(long)]
     server: Option<PathBuf>,
@@ -53,7 +53,7 @@ struct Seen {
 
 const LONGEST: &str = "bulk on a slow disk: the longest WRITE of any";
 const P99: &str = "bulk on a slow disk: WRITE, p99";
-const SHARE: &str = "bulk on a slow disk: second half of the run, against the disk's own";
+const SHARE: &str = "data of all, second half of the run, against what the disk takes in writes of 1 MiB";
 const WHOLE: &str = "bulk on a slow disk: the whole run";
 const SMALL_P99: &str = "small files beside them, CREATE and WRITE of 4 KiB, p99";
 const SMALL_LONGEST: &str = "small files beside them, the longest";
@@ -73,7 +73,7 @@ impl Slope {
                 pool_bytes: 16 << 30,
                 sparse: true,
                 log_bytes: self.log_mib << 20,
-                log_folder: Some(self.log_folder.clone()),
+                log_folder: self.log_folder.clone(),
                 ..Setup::default()
             };
             let filer = Filer::make(&binaries, setup, &self.site.folder()?)?;
@@ -110,7 +110,9 @@ impl Slope {
         let late_rate = (all.len() - early) as f64 / (elapsed - half).as_secs_f64();
         figures.add(LONGEST, "s", seconds(all.max()));
         figures.add(P99, "s", seconds(all.value_at_quantile(0.99)));
-        figures.add(SHARE, "", late_rate * self.delay_ms as f64 / 1000.0);
+        let small_rate = (small.times_ns.len() - small.early) as f64 / (elapsed - half).as_secs_f64();
+        let late_mib = late_rate + small_rate * FILE_BYTES as f64 / MIB as f64;
+        figures.add(SHARE, "", late_mib * self.delay_ms as f64 / 1000.0);
         figures.add(WHOLE, "MiB/s", all.len() as f64 / elapsed.as_secs_f64());
         figures.add(SMALL_P99, "ms", seconds(small.times_ns.value_at_quantile(0.99)) * 1000.0);
         figures.add(SMALL_LONGEST, "ms", seconds(small.times_ns.max()) * 1000.0);
@@ -150,8 +152,10 @@ fn write_on(target: &Target, folder: &Handle, client: usize, until: impl Fn() ->
 fn make_files(target: &Target, folder: &Handle, until: impl Fn() -> Option<bool>) -> Result<Seen> {
     let mut connection = Connection::open(target.nfs)?;
     let folder = connection.mkdir(folder, "small")?;
+    let mut data = vec![0; FILE_BYTES];
+    rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
     timed(until, |number| {
         let file = connection.create(&folder, &file_name(number))?;
-        connection.write(&file, 0, &[number as u8; FILE_BYTES], Stable::FileSync).map(drop)
+        connection.write(&file, 0, &data, Stable::FileSync).map(drop)
     })
 }

@@ -127,6 +127,8 @@ pub struct Totals {
     pub parts: u64,
     /// Blocks that a client found since they were fetched ahead of it.
     pub fetched_ahead: u64,
+    /// Requests that were told to wait before they began.
+    pub throttled: u64,
     /// Log records that imports replayed.
     pub replayed: u64,
     /// Losses beyond the redundancy that an import has named.
@@ -157,6 +159,7 @@ impl AddAssign for Totals {
         self.above_rot += other.above_rot;
         self.parts += other.parts;
         self.fetched_ahead += other.fetched_ahead;
+        self.throttled += other.throttled;
         self.replayed += other.replayed;
         self.named += other.named;
     }

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! **The bound** is one group's *part*: a ring holds three groups (rules F28) and memory two, and a group should not take
-//! longer to write than groups are usually open ([`super::pace`]). What is ahead includes the open group, so no group
+//! longer than two seconds to write ([`super::pace`]). What is ahead includes the open group, so no group
 //! is larger than its part, and neither ring nor memory can fill up with data. Bulk has seven eighths of it. A little
 //! more is open to small requests, which are let in beside bulk that waits; the rest, and names and attributes, is for
 //! nobody to wait for.
