@@ -89,7 +89,7 @@ fn as_many_slow_reads_as_there_are_workers_hold_up_nobody() {
 }
 
 /// Workers that had always more to do kept their processors for whole turns of the scheduler, and who came back from a
-/// device waited for several of them: a good client's WRITE for 16 to 30 ms, of which its device took 0.1 (docs/design/0022).
+/// device waited for several of them: a good client's WRITE took up to 30 ms, and its device 0.1 (docs/design/0022).
 #[test]
 fn work_that_does_not_end_offers_its_processor_to_who_is_in_a_device() {
     const BURSTS_MAX: usize = 200;

@@ -7,8 +7,8 @@
 //! to the bench when enough others run: from epoll if it gets there, or from work that never ends.
 //!
 //! Until it is on a processor again nobody sees that it is back. Where all are taken by workers that have more to do it
-//! waits for the system to end their turns, 3 to 4 ms each, one after the other: a WRITE of a mebibyte among 200
-//! connections that do the same spent 0.1 ms of 12 in its device and the rest so. Hence those who work on offer their
+//! waits for the system to end their turns, up to 4 ms each, one after the other: where hostile hosts kept them busy a write
+//! of 32 KiB was 0.1 ms in its device and 3 more on no processor (docs/design/0022). Hence those who work on offer their
 //! processors after each turn while anybody is away (rules P4).
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
