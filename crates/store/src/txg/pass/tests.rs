@@ -24,7 +24,7 @@ fn errand(client: u64, place: u64) -> Errand {
 fn write(txgs: &Arc<Txgs>, errand: Errand) -> Result<Txg, Box<dyn Promise>> {
     match txgs.pass(errand, MIB, RING) {
         Ok(_pass) => {
-            let admission = txgs.admit(MIB, MIB).ok().expect("the slope is below the walls");
+            let admission = txgs.admit(MIB, MIB).expect("the slope is below the walls");
             let hold = txgs.hold(Some(admission));
             txgs.settle_fold(hold.txg(), 0, 0, MIB);
             Ok(hold.txg())
