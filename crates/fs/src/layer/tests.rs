@@ -47,7 +47,8 @@ proptest! {
                             *cell = *byte;
                         }
                     }
-                    layer.insert(at, memory(&bytes));
+                    let logged = bytes.len() % 2 == 0;
+                    layer.insert(at, Piece::Memory { bytes: bytes.into(), logged });
                 }
                 Step::Cut(size) => {
                     model[size as usize..].fill(b'0');
@@ -55,6 +56,11 @@ proptest! {
                 }
             }
             prop_assert_eq!(shown(&layer), model.clone());
+            let unlogged = |(_, piece): (u64, &Piece)| match piece {
+                Piece::Memory { bytes, logged: false } => bytes.len() as u64,
+                _ => 0,
+            };
+            prop_assert_eq!(layer.unlogged_bytes(), layer.pieces().map(unlogged).sum::<u64>());
         }
     }
 }

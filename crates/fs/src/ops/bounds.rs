@@ -23,8 +23,9 @@ const THROUGHPUT_INLINE_MAX: u64 = 32 << 10;
 /// what was not written yet, and have all of it to write at once (rules F5).
 const GATHERED_SHARE: u64 = 8;
 
-/// As much as the longest WRITE brings: whoever stands behind a part of a COMMIT waits no longer than behind that.
-const PART_BYTES_MAX: usize = 1 << 20;
+/// As much as the longest WRITE brings: whoever stands behind a part of a COMMIT waits no longer than behind that, or,
+/// where a turn of the log's disk is longer, for two turns.
+const PART_BYTES: u64 = 1 << 20;
 
 /// Longest record while the log has no disk: nothing but memory holds it.
 const UNLOGGED_RECORD_MAX: usize = 1 << 20;
@@ -78,9 +79,11 @@ impl Filesystem {
         !state.is_streamed() && gathered.saturating_add(length) <= self.gather_max()
     }
 
-    /// Bytes of a COMMIT that go to the log before others come. No more than a record, where rings are small.
+    /// Bytes of a COMMIT that go to the log before others come: each part costs a turn of the log's disk. No more than a
+    /// record, so that it is one frame.
     pub(super) fn part_max(&self) -> usize {
-        self.record_data_max().min(PART_BYTES_MAX)
+        let turn_bytes = self.lane().map_or(0, |lane| self.pool.turn_bytes(&lane));
+        self.record_data_max().min(usize::try_from(turn_bytes.max(PART_BYTES)).unwrap_or(usize::MAX))
     }
 
     /// Data bytes that fit in one record.

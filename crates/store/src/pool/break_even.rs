@@ -19,12 +19,22 @@ const LONG_GROUP_BYTES: u64 = 1 << 20;
 /// See the module's head.
 pub(super) struct BreakEven {
     groups: Mutex<Timing>,
-    bytes: ArcSwap<Vec<(LaneId, u64)>>,
+    lanes: ArcSwap<Vec<LanePace>>,
+}
+
+/// What a lane takes, in bytes.
+#[derive(Clone, Copy)]
+struct LanePace {
+    lane: LaneId,
+    /// In the time of a group.
+    break_even: u64,
+    /// In the time that a frame costs whatever it brings.
+    turn: u64,
 }
 
 impl Default for BreakEven {
     fn default() -> Self {
-        Self { groups: Mutex::new(Timing::new(LONG_GROUP_BYTES)), bytes: ArcSwap::default() }
+        Self { groups: Mutex::new(Timing::new(LONG_GROUP_BYTES)), lanes: ArcSwap::default() }
     }
 }
 
@@ -36,14 +46,26 @@ impl BreakEven {
             groups.note(dirty_bytes, took);
             groups.speed()
         };
-        let of_lane = |lane: &Arc<Lane>| (lane.id(), break_even(group, lane.speed()));
-        self.bytes.store(Arc::new(lanes.iter().map(of_lane).collect()));
+        let of_lane = |lane: &Arc<Lane>| {
+            let speed = lane.speed();
+            LanePace { lane: lane.id(), break_even: break_even(group, speed), turn: turn(speed) }
+        };
+        self.lanes.store(Arc::new(lanes.iter().map(of_lane).collect()));
     }
 
     /// That of a lane.
     pub(super) fn bytes(&self, lane: LaneId) -> u64 {
-        self.bytes.load().iter().find(|(id, _)| *id == lane).map_or(u64::MAX, |(_, bytes)| *bytes)
+        self.lanes.load().iter().find(|pace| pace.lane == lane).map_or(u64::MAX, |pace| pace.break_even)
     }
+
+    /// As many bytes as take a lane as long as beginning a frame does; nothing before that was measured.
+    pub(super) fn turn_bytes(&self, lane: LaneId) -> u64 {
+        self.lanes.load().iter().find(|pace| pace.lane == lane).map_or(0, |pace| pace.turn)
+    }
+}
+
+fn turn(lane: Option<Speed>) -> u64 {
+    lane.filter(|speed| speed.bytes_per_second.is_some()).map_or(0, |speed| speed.bytes_in(2 * speed.fixed))
 }
 
 fn break_even(group: Option<Speed>, lane: Option<Speed>) -> u64 {
@@ -75,5 +97,6 @@ mod tests {
             assert_eq!(break_even(groups.speed(), lane), bytes, "{lane:?}");
         }
         assert_eq!(break_even(None, lane(ms(1), Some(1))), u64::MAX);
+        assert_eq!([turn(None), turn(lane(ms(8), None)), turn(lane(ms(8), Some(100_000_000)))], [0, 0, 800_000]);
     }
 }

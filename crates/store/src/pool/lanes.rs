@@ -62,6 +62,13 @@ impl Pool {
         self.break_even.bytes(lane.id()).min(lane.share_bytes())
     }
 
+    /// As many bytes as take a lane as long as beginning a frame does: whoever waits behind them waits for two turns of its
+    /// disk.
+    #[must_use]
+    pub fn turn_bytes(&self, lane: &Lane) -> u64 {
+        self.break_even.turn_bytes(lane.id())
+    }
+
     /// The lane for a new dataset.
     #[must_use]
     pub fn draw_home(&self, id: DatasetId) -> LaneId {
