@@ -105,9 +105,9 @@ impl Weighter<CacheKey, Cached> for ByBytes {
 /// Written ahead and not read since: this part of the cache.
 const AHEAD_SHARE: u64 = 8;
 
-/// Fetched ahead of a reader and not read since, or about to be: this part of the cache at most. Enough for a few streams on
-/// disks with long turns, and what is lost if no reader comes.
-const FETCHED_SHARE: u64 = 8;
+/// Fetched ahead of a reader and not read since, or about to be: this part of the cache at most. Sixteen streams on
+/// a disk with long turns need as much of a usual cache for reads that are long enough.
+const FETCHED_SHARE: u64 = 4;
 
 /// In a cache from this size on blocks written ahead share their request's buffer. A request is up to a mebibyte, and
 /// some are always half gone: of a smaller cache they would be a large part.

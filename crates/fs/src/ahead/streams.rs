@@ -336,7 +336,8 @@ impl Stream {
     /// What is to be fetched for it, now that this READ has come.
     fn want(&mut self, touch: &Touch, limits: &Limits, live_count: u64) -> Option<Wanted> {
         let length = touch.blocks.end - touch.blocks.start;
-        let most = (limits.ahead_bytes_max / live_count).min(WINDOW_BYTES_MAX) / limits.record_size;
+        // One part is left for what others leave behind, and for one who begins.
+        let most = (limits.ahead_bytes_max / (live_count + 1)).min(WINDOW_BYTES_MAX) / limits.record_size;
         let unhurried = (UNHURRIED_BYTES_MAX / limits.record_size).min(length * u64::from(self.run));
         let least = unhurried.max(WINDOW_READS * length);
         // It asked for this and has not got it, or not yet: more must be on its way.
@@ -346,14 +347,16 @@ impl Stream {
         if touch.is_missed {
             self.reached = self.place();
         }
+        // Half a window is read while the other half is fetched. Where others keep the disk busy meanwhile, longer reads
+        // count for more.
+        let piece = if live_count > 1 { self.window * 3 / 4 } else { self.window / 2 }.max(1);
         match self.way {
             Way::Open | Way::Up => {
                 let place = self.place();
                 self.reached = self.reached.max(place);
                 let from = self.reached;
-                let to = place.saturating_add(self.window).min(touch.file_blocks);
-                // The rest of the window, once half of it is gone; at the end of the file whatever is left.
-                let is_due = from.saturating_sub(place) <= self.window / 2;
+                let to = place.saturating_add(self.window).min(from.saturating_add(piece)).min(touch.file_blocks);
+                let is_due = from - place <= self.window - piece;
                 if !is_due || from >= to {
                     return None;
                 }
@@ -363,8 +366,9 @@ impl Stream {
             Way::Down => {
                 let place = self.place();
                 self.reached = self.reached.min(place);
-                let (from, to) = (place.saturating_sub(self.window), self.reached);
-                let is_due = place - self.reached <= self.window / 2;
+                let (from, to) =
+                    (place.saturating_sub(self.window).max(self.reached.saturating_sub(piece)), self.reached);
+                let is_due = place - self.reached <= self.window - piece;
                 if !is_due || from >= to {
                     return None;
                 }

@@ -34,6 +34,7 @@ const FLIGHT_BYTES_MAX: u64 = 4 << 20;
 /// Blocks that will be fetched by one read.
 pub struct Flight {
     stage: Mutex<Stage>,
+    /// It has, or some of its blocks have.
     landed: Condvar,
     keys: Vec<CacheKey>,
 }
@@ -199,6 +200,9 @@ impl BlockIo {
             self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
             carried.room -=
                 self.cache.insert_fetched(CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
+            // Whoever waits for the first block need not wait for the last. Under the lock: he has looked by then, or waits.
+            drop(flight.stage.lock());
+            flight.landed.notify_all();
         }
     }
 
@@ -224,7 +228,7 @@ impl BlockIo {
         self.fetch(&flight);
         blocking(|| {
             let mut stage = flight.stage.lock();
-            while !matches!(*stage, Stage::Landed) {
+            while !matches!(*stage, Stage::Landed) && !self.cache.holds(key) {
                 flight.landed.wait(&mut stage);
             }
         });
