@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use tally_base::Wait;
 use tally_intent::Reservation;
 use tally_store::pool::{NotServing, SpaceClass};
-use tally_store::txg::{Admission, Errand, NotAdmitted, Pass};
+use tally_store::txg::{Admission, Destination, NotAdmitted, Pass};
 
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
@@ -136,11 +136,11 @@ impl Filesystem {
         data_bytes: u64,
         asked: Stability,
     ) -> Result<Option<Pass>, Refusal> {
-        let errand = Errand([self.dataset.birth.id.0, object.id.0, offset]);
+        let destination = Destination([self.dataset.birth.id.0, object.id.0, offset]);
         let is_stable = asked > Stability::Unstable || self.always_sync();
         let log = if is_stable { self.log() } else { None };
         let ring_bytes = log.map_or(u64::MAX, |lane| lane.geometry().size);
-        self.pool.txgs.pass(errand, data_bytes, ring_bytes).map_err(Refusal::until)
+        self.pool.txgs.pass(destination, data_bytes, ring_bytes).map_err(Refusal::until)
     }
 
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tally_base::{Fate, Kept, Promise, Txg, Wait};
 
-use super::slope::{self, Errand, Load, Then};
+use super::slope::{self, Destination, Load, Then};
 use super::{State, Txgs, answer};
 
 /// Leave to bring data, kept while it is brought.
@@ -18,10 +18,10 @@ pub struct Pass {
 impl Txgs {
     /// Lets somebody bring so many bytes of data to groups whose log has a ring of `ring_bytes`; or says when he may come
     /// again. Never blocks. What is light takes nothing with it.
-    pub fn pass(self: &Arc<Self>, errand: Errand, bytes: u64, ring_bytes: u64) -> Result<Option<Pass>, Wait> {
+    pub fn pass(self: &Arc<Self>, destination: Destination, bytes: u64, ring_bytes: u64) -> Result<Option<Pass>, Wait> {
         let part_bytes =
             slope::part(self.dirty_bytes_max, ring_bytes).min(self.group_bytes_max.load(Ordering::Relaxed));
-        let load = Load { errand, bytes, part_bytes };
+        let load = Load { destination, bytes, part_bytes };
         if load.is_light(self.ahead_bytes.load(Ordering::Relaxed)) {
             return Ok(None);
         }

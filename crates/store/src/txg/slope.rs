@@ -10,7 +10,7 @@
 //!                 passes                    settled                      the fold writes
 //!   asked ──────────────────▶ reserved ─────────────────▶ unwritten ─────────────────────▶ written
 //!     │                          ▲  ▲
-//!     │ no room, or others wait  │  └── comes again: the same errand
+//!     │ no room, or others wait  │  └── comes again: the same destination
 //!     └───────▶ queue ──────▶ granted ── its group after the next is synced, and nobody came ──▶ given up
 //!                (in order, as there is room)
 //! ```
@@ -27,7 +27,8 @@
 //!
 //! **No timer.** Whoever is refused has a ticket, and what is ahead shrinks when the fold has written a run, when a group
 //! is synced, and when an operation ends. A ticket asks for a group besides, so that one of these comes. A request that
-//! is woken runs from its beginning: it is known by its *errand* (which file, which place), and finds its room kept.
+//! is woken runs from its beginning: it is known by its *destination* (which file, which place), and finds its room
+//! kept.
 //! Whoever would not come back, since his client has gone, loses that a group later.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -42,10 +43,10 @@ const GROUPS_IN_RING: u64 = 3;
 /// Groups whose data is in memory.
 const GROUPS_IN_MEMORY: u64 = 2;
 
-/// What tells a request that comes again from others. Two with one errand are as good as one: it does not matter which of
-/// them passes first.
+/// What tells a request that comes again from others. Two with one destination are as good as one: it does not matter
+/// which of them passes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Errand(
+pub struct Destination(
     /// Numbers that mean nothing here.
     pub [u64; 3],
 );
@@ -60,7 +61,7 @@ enum Class {
 /// What somebody wants to bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
-    pub(super) errand: Errand,
+    pub(super) destination: Destination,
     pub(super) bytes: u64,
     /// The largest group of which there is room, see [`part`].
     pub(super) part_bytes: u64,
@@ -277,7 +278,7 @@ impl Slope {
 }
 
 fn is_same(left: &Load, right: &Load) -> bool {
-    (left.errand, left.bytes) == (right.errand, right.bytes)
+    (left.destination, left.bytes) == (right.destination, right.bytes)
 }
 
 #[cfg(test)]

@@ -16,13 +16,13 @@ fn txgs() -> Arc<Txgs> {
     Txgs::new(Txg(1), 256 * MIB)
 }
 
-fn errand(client: u64, place: u64) -> Errand {
-    Errand([0, client, place])
+fn destination(client: u64, place: u64) -> Destination {
+    Destination([0, client, place])
 }
 
 /// What a WRITE of a mebibyte does, but for the wait.
-fn write(txgs: &Arc<Txgs>, errand: Errand) -> Result<Txg, Box<dyn Promise>> {
-    match txgs.pass(errand, MIB, RING) {
+fn write(txgs: &Arc<Txgs>, destination: Destination) -> Result<Txg, Box<dyn Promise>> {
+    match txgs.pass(destination, MIB, RING) {
         Ok(_pass) => {
             let admission = txgs.admit(MIB, MIB).expect("the slope is below the walls");
             let hold = txgs.hold(Some(admission));
@@ -63,7 +63,7 @@ impl Clients {
                 self.ready.push_back(client);
             }
             let Some(client) = self.ready.pop_front() else { return };
-            match write(&self.txgs, errand(client as u64, self.places[client])) {
+            match write(&self.txgs, destination(client as u64, self.places[client])) {
                 Ok(_) => {
                     self.places[client] += 1;
                     self.ready.push_back(client);
@@ -121,7 +121,7 @@ fn who_is_refused_asks_for_a_group() {
     let txgs = txgs();
     let mut waits = Vec::new();
     for place in 0..40 {
-        waits.extend(write(&txgs, errand(0, place)).err());
+        waits.extend(write(&txgs, destination(0, place)).err());
     }
     assert_eq!(waits.len(), 40 - 28);
     assert!(waits.iter().all(|wait| wait.poll().is_none()));
@@ -137,37 +137,37 @@ fn who_is_refused_asks_for_a_group() {
 #[test]
 fn a_pass_that_leaves_nothing_in_memory_lets_the_next_one_in() {
     let txgs = txgs();
-    let passes: Vec<_> = (0..28).map(|place| txgs.pass(errand(0, place), MIB, RING).ok().flatten()).collect();
+    let passes: Vec<_> = (0..28).map(|place| txgs.pass(destination(0, place), MIB, RING).ok().flatten()).collect();
     assert!(passes.iter().all(Option::is_some));
-    let Err(wait) = write(&txgs, errand(1, 0)) else { panic!("no room is left") };
+    let Err(wait) = write(&txgs, destination(1, 0)) else { panic!("no room is left") };
     let (sender, told) = mpsc::channel();
     wait.then(Box::new(move |fate| drop(sender.send(fate))));
     assert!(told.try_recv().is_err());
     drop(passes);
     assert_eq!(told.try_recv(), Ok(Ok(Kept::default())));
-    assert!(write(&txgs, errand(1, 0)).is_ok());
+    assert!(write(&txgs, destination(1, 0)).is_ok());
 }
 
 #[test]
 fn a_failure_wakes_all_and_whoever_comes_then_is_not_kept_waiting() {
     let txgs = txgs();
-    let mut waits: VecDeque<_> = (0..30).filter_map(|place| write(&txgs, errand(0, place)).err()).collect();
+    let mut waits: VecDeque<_> = (0..30).filter_map(|place| write(&txgs, destination(0, place)).err()).collect();
     assert_eq!(waits.len(), 2);
     let (sender, told) = mpsc::channel();
     waits.pop_front().unwrap().then(Box::new(move |fate| drop(sender.send(fate))));
     txgs.fail(Broken("the disk is gone".into()));
     assert!(told.try_recv().unwrap().is_err());
     assert!(waits[0].poll().unwrap().is_err());
-    assert!(txgs.pass(errand(7, 7), MIB, RING).is_ok_and(|pass| pass.is_none()), "others refuse it");
+    assert!(txgs.pass(destination(7, 7), MIB, RING).is_ok_and(|pass| pass.is_none()), "others refuse it");
 }
 
 #[test]
 fn after_the_stop_nobody_waits_here() {
     let txgs = txgs();
-    let waits: Vec<_> = (0..29).filter_map(|place| write(&txgs, errand(0, place)).err()).collect();
+    let waits: Vec<_> = (0..29).filter_map(|place| write(&txgs, destination(0, place)).err()).collect();
     assert_eq!(waits.len(), 1);
     txgs.stop();
-    assert!(txgs.pass(errand(0, 29), MIB, RING).is_ok());
+    assert!(txgs.pass(destination(0, 29), MIB, RING).is_ok());
     // The last groups are synced on, and so it is woken.
     let closed = txgs.close();
     txgs.synced(closed);

@@ -7,12 +7,12 @@ const MIB: u64 = 1 << 20;
 /// Bulk has 14 MiB of it, and small requests 15.
 const PART: u64 = 16 * MIB;
 
-fn bulk(errand: u64) -> Load {
-    Load { errand: Errand([1, errand, 0]), bytes: MIB, part_bytes: PART }
+fn bulk(destination: u64) -> Load {
+    Load { destination: Destination([1, destination, 0]), bytes: MIB, part_bytes: PART }
 }
 
-fn small(errand: u64) -> Load {
-    Load { errand: Errand([2, errand, 0]), bytes: 64 << 10, part_bytes: PART }
+fn small(destination: u64) -> Load {
+    Load { destination: Destination([2, destination, 0]), bytes: 64 << 10, part_bytes: PART }
 }
 
 /// Asks for so many at once; those that passed have settled in `txg`.
