@@ -19,9 +19,9 @@ impl Txgs {
     /// Lets somebody bring so many bytes of data to groups whose log has a ring of `ring_bytes`; or says when he may come
     /// again. Never blocks. What is light takes nothing with it.
     pub fn pass(self: &Arc<Self>, destination: Destination, bytes: u64, ring_bytes: u64) -> Result<Option<Pass>, Wait> {
-        let part_bytes =
-            slope::part(self.dirty_bytes_max, ring_bytes).min(self.group_bytes_max.load(Ordering::Relaxed));
-        let load = Load { destination, bytes, part_bytes };
+        let group_bytes_max =
+            slope::group_bytes_max(self.dirty_bytes_max, ring_bytes).min(self.group_bytes_max.load(Ordering::Relaxed));
+        let load = Load { destination, bytes, group_bytes_max };
         if load.is_light(self.ahead_bytes.load(Ordering::Relaxed)) {
             return Ok(None);
         }

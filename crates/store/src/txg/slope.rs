@@ -15,11 +15,11 @@
 //!                (in order, as there is room)
 //! ```
 //!
-//! **The bound** is one group's *part*: a ring holds three groups (rules F28) and memory two, and a group should not take
-//! longer than two seconds to write ([`super::pace`]). What is ahead includes the open group, so no group
-//! is larger than its part, and neither ring nor memory can fill up with data. Bulk has seven eighths of it. A little
-//! more is open to small requests, which are let in beside bulk that waits; the rest, and names and attributes, is for
-//! nobody to wait for.
+//! **The bound** is what one group may have: a ring holds three groups (rules F28) and memory two, and a group should
+//! not take longer than two seconds to write ([`super::pace`]). What is ahead includes the open group, so no group is
+//! larger than that, and neither ring nor memory can fill up with data. Bulk has seven eighths of it. A little more is
+//! open to small requests, which are let in beside bulk that waits; the rest, and names and attributes, is for nobody to
+//! wait for.
 //!
 //! **Nobody starves.** Small data is ahead of the disks like any other, and keeps bulk waiting; but a quarter of its bound
 //! bulk has for itself. What is larger than every bound passes when no other bulk is ahead, which comes, since others
@@ -27,8 +27,7 @@
 //!
 //! **No timer.** Whoever is refused has a ticket, and what is ahead shrinks when the fold has written a run, when a group
 //! is synced, and when an operation ends. A ticket asks for a group besides, so that one of these comes. A request that
-//! is woken runs from its beginning: it is known by its *destination* (which file, which place), and finds its room
-//! kept.
+//! is woken runs from its beginning: it is known by its *destination* (which file, which place), and finds its room kept.
 //! Whoever would not come back, since his client has gone, loses that a group later.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -63,8 +62,8 @@ enum Class {
 pub(super) struct Load {
     pub(super) destination: Destination,
     pub(super) bytes: u64,
-    /// The largest group of which there is room, see [`part`].
-    pub(super) part_bytes: u64,
+    /// The largest group of which there is room, see [`group_bytes_max`].
+    pub(super) group_bytes_max: u64,
 }
 
 impl Load {
@@ -74,21 +73,21 @@ impl Load {
 
     /// Whether it needs nobody's leave with so much ahead.
     pub(super) fn is_light(&self, ahead_bytes: u64) -> bool {
-        self.class() == Class::Small && ahead_bytes.saturating_add(self.bytes) <= small_max(self.part_bytes)
+        self.class() == Class::Small && ahead_bytes.saturating_add(self.bytes) <= small_max(self.group_bytes_max)
     }
 }
 
 /// What one group may have of data where there is so much memory and such a ring.
-pub(super) fn part(dirty_bytes_max: u64, ring_bytes: u64) -> u64 {
+pub(super) fn group_bytes_max(dirty_bytes_max: u64, ring_bytes: u64) -> u64 {
     (dirty_bytes_max / GROUPS_IN_MEMORY).min(ring_bytes / GROUPS_IN_RING)
 }
 
-fn bulk_max(part_bytes: u64) -> u64 {
-    part_bytes / 8 * 7
+fn bulk_max(group_bytes_max: u64) -> u64 {
+    group_bytes_max / 8 * 7
 }
 
-fn small_max(part_bytes: u64) -> u64 {
-    part_bytes / 16 * 15
+fn small_max(group_bytes_max: u64) -> u64 {
+    group_bytes_max / 16 * 15
 }
 
 /// Called when a wait is over.
@@ -263,7 +262,7 @@ impl Slope {
         match load.class() {
             Class::Small => ahead.all == 0 || load.is_light(ahead.all),
             Class::Bulk => {
-                let most = bulk_max(load.part_bytes);
+                let most = bulk_max(load.group_bytes_max);
                 ahead.bulk == 0 || ahead.all + load.bytes <= most || ahead.bulk + load.bytes <= most / 4
             }
         }

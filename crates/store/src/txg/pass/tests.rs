@@ -10,7 +10,7 @@ use super::*;
 const MIB: u64 = 1 << 20;
 const RING: u64 = 96 * MIB;
 /// A third of the ring; memory has room for more.
-const PART: u64 = 32 * MIB;
+const GROUP: u64 = 32 * MIB;
 
 fn txgs() -> Arc<Txgs> {
     Txgs::new(Txg(1), 256 * MIB)
@@ -96,14 +96,14 @@ fn the_pool_takes_what_the_disk_takes_and_nobody_waits_long() {
     for _ in 0..GROUPS {
         let txg = txgs.close();
         let data = txgs.dirty_bytes_of(txg);
-        assert!(data > PART / 2 && data <= PART, "{} MiB in one group", data / MIB);
+        assert!(data > GROUP / 2 && data <= GROUP, "{} MiB in one group", data / MIB);
         let before = clients.written();
         for _ in 0..data / MIB {
             now += 1;
             txgs.wrote(txg, MIB);
             clients.go_on(now);
             let dirty = txgs.dirty_bytes();
-            assert!(dirty <= 2 * PART, "{} MiB in memory", dirty / MIB);
+            assert!(dirty <= 2 * GROUP, "{} MiB in memory", dirty / MIB);
         }
         now += BESIDE;
         txgs.synced(txg);

@@ -5,14 +5,14 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 /// Bulk has 14 MiB of it, and small requests 15.
-const PART: u64 = 16 * MIB;
+const GROUP: u64 = 16 * MIB;
 
 fn bulk(destination: u64) -> Load {
-    Load { destination: Destination([1, destination, 0]), bytes: MIB, part_bytes: PART }
+    Load { destination: Destination([1, destination, 0]), bytes: MIB, group_bytes_max: GROUP }
 }
 
 fn small(destination: u64) -> Load {
-    Load { destination: Destination([2, destination, 0]), bytes: 64 << 10, part_bytes: PART }
+    Load { destination: Destination([2, destination, 0]), bytes: 64 << 10, group_bytes_max: GROUP }
 }
 
 /// Asks for so many at once; those that passed have settled in `txg`.
