@@ -134,7 +134,7 @@ impl Ahead {
 
     fn limits(&self, record_size: u64) -> streams::Limits {
         let now = self.pool.platform.clock.monotonic();
-        streams::Limits { now, record_size, ahead_bytes_max: self.pool.io.ahead_bytes_max() }
+        streams::Limits { now, record_size, fetched_bytes_max: self.pool.io.fetched_bytes_max() }
     }
 
     fn leave(&self, task: Task) {

@@ -69,7 +69,7 @@ pub(super) struct Limits {
     pub(super) now: Duration,
     pub(super) record_size: u64,
     /// For all streams together.
-    pub(super) ahead_bytes_max: u64,
+    pub(super) fetched_bytes_max: u64,
 }
 
 /// What is to be fetched: so many ranges of blocks, the starts of two being so far apart.
@@ -337,7 +337,7 @@ impl Stream {
     fn want(&mut self, touch: &Touch, limits: &Limits, live_count: u64) -> Option<Wanted> {
         let length = touch.blocks.end - touch.blocks.start;
         // One part is left for what others leave behind, and for one who begins.
-        let most = (limits.ahead_bytes_max / (live_count + 1)).min(WINDOW_BYTES_MAX) / limits.record_size;
+        let most = (limits.fetched_bytes_max / (live_count + 1)).min(WINDOW_BYTES_MAX) / limits.record_size;
         let unhurried = (UNHURRIED_BYTES_MAX / limits.record_size).min(length * u64::from(self.run));
         let least = unhurried.max(WINDOW_READS * length);
         // It asked for this and has not got it, or not yet: more must be on its way.

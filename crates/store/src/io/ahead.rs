@@ -125,7 +125,7 @@ impl BlockIo {
     }
 
     /// The most that may be fetched ahead at a time, in bytes.
-    pub fn ahead_bytes_max(&self) -> u64 {
+    pub fn fetched_bytes_max(&self) -> u64 {
         self.cache.fetched_bytes_max()
     }
 

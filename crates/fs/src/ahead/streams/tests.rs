@@ -19,7 +19,7 @@ struct Reader {
 
 impl Reader {
     fn new() -> Self {
-        let limits = Limits { now: Duration::ZERO, record_size: RECORD, ahead_bytes_max: 32 << 20 };
+        let limits = Limits { now: Duration::ZERO, record_size: RECORD, fetched_bytes_max: 32 << 20 };
         Self { streams: Streams::default(), limits, there: Default::default(), asked: 0, missed: 0 }
     }
 
