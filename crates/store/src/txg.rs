@@ -45,7 +45,7 @@ use tally_base::{Broken, Fate, Kept, Promise, Txg, Wait};
 pub use history::{HISTORY_MAX, TxgHistory, TxgRecord};
 pub use pace::{PATCH_BYTES_MAX, PATCH_BYTES_MIN, PATCH_BYTES_START};
 pub use pass::Pass;
-pub use slope::{Destination, SMALL_BYTES_MAX};
+pub use slope::Destination;
 
 use pace::Pace;
 use slope::Slope;

@@ -57,12 +57,6 @@ impl Txgs {
         self.state.lock().slope.ahead_bytes()
     }
 
-    /// How many requests wait for the disks.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.state.lock().slope.waiting()
-    }
-
     /// Something went, and others may pass. They are called without the lock.
     pub(super) fn go_on(&self, mut state: parking_lot::MutexGuard<'_, State>) {
         let synced = state.synced;

@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tally_base::{Fate, Txg};
 
 /// A request with more data than this is bulk: as much as one small file.
-pub const SMALL_BYTES_MAX: u64 = 64 << 10;
+const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// Groups that have records in a ring: one is open, one is being synced, and the one before keeps its place until that is
 /// over (rules F8, F28).
 const GROUPS_IN_RING: u64 = 3;
@@ -198,11 +198,6 @@ impl Slope {
     /// Bytes that are ahead of the disks.
     pub(super) fn ahead_bytes(&self) -> u64 {
         self.ahead().all
-    }
-
-    /// How many wait.
-    pub(super) fn waiting(&self) -> usize {
-        self.small.len() + self.bulk.len()
     }
 
     /// Whether this ticket still waits.
