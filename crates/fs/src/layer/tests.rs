@@ -2,10 +2,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn memory(content: &[u8]) -> Piece {
-    Piece::Memory { bytes: Bytes::copy_from_slice(content), logged: false }
-}
-
 /// What a reader sees of 0..64 over a lower content of all `b'.'`; zeroes are shown as `b'0'`.
 fn shown(layer: &DataLayer) -> Vec<u8> {
     let mut out = Vec::new();
