@@ -15,7 +15,7 @@ use tally_bench::wire::{Connection, Handle, Stable};
 
 use super::Site;
 use super::figures::{Bar, Figures};
-use super::filer::{Binaries, Filer, Setup, Status};
+use super::filer::{Binaries, Filer, POOL_FILE, Setup, Status, slowness};
 use super::load;
 
 /// The pool is only a size: every change sets aside the room that its fold might take at worst, and none is folded.
@@ -121,7 +121,7 @@ impl Import {
     fn filer(&self, binaries: &Binaries, folder: &Path, gate: &Path) -> Result<Filer> {
         let setup = Setup {
             configuration: format!("dirty_data_max = \"{}M\"\n", self.dirty_mebibytes),
-            slowness: vec!["--held".into(), format!("pool.img={}", gate.display()).into()],
+            slowness: slowness("--held", POOL_FILE, gate.display()),
             pool_bytes: POOL_BYTES,
             sparse: true,
             // A ring takes no more requests when three quarters of it are live.

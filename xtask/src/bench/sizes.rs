@@ -12,7 +12,7 @@ use tally_bench::wire::{Connection, Handle, Stable, Target, random_u32};
 
 use super::Site;
 use super::figures::Figures;
-use super::filer::{Binaries, POOL_FILE, Setup};
+use super::filer::{Binaries, POOL_FILE, Setup, slowness};
 use super::load::{at_once, file_name};
 use super::report;
 use super::rivals::{Rival, Rivals, in_turns, print_ratios};
@@ -69,7 +69,7 @@ const BYTES: &str = "device bytes per byte";
 
 impl Place {
     fn setup(self, delay_ms: u64) -> Setup {
-        let slow = |rule: &str| vec![rule.into(), format!("{POOL_FILE}={delay_ms}").into()];
+        let slow = |rule| slowness(rule, POOL_FILE, delay_ms);
         match self {
             Self::SlowData => Setup { slowness: slow("--queued"), ..Setup::default() },
             Self::OneDisk => Setup { slowness: slow("--paced"), log_bytes: 0, ..Setup::default() },

@@ -12,7 +12,7 @@ use tally_bench::wire::{Connection, Handle, Stable, Target};
 
 use super::Site;
 use super::figures::{Bar, Figures};
-use super::filer::{Binaries, Filer, POOL, Setup};
+use super::filer::{Binaries, Filer, POOL, POOL_FILE, Setup, slowness};
 use super::load::{FILE_BYTES, file_name};
 
 const MIB: usize = 1 << 20;
@@ -69,7 +69,7 @@ impl Slope {
         let mut figures = Figures::default();
         for _ in 0..self.site.runs {
             let setup = Setup {
-                slowness: vec!["--turning".into(), format!("pool.img={}", self.delay_ms).into()],
+                slowness: slowness("--turning", POOL_FILE, self.delay_ms),
                 pool_bytes: 16 << 30,
                 sparse: true,
                 log_bytes: self.log_mib << 20,

@@ -15,7 +15,7 @@ use tally_bench::random::Random;
 use tally_bench::wire::{Connection, Handle, Stable, Target, random_u32};
 
 use super::figures::short;
-use super::filer::{Binaries, Filer, POOL, POOL_FILE, Setup};
+use super::filer::{Binaries, Filer, POOL, POOL_FILE, Setup, slowness};
 use super::load::file_name;
 use super::{prepared, report};
 
@@ -71,8 +71,8 @@ impl Soak {
     pub(crate) fn run(&self) -> Result<()> {
         ensure!(self.clients > 0 && self.minutes > 0.0, "nobody, or no time");
         let binaries = self.binary.as_deref().map_or_else(Binaries::build, Binaries::other)?;
-        let slowness = |delay_ms| vec!["--queued".into(), format!("{POOL_FILE}={delay_ms}").into()];
-        let setup = Setup { slowness: self.delay_ms.map(slowness).unwrap_or_default(), ..Setup::default() };
+        let slowness = self.delay_ms.map(|delay_ms| slowness("--queued", POOL_FILE, delay_ms)).unwrap_or_default();
+        let setup = Setup { slowness, ..Setup::default() };
         let filer = Filer::make(&binaries, setup, &prepared(self.folder.as_deref())?)?;
         let seed = self.seed.map_or_else(|| random_u32().map(u64::from), Ok)?;
         println!("seed {seed}");
