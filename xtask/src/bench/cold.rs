@@ -15,7 +15,7 @@ use super::figures::Figures;
 use super::filer::{Binaries, POOL_FILE, Setup, slowness};
 use super::load::{at_once, write_stream};
 use super::report;
-use super::rivals::{Rival, Rivals, in_turns, print_ratios};
+use super::rivals::{Rival, Rivals, in_turns, key, print_ratios};
 
 /// What `cold` takes.
 #[derive(Args)]
@@ -147,10 +147,6 @@ impl Place {
             Self::Hot => &[],
         }
     }
-}
-
-fn key(row: &str, rival: &str, what: &str) -> String {
-    format!("{row}: {rival}: {what}")
 }
 
 impl Cold {
@@ -323,7 +319,7 @@ fn print(figures: &Figures, rows: &[String], rivals: &[&str]) {
             println!("| {row} | {} | {} | {} |", cell(RATE), figures.median(&key(row, rival, DEVICE)), cell(HITS));
         }
     }
-    print_ratios(figures, rows, rivals, |row, rival| key(row, rival, RATE));
+    print_ratios(figures, rows, rivals, RATE);
 }
 
 #[cfg(test)]
