@@ -267,7 +267,7 @@ impl Sight<'_> {
         });
         if standings.len() > 1 {
             let present: Vec<BlockPtr> = blocks.iter().flatten().copied().collect();
-            io.prefetch(&present);
+            io.read_together(&present);
         }
         lone
     }

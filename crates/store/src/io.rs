@@ -30,7 +30,7 @@ use unrepaired::Unrepaired;
 
 pub use ahead::{Flight, PrefetchStats, Standing};
 
-/// Reads in flight while blocks are prefetched. Enough to keep an SSD or a few disks busy.
+/// Reads in flight while blocks are read together. Enough to keep an SSD or a few disks busy.
 const READ_DEPTH: usize = 16;
 
 /// Checks the structure of a block once, when it comes from a device. The caller may rely on it afterwards.
@@ -132,7 +132,7 @@ impl BlockIo {
         })
     }
 
-    /// Reads in flight during a prefetch; 1 makes no threads, so that a simulation can be repeated.
+    /// Reads in flight of blocks that are read together; 1 makes no threads, so that a simulation can be repeated.
     pub fn set_read_depth(&self, depth: usize) {
         self.read_depth.store(depth.max(1), Ordering::Relaxed);
     }
@@ -247,19 +247,19 @@ impl BlockIo {
 
     /// Reads blocks into the cache: neighbours on disk together, and several such stretches at a time. Errors are left to
     /// whoever reads the block in earnest, and so is what is on its way already.
-    pub fn prefetch(&self, bps: &[BlockPtr]) {
+    pub fn read_together(&self, bps: &[BlockPtr]) {
         let is_missing = |key: &CacheKey| !self.cache.holds(key) && self.flights.of(key).is_none();
         let missing: Vec<_> = bps.iter().filter(|bp| is_missing(&CacheKey::of(bp))).collect();
         let stretches: Vec<&[&BlockPtr]> = missing.chunk_by(|left, right| are_neighbours(left, right)).collect();
         block::in_parallel(stretches.len(), self.read_depth.load(Ordering::Relaxed), &|at| {
             for part in stretches[at].chunks(STRETCH_BLOCKS_MAX) {
-                self.prefetch_stretch(part);
+                self.read_stretch(part);
             }
         });
     }
 
     /// One device read for blocks that follow each other; if any of them is not good, each is read by itself.
-    fn prefetch_stretch(&self, stretch: &[&BlockPtr]) {
+    fn read_stretch(&self, stretch: &[&BlockPtr]) {
         let Some(blocks) = block::open_stretch(&self.devs, stretch) else {
             for bp in stretch {
                 let _ = self.read(bp);
