@@ -26,9 +26,10 @@
 //! queue behind it.
 //!
 //! **No timer.** Whoever is refused has a ticket, and what is ahead shrinks when the fold has written a run, when a group
-//! is synced, and when an operation ends. A ticket asks for a group besides, so that one of these comes. A request that
-//! is woken runs from its beginning: it is known by its *errand* (which file, which place), and finds its room kept.
-//! Whoever would not come back, since his client has gone, loses that a group later.
+//! is synced, and when an operation ends. A ticket asks for a group besides, so that one of these comes, and for another
+//! one after that as long as anybody waits behind data or kept room. A request that is woken runs from its beginning: it
+//! is known by its *errand* (which file, which place), and finds its room kept. Whoever would not come back, since his
+//! client has gone, loses that a group later.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -203,6 +204,16 @@ impl Slope {
     /// How many wait.
     pub(super) fn waiting(&self) -> usize {
         self.small.len() + self.bulk.len()
+    }
+
+    /// Whether anybody waits for what the next groups bring: data that is written, or room that is given up.
+    pub(super) fn waits_for_a_group(&self) -> bool {
+        self.waiting() > 0 && !(self.unwritten.is_empty() && self.grants.is_empty())
+    }
+
+    /// Whether a small request has room that it has not come for.
+    pub(super) fn keeps_room_for_small(&self) -> bool {
+        self.grants.iter().any(|grant| grant.load.class() == Class::Small)
     }
 
     /// Whether this ticket still waits.
