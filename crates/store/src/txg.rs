@@ -59,7 +59,8 @@ pub struct Txgs {
     changed: Condvar,
     dirty_bytes_max: u64,
     dirty_bytes_sync: u64,
-    /// Mirror of what is ahead of the disks, for those who only look.
+    /// Mirror of what is ahead of the disks, for those who only look; more than anything while room is kept for a small
+    /// request, so that nobody passes without a closer look.
     ahead_bytes: AtomicU64,
     /// Mirror of the most data that one group may have, for the disks' sake.
     group_bytes_max: AtomicU64,

@@ -62,12 +62,20 @@ impl Txgs {
         let synced = state.synced;
         let woken = state.slope.advance(synced);
         self.note_ahead(&state);
+        // While a group is wanted it is looked at again when that one is synced. Else what it would bring may never come:
+        // the group that a ticket has asked for may be over, and what is ahead now be of a later one.
+        if state.wanted <= state.synced && state.slope.waits_for_a_group() {
+            state.wanted = state.open;
+            self.changed.notify_all();
+        }
         drop(state);
         answer(woken, &Ok(Kept::default()));
     }
 
     pub(super) fn note_ahead(&self, state: &State) {
-        self.ahead_bytes.store(state.slope.ahead_bytes(), Ordering::Relaxed);
+        // Who was woken is light, too, once the fold has gone on. He must not pass by the room that is kept for him.
+        let ahead_bytes = if state.slope.keeps_room_for_small() { u64::MAX } else { state.slope.ahead_bytes() };
+        self.ahead_bytes.store(ahead_bytes, Ordering::Relaxed);
     }
 }
 

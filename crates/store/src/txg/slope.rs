@@ -25,17 +25,18 @@
 //! bulk has for itself. What is larger than every bound passes when no other bulk is ahead, which comes, since others
 //! queue behind it.
 //!
-//! **No timer.** Whoever is refused has a ticket, and what is ahead shrinks when the fold has written a run, when a group
-//! is synced, and when an operation ends. A ticket asks for a group besides, so that one of these comes. A request that
-//! is woken runs from its beginning: it is known by its *destination* (which file, which place), and finds its room kept.
-//! Whoever would not come back, since his client has gone, loses that a group later.
+//! **No timer.** Whoever is refused has a ticket, and what is ahead shrinks when the fold has written a run, when a
+//! group is synced, and when an operation ends. A ticket asks for a group besides, so that one of these comes, and for
+//! another one after that as long as anybody waits behind data or kept room. A request that is woken runs from its
+//! beginning: it is known by its *destination* (which file, which place), and finds its room kept. Whoever would not
+//! come back, since his client has gone, loses that a group later.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use tally_base::{Fate, Txg};
 
 /// A request with more data than this is bulk: as much as one small file.
-const SMALL_BYTES_MAX: u64 = 64 << 10;
+pub(super) const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// Groups that have records in a ring: one is open, one is being synced, and the one before keeps its place until that is
 /// over (rules F8, F28).
 const GROUPS_IN_RING: u64 = 3;
@@ -198,6 +199,21 @@ impl Slope {
     /// Bytes that are ahead of the disks.
     pub(super) fn ahead_bytes(&self) -> u64 {
         self.ahead().all
+    }
+
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.small.len() + self.bulk.len()
+    }
+
+    /// Whether anybody waits for what the next groups bring: data that is written, or room that is given up.
+    pub(super) fn waits_for_a_group(&self) -> bool {
+        self.waiting() > 0 && !(self.unwritten.is_empty() && self.grants.is_empty())
+    }
+
+    /// Whether a small request has room that it has not come for.
+    pub(super) fn keeps_room_for_small(&self) -> bool {
+        self.grants.iter().any(|grant| grant.load.class() == Class::Small)
     }
 
     /// Whether this ticket still waits.

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 
 use tally_base::Broken;
 
+use super::slope::SMALL_BYTES_MAX;
 use super::*;
 
 const MIB: u64 = 1 << 20;
@@ -172,4 +173,79 @@ fn after_the_stop_nobody_waits_here() {
     let closed = txgs.close();
     txgs.synced(closed);
     assert!(waits[0].poll().is_some());
+}
+
+/// Groups, as long as anybody wants one.
+fn sync_what_is_wanted(txgs: &Arc<Txgs>) {
+    for _ in 0..10 {
+        let is_wanted = {
+            let state = txgs.state.lock();
+            state.wanted > state.synced
+        };
+        if !is_wanted {
+            return;
+        }
+        let closed = txgs.close();
+        txgs.synced(closed);
+    }
+    panic!("groups are wanted for ever");
+}
+
+/// The fold goes on while one who was woken is on his way: when he comes there may be room for him and for what is kept.
+#[test]
+fn a_small_request_that_was_woken_takes_the_room_that_is_kept_for_it() {
+    let txgs = txgs();
+    let write = |place| match txgs.pass(destination(0, place), SMALL_BYTES_MAX, RING) {
+        Ok(_pass) => {
+            let hold = txgs.hold(None);
+            txgs.settle_fold(hold.txg(), 0, 0, SMALL_BYTES_MAX);
+            None
+        }
+        Err(wait) => Some(wait),
+    };
+    let most = GROUP / 16 * 15 / SMALL_BYTES_MAX;
+    assert!((0..most).all(|place| write(place).is_none()));
+    let waits: Vec<_> = (most..most + 20).filter_map(write).collect();
+    assert_eq!(waits.len(), 20);
+    for wait in waits {
+        let Wait::On(wait) = wait else { panic!("who is refused waits") };
+        wait.then(Box::new(|_| ()));
+    }
+    sync_what_is_wanted(&txgs);
+    assert_eq!(txgs.ahead_bytes(), 20 * SMALL_BYTES_MAX, "room is kept for all of them");
+    assert!((most..most + 20).all(|place| write(place).is_none()));
+    assert_eq!(txgs.ahead_bytes(), 20 * SMALL_BYTES_MAX, "they have come, and no room is kept any more");
+}
+
+/// Who is woken may not come to ask for his room: his file is gone, or he may no longer write it.
+#[test]
+fn who_waits_behind_room_that_nobody_comes_for_is_woken_though_nothing_else_happens() {
+    let txgs = txgs();
+    let mut waits: VecDeque<_> = (0..28 + 60).filter_map(|place| write(&txgs, destination(0, place)).err()).collect();
+    assert_eq!(waits.len(), 60);
+    let (sender, told) = mpsc::channel();
+    for wait in waits.drain(..) {
+        let sender = sender.clone();
+        wait.then(Box::new(move |fate| drop(sender.send(fate))));
+    }
+    sync_what_is_wanted(&txgs);
+    assert_eq!(told.try_iter().count(), 60);
+    assert_eq!(txgs.state.lock().slope.waiting(), 0);
+}
+
+/// The group that he asked for had nothing yet of what he waits for.
+#[test]
+fn who_waits_for_data_that_comes_into_a_later_group_asks_for_that_one() {
+    let txgs = txgs();
+    let passes: Vec<_> = (0..28).map(|place| txgs.pass(destination(0, place), MIB, RING).ok().flatten()).collect();
+    let Err(wait) = write(&txgs, destination(1, 0)) else { panic!("no room is left") };
+    sync_what_is_wanted(&txgs);
+    assert!(wait.poll().is_none(), "they are still under way");
+    for pass in passes {
+        let hold = txgs.hold(Some(txgs.admit(MIB, MIB).expect("the slope is below the walls")));
+        txgs.settle_fold(hold.txg(), 0, 0, MIB);
+        drop(pass);
+    }
+    sync_what_is_wanted(&txgs);
+    assert!(wait.poll().is_some(), "its group is durable");
 }

@@ -150,5 +150,5 @@ fn at_the_end_everybody_is_told() {
         assert!(slope.tell(*ticket, Box::new(one_more)).is_none());
     }
     call(slope.end());
-    assert_eq!((told.load(Ordering::SeqCst), slope.small.len() + slope.bulk.len()), (6, 0));
+    assert_eq!((told.load(Ordering::SeqCst), slope.waiting()), (6, 0));
 }
