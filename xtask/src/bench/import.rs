@@ -199,8 +199,7 @@ fn make_files(connection: &mut Connection, root: &Handle, index: usize, stop: &A
 
 fn write(connection: &mut Connection, root: &Handle, stop: &AtomicBool) -> Result<()> {
     let file = connection.create(root, "written")?;
-    let mut data = vec![0; MEBIBYTE];
-    rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
+    let mut data = load::noise(MEBIBYTE)?;
     for index in 0_u64.. {
         if stop.load(Ordering::Relaxed) {
             break;

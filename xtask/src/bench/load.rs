@@ -189,6 +189,13 @@ pub(crate) fn file_name(item: u64) -> String {
     format!("f{item:07}")
 }
 
+/// A content that nothing can be saved of.
+pub(crate) fn noise(bytes: usize) -> Result<Vec<u8>> {
+    let mut data = vec![0; bytes];
+    rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(data)
+}
+
 /// The READs or WRITEs of a content: where each begins, and what it carries.
 pub(crate) fn pieces(data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     data.chunks(PIECE_BYTES).enumerate().map(|(number, piece)| ((number * PIECE_BYTES) as u64, piece))
@@ -210,8 +217,7 @@ pub(crate) fn write_stream(target: &Target, mebibytes: u64) -> Result<(Handle, D
     let root = Connection::mount(target)?;
     let mut connection = Connection::open(target.nfs)?;
     let file = connection.create(&root, &format!("stream-{:08x}", random_u32()?))?;
-    let mut data = vec![0; PIECE_BYTES];
-    rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
+    let mut data = noise(PIECE_BYTES)?;
     let started = Instant::now();
     let mut windows = 0..mebibytes;
     let mut under_way = 0;

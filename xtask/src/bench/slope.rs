@@ -13,7 +13,7 @@ use tally_bench::wire::{Connection, Handle, Stable, Target};
 use super::Site;
 use super::figures::{Bar, Figures};
 use super::filer::{Binaries, Filer, POOL, POOL_FILE, Setup, slowness};
-use super::load::{FILE_BYTES, file_name};
+use super::load::{FILE_BYTES, file_name, noise};
 
 const MIB: usize = 1 << 20;
 /// What each bulk client writes over and over: more than one group has.
@@ -144,16 +144,14 @@ fn timed(until: impl Fn() -> Option<bool>, mut act: impl FnMut(u64) -> Result<()
 fn write_on(target: &Target, folder: &Handle, client: usize, until: impl Fn() -> Option<bool>) -> Result<Seen> {
     let mut connection = Connection::open(target.nfs)?;
     let file = connection.create(folder, &format!("bulk-{client}"))?;
-    let mut data = vec![0; MIB];
-    rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
+    let data = noise(MIB)?;
     timed(until, |number| connection.write(&file, number % FILE_MIB * MIB as u64, &data, Stable::FileSync).map(drop))
 }
 
 fn make_files(target: &Target, folder: &Handle, until: impl Fn() -> Option<bool>) -> Result<Seen> {
     let mut connection = Connection::open(target.nfs)?;
     let folder = connection.mkdir(folder, "small")?;
-    let mut data = vec![0; FILE_BYTES];
-    rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
+    let data = noise(FILE_BYTES)?;
     timed(until, |number| {
         let file = connection.create(&folder, &file_name(number))?;
         connection.write(&file, 0, &data, Stable::FileSync).map(drop)
