@@ -78,7 +78,7 @@ pub(crate) fn run(target: &Target, load: Load, connections: usize, items: u64) -
     let started = Instant::now();
     let mut latency_ns = Histogram::new(3)?;
     for worker in workers {
-        let one = worker.join().map_err(|_| anyhow::anyhow!("a client thread panicked"))??;
+        let one = joined(worker.join())?;
         latency_ns.add(one)?;
     }
     Ok(Measured { items: each * connections as u64, elapsed: started.elapsed(), latency_ns })
@@ -108,7 +108,7 @@ pub(crate) fn at_once<T: Send>(
         let started = Instant::now();
         let mut brought = Vec::new();
         for worker in workers {
-            brought.push(worker.join().map_err(|_| anyhow::anyhow!("a client thread panicked"))??);
+            brought.push(joined(worker.join())?);
         }
         Ok((started.elapsed(), brought))
     })
@@ -187,6 +187,11 @@ impl Load {
 /// Name of file number `item`.
 pub(crate) fn file_name(item: u64) -> String {
     format!("f{item:07}")
+}
+
+/// What a client's thread has come to.
+pub(crate) fn joined<T>(ended: std::thread::Result<Result<T>>) -> Result<T> {
+    ended.map_err(|_| anyhow::anyhow!("a client thread panicked"))?
 }
 
 /// A content that nothing can be saved of.

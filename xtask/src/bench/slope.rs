@@ -13,7 +13,7 @@ use tally_bench::wire::{Connection, Handle, Stable, Target};
 use super::Site;
 use super::figures::{Bar, Figures};
 use super::filer::{Binaries, Filer, POOL, POOL_FILE, Setup, slowness};
-use super::load::{FILE_BYTES, file_name, noise};
+use super::load::{FILE_BYTES, file_name, joined, noise};
 
 const MIB: usize = 1 << 20;
 /// What each bulk client writes over and over: more than one group has.
@@ -100,8 +100,8 @@ impl Slope {
             let small = scope.spawn(move || make_files(target, folder, until));
             std::thread::sleep(half * 2);
             done.store(true, Ordering::Relaxed);
-            let bulk = bulk.into_iter().map(joined).collect::<Result<Vec<_>>>();
-            anyhow::Ok((bulk?, joined(small)?))
+            let bulk = bulk.into_iter().map(|client| joined(client.join())).collect::<Result<Vec<_>>>();
+            anyhow::Ok((bulk?, joined(small.join())?))
         })?;
         let elapsed = started.elapsed();
         let mut all = Histogram::<u64>::new(3)?;
@@ -119,10 +119,6 @@ impl Slope {
         figures.add(SMALL_RATE, "files/s", small.times_ns.len() as f64 / elapsed.as_secs_f64());
         Ok(())
     }
-}
-
-fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
-    thread.join().map_err(|_| anyhow::anyhow!("a client thread panicked"))?
 }
 
 fn seconds(ns: u64) -> f64 {

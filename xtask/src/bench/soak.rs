@@ -16,7 +16,7 @@ use tally_bench::wire::{Connection, Handle, Stable, Target, random_u32};
 
 use super::figures::short;
 use super::filer::{Binaries, Filer, POOL, POOL_FILE, Setup, slowness};
-use super::load::{PIECE_BYTES, file_name, pieces};
+use super::load::{PIECE_BYTES, file_name, joined, pieces};
 use super::{prepared, report};
 
 /// What `soak` takes.
@@ -92,7 +92,7 @@ impl Soak {
             let samples = self.watch(&filer, &taken, &done);
             done.store(true, Ordering::Relaxed);
             for client in clients {
-                client.join().map_err(|_| anyhow::anyhow!("a client thread panicked"))??;
+                joined(client.join())?;
             }
             samples
         })?;
