@@ -179,22 +179,27 @@ fn others_come_between_the_parts_of_a_commit() {
 #[test]
 fn many_writers_of_one_file_do_not_pass_its_bound() {
     const WRITERS: u64 = 8;
-    for round in 0..40 {
+    const TURNS: u64 = 4;
+    let record = noise(RECORD as usize, 1);
+    for round in 0..100 {
         let house = House::new("latency", 2 * LOG);
         let bound = house.filer.pool().lanes()[0].share_bytes() / RECORD;
         let placed = house.blocks_placed();
         let gate = std::sync::Barrier::new(WRITERS as usize);
         std::thread::scope(|scope| {
             for writer in 0..WRITERS {
-                let (house, gate) = (&house, &gate);
+                let (house, gate, record) = (&house, &gate, &record);
                 scope.spawn(move || {
-                    let parts = [(writer, 1), (writer + WRITERS, 2), (writer + 3 * WRITERS, 1)];
-                    gate.wait();
-                    parts.iter().for_each(|(at, records)| house.write(at * RECORD * 2, records * RECORD));
+                    for turn in 0..TURNS {
+                        let at = (turn * WRITERS + writer) * RECORD;
+                        gate.wait();
+                        let (cred, data) = (ctx(&house.cred), record.clone());
+                        done(house.fs.write(cred, house.file, at, data, Stability::Unstable)).expect("there is room");
+                    }
                 });
             }
         });
-        let in_memory = WRITERS * 4 - (house.blocks_placed() - placed);
+        let in_memory = WRITERS * TURNS - (house.blocks_placed() - placed);
         assert!(in_memory <= bound, "round {round}: {in_memory} records in memory, of {bound}");
         assert!(house.commit());
     }

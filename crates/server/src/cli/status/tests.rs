@@ -53,7 +53,7 @@ config:
 log:    txg 42 is on disk
 
 \tLANE    SIZE  FILL  COMMIT     FRAMES    RECORDS      P50      P99  VDEV
-\t0       256M   25%     29M    1000000    2345678   90.1us    8.2ms  /disks/log
+\t0       256M   25%   29.0M    1000000    2345678   90.1us    8.2ms  /disks/log
 
 errors: No known data errors; disks have failed requests, see above
 ";
