@@ -2,7 +2,10 @@
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 use parking_lot::Mutex;
 
@@ -11,6 +14,12 @@ use super::input::Input;
 use super::ledger::{Account, Debt};
 use super::output::Output;
 use crate::service::Link;
+
+/// So many bytes of a record that arrived excuse a millisecond of its age: half a megabit a second is honest, and a byte
+/// now and then is not.
+const RECORD_BYTES_EXCUSE_MS: u64 = 64;
+/// Who owes since then goes when nobody else is left.
+const NOT_ITS_FAULT: u64 = u64::MAX;
 
 /// A client's TCP connection. Times are the hub's milliseconds, and 0 where there is nothing to tell.
 pub(super) struct Connection {
@@ -77,12 +86,24 @@ impl Connection {
         drop(self.backlog.close(&self.account));
     }
 
-    /// Since when it owes something that it could have given.
+    /// Since when it owes something that it could have given: [`NOT_ITS_FAULT`] while we do not read the rest of its
+    /// record.
     pub(super) fn owes_since_ms(&self) -> Option<u64> {
-        let since = |what, at: &AtomicU64| self.account.owes(what).then(|| at.load(Relaxed)).filter(|at| *at != 0);
-        let record = since(Debt::Record, &self.record_began_ms);
-        let replies = since(Debt::Replies, &self.unread_since_ms);
-        record.into_iter().chain(replies).min()
+        let record = self.account.owes(Debt::Record).then(|| self.record_since_ms()).flatten();
+        let replies = self.account.owes(Debt::Replies).then(|| self.unread_since_ms.load(Relaxed));
+        record.into_iter().chain(replies.filter(|at| *at != 0)).min()
+    }
+
+    /// A record that comes is younger than one that was begun after it and not gone on with, as far as its bytes excuse
+    /// its age. Counted from its beginning alone, an honest WRITE of a mebibyte was the oldest debt of its address while
+    /// an attacker there came anew with each look.
+    fn record_since_ms(&self) -> Option<u64> {
+        let began = self.record_began_ms.load(Relaxed);
+        if began != 0 && self.paused.load(SeqCst) {
+            return Some(NOT_ITS_FAULT);
+        }
+        let excused = self.record_arrived.load(Relaxed) / RECORD_BYTES_EXCUSE_MS;
+        (began != 0).then(|| began + self.heard_ms.load(Relaxed).saturating_sub(began).min(excused))
     }
 
     /// The time of a record that is on its way counts from now.
@@ -100,5 +121,38 @@ impl Connection {
     /// Whether nothing is carried out for it.
     pub(super) fn is_idle(&self) -> bool {
         self.account.request_count() == 0 || self.backlog.is_parked()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::serve::ledger::Ledger;
+
+    #[test]
+    fn a_record_is_as_old_as_what_is_missing() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let peer = stream.local_addr().unwrap();
+        let connection = Connection::new(2, peer, stream, Ledger::new(1 << 20, 1 << 20).open(peer.ip()), 1);
+        assert_eq!(connection.owes_since_ms(), None);
+        connection.account.owe(Debt::Record, 1000);
+        connection.record_began_ms.store(500, Relaxed);
+        let is_told = |arrived, heard| {
+            connection.record_arrived.store(arrived, Relaxed);
+            connection.heard_ms.store(heard, Relaxed);
+            connection.owes_since_ms()
+        };
+        assert_eq!(is_told(1 << 20, 500), Some(500), "half of it at once, and nothing since");
+        assert_eq!(is_told(1 << 20, 700), Some(700), "it comes");
+        assert_eq!(is_told(64, 9_000), Some(501), "a byte now and then");
+        assert_eq!(is_told(64, 400), Some(500), "it was read on later than it was heard");
+        connection.paused.store(true, SeqCst);
+        assert_eq!(connection.owes_since_ms(), Some(NOT_ITS_FAULT));
+        connection.account.owe(Debt::Replies, 1000);
+        connection.unread_since_ms.store(600, Relaxed);
+        assert_eq!(connection.owes_since_ms(), Some(600), "and these it does not take");
     }
 }

@@ -216,7 +216,7 @@ impl Hub {
             return Ok(());
         }
         // Said before it is judged: whoever makes room afterwards sees it and arms again.
-        connection.paused.store(true, SeqCst);
+        let was_paused = connection.paused.swap(true, SeqCst);
         let mut room = self.room(connection);
         if room == Room::CrowdedOut && !connection.crowded_out.swap(true, SeqCst) {
             self.crowded_out.lock().push(connection.clone());
@@ -224,6 +224,10 @@ impl Hub {
         }
         let read = room == Room::Free;
         if read {
+            if was_paused {
+                // What is missing may be in the socket.
+                connection.begin_record_anew(self.now_ms());
+            }
             connection.paused.store(false, SeqCst);
         }
         let write = connection.output.is_full();
