@@ -181,8 +181,8 @@ fn new_client(server: &Server) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// The least that the process held beside what its account said, of several looks: the account is told every other
-/// second, so that one look may meet what has just come.
+/// The least that the process held beside what its account said, of several looks: one may meet what comes between the
+/// question for the one and the other.
 fn beside_account(server: &Server, time: Duration) -> Result<u64> {
     let mut least = u64::MAX;
     let began = Instant::now();

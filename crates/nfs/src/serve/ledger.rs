@@ -36,6 +36,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
+use super::Held;
+
 /// A connection's part of what is free.
 const SHARE_PARTS: usize = 8;
 /// Most work of one connection: what a gigabyte a second brings in 16 ms.
@@ -82,7 +84,7 @@ impl Pot {
 
 /// What the connections of an address, or of the house, hold together.
 #[derive(Debug)]
-pub(super) struct Sum {
+pub(crate) struct Sum {
     work: Pot,
     debt: Pot,
     places: AtomicUsize,
@@ -93,8 +95,9 @@ impl Sum {
         Arc::new(Self { work: Pot::new(work_max), debt: Pot::new(debt_max), places: AtomicUsize::new(0) })
     }
 
-    pub(super) fn work_bytes(&self) -> usize {
-        self.work.held()
+    /// What it holds.
+    pub(crate) fn bytes(&self) -> Held {
+        Held { work_bytes: self.work.held(), debt_bytes: self.debt.held() }
     }
 
     pub(super) fn debt_bytes(&self) -> usize {
@@ -126,7 +129,7 @@ impl Ledger {
         Arc::new(Self { house: Sum::new(work_max, debt_max), addresses: Mutex::default() })
     }
 
-    pub(super) fn house(&self) -> &Sum {
+    pub(super) fn house(&self) -> &Arc<Sum> {
         &self.house
     }
 

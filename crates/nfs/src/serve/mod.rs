@@ -47,6 +47,7 @@ use std::time::Duration;
 use crate::service::Service;
 use crate::stats::Stats;
 use hub::Hub;
+pub(crate) use ledger::Sum;
 
 /// How much the server takes on at once.
 #[derive(Clone, Debug)]
@@ -116,7 +117,7 @@ pub enum ServeError {
 }
 
 /// Memory that requests and replies hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Requests that can be carried out.
     pub work_bytes: usize,
@@ -159,8 +160,7 @@ impl Server {
     /// What the account says now (`ledger`).
     #[must_use]
     pub fn held(&self) -> Held {
-        let house = self.hub.ledger.house();
-        Held { work_bytes: house.work_bytes(), debt_bytes: house.debt_bytes() }
+        self.stats().held()
     }
 
     /// What it counts.

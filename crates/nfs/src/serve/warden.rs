@@ -38,9 +38,6 @@ pub(super) fn keep(hub: &Arc<Hub>) {
     while !hub.sleep(LOOK_INTERVAL.min(shortest / 4)) {
         end_overdue(hub);
         hub.complaints.tell();
-        let (stats, house) = (hub.service.stats(), hub.ledger.house());
-        stats.work_bytes.store(house.work_bytes() as u64, Relaxed);
-        stats.debt_bytes.store(house.debt_bytes() as u64, Relaxed);
     }
 }
 

@@ -5,11 +5,14 @@ pub mod accounts;
 mod kind;
 pub mod recorder;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tally_base::Histogram;
 
+use crate::serve::{Held, Sum};
 use crate::service::{Link, Times};
 
 pub use kind::{KIND_COUNT, Kind};
@@ -58,10 +61,6 @@ pub struct Stats {
     pub connections: AtomicU64,
     /// Connections refused because there were too many.
     pub connections_refused: AtomicU64,
-    /// Bytes of requests that can be carried out, at the last look of every other second.
-    pub work_bytes: AtomicU64,
-    /// Bytes of what waits for clients, then.
-    pub debt_bytes: AtomicU64,
     /// Connections closed because they held too much, for too long, or a place that others needed.
     pub connections_dismissed: AtomicU64,
     /// Replies that waited in the thread that did the work.
@@ -70,6 +69,8 @@ pub struct Stats {
     pub handed_over: AtomicU64,
     /// Turns of workers that had more to do and offered their processor to those who wait in a device.
     pub processors_offered: AtomicU64,
+    /// What all connections hold, once there is a server.
+    pub(crate) house: Mutex<Option<Arc<Sum>>>,
 }
 
 impl Default for Stats {
@@ -89,8 +90,7 @@ impl Default for Stats {
             connections: AtomicU64::default(),
             connections_refused: AtomicU64::default(),
             connections_dismissed: AtomicU64::default(),
-            work_bytes: AtomicU64::default(),
-            debt_bytes: AtomicU64::default(),
+            house: Mutex::default(),
             driven: AtomicU64::default(),
             handed_over: AtomicU64::default(),
             processors_offered: AtomicU64::default(),
@@ -99,6 +99,12 @@ impl Default for Stats {
 }
 
 impl Stats {
+    /// What requests and replies hold now.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        self.house.lock().as_ref().map_or(Held::default(), |house| house.bytes())
+    }
+
     /// Enters an answered request, wherever it counts.
     pub(crate) fn enter(&self, link: &Link, payer: Payer, paid: &Paid, times: Times) {
         let counted = self.kind(paid.kind);

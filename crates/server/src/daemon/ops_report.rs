@@ -10,6 +10,7 @@ use crate::control::report::{OpReport, OpsReport, Quantiles};
 
 /// The report of now.
 pub(super) fn report(stats: &Stats) -> OpsReport {
+    let held = stats.held();
     OpsReport {
         procedures: Kind::all().filter_map(|kind| op(stats, kind)).collect(),
         whole: quantiles(&stats.whole),
@@ -19,8 +20,8 @@ pub(super) fn report(stats: &Stats) -> OpsReport {
         connections_dismissed: stats.connections_dismissed.load(Relaxed),
         connections_refused: stats.connections_refused.load(Relaxed),
         panics: stats.panics.load(Relaxed),
-        work_bytes: stats.work_bytes.load(Relaxed),
-        debt_bytes: stats.debt_bytes.load(Relaxed),
+        work_bytes: held.work_bytes as u64,
+        debt_bytes: held.debt_bytes as u64,
         refused: stats.refused.load(Relaxed),
         retransmissions: stats.retransmissions.load(Relaxed),
         throttled: stats.throttled.load(Relaxed),
