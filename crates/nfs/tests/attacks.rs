@@ -196,6 +196,90 @@ fn a_record_that_comes_is_younger_than_half_a_record_begun_after_it() {
     drop(strangers);
 }
 
+/// They bring most of a record at once and then a byte whenever others may come. What had come excused their age for
+/// seconds, so that with a byte each they were younger than a WRITE on its way.
+#[test]
+fn a_byte_now_and_then_makes_no_record_young() {
+    let _alone = alone();
+    let house = House::with(&ServeOptions { debt_bytes_max: 8 << 20, ..Default::default() });
+    let mut good = house.client();
+    let root = good.mount("/tank");
+    let file = good.file(&root, b"f");
+    let write = write_arguments(&file, 0, &vec![7; 1 << 20], 2);
+    let write = marked(&good.record(9, NFS, Procedure::Write.number(), write));
+    let half = [&(1_u32 << 31 | 1 << 20).to_be_bytes()[..], &vec![0; 900_000]].concat();
+    let mut strangers: Vec<TcpStream> = (0..3).map(|_| stranger(&house, [127, 0, 0, 1])).collect();
+    strangers.iter_mut().for_each(|stream| stream.write_all(&half).unwrap());
+    // A millisecond is as fine as ages are.
+    let mut is_received = || {
+        (0..100).for_each(|_| assert_eq!(good.getattr(&root).0, 0));
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    is_received();
+    let mut honest = TcpStream::connect(house.address).unwrap();
+    honest.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (begin, rest) = write.split_at(200_000);
+    honest.write_all(begin).unwrap();
+    is_received();
+    strangers.iter_mut().for_each(|stream| stream.write_all(&[0]).unwrap());
+    is_received();
+    let mut last = stranger(&house, [127, 0, 0, 1]);
+    let _ = last.write_all(&half);
+    is_received();
+    honest.write_all(rest).expect("it is not hung up on");
+    let mut head = [0; 8];
+    honest.read_exact(&mut head).expect("the WRITE is answered");
+    assert!(house.server.stats().connections_dismissed.load(SeqCst) > 0, "others went");
+    drop((strangers, last));
+}
+
+/// Halves of records behind requests that take long, so that the server does not read on. That was nobody's fault for ever,
+/// and whoever was read went before them.
+#[test]
+fn who_has_himself_paused_is_not_spared_for_ever() {
+    const COUNT: usize = 78;
+    let _alone = alone();
+    let options = ServeOptions { debt_bytes_max: 8 << 20, requests_per_connection_max: 1, ..Default::default() };
+    let house = House::with(&options);
+    let mut good = house.client();
+    let root = good.mount("/tank");
+    let file = good.file(&root, b"f");
+    let write = write_arguments(&file, 0, &vec![7; 1 << 20], 2);
+    let write = marked(&good.record(9, NFS, Procedure::Write.number(), write));
+    let tank = &house.exports.tank;
+    *tank.promises.lock() = Promises::ByHand;
+    let half = [&(1_u32 << 31 | 1 << 20).to_be_bytes()[..], &vec![0; 50_000]].concat();
+    let strangers: Vec<TcpStream> = (0..COUNT)
+        .map(|number| {
+            let mut arguments = dir_name(&root, format!("d-{number}").as_bytes());
+            arguments.raw(&mode(0o755).into_vec());
+            let mkdir = marked(&good.record(1, NFS, Procedure::MkDir.number(), arguments));
+            let mut stream = stranger(&house, [127, 0, 0, 1]);
+            stream.write_all(&[&mkdir[..], &half].concat()).unwrap();
+            stream
+        })
+        .collect();
+    tank.until_held(COUNT);
+    *tank.promises.lock() = Promises::Ready;
+    assert!(house.server.held().debt_bytes >= COUNT * 50_000, "all of it is read");
+    // An honest pause is shorter.
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut honest = TcpStream::connect(house.address).unwrap();
+    honest.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (begin, rest) = write.split_at(60_000);
+    honest.write_all(begin).unwrap();
+    (0..100).for_each(|_| assert_eq!(good.getattr(&root).0, 0));
+    std::thread::sleep(Duration::from_millis(2));
+    let mut last = stranger(&house, [127, 0, 0, 1]);
+    let _ = last.write_all(&[&half[..], &vec![0; 850_000]].concat());
+    (0..100).for_each(|_| assert_eq!(good.getattr(&root).0, 0));
+    honest.write_all(rest).expect("it is not hung up on");
+    let mut head = [0; 8];
+    honest.read_exact(&mut head).expect("the WRITE is answered");
+    assert!(house.server.stats().connections_dismissed.load(SeqCst) > 0, "others went");
+    drop((strangers, last));
+}
+
 /// The same from a hundred addresses, as a user of this machine has them, or a host with some networks of IPv6: each holds
 /// less than an honest WRITE does. The honest one was of the address with most, and went each time.
 #[test]

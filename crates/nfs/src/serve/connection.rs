@@ -2,10 +2,7 @@
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
-};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -18,8 +15,9 @@ use crate::service::Link;
 /// So many bytes of a record that arrived excuse a millisecond of its age: half a megabit a second is honest, and a byte
 /// now and then is not.
 const RECORD_BYTES_EXCUSE_MS: u64 = 64;
-/// Who owes since then goes when nobody else is left.
-const NOT_ITS_FAULT: u64 = u64::MAX;
+/// For so long it is nobody's fault that we do not read the rest of a record. Then it may be: whoever has requests that
+/// take long can have half a record behind them for as long.
+const PAUSE_EXCUSED_MS: u64 = 1000;
 
 /// A client's TCP connection. Times are the hub's milliseconds, and 0 where there is nothing to tell.
 pub(super) struct Connection {
@@ -39,6 +37,8 @@ pub(super) struct Connection {
     pub(super) record_began_ms: AtomicU64,
     /// How much of it has arrived.
     pub(super) record_arrived: AtomicU64,
+    /// Since when the rest of it is owed: since it began, or later as far as what came excuses its age.
+    record_owed_ms: AtomicU64,
     /// When the socket, which is full, took something.
     pub(super) unread_since_ms: AtomicU64,
     /// Held while it is noted whether replies are taken, so that the last word is the newest.
@@ -65,6 +65,7 @@ impl Connection {
             has_asked: AtomicBool::new(false),
             record_began_ms: AtomicU64::new(0),
             record_arrived: AtomicU64::new(0),
+            record_owed_ms: AtomicU64::new(0),
             unread_since_ms: AtomicU64::new(0),
             telling: Mutex::new(()),
             paused: AtomicBool::new(false),
@@ -86,24 +87,39 @@ impl Connection {
         drop(self.backlog.close(&self.account));
     }
 
-    /// Since when it owes something that it could have given: [`NOT_ITS_FAULT`] while we do not read the rest of its
-    /// record.
+    /// Since when it owes something that it could have given.
     pub(super) fn owes_since_ms(&self) -> Option<u64> {
-        let record = self.account.owes(Debt::Record).then(|| self.record_since_ms()).flatten();
+        let is_partial = self.account.owes(Debt::Record) && self.record_began_ms.load(Relaxed) != 0;
+        let record = is_partial.then(|| self.record_owed_ms.load(Relaxed));
         let replies = self.account.owes(Debt::Replies).then(|| self.unread_since_ms.load(Relaxed));
         record.into_iter().chain(replies.filter(|at| *at != 0)).min()
     }
 
-    /// A record that comes is younger than one that was begun after it and not gone on with, as far as its bytes excuse
-    /// its age. Counted from its beginning alone, an honest WRITE of a mebibyte was the oldest debt of its address while
-    /// an attacker there came anew with each look.
-    fn record_since_ms(&self) -> Option<u64> {
-        let began = self.record_began_ms.load(Relaxed);
-        if began != 0 && self.paused.load(SeqCst) {
-            return Some(NOT_ITS_FAULT);
+    /// So much has arrived of a record; under the input's lock. One that comes is younger than one that was begun after it
+    /// and not gone on with. Counted from its beginning alone, an honest WRITE of a mebibyte was the oldest debt of its
+    /// address while an attacker there came anew with each look. Nothing is put by: most of a record at once and then a
+    /// byte now and then is no record that comes.
+    pub(super) fn record_comes(&self, is_new: bool, arrived: u64, now_ms: u64) {
+        let before = self.record_arrived.swap(arrived, Relaxed);
+        if is_new || self.record_began_ms.load(Relaxed) == 0 {
+            self.record_owed_ms.store(now_ms, Relaxed);
+            self.record_began_ms.store(now_ms, Relaxed);
+            return;
         }
-        let excused = self.record_arrived.load(Relaxed) / RECORD_BYTES_EXCUSE_MS;
-        (began != 0).then(|| began + self.heard_ms.load(Relaxed).saturating_sub(began).min(excused))
+        let excused = arrived.saturating_sub(before) / RECORD_BYTES_EXCUSE_MS;
+        let later = |owed: u64| Some(owed.max(now_ms.min(owed + excused)));
+        let _ = self.record_owed_ms.fetch_update(Relaxed, Relaxed, later);
+    }
+
+    /// From now on we do not read the rest of its record.
+    pub(super) fn excuse_pause(&self, now_ms: u64) {
+        self.record_owed_ms.store(now_ms + PAUSE_EXCUSED_MS, Relaxed);
+    }
+
+    /// It is read on. What is missing may be in the socket.
+    pub(super) fn end_pause(&self, now_ms: u64) {
+        self.record_owed_ms.store(now_ms, Relaxed);
+        self.begin_record_anew(now_ms);
     }
 
     /// The time of a record that is on its way counts from now.
@@ -139,18 +155,23 @@ mod tests {
         let connection = Connection::new(2, peer, stream, Ledger::new(1 << 20, 1 << 20).open(peer.ip()), 1);
         assert_eq!(connection.owes_since_ms(), None);
         connection.account.owe(Debt::Record, 1000);
-        connection.record_began_ms.store(500, Relaxed);
-        let is_told = |arrived, heard| {
-            connection.record_arrived.store(arrived, Relaxed);
-            connection.heard_ms.store(heard, Relaxed);
+        let is_told = |is_new, arrived, now| {
+            connection.record_comes(is_new, arrived, now);
             connection.owes_since_ms()
         };
-        assert_eq!(is_told(1 << 20, 500), Some(500), "half of it at once, and nothing since");
-        assert_eq!(is_told(1 << 20, 700), Some(700), "it comes");
-        assert_eq!(is_told(64, 9_000), Some(501), "a byte now and then");
-        assert_eq!(is_told(64, 400), Some(500), "it was read on later than it was heard");
-        connection.paused.store(true, SeqCst);
-        assert_eq!(connection.owes_since_ms(), Some(NOT_ITS_FAULT));
+        assert_eq!(is_told(true, 900_000, 500), Some(500), "most of it at once");
+        assert_eq!(is_told(false, 900_001, 9_000), Some(500), "and then a byte");
+        assert_eq!(is_told(false, 900_001 + 6400, 9_100), Some(600), "a hundred milliseconds' worth");
+        assert_eq!(is_told(false, 1_000_000, 9_200), Some(2_062), "it comes, and was late");
+        assert_eq!(is_told(false, 1_048_576, 9_300), Some(2_821));
+        assert_eq!(is_told(true, 64, 9_400), Some(9_400), "the next");
+        assert_eq!(is_told(false, 65_536, 9_700), Some(9_700), "it comes");
+        connection.excuse_pause(9_800);
+        assert_eq!(connection.owes_since_ms(), Some(10_800), "nobody's fault, for a while");
+        connection.begin_record_anew(10_000);
+        assert_eq!(is_told(false, 65_537, 10_000), Some(10_800), "it came while that was decided");
+        connection.end_pause(12_000);
+        assert_eq!(connection.owes_since_ms(), Some(12_000));
         connection.account.owe(Debt::Replies, 1000);
         connection.unread_since_ms.store(600, Relaxed);
         assert_eq!(connection.owes_since_ms(), Some(600), "and these it does not take");

@@ -226,10 +226,11 @@ impl Hub {
         let read = room == Room::Free;
         if read {
             if was_paused {
-                // What is missing may be in the socket.
-                connection.begin_record_anew(self.now_ms());
+                connection.end_pause(self.now_ms());
             }
             connection.paused.store(false, SeqCst);
+        } else if !was_paused {
+            connection.excuse_pause(self.now_ms());
         }
         let write = connection.output.is_full();
         self.poller.arm(&connection.stream, connection.link.id(), read, write)

@@ -208,17 +208,13 @@ fn note_progress(hub: &Hub, connection: &Connection, input: &Input, ended: bool,
     if ended {
         connection.has_asked.store(true, Relaxed);
     }
-    let began_ms = connection.record_began_ms.load(Relaxed);
     if !input.is_partial() {
-        if began_ms != 0 {
+        if connection.record_began_ms.load(Relaxed) != 0 {
             connection.record_began_ms.store(0, Relaxed);
         }
         return connection.account.owes(Debt::Record) && connection.account.owe(Debt::Record, 0);
     }
-    if began_ms == 0 || ended {
-        connection.record_began_ms.store(now_ms, Relaxed);
-    }
-    connection.record_arrived.store(input.arrived_bytes() as u64, Relaxed);
+    connection.record_comes(ended, input.arrived_bytes() as u64, now_ms);
     connection.account.owe(Debt::Record, input.held_bytes())
 }
 
