@@ -10,13 +10,27 @@
 //! waits for the system to end their turns, up to 4 ms each, one after the other: where hostile hosts kept them busy a write
 //! of 32 KiB was 0.1 ms in its device and 3 more on no processor (docs/design/0022). Hence those who work on offer their
 //! processors after each turn while anybody is away (rules P4).
+//!
+//! An offer is taken by whoever wants the processor, and other programs keep it for their whole turn: with four busy
+//! loops beside the server and one READ that hung in its disk, a turn of work stood against an offer of milliseconds, and
+//! the rate of all others fell to a seventh. So nobody is waited for who went long ago, and after an offer by which nobody
+//! came back there is none for a quarter of what it took.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+/// Who went away longer ago comes back from something that is slow, and a turn more is little to that.
+const AWAY_MAX: Duration = Duration::from_millis(20);
+
+/// After an offer in vain there is none for so many parts of what it took.
+const VAIN_PARTS: u64 = 4;
+
 /// The workers.
 pub(super) struct Crew {
+    /// Times are nanoseconds since then.
+    start: Instant,
     /// Most that run before another is called; and most that sit in epoll, ready to run.
     running_max: usize,
     all: AtomicUsize,
@@ -26,6 +40,12 @@ pub(super) struct Crew {
     running: AtomicUsize,
     /// Those that wait for a device or a lock, or for a processor after that.
     away: AtomicUsize,
+    /// When the last of them went.
+    went_ns: AtomicU64,
+    /// How often one has come back.
+    back: AtomicUsize,
+    /// Until then no processor is offered again.
+    offered_ns: AtomicU64,
     bench: Mutex<Bench>,
     called: Condvar,
 }
@@ -41,11 +61,15 @@ struct Bench {
 impl Crew {
     pub(super) fn new(running_max: usize) -> Self {
         Self {
+            start: Instant::now(),
             running_max: running_max.max(1),
             all: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
             away: AtomicUsize::new(0),
+            went_ns: AtomicU64::new(0),
+            back: AtomicUsize::new(0),
+            offered_ns: AtomicU64::new(0),
             bench: Mutex::default(),
             called: Condvar::new(),
         }
@@ -149,15 +173,37 @@ impl Crew {
 
     /// A worker that has more to do offers its processor to those who come back, if anybody is away; true if it did.
     pub(super) fn offer_processor(&self) -> bool {
-        let is_wanted = self.away.load(SeqCst) > 0;
-        if is_wanted {
-            std::thread::yield_now();
+        if self.away.load(SeqCst) == 0 {
+            return false;
         }
-        is_wanted
+        let began_ns = self.now_ns();
+        let may_offer = self.may_offer(began_ns);
+        if may_offer {
+            let back = self.back.load(SeqCst);
+            std::thread::yield_now();
+            if self.back.load(SeqCst) == back {
+                self.offered_in_vain(began_ns, self.now_ns());
+            }
+        }
+        may_offer
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn may_offer(&self, now_ns: u64) -> bool {
+        let is_near = u128::from(now_ns.saturating_sub(self.went_ns.load(Relaxed))) <= AWAY_MAX.as_nanos();
+        is_near && now_ns >= self.offered_ns.load(Relaxed)
+    }
+
+    fn offered_in_vain(&self, began_ns: u64, ended_ns: u64) {
+        self.offered_ns.store(ended_ns + ended_ns.saturating_sub(began_ns) / VAIN_PARTS, Relaxed);
     }
 
     /// It waits for a device or a lock.
     pub(super) fn sit_down(&self) {
+        self.went_ns.store(self.now_ns(), Relaxed);
         self.away.fetch_add(1, SeqCst);
         self.running.fetch_sub(1, SeqCst);
     }
@@ -165,6 +211,7 @@ impl Crew {
     /// It goes on.
     pub(super) fn stand_up(&self) {
         self.away.fetch_sub(1, SeqCst);
+        self.back.fetch_add(1, SeqCst);
         self.running.fetch_add(1, SeqCst);
     }
 
@@ -220,9 +267,21 @@ mod tests {
         let crew = crew(2, 2);
         assert!(!crew.offer_processor(), "nobody comes back");
         crew.sit_down();
-        assert!(crew.offer_processor());
+        assert!(crew.may_offer(crew.went_ns.load(Relaxed)));
+        crew.offer_processor();
         crew.stand_up();
         assert!(!crew.offer_processor(), "it is back");
+    }
+
+    /// One READ that hung made all others slower by what other programs took of each offer.
+    #[test]
+    fn vain_offers_end_and_cost_nothing_for_who_is_away_for_long() {
+        let crew = crew(2, 2);
+        crew.sit_down();
+        let [went, long] = [crew.went_ns.load(Relaxed), AWAY_MAX.as_nanos() as u64];
+        assert!(crew.may_offer(went + long) && !crew.may_offer(went + long + 1));
+        crew.offered_in_vain(went, went + 5000);
+        assert!(!crew.may_offer(went + 6249) && crew.may_offer(went + 6250));
     }
 
     #[test]
