@@ -9,12 +9,12 @@ use smallvec::SmallVec;
 use tally_base::Wait;
 use tally_intent::Reservation;
 use tally_store::pool::{NotServing, SpaceClass};
-use tally_store::txg::{Admission, NotAdmitted};
+use tally_store::txg::{Admission, Destination, NotAdmitted, Pass};
 
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::record::RECORD_OVERHEAD_MAX;
-use crate::vfs::{FsError, Outcome};
+use crate::vfs::{FsError, ObjectRef, Outcome, Stability};
 
 /// Dirty memory that an operation costs beside its data: layer, keys, inode.
 pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;
@@ -125,6 +125,22 @@ impl Filesystem {
             rings,
             pending: Pending { bytes, growth_bytes: ask.growth_bytes, shrink_bytes: 0 },
         })
+    }
+
+    /// Leave to bring data at all, which is asked for first: where more comes than the disks take, each waits his turn
+    /// (`tally_store::txg`, "the slope"). What is not stable yet takes nothing of the ring.
+    pub(crate) fn pass(
+        &self,
+        object: ObjectRef,
+        offset: u64,
+        data_bytes: u64,
+        asked: Stability,
+    ) -> Result<Option<Pass>, Refusal> {
+        let destination = Destination([self.dataset.birth.id.0, object.id.0, offset]);
+        let is_stable = asked > Stability::Unstable || self.always_sync();
+        let log = if is_stable { self.log() } else { None };
+        let ring_bytes = log.map_or(u64::MAX, |lane| lane.geometry().size);
+        self.pool.txgs.pass(destination, data_bytes, ring_bytes).map_err(Refusal::until)
     }
 
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read

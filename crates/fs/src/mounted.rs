@@ -74,7 +74,10 @@ impl Vfs for Filesystem {
         data: Bytes,
         stability: Stability,
     ) -> Outcome<Written> {
-        self.write_content(ctx, object, offset, &data, stability)
+        match self.pass(object, offset, data.len() as u64, stability) {
+            Ok(_while_it_is_brought) => self.write_content(ctx, object, offset, &data, stability),
+            Err(refusal) => refusal.outcome(),
+        }
     }
 
     fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64> {

@@ -68,12 +68,10 @@ impl Options {
         let mut bench = Bench { server, _bystander: bystander, workers, time, quiet, missed: Vec::new() };
         let quiet_bytes = bench.server.resident_bytes()?;
         bench.quiet.iter().zip(WHOSE).for_each(|(times, whose)| println!("{:44} {times}", format!("quiet, {whose}")));
-        for attacks in chosen {
-            for addresses in ADDRESS_COUNTS {
-                bench.attack(&attacks, addresses, quiet_bytes)?;
-            }
+        let attacked = bench.attack_all(&chosen, quiet_bytes).and_then(|()| bench.doors());
+        if let Err(error) = attacked {
+            return Err(error.context(bench.server.last_words()?));
         }
-        bench.doors()?;
         std::thread::sleep(IDLE);
         let kept = bench.server.resident_bytes()?.saturating_sub(quiet_bytes);
         println!("a minute later {} MiB more than before", kept / MIB);
@@ -115,6 +113,15 @@ struct Bench {
 }
 
 impl Bench {
+    fn attack_all(&mut self, chosen: &[Vec<Attack>], quiet_bytes: u64) -> Result<()> {
+        for attacks in chosen {
+            for addresses in ADDRESS_COUNTS {
+                self.attack(attacks, addresses, quiet_bytes)?;
+            }
+        }
+        Ok(())
+    }
+
     fn attack(&mut self, attacks: &[Attack], addresses: u8, quiet_bytes: u64) -> Result<()> {
         let name = if let [attack] = attacks { attack.name } else { "all at once" };
         let label = format!("{name}, {addresses} address(es)");

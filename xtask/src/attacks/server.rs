@@ -19,6 +19,9 @@ const HTTP_TIMEOUT: Duration = Duration::from_secs(5);
 /// More than all attacks together open, and what the tests themselves need.
 const OPEN_FILES: u64 = 16_384;
 
+/// Of a log so many lines, its last, are told.
+const LOG_LINES_TOLD: usize = 100;
+
 /// Lets this process have enough connections.
 pub(super) fn raise_open_files() -> Result<()> {
     let now = getrlimit(Resource::Nofile);
@@ -78,6 +81,15 @@ impl Server {
             std::thread::sleep(Duration::from_millis(50));
         }
         bail!("the server does not answer")
+    }
+
+    /// Whether it runs, and what it logged: on a bad end it would be gone with the folder.
+    pub(super) fn last_words(&mut self) -> Result<String> {
+        let state = self.child.try_wait()?.map_or_else(|| "runs".into(), |status| format!("ended with {status}"));
+        let log = std::fs::read_to_string(self.folder.path().join("log"))?;
+        let skipped = log.lines().count().saturating_sub(LOG_LINES_TOLD);
+        let told: Vec<_> = log.lines().skip(skipped).collect();
+        Ok(format!("the server {state}; its log, less {skipped} lines:\n{}", told.join("\n")))
     }
 
     /// What the process has in memory.

@@ -1,8 +1,8 @@
-//! WRITE: into memory and the log, or, for streaming full blocks, ahead to their final place.
+//! WRITE: into memory and the log, or, for full blocks of much that is written at once, ahead to their final place.
 //!
 //! What need not be stable stays in memory, for the COMMIT to log, until its file has more of it in the open group than
-//! the log takes sooner than that group would be durable. From there on the file is a stream, whose full blocks are placed
-//! as they come ([docs/design/0035](../../../../docs/design/0035-the-log-takes-what-it-takes-sooner.md)).
+//! the log takes sooner than that group would be durable. From there on it is a placed file, whose full blocks go to their
+//! place as they come ([docs/design/0035](../../../../docs/design/0035-the-log-takes-what-it-takes-sooner.md)).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -216,7 +216,7 @@ impl Filesystem {
         }
     }
 
-    /// Writes the full blocks of a streaming WRITE to their final place, with nothing held (rules F5). The rest stays
+    /// Writes the full blocks of a WRITE to their final place, with nothing held (rules F5). The rest stays
     /// in memory.
     fn place_full_blocks(&self, object: ObjectRef, offset: u64, data: &Bytes) -> Result<Parts, FsError> {
         let end = offset + data.len() as u64;

@@ -9,7 +9,7 @@ mod own_process;
 mod text;
 
 use crate::control::observation::{AccountReport, KindReport, Observation, ObservedDataset};
-use crate::control::report::{CacheReport, LaneReport, PoolReport, VdevReport};
+use crate::control::report::{CacheReport, LaneReport, PoolReport, PrefetchReport, VdevReport};
 use crate::control::spread::Spread;
 use own_process::Usage;
 pub(super) use text::CONTENT_TYPE;
@@ -29,6 +29,7 @@ pub(super) fn render(seen: &Observation, datasets: &[ObservedDataset], start: f6
     phases(&mut text, seen);
     pools(&mut text, &seen.pools);
     caches(&mut text, &seen.pools);
+    prefetch(&mut text, &seen.pools);
     groups(&mut text, &seen.pools);
     log(&mut text, &seen.pools);
     vdevs(&mut text, &seen.pools);
@@ -212,6 +213,27 @@ fn caches(text: &mut Exposition, pools: &[PoolReport]) {
             for cache in &pool.cache {
                 family.sample(&[("pool", &pool.name), ("kind", &cache.kind)], of(cache));
             }
+        }
+    }
+}
+
+/// A metric of what was fetched ahead: its name, what it means, and how it is read.
+type PrefetchMetric = (&'static str, &'static str, fn(&PrefetchReport) -> u64);
+
+const OF_PREFETCH: [PrefetchMetric; 4] = [
+    ("tally_prefetch_hits_total", "Blocks of files that were fetched ahead, and that a reader found.", |of| of.hits),
+    ("tally_prefetch_misses_total", "Blocks of files that a reader had to read from a disk.", |of| of.misses),
+    ("tally_prefetch_bytes_total", "Bytes fetched ahead of readers, as they are on disk.", |of| of.bytes),
+    ("tally_prefetch_unread_bytes_total", "Bytes fetched ahead that left the cache before a reader came.", |of| {
+        of.unread_bytes
+    }),
+];
+
+fn prefetch(text: &mut Exposition, pools: &[PoolReport]) {
+    for (name, help, of) in OF_PREFETCH {
+        let mut family = text.counter(name, help);
+        for pool in pools.iter().filter(|pool| pool.is_imported()) {
+            family.sample(&[("pool", &pool.name)], of(&pool.prefetch));
         }
     }
 }
