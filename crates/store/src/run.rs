@@ -213,7 +213,7 @@ impl RunWriter {
         self.io.counters.blocks_written.fetch_add(run.blocks.len() as u64, Ordering::Relaxed);
         self.stats.write_count += 1;
         self.io.forget_unwritten(&run.blocks);
-        if let Some(told) = &self.told {
+        if let (Ok(()), Some(told)) = (&written, &self.told) {
             told(run.blocks.iter().map(|block| u64::from(block.lsize)).sum());
         }
         written

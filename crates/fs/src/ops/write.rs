@@ -16,7 +16,7 @@ use tally_store::pool::SpaceClass;
 
 use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
-use crate::admission::Ask;
+use crate::admission::{Ask, Refusal};
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::fold::SMALL_MAX;
@@ -109,9 +109,15 @@ impl Filesystem {
         if let Err(refusal) = may_begin {
             return refusal.outcome();
         }
+        let range = offset..offset + length;
+        let _while_it_is_brought = match self.pass(object, range.clone(), stable) {
+            Ok(pass) => pass,
+            // Who would wait for nothing is told so at once.
+            Err(_) if self.is_sure_to_refuse(ctx, object, range.clone()) => None,
+            Err(refusal) => return refusal.outcome(),
+        };
         let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(data) } else { SmallVec::new() };
         let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
-        let range = offset..offset + length;
         let cost = self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, std::iter::once(range.clone())));
         let (fold, growth_bytes) = match cost.and_then(|fold| Ok((fold, self.growth_of(object, range)?))) {
             Ok(costs) => costs,
@@ -168,6 +174,14 @@ impl Filesystem {
             if stable { self.wait_for_group(txg) } else { tally_base::Wait::Ready }
         };
         Outcome { result: Ok(written), changes, wait }
+    }
+
+    /// Whether a WRITE is refused however long it waits: a look without the lock, for those who would have to.
+    fn is_sure_to_refuse(&self, ctx: OpCtx<'_>, object: ObjectRef, range: Range<u64>) -> bool {
+        let may_write = || self.see(object.id, |sight| may_write(&sight.live(object)?, object, ctx));
+        let may_grow = || self.check_quota(self.growth_of(object, range)?).map_err(Refusal::into_error);
+        self.dataset.effective().readonly
+            || [may_write(), may_grow()].iter().any(|look| look.is_err_and(|error| error != FsError::Throttled))
     }
 
     fn chunks(&self, data: &Bytes) -> SmallVec<[Bytes; 1]> {

@@ -68,6 +68,15 @@ pub struct PoolReport {
     /// The most there may be of them.
     #[serde(default)]
     pub dirty_bytes_max: u64,
+    /// Bytes of data that no group has written yet, or that are about to come.
+    #[serde(default)]
+    pub ahead_bytes: u64,
+    /// Near so many of them those who bring more wait until some are written, for now.
+    #[serde(default)]
+    pub ahead_bytes_max: u64,
+    /// Requests that wait for that.
+    #[serde(default)]
+    pub ahead_waiting: u64,
     /// Blocks that were found damaged since the import and are right on no disk.
     #[serde(default)]
     pub unrepaired: u64,

@@ -19,9 +19,7 @@ impl Txgs {
     /// Lets somebody bring so many bytes of data to groups whose log has a ring of `ring_bytes`; or says when he may come
     /// again. Never blocks. What is light takes nothing with it.
     pub fn pass(self: &Arc<Self>, destination: Destination, bytes: u64, ring_bytes: u64) -> Result<Option<Pass>, Wait> {
-        let group_bytes_max =
-            slope::group_bytes_max(self.dirty_bytes_max, ring_bytes).min(self.group_bytes_max.load(Ordering::Relaxed));
-        let load = Load { destination, bytes, group_bytes_max };
+        let load = Load { destination, bytes, group_bytes_max: self.ahead_bytes_max(ring_bytes) };
         if load.is_light(self.ahead_bytes.load(Ordering::Relaxed)) {
             return Ok(None);
         }
@@ -55,6 +53,18 @@ impl Txgs {
     #[must_use]
     pub fn ahead_bytes(&self) -> u64 {
         self.state.lock().slope.ahead_bytes()
+    }
+
+    /// Bytes ahead of the disks near which those who bring more wait, for groups whose log has a ring of `ring_bytes`.
+    #[must_use]
+    pub fn ahead_bytes_max(&self, ring_bytes: u64) -> u64 {
+        slope::group_bytes_max(self.dirty_bytes_max, ring_bytes).min(self.group_bytes_max.load(Ordering::Relaxed))
+    }
+
+    /// Requests that wait until what is ahead of the disks is less.
+    #[must_use]
+    pub fn ahead_waiting(&self) -> usize {
+        self.state.lock().slope.waiting()
     }
 
     /// Something went, and others may pass. They are called without the lock.

@@ -31,8 +31,11 @@
 //! beginning: it is known by its *destination* (which file, which place), and finds its room kept. Whoever would not
 //! come back, since his client has gone, loses that a group later.
 
+mod grants;
+
 use std::collections::{BTreeMap, VecDeque};
 
+use grants::Grants;
 use tally_base::{Fate, Txg};
 
 /// A request with more data than this is bulk: as much as one small file.
@@ -74,7 +77,8 @@ impl Load {
 
     /// Whether it needs nobody's leave with so much ahead.
     pub(super) fn is_light(&self, ahead_bytes: u64) -> bool {
-        self.class() == Class::Small && ahead_bytes.saturating_add(self.bytes) <= small_max(self.group_bytes_max)
+        let is_below = || ahead_bytes.saturating_add(self.bytes) <= small_max(self.group_bytes_max);
+        self.bytes == 0 || self.class() == Class::Small && is_below()
     }
 }
 
@@ -101,14 +105,6 @@ struct Ticket {
     then: Option<Then>,
 }
 
-/// Room that is kept for somebody who was woken.
-struct Grant {
-    number: u64,
-    load: Load,
-    /// The newest synced group when it was given.
-    since: Txg,
-}
-
 /// Bytes that are ahead of the disks, and how many of them are bulk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ahead {
@@ -125,9 +121,10 @@ pub(super) struct Slope {
     written_bytes: u64,
     /// Passed, and not settled.
     reserved: Ahead,
+    /// Those who wait, in the order of their tickets.
     small: VecDeque<Ticket>,
     bulk: VecDeque<Ticket>,
-    grants: Vec<Grant>,
+    grants: Grants,
     tickets: u64,
 }
 
@@ -140,6 +137,12 @@ impl Ahead {
         Self { all: self.all.saturating_add(other.all), bulk: self.bulk.saturating_add(other.bulk) }
     }
 
+    /// What is counted once is taken off once.
+    fn without(self, other: Self) -> Self {
+        let less = |all: u64, part: u64| all.checked_sub(part).expect("no more is taken off than was counted");
+        Self { all: less(self.all, other.all), bulk: less(self.bulk, other.bulk) }
+    }
+
     fn less(self, bytes: u64) -> Self {
         Self { all: self.all.saturating_sub(bytes), bulk: self.bulk.saturating_sub(bytes) }
     }
@@ -148,10 +151,8 @@ impl Ahead {
 impl Slope {
     /// Lets it pass, and reserves its room; or gives it a ticket.
     pub(super) fn ask(&mut self, load: Load) -> Result<(), u64> {
-        let kept = self.grants.iter().position(|grant| is_same(&grant.load, &load));
-        if let Some(at) = kept {
-            self.grants.swap_remove(at);
-        } else if !self.queue(load.class()).is_empty() || !self.has_room(&load) {
+        let is_kept = self.grants.take(&load);
+        if !is_kept && (!self.queue(load.class()).is_empty() || !self.has_room(&load)) {
             self.tickets += 1;
             let ticket = Ticket { number: self.tickets, load, then: None };
             self.queue(load.class()).push_back(ticket);
@@ -163,9 +164,7 @@ impl Slope {
 
     /// What passed is over: what it has left in memory was counted by [`Self::add`].
     pub(super) fn settle(&mut self, load: &Load) {
-        let Ahead { all, bulk } = Ahead::of(load);
-        self.reserved.all = self.reserved.all.checked_sub(all).expect("no more is settled than has passed");
-        self.reserved.bulk = self.reserved.bulk.checked_sub(bulk).expect("no more is settled than has passed");
+        self.reserved = self.reserved.without(Ahead::of(load));
     }
 
     /// A group has so much more to write, by one record.
@@ -188,7 +187,7 @@ impl Slope {
     pub(super) fn synced(&mut self, txg: Txg) {
         self.unwritten.retain(|group, _| *group > txg);
         self.written_bytes = 0;
-        self.grants.retain(|grant| grant.since.next() >= txg);
+        self.grants.synced(txg);
     }
 
     /// Data of one group.
@@ -208,35 +207,33 @@ impl Slope {
 
     /// Whether anybody waits for what the next groups bring: data that is written, or room that is given up.
     pub(super) fn waits_for_a_group(&self) -> bool {
-        self.waiting() > 0 && !(self.unwritten.is_empty() && self.grants.is_empty())
+        self.waiting() > 0 && !(self.unwritten.is_empty() && self.grants.bytes() == Ahead::default())
     }
 
     /// Whether a small request has room that it has not come for.
     pub(super) fn keeps_room_for_small(&self) -> bool {
-        self.grants.iter().any(|grant| grant.load.class() == Class::Small)
+        let kept = self.grants.bytes();
+        kept.all > kept.bulk
     }
 
     /// Whether this ticket still waits.
     pub(super) fn is_waiting(&self, number: u64) -> bool {
-        self.small.iter().chain(&self.bulk).any(|ticket| ticket.number == number)
+        self.place(number).is_some()
     }
 
     /// Whom to tell when its wait is over; given back if it is over.
     pub(super) fn tell(&mut self, number: u64, then: Then) -> Option<Then> {
-        match self.small.iter_mut().chain(&mut self.bulk).find(|ticket| ticket.number == number) {
-            Some(ticket) => {
-                ticket.then = Some(then);
-                None
-            }
-            None => Some(then),
-        }
+        let Some((class, at)) = self.place(number) else { return Some(then) };
+        self.queue(class)[at].then = Some(then);
+        None
     }
 
     /// Nobody waits with this ticket any more, nor comes back with it.
     pub(super) fn forget(&mut self, number: u64) {
-        self.small.retain(|ticket| ticket.number != number);
-        self.bulk.retain(|ticket| ticket.number != number);
-        self.grants.retain(|grant| grant.number != number);
+        match self.place(number) {
+            Some((class, at)) => drop(self.queue(class).remove(at)),
+            None => self.grants.forget(number),
+        }
     }
 
     /// Keeps room for those who are next, and gives whom to tell.
@@ -248,7 +245,7 @@ impl Slope {
                     break;
                 }
                 let ticket = self.queue(class).pop_front().expect("it was just looked at");
-                self.grants.push(Grant { number: ticket.number, load, since: synced });
+                self.grants.give(ticket.number, load, synced);
                 woken.extend(ticket.then);
             }
         }
@@ -259,6 +256,12 @@ impl Slope {
     pub(super) fn end(&mut self) -> Vec<Then> {
         self.grants.clear();
         self.small.drain(..).chain(self.bulk.drain(..)).filter_map(|ticket| ticket.then).collect()
+    }
+
+    /// Where this ticket waits, if it does.
+    fn place(&self, number: u64) -> Option<(Class, usize)> {
+        let find = |queue: &VecDeque<Ticket>| queue.binary_search_by_key(&number, |ticket| ticket.number).ok();
+        find(&self.small).map(|at| (Class::Small, at)).or_else(|| Some((Class::Bulk, find(&self.bulk)?)))
     }
 
     fn queue(&mut self, class: Class) -> &mut VecDeque<Ticket> {
@@ -282,8 +285,7 @@ impl Slope {
     fn ahead(&self) -> Ahead {
         let mut groups = self.unwritten.values().copied();
         let oldest = groups.next().unwrap_or_default().less(self.written_bytes);
-        let granted = self.grants.iter().map(|grant| Ahead::of(&grant.load));
-        groups.chain(granted).chain([self.reserved]).fold(oldest, Ahead::plus)
+        groups.chain([self.grants.bytes(), self.reserved]).fold(oldest, Ahead::plus)
     }
 }
 

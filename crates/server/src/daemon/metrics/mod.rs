@@ -158,12 +158,19 @@ fn phases(text: &mut Exposition, seen: &Observation) {
 type PoolMetric = (&'static str, &'static str, fn(&PoolReport) -> f64);
 
 #[allow(clippy::cast_precision_loss)] // Prometheus' values are floats.
-const OF_POOLS: [PoolMetric; 11] = [
+const OF_POOLS: [PoolMetric; 14] = [
     ("tally_pool_size_bytes", "Bytes that the pool has in all.", |pool| pool.size as f64),
     ("tally_pool_allocated_bytes", "Bytes of the pool that are taken.", |pool| pool.allocated as f64),
     ("tally_pool_free_bytes", "Bytes of the pool that are free.", |pool| pool.free as f64),
     ("tally_pool_dirty_bytes", "Bytes changed in memory and not in the pool yet.", |pool| pool.dirty_bytes as f64),
     ("tally_pool_dirty_limit_bytes", "Dirty bytes at which clients wait.", |pool| pool.dirty_bytes_max as f64),
+    ("tally_pool_ahead_bytes", "Bytes of data that no transaction group has written yet.", |pool| {
+        pool.ahead_bytes as f64
+    }),
+    ("tally_pool_ahead_limit_bytes", "Such bytes near which WRITEs wait until some are written, for now.", |pool| {
+        pool.ahead_bytes_max as f64
+    }),
+    ("tally_pool_ahead_waiting", "WRITEs that wait for that.", |pool| pool.ahead_waiting as f64),
     ("tally_pool_patch_bytes", "Bytes of blocks written in part, which the open group has to write whole.", |pool| {
         pool.patch_bytes as f64
     }),
