@@ -1,20 +1,23 @@
 //! Admission: what an operation may use up is asked for before it takes a lock, since it may have to wait (rules F3).
 //!
-//! Asked in this order: do pool and dataset take changes, is the operation's time sure not to come again, does the
-//! quota allow it, is there room for the fold, for dirty bytes and in the pool, and for its records in the ring. What
-//! an operation was admitted with it holds until it is over, used or not. Who is refused has nothing and holds no lock.
-//! It is run again if the answer is [`FsError::Throttled`], once what the outcome says to wait for is over.
+//! A WRITE asks first whether it may bring its data ([`Filesystem::pass`]). Then, in this order: do pool and dataset take
+//! changes, is the operation's time sure not to come again, does the quota allow it, is there room for the fold, for
+//! dirty bytes and in the pool, and for its records in the ring. What an operation was admitted with it holds until it is
+//! over, used or not. Who is refused has nothing and holds no lock. It is run again if the answer is
+//! [`FsError::Throttled`], once what the outcome says to wait for is over.
+
+use std::ops::Range;
 
 use smallvec::SmallVec;
 use tally_base::Wait;
 use tally_intent::Reservation;
 use tally_store::pool::{NotServing, SpaceClass};
-use tally_store::txg::{Admission, NotAdmitted};
+use tally_store::txg::{Admission, Destination, NotAdmitted, Pass};
 
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::record::RECORD_OVERHEAD_MAX;
-use crate::vfs::{FsError, Outcome};
+use crate::vfs::{FsError, ObjectRef, Outcome};
 
 /// Dirty memory that an operation costs beside its data: layer, keys, inode.
 pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;
@@ -127,6 +130,15 @@ impl Filesystem {
         })
     }
 
+    /// Leave to bring the data of `range` at all, which is asked for first: where more comes than the disks take, each waits
+    /// his turn (`tally_store::txg`, "the slope"). What is not stable yet takes nothing of the ring.
+    pub(crate) fn pass(&self, object: ObjectRef, range: Range<u64>, is_stable: bool) -> Result<Option<Pass>, Refusal> {
+        let destination = Destination([self.dataset.birth.id.0, object.id.0, range.start]);
+        let log = if is_stable { self.log() } else { None };
+        let ring_bytes = log.map_or(u64::MAX, |lane| lane.geometry().size);
+        self.pool.txgs.pass(destination, range.end - range.start, ring_bytes).map_err(Refusal::until)
+    }
+
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read
     /// has none.
     pub(crate) fn check_takes_changes(&self) -> Result<(), Refusal> {
@@ -142,7 +154,7 @@ impl Filesystem {
         self.pool.renewed_lease().map_or(Ok(()), |wait| Err(Refusal::until(wait)))
     }
 
-    fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
+    pub(crate) fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
         let Some(quota) = self.dataset.effective().refquota.filter(|_| growth_bytes > 0) else { return Ok(()) };
         // In this order: what is no longer pending is in the root that is looked at next.
         let (growing, shrinking) = {
@@ -183,6 +195,10 @@ impl Refusal {
     /// It may be admitted when this is over.
     pub(crate) fn until(wait: Wait) -> Self {
         Self { error: FsError::Throttled, wait }
+    }
+
+    pub(crate) fn into_error(self) -> FsError {
+        self.error
     }
 
     pub(crate) fn outcome<T>(self) -> Outcome<T> {

@@ -30,6 +30,7 @@ use tally_store::txg::Next;
 
 use relief::Relief;
 
+use crate::ahead::Ahead;
 use crate::filesystem::Filesystem;
 use crate::vfs::ObjectRef;
 
@@ -47,6 +48,7 @@ pub struct Filer {
     children: RwLock<HashMap<(DatasetId, Vec<u8>), DatasetId>>,
     /// One command at a time.
     command: Mutex<()>,
+    ahead: Arc<Ahead>,
 }
 
 /// How to make a pool.
@@ -185,13 +187,14 @@ impl Filer {
 
     fn new(pool: Arc<Pool>) -> Self {
         let (mounted, names, children) = (RwLock::default(), RwLock::default(), RwLock::default());
-        Self { pool, mounted, names, children, command: Mutex::new(()) }
+        let ahead = Ahead::new(&pool);
+        Self { pool, mounted, names, children, command: Mutex::new(()), ahead }
     }
 
     fn mount_all(&self, clean: bool) {
         let mut mounted = self.mounted.write();
         for dataset in self.pool.datasets() {
-            mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &dataset, clean));
+            mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &self.ahead, &dataset, clean));
         }
         *self.names.write() = Arc::new(Names::new(mounted.values().cloned()));
     }
@@ -285,7 +288,17 @@ impl Filer {
             let lane = Arc::clone(lane);
             bodies.push((format!("lane {}", lane.id()), Box::new(move || lane.run())));
         }
+        for number in 0..self.ahead.thread_count() {
+            let ahead = Arc::clone(&self.ahead);
+            bodies.push((format!("ahead {number}"), Box::new(move || ahead.run())));
+        }
         bodies
+    }
+
+    /// Does one thing of those that READs have left behind to be fetched ahead of them, if there is any: for a world in which
+    /// nobody runs [`Self::background`].
+    pub fn read_ahead_once(&self) -> bool {
+        self.ahead.work_once()
     }
 
     fn run_txgs(&self) {
@@ -309,12 +322,14 @@ impl Filer {
     /// Puts the pool away: everything is synced, and the next import has nothing to replay.
     pub fn export(&self) -> Result<(), FilerError> {
         let _one = self.command.lock();
+        self.ahead.end();
         Ok(self.pool.export()?)
     }
 
     /// Gives the pool up.
     pub fn destroy(&self) -> Result<(), FilerError> {
         let _one = self.command.lock();
+        self.ahead.end();
         Ok(self.pool.destroy()?)
     }
 

@@ -34,6 +34,7 @@ use tally_store::pool::Pool;
 use tally_store::properties::SyncMode;
 
 use crate::admission::{Admitted, Pending, Refusal};
+use crate::ahead::Ahead;
 use crate::cost;
 use crate::damage::{Damage, Part};
 use crate::inode::Inode;
@@ -86,6 +87,8 @@ pub struct Filesystem {
     pub(crate) first_new: AtomicU64,
     /// What could not be read since the import.
     pub(crate) damage: Damage,
+    /// Who reads ahead for the whole pool.
+    pub(crate) ahead: Arc<Ahead>,
     /// Objects came into the table since the last group that was told of its end.
     pub(crate) is_looked_at: AtomicBool,
     /// Set in the group in which the dataset is destroyed: from then on nothing is logged for it, since its tombstone
@@ -96,7 +99,7 @@ pub struct Filesystem {
 impl Filesystem {
     /// Mounts a dataset of an imported pool. `clean` tells whether it was exported: only then the write verifier stays.
     #[must_use]
-    pub fn mount(pool: &Arc<Pool>, dataset: &Arc<Dataset>, clean: bool) -> Arc<Self> {
+    pub(crate) fn mount(pool: &Arc<Pool>, ahead: &Arc<Ahead>, dataset: &Arc<Dataset>, clean: bool) -> Arc<Self> {
         let root = dataset.root();
         let verifier = if clean { root.verifier } else { pool.platform.rng.next_u64() };
         // Ids that were drawn and lost in a crash may be known to clients, as handles and as cookies (rules F15).
@@ -118,6 +121,7 @@ impl Filesystem {
             exposed: Mutex::default(),
             first_new: AtomicU64::new(root.next_object.0),
             damage: Damage::default(),
+            ahead: Arc::clone(ahead),
             is_looked_at: AtomicBool::new(false),
             gone: AtomicBool::new(false),
         });
@@ -289,8 +293,9 @@ impl Filesystem {
         let Some(cost) = cost::of_record(locked, txg, record) else { return };
         let known_bytes = cost.known_bytes.min(*spare_bytes);
         *spare_bytes -= known_bytes;
-        if cost.patch_bytes != 0 || known_bytes > 0 {
-            self.pool.txgs.settle_fold(txg, cost.patch_bytes, known_bytes);
+        let data_bytes = cost::more_memory(locked, txg, record);
+        if cost.patch_bytes != 0 || known_bytes > 0 || data_bytes > 0 {
+            self.pool.txgs.settle_fold(txg, cost.patch_bytes, known_bytes, data_bytes);
         }
     }
 

@@ -133,6 +133,15 @@ impl DataLayer {
         self.overlapping(range).any(|(_, piece)| matches!(piece, Piece::Memory { .. }))
     }
 
+    /// Bytes of `range` that are dirty in memory.
+    pub(crate) fn memory_bytes(&self, range: Range<u64>) -> u64 {
+        let in_memory = self.overlapping(range.clone()).filter(|(_, piece)| matches!(piece, Piece::Memory { .. }));
+        let part = |(offset, piece): (u64, &Piece)| {
+            (offset + piece.length()).min(range.end).saturating_sub(offset.max(range.start))
+        };
+        in_memory.map(part).sum()
+    }
+
     /// Puts `piece` at `offset`, over whatever was there.
     pub fn insert(&mut self, offset: u64, piece: Piece) {
         if piece.length() == 0 {

@@ -1,6 +1,7 @@
 //! Files, directories and attributes over a pool's datasets.
 
 mod admission;
+mod ahead;
 mod cost;
 pub mod damage;
 mod entry;

@@ -62,9 +62,9 @@ impl ObjectState {
         Arc::get_mut(layer).expect("only closed layers are shared")
     }
 
-    /// Whether it is a stream: some of it was placed ahead, by a group that is not synced yet.
+    /// Whether it is a placed file: some of it was placed ahead, by a group that is not synced yet.
     #[must_use]
-    pub(crate) fn is_streamed(&self) -> bool {
+    pub(crate) fn is_placed(&self) -> bool {
         self.layers.iter().any(|layer| !layer.data.placed().is_empty())
     }
 

@@ -12,8 +12,10 @@ use tally_base::{ObjectId, blocking, name_hash};
 use tally_store::block::BlockError;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::dataset::DatasetRoot;
+use tally_store::io::Standing;
 use tally_store::key::{Class, Key};
 
+use crate::ahead::{ColdRead, Lone};
 use crate::damage::Part;
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
@@ -227,6 +229,7 @@ impl Sight<'_> {
             start += record_size;
         }
         let blocks = self.stored_blocks(&starts)?;
+        let _lone = self.before_the_disk(inode, &starts, &blocks);
         for (start, block) in starts.into_iter().zip(blocks) {
             let part = range.start.max(start)..range.end.min(start + record_size);
             match block {
@@ -241,17 +244,32 @@ impl Sight<'_> {
         Ok(())
     }
 
-    /// Pointers of the blocks that start at `starts`; several are read at once, so that a cold disk sees them together.
+    /// Pointers of the blocks that start at `starts`.
     fn stored_blocks(&self, starts: &[u64]) -> Result<SmallVec<[Option<BlockPtr>; 16]>, FsError> {
-        let mut blocks = SmallVec::new();
-        for start in starts {
-            blocks.push(self.fs.stored_block(&self.root, self.id, *start)?);
+        starts.iter().map(|start| self.fs.stored_block(&self.root, self.id, *start)).collect()
+    }
+
+    /// What is to be done before blocks are read: whoever reads ahead is told of those that are not cached, and several are
+    /// read at once, so that a cold disk sees them together. To be held until they are read.
+    fn before_the_disk(&self, inode: &Inode, starts: &[u64], blocks: &[Option<BlockPtr>]) -> Option<Lone<'_>> {
+        let io = &self.fs.pool.io;
+        let standing = |(start, block): (&u64, &Option<BlockPtr>)| Some((*start, io.standing(block.as_ref()?)));
+        let standings: SmallVec<[_; 16]> = starts.iter().zip(blocks).filter_map(standing).collect();
+        if standings.iter().all(|(_, standing)| *standing == Standing::Cached) {
+            return None;
         }
-        if blocks.len() > 1 {
+        let lone = self.fs.ahead.note(&ColdRead {
+            dataset: &self.fs.dataset,
+            object: self.id,
+            blocks: &standings,
+            record_size: inode.record_size(),
+            file_bytes: inode.size,
+        });
+        if standings.len() > 1 {
             let present: Vec<BlockPtr> = blocks.iter().flatten().copied().collect();
-            self.fs.pool.io.prefetch(&present);
+            io.read_together(&present);
         }
-        Ok(blocks)
+        lone
     }
 }
 
@@ -271,8 +289,8 @@ impl Filesystem {
 }
 
 /// The block pointer in an extent's value.
-pub(crate) fn decode_pointer(value: &Bytes) -> Option<BlockPtr> {
-    let bytes: &[u8; BLOCK_PTR_BYTES] = value[..].try_into().ok()?;
+pub(crate) fn decode_pointer(value: &[u8]) -> Option<BlockPtr> {
+    let bytes: &[u8; BLOCK_PTR_BYTES] = value.try_into().ok()?;
     BlockPtr::decode(bytes).ok()
 }
 

@@ -9,24 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
-use tally_fs::vfs::{CreateHow, Cred, FsError, NodeKind, ObjectRef, OpCtx, Outcome, ReplyKey, SetAttr, Stability, Vfs};
+use tally_fs::vfs::{CreateHow, Cred, FsError, NodeKind, ObjectRef, OpCtx, ReplyKey, SetAttr, Stability, Vfs};
 use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::pool::SpaceClass;
 use tally_store::properties::{Property, PropertySet, parse};
-use world::{World, ctx, done, mode, noise, vfs};
+use world::{World, ctx, done, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;
-
-/// What an operation comes to when its client is patient.
-fn patient<T>(mut attempt: impl FnMut() -> Outcome<T>) -> Result<T, FsError> {
-    for _ in 0..1000 {
-        match done(attempt()) {
-            Err(FsError::Throttled) => {}
-            result => return result,
-        }
-    }
-    panic!("a client was told to wait a thousand times");
-}
 
 /// Many clients, one request after the other.
 struct Crowd {

@@ -22,7 +22,7 @@ use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
 use tally_store::pool::{Pool, SecureError, SecureReport, SyncError};
 use tally_store::tree::Visit;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
-use world::{World, content, ctx, done, mode, vfs};
+use world::{World, content, ctx, done, mode, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 const DISK: u64 = 24 * MIB;
@@ -43,8 +43,9 @@ fn pattern(length: usize, seed: u8) -> Bytes {
 fn make(fs: &dyn Vfs, name: &str, length: usize, seed: u8) -> ObjectRef {
     let cred = Cred::root();
     let how = CreateHow::Guarded(mode(0o600));
-    let file = done(fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how)).unwrap().object;
-    done(fs.write(ctx(&cred), file, 0, pattern(length, seed), Stability::FileSync)).unwrap();
+    let file = patient(|| fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how)).unwrap().object;
+    let data = pattern(length, seed);
+    patient(|| fs.write(ctx(&cred), file, 0, data.clone(), Stability::FileSync)).unwrap();
     file
 }
 

@@ -11,7 +11,7 @@ use tally_store::block::BlockError;
 use tally_store::dataset::{Dataset, DatasetClient, DatasetRoot};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::run::RunWriter;
-use world::{World, content, ctx, done, mode, noise, vfs};
+use world::{World, content, ctx, done, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 
@@ -282,16 +282,6 @@ fn add_client(filer: &tally_fs::Filer, client: &Arc<dyn DatasetClient>, number: 
     dataset.attach(Arc::downgrade(client));
     pool.administer(|pool, _| pool.add_dataset(dataset)).unwrap();
     birth.id
-}
-
-/// What an operation comes to when its client is patient.
-fn patient<T>(mut attempt: impl FnMut() -> tally_fs::vfs::Outcome<T>) -> Result<T, FsError> {
-    loop {
-        match done(attempt()) {
-            Err(FsError::Throttled) => {}
-            result => return result,
-        }
-    }
 }
 
 #[test]

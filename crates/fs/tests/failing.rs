@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, Stability, Vfs};
+use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
 use tally_store::assemble::ImportError;
 use tally_store::label::FailMode;
 use tally_store::properties::PropertySet;
 use tally_store::vdev::LegState;
-use world::{Faults, World, content, ctx, done, mode, vfs};
+use world::{Faults, World, content, ctx, done, mode, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 const DATA: u64 = 16 * MIB;
@@ -25,19 +25,9 @@ fn pattern(length: usize, seed: u8) -> Bytes {
 fn make(fs: &dyn Vfs, name: &str) -> Result<ObjectRef, FsError> {
     let cred = Cred::root();
     let how = CreateHow::Guarded(mode(0o600));
-    let file = admitted(|| fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how))?.object;
-    admitted(|| fs.write(ctx(&cred), file, 0, name.as_bytes().to_vec().into(), Stability::FileSync))?;
+    let file = patient(|| fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how))?.object;
+    patient(|| fs.write(ctx(&cred), file, 0, name.as_bytes().to_vec().into(), Stability::FileSync))?;
     Ok(file)
-}
-
-/// Asks again while there is no room, as a server does.
-fn admitted<T>(ask: impl Fn() -> Outcome<T>) -> Result<T, FsError> {
-    loop {
-        match done(ask()) {
-            Err(FsError::Throttled) => {}
-            answer => return answer,
-        }
-    }
 }
 
 fn has(fs: &dyn Vfs, name: &str) -> bool {
@@ -164,7 +154,7 @@ fn a_log_device_that_failed_is_replaced_while_clients_work() {
         });
         world.replace_log(&filer, tally_base::LaneId(0), "/disks/fresh");
         let is_ready = std::cell::Cell::new(false);
-        let again = admitted(|| {
+        let again = patient(|| {
             let outcome = fs.mkdir(ctx(&cred), dir, b"x", &mode(0o700));
             is_ready.set(world::is_ready(&outcome.wait));
             outcome

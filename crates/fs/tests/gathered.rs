@@ -135,9 +135,9 @@ fn files_of_any_length_are_logged_with_a_commit_now_and_then() {
     assert_eq!(house.found(), written(&parts));
 }
 
-/// From the bound on a file is a stream, and stays one for as long as a group has blocks of it that are not synced.
+/// From the bound on a file is a placed one, and stays that for as long as a group has blocks of it that are not synced.
 #[test]
-fn a_stream_is_placed_ahead_and_goes_on_so_over_the_border_of_a_group() {
+fn from_the_bound_on_a_file_is_placed_ahead_until_its_group_is_synced() {
     let house = House::new("latency", LOG);
     (0..8).for_each(|at| house.write(at * RECORD, RECORD));
     let placed = house.blocks_placed();
@@ -146,7 +146,7 @@ fn a_stream_is_placed_ahead_and_goes_on_so_over_the_border_of_a_group() {
     assert!(house.commit());
     let placed = house.blocks_placed();
     house.write(0, RECORD);
-    assert_eq!(house.blocks_placed(), placed, "the stream has ended with its group");
+    assert_eq!(house.blocks_placed(), placed, "it is in memory again once its group is synced");
 }
 
 /// A COMMIT of many mebibytes was one row of frames, and whoever made a file meanwhile stood behind all of them.

@@ -23,7 +23,7 @@ use tally_store::key::Class;
 use tally_store::platform::Tuning;
 use tally_store::properties::PropertySet;
 use tally_store::tree::Visit;
-use world::{World, ctx, done, mode, vfs};
+use world::{World, ctx, done, mode, patient_by_hand, vfs};
 
 const MIB: u64 = 1 << 20;
 const LABEL: u64 = tally_store::label::LABEL_BYTES;
@@ -35,27 +35,31 @@ fn pattern(length: usize, seed: u8) -> Bytes {
     (0..length).map(|i| ((i / 7) as u8).wrapping_mul(31) ^ (i as u8) ^ seed).collect()
 }
 
-/// Asks again while there is no room, as a server does.
-fn admitted<T>(ask: impl Fn() -> Outcome<T>) -> Result<T, FsError> {
-    loop {
-        match done(ask()) {
-            Err(FsError::Throttled) => {}
-            answer => return answer,
-        }
-    }
-}
-
 /// What clients were told: contents by path.
 type Model = BTreeMap<String, Vec<u8>>;
 
 /// A client, who believes what was acknowledged.
 struct Client {
+    filer: Arc<Filer>,
     fs: Arc<dyn Vfs>,
     model: Model,
     refused: usize,
 }
 
 impl Client {
+    fn new(filer: &Arc<Filer>, model: Model) -> Self {
+        Self { filer: Arc::clone(filer), fs: vfs(filer), model, refused: 0 }
+    }
+
+    /// The pool was imported again.
+    fn follow(&mut self, filer: &Arc<Filer>) {
+        (self.filer, self.fs) = (Arc::clone(filer), vfs(filer));
+    }
+
+    fn patient<T>(&self, attempt: impl Fn() -> Outcome<T>) -> Result<T, FsError> {
+        patient_by_hand(&self.filer, attempt)
+    }
+
     fn dir(&self, path: &str) -> Result<ObjectRef, FsError> {
         let Some((dir, _)) = path.split_once('/') else { return Ok(self.fs.root()) };
         Ok(self.fs.lookup(&Cred::root(), self.fs.root(), dir.as_bytes())?.0.object)
@@ -70,7 +74,7 @@ impl Client {
         let (cred, dir) = (Cred::root(), self.dir(path)?);
         let name = path.rsplit('/').next().unwrap();
         let how = CreateHow::Guarded(mode(0o600));
-        let file = admitted(|| self.fs.create(ctx(&cred), dir, name.as_bytes(), &how))?.object;
+        let file = self.patient(|| self.fs.create(ctx(&cred), dir, name.as_bytes(), &how))?.object;
         self.model.insert(path.into(), Vec::new());
         self.write_to(path, file, 0, content, Stability::FileSync)
     }
@@ -89,12 +93,12 @@ impl Client {
         stability: Stability,
     ) -> Result<(), FsError> {
         let (cred, data) = (Cred::root(), Bytes::copy_from_slice(bytes));
-        admitted(|| self.fs.write(ctx(&cred), file, offset as u64, data.clone(), stability))?;
+        self.patient(|| self.fs.write(ctx(&cred), file, offset as u64, data.clone(), stability))?;
         let content = self.model.get_mut(path).unwrap();
         content.resize(content.len().max(offset + bytes.len()), 0);
         content[offset..offset + bytes.len()].copy_from_slice(bytes);
         if stability == Stability::Unstable {
-            admitted(|| self.fs.commit(ctx(&cred), file, 0, 0))?;
+            self.patient(|| self.fs.commit(ctx(&cred), file, 0, 0))?;
         }
         Ok(())
     }
@@ -102,7 +106,7 @@ impl Client {
     fn cut(&mut self, path: &str, size: usize) -> Result<(), FsError> {
         let (cred, file) = (Cred::root(), self.file(path)?);
         let set = SetAttr { size: Some(size as u64), ..SetAttr::default() };
-        admitted(|| self.fs.setattr(ctx(&cred), file, &set, None))?;
+        self.patient(|| self.fs.setattr(ctx(&cred), file, &set, None))?;
         self.model.get_mut(path).unwrap().resize(size, 0);
         Ok(())
     }
@@ -110,7 +114,7 @@ impl Client {
     fn remove(&mut self, path: &str) -> Result<(), FsError> {
         let (cred, dir) = (Cred::root(), self.dir(path)?);
         let name = path.rsplit('/').next().unwrap();
-        admitted(|| self.fs.remove(ctx(&cred), dir, name.as_bytes()))?;
+        self.patient(|| self.fs.remove(ctx(&cred), dir, name.as_bytes()))?;
         self.model.remove(path);
         Ok(())
     }
@@ -118,7 +122,7 @@ impl Client {
     fn rename(&mut self, from: &str, to: &str) -> Result<(), FsError> {
         let (cred, dir) = (Cred::root(), self.dir(from)?);
         let [a, b] = [from, to].map(|path| path.rsplit('/').next().unwrap().as_bytes());
-        admitted(|| self.fs.rename(ctx(&cred), dir, a, dir, b))?;
+        self.patient(|| self.fs.rename(ctx(&cred), dir, a, dir, b))?;
         let content = self.model.remove(from).unwrap();
         self.model.insert(to.into(), content);
         Ok(())
@@ -193,10 +197,10 @@ impl Client {
 fn filled(world: &World) -> Client {
     let filer = world.create_without_threads(&CreateOptions::default());
     drive_lanes(&filer);
-    let mut client = Client { fs: vfs(&filer), model: Model::new(), refused: 0 };
+    let mut client = Client::new(&filer, Model::new());
     let cred = Cred::root();
     for (dir, size) in [("large", 300_000), ("small", 3000), ("middle", 10_000)] {
-        admitted(|| client.fs.mkdir(ctx(&cred), client.fs.root(), dir.as_bytes(), &mode(0o700))).unwrap();
+        client.patient(|| client.fs.mkdir(ctx(&cred), client.fs.root(), dir.as_bytes(), &mode(0o700))).unwrap();
         for (seed, name) in TOUCHED.iter().chain(["untouched", "neighbour"].iter()).enumerate() {
             client.create(&format!("{dir}/{name}"), &pattern(size, seed as u8)).unwrap();
         }
@@ -284,7 +288,7 @@ fn sweep(synced: bool, every: usize) {
         let rotten = [0x5a; 64];
         cut.poke(DATA, offset + 8, &rotten);
         let filer = import(&cut);
-        let mut client = Client { fs: vfs(&filer), model: before.model.clone(), refused: 0 };
+        let mut client = Client::new(&filer, before.model.clone());
         let rotten_before = client.compare(&what);
         client.work();
         refused += client.refused;
@@ -295,7 +299,7 @@ fn sweep(synced: bool, every: usize) {
         let after = cut.cut();
         drop(filer);
         let filer = import(&after);
-        client.fs = vfs(&filer);
+        client.follow(&filer);
         let unreadable = client.compare(&what);
         // What could be read before can be read now, but for the files that were touched where the block was.
         for path in &unreadable {
@@ -336,15 +340,15 @@ fn with_a_rotten_block(size: usize, offset: u64) -> (World, Arc<Filer>, Client) 
     let world = World::new(32 * MIB, 4 * MIB);
     let filer = world.create_without_threads(&CreateOptions::default());
     drive_lanes(&filer);
-    let mut client = Client { fs: vfs(&filer), model: Model::new(), refused: 0 };
-    admitted(|| client.fs.mkdir(ctx(&Cred::root()), client.fs.root(), b"dir", &mode(0o700))).unwrap();
+    let mut client = Client::new(&filer, Model::new());
+    client.patient(|| client.fs.mkdir(ctx(&Cred::root()), client.fs.root(), b"dir", &mode(0o700))).unwrap();
     client.create("dir/file", &pattern(size, 1)).unwrap();
     filer.sync().unwrap();
     let block = extents(&filer, "tank").into_iter().find(|(at, _)| *at == offset).unwrap().1;
     let cut = world.cut();
     cut.poke(DATA, LABEL + block.dva.offset + 8, &[0x5a; 64]);
     let filer = import(&cut);
-    client.fs = vfs(&filer);
+    client.follow(&filer);
     (cut, filer, client)
 }
 
@@ -395,7 +399,7 @@ fn what_could_not_be_read_is_named_until_it_is_whole_again() {
     }
     // The import knows of none, and meets it again.
     let again = import(&world.cut());
-    client.fs = vfs(&again);
+    client.follow(&again);
     assert_eq!(client.read("dir/file"), Err(FsError::Io));
     assert_eq!(named(&again).places, [place]);
     client.write("dir/file", BLOCK, &pattern(BLOCK, 7), Stability::FileSync).unwrap();
@@ -422,7 +426,7 @@ fn what_a_destroyed_dataset_leaves_behind_is_counted() {
     let world = World::new(32 * MIB, 4 * MIB);
     let filer = world.create();
     let fs = filer.create_dataset("tank/child", PropertySet::new(), (0, 0)).unwrap();
-    let mut client = Client { fs, model: Model::new(), refused: 0 };
+    let mut client = Client { fs, ..Client::new(&filer, Model::new()) };
     client.create("file", &pattern(1 << 20, 1)).unwrap();
     filer.sync().unwrap();
     let left: u64 = extents(&filer, "tank/child").iter().map(|(_, block)| block.asize()).sum();
@@ -484,7 +488,7 @@ fn an_inode_that_rots_behind_the_change_ends_no_group() {
     let world = World::new(32 * MIB, 4 * MIB);
     let filer = world.create_without_threads(&CreateOptions::default());
     drive_lanes(&filer);
-    let mut client = Client { fs: vfs(&filer), model: Model::new(), refused: 0 };
+    let mut client = Client::new(&filer, Model::new());
     for (name, size) in [("long", 300_000), ("short", 3000), ("removed", 300_000), ("cut", 300_000), ("other", 3000)] {
         client.create(name, &pattern(size, size as u8)).unwrap();
     }
@@ -508,7 +512,7 @@ fn an_inode_that_rots_behind_the_change_ends_no_group() {
     let after = world.cut();
     drop(filer);
     let filer = import(&after);
-    client.fs = vfs(&filer);
+    client.follow(&filer);
     assert_eq!(client.compare("behind the import"), ["other"]);
     for _ in 0..3 {
         filer.sync().unwrap();
@@ -539,10 +543,10 @@ fn above_rotten_last_leaves() -> (World, Arc<Filer>, Client) {
     let world = World::new(32 * MIB, 4 * MIB);
     let filer = world.create_without_threads(&CreateOptions::default());
     drive_lanes(&filer);
-    let mut before = Client { fs: vfs(&filer), model: Model::new(), refused: 0 };
+    let mut before = Client::new(&filer, Model::new());
     let mkdir = |name: &str| {
         let root = before.fs.root();
-        admitted(|| before.fs.mkdir(ctx(&Cred::root()), root, name.as_bytes(), &mode(0o700))).unwrap();
+        before.patient(|| before.fs.mkdir(ctx(&Cred::root()), root, name.as_bytes(), &mode(0o700))).unwrap();
     };
     ["work", "names"].into_iter().for_each(mkdir);
     before.create("work/file", &pattern(300_000, 1)).unwrap();
@@ -559,7 +563,7 @@ fn above_rotten_last_leaves() -> (World, Arc<Filer>, Client) {
         cut.poke(DATA, LABEL + leaf.dva.offset + 8, &[0x5a; 64]);
     }
     let filer = import(&cut);
-    let client = Client { fs: vfs(&filer), model: before.model.clone(), refused: 0 };
+    let client = Client::new(&filer, before.model.clone());
     assert_eq!(read_block(&client, "work/file", 0), Err(FsError::Io), "its extents are in the leaf");
     (cut, filer, client)
 }
@@ -575,7 +579,7 @@ fn read_block(client: &Client, path: &str, block: usize) -> Result<Vec<u8>, FsEr
 fn a_directory_that_is_made_above_a_rotten_leaf_of_names_is_not_damaged_by_it() {
     let (mut cut, mut filer, mut client) = above_rotten_last_leaves();
     let work = client.dir("work/").unwrap();
-    let new = admitted(|| client.fs.mkdir(ctx(&Cred::root()), work, b"new", &mode(0o700))).unwrap().object;
+    let new = client.patient(|| client.fs.mkdir(ctx(&Cred::root()), work, b"new", &mode(0o700))).unwrap().object;
     let is_there = |client: &Client, name: &str| match client.fs.lookup(&Cred::root(), new, name.as_bytes()) {
         Err(FsError::NotFound) => false,
         found => found.map(|_| true).unwrap_or_else(|error| panic!("{name}: {error}")),
@@ -589,10 +593,10 @@ fn a_directory_that_is_made_above_a_rotten_leaf_of_names_is_not_damaged_by_it() 
             let how = CreateHow::Guarded(mode(0o600));
             match (there.contains(&name), list.contains(&name)) {
                 (false, true) => {
-                    admitted(|| client.fs.create(ctx(&Cred::root()), new, name.as_bytes(), &how)).unwrap();
+                    client.patient(|| client.fs.create(ctx(&Cred::root()), new, name.as_bytes(), &how)).unwrap();
                 }
                 (true, false) => {
-                    admitted(|| client.fs.remove(ctx(&Cred::root()), new, name.as_bytes())).unwrap();
+                    client.patient(|| client.fs.remove(ctx(&Cred::root()), new, name.as_bytes())).unwrap();
                 }
                 _ => {}
             }
@@ -602,7 +606,7 @@ fn a_directory_that_is_made_above_a_rotten_leaf_of_names_is_not_damaged_by_it() 
         cut = cut.cut();
         drop(filer);
         filer = import(&cut);
-        client.fs = vfs(&filer);
+        client.follow(&filer);
         for name in names {
             assert_eq!(is_there(&client, name), list.contains(&name), "{name} of {list:?}");
         }
@@ -623,7 +627,7 @@ fn a_hole_that_a_file_gets_above_a_rotten_leaf_of_extents_can_be_read_and_writte
             } else {
                 let size = SetAttr { size: Some((blocks * BLOCK) as u64), ..SetAttr::default() };
                 let file = client.file(path).unwrap();
-                admitted(|| client.fs.setattr(ctx(&Cred::root()), file, &size, None)).unwrap();
+                client.patient(|| client.fs.setattr(ctx(&Cred::root()), file, &size, None)).unwrap();
             }
         };
         client.create("new", b"").unwrap();
@@ -638,7 +642,7 @@ fn a_hole_that_a_file_gets_above_a_rotten_leaf_of_extents_can_be_read_and_writte
             cut = cut.cut();
             drop(filer);
             filer = import(&cut);
-            client.fs = vfs(&filer);
+            client.follow(&filer);
             for (path, from) in holes {
                 for of in from..7 {
                     let mut expected = vec![0; BLOCK];
@@ -672,7 +676,7 @@ fn hole_across_a_rotten_leaf(in_one_group: bool) {
     let filer = world.create_without_threads(&CreateOptions::default());
     drive_lanes(&filer);
     filer.set_property("tank", parse(Property::RecordSize, "4K").unwrap()).unwrap();
-    let mut client = Client { fs: vfs(&filer), model: Model::new(), refused: 0 };
+    let mut client = Client::new(&filer, Model::new());
     client.create("file", b"").unwrap();
     for part in 0..10 {
         client.write("file", part * 60 * PIECE, &pattern(60 * PIECE, 1), Stability::FileSync).unwrap();
@@ -683,7 +687,7 @@ fn hole_across_a_rotten_leaf(in_one_group: bool) {
     let sound = cut.content_of(DATA)[leaf as usize..][..64].to_vec();
     cut.poke(DATA, leaf, &[0x5a; 64]);
     let mut filer = import(&cut);
-    client.fs = vfs(&filer);
+    client.follow(&filer);
     let piece = |client: &Client, at: usize| -> Result<Vec<u8>, FsError> {
         Ok(client.fs.read(&Cred::root(), client.file("file")?, (at * PIECE) as u64, PIECE as u32)?.data.concat())
     };
@@ -692,7 +696,7 @@ fn hole_across_a_rotten_leaf(in_one_group: bool) {
     for pieces in [20, 600] {
         let (file, size) = (client.file("file").unwrap(), Some((pieces * PIECE) as u64));
         let set = SetAttr { size, ..SetAttr::default() };
-        admitted(|| client.fs.setattr(ctx(&Cred::root()), file, &set, None)).unwrap();
+        client.patient(|| client.fs.setattr(ctx(&Cred::root()), file, &set, None)).unwrap();
         if !in_one_group {
             filer.sync().unwrap();
         }
@@ -704,7 +708,7 @@ fn hole_across_a_rotten_leaf(in_one_group: bool) {
     cut = cut.cut();
     drop(filer);
     filer = import(&cut);
-    client.fs = vfs(&filer);
+    client.follow(&filer);
     found.push(piece(&client, 598));
     let mut written = vec![0; PIECE];
     written[9..15].copy_from_slice(b"a part");
@@ -716,7 +720,7 @@ fn hole_across_a_rotten_leaf(in_one_group: bool) {
     cut = cut.cut();
     cut.poke(DATA, leaf, &sound);
     filer = import(&cut);
-    client.fs = vfs(&filer);
+    client.follow(&filer);
     for at in [30, 545, 598] {
         let expected = if at == 598 { &expected[2] } else { &expected[0] };
         assert!(piece(&client, at) == *expected, "in one group: {in_one_group}: block {at}");

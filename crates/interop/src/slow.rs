@@ -2,11 +2,12 @@
 //! with a slow device, on a machine that has none.
 //!
 //! A paced disk takes a fixed time for a durable write and for a flush, and does one at a time, as a disk
-//! without a queue does; cached writes and reads pass by at the speed of what is below. A queued disk takes its time
-//! for everything, reads and cached writes too, and does several at once, as a disk at the far end of a network does, or
-//! one with a queue: who waits for one after the other gets little out of it, who asks ahead gets a lot. A held disk
-//! answers no flush and no durable write while a file exists: a pool on one takes writes, and finishes no transaction
-//! group, so that the log grows as long as the limit on dirty memory allows.
+//! without a queue does; cached writes and reads pass by at the speed of what is below. A turning disk takes that time
+//! for everything, reads and cached writes too: it has to seek, and its bandwidth is what is written at once. A queued disk
+//! does that as well, and several at once, as a disk at the far end of a network does, or one with a queue: who waits for
+//! one after the other gets little out of it, who asks ahead gets a lot. A held disk answers no flush and no durable write
+//! while a file exists: a pool on one takes writes, and finishes no transaction group, so that the log grows as long as the
+//! limit on dirty memory allows.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ const QUEUED_BYTES_MAX: usize = 1 << 20;
 pub enum Slowness {
     /// A durable write and a flush take at least so long, one after the other.
     Paced(Duration),
+    /// Whatever it is takes at least so long, one after the other.
+    Turning(Duration),
     /// Whatever it is takes at least so long for each mebibyte that it begins, ten at once.
     Queued(Duration),
     /// No durable write and no flush begins while there is a file at this path.
@@ -54,7 +57,7 @@ impl SlowDisk {
     fn durably(&self, length: usize, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         match &self.slowness {
             Slowness::Paced(least) => self.served(1, *least, act),
-            Slowness::Queued(_) => self.passing(length, act),
+            Slowness::Turning(_) | Slowness::Queued(_) => self.passing(length, act),
             Slowness::HeldWhile(gate) => {
                 while gate.exists() {
                     std::thread::sleep(GATE_INTERVAL);
@@ -64,11 +67,16 @@ impl SlowDisk {
         }
     }
 
-    /// What only a queued disk takes its time for.
+    /// What only a turning disk and a queued one take their time for.
     fn passing(&self, length: usize, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let Slowness::Queued(each) = self.slowness else { return act() };
-        let times = u32::try_from(length.div_ceil(QUEUED_BYTES_MAX)).unwrap_or(u32::MAX);
-        self.served(QUEUE_DEPTH, each.saturating_mul(times.max(1)), act)
+        match self.slowness {
+            Slowness::Turning(least) => self.served(1, least, act),
+            Slowness::Queued(each) => {
+                let times = u32::try_from(length.div_ceil(QUEUED_BYTES_MAX)).unwrap_or(u32::MAX);
+                self.served(QUEUE_DEPTH, each.saturating_mul(times.max(1)), act)
+            }
+            Slowness::Paced(_) | Slowness::HeldWhile(_) => act(),
+        }
     }
 
     fn served(&self, depth: usize, least: Duration, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {

@@ -113,6 +113,17 @@ fn a_queued_disk_does_ten_things_at_once_and_each_takes_its_time() {
 }
 
 #[test]
+fn a_turning_disk_does_one_thing_at_a_time_whatever_it_is() {
+    let turn = Duration::from_millis(20);
+    let disk = SlowDisk::new(Arc::new(MemDisk::new(1 << 20)), Slowness::Turning(turn));
+    let started = Instant::now();
+    disk.write(0, &sectors(1, 1), Durability::Cached).unwrap();
+    assert_eq!(bytes_at(&disk, 0, 1), [1]);
+    disk.flush().unwrap();
+    assert!(started.elapsed() >= 3 * turn);
+}
+
+#[test]
 fn a_held_disk_takes_cached_writes_and_flushes_when_the_gate_is_gone() {
     let folder = tempfile::tempdir().unwrap();
     let gate = folder.path().join("gate");

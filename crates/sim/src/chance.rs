@@ -42,6 +42,10 @@ pub enum Stream {
     User = 13 << 32,
     /// What an ordinary user asks ACCESS for.
     Access = 14 << 32,
+    /// What is read in order before a step, and what is fetched ahead of it.
+    Ahead = 15 << 32,
+    /// What is fetched ahead inside of a device write of a sync, by the event.
+    AheadInSync = 16 << 32,
 }
 
 impl Chance {

@@ -210,7 +210,7 @@ pub(crate) fn open_stretch(devs: &[Arc<dyn BlockDev>], stretch: &[&BlockPtr]) ->
     let first = stretch.first()?.dva;
     let length = stretch.last()?.dva.end().checked_sub(first.offset)?;
     let dev = devs.get(usize::try_from(first.vdev).ok()?)?;
-    let sound = |bp: &&&BlockPtr| bp.is_sensible() && !bp.is_given_up() && bp.psize as u64 <= bp.dva.bytes();
+    let sound = |bp: &&&BlockPtr| is_in_one_piece(bp);
     if stretch.iter().filter(sound).count() < stretch.len() || first.offset.checked_add(length)? > dev.data_bytes() {
         return None;
     }
@@ -224,6 +224,35 @@ pub(crate) fn open_stretch(devs: &[Arc<dyn BlockDev>], stretch: &[&BlockPtr]) ->
     let length = usize::try_from(length).ok()?;
     let buf = Bytes::from_owner(blocking(|| dev.read(first.offset, length, &verify)).ok()?);
     stretch.iter().map(|bp| expand(bp, buf.slice(part(bp)), length).ok()).collect()
+}
+
+/// Whether a block lies in one piece where its pointer says, as far as the pointer itself tells.
+pub(crate) fn is_in_one_piece(bp: &BlockPtr) -> bool {
+    bp.is_sensible() && !bp.is_given_up() && u64::from(bp.psize) <= bp.dva.bytes()
+}
+
+/// Reads blocks that follow each other on one vdev ([`is_in_one_piece`] each), for nobody yet: gives those that are as their
+/// pointers say, and says nothing about the others.
+pub(crate) fn open_quietly<'a>(
+    devs: &[Arc<dyn BlockDev>],
+    stretch: &'a [BlockPtr],
+) -> impl Iterator<Item = (&'a BlockPtr, Bytes)> + use<'a> {
+    let stored = read_quietly(devs, stretch);
+    let start = stretch.first().map_or(0, |bp| bp.dva.offset);
+    stretch.iter().filter_map(move |bp| {
+        let stored = stored.as_ref()?;
+        let at = usize::try_from(bp.dva.offset.checked_sub(start)?).ok()?;
+        let range = at..at.checked_add(bp.psize as usize)?;
+        stored.get(range.clone()).filter(|bytes| block_checksum(bytes) == bp.checksum)?;
+        Some((bp, expand(bp, stored.slice(range), stored.len()).ok()?))
+    })
+}
+
+fn read_quietly(devs: &[Arc<dyn BlockDev>], stretch: &[BlockPtr]) -> Option<Bytes> {
+    let (first, last) = (stretch.first()?.dva, stretch.last()?.dva);
+    let dev = devs.get(usize::try_from(first.vdev).ok()?)?;
+    let length = usize::try_from(last.end().checked_sub(first.offset)?).ok()?;
+    Some(Bytes::from_owner(blocking(|| dev.read_ahead(first.offset, length))?))
 }
 
 /// The content of what is `stored` in a buffer of so many bytes. It does not keep more than itself alive.

@@ -46,6 +46,17 @@ pub trait BlockDev: Send + Sync {
     /// Says that a range is no longer needed.
     fn discard(&self, offset: u64, length: u64) -> Result<(), BlockDevError>;
 
+    /// Reads `length` bytes from one copy for nobody yet: they may be wrong, and if they cannot be had that is nobody's
+    /// trouble. Nothing is counted as an error, and nothing repaired.
+    fn read_ahead(&self, offset: u64, length: usize) -> Option<AlignedBuf> {
+        self.read(offset, length, &|_| true).ok()
+    }
+
+    /// Whether more stable storage is waited for than the disks can have begun with: no time to fetch what nobody waits for.
+    fn is_behind(&self) -> bool {
+        false
+    }
+
     /// Whether each copy can be read anywhere at all. One that cannot may have what the others have not.
     fn answers(&self) -> bool {
         probes(self.data_bytes()).any(|offset| self.read(offset, SECTOR, &|_| true).is_ok())

@@ -12,11 +12,17 @@
 //! blocks of one request share its buffer, which is freed with the last of them; they get there and age out together. One
 //! that is read goes on by itself, as a copy; what it was copied from stays where it is, or its neighbours would keep
 //! the whole buffer for less and less.
+//!
+//! What was fetched ahead of a reader ([`crate::io`]) is in a third part until he comes, see [`fetched`]. That part takes
+//! its room from the main one, as long as there is anything in it.
+
+mod fetched;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use fetched::Fetched;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, Weighter};
@@ -99,6 +105,10 @@ impl Weighter<CacheKey, Cached> for ByBytes {
 /// Written ahead and not read since: this part of the cache.
 const AHEAD_SHARE: u64 = 8;
 
+/// Fetched ahead of a reader and not read since, or about to be: this part of the cache at most. Sixteen streams on
+/// a disk with long turns need as much of a usual cache for reads that are long enough.
+const FETCHED_SHARE: u64 = 4;
+
 /// In a cache from this size on blocks written ahead share their request's buffer. A request is up to a mebibyte, and
 /// some are always half gone: of a smaller cache they would be a large part.
 const SHARING_BYTES_MIN: u64 = 128 << 20;
@@ -139,6 +149,10 @@ impl Shelf {
         Some(value)
     }
 
+    fn limit(&self, bytes: u64) {
+        self.entries.set_capacity(bytes);
+    }
+
     fn clear(&self) {
         self.entries.drain().for_each(|(_, value)| self.holdings.lose(&value));
     }
@@ -150,6 +164,8 @@ pub(crate) struct BlockCache {
     main: Shelf,
     /// What was written ahead, until it is read.
     ahead: Shelf,
+    /// What was fetched ahead of a reader, until he comes.
+    fetched: Fetched,
     holdings: Arc<Holdings>,
     bytes_max: u64,
 }
@@ -158,7 +174,8 @@ impl BlockCache {
     pub(crate) fn new(bytes: u64) -> Self {
         let (ahead, holdings) = (bytes / AHEAD_SHARE, Arc::default());
         let (main, ahead) = (Shelf::new(bytes - ahead, &holdings), Shelf::new(ahead, &holdings));
-        Self { main, ahead, holdings, bytes_max: bytes }
+        let fetched = Fetched::new(bytes, &holdings);
+        Self { main, ahead, fetched, holdings, bytes_max: bytes }
     }
 
     #[inline]
@@ -184,7 +201,55 @@ impl BlockCache {
     }
 
     pub(crate) fn holds(&self, key: &CacheKey) -> bool {
+        self.holds_asked_for(key) || self.fetched.holds(key)
+    }
+
+    /// Whether it is there because somebody has read or written it.
+    pub(crate) fn holds_asked_for(&self, key: &CacheKey) -> bool {
         self.main.entries.contains_key(key) || self.ahead.entries.contains_key(key)
+    }
+
+    /// A reader comes for what was fetched ahead of him: from now on it is as if he had read it from its device.
+    pub(crate) fn take_fetched(&self, key: &CacheKey) -> Option<Cached> {
+        let value = self.fetched.take(key, &self.main)?;
+        self.main.insert(*key, value.clone());
+        Some(value)
+    }
+
+    /// What room a block takes that is fetched ahead.
+    pub(crate) fn room_of(bp: &BlockPtr) -> u64 {
+        u64::from(bp.lsize) + ENTRY_BYTES
+    }
+
+    /// Takes room for blocks that will be fetched ahead; what was fetched first and not read goes for it. `false`: there
+    /// is none.
+    pub(crate) fn reserve_fetched(&self, bytes: u64) -> bool {
+        self.fetched.reserve(bytes, &self.main)
+    }
+
+    /// The room is not needed any more.
+    pub(crate) fn release_fetched(&self, bytes: u64) {
+        self.fetched.release(bytes, &self.main);
+    }
+
+    /// A block for which there is room. Gives the room that it has taken.
+    pub(crate) fn insert_fetched(&self, key: CacheKey, value: Cached) -> u64 {
+        if self.holds_asked_for(&key) {
+            return 0;
+        }
+        let weight = value.weight();
+        self.fetched.insert(key, value);
+        weight
+    }
+
+    /// Bytes that were fetched ahead and that nobody has come for before they went.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        self.fetched.unread_bytes()
+    }
+
+    /// The most that may be fetched ahead at a time.
+    pub(crate) fn fetched_bytes_max(&self) -> u64 {
+        self.fetched.bytes_max()
     }
 
     pub(crate) fn insert(&self, key: CacheKey, value: Cached) {
@@ -209,25 +274,27 @@ impl BlockCache {
     pub(crate) fn remove(&self, key: &CacheKey) {
         self.main.remove(key);
         self.ahead.remove(key);
+        self.fetched.forget(key);
     }
 
     /// Nobody will ask for the block again. What was written ahead stays until it ages out with its neighbours: its
     /// buffer is theirs.
     pub(crate) fn remove_read(&self, key: &CacheKey) {
         self.main.remove(key);
+        self.fetched.forget(key);
     }
 
     pub(crate) fn clear(&self) {
         self.main.clear();
         self.ahead.clear();
+        self.fetched.clear();
     }
 
     /// Holds at most `bytes` from now on, and never more than it was made for. What is too much goes at once.
     pub(crate) fn limit(&self, bytes: u64) {
         let bytes = bytes.min(self.bytes_max);
-        let ahead = bytes / AHEAD_SHARE;
-        self.main.entries.set_capacity(bytes - ahead);
-        self.ahead.entries.set_capacity(ahead);
+        self.ahead.limit(bytes / AHEAD_SHARE);
+        self.fetched.limit(bytes, &self.main);
     }
 
     /// The most it may hold: what it was made for.
@@ -236,7 +303,7 @@ impl BlockCache {
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.main.entries.weight() + self.ahead.entries.weight()
+        self.main.entries.weight() + self.ahead.entries.weight() + self.fetched.bytes()
     }
 
     pub(crate) fn bytes_of(&self, kind: BlockKind) -> u64 {
@@ -244,7 +311,7 @@ impl BlockCache {
     }
 
     pub(crate) fn count(&self) -> u64 {
-        (self.main.entries.len() + self.ahead.entries.len()) as u64
+        (self.main.entries.len() + self.ahead.entries.len() + self.fetched.count()) as u64
     }
 }
 

@@ -4,6 +4,7 @@
 //! A block that a writer has accepted but not written yet is served from `unwritten`, which holds a reference to
 //! each of them until its run is on its device; the cache alone could not promise that, since it may evict.
 
+mod ahead;
 mod unrepaired;
 
 use std::collections::HashMap;
@@ -24,9 +25,12 @@ use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::cache::{BlockCache, CacheKey, Cached};
 use crate::run::RunWriter;
+use ahead::Flights;
 use unrepaired::Unrepaired;
 
-/// Reads in flight while blocks are prefetched. Enough to keep an SSD or a few disks busy.
+pub use ahead::{Flight, PrefetchStats, Standing};
+
+/// Reads in flight while blocks are read together. Enough to keep an SSD or a few disks busy.
 const READ_DEPTH: usize = 16;
 
 /// Checks the structure of a block once, when it comes from a device. The caller may rely on it afterwards.
@@ -41,6 +45,7 @@ pub struct BlockIo {
     /// Cached, and freed by a group that is not published yet.
     freed: Mutex<Vec<CacheKey>>,
     read_depth: AtomicUsize,
+    flights: Flights,
     pub(crate) counters: Counters,
     unrepaired: Unrepaired,
     leaks: AtomicU64,
@@ -119,6 +124,7 @@ impl BlockIo {
             unwritten: RwLock::default(),
             freed: Mutex::default(),
             read_depth: AtomicUsize::new(READ_DEPTH),
+            flights: Flights::default(),
             counters: Counters::default(),
             unrepaired: Unrepaired::default(),
             leaks: AtomicU64::new(0),
@@ -126,7 +132,7 @@ impl BlockIo {
         })
     }
 
-    /// Reads in flight during a prefetch; 1 makes no threads, so that a simulation can be repeated.
+    /// Reads in flight of blocks that are read together; 1 makes no threads, so that a simulation can be repeated.
     pub fn set_read_depth(&self, depth: usize) {
         self.read_depth.store(depth.max(1), Ordering::Relaxed);
     }
@@ -166,17 +172,33 @@ impl BlockIo {
             self.counters.hits[kind.index()].fetch_add(1, Ordering::Relaxed);
             return found;
         }
+        if let Some(fetched) = self.cache.take_fetched(key) {
+            self.counters.hits[kind.index()].fetch_add(1, Ordering::Relaxed);
+            self.flights.hits.fetch_add(1, Ordering::Relaxed);
+            return Some(fetched);
+        }
         // What was put by us was sound when it was put.
         self.unwritten.read().get(key).map(|bytes| Cached { bytes: bytes.clone(), checked: true, kind })
     }
 
     #[cold]
     fn read_device(&self, bp: &BlockPtr, key: CacheKey, check: Option<Check>) -> Result<Bytes, BlockError> {
+        match self.join(&key, bp.kind) {
+            Some(Cached { bytes, checked, .. }) if checked || check.is_none() => return Ok(bytes),
+            Some(Cached { bytes, .. }) => return self.admit(bp, key, bytes, check),
+            None => {}
+        }
         let bytes = block::open(&self.devs, bp).inspect_err(|error| self.note_damage(bp, error))?;
         self.unrepaired.clear(bp.dva);
+        self.count_read(bp);
+        self.admit(bp, key, bytes, check)
+    }
+
+    /// Counts a block that was read from its device for somebody who waits.
+    fn count_read(&self, bp: &BlockPtr) {
         self.counters.misses[bp.kind.index()].fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
-        self.admit(bp, key, bytes, check)
+        self.flights.misses.fetch_add(u64::from(bp.kind == BlockKind::Data), Ordering::Relaxed);
     }
 
     #[cold]
@@ -224,19 +246,20 @@ impl BlockIo {
     }
 
     /// Reads blocks into the cache: neighbours on disk together, and several such stretches at a time. Errors are left to
-    /// whoever reads the block in earnest.
-    pub fn prefetch(&self, bps: &[BlockPtr]) {
-        let missing: Vec<_> = bps.iter().filter(|bp| !self.cache.holds(&CacheKey::of(bp))).collect();
+    /// whoever reads the block in earnest, and so is what is on its way already.
+    pub fn read_together(&self, bps: &[BlockPtr]) {
+        let is_missing = |key: &CacheKey| !self.cache.holds(key) && self.flights.of(key).is_none();
+        let missing: Vec<_> = bps.iter().filter(|bp| is_missing(&CacheKey::of(bp))).collect();
         let stretches: Vec<&[&BlockPtr]> = missing.chunk_by(|left, right| are_neighbours(left, right)).collect();
         block::in_parallel(stretches.len(), self.read_depth.load(Ordering::Relaxed), &|at| {
             for part in stretches[at].chunks(STRETCH_BLOCKS_MAX) {
-                self.prefetch_stretch(part);
+                self.read_stretch(part);
             }
         });
     }
 
     /// One device read for blocks that follow each other; if any of them is not good, each is read by itself.
-    fn prefetch_stretch(&self, stretch: &[&BlockPtr]) {
+    fn read_stretch(&self, stretch: &[&BlockPtr]) {
         let Some(blocks) = block::open_stretch(&self.devs, stretch) else {
             for bp in stretch {
                 let _ = self.read(bp);
@@ -244,8 +267,7 @@ impl BlockIo {
             return;
         };
         for (bp, bytes) in stretch.iter().zip(blocks) {
-            self.counters.misses[bp.kind.index()].fetch_add(1, Ordering::Relaxed);
-            self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
+            self.count_read(bp);
             self.cache.insert(CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
         }
     }

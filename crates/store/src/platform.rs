@@ -40,8 +40,8 @@ pub struct Tuning {
     /// How old the oldest change in the open transaction group may become; with zero a group is closed as soon as there is
     /// something in it.
     pub txg_interval: Duration,
-    /// Whether long work (a prefetch, a long replay) may use threads of its own. Without them what happens depends on the
-    /// input alone.
+    /// Whether long work (blocks that are read together, a long replay) may use threads of its own. Without them what
+    /// happens depends on the input alone.
     pub helper_threads: bool,
 }
 

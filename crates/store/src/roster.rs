@@ -133,7 +133,7 @@ impl Roster {
     }
 
     /// The legs of the data vdevs.
-    pub(crate) fn data_legs(&self) -> impl Iterator<Item = Arc<VdevLeg>> {
+    pub fn data_legs(&self) -> impl Iterator<Item = Arc<VdevLeg>> {
         self.data_vdevs().flat_map(|vdev| vdev.legs())
     }
 

@@ -45,7 +45,11 @@ pub struct RunWriter {
     scratch: Vec<u8>,
     stats: WriteStats,
     work: LongWork,
+    told: Option<Told>,
 }
+
+/// Told of the bytes of blocks, before compression, that have reached their device.
+type Told = Box<dyn Fn(u64) + Send + Sync>;
 
 struct Run {
     place: Dva,
@@ -74,7 +78,15 @@ impl Run {
 
 impl RunWriter {
     pub(crate) fn new(io: Arc<BlockIo>, txg: Txg) -> Self {
-        Self { io, txg, run: None, scratch: Vec::new(), stats: WriteStats::default(), work: LongWork::default() }
+        let (stats, work) = (WriteStats::default(), LongWork::default());
+        Self { io, txg, run: None, scratch: Vec::new(), stats, work, told: None }
+    }
+
+    /// With somebody who is told how far it has come, run by run.
+    #[must_use]
+    pub fn telling(mut self, told: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.told = Some(Box::new(told));
+        self
     }
 
     /// The txg whose blocks these are.
@@ -201,6 +213,9 @@ impl RunWriter {
         self.io.counters.blocks_written.fetch_add(run.blocks.len() as u64, Ordering::Relaxed);
         self.stats.write_count += 1;
         self.io.forget_unwritten(&run.blocks);
+        if let (Ok(()), Some(told)) = (&written, &self.told) {
+            told(run.blocks.iter().map(|block| u64::from(block.lsize)).sum());
+        }
         written
     }
 

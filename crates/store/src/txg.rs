@@ -22,24 +22,33 @@
 //!
 //! Dirty memory does not bound the work. A byte written into a block has the fold read and write all of the block: 32
 //! KiB in as many blocks are 4 GiB. So each group also counts what it has to **patch**, the bytes of such blocks
-//! beyond those that are dirty, up to a bound ([`patch`]). Only who would exceed it waits, for the group; whoever
+//! beyond those that are dirty, up to a bound ([`pace`]). Only who would exceed it waits, for the group; whoever
 //! brings nothing to patch is let in beside it.
+//!
+//! These are walls, and who runs against one waits for a whole group. In front of them is the [`slope`], on which data
+//! comes no faster than folds write.
 
 mod history;
-mod patch;
+mod pace;
+mod pass;
+mod slope;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tally_base::{Broken, Fate, Kept, Promise, Txg, Wait};
 
 pub use history::{HISTORY_MAX, TxgHistory, TxgRecord};
-pub use patch::{PATCH_BYTES_MAX, PATCH_BYTES_MIN, PATCH_BYTES_START};
+pub use pace::{PATCH_BYTES_MAX, PATCH_BYTES_MIN, PATCH_BYTES_START};
+pub use pass::Pass;
+pub use slope::Destination;
 
-use patch::Pace;
+use pace::Pace;
+use slope::Slope;
 
 type Waiter = (Txg, Box<dyn FnOnce(Fate) + Send>);
 
@@ -50,6 +59,11 @@ pub struct Txgs {
     changed: Condvar,
     dirty_bytes_max: u64,
     dirty_bytes_sync: u64,
+    /// Mirror of what is ahead of the disks, for those who only look; more than anything while room is kept for a small
+    /// request, so that nobody passes without a closer look.
+    ahead_bytes: AtomicU64,
+    /// Mirror of the most data that one group may have, for the disks' sake.
+    group_bytes_max: AtomicU64,
 }
 
 struct State {
@@ -65,7 +79,11 @@ struct State {
     /// What folding each group reads and writes beyond its dirty bytes, for blocks that are written in part.
     patch_bytes: BTreeMap<Txg, u64>,
     /// How much of that one group may have.
-    pace: Pace,
+    patch_pace: Pace,
+    /// How much data it may have.
+    data_pace: Pace,
+    /// Data that is not written yet, and those who would bring more.
+    slope: Slope,
     /// Bytes admitted to operations that do not hold a group yet.
     admitted_bytes: u64,
     /// What folding those may take.
@@ -110,7 +128,9 @@ impl Txgs {
                 dirty_bytes: BTreeMap::new(),
                 fold_bytes: BTreeMap::new(),
                 patch_bytes: BTreeMap::new(),
-                pace: Pace::default(),
+                patch_pace: Pace::of_patches(),
+                data_pace: Pace::of_data(),
+                slope: Slope::default(),
                 admitted_bytes: 0,
                 admitted_fold_bytes: 0,
                 wanted: synced,
@@ -121,6 +141,8 @@ impl Txgs {
             changed: Condvar::new(),
             dirty_bytes_max,
             dirty_bytes_sync: (dirty_bytes_max / 4).min(96 << 20),
+            ahead_bytes: AtomicU64::new(0),
+            group_bytes_max: AtomicU64::new(Pace::of_data().bytes_max()),
         })
     }
 
@@ -169,7 +191,7 @@ impl Txgs {
     pub fn check_patch(&self, patch_bytes: u64) -> Result<(), NotAdmitted> {
         let mut state = self.state.lock();
         let patched = state.patch_bytes.get(&state.open).copied().unwrap_or(0);
-        if patched == 0 || patched.saturating_add(patch_bytes) <= state.pace.patch_bytes_max() {
+        if patched == 0 || patched.saturating_add(patch_bytes) <= state.patch_pace.bytes_max() {
             return Ok(());
         }
         state.wanted = state.open;
@@ -178,10 +200,14 @@ impl Txgs {
     }
 
     /// What a change under a hold on `txg` has turned out to cost its fold: `patch_bytes` more to patch (or fewer, where a
-    /// block is filled up), and `known_bytes` less of the pool than it was admitted with, since the group had those
-    /// blocks already.
-    pub fn settle_fold(&self, txg: Txg, patch_bytes: i64, known_bytes: u64) {
+    /// block is filled up), `known_bytes` less of the pool than it was admitted with, since the group had those blocks
+    /// already, and `data_bytes` more of data in memory.
+    pub fn settle_fold(&self, txg: Txg, patch_bytes: i64, known_bytes: u64, data_bytes: u64) {
         let mut state = self.state.lock();
+        if data_bytes > 0 {
+            state.slope.add(txg, data_bytes);
+            self.note_ahead(&state);
+        }
         let fold = state.fold_bytes.entry(txg).or_default();
         *fold = fold.checked_sub(known_bytes).expect("no more is given back than was admitted");
         let patched = state.patch_bytes.entry(txg).or_default();
@@ -193,7 +219,10 @@ impl Txgs {
         let mut state = self.state.lock();
         let of_group = |bytes: &BTreeMap<Txg, u64>| bytes.get(&txg).copied().unwrap_or(0);
         let (patched, dirty) = (of_group(&state.patch_bytes), of_group(&state.dirty_bytes));
-        state.pace.note(patched, dirty, took);
+        state.patch_pace.note(patched, patched.saturating_add(dirty), took);
+        let data = state.slope.bytes_of(txg);
+        state.data_pace.note(data, data, took);
+        self.group_bytes_max.store(state.data_pace.bytes_max(), Ordering::Relaxed);
     }
 
     /// Takes a hold on the open group, and turns the admission into its dirty bytes. Never blocks.
@@ -247,20 +276,23 @@ impl Txgs {
         state.dirty_bytes.retain(|dirty, _| *dirty > txg);
         state.fold_bytes.retain(|dirty, _| *dirty > txg);
         state.patch_bytes.retain(|dirty, _| *dirty > txg);
+        state.slope.synced(txg);
         let waiters = std::mem::take(&mut state.waiters);
-        let (due, later) = waiters.into_iter().partition(|(waiting, _)| *waiting <= txg);
+        let (due, later): (Vec<_>, _) = waiters.into_iter().partition(|(waiting, _)| *waiting <= txg);
         state.waiters = later;
-        drop(state);
-        answer(due, &Ok(Kept::GROUP));
+        self.go_on(state);
+        answer(due.into_iter().map(|(_, then)| then), &Ok(Kept::GROUP));
     }
 
     /// No group will be synced any more: everybody who waits is told, now and from now on.
     pub fn fail(&self, why: Broken) {
         let mut state = self.state.lock();
         let waiters = std::mem::take(&mut state.waiters);
+        let queued = state.slope.end();
         state.failure = Some(why.clone());
+        self.note_ahead(&state);
         drop(state);
-        answer(waiters, &Err(why));
+        answer(waiters.into_iter().map(|(_, then)| then).chain(queued), &Err(why));
     }
 
     /// Kept when `txg` is synced; asks for that at once.
@@ -278,14 +310,18 @@ impl Txgs {
         Wait::On(Box::new(TxgPromise { txgs: Arc::clone(self), txg }))
     }
 
-    /// Kept when the next group is synced: for those who were refused admission.
+    /// Kept when the next group is synced: for those who were refused admission. Never kept already: whoever is refused and
+    /// has nothing to wait for is told to come again in some seconds, and a group may end in between.
     #[must_use]
     pub fn next_sync(self: &Arc<Self>) -> Wait {
-        let next = {
-            let state = self.state.lock();
-            state.synced.next()
-        };
-        self.promise(next)
+        let mut state = self.state.lock();
+        let txg = state.synced.next();
+        if state.wanted < txg {
+            state.wanted = txg;
+            self.changed.notify_all();
+        }
+        drop(state);
+        Wait::On(Box::new(TxgPromise { txgs: Arc::clone(self), txg }))
     }
 
     /// Waits until there is a reason to sync: somebody wants it, or `interval` is over and something is dirty. With no
@@ -357,7 +393,7 @@ impl Txgs {
     /// The most bytes that one group may have to patch, for now.
     #[must_use]
     pub fn patch_bytes_max(&self) -> u64 {
-        self.state.lock().pace.patch_bytes_max()
+        self.state.lock().patch_pace.bytes_max()
     }
 
     /// What folding everything that is dirty or admitted may take of the pool, bytes.
@@ -377,8 +413,8 @@ impl State {
     }
 }
 
-fn answer(waiters: Vec<Waiter>, outcome: &Fate) {
-    for (_, then) in waiters {
+fn answer(waiters: impl IntoIterator<Item = Box<dyn FnOnce(Fate) + Send>>, outcome: &Fate) {
+    for then in waiters {
         // A waiter that panics is somebody else's bug. It must not take with it those who are told after it, nor the
         // thread that syncs.
         if catch_unwind(AssertUnwindSafe(|| then(outcome.clone()))).is_err() {

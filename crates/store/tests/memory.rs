@@ -80,14 +80,14 @@ fn the_cache_takes_what_it_says() {
     for (what, blocks) in [("tails", &tails), ("small", &small), ("large", &large)] {
         check(&format!("{what}, neighbours read together"), &|| {
             io.drop_cache();
-            io.prefetch(blocks);
+            io.read_together(blocks);
         });
     }
     // One block of each stretch is asked for once more, and stays when its neighbours go.
     check("one of eight is kept", &|| {
         io.drop_cache();
         for stretch in large.chunks(8) {
-            io.prefetch(stretch);
+            io.read_together(stretch);
             read(&io, &stretch[..1]);
             read(&io, &stretch[..1]);
         }

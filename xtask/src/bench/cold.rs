@@ -12,10 +12,10 @@ use tally_bench::wire::{Connection, Handle, Target, random_u32};
 
 use super::Site;
 use super::figures::Figures;
-use super::filer::{Binaries, POOL_FILE, Setup};
+use super::filer::{Binaries, POOL_FILE, Setup, slowness};
 use super::load::{at_once, write_stream};
 use super::report;
-use super::rivals::{Rival, Rivals, in_turns, print_ratios};
+use super::rivals::{Rival, Rivals, in_turns, key, print_ratios};
 
 /// What `cold` takes.
 #[derive(Args)]
@@ -132,10 +132,7 @@ impl Place {
 
     fn setup(self, cold: &Cold) -> Setup {
         match self {
-            Self::Slow => {
-                let slowness = vec!["--queued".into(), format!("{POOL_FILE}={}", cold.delay_ms).into()];
-                Setup { slowness, ..Setup::default() }
-            }
+            Self::Slow => Setup { slowness: slowness("--queued", POOL_FILE, cold.delay_ms), ..Setup::default() },
             Self::Ssd => Setup::default(),
             Self::Hot => {
                 Setup { configuration: format!("cache = \"{}M\"\n", cold.cache_mebibytes), ..Setup::default() }
@@ -150,10 +147,6 @@ impl Place {
             Self::Hot => &[],
         }
     }
-}
-
-fn key(row: &str, rival: &str, what: &str) -> String {
-    format!("{row}: {rival}: {what}")
 }
 
 impl Cold {
@@ -326,7 +319,7 @@ fn print(figures: &Figures, rows: &[String], rivals: &[&str]) {
             println!("| {row} | {} | {} | {} |", cell(RATE), figures.median(&key(row, rival, DEVICE)), cell(HITS));
         }
     }
-    print_ratios(figures, rows, rivals, |row, rival| key(row, rival, RATE));
+    print_ratios(figures, rows, rivals, RATE);
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub(crate) struct Setup {
     pub(crate) pool_bytes: u64,
     /// Whether that file is only a size, and its blocks come as they are written.
     pub(crate) sparse: bool,
-    /// The log file; with none of 0 bytes the log is in the pool.
+    /// The log file; with 0 there is none, and the log is in the pool.
     pub(crate) log_bytes: u64,
     /// Where the log is, if not beside the pool.
     pub(crate) log_folder: Option<PathBuf>,
@@ -84,6 +84,11 @@ impl Default for Setup {
             log_folder: None,
         }
     }
+}
+
+/// Arguments of the server over slow disks: what `rule` does to one file (`tally_interop::slow`).
+pub(crate) fn slowness(rule: &str, file: &str, value: impl std::fmt::Display) -> Vec<OsString> {
+    vec![rule.into(), format!("{file}={value}").into()]
 }
 
 /// The server, running or not, in a folder that goes away with it.

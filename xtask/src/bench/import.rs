@@ -15,7 +15,7 @@ use tally_bench::wire::{Connection, Handle, Stable};
 
 use super::Site;
 use super::figures::{Bar, Figures};
-use super::filer::{Binaries, Filer, Setup, Status};
+use super::filer::{Binaries, Filer, POOL_FILE, Setup, Status, slowness};
 use super::load;
 
 /// The pool is only a size: every change sets aside the room that its fold might take at worst, and none is folded.
@@ -121,7 +121,7 @@ impl Import {
     fn filer(&self, binaries: &Binaries, folder: &Path, gate: &Path) -> Result<Filer> {
         let setup = Setup {
             configuration: format!("dirty_data_max = \"{}M\"\n", self.dirty_mebibytes),
-            slowness: vec!["--held".into(), format!("pool.img={}", gate.display()).into()],
+            slowness: slowness("--held", POOL_FILE, gate.display()),
             pool_bytes: POOL_BYTES,
             sparse: true,
             // A ring takes no more requests when three quarters of it are live.
@@ -199,8 +199,7 @@ fn make_files(connection: &mut Connection, root: &Handle, index: usize, stop: &A
 
 fn write(connection: &mut Connection, root: &Handle, stop: &AtomicBool) -> Result<()> {
     let file = connection.create(root, "written")?;
-    let mut data = vec![0; MEBIBYTE];
-    rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
+    let mut data = load::noise(MEBIBYTE)?;
     for index in 0_u64.. {
         if stop.load(Ordering::Relaxed) {
             break;

@@ -12,8 +12,8 @@ use tally_bench::wire::{Attributes, Connection, Handle, Stable, Target, random_u
 
 /// Requests that a streaming client keeps under way on its connection.
 const STREAM_DEPTH: usize = 8;
-/// Bytes of one streamed READ or WRITE.
-const STREAM_BYTES: usize = 1 << 20;
+/// Bytes of one READ or WRITE of a long content.
+pub(crate) const PIECE_BYTES: usize = 1 << 20;
 /// Bytes of a small file.
 pub(crate) const FILE_BYTES: usize = 4096;
 
@@ -78,7 +78,7 @@ pub(crate) fn run(target: &Target, load: Load, connections: usize, items: u64) -
     let started = Instant::now();
     let mut latency_ns = Histogram::new(3)?;
     for worker in workers {
-        let one = worker.join().map_err(|_| anyhow::anyhow!("a client thread panicked"))??;
+        let one = joined(worker.join())?;
         latency_ns.add(one)?;
     }
     Ok(Measured { items: each * connections as u64, elapsed: started.elapsed(), latency_ns })
@@ -108,7 +108,7 @@ pub(crate) fn at_once<T: Send>(
         let started = Instant::now();
         let mut brought = Vec::new();
         for worker in workers {
-            brought.push(worker.join().map_err(|_| anyhow::anyhow!("a client thread panicked"))??);
+            brought.push(joined(worker.join())?);
         }
         Ok((started.elapsed(), brought))
     })
@@ -189,6 +189,23 @@ pub(crate) fn file_name(item: u64) -> String {
     format!("f{item:07}")
 }
 
+/// What a client's thread has come to.
+pub(crate) fn joined<T>(ended: std::thread::Result<Result<T>>) -> Result<T> {
+    ended.map_err(|_| anyhow::anyhow!("a client thread panicked"))?
+}
+
+/// A content that nothing can be saved of.
+pub(crate) fn noise(bytes: usize) -> Result<Vec<u8>> {
+    let mut data = vec![0; bytes];
+    rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(data)
+}
+
+/// The READs or WRITEs of a content: where each begins, and what it carries.
+pub(crate) fn pieces(data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    data.chunks(PIECE_BYTES).enumerate().map(|(number, piece)| ((number * PIECE_BYTES) as u64, piece))
+}
+
 fn untar(connection: &mut Connection, folder: &Handle, item: u64, data: &[u8]) -> Result<Handle> {
     let set = |mode, owner, times| Attributes { mode, size: None, owner, times };
     let file = connection.create_exclusive(folder, &file_name(item), item + 1)?;
@@ -205,8 +222,7 @@ pub(crate) fn write_stream(target: &Target, mebibytes: u64) -> Result<(Handle, D
     let root = Connection::mount(target)?;
     let mut connection = Connection::open(target.nfs)?;
     let file = connection.create(&root, &format!("stream-{:08x}", random_u32()?))?;
-    let mut data = vec![0; STREAM_BYTES];
-    rustix::rand::getrandom(&mut data[..], rustix::rand::GetRandomFlags::empty())?;
+    let mut data = noise(PIECE_BYTES)?;
     let started = Instant::now();
     let mut windows = 0..mebibytes;
     let mut under_way = 0;
@@ -214,13 +230,13 @@ pub(crate) fn write_stream(target: &Target, mebibytes: u64) -> Result<(Handle, D
         while under_way < STREAM_DEPTH {
             let Some(index) = windows.next() else { break };
             data[..8].copy_from_slice(&index.to_le_bytes());
-            connection.send_write(&file, index * STREAM_BYTES as u64, &data, Stable::Unstable)?;
+            connection.send_write(&file, index * PIECE_BYTES as u64, &data, Stable::Unstable)?;
             under_way += 1;
         }
         if under_way == 0 {
             break;
         }
-        connection.receive_write(STREAM_BYTES, Stable::Unstable)?;
+        connection.receive_write(PIECE_BYTES, Stable::Unstable)?;
         under_way -= 1;
     }
     connection.commit(&file)?;
@@ -234,11 +250,23 @@ pub(crate) fn read_stream(target: &Target, file: &Handle, mebibytes: u64) -> Res
     let (mut sent, mut bytes) = (0, 0);
     for received in 0..mebibytes {
         while sent < mebibytes && sent - received < STREAM_DEPTH as u64 {
-            connection.send_read(file, sent * STREAM_BYTES as u64, STREAM_BYTES as u32)?;
+            connection.send_read(file, sent * PIECE_BYTES as u64, PIECE_BYTES as u32)?;
             sent += 1;
         }
         bytes += connection.receive_read()?;
     }
     ensure!(bytes as u64 == mebibytes << 20, "{bytes} bytes came back of {mebibytes} MiB");
     Ok(started.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pieces_of_a_content_are_all_of_it() {
+        let data = vec![7; 2 * PIECE_BYTES + 5];
+        let all: Vec<(u64, usize)> = pieces(&data).map(|(offset, piece)| (offset, piece.len())).collect();
+        assert_eq!(all, [(0, PIECE_BYTES), (1 << 20, PIECE_BYTES), (2 << 20, 5)]);
+    }
 }

@@ -21,6 +21,7 @@ mod report;
 mod rivals;
 pub(crate) mod server;
 mod sizes;
+mod slope;
 mod slow;
 mod soak;
 mod stream;
@@ -53,6 +54,8 @@ pub(crate) enum Bench {
     Stream(stream::Stream),
     /// Many connections against one on a slow log device; and cached READs while a client commits on one.
     Slow(slow::Slow),
+    /// More than a slow disk takes, beside a fast log: how long anybody waits, and small files beside it.
+    Slope(slope::Slope),
     /// Durable creates on many connections: processor time of each, and whether some wait much longer; and on a few,
     /// beside somebody who writes a lot.
     Crowd(crowd::Crowd),
@@ -114,6 +117,7 @@ impl Bench {
             Self::Ways(ways) => ways.run(),
             Self::Stream(stream) => stream.run(),
             Self::Slow(slow) => slow.run(),
+            Self::Slope(slope) => slope.run(),
             Self::Crowd(crowd) => crowd.run(),
             Self::MemoryLog(memory_log) => memory_log.run(),
             Self::Import(import) => import.run(),

@@ -11,7 +11,7 @@ use tally_bench::wire::{Connection, Handle, Stable, Target, random_u32};
 use super::Site;
 use super::figures::{Bar, Figures};
 use super::filer::{Binaries, Filer, POOL, Setup};
-use super::load::{file_name, write_stream};
+use super::load::{file_name, joined, write_stream};
 
 /// Bytes of a record, unless the dataset says otherwise.
 const RECORD_BYTES: u64 = 128 << 10;
@@ -75,7 +75,7 @@ impl Neighbour {
             scattered?;
             figures.add("bytes into many records, and 15 s", "s", started.elapsed().as_secs_f64());
             for (what, waits) in [(CREATE, creates), (COMMIT, commits)] {
-                let longest = waits.join().map_err(|_| anyhow::anyhow!("a client thread panicked"))??;
+                let longest = joined(waits.join())?;
                 figures.add(what, "s", longest.as_secs_f64());
             }
             Ok(())

@@ -97,6 +97,11 @@ impl Rival {
     }
 }
 
+/// The name of a rival's figure.
+pub(super) fn key(row: &str, rival: &str, what: &str) -> String {
+    format!("{row}: {rival}: {what}")
+}
+
 /// In which order so many take their turns in a round.
 pub(super) fn in_turns(count: usize, round: usize) -> Vec<usize> {
     let order = 0..count;
@@ -113,12 +118,12 @@ pub(super) fn ratio_cell(figures: &Figures, above: &str, below: &str) -> String 
     format!("{} ({} … {})", short(median(ratios)), short(low), short(high))
 }
 
-/// Prints our figure over that of each of the others, row by row. `key` gives a figure's name by row and rival.
-pub(super) fn print_ratios(figures: &Figures, rows: &[String], rivals: &[&str], key: impl Fn(&str, &str) -> String) {
+/// Prints our figure over that of each of the others, row by row.
+pub(super) fn print_ratios(figures: &Figures, rows: &[String], rivals: &[&str], what: &str) {
     for other in rivals.iter().filter(|rival| **rival != OURS) {
         println!("\n| | {OURS} over {other}: median and 90 % interval |\n|---|---|");
         for row in rows {
-            println!("| {row} | {} |", ratio_cell(figures, &key(row, OURS), &key(row, other)));
+            println!("| {row} | {} |", ratio_cell(figures, &key(row, OURS, what), &key(row, other, what)));
         }
     }
 }

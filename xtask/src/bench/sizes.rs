@@ -12,10 +12,10 @@ use tally_bench::wire::{Connection, Handle, Stable, Target, random_u32};
 
 use super::Site;
 use super::figures::Figures;
-use super::filer::{Binaries, POOL_FILE, Setup};
-use super::load::{at_once, file_name};
+use super::filer::{Binaries, POOL_FILE, Setup, slowness};
+use super::load::{at_once, file_name, pieces};
 use super::report;
-use super::rivals::{Rival, Rivals, in_turns, print_ratios};
+use super::rivals::{Rival, Rivals, in_turns, key, print_ratios};
 
 /// What `sizes` takes.
 #[derive(Args)]
@@ -52,8 +52,6 @@ enum Place {
     Ssd,
 }
 
-/// Bytes that one WRITE carries.
-const PIECE_BYTES: usize = 1 << 20;
 /// Bytes of all files of a size in a run.
 const RUN_BYTES_MAX: u64 = 256 << 20;
 /// Files of a size that there are at least.
@@ -69,7 +67,7 @@ const BYTES: &str = "device bytes per byte";
 
 impl Place {
     fn setup(self, delay_ms: u64) -> Setup {
-        let slow = |rule: &str| vec![rule.into(), format!("{POOL_FILE}={delay_ms}").into()];
+        let slow = |rule| slowness(rule, POOL_FILE, delay_ms);
         match self {
             Self::SlowData => Setup { slowness: slow("--queued"), ..Setup::default() },
             Self::OneDisk => Setup { slowness: slow("--paced"), log_bytes: 0, ..Setup::default() },
@@ -249,11 +247,6 @@ impl Noise {
     }
 }
 
-/// The WRITEs of a content: where each begins, and what it carries.
-fn pieces(data: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
-    data.chunks(PIECE_BYTES).enumerate().map(|(number, piece)| ((number * PIECE_BYTES) as u64, piece))
-}
-
 /// All WRITEs are sent before the first reply is waited for, as the kernel's client sends what it has gathered.
 fn write_and_commit(connection: &mut Connection, file: &Handle, data: &[u8]) -> Result<()> {
     for (offset, piece) in pieces(data) {
@@ -283,11 +276,7 @@ fn print(figures: &Figures, cases: &[Case], rivals: &[&str]) {
         }
     }
     let rows: Vec<String> = cases.iter().map(Case::row).collect();
-    print_ratios(figures, &rows, rivals, |row, rival| key(row, rival, WHOLE));
-}
-
-fn key(row: &str, rival: &str, what: &str) -> String {
-    format!("{row}: {rival}: {what}")
+    print_ratios(figures, &rows, rivals, WHOLE);
 }
 
 #[cfg(test)]
@@ -299,12 +288,5 @@ mod tests {
         let files = |kibibytes: usize, clients| files_each(32, kibibytes << 10, clients);
         assert_eq!([files(4, 1), files(1024, 1), files(8192, 1), files(1024, 16)], [32, 32, 32, 16]);
         assert_eq!([files(4096, 16), files(8192, 16), files(65536, 16), files_each(1, 4096, 1)], [4, 2, 2, 2]);
-    }
-
-    #[test]
-    fn the_writes_of_a_content_are_all_of_it() {
-        let data = vec![7; 2 * PIECE_BYTES + 5];
-        let all: Vec<(u64, usize)> = pieces(&data).map(|(offset, piece)| (offset, piece.len())).collect();
-        assert_eq!(all, [(0, PIECE_BYTES), (1 << 20, PIECE_BYTES), (2 << 20, 5)]);
     }
 }

@@ -10,7 +10,7 @@ use tally_bench::wire::{Connection, Stable, Target};
 
 use super::Site;
 use super::figures::{Bar, Figures};
-use super::filer::{Binaries, Filer, LOG_FILE, Setup};
+use super::filer::{Binaries, Filer, LOG_FILE, Setup, slowness};
 use super::load::{self, Load};
 
 /// Bytes of the file that is read, and of each committed write.
@@ -116,7 +116,7 @@ impl Slow {
     }
 
     fn filer(&self, binaries: &Binaries, delay_ms: u64) -> Result<Filer> {
-        let slowness = vec!["--paced".into(), format!("{LOG_FILE}={delay_ms}").into()];
+        let slowness = slowness("--paced", LOG_FILE, delay_ms);
         Filer::make(binaries, Setup { slowness, ..Setup::default() }, &self.site.folder()?)
     }
 

@@ -15,8 +15,8 @@ use tally_bench::random::Random;
 use tally_bench::wire::{Connection, Handle, Stable, Target, random_u32};
 
 use super::figures::short;
-use super::filer::{Binaries, Filer, POOL, POOL_FILE, Setup};
-use super::load::file_name;
+use super::filer::{Binaries, Filer, POOL, POOL_FILE, Setup, slowness};
+use super::load::{PIECE_BYTES, file_name, joined, pieces};
 use super::{prepared, report};
 
 /// What `soak` takes.
@@ -50,7 +50,6 @@ const SETTLED: Duration = Duration::from_secs(300);
 const FILES_MAX: usize = 200;
 /// Doublings from a byte to 4 MiB, each as frequent as any other.
 const DOUBLINGS: usize = 22;
-const PIECE_BYTES: usize = 1 << 20;
 /// Half of the contents up to so much are one FILE_SYNC WRITE, as Linux sends them; all others a COMMIT makes stable.
 const SYNC_BYTES_MAX: usize = PIECE_BYTES;
 
@@ -71,8 +70,8 @@ impl Soak {
     pub(crate) fn run(&self) -> Result<()> {
         ensure!(self.clients > 0 && self.minutes > 0.0, "nobody, or no time");
         let binaries = self.binary.as_deref().map_or_else(Binaries::build, Binaries::other)?;
-        let slowness = |delay_ms| vec!["--queued".into(), format!("{POOL_FILE}={delay_ms}").into()];
-        let setup = Setup { slowness: self.delay_ms.map(slowness).unwrap_or_default(), ..Setup::default() };
+        let slowness = self.delay_ms.map(|delay_ms| slowness("--queued", POOL_FILE, delay_ms)).unwrap_or_default();
+        let setup = Setup { slowness, ..Setup::default() };
         let filer = Filer::make(&binaries, setup, &prepared(self.folder.as_deref())?)?;
         let seed = self.seed.map_or_else(|| random_u32().map(u64::from), Ok)?;
         println!("seed {seed}");
@@ -93,7 +92,7 @@ impl Soak {
             let samples = self.watch(&filer, &taken, &done);
             done.store(true, Ordering::Relaxed);
             for client in clients {
-                client.join().map_err(|_| anyhow::anyhow!("a client thread panicked"))??;
+                joined(client.join())?;
             }
             samples
         })?;
@@ -266,8 +265,8 @@ impl<'a> Client<'a> {
             Deed::Read => {
                 let file = self.files.swap_remove(at);
                 let content = file.content();
-                for (number, piece) in content.chunks(PIECE_BYTES).enumerate() {
-                    let (offset, count) = ((number * PIECE_BYTES) as u64, u32::try_from(piece.len())?);
+                for (offset, piece) in pieces(&content) {
+                    let count = u32::try_from(piece.len())?;
                     let data = self.timed(|connection| connection.read(&file.handle, offset, count))?;
                     ensure!(data == piece, "what was read is not what was written: {} at {offset}", file.name);
                 }
@@ -292,8 +291,7 @@ impl<'a> Client<'a> {
         let in_one = content.len() <= SYNC_BYTES_MAX && self.random.below(2) == 0;
         let stable = if in_one { Stable::FileSync } else { Stable::Unstable };
         let mut verifiers = Vec::new();
-        for (number, piece) in content.chunks(PIECE_BYTES).enumerate() {
-            let offset = (number * PIECE_BYTES) as u64;
+        for (offset, piece) in pieces(&content) {
             verifiers.push(self.timed(|connection| connection.write(&file.handle, offset, piece, stable))?.verifier);
         }
         if stable == Stable::Unstable {

@@ -46,7 +46,7 @@ impl Filesystem {
         root.tree.visit_class(io, Class::Extent, &mut |seen| match seen {
             Visit::Block { bp, .. } => io.ranges(bp).for_each(&mut *visit),
             Visit::Entry { key, value } if key.class == Class::Extent && value.len() == BLOCK_PTR_BYTES => {
-                if let Some(block) = crate::sight::decode_pointer(&bytes::Bytes::copy_from_slice(value)) {
+                if let Some(block) = crate::sight::decode_pointer(value) {
                     io.ranges(&block).for_each(&mut *visit);
                 }
             }

@@ -154,7 +154,7 @@ impl Filer {
             orphan_count: 0,
         };
         let dataset = Arc::new(Dataset::new(birth, line, in_force, root));
-        let filesystem = Filesystem::mount(pool, &dataset, true);
+        let filesystem = Filesystem::mount(pool, &self.ahead, &dataset, true);
         pool.administer_more(root_bytes, |pool, txg| {
             filesystem.found(txg, owner);
             pool.add_dataset(dataset);

@@ -3,7 +3,7 @@
 //! | bound | of what | what is beyond |
 //! |---|---|---|
 //! | [`Filesystem::inline_max`] | one request that is to be stable; all that a COMMIT finds due | waits for the group |
-//! | [`Filesystem::gather_max`] | what a file has in memory and in no record, in the open group | full blocks are placed ahead: the file is a stream |
+//! | [`Filesystem::gather_max`] | what a file has in memory and in no record, in the open group | full blocks are placed ahead: it is a placed file |
 //! | [`Filesystem::part_max`] | one part of a COMMIT | follows once that part is durable |
 //!
 //! The first two go by `logbias`. They change from one request to the next, with the property, the measurements of
@@ -76,7 +76,7 @@ impl Filesystem {
     /// Whether so many more bytes of a file, which need not be stable, stay in memory.
     pub(super) fn may_gather(&self, state: &ObjectState, length: u64) -> bool {
         let gathered = state.unlogged_bytes(self.pool.txgs.open());
-        !state.is_streamed() && gathered.saturating_add(length) <= self.gather_max()
+        !state.is_placed() && gathered.saturating_add(length) <= self.gather_max()
     }
 
     /// Bytes of a COMMIT that go to the log before others come: each part costs a turn of the log's disk. No more than a

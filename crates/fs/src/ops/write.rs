@@ -1,8 +1,8 @@
-//! WRITE: into memory and the log, or, for streaming full blocks, ahead to their final place.
+//! WRITE: into memory and the log, or, for full blocks of much that is written at once, ahead to their final place.
 //!
 //! What need not be stable stays in memory, for the COMMIT to log, until its file has more of it in the open group than
-//! the log takes sooner than that group would be durable. From there on the file is a stream, whose full blocks are placed
-//! as they come ([docs/design/0035](../../../../docs/design/0035-the-log-takes-what-it-takes-sooner.md)).
+//! the log takes sooner than that group would be durable. From there on it is a placed file, whose full blocks go to their
+//! place as they come ([docs/design/0035](../../../../docs/design/0035-the-log-takes-what-it-takes-sooner.md)).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use tally_store::pool::SpaceClass;
 
 use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
-use crate::admission::Ask;
+use crate::admission::{Ask, Refusal};
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::fold::SMALL_MAX;
@@ -109,9 +109,15 @@ impl Filesystem {
         if let Err(refusal) = may_begin {
             return refusal.outcome();
         }
+        let range = offset..offset + length;
+        let _while_it_is_brought = match self.pass(object, range.clone(), stable) {
+            Ok(pass) => pass,
+            // Who would wait for nothing is told so at once.
+            Err(_) if self.is_sure_to_refuse(ctx, object, range.clone()) => None,
+            Err(refusal) => return refusal.outcome(),
+        };
         let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(data) } else { SmallVec::new() };
         let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
-        let range = offset..offset + length;
         let cost = self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, std::iter::once(range.clone())));
         let (fold, growth_bytes) = match cost.and_then(|fold| Ok((fold, self.growth_of(object, range)?))) {
             Ok(costs) => costs,
@@ -170,6 +176,14 @@ impl Filesystem {
         Outcome { result: Ok(written), changes, wait }
     }
 
+    /// Whether a WRITE is refused however long it waits: a look without the lock, for those who would have to.
+    fn is_sure_to_refuse(&self, ctx: OpCtx<'_>, object: ObjectRef, range: Range<u64>) -> bool {
+        let may_write = || self.see(object.id, |sight| may_write(&sight.live(object)?, object, ctx));
+        let may_grow = || self.check_quota(self.growth_of(object, range)?).map_err(Refusal::into_error);
+        self.dataset.effective().readonly
+            || [may_write(), may_grow()].iter().any(|look| look.is_err_and(|error| error != FsError::Throttled))
+    }
+
     fn chunks(&self, data: &Bytes) -> SmallVec<[Bytes; 1]> {
         let most = self.record_data_max();
         let mut chunks = SmallVec::new();
@@ -216,7 +230,7 @@ impl Filesystem {
         }
     }
 
-    /// Writes the full blocks of a streaming WRITE to their final place, with nothing held (rules F5). The rest stays
+    /// Writes the full blocks of a WRITE to their final place, with nothing held (rules F5). The rest stays
     /// in memory.
     fn place_full_blocks(&self, object: ObjectRef, offset: u64, data: &Bytes) -> Result<Parts, FsError> {
         let end = offset + data.len() as u64;

@@ -372,6 +372,33 @@ pub(crate) fn done<T>(outcome: Outcome<T>) -> Result<T, FsError> {
     outcome.result
 }
 
+/// How often a client is told to wait before a test gives up.
+const TRIES_MAX: usize = 1000;
+
+/// What an operation comes to when its client is patient: the server runs it again when the wait is over.
+pub(crate) fn patient<T>(mut attempt: impl FnMut() -> Outcome<T>) -> Result<T, FsError> {
+    for _ in 0..TRIES_MAX {
+        match done(attempt()) {
+            Err(FsError::Throttled) => {}
+            result => return result,
+        }
+    }
+    panic!("a client was told to wait {TRIES_MAX} times");
+}
+
+/// The same in a pool in which no group is synced but by the test: whoever is told to wait has one synced.
+pub(crate) fn patient_by_hand<T>(filer: &Filer, mut attempt: impl FnMut() -> Outcome<T>) -> Result<T, FsError> {
+    for _ in 0..TRIES_MAX {
+        let outcome = attempt();
+        if !matches!(outcome.result, Err(FsError::Throttled)) {
+            return done(outcome);
+        }
+        // If that fails, the next attempt is told what is the matter.
+        let _synced = filer.sync();
+    }
+    panic!("a client was told to wait {TRIES_MAX} times");
+}
+
 pub(crate) fn ctx(cred: &Cred) -> OpCtx<'_> {
     OpCtx { cred, reply: None }
 }

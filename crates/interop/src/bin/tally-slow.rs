@@ -1,5 +1,5 @@
-//! The server over slow disks: `tally-slow [--paced FILE=MILLISECONDS]… [--queued FILE=MILLISECONDS]…
-//! [--held FILE=GATE]… serve …`, where FILE is the last part of a disk's path.
+//! The server over slow disks: `tally-slow [--paced FILE=MILLISECONDS]… [--turning FILE=MILLISECONDS]…
+//! [--queued FILE=MILLISECONDS]… [--held FILE=GATE]… serve …`, where FILE is the last part of a disk's path.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use tally_interop::slow::{SlowOpener, Slowness};
 use tally_server::cli::{Cli, Command};
 use tally_server::daemon::{Daemon, Launch, Told};
 
-const RULES: [&str; 3] = ["--paced", "--queued", "--held"];
+const RULES: [&str; 4] = ["--paced", "--turning", "--queued", "--held"];
 
 fn main() -> ExitCode {
     match run() {
@@ -35,6 +35,7 @@ fn run() -> Result<()> {
         let (file, value) = value.split_once('=').with_context(|| format!("'{value}' is not FILE=VALUE"))?;
         let slowness = match word.to_str() {
             Some("--paced") => Slowness::Paced(Duration::from_millis(value.parse()?)),
+            Some("--turning") => Slowness::Turning(Duration::from_millis(value.parse()?)),
             Some("--queued") => Slowness::Queued(Duration::from_millis(value.parse()?)),
             _ => Slowness::HeldWhile(PathBuf::from(value)),
         };

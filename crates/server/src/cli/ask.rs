@@ -152,6 +152,13 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
                 _ => None,
             })
         }
+        Command::Stat(StatCommand::Prefetch { table }) => {
+            let reply = ask(cli, &Request::PoolStatus { names: Vec::new() }, console)?;
+            print_reply(cli.json, reply, console, &|reply| match reply {
+                Reply::Pools(pools) => Some(stat::prefetch(pools, *table)),
+                _ => None,
+            })
+        }
         Command::Stat(StatCommand::Ops { table }) => {
             let reply = ask(cli, &Request::StatOps, console)?;
             print_reply(cli.json, reply, console, &|reply| match reply {

@@ -22,6 +22,11 @@ pub enum StatCommand {
         #[command(flatten)]
         table: TableArgs,
     },
+    /// What was fetched ahead of readers, how often they found it there, and what nobody came for
+    Prefetch {
+        #[command(flatten)]
+        table: TableArgs,
+    },
     /// What each client has asked for, and where its time went
     Clients(AccountArgs),
     /// What each dataset was asked for, and where the time went
@@ -169,6 +174,22 @@ pub(super) fn caches(pools: &[PoolReport], style: TableArgs) -> String {
     table.print(style)
 }
 
+/// One line for each pool.
+pub(super) fn prefetch(pools: &[PoolReport], style: TableArgs) -> String {
+    let numbers = ["BYTES", "HITS", "MISSES", "FOUND", "UNREAD"].map(|title| (title, Align::Right));
+    let columns: Vec<_> = std::iter::once(("POOL", Align::Left)).chain(numbers).collect();
+    let mut table = Table::new(&columns);
+    let size = |bytes: u64| if style.exact { bytes.to_string() } else { Size(bytes).to_string() };
+    for pool in pools.iter().filter(|pool| pool.is_imported()) {
+        let of = &pool.prefetch;
+        let asked = u128::from(of.hits) + u128::from(of.misses);
+        let found = format!("{}%", u128::from(of.hits) * 100 / asked.max(1));
+        let counts = [size(of.bytes), of.hits.to_string(), of.misses.to_string(), found, size(of.unread_bytes)];
+        table.row(std::iter::once(pool.name.clone()).chain(counts).collect());
+    }
+    table.print(style)
+}
+
 fn op_name(op: &OpReport) -> String {
     op.stable_how.as_ref().map_or_else(|| op.procedure.clone(), |how| format!("{} {how}", op.procedure))
 }
@@ -176,7 +197,16 @@ fn op_name(op: &OpReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::report::CacheReport;
+    use crate::control::report::{CacheReport, PrefetchReport};
+
+    #[test]
+    fn what_was_fetched_ahead_is_told_by_pool() {
+        let prefetch = PrefetchReport { hits: 90, misses: 10, bytes: 11_796_480, unread_bytes: 131_072 };
+        let pool = PoolReport { name: "tank".into(), state: "ONLINE".into(), prefetch, ..PoolReport::default() };
+        let gone = PoolReport { state: PoolReport::UNAVAILABLE.into(), ..pool.clone() };
+        let text = super::prefetch(&[pool, gone], TableArgs { plain: true, exact: true });
+        assert_eq!(text, "tank\t11796480\t90\t10\t90%\t131072\n");
+    }
 
     #[test]
     fn caches_are_told_by_kind() {

@@ -68,6 +68,15 @@ pub struct PoolReport {
     /// The most there may be of them.
     #[serde(default)]
     pub dirty_bytes_max: u64,
+    /// Bytes of data that no group has written yet, or that are about to come.
+    #[serde(default)]
+    pub ahead_bytes: u64,
+    /// Near so many of them those who bring more wait until some are written, for now.
+    #[serde(default)]
+    pub ahead_bytes_max: u64,
+    /// Requests that wait for that.
+    #[serde(default)]
+    pub ahead_waiting: u64,
     /// Blocks that were found damaged since the import and are right on no disk.
     #[serde(default)]
     pub unrepaired: u64,
@@ -89,6 +98,9 @@ pub struct PoolReport {
     /// What it holds, by kind of block.
     #[serde(default)]
     pub cache: Vec<CacheReport>,
+    /// What was fetched ahead of readers.
+    #[serde(default)]
+    pub prefetch: PrefetchReport,
 }
 
 /// A disk that joins or leaves, and how far that is.
@@ -123,6 +135,19 @@ pub struct CacheReport {
     pub hits: u64,
     /// Reads since import that went to a disk.
     pub misses: u64,
+}
+
+/// What was fetched ahead of readers since import. Hits and misses are blocks of files that were not cached otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrefetchReport {
+    /// Those that a reader found, since they were fetched ahead of him.
+    pub hits: u64,
+    /// Those that a reader had to read from a disk.
+    pub misses: u64,
+    /// Bytes that were fetched ahead, as they are on disk.
+    pub bytes: u64,
+    /// Bytes of content that were fetched ahead and left the cache before a reader came.
+    pub unread_bytes: u64,
 }
 
 /// Part of an object that could not be read.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tally_base::Size;
 use tally_store::bp::BlockKind;
-use tally_store::io::CacheStats;
+use tally_store::io::{CacheStats, PrefetchStats};
 use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig};
 use tally_store::pool::{ClockFault, PROBATION};
 use tally_store::properties::SyncMode;
@@ -19,7 +19,7 @@ use super::dates::utc;
 use super::pools::ServedPool;
 use super::silence::SILENT_MIN;
 use crate::control::report::{
-    CacheReport, Exposure, IoCounters, LaneReport, PoolReport, PropertyLine, TxgReport, VdevReport,
+    CacheReport, Exposure, IoCounters, LaneReport, PoolReport, PrefetchReport, PropertyLine, TxgReport, VdevReport,
 };
 
 /// Everything about one pool.
@@ -64,10 +64,14 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         unrepaired: pool.io.unrepaired_count(),
         copies: served.copies.running(),
         copies_ended: served.copies.outcomes(),
+        ahead_bytes: pool.txgs.ahead_bytes(),
+        ahead_bytes_max: pool.ahead_bytes_max(),
+        ahead_waiting: pool.txgs.ahead_waiting() as u64,
         patch_bytes: pool.txgs.patch_bytes(),
         patch_bytes_max: pool.txgs.patch_bytes_max(),
         cache_bytes_max: pool.io.cache_bytes_max(),
         cache: pool.io.cache_stats().into_iter().map(cache_report).collect(),
+        prefetch: prefetch_report(pool.io.prefetch_stats()),
         vdevs,
     }
 }
@@ -93,6 +97,11 @@ fn cache_report(stats: CacheStats) -> CacheReport {
         BlockKind::Deferred => "deferred",
     };
     CacheReport { kind: kind.into(), bytes: stats.bytes, hits: stats.hits, misses: stats.misses }
+}
+
+fn prefetch_report(stats: PrefetchStats) -> PrefetchReport {
+    let PrefetchStats { hits, misses, bytes, unread_bytes } = stats;
+    PrefetchReport { hits, misses, bytes, unread_bytes }
 }
 
 fn txg_reports(served: &ServedPool) -> Vec<TxgReport> {

@@ -123,7 +123,9 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("full pools", totals.full, 5_000),
         ("changes above rot", totals.above_rot, 20_000),
         ("changes over a quota", totals.over_quota, 50_000),
+        ("requests that had to wait before they began", totals.throttled, 1_000),
         ("pieces of listings between changes", totals.pieces_listed, 30_000),
+        ("blocks found that were fetched ahead", totals.fetched_ahead, 10_000),
         ("ACCESS requests of ordinary users", totals.access_asked, 20_000),
         ("reads denied to them", totals.reads_denied, 5_000),
     ];

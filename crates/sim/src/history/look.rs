@@ -10,6 +10,9 @@ use crate::client::{Call, handle, name_in};
 use crate::op::{NAMES, Object};
 use crate::same::same;
 
+/// READs of one file in order.
+const READS_IN_ORDER_MAX: u64 = 40;
+
 impl State {
     /// Everything is as the model says, while alive.
     pub(super) fn look(&self) -> Checked<()> {
@@ -36,6 +39,10 @@ impl State {
     fn read_file(&mut self, chance: &mut Chance, part: usize) -> Checked<()> {
         let object = self.object(chance, part, Some(FileKind::File));
         let (offset, count) = (self.place(chance, &object), chance.below(200_000) as u32);
+        self.read_at(&object, offset, count)
+    }
+
+    fn read_at(&mut self, object: &Object, offset: u64, count: u32) -> Checked<()> {
         let arguments = READ3args { file: handle(&object.handle), offset, count };
         let told = self.read_told(&Call::new(NFS_PROGRAM::NFSPROC3_READ, &arguments))?;
         let model = &self.parts[object.dataset].oracle.live;
@@ -49,6 +56,43 @@ impl State {
             (nfsstat3::NFS3_OK, _) => Err(format!("READ of {object:?} at {offset} gives something else")),
             (status, Err(error)) if tells_of(status, error) => Ok(()),
             (status, _) => Err(format!("READ of {object:?} at {offset} gives {status}")),
+        }
+    }
+
+    /// A client reads a file in order, perhaps of what nobody has cached, forwards or backwards. What its READs leave behind
+    /// to be fetched is fetched between them, or later, when something else may stand there.
+    pub(super) fn read_in_order(&mut self, chance: &mut Chance) -> Checked<()> {
+        if chance.one_in(2) {
+            self.machine.server().filer.pool().io.drop_cache();
+        }
+        let part = self.some_part(chance);
+        let object = self.object(chance, part, Some(FileKind::File));
+        let size = self.parts[object.dataset].oracle.live.getattr(object.model).map_or(0, |attr| attr.size);
+        let count = chance.pick(&[4096, 16_384, 131_072]);
+        let mut places: Vec<u64> = (0..size.div_ceil(count).min(READS_IN_ORDER_MAX)).map(|at| at * count).collect();
+        if chance.one_in(4) {
+            places.reverse();
+        }
+        let hits = self.prefetch_hits();
+        for offset in places {
+            self.read_at(&object, offset, count as u32)?;
+            self.fetch_ahead(chance.below(4));
+        }
+        self.totals.fetched_ahead += self.prefetch_hits() - hits;
+        Ok(())
+    }
+
+    fn prefetch_hits(&self) -> u64 {
+        self.machine.running().map_or(0, |server| server.filer.pool().io.prefetch_stats().hits)
+    }
+
+    /// Fetches some of what READs have left behind.
+    pub(super) fn fetch_ahead(&self, times: u64) {
+        let Some(server) = self.machine.running() else { return };
+        for _ in 0..times {
+            if self.is_off() || !server.filer.read_ahead_once() {
+                return;
+            }
         }
     }
 

@@ -125,6 +125,10 @@ pub struct Totals {
     pub above_rot: u64,
     /// Parts of COMMITs that others came behind.
     pub parts: u64,
+    /// Blocks that a client found since they were fetched ahead of it.
+    pub fetched_ahead: u64,
+    /// Requests that were told to wait before they began.
+    pub throttled: u64,
     /// Log records that imports replayed.
     pub replayed: u64,
     /// Losses beyond the redundancy that an import has named.
@@ -154,6 +158,8 @@ impl AddAssign for Totals {
         self.over_quota += other.over_quota;
         self.above_rot += other.above_rot;
         self.parts += other.parts;
+        self.fetched_ahead += other.fetched_ahead;
+        self.throttled += other.throttled;
         self.replayed += other.replayed;
         self.named += other.named;
     }

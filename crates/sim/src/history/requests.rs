@@ -144,6 +144,7 @@ impl State {
                 Ok(Next::Part(Box::new(attempt), promise))
             }
             Step::Again(_) => {
+                self.totals.throttled += 1;
                 self.note(format!("{:?} throttled", attempt.op));
                 Ok(if self.is_off() { Next::Done } else { Next::AfterSync(Box::new(attempt)) })
             }

@@ -39,6 +39,9 @@ pub struct Failure {
 /// Blocks of a pool that rot in turn behind one import, each in a world of its own.
 const BLOCKS_OF_A_LIFE: usize = 2;
 
+/// Before one step in so many a client reads a file in order.
+const READ_IN_ORDER_ONE_IN: u64 = 12;
+
 /// Groups after which a request must have been admitted: one makes room for it, unless others take the room.
 const TRIES_MAX: usize = 20;
 /// The same while another thread syncs: looks, not groups.
@@ -236,6 +239,15 @@ impl History {
             if state.is_beside() {
                 let mut chance = Chance::of(state.plan.seed, Stream::ListingOfStep, step as u64);
                 state.meanwhile(&mut chance)?;
+            }
+            let mut chance = Chance::of(state.plan.seed, Stream::Ahead, step as u64);
+            if chance.one_in(READ_IN_ORDER_ONE_IN) && state.rotten.is_none() {
+                state.read_in_order(&mut chance)?;
+            } else if chance.one_in(4) {
+                state.fetch_ahead(chance.below(8));
+            }
+            if state.is_off() {
+                return Ok(());
             }
             (state.choose(), Chance::of(state.plan.seed, Stream::Step, step as u64))
         };
@@ -541,6 +553,8 @@ impl State {
             return Ok(());
         }
         self.meanwhile(&mut Chance::of(self.plan.seed, Stream::ListingInSync, self.machine.power().events()))?;
+        let mut ahead = Chance::of(self.plan.seed, Stream::AheadInSync, self.machine.power().events());
+        self.fetch_ahead(ahead.below(3));
         for _ in 0..1 + chance.below(3) {
             let op = self.choose_op(&mut chance);
             let attempt = self.attempt(&op, &mut chance)?;

@@ -49,7 +49,7 @@ pub(super) struct Line {
     newest: Left,
     dirty: HashMap<ObjectId, Ranges>,
     /// Files of which something went to the pool ahead.
-    streamed: HashSet<ObjectId>,
+    placed: HashSet<ObjectId>,
     /// States by the number of the operation that led to them, oldest first.
     states: Vec<(usize, Left)>,
 }
@@ -86,7 +86,7 @@ impl Left {
 impl Line {
     pub(super) fn new(live: &Model, rewritten: &Rewritten, op: usize) -> Self {
         let left = Left { model: live.fork(), believed: HashMap::new(), rewritten: rewritten.clone() };
-        Self { newest: left.fork(), dirty: HashMap::new(), streamed: HashSet::new(), states: vec![(op, left)] }
+        Self { newest: left.fork(), dirty: HashMap::new(), placed: HashSet::new(), states: vec![(op, left)] }
     }
 
     /// Nobody will ask for a state from before operation `op`.
@@ -109,8 +109,8 @@ impl Line {
         self.dirty.entry(object.id).or_default()
     }
 
-    pub(super) fn is_streamed(&self, object: ObjectRef) -> bool {
-        self.streamed.contains(&object.id)
+    pub(super) fn is_placed(&self, object: ObjectRef) -> bool {
+        self.placed.contains(&object.id)
     }
 
     /// Takes in what operation `number` did to the `changed` objects, `live` being the model after it.
@@ -135,7 +135,7 @@ impl Line {
                 self.dirty(*object).insert(*offset..offset + length, false);
                 self.dirty(*object).insert(placed.clone(), true);
                 if !placed.is_empty() {
-                    self.streamed.insert(object.id);
+                    self.placed.insert(object.id);
                 }
                 return;
             }

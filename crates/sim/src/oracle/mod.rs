@@ -295,7 +295,7 @@ impl Oracle {
     fn is_gathered(&mut self, object: ObjectRef, length: u64, limits: Limits) -> bool {
         let newest = self.lines.last_mut().expect("there is always a line");
         let gathered = newest.dirty(object).bytes_in_memory();
-        !self.lines[0].is_streamed(object) && gathered + length <= limits.gathered_bytes_max
+        !self.lines[0].is_placed(object) && gathered + length <= limits.gathered_bytes_max
     }
 
     /// Takes in that a COMMIT has put its first part into the log, and goes on later. What that part was is promised to

@@ -70,11 +70,11 @@ fn the_cache_saves_reads_and_stays_in_its_bound() {
     out.finish().expect("memory takes it");
     assert!(io.stats().cache_bytes <= 4 << 20, "{:?}", io.stats());
     io.drop_cache();
-    io.prefetch(&blocks[..100]);
+    io.read_together(&blocks[..100]);
     let stretches = 100_u64.div_ceil(STRETCH_BLOCKS_MAX as u64);
     assert_eq!(mem[0].read_count(), stretches, "neighbours are read together");
     for (bp, at) in blocks[..100].iter().zip(0..) {
-        assert_eq!(io.read(bp).expect("prefetched"), noise(16 << 10, at));
+        assert_eq!(io.read(bp).expect("read together"), noise(16 << 10, at));
     }
     assert_eq!(mem[0].read_count(), stretches, "all of them from the cache");
 }
@@ -90,7 +90,7 @@ fn a_stretch_with_a_bad_block_still_gives_the_good_ones() {
     out.finish().expect("memory takes it");
     io.drop_cache();
     mem[0].rot(blocks[3].dva.offset, 100);
-    io.prefetch(&blocks);
+    io.read_together(&blocks);
     for (bp, at) in blocks.iter().zip(0..) {
         match io.read(bp) {
             Ok(bytes) => assert_eq!(bytes, noise(16 << 10, at)),
@@ -193,8 +193,8 @@ fn a_block_for_which_there_is_no_run_is_written_in_pieces() {
         assert_eq!(io.read(&packed).expect("compressed"), vec![7; 300_000]);
         io.drop_cache();
     }
-    io.prefetch(&[small, large, packed]);
-    assert_eq!(io.read(&large).expect("prefetched"), data);
+    io.read_together(&[small, large, packed]);
+    assert_eq!(io.read(&large).expect("read together"), data);
     io.abandon(&packed);
     io.abandon(&large);
     io.abandon(&small);
@@ -323,7 +323,7 @@ fn a_block_that_nobody_has_right_is_counted_until_it_is_good_or_gone() {
     assert_eq!(io.unrepaired_count(), 0);
     (0..2).for_each(rot);
     for _ in 0..3 {
-        io.prefetch(&blocks);
+        io.read_together(&blocks);
         assert!(blocks[..2].iter().all(|bp| io.read(bp).is_err()));
         assert!(io.read(&blocks[2]).is_ok());
         assert_eq!(io.unrepaired_count(), 2);

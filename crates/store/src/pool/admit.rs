@@ -100,6 +100,14 @@ impl Pool {
         }
     }
 
+    /// Bytes of data ahead of the disks near which those who bring more wait, in the group that has the least room in its
+    /// ring.
+    #[must_use]
+    pub fn ahead_bytes_max(&self) -> u64 {
+        let rings = self.lanes().iter().filter(|lane| !lane.has_ended()).map(|lane| lane.geometry().size).min();
+        self.txgs.ahead_bytes_max(rings.unwrap_or(u64::MAX))
+    }
+
     /// What a reply that rests on record `lsn` of `lane`, and appended `record_bytes`, waits for. Should the lane fail, the promise goes over to
     /// transaction group `txg`, which contains the record's change (rules F25).
     #[must_use]

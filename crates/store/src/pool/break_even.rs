@@ -19,12 +19,12 @@ const LONG_GROUP_BYTES: u64 = 1 << 20;
 /// See the module's head.
 pub(super) struct BreakEven {
     groups: Mutex<Timing>,
-    lanes: ArcSwap<Vec<LanePace>>,
+    lanes: ArcSwap<Vec<LaneBounds>>,
 }
 
 /// What a lane takes, in bytes.
 #[derive(Clone, Copy)]
-struct LanePace {
+struct LaneBounds {
     lane: LaneId,
     /// In the time of a group.
     break_even: u64,
@@ -48,19 +48,19 @@ impl BreakEven {
         };
         let of_lane = |lane: &Arc<Lane>| {
             let speed = lane.speed();
-            LanePace { lane: lane.id(), break_even: break_even(group, speed), turn: turn(speed) }
+            LaneBounds { lane: lane.id(), break_even: break_even(group, speed), turn: turn(speed) }
         };
         self.lanes.store(Arc::new(lanes.iter().map(of_lane).collect()));
     }
 
     /// That of a lane.
     pub(super) fn bytes(&self, lane: LaneId) -> u64 {
-        self.lanes.load().iter().find(|pace| pace.lane == lane).map_or(u64::MAX, |pace| pace.break_even)
+        self.lanes.load().iter().find(|bounds| bounds.lane == lane).map_or(u64::MAX, |bounds| bounds.break_even)
     }
 
     /// As many bytes as take a lane as long as beginning a frame does; nothing before that was measured.
     pub(super) fn turn_bytes(&self, lane: LaneId) -> u64 {
-        self.lanes.load().iter().find(|pace| pace.lane == lane).map_or(0, |pace| pace.turn)
+        self.lanes.load().iter().find(|bounds| bounds.lane == lane).map_or(0, |bounds| bounds.turn)
     }
 }
 

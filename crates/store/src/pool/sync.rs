@@ -176,7 +176,8 @@ impl Pool {
     }
 
     fn write_group(&self, syncing: &mut Syncing, txg: Txg, clean: bool) -> Result<Vec<Folded>, SyncError> {
-        let mut out = self.io.writer(txg);
+        let txgs = Arc::clone(&self.txgs);
+        let mut out = self.io.writer(txg).telling(move |bytes| txgs.wrote(txg, bytes));
         let folded = self.fold_datasets(syncing, txg, clean, &mut out)?;
         self.fold_replies(syncing, txg, &mut out)?;
         if let Some(old) = syncing.root.take() {

@@ -155,7 +155,7 @@ fn read_ahead(io: &BlockIo, to: &Key, step: &mut Step, count: &mut usize) {
     step.ahead = step.next + pointers.len().max(1);
     if pointers.len() > 1 {
         *count = (*count * 2).min(AHEAD_MAX);
-        io.prefetch(&pointers);
+        io.read_together(&pointers);
     }
 }
 

@@ -22,6 +22,7 @@ mod cursor;
 mod inner;
 mod leaf;
 mod merge;
+mod quiet;
 mod step;
 mod walk;
 
@@ -182,6 +183,12 @@ impl Tree {
     #[must_use]
     pub fn range<'io>(&self, io: &'io BlockIo, from: &Key, to: &Key) -> RangeIter<'io> {
         RangeIter::new(io, self, *from, *to)
+    }
+
+    /// Visits the entries from `from` up to, not including, `to`, as far as they can be had without a word: for whoever goes
+    /// ahead of a reader. What cannot be read is left out, and so is everything behind so many entries.
+    pub fn scan_quietly(&self, io: &BlockIo, from: &Key, to: &Key, max: usize, visit: &mut dyn FnMut(Key, &[u8])) {
+        quiet::scan(self, io, (from, to), max, visit);
     }
 
     /// The tree after `changes`, which must be in ascending order without duplicates. Replaced blocks are freed

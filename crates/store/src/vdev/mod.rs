@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use tally_base::{SECTOR, VdevGuid};
-use tally_disk::{AlignedBuf, Disk, Durability, Work};
+use tally_disk::{AlignedBuf, Disk, Durability, IoKind, Work};
 
 pub use leg::{LegErrors, LegState, VdevLeg};
 pub use resilver::ResilverReport;
@@ -329,6 +329,21 @@ impl BlockDev for Vdev {
         self.settle(legs.into_iter().zip(outcomes).collect())
     }
 
+    /// From the leg that has least to read: neighbours stay together in the first place because they are read in one go.
+    fn read_ahead(&self, offset: u64, length: usize) -> Option<AlignedBuf> {
+        self.check(offset, length as u64).ok()?;
+        let leg = self.readable(offset).into_iter().min_by_key(|leg| leg.active(IoKind::Read))?;
+        let mut buf = AlignedBuf::zeroed(length);
+        leg.disk()?.read(LABEL_BYTES + offset, &mut buf).ok()?;
+        Some(buf)
+    }
+
+    fn is_behind(&self) -> bool {
+        let legs = self.legs.read();
+        let waits = |leg: &Arc<VdevLeg>| leg.active(IoKind::DurableWrite) + leg.active(IoKind::Flush);
+        legs.iter().map(waits).sum::<u64>() > legs.len() as u64
+    }
+
     fn answers(&self) -> bool {
         let mut buf = AlignedBuf::zeroed(SECTOR);
         let mut answers =
@@ -369,6 +384,11 @@ fn write_legs(legs: &[Arc<VdevLeg>], offset: u64, buf: &[u8]) -> Vec<(Arc<VdevLe
 }
 
 impl VdevLeg {
+    /// Requests of a kind that the disk has now.
+    fn active(&self, kind: IoKind) -> u64 {
+        self.disk().map_or(0, |disk| disk.times(kind).active())
+    }
+
     fn read_data(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let outcome = self.disk().ok_or_else(gone).and_then(|disk| disk.read(LABEL_BYTES + offset, buf));
         if outcome.is_err() {

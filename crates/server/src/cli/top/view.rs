@@ -177,7 +177,10 @@ fn groups(watch: &Watch, frame: &mut Frame<'_>, area: Rect) {
     };
     let mut lines: Vec<Line<'_>> = phases.map(line).into();
     if let Some(newest) = txgs.last() {
-        let text = format!(" newest  {}, {} dirty", newest.txg, Size(newest.dirty_bytes));
+        // For the disks: there is no room to say so.
+        let waiting = watch.pool().map_or(0, |pool| pool.ahead_waiting);
+        let waiting = if waiting > 0 { format!("; {waiting} wait") } else { String::new() };
+        let text = format!(" newest  {}, {} dirty{waiting}", newest.txg, Size(newest.dirty_bytes));
         lines.push(Line::from(text).style(Style::new().add_modifier(Modifier::DIM)));
     }
     frame.render_widget(Paragraph::new(lines), inner);

@@ -9,7 +9,7 @@ mod own_process;
 mod text;
 
 use crate::control::observation::{AccountReport, KindReport, Observation, ObservedDataset};
-use crate::control::report::{CacheReport, LaneReport, PoolReport, VdevReport};
+use crate::control::report::{CacheReport, LaneReport, PoolReport, PrefetchReport, VdevReport};
 use crate::control::spread::Spread;
 use own_process::Usage;
 pub(super) use text::CONTENT_TYPE;
@@ -29,6 +29,7 @@ pub(super) fn render(seen: &Observation, datasets: &[ObservedDataset], start: f6
     phases(&mut text, seen);
     pools(&mut text, &seen.pools);
     caches(&mut text, &seen.pools);
+    prefetch(&mut text, &seen.pools);
     groups(&mut text, &seen.pools);
     log(&mut text, &seen.pools);
     vdevs(&mut text, &seen.pools);
@@ -157,12 +158,19 @@ fn phases(text: &mut Exposition, seen: &Observation) {
 type PoolMetric = (&'static str, &'static str, fn(&PoolReport) -> f64);
 
 #[allow(clippy::cast_precision_loss)] // Prometheus' values are floats.
-const OF_POOLS: [PoolMetric; 11] = [
+const OF_POOLS: [PoolMetric; 14] = [
     ("tally_pool_size_bytes", "Bytes that the pool has in all.", |pool| pool.size as f64),
     ("tally_pool_allocated_bytes", "Bytes of the pool that are taken.", |pool| pool.allocated as f64),
     ("tally_pool_free_bytes", "Bytes of the pool that are free.", |pool| pool.free as f64),
     ("tally_pool_dirty_bytes", "Bytes changed in memory and not in the pool yet.", |pool| pool.dirty_bytes as f64),
     ("tally_pool_dirty_limit_bytes", "Dirty bytes at which clients wait.", |pool| pool.dirty_bytes_max as f64),
+    ("tally_pool_ahead_bytes", "Bytes of data that no transaction group has written yet.", |pool| {
+        pool.ahead_bytes as f64
+    }),
+    ("tally_pool_ahead_limit_bytes", "Such bytes near which WRITEs wait until some are written, for now.", |pool| {
+        pool.ahead_bytes_max as f64
+    }),
+    ("tally_pool_ahead_waiting", "WRITEs that wait for that.", |pool| pool.ahead_waiting as f64),
     ("tally_pool_patch_bytes", "Bytes of blocks written in part, which the open group has to write whole.", |pool| {
         pool.patch_bytes as f64
     }),
@@ -212,6 +220,27 @@ fn caches(text: &mut Exposition, pools: &[PoolReport]) {
             for cache in &pool.cache {
                 family.sample(&[("pool", &pool.name), ("kind", &cache.kind)], of(cache));
             }
+        }
+    }
+}
+
+/// A metric of what was fetched ahead: its name, what it means, and how it is read.
+type PrefetchMetric = (&'static str, &'static str, fn(&PrefetchReport) -> u64);
+
+const OF_PREFETCH: [PrefetchMetric; 4] = [
+    ("tally_prefetch_hits_total", "Blocks of files that were fetched ahead, and that a reader found.", |of| of.hits),
+    ("tally_prefetch_misses_total", "Blocks of files that a reader had to read from a disk.", |of| of.misses),
+    ("tally_prefetch_bytes_total", "Bytes fetched ahead of readers, as they are on disk.", |of| of.bytes),
+    ("tally_prefetch_unread_bytes_total", "Bytes fetched ahead that left the cache before a reader came.", |of| {
+        of.unread_bytes
+    }),
+];
+
+fn prefetch(text: &mut Exposition, pools: &[PoolReport]) {
+    for (name, help, of) in OF_PREFETCH {
+        let mut family = text.counter(name, help);
+        for pool in pools.iter().filter(|pool| pool.is_imported()) {
+            family.sample(&[("pool", &pool.name)], of(&pool.prefetch));
         }
     }
 }

@@ -4,7 +4,9 @@ use std::process::{Command, Stdio};
 
 use super::*;
 use crate::control::observation::{KindReport, ObservedDataset};
-use crate::control::report::{CacheReport, DatasetReport, ErrorCounters, Exposure, OpReport, OpsReport, TxgReport};
+use crate::control::report::{
+    CacheReport, DatasetReport, ErrorCounters, Exposure, OpReport, OpsReport, PrefetchReport, TxgReport,
+};
 
 /// One of everything, with names that have to be escaped.
 fn everything() -> Observation {
@@ -39,6 +41,7 @@ fn everything() -> Observation {
         state: "DEGRADED".into(),
         size: 1 << 40,
         cache: vec![CacheReport { kind: "leaves".into(), bytes: 16384, hits: 7, misses: 2 }],
+        prefetch: PrefetchReport { hits: 90, misses: 10, bytes: 11_796_480, unread_bytes: 4096 },
         vdevs: vec![mirror],
         lanes: vec![LaneReport { lane: 3, frames: 9, write: times(), ..LaneReport::default() }],
         exposure: Exposure { possible: true, bytes: 77, seconds: 1.5 },
@@ -82,6 +85,10 @@ fn lines_say_what_was_seen() {
         "tally_log_frames_total{pool=\"tank\",lane=\"3\"} 9",
         "tally_cache_bytes{pool=\"tank\",kind=\"leaves\"} 16384",
         "tally_cache_misses_total{pool=\"tank\",kind=\"leaves\"} 2",
+        "tally_prefetch_hits_total{pool=\"tank\"} 90",
+        "tally_prefetch_misses_total{pool=\"tank\"} 10",
+        "tally_prefetch_bytes_total{pool=\"tank\"} 11796480",
+        "tally_prefetch_unread_bytes_total{pool=\"tank\"} 4096",
         "tally_txg_phase_seconds{pool=\"tank\",phase=\"open\"} 5",
         "process_start_time_seconds 1000000000",
     ];

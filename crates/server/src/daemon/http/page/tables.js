@@ -61,6 +61,7 @@ function facts(found) {
   return element("dl", "",
     ...fact("Space", meter(part(found.allocated, found.size), `${size(found.allocated)} of ${size(found.size)}`)),
     ...fact("Dirty", meter(part(found.dirty_bytes, found.dirty_bytes_max), `${size(found.dirty_bytes)} of ${size(found.dirty_bytes_max)}`)),
+    ...fact("To be written", meter(part(found.ahead_bytes, found.ahead_bytes_max), `${size(found.ahead_bytes)} of ${size(found.ahead_bytes_max)}${found.ahead_waiting ? `, ${found.ahead_waiting} WRITEs wait` : ""}`)),
     ...fact("Newest group", `txg ${found.txg}, imported ${age(found.imported_seconds)} ago${found.read_only ? ", read-only" : ""}`));
 }
 

@@ -1,0 +1,234 @@
+//! Reading ahead: what a stream of READs will want next is fetched before it asks.
+//!
+//! **The problem.** The blocks of one READ are fetched at once, and nothing beyond it. A client that reads a cold file in
+//! order gets one turn of the disk for each of its READs, however many bytes the disk could have moved in that time.
+//!
+//! **The idea.** READs that had to go beyond what is cached are noted ([`streams`]), and those that go on where others have
+//! ended make a stream. A stream has a *window*: what is asked for ahead of it. The window begins with little and doubles
+//! as often as its reader comes for a block that is not there yet: so it grows until it hides what the device takes to begin
+//! with a read at the speed at which this reader reads, and both are measured where it matters, at the reader. What a window
+//! lacks is asked for in pieces of half a window, so that a slow disk gets long reads and a fast one is not waited for.
+//!
+//! **Who does it.** A READ leaves an *errand* behind, which costs it a short lock, and goes on. The pool's threads for this
+//! ([`Ahead::run`]) walk the tree to the pointers, under no lock of the object and reading what the walk itself lacks, and
+//! carry out the flights that come of it ([`tally_store::io::Flight`]). Whoever comes for a block of a flight that nobody
+//! has begun carries it out himself. A world without threads calls [`Ahead::work_once`] where it likes.
+//!
+//! **A hint, and no more.** An errand may be dropped at any time: too many of them stand there, a disk is behind with what
+//! somebody waits for, the share of the cache is taken, a node of the tree cannot be read. A stream learns of that when it
+//! misses a block that it had asked for, and asks again.
+//!
+//! **Who waits for disks comes first.** While more READs that belong to no stream are at the disks than there are disks, or
+//! more promises than that wait for one vdev's stable storage, errands are dropped.
+
+mod streams;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+use tally_base::{DatasetId, ObjectId};
+use tally_store::bp::BlockPtr;
+use tally_store::dataset::Dataset;
+use tally_store::io::{Flight, Standing};
+use tally_store::key::{Class, Key};
+use tally_store::pool::Pool;
+
+use crate::sight::decode_pointer;
+use streams::{FileId, Streams, Touch, Wanted};
+
+/// Errands and flights that wait for a thread. What comes on top is dropped.
+const TASKS_MAX: usize = 256;
+/// Threads of a pool at most, however many disks it has: each may have a flight of some mebibytes in its hands.
+const THREADS_MAX: usize = 8;
+/// Threads for each disk: it is at work while one checks what another flight has brought.
+const THREADS_PER_DISK: usize = 2;
+
+/// The streams of a pool, and what is to be done for them.
+pub(crate) struct Ahead {
+    pool: Arc<Pool>,
+    streams: Mutex<Streams>,
+    tasks: Mutex<Tasks>,
+    /// There is a task, or there will be none any more.
+    called: Condvar,
+    /// READs at the disks that belong to no stream.
+    lone: AtomicU64,
+}
+
+#[derive(Default)]
+struct Tasks {
+    queue: VecDeque<Task>,
+    is_over: bool,
+}
+
+enum Task {
+    Errand(Errand),
+    Flight(Arc<Flight>),
+}
+
+/// Blocks of a file that will be wanted.
+struct Errand {
+    dataset: Arc<Dataset>,
+    object: ObjectId,
+    record_size: u64,
+    wanted: Wanted,
+}
+
+/// A READ that goes beyond what is cached.
+pub(crate) struct ColdRead<'a> {
+    pub(crate) dataset: &'a Arc<Dataset>,
+    pub(crate) object: ObjectId,
+    /// The starts of its blocks, ascending, each with how it stands.
+    pub(crate) blocks: &'a [(u64, Standing)],
+    pub(crate) record_size: u64,
+    pub(crate) file_bytes: u64,
+}
+
+/// A READ of no stream, as long as it is at the disks.
+pub(crate) struct Lone<'a>(&'a AtomicU64);
+
+impl Drop for Lone<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Ahead {
+    pub(crate) fn new(pool: &Arc<Pool>) -> Arc<Self> {
+        Arc::new(Self {
+            pool: Arc::clone(pool),
+            streams: Mutex::default(),
+            tasks: Mutex::default(),
+            called: Condvar::new(),
+            lone: AtomicU64::new(0),
+        })
+    }
+
+    /// How many threads are to [`Self::run`].
+    pub(crate) fn thread_count(&self) -> usize {
+        (THREADS_PER_DISK * self.disk_count()).min(THREADS_MAX)
+    }
+
+    fn disk_count(&self) -> usize {
+        self.pool.roster.data_legs().count().max(1)
+    }
+
+    /// Takes note of a READ before it goes to the disks, and leaves an errand behind if its stream wants something. What
+    /// this gives is to be held until it has come back.
+    pub(crate) fn note(&self, read: &ColdRead<'_>) -> Option<Lone<'_>> {
+        let touch = touch(read)?;
+        let file = FileId { dataset: read.dataset.birth.id, object: read.object };
+        let limits = self.limits(read.record_size);
+        let noted = self.streams.lock().note(file, &touch, &limits);
+        if let Some(wanted) = noted.wanted {
+            let (dataset, record_size) = (Arc::clone(read.dataset), read.record_size);
+            self.leave(Task::Errand(Errand { dataset, object: read.object, record_size, wanted }));
+        }
+        let is_at_disk = read.blocks.iter().any(|(_, standing)| *standing == Standing::Stored);
+        (is_at_disk && !noted.is_of_stream).then(|| {
+            self.lone.fetch_add(1, Ordering::Relaxed);
+            Lone(&self.lone)
+        })
+    }
+
+    fn limits(&self, record_size: u64) -> streams::Limits {
+        let now = self.pool.platform.clock.monotonic();
+        streams::Limits { now, record_size, fetched_bytes_max: self.pool.io.fetched_bytes_max() }
+    }
+
+    fn leave(&self, task: Task) {
+        let mut tasks = self.tasks.lock();
+        if tasks.is_over || tasks.queue.len() >= TASKS_MAX {
+            drop(tasks);
+            return self.drop_task(&task);
+        }
+        tasks.queue.push_back(task);
+        drop(tasks);
+        self.called.notify_one();
+    }
+
+    /// Whoever waits for it goes to the disk himself.
+    fn drop_task(&self, task: &Task) {
+        if let Task::Flight(flight) = task {
+            self.pool.io.give_up(flight);
+        }
+    }
+
+    /// The life of a thread: until [`Self::end`].
+    pub(crate) fn run(&self) {
+        loop {
+            let task = {
+                let mut tasks = self.tasks.lock();
+                loop {
+                    if tasks.is_over {
+                        return;
+                    }
+                    match tasks.queue.pop_front() {
+                        Some(task) => break task,
+                        None => self.called.wait(&mut tasks),
+                    }
+                }
+            };
+            self.carry_out(task);
+        }
+    }
+
+    /// Does one thing, if there is any.
+    pub(crate) fn work_once(&self) -> bool {
+        let task = self.tasks.lock().queue.pop_front();
+        task.map(|task| self.carry_out(task)).is_some()
+    }
+
+    /// Ends all threads once they have done what they are at.
+    pub(crate) fn end(&self) {
+        let left = {
+            let mut tasks = self.tasks.lock();
+            tasks.is_over = true;
+            std::mem::take(&mut tasks.queue)
+        };
+        self.called.notify_all();
+        left.iter().for_each(|task| self.drop_task(task));
+    }
+
+    fn carry_out(&self, task: Task) {
+        match task {
+            Task::Flight(flight) => self.pool.io.fetch(&flight),
+            Task::Errand(errand) if !self.is_behind() => self.go(&errand),
+            Task::Errand(_) => {}
+        }
+    }
+
+    fn is_behind(&self) -> bool {
+        self.lone.load(Ordering::Relaxed) > self.disk_count() as u64
+    }
+
+    /// Looks for the pointers, and plans the flights. The root is held while that lasts and no longer: a flight needs none.
+    fn go(&self, errand: &Errand) {
+        let root = errand.dataset.root();
+        let Errand { object, record_size, wanted, .. } = errand;
+        for blocks in wanted.ranges() {
+            let key = |block: u64| Key::new(Class::Extent, object.0, block.saturating_mul(*record_size), 0);
+            let (from, to) = (key(blocks.start), key(blocks.end));
+            let block_count = usize::try_from(blocks.end - blocks.start).unwrap_or(usize::MAX);
+            let mut found: Vec<BlockPtr> = Vec::new();
+            root.tree.scan_quietly(&self.pool.io, &from, &to, block_count, &mut |_, value| {
+                found.extend(decode_pointer(value));
+            });
+            for flight in self.pool.io.plan_ahead(&found) {
+                self.leave(Task::Flight(flight));
+            }
+        }
+    }
+}
+
+/// The blocks of a READ from the first to the last that nobody else has brought into the cache. `None`: there is no such.
+fn touch(read: &ColdRead<'_>) -> Option<Touch> {
+    let is_cold = |(_, standing): &&(u64, Standing)| *standing != Standing::Cached;
+    let first = read.blocks.iter().find(is_cold)?.0 / read.record_size;
+    let last = read.blocks.iter().rfind(is_cold)?.0 / read.record_size;
+    let file_blocks = read.file_bytes.div_ceil(read.record_size);
+    let any = |standing| read.blocks.iter().any(|(_, of)| *of == standing);
+    let (is_missed, is_late) = (any(Standing::Stored), any(Standing::UnderWay));
+    (file_blocks > 1).then_some(Touch { blocks: first..last + 1, file_blocks, is_missed, is_late })
+}

@@ -1,0 +1,401 @@
+//! Which READs go on where others have ended, and how far ahead of them to fetch.
+//!
+//! Everything counts in blocks, and only blocks that a READ is the first to ask for are told here: READs of 4 KiB in blocks
+//! of 128 KiB look like READs of a block, and whoever reads what is cached takes no lock.
+//!
+//! ```text
+//!                 touches what lies beside it                       three in a row (two at the file's begin)
+//!  single READ ──────────────────────────────▶ run of blocks ─────────────────────────────────────────────────▶ stream, up
+//!       │                                        (two runs that meet are one: READs overtake each other)          or down
+//!       │ as far from a second one as that is from a third
+//!       └──────────────────────────────────────▶ strided run ── a fourth ─────────────────────────────────────▶ stream, by
+//!                                                                                                                steps
+//! ```
+//!
+//! Nothing is fetched for runs: a random reader makes many of them, and next to never a stream. A stream takes any READ
+//! from a little behind its place up to as far as was asked for ahead of it, in whatever order they come.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use super::{DatasetId, ObjectId};
+
+/// Streams and runs of one file. The one that was touched longest ago gives way.
+const STREAMS_PER_FILE_MAX: usize = 32;
+/// Files of which any are remembered: some kibibytes each.
+const FILES_MAX: usize = 1024;
+/// READs that make a stream.
+const RUN_MIN: u32 = 3;
+/// The same from the first block of a file on, where streams begin.
+const RUN_FROM_START_MIN: u32 = 2;
+/// READs that make a stream by steps: three that are in line may be so by chance.
+const STRIDED_RUN_MIN: u32 = 4;
+/// Blocks behind its place at which a stream still knows its READs: several connections send them.
+const DISORDER_BLOCKS: u64 = 64;
+/// So many of its READs may one overtake that comes before anything was asked for there.
+const OVERTAKEN_READS: u64 = 8;
+/// A window is this many READs long at least.
+const WINDOW_READS: u64 = 2;
+/// Also where nobody waits, a window is as long as what its stream has read, up to so many bytes: who reads a little has
+/// little fetched for nothing, and who reads much has it in long reads.
+const UNHURRIED_BYTES_MAX: u64 = 1 << 20;
+/// The longest window. Half of it, on a disk that takes 8 ms to begin, makes half a gigabyte a second.
+const WINDOW_BYTES_MAX: u64 = 8 << 20;
+/// A stream that was not touched for so long does not count when the share of the cache is divided.
+const LIVE: Duration = Duration::from_secs(1);
+
+/// A file of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FileId {
+    pub(super) dataset: DatasetId,
+    pub(super) object: ObjectId,
+}
+
+/// What a READ is the first to ask for.
+#[derive(Clone, Debug)]
+pub(super) struct Touch {
+    pub(super) blocks: Range<u64>,
+    pub(super) file_blocks: u64,
+    /// It has to go to the disk for some of it.
+    pub(super) is_missed: bool,
+    /// Some of it is on its way.
+    pub(super) is_late: bool,
+}
+
+/// What a window may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) now: Duration,
+    pub(super) record_size: u64,
+    /// For all streams together.
+    pub(super) fetched_bytes_max: u64,
+}
+
+/// What is to be fetched: so many ranges of blocks, the starts of two being so far apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    first: Range<u64>,
+    step: i64,
+    count: u64,
+    file_blocks: u64,
+}
+
+impl Wanted {
+    /// The ranges, within the file.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        let length = self.first.end - self.first.start;
+        let range = move |at: u64| {
+            let start = self.first.start.checked_add_signed(self.step.checked_mul(i64::try_from(at).ok()?)?)?;
+            let end = start.saturating_add(length).min(self.file_blocks);
+            (start < end).then_some(start..end)
+        };
+        (0..self.count).map_while(range)
+    }
+}
+
+/// What became of a READ.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    pub(super) is_of_stream: bool,
+    pub(super) wanted: Option<Wanted>,
+}
+
+/// All of a pool's streams.
+#[derive(Default)]
+pub(super) struct Streams {
+    files: HashMap<FileId, Vec<Stream>>,
+    /// The files in the order in which they came or were spared.
+    order: VecDeque<FileId>,
+    live: Live,
+}
+
+/// How many streams were touched lately: counted anew in each [`LIVE`].
+#[derive(Default)]
+struct Live {
+    epoch: u64,
+    now: u64,
+    before: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Not known yet.
+    Open,
+    Up,
+    Down,
+    /// By so many blocks from start to start.
+    Steps(i64),
+}
+
+#[derive(Clone, Debug)]
+struct Stream {
+    /// What was touched; of one by steps, the last READ.
+    blocks: Range<u64>,
+    way: Way,
+    run: u32,
+    /// READs by which it has grown at its lower end.
+    run_down: u32,
+    is_stream: bool,
+    /// What comes next to be asked for: a block, or for a way down the one behind it, or for steps the start of a READ.
+    reached: u64,
+    window: u64,
+    epoch: u64,
+}
+
+impl Streams {
+    /// Takes note of a READ.
+    pub(super) fn note(&mut self, file: FileId, touch: &Touch, limits: &Limits) -> Noted {
+        let epoch = u64::try_from(limits.now.as_nanos() / LIVE.as_nanos()).unwrap_or(u64::MAX);
+        self.live.begin(epoch);
+        if !self.files.contains_key(&file) {
+            self.make_room();
+            self.order.push_back(file);
+        }
+        let streams = self.files.entry(file).or_default();
+        // The one that was touched last stands last.
+        let mut stream = match place(streams, touch) {
+            Some(at) => {
+                let mut stream = streams.remove(at);
+                stream.go_on(touch);
+                stream
+            }
+            None => {
+                if let Some(in_line) = in_line(streams, touch) {
+                    streams.push(in_line);
+                }
+                Stream::new(touch)
+            }
+        };
+        if stream.way == Way::Open {
+            absorb(&mut stream, streams);
+        }
+        let mut noted = Noted { is_of_stream: stream.is_stream || stream.may_begin(), wanted: None };
+        if noted.is_of_stream {
+            if std::mem::replace(&mut stream.epoch, epoch) != epoch {
+                self.live.now += 1;
+            }
+            noted.wanted = stream.want(touch, limits, self.live.count());
+        }
+        streams.push(stream);
+        let too_many = streams.len().saturating_sub(STREAMS_PER_FILE_MAX);
+        streams.drain(..too_many);
+        noted
+    }
+
+    /// The file that came first goes, but one that has a live stream is spared, once.
+    fn make_room(&mut self) {
+        let epoch = self.live.epoch;
+        for _ in 0..self.order.len() {
+            if self.files.len() < FILES_MAX {
+                return;
+            }
+            let Some(file) = self.order.pop_front() else { return };
+            let is_live = |stream: &Stream| stream.is_stream && stream.epoch == epoch;
+            if self.files.get(&file).is_some_and(|streams| streams.iter().any(is_live)) {
+                self.order.push_back(file);
+            } else {
+                self.files.remove(&file);
+            }
+        }
+        if self.files.len() >= FILES_MAX
+            && let Some(file) = self.order.pop_front()
+        {
+            self.files.remove(&file);
+        }
+    }
+}
+
+impl Live {
+    fn begin(&mut self, epoch: u64) {
+        if epoch != self.epoch {
+            self.before = if epoch == self.epoch + 1 { self.now } else { 0 };
+            self.now = 0;
+            self.epoch = epoch;
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.now.max(self.before).max(1)
+    }
+}
+
+/// The stream or run that a READ belongs to, the newest first: a stream before a run, and what goes by steps last, since
+/// readers who begin at even distances look like that at first.
+fn place(streams: &[Stream], touch: &Touch) -> Option<usize> {
+    let find = |fits: fn(&Stream) -> bool| streams.iter().rposition(|stream| fits(stream) && stream.takes(touch));
+    find(|stream| matches!(stream.way, Way::Up | Way::Down))
+        .or_else(|| find(|stream| stream.way == Way::Open))
+        .or_else(|| find(|stream| matches!(stream.way, Way::Steps(_))))
+}
+
+/// Two single READs of which one is as far from the other as that from this one: the three begin a run by steps. They stay
+/// what they are beside it.
+fn in_line(streams: &[Stream], touch: &Touch) -> Option<Stream> {
+    let length = touch.blocks.end - touch.blocks.start;
+    let is_single = |stream: &Stream| {
+        stream.way == Way::Open && stream.run == 1 && stream.blocks.end - stream.blocks.start == length
+    };
+    let starts = || streams.iter().rev().filter(|stream| is_single(stream)).map(|stream| stream.blocks.start);
+    let step = starts().find_map(|middle| {
+        let step = i64::try_from(touch.blocks.start).ok()?.checked_sub(i64::try_from(middle).ok()?)?;
+        let first = middle.checked_add_signed(step.checked_neg()?)?;
+        (step != 0 && starts().any(|start| start == first)).then_some(step)
+    })?;
+    Some(Stream { way: Way::Steps(step), run: 3, ..Stream::new(touch) })
+}
+
+/// Runs that touch this one belong to it.
+fn absorb(stream: &mut Stream, others: &mut Vec<Stream>) {
+    others.retain(|other| {
+        let is_beside = other.blocks.start == stream.blocks.end || other.blocks.end == stream.blocks.start;
+        let belongs = other.way == Way::Open && is_beside;
+        if belongs {
+            stream.run += other.run;
+            stream.run_down += other.run_down;
+            stream.blocks = stream.blocks.start.min(other.blocks.start)..stream.blocks.end.max(other.blocks.end);
+        }
+        !belongs
+    });
+}
+
+impl Stream {
+    fn new(touch: &Touch) -> Self {
+        Self {
+            blocks: touch.blocks.clone(),
+            way: Way::Open,
+            run: 1,
+            run_down: 0,
+            is_stream: false,
+            reached: 0,
+            window: 0,
+            epoch: u64::MAX,
+        }
+    }
+
+    fn takes(&self, touch: &Touch) -> bool {
+        let (own, other) = (&self.blocks, &touch.blocks);
+        let overtaken = (OVERTAKEN_READS * (other.end - other.start)).min(DISORDER_BLOCKS);
+        match self.way {
+            Way::Open => other.start == own.end || other.end == own.start,
+            Way::Up => {
+                let ahead = self.reached.max(own.end).saturating_add(overtaken);
+                other.start <= ahead && other.end.saturating_add(DISORDER_BLOCKS) >= own.end
+            }
+            Way::Down => {
+                let ahead = self.reached.min(own.start).saturating_sub(overtaken);
+                other.end >= ahead && other.start <= own.start.saturating_add(DISORDER_BLOCKS)
+            }
+            Way::Steps(step) => own.start.checked_add_signed(step) == Some(other.start),
+        }
+    }
+
+    /// A READ that it takes.
+    fn go_on(&mut self, touch: &Touch) {
+        self.run = self.run.saturating_add(1);
+        match self.way {
+            Way::Steps(_) => self.blocks = touch.blocks.clone(),
+            Way::Open => {
+                self.run_down += u32::from(touch.blocks.end == self.blocks.start);
+                let (start, end) = (self.blocks.start, self.blocks.end);
+                self.blocks = start.min(touch.blocks.start)..end.max(touch.blocks.end);
+            }
+            Way::Up => self.blocks.end = self.blocks.end.max(touch.blocks.end),
+            Way::Down => self.blocks.start = self.blocks.start.min(touch.blocks.start),
+        }
+    }
+
+    /// Whether it is a stream from now on.
+    fn may_begin(&mut self) -> bool {
+        let is_from_start = self.blocks.start == 0;
+        let run_min = match self.way {
+            Way::Steps(_) => STRIDED_RUN_MIN,
+            _ if is_from_start => RUN_FROM_START_MIN,
+            _ => RUN_MIN,
+        };
+        if self.run < run_min {
+            return false;
+        }
+        if self.way == Way::Open {
+            self.way = if self.run_down * 2 >= self.run && !is_from_start { Way::Down } else { Way::Up };
+        }
+        self.is_stream = true;
+        self.reached = self.place();
+        true
+    }
+
+    /// Where the next READ is expected.
+    fn place(&self) -> u64 {
+        match self.way {
+            Way::Down => self.blocks.start,
+            Way::Steps(step) => self.blocks.start.saturating_add_signed(step),
+            Way::Open | Way::Up => self.blocks.end,
+        }
+    }
+
+    /// What is to be fetched for it, now that this READ has come.
+    fn want(&mut self, touch: &Touch, limits: &Limits, live_count: u64) -> Option<Wanted> {
+        let length = touch.blocks.end - touch.blocks.start;
+        // One part is left for what others leave behind, and for one who begins.
+        let most = (limits.fetched_bytes_max / (live_count + 1)).min(WINDOW_BYTES_MAX) / limits.record_size;
+        let unhurried = (UNHURRIED_BYTES_MAX / limits.record_size).min(length * u64::from(self.run));
+        let least = unhurried.max(WINDOW_READS * length);
+        // It asked for this and has not got it, or not yet: more must be on its way.
+        let is_behind = touch.is_missed || touch.is_late;
+        self.window = if is_behind { self.window * 2 } else { self.window };
+        self.window = self.window.max(least).min(most.max(1));
+        if touch.is_missed {
+            self.reached = self.place();
+        }
+        // Half a window is read while the other half is fetched. Where others keep the disk busy meanwhile, longer reads
+        // count for more.
+        let piece = if live_count > 1 { self.window * 3 / 4 } else { self.window / 2 }.max(1);
+        match self.way {
+            Way::Open | Way::Up => {
+                let place = self.place();
+                self.reached = self.reached.max(place);
+                let from = self.reached;
+                let to = place.saturating_add(self.window).min(from.saturating_add(piece)).min(touch.file_blocks);
+                let is_due = from - place <= self.window - piece;
+                if !is_due || from >= to {
+                    return None;
+                }
+                self.reached = to;
+                Some(Wanted { first: from..to, step: 0, count: 1, file_blocks: touch.file_blocks })
+            }
+            Way::Down => {
+                let place = self.place();
+                self.reached = self.reached.min(place);
+                let (from, to) =
+                    (place.saturating_sub(self.window).max(self.reached.saturating_sub(piece)), self.reached);
+                let is_due = place - self.reached <= self.window - piece;
+                if !is_due || from >= to {
+                    return None;
+                }
+                self.reached = from;
+                Some(Wanted { first: from..to, step: 0, count: 1, file_blocks: touch.file_blocks })
+            }
+            Way::Steps(step) => self.want_steps(step, length, touch.file_blocks),
+        }
+    }
+
+    fn want_steps(&mut self, step: i64, length: u64, file_blocks: u64) -> Option<Wanted> {
+        let place = self.place();
+        let has_passed = if step > 0 { self.reached < place } else { self.reached > place };
+        if has_passed {
+            self.reached = place;
+        }
+        let ahead = self.reached.abs_diff(place) / step.unsigned_abs();
+        let count = (self.window / length.max(1)).saturating_sub(ahead);
+        if count == 0 || ahead * length > self.window / 2 {
+            return None;
+        }
+        let first = self.reached..self.reached.saturating_add(length);
+        let steps = step.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX));
+        self.reached = self.reached.saturating_add_signed(steps);
+        Some(Wanted { first, step, count, file_blocks })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! What was fetched ahead of a reader, until he comes: the newest of it stays, and all of it together, with what is under
+//! way, takes at most its share of the cache.
+//!
+//! It stands apart from the main part for three reasons. Whoever finds his blocks there pays nothing for it. A block that
+//! comes ahead and is then read once must count as read once, or every stream would look to the main part like something
+//! hot. And what no reader has come for goes before anything that somebody has asked for: in the order in which it came.
+//!
+//! The main part lends the room for what is here or under way, in steps, and has it back when that is less.
+//!
+//! Lock order: `row`, then what the main part locks.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::{AHEAD_SHARE, CacheKey, Cached, FETCHED_SHARE, Holdings, Shelf};
+
+/// The main part lends in this many steps: each time one goes to and fro it looks through all of its own parts.
+const STEPS: u64 = 8;
+
+pub(super) struct Fetched {
+    row: Mutex<Row>,
+    holdings: Arc<Holdings>,
+}
+
+struct Row {
+    entries: HashMap<CacheKey, (u64, Cached)>,
+    /// The same, by the number under which they came.
+    order: BTreeMap<u64, CacheKey>,
+    next: u64,
+    bytes: u64,
+    /// Room for what is under way.
+    reserved_bytes: u64,
+    /// What the whole cache may hold now.
+    cache_bytes: u64,
+    lent_bytes: u64,
+    /// Of what has gone before a reader came.
+    unread_bytes: u64,
+}
+
+impl Fetched {
+    pub(super) fn new(cache_bytes: u64, holdings: &Arc<Holdings>) -> Self {
+        let row = Row {
+            entries: HashMap::new(),
+            order: BTreeMap::new(),
+            next: 0,
+            bytes: 0,
+            reserved_bytes: 0,
+            cache_bytes,
+            lent_bytes: 0,
+            unread_bytes: 0,
+        };
+        Self { row: Mutex::new(row), holdings: Arc::clone(holdings) }
+    }
+
+    pub(super) fn holds(&self, key: &CacheKey) -> bool {
+        self.row.lock().entries.contains_key(key)
+    }
+
+    /// Takes room for what is going to be fetched, if there is any that nothing under way has taken.
+    pub(super) fn reserve(&self, bytes: u64, lender: &Shelf) -> bool {
+        let mut row = self.row.lock();
+        let fits = row.reserved_bytes + bytes <= row.bytes_max();
+        if fits {
+            row.reserved_bytes += bytes;
+            row.settle(&self.holdings, lender);
+        }
+        fits
+    }
+
+    /// Gives back what is left of it.
+    pub(super) fn release(&self, bytes: u64, lender: &Shelf) {
+        let mut row = self.row.lock();
+        assert!(row.reserved_bytes >= bytes, "no more room is given back than was taken");
+        row.reserved_bytes -= bytes;
+        row.settle(&self.holdings, lender);
+    }
+
+    /// A block for which room was taken: that is its own now.
+    pub(super) fn insert(&self, key: CacheKey, value: Cached) {
+        let mut row = self.row.lock();
+        drop(row.remove(&key, &self.holdings));
+        let (at, weight) = (row.next, value.weight());
+        assert!(row.reserved_bytes >= weight, "a block comes where there is room for it");
+        row.reserved_bytes -= weight;
+        row.next += 1;
+        row.bytes += weight;
+        row.order.insert(at, key);
+        self.holdings.gain(&value);
+        row.entries.insert(key, (at, value));
+    }
+
+    pub(super) fn take(&self, key: &CacheKey, lender: &Shelf) -> Option<Cached> {
+        let mut row = self.row.lock();
+        let value = row.remove(key, &self.holdings)?;
+        row.settle(&self.holdings, lender);
+        Some(value)
+    }
+
+    /// Nobody will come for it.
+    pub(super) fn forget(&self, key: &CacheKey) {
+        self.row.lock().lose(key, &self.holdings);
+    }
+
+    pub(super) fn clear(&self) {
+        let mut row = self.row.lock();
+        let keys: Vec<_> = row.entries.keys().copied().collect();
+        keys.iter().for_each(|key| row.lose(key, &self.holdings));
+    }
+
+    /// The whole cache holds at most `bytes` from now on.
+    pub(super) fn limit(&self, bytes: u64, lender: &Shelf) {
+        let mut row = self.row.lock();
+        row.cache_bytes = bytes;
+        row.make_room(&self.holdings);
+        // Also if the room that is reserved is more than the share is now: what comes finds its way out again.
+        row.lent_bytes = row.lent_bytes.min(row.bytes_max());
+        lender.limit(row.lender_bytes());
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.row.lock().bytes
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.row.lock().entries.len()
+    }
+
+    pub(super) fn unread_bytes(&self) -> u64 {
+        self.row.lock().unread_bytes
+    }
+
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.row.lock().bytes_max()
+    }
+}
+
+impl Row {
+    fn bytes_max(&self) -> u64 {
+        self.cache_bytes / FETCHED_SHARE
+    }
+
+    /// What the main part may hold beside it.
+    fn lender_bytes(&self) -> u64 {
+        self.cache_bytes - self.cache_bytes / AHEAD_SHARE - self.lent_bytes
+    }
+
+    fn remove(&mut self, key: &CacheKey, holdings: &Holdings) -> Option<Cached> {
+        let (at, value) = self.entries.remove(key)?;
+        self.order.remove(&at);
+        self.bytes -= value.weight();
+        holdings.lose(&value);
+        Some(value)
+    }
+
+    fn lose(&mut self, key: &CacheKey, holdings: &Holdings) {
+        if let Some(value) = self.remove(key, holdings) {
+            self.unread_bytes += value.bytes.len() as u64;
+        }
+    }
+
+    /// What came first goes first.
+    fn make_room(&mut self, holdings: &Holdings) {
+        while self.bytes + self.reserved_bytes > self.bytes_max() {
+            let Some(key) = self.order.first_key_value().map(|(_, key)| *key) else { return };
+            self.lose(&key, holdings);
+        }
+    }
+
+    fn settle(&mut self, holdings: &Holdings, lender: &Shelf) {
+        self.make_room(holdings);
+        let needed = self.bytes + self.reserved_bytes;
+        let step = (self.bytes_max() / STEPS).max(1);
+        // Less is given back once it is more than a step, or all of it: a stream goes up and down by parts of its window.
+        if needed > self.lent_bytes || needed + 2 * step <= self.lent_bytes || needed == 0 && self.lent_bytes > 0 {
+            self.lent_bytes = needed.next_multiple_of(step).min(self.bytes_max());
+            lender.limit(self.lender_bytes());
+        }
+    }
+}

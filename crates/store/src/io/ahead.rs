@@ -1,0 +1,258 @@
+//! Blocks that are fetched before their reader asks for them.
+//!
+//! **The idea.** A *flight* is a stretch of blocks that lie side by side on one device: one read fetches them. It is made by
+//! whoever knows what will be wanted ([`BlockIo::plan_ahead`]) and stands in the table of flights until it has landed. Any
+//! thread may carry it out, and whoever does first is the only one: a thread that the pool was given for that, or a reader
+//! who comes for one of the blocks before, so that nobody waits for a queue. A reader who comes while it is under way waits
+//! for it instead of reading the block a second time.
+//!
+//! **Nothing is said and nothing is held.** A flight holds no tree, so what it was made from may be freed, and its places
+//! used again, before it lands. What it brings is compared with the checksum in each pointer, and enters the cache under
+//! place, birth and checksum, so that another block in the same place is neither taken for it nor found under its name. A
+//! block that is not as its pointer says, and a device that refuses, are passed over without a count, a repair or a line in
+//! the log: that is for whoever reads it in earnest, once, and for nobody else.
+//!
+//! **Bounds.** Flights that have not landed and what they have brought take at most their share of the cache
+//! ([`crate::cache`]); where that is taken, nothing is planned.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use tally_base::{LongWork, blocking};
+
+use super::{BlockIo, Check, are_neighbours};
+use crate::block;
+use crate::bp::{BlockKind, BlockPtr};
+use crate::cache::{BlockCache, CacheKey, Cached};
+
+/// Most bytes of one flight: on a disk that takes 8 ms to begin, so many make half a gigabyte a second.
+const FLIGHT_BYTES_MAX: u64 = 4 << 20;
+
+/// Blocks that will be fetched by one read.
+pub struct Flight {
+    stage: Mutex<Stage>,
+    /// It has, or some of its blocks have.
+    landed: Condvar,
+    keys: Vec<CacheKey>,
+}
+
+enum Stage {
+    /// Nobody has begun it: the blocks, and the room in the cache that was taken for them.
+    Planned(Vec<BlockPtr>, u64),
+    UnderWay,
+    Landed,
+}
+
+/// How a block stands for somebody who is about to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// In the cache, since somebody has asked for it.
+    Cached,
+    /// In the cache, since it was fetched ahead.
+    Fetched,
+    /// On its way.
+    UnderWay,
+    /// On its device only.
+    Stored,
+}
+
+/// What was fetched ahead, and what came of it. `hits` and `misses` are about blocks of files that were not cached
+/// otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PrefetchStats {
+    /// Those that a reader found, since they were fetched ahead of him.
+    pub hits: u64,
+    /// Those that a reader had to read from their device.
+    pub misses: u64,
+    /// Bytes that were fetched ahead, as they are on the device.
+    pub bytes: u64,
+    /// Bytes of content that were fetched ahead and went before a reader came.
+    pub unread_bytes: u64,
+}
+
+/// The flights that have not landed, and what came of the others.
+#[derive(Default)]
+pub(super) struct Flights {
+    by_key: Mutex<HashMap<CacheKey, Arc<Flight>>>,
+    pub(super) hits: AtomicU64,
+    pub(super) misses: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Flights {
+    pub(super) fn of(&self, key: &CacheKey) -> Option<Arc<Flight>> {
+        self.by_key.lock().get(key).cloned()
+    }
+
+    fn forget(&self, flight: &Flight) {
+        let mut by_key = self.by_key.lock();
+        flight.keys.iter().for_each(|key| drop(by_key.remove(key)));
+    }
+}
+
+/// A flight that somebody carries out. However that ends, nobody waits for it any longer.
+struct Carried<'a> {
+    io: &'a BlockIo,
+    flight: &'a Flight,
+    room: u64,
+}
+
+impl Drop for Carried<'_> {
+    fn drop(&mut self) {
+        self.io.flights.forget(self.flight);
+        self.io.cache.release_fetched(self.room);
+        *self.flight.stage.lock() = Stage::Landed;
+        self.flight.landed.notify_all();
+    }
+}
+
+impl BlockIo {
+    /// How a block stands.
+    pub fn standing(&self, bp: &BlockPtr) -> Standing {
+        let key = CacheKey::of(bp);
+        if self.cache.holds_asked_for(&key) || self.unwritten.read().contains_key(&key) {
+            Standing::Cached
+        } else if self.cache.holds(&key) {
+            Standing::Fetched
+        } else if self.flights.of(&key).is_some() {
+            Standing::UnderWay
+        } else {
+            Standing::Stored
+        }
+    }
+
+    /// The most that may be fetched ahead at a time, in bytes.
+    pub fn fetched_bytes_max(&self) -> u64 {
+        self.cache.fetched_bytes_max()
+    }
+
+    /// What was fetched ahead so far.
+    pub fn prefetch_stats(&self) -> PrefetchStats {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PrefetchStats {
+            hits: of(&self.flights.hits),
+            misses: of(&self.flights.misses),
+            bytes: of(&self.flights.bytes),
+            unread_bytes: self.cache.unread_bytes(),
+        }
+    }
+
+    /// Plans to fetch blocks of files, in this order; those that are neither cached nor under way, on devices that are not
+    /// behind, and as far as there is room. Each flight is to be carried out ([`Self::fetch`]) or given up
+    /// ([`Self::give_up`]).
+    pub fn plan_ahead(&self, bps: &[BlockPtr]) -> Vec<Arc<Flight>> {
+        let wanted: Vec<&BlockPtr> = bps.iter().filter(|bp| self.is_worth_fetching(bp)).collect();
+        let mut flights = Vec::new();
+        for stretch in wanted.chunk_by(|left, right| are_neighbours(left, right)) {
+            let mut rest = stretch;
+            while !rest.is_empty() {
+                let mut bytes = 0;
+                let fits = rest.iter().take_while(|bp| {
+                    bytes += bp.dva.bytes();
+                    bytes <= FLIGHT_BYTES_MAX
+                });
+                let (first, behind) = rest.split_at(fits.count().max(1));
+                let room = first.iter().map(|bp| BlockCache::room_of(bp)).sum();
+                if !self.cache.reserve_fetched(room) {
+                    return flights;
+                }
+                flights.extend(self.plan(first, room));
+                rest = behind;
+            }
+        }
+        flights
+    }
+
+    fn is_worth_fetching(&self, bp: &BlockPtr) -> bool {
+        let dev = usize::try_from(bp.dva.vdev).ok().and_then(|index| self.devs.get(index));
+        let is_plain = bp.kind == BlockKind::Data && block::is_in_one_piece(bp);
+        // A pointer that names no place is for whoever reads it in earnest.
+        let is_there = dev.is_some_and(|dev| bp.dva.end() <= dev.data_bytes() && !dev.is_behind());
+        is_plain && is_there && self.standing(bp) == Standing::Stored
+    }
+
+    /// A flight with room taken for it. `None` if another one has some of its blocks by now.
+    fn plan(&self, bps: &[&BlockPtr], room: u64) -> Option<Arc<Flight>> {
+        let keys: Vec<_> = bps.iter().map(|bp| CacheKey::of(bp)).collect();
+        let blocks = bps.iter().map(|bp| **bp).collect();
+        let mut by_key = self.flights.by_key.lock();
+        if keys.iter().any(|key| by_key.contains_key(key)) {
+            drop(by_key);
+            self.cache.release_fetched(room);
+            return None;
+        }
+        let flight = Flight { stage: Mutex::new(Stage::Planned(blocks, room)), landed: Condvar::new(), keys };
+        let flight = Arc::new(flight);
+        flight.keys.iter().for_each(|key| drop(by_key.insert(*key, Arc::clone(&flight))));
+        Some(flight)
+    }
+
+    /// Carries a flight out, unless somebody else does or has.
+    pub fn fetch(&self, flight: &Flight) {
+        let Some((blocks, mut carried)) = self.begin(flight) else { return };
+        let mut work = LongWork::default();
+        for (bp, bytes) in block::open_quietly(&self.devs, &blocks) {
+            work.step();
+            self.flights.bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
+            self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
+            carried.room -=
+                self.cache.insert_fetched(CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
+            // Whoever waits for the first block need not wait for the last. Under the lock: he has looked by then, or waits.
+            drop(flight.stage.lock());
+            flight.landed.notify_all();
+        }
+    }
+
+    /// Nobody will carry this flight out, unless somebody has begun.
+    pub fn give_up(&self, flight: &Flight) {
+        drop(self.begin(flight));
+    }
+
+    fn begin<'a>(&'a self, flight: &'a Flight) -> Option<(Vec<BlockPtr>, Carried<'a>)> {
+        let mut stage = flight.stage.lock();
+        match std::mem::replace(&mut *stage, Stage::UnderWay) {
+            Stage::Planned(blocks, room) => Some((blocks, Carried { io: self, flight, room })),
+            other => {
+                *stage = other;
+                None
+            }
+        }
+    }
+
+    /// A reader comes for a block that is on its way, and has it when it is there. `None` if it is not, or did not come.
+    pub(super) fn join(&self, key: &CacheKey, kind: BlockKind) -> Option<Cached> {
+        let flight = self.flights.of(key)?;
+        self.fetch(&flight);
+        blocking(|| {
+            let mut stage = flight.stage.lock();
+            while !matches!(*stage, Stage::Landed) && !self.cache.holds(key) {
+                flight.landed.wait(&mut stage);
+            }
+        });
+        self.find(key, kind)
+    }
+
+    /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had, see the module's head.
+    pub(crate) fn read_quietly(&self, bp: &BlockPtr, kind: BlockKind, check: Check) -> Option<Bytes> {
+        if bp.kind != kind || !block::is_in_one_piece(bp) {
+            return None;
+        }
+        let key = CacheKey::of(bp);
+        match self.cache.find(&key) {
+            Some(Cached { bytes, checked: true, .. }) => return Some(bytes),
+            Some(Cached { bytes, .. }) => return check(&bytes).is_ok().then_some(bytes),
+            None => {}
+        }
+        if let Some(bytes) = self.unwritten.read().get(&key) {
+            return Some(bytes.clone());
+        }
+        let (_, bytes) = block::open_quietly(&self.devs, std::slice::from_ref(bp)).next()?;
+        check(&bytes).ok()?;
+        self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
+        self.cache.insert(key, Cached { bytes: bytes.clone(), checked: true, kind });
+        Some(bytes)
+    }
+}

@@ -1,0 +1,143 @@
+//! Passing the [slope](super::slope): what somebody holds who may bring data, and what he waits for who may not yet.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tally_base::{Fate, Kept, Promise, Txg, Wait};
+
+use super::slope::{self, Destination, Load, Then};
+use super::{State, Txgs, answer};
+
+/// Leave to bring data, kept while it is brought.
+#[must_use]
+pub struct Pass {
+    txgs: Arc<Txgs>,
+    load: Load,
+}
+
+impl Txgs {
+    /// Lets somebody bring so many bytes of data to groups whose log has a ring of `ring_bytes`; or says when he may come
+    /// again. Never blocks. What is light takes nothing with it.
+    pub fn pass(self: &Arc<Self>, destination: Destination, bytes: u64, ring_bytes: u64) -> Result<Option<Pass>, Wait> {
+        let load = Load { destination, bytes, group_bytes_max: self.ahead_bytes_max(ring_bytes) };
+        if load.is_light(self.ahead_bytes.load(Ordering::Relaxed)) {
+            return Ok(None);
+        }
+        let mut state = self.state.lock();
+        // Who comes too late is told so by others.
+        if state.stopped || state.failure.is_some() {
+            return Ok(None);
+        }
+        let asked = state.slope.ask(load);
+        self.note_ahead(&state);
+        match asked {
+            Ok(()) => Ok(Some(Pass { txgs: Arc::clone(self), load })),
+            Err(number) => {
+                if state.wanted < state.open {
+                    state.wanted = state.open;
+                    self.changed.notify_all();
+                }
+                Err(Wait::On(Box::new(Turn { txgs: Arc::clone(self), ticket: Some(number) })))
+            }
+        }
+    }
+
+    /// The fold of `txg` has written so many bytes of blocks: as much may be brought.
+    pub fn wrote(&self, txg: Txg, bytes: u64) {
+        let mut state = self.state.lock();
+        state.slope.wrote(txg, bytes);
+        self.go_on(state);
+    }
+
+    /// Bytes of data that are ahead of the disks.
+    #[must_use]
+    pub fn ahead_bytes(&self) -> u64 {
+        self.state.lock().slope.ahead_bytes()
+    }
+
+    /// Bytes ahead of the disks near which those who bring more wait, for groups whose log has a ring of `ring_bytes`.
+    #[must_use]
+    pub fn ahead_bytes_max(&self, ring_bytes: u64) -> u64 {
+        slope::group_bytes_max(self.dirty_bytes_max, ring_bytes).min(self.group_bytes_max.load(Ordering::Relaxed))
+    }
+
+    /// Requests that wait until what is ahead of the disks is less.
+    #[must_use]
+    pub fn ahead_waiting(&self) -> usize {
+        self.state.lock().slope.waiting()
+    }
+
+    /// Something went, and others may pass. They are called without the lock.
+    pub(super) fn go_on(&self, mut state: parking_lot::MutexGuard<'_, State>) {
+        let synced = state.synced;
+        let woken = state.slope.advance(synced);
+        self.note_ahead(&state);
+        // While a group is wanted it is looked at again when that one is synced. Else what it would bring may never come:
+        // the group that a ticket has asked for may be over, and what is ahead now be of a later one.
+        if state.wanted <= state.synced && state.slope.waits_for_a_group() {
+            state.wanted = state.open;
+            self.changed.notify_all();
+        }
+        drop(state);
+        answer(woken, &Ok(Kept::default()));
+    }
+
+    pub(super) fn note_ahead(&self, state: &State) {
+        // Who was woken is light, too, once the fold has gone on. He must not pass by the room that is kept for him.
+        let ahead_bytes = if state.slope.keeps_room_for_small() { u64::MAX } else { state.slope.ahead_bytes() };
+        self.ahead_bytes.store(ahead_bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let mut state = self.txgs.state.lock();
+        state.slope.settle(&self.load);
+        self.txgs.go_on(state);
+    }
+}
+
+/// Kept when its turn has come, and room is kept for it.
+struct Turn {
+    txgs: Arc<Txgs>,
+    /// Until somebody else is told.
+    ticket: Option<u64>,
+}
+
+impl Promise for Turn {
+    fn poll(&self) -> Option<Fate> {
+        let state = self.txgs.state.lock();
+        let waits = self.ticket.is_some_and(|number| state.slope.is_waiting(number));
+        if waits { None } else { Some(outcome(&state)) }
+    }
+
+    fn drive(&self) -> Option<Fate> {
+        self.poll()
+    }
+
+    fn then(mut self: Box<Self>, then: Then) {
+        let Some(number) = self.ticket.take() else { return };
+        let mut state = self.txgs.state.lock();
+        if let Some(then) = state.slope.tell(number, then) {
+            let outcome = outcome(&state);
+            drop(state);
+            then(outcome);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(number) = self.ticket else { return };
+        let mut state = self.txgs.state.lock();
+        state.slope.forget(number);
+        self.txgs.go_on(state);
+    }
+}
+
+fn outcome(state: &State) -> Fate {
+    state.failure.clone().map_or(Ok(Kept::default()), Err)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! The slope from the side of those who wait. There is no clock: the disk's writes are the time.
+
+use std::collections::VecDeque;
+use std::sync::mpsc;
+
+use tally_base::Broken;
+
+use super::slope::SMALL_BYTES_MAX;
+use super::*;
+
+const MIB: u64 = 1 << 20;
+const RING: u64 = 96 * MIB;
+/// A third of the ring; memory has room for more.
+const GROUP: u64 = 32 * MIB;
+
+fn txgs() -> Arc<Txgs> {
+    Txgs::new(Txg(1), 256 * MIB)
+}
+
+fn destination(client: u64, place: u64) -> Destination {
+    Destination([0, client, place])
+}
+
+/// What a WRITE of a mebibyte does, but for the wait.
+fn write(txgs: &Arc<Txgs>, destination: Destination) -> Result<Txg, Box<dyn Promise>> {
+    match txgs.pass(destination, MIB, RING) {
+        Ok(_pass) => {
+            let admission = txgs.admit(MIB, MIB).expect("the slope is below the walls");
+            let hold = txgs.hold(Some(admission));
+            txgs.settle_fold(hold.txg(), 0, 0, MIB);
+            Ok(hold.txg())
+        }
+        Err(Wait::On(wait)) => Err(wait),
+        Err(Wait::Ready) => panic!("who is refused waits"),
+    }
+}
+
+/// Clients that write without a pause, each one mebibyte at a time.
+struct Clients {
+    txgs: Arc<Txgs>,
+    /// How far each has come.
+    places: Vec<u64>,
+    /// Those that are not waiting.
+    ready: VecDeque<usize>,
+    /// When each began to wait, in writes of the disk.
+    since: Vec<u64>,
+    woken: mpsc::Receiver<usize>,
+    sender: mpsc::Sender<usize>,
+    longest: u64,
+}
+
+impl Clients {
+    fn new(txgs: &Arc<Txgs>, count: usize) -> Self {
+        let (sender, woken) = mpsc::channel();
+        let (places, since) = (vec![0; count], vec![0; count]);
+        Self { txgs: Arc::clone(txgs), places, ready: (0..count).collect(), since, woken, sender, longest: 0 }
+    }
+
+    /// All of them go on until all wait. The log takes no time.
+    fn go_on(&mut self, now: u64) {
+        loop {
+            for client in self.woken.try_iter() {
+                self.longest = self.longest.max(now - self.since[client]);
+                self.ready.push_back(client);
+            }
+            let Some(client) = self.ready.pop_front() else { return };
+            match write(&self.txgs, destination(client as u64, self.places[client])) {
+                Ok(_) => {
+                    self.places[client] += 1;
+                    self.ready.push_back(client);
+                    self.since[client] = now;
+                }
+                Err(wait) => {
+                    let sender = self.sender.clone();
+                    wait.then(Box::new(move |_| sender.send(client).expect("the client listens")));
+                }
+            }
+        }
+    }
+
+    fn written(&self) -> u64 {
+        self.places.iter().sum()
+    }
+}
+
+/// Six clients that bring more than the disk takes. Before there was a slope they were let in at the log's pace until ring
+/// or memory was full, and each group was larger than the one before.
+#[test]
+fn the_pool_takes_what_the_disk_takes_and_nobody_waits_long() {
+    const GROUPS: u64 = 20;
+    /// Writes of the disk for what is no data: trees, maps, flush, uberblock.
+    const BESIDE: u64 = 4;
+    let txgs = txgs();
+    let mut clients = Clients::new(&txgs, 6);
+    let mut now = 0;
+    clients.go_on(now);
+    for _ in 0..GROUPS {
+        let txg = txgs.close();
+        let data = txgs.dirty_bytes_of(txg);
+        assert!(data > GROUP / 2 && data <= GROUP, "{} MiB in one group", data / MIB);
+        let before = clients.written();
+        for _ in 0..data / MIB {
+            now += 1;
+            txgs.wrote(txg, MIB);
+            clients.go_on(now);
+            let dirty = txgs.dirty_bytes();
+            assert!(dirty <= 2 * GROUP, "{} MiB in memory", dirty / MIB);
+        }
+        now += BESIDE;
+        txgs.synced(txg);
+        clients.go_on(now);
+        assert_eq!((clients.written() - before) * MIB, data, "as much as was written");
+    }
+    // Its own turn behind the others, and what the disk did beside.
+    assert!(clients.longest <= 6 + BESIDE + 1, "{} writes of the disk", clients.longest);
+    let few = clients.places.iter().min().unwrap() + 2;
+    assert!(clients.places.iter().all(|place| *place <= few), "each has its share: {:?}", clients.places);
+}
+
+#[test]
+fn who_is_refused_asks_for_a_group() {
+    let txgs = txgs();
+    let mut waits = Vec::new();
+    for place in 0..40 {
+        waits.extend(write(&txgs, destination(0, place)).err());
+    }
+    assert_eq!(waits.len(), 40 - 28);
+    assert!(waits.iter().all(|wait| wait.poll().is_none()));
+    assert_eq!(txgs.wait_for_work(std::time::Duration::from_secs(3600)), super::super::Next::Sync);
+    let closed = txgs.close();
+    txgs.synced(closed);
+    assert!(waits.iter().all(|wait| wait.poll() == Some(Ok(Kept::default()))));
+    assert_eq!(txgs.ahead_bytes(), 12 * MIB, "room is kept for all of them");
+    drop(waits);
+    assert_eq!(txgs.ahead_bytes(), 0, "nobody will come");
+}
+
+#[test]
+fn a_pass_that_leaves_nothing_in_memory_lets_the_next_one_in() {
+    let txgs = txgs();
+    let passes: Vec<_> = (0..28).map(|place| txgs.pass(destination(0, place), MIB, RING).ok().flatten()).collect();
+    assert!(passes.iter().all(Option::is_some));
+    let Err(wait) = write(&txgs, destination(1, 0)) else { panic!("no room is left") };
+    let (sender, told) = mpsc::channel();
+    wait.then(Box::new(move |fate| drop(sender.send(fate))));
+    assert!(told.try_recv().is_err());
+    drop(passes);
+    assert_eq!(told.try_recv(), Ok(Ok(Kept::default())));
+    assert!(write(&txgs, destination(1, 0)).is_ok());
+}
+
+#[test]
+fn a_failure_wakes_all_and_whoever_comes_then_is_not_kept_waiting() {
+    let txgs = txgs();
+    let mut waits: VecDeque<_> = (0..30).filter_map(|place| write(&txgs, destination(0, place)).err()).collect();
+    assert_eq!(waits.len(), 2);
+    let (sender, told) = mpsc::channel();
+    waits.pop_front().unwrap().then(Box::new(move |fate| drop(sender.send(fate))));
+    txgs.fail(Broken("the disk is gone".into()));
+    assert!(told.try_recv().unwrap().is_err());
+    assert!(waits[0].poll().unwrap().is_err());
+    assert!(txgs.pass(destination(7, 7), MIB, RING).is_ok_and(|pass| pass.is_none()), "others refuse it");
+}
+
+#[test]
+fn after_the_stop_nobody_waits_here() {
+    let txgs = txgs();
+    let waits: Vec<_> = (0..29).filter_map(|place| write(&txgs, destination(0, place)).err()).collect();
+    assert_eq!(waits.len(), 1);
+    txgs.stop();
+    assert!(txgs.pass(destination(0, 29), MIB, RING).is_ok());
+    // The last groups are synced on, and so it is woken.
+    let closed = txgs.close();
+    txgs.synced(closed);
+    assert!(waits[0].poll().is_some());
+}
+
+/// Groups, as long as anybody wants one.
+fn sync_what_is_wanted(txgs: &Arc<Txgs>) {
+    for _ in 0..10 {
+        let is_wanted = {
+            let state = txgs.state.lock();
+            state.wanted > state.synced
+        };
+        if !is_wanted {
+            return;
+        }
+        let closed = txgs.close();
+        txgs.synced(closed);
+    }
+    panic!("groups are wanted for ever");
+}
+
+/// The fold goes on while one who was woken is on his way: when he comes there may be room for him and for what is kept.
+#[test]
+fn a_small_request_that_was_woken_takes_the_room_that_is_kept_for_it() {
+    let txgs = txgs();
+    let write = |place| match txgs.pass(destination(0, place), SMALL_BYTES_MAX, RING) {
+        Ok(_pass) => {
+            let hold = txgs.hold(None);
+            txgs.settle_fold(hold.txg(), 0, 0, SMALL_BYTES_MAX);
+            None
+        }
+        Err(wait) => Some(wait),
+    };
+    let most = GROUP / 16 * 15 / SMALL_BYTES_MAX;
+    assert!((0..most).all(|place| write(place).is_none()));
+    let waits: Vec<_> = (most..most + 20).filter_map(write).collect();
+    assert_eq!(waits.len(), 20);
+    for wait in waits {
+        let Wait::On(wait) = wait else { panic!("who is refused waits") };
+        wait.then(Box::new(|_| ()));
+    }
+    sync_what_is_wanted(&txgs);
+    assert_eq!(txgs.ahead_bytes(), 20 * SMALL_BYTES_MAX, "room is kept for all of them");
+    assert!((most..most + 20).all(|place| write(place).is_none()));
+    assert_eq!(txgs.ahead_bytes(), 20 * SMALL_BYTES_MAX, "they have come, and no room is kept any more");
+}
+
+/// Who is woken may not come to ask for his room: his file is gone, or he may no longer write it.
+#[test]
+fn who_waits_behind_room_that_nobody_comes_for_is_woken_though_nothing_else_happens() {
+    let txgs = txgs();
+    let mut waits: VecDeque<_> = (0..28 + 60).filter_map(|place| write(&txgs, destination(0, place)).err()).collect();
+    assert_eq!(waits.len(), 60);
+    let (sender, told) = mpsc::channel();
+    for wait in waits.drain(..) {
+        let sender = sender.clone();
+        wait.then(Box::new(move |fate| drop(sender.send(fate))));
+    }
+    sync_what_is_wanted(&txgs);
+    assert_eq!(told.try_iter().count(), 60);
+    assert_eq!(txgs.state.lock().slope.waiting(), 0);
+}
+
+/// The group that he asked for had nothing yet of what he waits for.
+#[test]
+fn who_waits_for_data_that_comes_into_a_later_group_asks_for_that_one() {
+    let txgs = txgs();
+    let passes: Vec<_> = (0..28).map(|place| txgs.pass(destination(0, place), MIB, RING).ok().flatten()).collect();
+    let Err(wait) = write(&txgs, destination(1, 0)) else { panic!("no room is left") };
+    sync_what_is_wanted(&txgs);
+    assert!(wait.poll().is_none(), "they are still under way");
+    for pass in passes {
+        let hold = txgs.hold(Some(txgs.admit(MIB, MIB).expect("the slope is below the walls")));
+        txgs.settle_fold(hold.txg(), 0, 0, MIB);
+        drop(pass);
+    }
+    sync_what_is_wanted(&txgs);
+    assert!(wait.poll().is_some(), "its group is durable");
+}
