@@ -326,7 +326,10 @@ fn what_is_on_its_way_stops_nothing() {
         faults.reads.store(false, std::sync::atomic::Ordering::SeqCst);
     }
     let read_errors = || -> u64 { cold.filer.pool().roster.data_legs().map(|leg| leg.errors().read).sum() };
-    assert_eq!((read_errors(), inside.stats().hits, inside.checksum_errors()), (0, 0, 0), "{:?}", inside.stats());
+    assert_eq!((read_errors(), inside.checksum_errors()), (0, 0), "nobody is told");
+    // Two go to the disk before there is a stream, others since what was fetched for them did not come.
+    let stats = inside.stats();
+    assert!(stats.misses > 2 && stats.hits + stats.misses == 8, "{stats:?}");
     cold.filer.read_ahead_once();
     cold.filer.destroy_dataset("tank/child", false).expect("nobody is there");
     cold.work();
