@@ -109,6 +109,9 @@ const AHEAD_SHARE: u64 = 8;
 /// a disk with long turns need as much of a usual cache for reads that are long enough.
 const FETCHED_SHARE: u64 = 4;
 
+/// So much of the cache goes into the main part during a round, see [`fetched`]: as much as the longest window takes.
+const ROUND_SHARE: u64 = 2 * FETCHED_SHARE;
+
 /// In a cache from this size on blocks written ahead share their request's buffer. A request is up to a mebibyte, and
 /// some are always half gone: of a smaller cache they would be a large part.
 const SHARING_BYTES_MIN: u64 = 128 << 20;
@@ -257,7 +260,7 @@ impl BlockCache {
     pub(crate) fn insert(&self, key: CacheKey, value: Cached) {
         let weight = value.weight();
         self.main.insert(key, value);
-        if self.round_bytes.fetch_add(weight, Ordering::Relaxed) + weight >= self.bytes_max {
+        if self.round_bytes.fetch_add(weight, Ordering::Relaxed) + weight >= self.bytes_max / ROUND_SHARE {
             self.round_bytes.store(0, Ordering::Relaxed);
             self.fetched.end_round(&self.main);
         }

@@ -6,7 +6,7 @@
 //! hot. And what no reader has come for goes before anything that somebody has asked for: in the order in which it came.
 //!
 //! The main part lends the room for what is here or under way, in steps. It has back what was not needed during a *round*:
-//! while as many bytes went into the main part as the whole cache holds. Not sooner: a part that has just grown takes
+//! while as many bytes went into the main part as the longest window has. Not sooner: a part that has just grown takes
 //! whatever comes for hot, so room that goes to and fro with a stream's window would fill it with what the stream has read,
 //! and each time it shrinks it would look through what is truly hot for something to throw out. And not by the clock: room
 //! that nothing wants to go into is of no use to the main part either.
