@@ -9,10 +9,12 @@
 //! with a read at the speed at which this reader reads, and both are measured where it matters, at the reader. What a window
 //! lacks is asked for in pieces of half a window, so that a slow disk gets long reads and a fast one is not waited for.
 //!
-//! **Who does it.** A READ leaves an *errand* behind, which costs it a short lock, and goes on. The pool's threads for this
-//! ([`Ahead::run`]) walk the tree to the pointers, under no lock of the object and reading what the walk itself lacks, and
-//! carry out the flights that come of it ([`tally_store::io::Flight`]). Whoever comes for a block of a flight that nobody
-//! has begun carries it out himself. A world without threads calls [`Ahead::work_once`] where it likes.
+//! **Who does it.** The READ looks up the pointers, as far as the nodes on the way are cached, and plans the flights that
+//! come of it ([`tally_store::io::Flight`]); the pool's threads for this ([`Ahead::run`]) carry them out. Whoever comes for
+//! a block of a flight that nobody has begun does it himself; so does the READ, where its own first blocks are not there: it
+//! gets them with what lies behind them, by one turn of the disk. Where a node is not cached, a READ leaves an *errand*
+//! behind: to read it, and to plan what could not be planned. That is due one piece before the node is needed. A world without
+//! threads calls [`Ahead::work_once`] where it likes.
 //!
 //! **A hint, and no more.** An errand may be dropped at any time: too many of them stand there, a disk is behind with what
 //! somebody waits for, the share of the cache is taken, a node of the tree cannot be read. A stream learns of that when it
@@ -24,16 +26,17 @@
 mod streams;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use tally_base::{DatasetId, ObjectId};
-use tally_store::bp::BlockPtr;
 use tally_store::dataset::Dataset;
-use tally_store::io::{Flight, Standing};
+use tally_store::io::{self, Flight, Standing};
 use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
+use tally_store::tree::Nodes;
 
 use crate::sight::decode_pointer;
 use streams::{FileId, Streams, Touch, Wanted};
@@ -114,8 +117,8 @@ impl Ahead {
         self.pool.roster.data_legs().count().max(1)
     }
 
-    /// Takes note of a READ before it goes to the disks, and leaves an errand behind if its stream wants something. What
-    /// this gives is to be held until it has come back.
+    /// Takes note of a READ before it goes to the disks, and plans what its stream wants. What this gives is to be held until
+    /// it has come back.
     pub(crate) fn note(&self, read: &ColdRead<'_>) -> Option<Lone<'_>> {
         let touch = touch(read)?;
         let file = FileId { dataset: read.dataset.birth.id, object: read.object };
@@ -123,7 +126,10 @@ impl Ahead {
         let noted = self.streams.lock().note(file, &touch, &limits);
         if let Some(wanted) = noted.wanted {
             let (dataset, record_size) = (Arc::clone(read.dataset), read.record_size);
-            self.leave(Task::Errand(Errand { dataset, object: read.object, record_size, wanted }));
+            let errand = Errand { dataset, object: read.object, record_size, wanted };
+            if !self.is_behind() && !self.go(&errand, Nodes::Cached) {
+                self.leave(Task::Errand(errand));
+            }
         }
         let is_at_disk = read.blocks.iter().any(|(_, standing)| *standing == Standing::Stored);
         (is_at_disk && !noted.is_of_stream).then(|| {
@@ -194,7 +200,9 @@ impl Ahead {
     fn carry_out(&self, task: Task) {
         match task {
             Task::Flight(flight) => self.pool.io.fetch(&flight),
-            Task::Errand(errand) if !self.is_behind() => self.go(&errand),
+            Task::Errand(errand) if !self.is_behind() => {
+                self.go(&errand, Nodes::Any);
+            }
             Task::Errand(_) => {}
         }
     }
@@ -204,21 +212,27 @@ impl Ahead {
     }
 
     /// Looks for the pointers, and plans the flights. The root is held while that lasts and no longer: a flight needs none.
-    fn go(&self, errand: &Errand) {
+    /// `false`: a node could not be had, of these blocks or of those that will be wanted next.
+    fn go(&self, errand: &Errand, nodes: Nodes) -> bool {
         let root = errand.dataset.root();
         let Errand { object, record_size, wanted, .. } = errand;
-        for blocks in wanted.ranges() {
+        let scan = |blocks: &Range<u64>, visit: &mut dyn FnMut(Key, &[u8])| {
             let key = |block: u64| Key::new(Class::Extent, object.0, block.saturating_mul(*record_size), 0);
             let (from, to) = (key(blocks.start), key(blocks.end));
-            let block_count = usize::try_from(blocks.end - blocks.start).unwrap_or(usize::MAX);
-            let mut found: Vec<BlockPtr> = Vec::new();
-            root.tree.scan_quietly(&self.pool.io, &from, &to, block_count, &mut |_, value| {
-                found.extend(decode_pointer(value));
+            blocks.is_empty() || root.tree.scan_quietly(&self.pool.io, nodes, (&from, &to), visit)
+        };
+        let mut is_whole = true;
+        for blocks in wanted.ranges() {
+            let mut found: Vec<io::Ahead> = Vec::new();
+            is_whole &= scan(&blocks, &mut |key, value| {
+                let is_asked_for = wanted.is_asked_for(key.a / record_size);
+                found.extend(decode_pointer(value).map(|bp| io::Ahead { bp, is_asked_for }));
             });
             for flight in self.pool.io.plan_ahead(&found) {
                 self.leave(Task::Flight(flight));
             }
         }
+        scan(&wanted.behind(), &mut |_, _| {}) && is_whole
     }
 }
 

@@ -51,6 +51,9 @@ pub struct Filer {
     ahead: Arc<Ahead>,
 }
 
+/// What a thread of a pool does, as long as it lives.
+pub type Body = Box<dyn FnOnce() + Send>;
+
 /// How to make a pool.
 #[derive(Clone, Debug, Default)]
 pub struct CreateOptions {
@@ -280,23 +283,35 @@ impl Filer {
 
     /// What has to run beside the requests, each in its own thread, until [`Self::export`]: name and body.
     #[must_use]
-    pub fn background(self: &Arc<Self>) -> Vec<(String, Box<dyn FnOnce() + Send>)> {
+    pub fn background(self: &Arc<Self>) -> Vec<(String, Body)> {
+        self.needed().into_iter().chain(self.hurrying()).collect()
+    }
+
+    /// Those of [`Self::background`] without which nothing becomes stable.
+    #[must_use]
+    pub fn needed(self: &Arc<Self>) -> Vec<(String, Body)> {
         let filer = Arc::clone(self);
-        let mut bodies: Vec<(String, Box<dyn FnOnce() + Send>)> =
-            vec![("txg".into(), Box::new(move || filer.run_txgs()))];
+        let mut bodies: Vec<(String, Body)> = vec![("txg".into(), Box::new(move || filer.run_txgs()))];
         for lane in self.pool.lanes().iter() {
             let lane = Arc::clone(lane);
             bodies.push((format!("lane {}", lane.id()), Box::new(move || lane.run())));
         }
-        for number in 0..self.ahead.thread_count() {
-            let ahead = Arc::clone(&self.ahead);
-            bodies.push((format!("ahead {number}"), Box::new(move || ahead.run())));
-        }
         bodies
     }
 
+    /// The others, which fetch ahead of READs. Each may be at a disk that hangs, as a READ may, and nobody who puts the pool
+    /// away is to wait for that.
+    #[must_use]
+    pub fn hurrying(&self) -> Vec<(String, Body)> {
+        let body = |number| -> (String, Body) {
+            let ahead = Arc::clone(&self.ahead);
+            (format!("ahead {number}"), Box::new(move || ahead.run()))
+        };
+        (0..self.ahead.thread_count()).map(body).collect()
+    }
+
     /// Does one thing of those that READs have left behind to be fetched ahead of them, if there is any: for a world in which
-    /// nobody runs [`Self::background`].
+    /// nobody runs [`Self::hurrying`].
     pub fn read_ahead_once(&self) -> bool {
         self.ahead.work_once()
     }
@@ -319,14 +334,15 @@ impl Filer {
         }
     }
 
-    /// Puts the pool away: everything is synced, and the next import has nothing to replay.
+    /// Puts the pool away: everything is synced, and the next import has nothing to replay. Also where that fails, it is the
+    /// end of this import, and so of what is fetched ahead.
     pub fn export(&self) -> Result<(), FilerError> {
         let _one = self.command.lock();
         self.ahead.end();
         Ok(self.pool.export()?)
     }
 
-    /// Gives the pool up.
+    /// Gives the pool up. As with [`Self::export`] there is no way back.
     pub fn destroy(&self) -> Result<(), FilerError> {
         let _one = self.command.lock();
         self.ahead.end();

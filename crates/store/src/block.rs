@@ -232,19 +232,19 @@ pub(crate) fn is_in_one_piece(bp: &BlockPtr) -> bool {
 }
 
 /// Reads blocks that follow each other on one vdev ([`is_in_one_piece`] each), for nobody yet: gives those that are as their
-/// pointers say, and says nothing about the others.
+/// pointers say, by their number in the stretch, and says nothing about the others.
 pub(crate) fn open_quietly<'a>(
     devs: &[Arc<dyn BlockDev>],
     stretch: &'a [BlockPtr],
-) -> impl Iterator<Item = (&'a BlockPtr, Bytes)> + use<'a> {
+) -> impl Iterator<Item = (usize, Bytes)> + use<'a> {
     let stored = read_quietly(devs, stretch);
     let start = stretch.first().map_or(0, |bp| bp.dva.offset);
-    stretch.iter().filter_map(move |bp| {
+    stretch.iter().enumerate().filter_map(move |(number, bp)| {
         let stored = stored.as_ref()?;
         let at = usize::try_from(bp.dva.offset.checked_sub(start)?).ok()?;
         let range = at..at.checked_add(bp.psize as usize)?;
         stored.get(range.clone()).filter(|bytes| block_checksum(bytes) == bp.checksum)?;
-        Some((bp, expand(bp, stored.slice(range), stored.len()).ok()?))
+        Some((number, expand(bp, stored.slice(range), stored.len()).ok()?))
     })
 }
 

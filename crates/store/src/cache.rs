@@ -14,7 +14,7 @@
 //! the whole buffer for less and less.
 //!
 //! What was fetched ahead of a reader ([`crate::io`]) is in a third part until he comes, see [`fetched`]. That part takes
-//! its room from the main one, as long as there is anything in it.
+//! its room from the main one, as long as anything comes into it.
 
 mod fetched;
 
@@ -109,6 +109,9 @@ const AHEAD_SHARE: u64 = 8;
 /// a disk with long turns need as much of a usual cache for reads that are long enough.
 const FETCHED_SHARE: u64 = 4;
 
+/// So much of the cache goes into the main part during a round, see [`fetched`]: as much as the longest window takes.
+const ROUND_SHARE: u64 = 2 * FETCHED_SHARE;
+
 /// In a cache from this size on blocks written ahead share their request's buffer. A request is up to a mebibyte, and
 /// some are always half gone: of a smaller cache they would be a large part.
 const SHARING_BYTES_MIN: u64 = 128 << 20;
@@ -166,6 +169,8 @@ pub(crate) struct BlockCache {
     ahead: Shelf,
     /// What was fetched ahead of a reader, until he comes.
     fetched: Fetched,
+    /// What went into the main part in this round, see [`fetched`].
+    round_bytes: AtomicU64,
     holdings: Arc<Holdings>,
     bytes_max: u64,
 }
@@ -175,7 +180,7 @@ impl BlockCache {
         let (ahead, holdings) = (bytes / AHEAD_SHARE, Arc::default());
         let (main, ahead) = (Shelf::new(bytes - ahead, &holdings), Shelf::new(ahead, &holdings));
         let fetched = Fetched::new(bytes, &holdings);
-        Self { main, ahead, fetched, holdings, bytes_max: bytes }
+        Self { main, ahead, fetched, round_bytes: AtomicU64::new(0), holdings, bytes_max: bytes }
     }
 
     #[inline]
@@ -191,7 +196,7 @@ impl BlockCache {
         } else {
             self.ahead.remove(key)?
         };
-        self.main.insert(*key, alone.clone());
+        self.insert(*key, alone.clone());
         Some(alone)
     }
 
@@ -212,7 +217,7 @@ impl BlockCache {
     /// A reader comes for what was fetched ahead of him: from now on it is as if he had read it from its device.
     pub(crate) fn take_fetched(&self, key: &CacheKey) -> Option<Cached> {
         let value = self.fetched.take(key, &self.main)?;
-        self.main.insert(*key, value.clone());
+        self.insert(*key, value.clone());
         Some(value)
     }
 
@@ -253,7 +258,12 @@ impl BlockCache {
     }
 
     pub(crate) fn insert(&self, key: CacheKey, value: Cached) {
+        let weight = value.weight();
         self.main.insert(key, value);
+        if self.round_bytes.fetch_add(weight, Ordering::Relaxed) + weight >= self.bytes_max / ROUND_SHARE {
+            self.round_bytes.store(0, Ordering::Relaxed);
+            self.fetched.end_round(&self.main);
+        }
     }
 
     /// A block that no group names yet.

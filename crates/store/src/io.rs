@@ -28,7 +28,7 @@ use crate::run::RunWriter;
 use ahead::Flights;
 use unrepaired::Unrepaired;
 
-pub use ahead::{Flight, PrefetchStats, Standing};
+pub use ahead::{Ahead, FLIGHT_BYTES_MAX, Flight, PrefetchStats, Standing};
 
 /// Reads in flight while blocks are read together. Enough to keep an SSD or a few disks busy.
 const READ_DEPTH: usize = 16;
@@ -188,6 +188,7 @@ impl BlockIo {
             Some(Cached { bytes, .. }) => return self.admit(bp, key, bytes, check),
             None => {}
         }
+        let _under_way = self.begin_alone(key);
         let bytes = block::open(&self.devs, bp).inspect_err(|error| self.note_damage(bp, error))?;
         self.unrepaired.clear(bp.dva);
         self.count_read(bp);

@@ -25,18 +25,18 @@ pub(crate) struct Cold {
     #[command(flatten)]
     rivals: Rivals,
     /// Where; `hot` is what stays in memory, on this machine's disk.
-    #[arg(long, value_delimiter = ',', default_value = "slow,ssd,hot")]
+    #[arg(long, value_delimiter = ',', default_value = "slow,turning,ssd,hot")]
     places: Vec<Place>,
     /// Bytes that are read in order from this machine's disk, MiB.
     #[arg(long, default_value_t = 512)]
     mebibytes: u64,
-    /// The same from the slow disk.
-    #[arg(long, default_value_t = 32)]
+    /// The same from the slow disks.
+    #[arg(long, default_value_t = 256)]
     slow_mebibytes: u64,
-    /// READs at random from this machine's disk; an eighth of them from the slow one.
+    /// READs at random from this machine's disk; an eighth of them from the slow ones.
     #[arg(long, default_value_t = 2000)]
     random_reads: u64,
-    /// Time of the slow disk for a READ, milliseconds; it does ten at once.
+    /// Time of the slow disks for a READ, milliseconds.
     #[arg(long, default_value_t = 8)]
     delay_ms: u64,
     /// Cache of the server whose hot set is looked at, MiB.
@@ -49,6 +49,8 @@ pub(crate) struct Cold {
 enum Place {
     /// A disk that takes its time for whatever it is asked, ten things at once.
     Slow,
+    /// A disk that takes its time once for whatever it is asked, however long that is, one thing after the other.
+    Turning,
     /// This machine's disk.
     Ssd,
     /// This machine's disk and a small cache.
@@ -125,14 +127,17 @@ impl Place {
     fn title(self, cold: &Cold) -> String {
         match self {
             Self::Slow => format!("disk of {} ms", cold.delay_ms),
+            Self::Turning => format!("disk of {} ms, one at a time", cold.delay_ms),
             Self::Ssd => "quick disk".to_owned(),
             Self::Hot => format!("quick disk, cache of {} MiB", cold.cache_mebibytes),
         }
     }
 
     fn setup(self, cold: &Cold) -> Setup {
+        let slow = |rule| Setup { slowness: slowness(rule, POOL_FILE, cold.delay_ms), ..Setup::default() };
         match self {
-            Self::Slow => Setup { slowness: slowness("--queued", POOL_FILE, cold.delay_ms), ..Setup::default() },
+            Self::Slow => slow("--queued"),
+            Self::Turning => slow("--turning"),
             Self::Ssd => Setup::default(),
             Self::Hot => {
                 Setup { configuration: format!("cache = \"{}M\"\n", cold.cache_mebibytes), ..Setup::default() }
@@ -142,7 +147,7 @@ impl Place {
 
     fn shapes(self) -> &'static [Shape] {
         match self {
-            Self::Slow => &SHAPES_SLOW,
+            Self::Slow | Self::Turning => &SHAPES_SLOW,
             Self::Ssd => &SHAPES_SSD,
             Self::Hot => &[],
         }
@@ -170,7 +175,7 @@ impl Cold {
 
     fn shapes(&self, place: Place, rivals: &mut [Rival], figures: &mut Figures) -> Result<Vec<String>> {
         let (mebibytes, random_reads) = match place {
-            Place::Slow => (self.slow_mebibytes, self.random_reads / 8),
+            Place::Slow | Place::Turning => (self.slow_mebibytes, self.random_reads / 8),
             _ => (self.mebibytes, self.random_reads),
         };
         let files: Vec<Files> = rivals.iter().map(|rival| Files::write(rival, mebibytes)).collect::<Result<_>>()?;

@@ -19,6 +19,8 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::time::Duration;
 
+use tally_store::io;
+
 use super::{DatasetId, ObjectId};
 
 /// Streams and runs of one file. The one that was touched longest ago gives way.
@@ -42,6 +44,8 @@ const WINDOW_READS: u64 = 2;
 const UNHURRIED_BYTES_MAX: u64 = 1 << 20;
 /// The longest window. Half of it, on a disk that takes 8 ms to begin, makes half a gigabyte a second.
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
+/// Most bytes that are asked for at once: what one read of a device brings.
+const PIECE_BYTES_MAX: u64 = io::FLIGHT_BYTES_MAX;
 /// A stream that was not touched for so long does not count when the share of the cache is divided.
 const LIVE: Duration = Duration::from_secs(1);
 
@@ -79,9 +83,23 @@ pub(super) struct Wanted {
     step: i64,
     count: u64,
     file_blocks: u64,
+    /// Blocks that the READ itself waits for.
+    asked: Range<u64>,
+    /// What will be wanted next, if the reader goes on.
+    behind: Range<u64>,
 }
 
 impl Wanted {
+    /// Whether the READ itself waits for a block.
+    pub(super) fn is_asked_for(&self, block: u64) -> bool {
+        self.asked.contains(&block)
+    }
+
+    /// What will be wanted next.
+    pub(super) fn behind(&self) -> Range<u64> {
+        self.behind.start..self.behind.end.min(self.file_blocks)
+    }
+
     /// The ranges, within the file.
     pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
         let length = self.first.end - self.first.start;
@@ -342,45 +360,71 @@ impl Stream {
         let least = unhurried.max(WINDOW_READS * length);
         // It asked for this and has not got it, or not yet: more must be on its way.
         let is_behind = touch.is_missed || touch.is_late;
-        self.window = if is_behind { self.window * 2 } else { self.window };
-        self.window = self.window.max(least).min(most.max(1));
-        if touch.is_missed {
-            self.reached = self.place();
-        }
+        let is_short = self.window * limits.record_size < UNHURRIED_BYTES_MAX;
+        let factor = if !is_behind {
+            1
+        } else if is_short {
+            4
+        } else {
+            2
+        };
+        self.window = (self.window * factor).max(least).min(most.max(1));
         // Half a window is read while the other half is fetched. Where others keep the disk busy meanwhile, longer reads
-        // count for more.
-        let piece = if live_count > 1 { self.window * 3 / 4 } else { self.window / 2 }.max(1);
+        // count for more. What is longer than a flight costs a turn for its rest.
+        let piece = if live_count > 1 { self.window * 3 / 4 } else { self.window / 2 };
+        let piece_max = (PIECE_BYTES_MAX / limits.record_size).max(1);
+        let piece = piece.clamp(1, piece_max);
+        let (missed, file_blocks) = (touch.is_missed.then(|| touch.blocks.clone()), touch.file_blocks);
+        let asked = missed.clone().unwrap_or(0..0);
+        let place = self.place();
         match self.way {
             Way::Open | Way::Up => {
-                let place = self.place();
-                self.reached = self.reached.max(place);
-                let from = self.reached;
-                let to = place.saturating_add(self.window).min(from.saturating_add(piece)).min(touch.file_blocks);
-                let is_due = from - place <= self.window - piece;
+                // What the READ waits for comes with a piece behind it, by one read of the device where one brings as much.
+                let (from, to) = match missed {
+                    Some(own) => {
+                        (own.start, own.end.max(place.saturating_add(piece).min(own.start.saturating_add(piece_max))))
+                    }
+                    None => {
+                        let from = self.reached.max(place);
+                        (from, place.saturating_add(self.window).min(from.saturating_add(piece)))
+                    }
+                };
+                let to = to.min(file_blocks);
+                let is_due = from.saturating_sub(place) <= self.window.saturating_sub(piece);
                 if !is_due || from >= to {
                     return None;
                 }
                 self.reached = to;
-                Some(Wanted { first: from..to, step: 0, count: 1, file_blocks: touch.file_blocks })
+                let behind = to..to.saturating_add(piece);
+                Some(Wanted { first: from..to, step: 0, count: 1, file_blocks, asked, behind })
             }
             Way::Down => {
-                let place = self.place();
-                self.reached = self.reached.min(place);
-                let (from, to) =
-                    (place.saturating_sub(self.window).max(self.reached.saturating_sub(piece)), self.reached);
-                let is_due = place - self.reached <= self.window - piece;
+                let (from, to) = match missed {
+                    Some(own) => {
+                        (own.start.min(place.saturating_sub(piece).max(own.end.saturating_sub(piece_max))), own.end)
+                    }
+                    None => {
+                        let to = self.reached.min(place);
+                        (place.saturating_sub(self.window).max(to.saturating_sub(piece)), to)
+                    }
+                };
+                let is_due = place.saturating_sub(to) <= self.window.saturating_sub(piece);
                 if !is_due || from >= to {
                     return None;
                 }
                 self.reached = from;
-                Some(Wanted { first: from..to, step: 0, count: 1, file_blocks: touch.file_blocks })
+                let behind = from.saturating_sub(piece)..from;
+                Some(Wanted { first: from..to, step: 0, count: 1, file_blocks, asked, behind })
             }
-            Way::Steps(step) => self.want_steps(step, length, touch.file_blocks),
+            Way::Steps(step) => self.want_steps(step, length, touch),
         }
     }
 
-    fn want_steps(&mut self, step: i64, length: u64, file_blocks: u64) -> Option<Wanted> {
+    fn want_steps(&mut self, step: i64, length: u64, touch: &Touch) -> Option<Wanted> {
         let place = self.place();
+        if touch.is_missed {
+            self.reached = place;
+        }
         let has_passed = if step > 0 { self.reached < place } else { self.reached > place };
         if has_passed {
             self.reached = place;
@@ -393,7 +437,7 @@ impl Stream {
         let first = self.reached..self.reached.saturating_add(length);
         let steps = step.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX));
         self.reached = self.reached.saturating_add_signed(steps);
-        Some(Wanted { first, step, count, file_blocks })
+        Some(Wanted { first, step, count, file_blocks: touch.file_blocks, asked: 0..0, behind: 0..0 })
     }
 }
 

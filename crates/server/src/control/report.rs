@@ -144,9 +144,9 @@ pub struct PrefetchReport {
     pub hits: u64,
     /// Those that a reader had to read from a disk.
     pub misses: u64,
-    /// Bytes that were fetched ahead, as they are on disk.
+    /// Bytes of content that were fetched ahead.
     pub bytes: u64,
-    /// Bytes of content that were fetched ahead and left the cache before a reader came.
+    /// Of these, what left the cache before a reader came.
     pub unread_bytes: u64,
 }
 

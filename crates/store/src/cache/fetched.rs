@@ -5,7 +5,11 @@
 //! comes ahead and is then read once must count as read once, or every stream would look to the main part like something
 //! hot. And what no reader has come for goes before anything that somebody has asked for: in the order in which it came.
 //!
-//! The main part lends the room for what is here or under way, in steps, and has it back when that is less.
+//! The main part lends the room for what is here or under way, in steps. It has back what was not needed during a *round*:
+//! while as many bytes went into the main part as the longest window has. Not sooner: a part that has just grown takes
+//! whatever comes for hot, so room that goes to and fro with a stream's window would fill it with what the stream has read,
+//! and each time it shrinks it would look through what is truly hot for something to throw out. And not by the clock: room
+//! that nothing wants to go into is of no use to the main part either.
 //!
 //! Lock order: `row`, then what the main part locks.
 
@@ -35,6 +39,8 @@ struct Row {
     /// What the whole cache may hold now.
     cache_bytes: u64,
     lent_bytes: u64,
+    /// The most that was here or under way in this round.
+    needed_bytes_max: u64,
     /// Of what has gone before a reader came.
     unread_bytes: u64,
 }
@@ -49,6 +55,7 @@ impl Fetched {
             reserved_bytes: 0,
             cache_bytes,
             lent_bytes: 0,
+            needed_bytes_max: 0,
             unread_bytes: 0,
         };
         Self { row: Mutex::new(row), holdings: Arc::clone(holdings) }
@@ -109,6 +116,11 @@ impl Fetched {
         keys.iter().for_each(|key| row.lose(key, &self.holdings));
     }
 
+    /// A round is over.
+    pub(super) fn end_round(&self, lender: &Shelf) {
+        self.row.lock().give_back(lender);
+    }
+
     /// The whole cache holds at most `bytes` from now on.
     pub(super) fn limit(&self, bytes: u64, lender: &Shelf) {
         let mut row = self.row.lock();
@@ -162,7 +174,7 @@ impl Row {
 
     /// What came first goes first.
     fn make_room(&mut self, holdings: &Holdings) {
-        while self.bytes + self.reserved_bytes > self.bytes_max() {
+        while self.needed_bytes() > self.bytes_max() {
             let Some(key) = self.order.first_key_value().map(|(_, key)| *key) else { return };
             self.lose(&key, holdings);
         }
@@ -170,12 +182,31 @@ impl Row {
 
     fn settle(&mut self, holdings: &Holdings, lender: &Shelf) {
         self.make_room(holdings);
-        let needed = self.bytes + self.reserved_bytes;
-        let step = (self.bytes_max() / STEPS).max(1);
-        // Less is given back once it is more than a step, or all of it: a stream goes up and down by parts of its window.
-        if needed > self.lent_bytes || needed + 2 * step <= self.lent_bytes || needed == 0 && self.lent_bytes > 0 {
-            self.lent_bytes = needed.next_multiple_of(step).min(self.bytes_max());
-            lender.limit(self.lender_bytes());
+        let needed = self.needed_bytes();
+        self.needed_bytes_max = self.needed_bytes_max.max(needed);
+        if needed > self.lent_bytes {
+            self.lend(needed, lender);
         }
+    }
+
+    fn give_back(&mut self, lender: &Shelf) {
+        let now = self.needed_bytes();
+        let needed = std::mem::replace(&mut self.needed_bytes_max, now);
+        if needed.next_multiple_of(self.step()) < self.lent_bytes {
+            self.lend(needed, lender);
+        }
+    }
+
+    fn lend(&mut self, needed: u64, lender: &Shelf) {
+        self.lent_bytes = needed.next_multiple_of(self.step()).min(self.bytes_max());
+        lender.limit(self.lender_bytes());
+    }
+
+    fn needed_bytes(&self) -> u64 {
+        self.bytes + self.reserved_bytes
+    }
+
+    fn step(&self) -> u64 {
+        (self.bytes_max() / STEPS).max(1)
     }
 }

@@ -16,6 +16,7 @@
 //! ([`crate::cache`]); where that is taken, nothing is planned.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,9 +28,10 @@ use super::{BlockIo, Check, are_neighbours};
 use crate::block;
 use crate::bp::{BlockKind, BlockPtr};
 use crate::cache::{BlockCache, CacheKey, Cached};
+use crate::tree::Nodes;
 
 /// Most bytes of one flight: on a disk that takes 8 ms to begin, so many make half a gigabyte a second.
-const FLIGHT_BYTES_MAX: u64 = 4 << 20;
+pub const FLIGHT_BYTES_MAX: u64 = 4 << 20;
 
 /// Blocks that will be fetched by one read.
 pub struct Flight {
@@ -40,10 +42,19 @@ pub struct Flight {
 }
 
 enum Stage {
-    /// Nobody has begun it: the blocks, and the room in the cache that was taken for them.
-    Planned(Vec<BlockPtr>, u64),
+    /// Nobody has begun it: what is to be fetched, and the room in the cache that was taken for it.
+    Planned(Vec<Ahead>, u64),
     UnderWay,
     Landed,
+}
+
+/// A block to fetch.
+#[derive(Clone, Copy, Debug)]
+pub struct Ahead {
+    /// Where it is.
+    pub bp: BlockPtr,
+    /// A reader has come for it already, and waits: it comes for him, and with it what lies behind it.
+    pub is_asked_for: bool,
 }
 
 /// How a block stands for somebody who is about to read it.
@@ -67,9 +78,9 @@ pub struct PrefetchStats {
     pub hits: u64,
     /// Those that a reader had to read from their device.
     pub misses: u64,
-    /// Bytes that were fetched ahead, as they are on the device.
+    /// Bytes of content that were fetched ahead. Where blocks are packed, fewer have come from their devices.
     pub bytes: u64,
-    /// Bytes of content that were fetched ahead and went before a reader came.
+    /// Of these, what went before a reader came.
     pub unread_bytes: u64,
 }
 
@@ -93,6 +104,26 @@ impl Flights {
     }
 }
 
+/// A block that its reader reads by himself. Whoever comes for it meanwhile waits for him.
+pub(super) struct Lone<'a> {
+    flights: &'a Flights,
+    flight: Arc<Flight>,
+}
+
+impl Drop for Lone<'_> {
+    fn drop(&mut self) {
+        self.flights.forget(&self.flight);
+        self.flight.land();
+    }
+}
+
+impl Flight {
+    fn land(&self) {
+        *self.stage.lock() = Stage::Landed;
+        self.landed.notify_all();
+    }
+}
+
 /// A flight that somebody carries out. However that ends, nobody waits for it any longer.
 struct Carried<'a> {
     io: &'a BlockIo,
@@ -104,8 +135,7 @@ impl Drop for Carried<'_> {
     fn drop(&mut self) {
         self.io.flights.forget(self.flight);
         self.io.cache.release_fetched(self.room);
-        *self.flight.stage.lock() = Stage::Landed;
-        self.flight.landed.notify_all();
+        self.flight.land();
     }
 }
 
@@ -143,19 +173,20 @@ impl BlockIo {
     /// Plans to fetch blocks of files, in this order; those that are neither cached nor under way, on devices that are not
     /// behind, and as far as there is room. Each flight is to be carried out ([`Self::fetch`]) or given up
     /// ([`Self::give_up`]).
-    pub fn plan_ahead(&self, bps: &[BlockPtr]) -> Vec<Arc<Flight>> {
-        let wanted: Vec<&BlockPtr> = bps.iter().filter(|bp| self.is_worth_fetching(bp)).collect();
+    pub fn plan_ahead(&self, blocks: &[Ahead]) -> Vec<Arc<Flight>> {
+        let wanted: Vec<Ahead> = blocks.iter().filter(|of| self.is_worth_fetching(&of.bp)).copied().collect();
         let mut flights = Vec::new();
-        for stretch in wanted.chunk_by(|left, right| are_neighbours(left, right)) {
+        for stretch in wanted.chunk_by(|left, right| are_neighbours(&left.bp, &right.bp)) {
             let mut rest = stretch;
             while !rest.is_empty() {
                 let mut bytes = 0;
-                let fits = rest.iter().take_while(|bp| {
-                    bytes += bp.dva.bytes();
+                let fits = rest.iter().take_while(|of| {
+                    bytes += of.bp.dva.bytes();
                     bytes <= FLIGHT_BYTES_MAX
                 });
                 let (first, behind) = rest.split_at(fits.count().max(1));
-                let room = first.iter().map(|bp| BlockCache::room_of(bp)).sum();
+                let ahead = first.iter().filter(|of| !of.is_asked_for);
+                let room = ahead.map(|of| BlockCache::room_of(&of.bp)).sum();
                 if !self.cache.reserve_fetched(room) {
                     return flights;
                 }
@@ -175,16 +206,15 @@ impl BlockIo {
     }
 
     /// A flight with room taken for it. `None` if another one has some of its blocks by now.
-    fn plan(&self, bps: &[&BlockPtr], room: u64) -> Option<Arc<Flight>> {
-        let keys: Vec<_> = bps.iter().map(|bp| CacheKey::of(bp)).collect();
-        let blocks = bps.iter().map(|bp| **bp).collect();
+    fn plan(&self, blocks: &[Ahead], room: u64) -> Option<Arc<Flight>> {
+        let keys: Vec<_> = blocks.iter().map(|of| CacheKey::of(&of.bp)).collect();
         let mut by_key = self.flights.by_key.lock();
         if keys.iter().any(|key| by_key.contains_key(key)) {
             drop(by_key);
             self.cache.release_fetched(room);
             return None;
         }
-        let flight = Flight { stage: Mutex::new(Stage::Planned(blocks, room)), landed: Condvar::new(), keys };
+        let flight = Flight { stage: Mutex::new(Stage::Planned(blocks.to_vec(), room)), landed: Condvar::new(), keys };
         let flight = Arc::new(flight);
         flight.keys.iter().for_each(|key| drop(by_key.insert(*key, Arc::clone(&flight))));
         Some(flight)
@@ -194,12 +224,19 @@ impl BlockIo {
     pub fn fetch(&self, flight: &Flight) {
         let Some((blocks, mut carried)) = self.begin(flight) else { return };
         let mut work = LongWork::default();
-        for (bp, bytes) in block::open_quietly(&self.devs, &blocks) {
+        let bps: Vec<BlockPtr> = blocks.iter().map(|of| of.bp).collect();
+        for (at, bytes) in block::open_quietly(&self.devs, &bps) {
             work.step();
-            self.flights.bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
-            self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
-            carried.room -=
-                self.cache.insert_fetched(CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
+            let Ahead { bp, is_asked_for } = &blocks[at];
+            let (key, value) = (CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
+            if *is_asked_for {
+                self.count_read(bp);
+                self.cache.insert(key, value);
+            } else {
+                self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
+                self.flights.bytes.fetch_add(u64::from(bp.lsize), Ordering::Relaxed);
+                carried.room -= self.cache.insert_fetched(key, value);
+            }
             // Whoever waits for the first block need not wait for the last. Under the lock: he has looked by then, or waits.
             drop(flight.stage.lock());
             flight.landed.notify_all();
@@ -211,7 +248,7 @@ impl BlockIo {
         drop(self.begin(flight));
     }
 
-    fn begin<'a>(&'a self, flight: &'a Flight) -> Option<(Vec<BlockPtr>, Carried<'a>)> {
+    fn begin<'a>(&'a self, flight: &'a Flight) -> Option<(Vec<Ahead>, Carried<'a>)> {
         let mut stage = flight.stage.lock();
         match std::mem::replace(&mut *stage, Stage::UnderWay) {
             Stage::Planned(blocks, room) => Some((blocks, Carried { io: self, flight, room })),
@@ -232,23 +269,40 @@ impl BlockIo {
                 flight.landed.wait(&mut stage);
             }
         });
-        self.find(key, kind)
+        // Whoever has read it for himself has counted it.
+        self.cache.find(key).or_else(|| self.find(key, kind))
+    }
+
+    /// Takes note of a block that somebody is about to read, until what this gives is dropped. `None`: somebody else is at
+    /// it.
+    pub(super) fn begin_alone(&self, key: CacheKey) -> Option<Lone<'_>> {
+        let mut by_key = self.flights.by_key.lock();
+        let Entry::Vacant(place) = by_key.entry(key) else { return None };
+        let flight = Flight { stage: Mutex::new(Stage::UnderWay), landed: Condvar::new(), keys: vec![key] };
+        let flight = Arc::clone(place.insert(Arc::new(flight)));
+        Some(Lone { flights: &self.flights, flight })
     }
 
     /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had, see the module's head.
-    pub(crate) fn read_quietly(&self, bp: &BlockPtr, kind: BlockKind, check: Check) -> Option<Bytes> {
+    pub(crate) fn read_quietly(&self, bp: &BlockPtr, nodes: Nodes, kind: BlockKind, check: Check) -> Option<Bytes> {
         if bp.kind != kind || !block::is_in_one_piece(bp) {
             return None;
         }
         let key = CacheKey::of(bp);
-        match self.cache.find(&key) {
-            Some(Cached { bytes, checked: true, .. }) => return Some(bytes),
-            Some(Cached { bytes, .. }) => return check(&bytes).is_ok().then_some(bytes),
-            None => {}
+        let sound = |cached: Cached| (cached.checked || check(&cached.bytes).is_ok()).then_some(cached.bytes);
+        if let Some(cached) = self.cache.find(&key) {
+            return sound(cached);
         }
         if let Some(bytes) = self.unwritten.read().get(&key) {
             return Some(bytes.clone());
         }
+        if nodes == Nodes::Cached {
+            return None;
+        }
+        if let Some(cached) = self.join(&key, kind) {
+            return sound(cached);
+        }
+        let _under_way = self.begin_alone(key);
         let (_, bytes) = block::open_quietly(&self.devs, std::slice::from_ref(bp)).next()?;
         check(&bytes).ok()?;
         self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);

@@ -31,6 +31,7 @@ use tally_base::codec::{Malformed, Put, Reader};
 
 pub use around::Around;
 pub use cursor::RangeIter;
+pub use quiet::Nodes;
 pub use step::Step;
 pub use walk::{Visit, WalkSummary};
 
@@ -186,9 +187,15 @@ impl Tree {
     }
 
     /// Visits the entries from `from` up to, not including, `to`, as far as they can be had without a word: for whoever goes
-    /// ahead of a reader. What cannot be read is left out, and so is everything behind so many entries.
-    pub fn scan_quietly(&self, io: &BlockIo, from: &Key, to: &Key, max: usize, visit: &mut dyn FnMut(Key, &[u8])) {
-        quiet::scan(self, io, (from, to), max, visit);
+    /// ahead of a reader. `false`: something could not be had, and what is behind it was left out.
+    pub fn scan_quietly(
+        &self,
+        io: &BlockIo,
+        nodes: Nodes,
+        (from, to): (&Key, &Key),
+        visit: &mut dyn FnMut(Key, &[u8]),
+    ) -> bool {
+        quiet::scan(self, io, nodes, (from, to), visit).is_some()
     }
 
     /// The tree after `changes`, which must be in ascending order without duplicates. Replaced blocks are freed

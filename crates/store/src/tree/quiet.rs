@@ -1,5 +1,5 @@
-//! A look at a range of a tree by somebody who goes ahead of its reader. It reads nodes that are not cached, and where one
-//! cannot be had, or is not what it should be, that is no error: the reader will find out, and tell.
+//! A look at a range of a tree by somebody who goes ahead of its reader. Where a node cannot be had, or is not what it
+//! should be, that is no error: the reader will find out, and tell.
 
 use super::{Tree, view_inner, view_leaf};
 use super::{inner, leaf};
@@ -7,41 +7,47 @@ use crate::bp::{BlockKind, BlockPtr};
 use crate::io::BlockIo;
 use crate::key::Key;
 
-/// See [`Tree::scan_quietly`].
-pub(super) fn scan(tree: &Tree, io: &BlockIo, range: (&Key, &Key), max: usize, visit: &mut dyn FnMut(Key, &[u8])) {
-    let Some(root) = tree.root else { return };
-    let mut left = max;
-    // What could not be had has ended the look.
-    let _done = below(io, &root, tree.height, range, &mut |key, value| {
-        visit(key, value);
-        left -= 1;
-        left > 0
-    });
+/// From where nodes may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// The cache: for somebody who must not wait.
+    Cached,
+    /// Their device, where they are not cached.
+    Any,
 }
 
-/// `None` ends the look.
+/// See [`Tree::scan_quietly`]. `None`: what could not be had has ended the look.
+pub(super) fn scan(
+    tree: &Tree,
+    io: &BlockIo,
+    nodes: Nodes,
+    range: (&Key, &Key),
+    visit: &mut dyn FnMut(Key, &[u8]),
+) -> Option<()> {
+    below(io, nodes, &tree.root?, tree.height, range, visit)
+}
+
 fn below(
     io: &BlockIo,
+    nodes: Nodes,
     bp: &BlockPtr,
     height: u8,
     (from, to): (&Key, &Key),
-    visit: &mut dyn FnMut(Key, &[u8]) -> bool,
+    visit: &mut dyn FnMut(Key, &[u8]),
 ) -> Option<()> {
     if height == 0 {
-        let bytes = io.read_quietly(bp, BlockKind::Leaf, leaf::check)?;
+        let bytes = io.read_quietly(bp, nodes, BlockKind::Leaf, leaf::check)?;
         let leaf = view_leaf(bp, &bytes).ok()?;
         for at in leaf.lower_bound(from)..leaf.lower_bound(to) {
-            if !visit(leaf.key(at)?, &bytes[leaf.value(at)]) {
-                return None;
-            }
+            visit(leaf.key(at)?, &bytes[leaf.value(at)]);
         }
         return Some(());
     }
-    let bytes = io.read_quietly(bp, BlockKind::TreeNode, inner::check)?;
+    let bytes = io.read_quietly(bp, nodes, BlockKind::TreeNode, inner::check)?;
     let node = view_inner(bp, &bytes).ok().filter(|node| node.height() == height)?;
     let mut at = node.position(from);
     loop {
-        below(io, &node.pointer(at).ok()?, height - 1, (from, to), visit)?;
+        below(io, nodes, &node.pointer(at).ok()?, height - 1, (from, to), visit)?;
         at += 1;
         if node.key(at).is_none_or(|key| key >= *to) {
             return Some(());

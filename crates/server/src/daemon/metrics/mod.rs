@@ -230,8 +230,8 @@ type PrefetchMetric = (&'static str, &'static str, fn(&PrefetchReport) -> u64);
 const OF_PREFETCH: [PrefetchMetric; 4] = [
     ("tally_prefetch_hits_total", "Blocks of files that were fetched ahead, and that a reader found.", |of| of.hits),
     ("tally_prefetch_misses_total", "Blocks of files that a reader had to read from a disk.", |of| of.misses),
-    ("tally_prefetch_bytes_total", "Bytes fetched ahead of readers, as they are on disk.", |of| of.bytes),
-    ("tally_prefetch_unread_bytes_total", "Bytes fetched ahead that left the cache before a reader came.", |of| {
+    ("tally_prefetch_bytes_total", "Bytes of content fetched ahead of readers.", |of| of.bytes),
+    ("tally_prefetch_unread_bytes_total", "Of these, bytes that left the cache before a reader came.", |of| {
         of.unread_bytes
     }),
 ];

@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid};
-use tally_fs::filer::Filer;
+use tally_fs::filer::{Body, Filer};
 use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_intent::Lane;
 
@@ -35,17 +35,25 @@ pub struct ServedPool {
     pub(in crate::daemon) list_trouble: Mutex<Option<String>>,
     read_only: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Those that fetch ahead of readers.
+    hurrying: Mutex<Vec<JoinHandle<()>>>,
 }
+
+/// How long an export waits for a thread that fetches ahead. A disk that answers does so by then; one that hangs keeps a READ
+/// as well, and an export waits for neither.
+const HURRYING_MAX: Duration = Duration::from_secs(2);
+/// How often it looks.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 impl ServedPool {
     pub(super) fn start(filer: Arc<Filer>, remarks: Vec<String>, read_only: bool) -> Result<Arc<Self>, PoolsError> {
-        let mut threads = Vec::new();
-        for (name, body) in filer.background() {
-            threads.push(thread::Builder::new().name(name).spawn(body).map_err(PoolsError::Thread)?);
-        }
-        let (since, copies, threads) = (Instant::now(), Copies::default(), Mutex::new(threads));
+        let spawn = |(name, body): (String, Body)| thread::Builder::new().name(name).spawn(body);
+        let start = |bodies: Vec<_>| bodies.into_iter().map(spawn).collect::<io::Result<Vec<_>>>();
+        let threads = Mutex::new(start(filer.needed()).map_err(PoolsError::Thread)?);
+        let hurrying = Mutex::new(start(filer.hurrying()).map_err(PoolsError::Thread)?);
+        let (since, copies) = (Instant::now(), Copies::default());
         let (left, looking, list_trouble) = (silence::Left::default(), Mutex::default(), Mutex::default());
-        Ok(Arc::new(Self { filer, since, remarks, copies, left, looking, list_trouble, read_only, threads }))
+        Ok(Arc::new(Self { filer, since, remarks, copies, left, looking, list_trouble, read_only, threads, hurrying }))
     }
 
     /// Its guid.
@@ -80,6 +88,16 @@ impl ServedPool {
             if thread.join().is_err() {
                 tracing::error!("a thread of the pool had panicked");
             }
+        }
+        let (started, hurrying) = (Instant::now(), std::mem::take(&mut *self.hurrying.lock()));
+        while !hurrying.iter().all(JoinHandle::is_finished) && started.elapsed() < HURRYING_MAX {
+            thread::sleep(LOOK_INTERVAL);
+        }
+        let left = hurrying.iter().filter(|thread| !thread.is_finished()).count();
+        if left > 0 {
+            tracing::warn!(
+                "{left} threads that fetch ahead of readers still wait for a disk; they end when it answers"
+            );
         }
     }
 }
