@@ -257,3 +257,22 @@ fn a_commit_that_fills_the_log_waits_for_its_group() {
     assert!(house.commit(), "there is no room in the log");
     assert_eq!(house.found(), written(&[(0, length)]));
 }
+
+/// What a COMMIT logs is in memory already. It counted as dirty once more, so that six files of eight mebibytes filled a
+/// group of twice that, and their COMMITs waited for it.
+#[test]
+fn a_commit_makes_nothing_dirty_that_its_group_has() {
+    let house = House::new("latency", 64 * MIB);
+    let txgs = &house.filer.pool().txgs;
+    house.write(0, MIB);
+    let before = txgs.dirty_bytes_of(txgs.open());
+    assert!(!house.commit());
+    let after = txgs.dirty_bytes_of(txgs.open());
+    assert!(before >= MIB && after - before < RECORD, "{before} bytes, and {after} behind it");
+    // What an older group has is the open one's as well.
+    house.write(MIB, MIB);
+    txgs.close();
+    assert!(!house.commit());
+    assert!(txgs.dirty_bytes_of(txgs.open()) >= MIB);
+    assert_eq!(house.found(), written(&[(0, MIB), (MIB, MIB)]));
+}

@@ -188,7 +188,6 @@ impl BlockIo {
             Some(Cached { bytes, .. }) => return self.admit(bp, key, bytes, check),
             None => {}
         }
-        let _under_way = self.begin_alone(key);
         let bytes = block::open(&self.devs, bp).inspect_err(|error| self.note_damage(bp, error))?;
         self.unrepaired.clear(bp.dva);
         self.count_read(bp);

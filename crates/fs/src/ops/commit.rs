@@ -11,11 +11,12 @@
 //! part as fast as the log takes it; then the groups are the promise, which has an end.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
-use tally_base::Wait;
+use tally_base::{Txg, Wait};
 use tally_store::pool::SpaceClass;
 
 use super::write::may_write;
@@ -24,7 +25,7 @@ use crate::admission::{Admitted, Ask};
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
-use crate::layer::{Piece, Seen};
+use crate::layer::{Layer, Piece, Seen};
 use crate::object::{Locked, ObjectState};
 use crate::record::{Data, RECORD_OVERHEAD_MAX, RECORD_PIECES_MAX, Record, RecordKind, SizeRule};
 use crate::vfs::{FsError, ObjectRef, OpCtx, Outcome};
@@ -36,6 +37,8 @@ struct Due {
     pieces: Vec<(u64, Bytes)>,
     /// Whether something in the range is in the pool ahead of its group.
     placed: bool,
+    /// Bytes of the pieces that older groups hold.
+    older_bytes: u64,
     /// What was logged in parts since a COMMIT of the file came to its end.
     parts_bytes: u64,
 }
@@ -55,7 +58,8 @@ impl Filesystem {
         loop {
             // How much there is to log is known only under the lock, and room must be had before: look, ask, look
             // again.
-            let peeked = self.see_state(object, |state| due(state, offset..end));
+            let open = self.pool.txgs.open();
+            let peeked = self.see_state(object, |state| due(state, offset..end, open));
             let asked = self.next_part(&peeked);
             let admitted = match self.admit_part(object, &peeked, &asked) {
                 Ok(admitted) => admitted,
@@ -74,7 +78,7 @@ impl Filesystem {
             }
             let verifier = self.verifier.load(Ordering::Acquire);
             let changes = smallvec![unchanged(object.id, &inode)];
-            let now_due = due(locked.state(object.id), offset..end);
+            let now_due = due(locked.state(object.id), offset..end, open);
             let Some(mut admitted) = admitted.filter(|_| self.takes_log(&now_due)) else {
                 locked.state_mut(object.id).parts_bytes = 0;
                 let wait = self.wait_for_groups(&locked, object, &now_due);
@@ -83,7 +87,7 @@ impl Filesystem {
             // It was counted when it was written.
             admitted.pending.bytes = 0;
             let part = self.next_part(&now_due);
-            if !fits(&part, &asked) {
+            if !fits(&part, &asked) || now_due.older_bytes > peeked.older_bytes {
                 continue;
             }
             if part.is_empty() {
@@ -122,7 +126,6 @@ impl Filesystem {
         if !self.takes_log(peeked) {
             return Ok(None);
         }
-        // What older groups hold becomes dirty once more, in the open one.
         let pieces = part.iter().flatten();
         let ranges = pieces.map(|(offset, bytes)| *offset..*offset + bytes.len() as u64);
         let fold = match part {
@@ -130,7 +133,9 @@ impl Filesystem {
             _ => self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, ranges))?,
         };
         let records = part.iter().map(|batch| batch_bytes(batch) + RECORD_OVERHEAD_MAX).collect();
-        let data_bytes = part.iter().map(|batch| batch_bytes(batch) as u64).sum();
+        // What older groups hold becomes dirty once more, in the open one; what that one has was counted when it was written.
+        let part_bytes = part.iter().map(|batch| batch_bytes(batch) as u64).sum::<u64>();
+        let data_bytes = part_bytes.min(peeked.older_bytes);
         // Its growth was charged when it was written.
         let ask = Ask { data_bytes, records, fold, growth_bytes: 0, class: SpaceClass::Remove };
         Ok(self.admit(&ask).ok())
@@ -181,27 +186,30 @@ fn fits(now: &[Vec<(u64, Bytes)>], asked: &[Vec<(u64, Bytes)>]) -> bool {
 }
 
 /// Everything in `range` that is dirty and not logged, as a reader sees it now: older layers only where no newer one
-/// covers them.
-fn due(state: &ObjectState, range: Range<u64>) -> Due {
+/// covers them. `open` tells which group's pieces are no older ones.
+fn due(state: &ObjectState, range: Range<u64>, open: Txg) -> Due {
     let size = state.inode.as_ref().map_or(0, |inode| inode.size);
     let range = range.start.min(size)..range.end.min(size);
     let mut due = Due { parts_bytes: state.parts_bytes, ..Due::default() };
-    due_below(&state.layers, range, &mut due);
+    due_below(&state.layers, range, open, &mut due);
     due.pieces.sort_by_key(|(offset, _)| *offset);
     due
 }
 
-fn due_below(layers: &[std::sync::Arc<crate::layer::Layer>], range: Range<u64>, due: &mut Due) {
+fn due_below(layers: &[Arc<Layer>], range: Range<u64>, open: Txg, due: &mut Due) {
     let Some((newest, older)) = layers.split_last() else { return };
     if range.is_empty() {
         return;
     }
     for (part, seen) in newest.data.view(range) {
         match seen {
-            Seen::Piece(Piece::Memory { bytes, logged: false }) => due.pieces.push((part.start, bytes)),
+            Seen::Piece(Piece::Memory { bytes, logged: false }) => {
+                due.older_bytes += if newest.txg < open { bytes.len() as u64 } else { 0 };
+                due.pieces.push((part.start, bytes));
+            }
             Seen::Piece(Piece::Memory { logged: true, .. }) | Seen::Zero => {}
             Seen::Piece(Piece::Placed { .. }) => due.placed = true,
-            Seen::Below => due_below(older, part, due),
+            Seen::Below => due_below(older, part, open, due),
         }
     }
 }

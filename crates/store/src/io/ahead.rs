@@ -104,7 +104,8 @@ impl Flights {
     }
 }
 
-/// A block that its reader reads by himself. Whoever comes for it meanwhile waits for him.
+/// A node that somebody reads who goes ahead. Whoever comes for it meanwhile waits for him: sixteen streams have sixteen who
+/// go ahead, through the same nodes.
 pub(super) struct Lone<'a> {
     flights: &'a Flights,
     flight: Arc<Flight>,
@@ -275,7 +276,7 @@ impl BlockIo {
 
     /// Takes note of a block that somebody is about to read, until what this gives is dropped. `None`: somebody else is at
     /// it.
-    pub(super) fn begin_alone(&self, key: CacheKey) -> Option<Lone<'_>> {
+    fn begin_alone(&self, key: CacheKey) -> Option<Lone<'_>> {
         let mut by_key = self.flights.by_key.lock();
         let Entry::Vacant(place) = by_key.entry(key) else { return None };
         let flight = Flight { stage: Mutex::new(Stage::UnderWay), landed: Condvar::new(), keys: vec![key] };
