@@ -33,10 +33,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex};
 use tally_base::{DatasetId, ObjectId};
 use tally_store::dataset::Dataset;
-use tally_store::io::{self, Flight, Standing};
+use tally_store::io::{self, Flight, Nodes, Standing};
 use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
-use tally_store::tree::Nodes;
 
 use crate::sight::decode_pointer;
 use streams::{FileId, Streams, Touch, Wanted};

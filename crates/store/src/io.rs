@@ -28,7 +28,7 @@ use crate::run::RunWriter;
 use ahead::Flights;
 use unrepaired::Unrepaired;
 
-pub use ahead::{Ahead, FLIGHT_BYTES_MAX, Flight, PrefetchStats, Standing};
+pub use ahead::{Ahead, FLIGHT_BYTES_MAX, Flight, Nodes, PrefetchStats, Standing};
 
 /// Reads in flight while blocks are read together. Enough to keep an SSD or a few disks busy.
 const READ_DEPTH: usize = 16;

@@ -28,7 +28,6 @@ use super::{BlockIo, Check, are_neighbours};
 use crate::block;
 use crate::bp::{BlockKind, BlockPtr};
 use crate::cache::{BlockCache, CacheKey, Cached};
-use crate::tree::Nodes;
 
 /// Most bytes of one flight: on a disk that takes 8 ms to begin, so many make half a gigabyte a second.
 pub const FLIGHT_BYTES_MAX: u64 = 4 << 20;
@@ -68,6 +67,15 @@ pub enum Standing {
     UnderWay,
     /// On its device only.
     Stored,
+}
+
+/// From where the nodes of a tree may come for somebody who goes ahead of a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// The cache: for somebody who must not wait.
+    Cached,
+    /// Their device, where they are not cached.
+    Any,
 }
 
 /// What was fetched ahead, and what came of it. `hits` and `misses` are about blocks of files that were not cached
