@@ -42,14 +42,14 @@ pub struct Flight {
 
 enum Stage {
     /// Nobody has begun it: what is to be fetched, and the room in the cache that was taken for it.
-    Planned(Vec<Ahead>, u64),
+    Planned(Vec<ToFetch>, u64),
     UnderWay,
     Landed,
 }
 
 /// A block to fetch.
 #[derive(Clone, Copy, Debug)]
-pub struct Ahead {
+pub struct ToFetch {
     /// Where it is.
     pub bp: BlockPtr,
     /// A reader has come for it already, and waits: it comes for him, and with it what lies behind it.
@@ -181,8 +181,8 @@ impl BlockIo {
     /// Plans to fetch blocks of files, in this order; those that are neither cached nor under way, on devices that are not
     /// behind, and as far as there is room. Each flight is to be carried out ([`Self::fetch`]) or given up
     /// ([`Self::give_up`]).
-    pub fn plan_ahead(&self, blocks: &[Ahead]) -> Vec<Arc<Flight>> {
-        let wanted: Vec<Ahead> = blocks.iter().filter(|of| self.is_worth_fetching(&of.bp)).copied().collect();
+    pub fn plan_ahead(&self, blocks: &[ToFetch]) -> Vec<Arc<Flight>> {
+        let wanted: Vec<ToFetch> = blocks.iter().filter(|of| self.is_worth_fetching(&of.bp)).copied().collect();
         let mut flights = Vec::new();
         for stretch in wanted.chunk_by(|left, right| are_neighbours(&left.bp, &right.bp)) {
             let mut rest = stretch;
@@ -214,7 +214,7 @@ impl BlockIo {
     }
 
     /// A flight with room taken for it. `None` if another one has some of its blocks by now.
-    fn plan(&self, blocks: &[Ahead], room: u64) -> Option<Arc<Flight>> {
+    fn plan(&self, blocks: &[ToFetch], room: u64) -> Option<Arc<Flight>> {
         let keys: Vec<_> = blocks.iter().map(|of| CacheKey::of(&of.bp)).collect();
         let mut by_key = self.flights.by_key.lock();
         if keys.iter().any(|key| by_key.contains_key(key)) {
@@ -235,7 +235,7 @@ impl BlockIo {
         let bps: Vec<BlockPtr> = blocks.iter().map(|of| of.bp).collect();
         for (at, bytes) in block::open_quietly(&self.devs, &bps) {
             work.step();
-            let Ahead { bp, is_asked_for } = &blocks[at];
+            let ToFetch { bp, is_asked_for } = &blocks[at];
             let (key, value) = (CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
             if *is_asked_for {
                 self.count_read(bp);
@@ -256,7 +256,7 @@ impl BlockIo {
         drop(self.begin(flight));
     }
 
-    fn begin<'a>(&'a self, flight: &'a Flight) -> Option<(Vec<Ahead>, Carried<'a>)> {
+    fn begin<'a>(&'a self, flight: &'a Flight) -> Option<(Vec<ToFetch>, Carried<'a>)> {
         let mut stage = flight.stage.lock();
         match std::mem::replace(&mut *stage, Stage::UnderWay) {
             Stage::Planned(blocks, room) => Some((blocks, Carried { io: self, flight, room })),
