@@ -113,12 +113,12 @@ impl Flights {
 }
 
 /// A block that its reader reads by himself. Whoever comes for it meanwhile waits for him.
-pub(super) struct Lone<'a> {
+pub(super) struct BeingRead<'a> {
     flights: &'a Flights,
     flight: Arc<Flight>,
 }
 
-impl Drop for Lone<'_> {
+impl Drop for BeingRead<'_> {
     fn drop(&mut self) {
         self.flights.forget(&self.flight);
         self.flight.land();
@@ -283,12 +283,12 @@ impl BlockIo {
 
     /// Takes note of a block that somebody is about to read, until what this gives is dropped. `None`: somebody else is at
     /// it.
-    pub(super) fn begin_alone(&self, key: CacheKey) -> Option<Lone<'_>> {
+    pub(super) fn begin_alone(&self, key: CacheKey) -> Option<BeingRead<'_>> {
         let mut by_key = self.flights.by_key.lock();
         let Entry::Vacant(place) = by_key.entry(key) else { return None };
         let flight = Flight { stage: Mutex::new(Stage::UnderWay), landed: Condvar::new(), keys: vec![key] };
         let flight = Arc::clone(place.insert(Arc::new(flight)));
-        Some(Lone { flights: &self.flights, flight })
+        Some(BeingRead { flights: &self.flights, flight })
     }
 
     /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had, see the module's head.
