@@ -7,7 +7,8 @@
 //! ended make a stream. A stream has a *window*: what is asked for ahead of it. The window begins with little and doubles
 //! as often as its reader comes for a block that is not there yet: so it grows until it hides what the device takes to begin
 //! with a read at the speed at which this reader reads, and both are measured where it matters, at the reader. What a window
-//! lacks is asked for in pieces of half a window, so that a slow disk gets long reads and a fast one is not waited for.
+//! lacks is asked for in pieces of half a window, or three quarters beside other streams, so that a slow disk gets long reads
+//! and a fast one is not waited for.
 //!
 //! **Who does it.** The READ looks up the pointers, as far as the nodes on the way are cached, and plans the flights that
 //! come of it ([`tally_store::io::Flight`]); the pool's threads for this ([`Ahead::run`]) carry them out. Whoever comes for
@@ -20,8 +21,9 @@
 //! somebody waits for, the share of the cache is taken, a node of the tree cannot be read. A stream learns of that when it
 //! misses a block that it had asked for, and asks again.
 //!
-//! **Who waits for disks comes first.** While more READs that belong to no stream are at the disks than there are disks, or
-//! more promises than that wait for one vdev's stable storage, errands are dropped.
+//! **Who waits for disks comes first.** While more READs that belong to no stream are at the disks than there are disks,
+//! errands are dropped and nothing is planned. Nor is anything planned on a vdev for whose stable storage more requests
+//! wait than it has disks. What was planned before is carried out.
 
 mod streams;
 
@@ -33,10 +35,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex};
 use tally_base::{DatasetId, ObjectId};
 use tally_store::dataset::Dataset;
-use tally_store::io::{self, Flight, Standing};
+use tally_store::io::{self, Flight, Nodes, Standing};
 use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
-use tally_store::tree::Nodes;
 
 use crate::sight::decode_pointer;
 use streams::{FileId, Streams, Touch, Wanted};
@@ -127,7 +128,7 @@ impl Ahead {
         if let Some(wanted) = noted.wanted {
             let (dataset, record_size) = (Arc::clone(read.dataset), read.record_size);
             let errand = Errand { dataset, object: read.object, record_size, wanted };
-            if !self.is_behind() && !self.go(&errand, Nodes::Cached) {
+            if !self.gives_way() && !self.go(&errand, Nodes::Cached) {
                 self.leave(Task::Errand(errand));
             }
         }
@@ -200,14 +201,15 @@ impl Ahead {
     fn carry_out(&self, task: Task) {
         match task {
             Task::Flight(flight) => self.pool.io.fetch(&flight),
-            Task::Errand(errand) if !self.is_behind() => {
+            Task::Errand(errand) if !self.gives_way() => {
                 self.go(&errand, Nodes::Any);
             }
             Task::Errand(_) => {}
         }
     }
 
-    fn is_behind(&self) -> bool {
+    /// Whether others wait for the disks, see the module's head.
+    fn gives_way(&self) -> bool {
         self.lone.load(Ordering::Relaxed) > self.disk_count() as u64
     }
 
@@ -223,10 +225,10 @@ impl Ahead {
         };
         let mut is_whole = true;
         for blocks in wanted.ranges() {
-            let mut found: Vec<io::Ahead> = Vec::new();
+            let mut found: Vec<io::ToFetch> = Vec::new();
             is_whole &= scan(&blocks, &mut |key, value| {
                 let is_asked_for = wanted.is_asked_for(key.a / record_size);
-                found.extend(decode_pointer(value).map(|bp| io::Ahead { bp, is_asked_for }));
+                found.extend(decode_pointer(value).map(|bp| io::ToFetch { bp, is_asked_for }));
             });
             for flight in self.pool.io.plan_ahead(&found) {
                 self.leave(Task::Flight(flight));

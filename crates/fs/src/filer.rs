@@ -284,7 +284,7 @@ impl Filer {
     /// What has to run beside the requests, each in its own thread, until [`Self::export`]: name and body.
     #[must_use]
     pub fn background(self: &Arc<Self>) -> Vec<(String, Body)> {
-        self.needed().into_iter().chain(self.hurrying()).collect()
+        self.needed().into_iter().chain(self.fetching_ahead()).collect()
     }
 
     /// Those of [`Self::background`] without which nothing becomes stable.
@@ -302,7 +302,7 @@ impl Filer {
     /// The others, which fetch ahead of READs. Each may be at a disk that hangs, as a READ may, and nobody who puts the pool
     /// away is to wait for that.
     #[must_use]
-    pub fn hurrying(&self) -> Vec<(String, Body)> {
+    pub fn fetching_ahead(&self) -> Vec<(String, Body)> {
         let body = |number| -> (String, Body) {
             let ahead = Arc::clone(&self.ahead);
             (format!("ahead {number}"), Box::new(move || ahead.run()))
@@ -311,7 +311,7 @@ impl Filer {
     }
 
     /// Does one thing of those that READs have left behind to be fetched ahead of them, if there is any: for a world in which
-    /// nobody runs [`Self::hurrying`].
+    /// nobody runs [`Self::fetching_ahead`].
     pub fn read_ahead_once(&self) -> bool {
         self.ahead.work_once()
     }

@@ -4,7 +4,7 @@
 //! from the newest down, and then into the tree (rules F11). Overwrites within a group collapse here.
 //!
 //! A file's dirty content is an interval map. A *piece* is either bytes in memory, or part of a block that was
-//! written to its final place ahead of the sync because the client streams (rules F5). Pieces never overlap.
+//! written to its final place ahead of the sync, since its file has much of it (rules F5). Pieces never overlap.
 //! `cut` is the smallest size the file was truncated to in this group: below it older content shines
 //! through the gaps between pieces, from it on the gaps are zeroes. No WRITE ever reads old data: the fold does.
 

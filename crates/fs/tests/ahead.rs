@@ -186,7 +186,7 @@ fn a_reader_does_not_wait_for_threads() {
     let file = cold.file("file");
     for block in 0..64 {
         assert_eq!(cold.read(file, block), Ok(noise(RECORD as usize, 100_000 + block)));
-        // The errand alone: the flights are left to the reader.
+        // One thing for each READ: what else it has left behind is left to the reader.
         cold.filer.read_ahead_once();
     }
     let stats = cold.stats();

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use tally_fs::vfs::{CreateHow, Cred, FileKind, FsError, ObjectRef, Outcome, SetAttr, Stability, Vfs};
+use tally_fs::vfs::{CreateHow, Cred, FileKind, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use tally_store::properties::{Property, parse};
-use world::{World, ctx, done, mode, vfs};
+use world::{World, ctx, mode, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 
@@ -21,15 +21,6 @@ impl Dice {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % bound
-    }
-}
-
-fn patient<T>(mut attempt: impl FnMut() -> Outcome<T>) -> Result<T, FsError> {
-    loop {
-        match done(attempt()) {
-            Err(FsError::Throttled) => {}
-            result => return result,
-        }
     }
 }
 

@@ -343,14 +343,14 @@ fn with_little_memory_everybody_comes_to_his_end() {
     assert_eq!(filer.pool().txgs.ahead_waiting(), 0);
 }
 
-/// What streams to its place has no fold before it.
+/// What is placed as it comes has no fold before it.
 #[test]
 fn what_was_placed_is_not_ahead() {
     let slope = Slope::over(&World::new(256 * MIB, LOG));
     for place in 0..64 {
         let data = noise(MIB as usize, place);
-        let stream = || slope.fs.write(ctx(&slope.cred), slope.file, place * MIB, data.clone(), Stability::Unstable);
-        assert!(slope.ask(stream).is_ok());
+        let write = || slope.fs.write(ctx(&slope.cred), slope.file, place * MIB, data.clone(), Stability::Unstable);
+        assert!(slope.ask(write).is_ok());
     }
     assert!(slope.ahead_bytes() <= LOG / 8, "{}", slope.ahead_bytes());
     let cut = SetAttr { size: Some(0), ..SetAttr::default() };

@@ -14,7 +14,8 @@ use socket2::{Domain, SockRef, Socket, Type};
 use support::House;
 use support::client::{Client, NFS, dir_name, mode, record, words, write_arguments};
 use support::gated::Promises;
-use tally_nfs::serve::{Held, ServeOptions};
+use tally_nfs::serve::ServeOptions;
+use tally_nfs::stats::Held;
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
 

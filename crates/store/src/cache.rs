@@ -7,8 +7,8 @@
 //! **What it counts is what it holds.** An entry in the main part is alone in its buffer, and the buffer is hardly
 //! larger than the entry ([`alone`]): a slice of one byte would keep all the sectors that were read for it.
 //!
-//! What a stream has written ahead of its group has a part of its own until it is first read: most of it never is,
-//! and a stream through the whole cache would throw out what others need and touch fresh memory all the way. There the
+//! What a long WRITE has placed ahead of its group has a part of its own until it is first read: most of it never is,
+//! and a long file through the whole cache would throw out what others need and touch fresh memory all the way. There the
 //! blocks of one request share its buffer, which is freed with the last of them; they get there and age out together. One
 //! that is read goes on by itself, as a copy; what it was copied from stays where it is, or its neighbours would keep
 //! the whole buffer for less and less.
@@ -102,8 +102,8 @@ impl Weighter<CacheKey, Cached> for ByBytes {
     }
 }
 
-/// Written ahead and not read since: this part of the cache.
-const AHEAD_SHARE: u64 = 8;
+/// Placed and not read since: this part of the cache.
+const PLACED_SHARE: u64 = 8;
 
 /// Fetched ahead of a reader and not read since, or about to be: this part of the cache at most. Sixteen streams on
 /// a disk with long turns need as much of a usual cache for reads that are long enough.
@@ -112,7 +112,7 @@ const FETCHED_SHARE: u64 = 4;
 /// So much of the cache goes into the main part during a round, see [`fetched`]: as much as the longest window takes.
 const ROUND_SHARE: u64 = 2 * FETCHED_SHARE;
 
-/// In a cache from this size on blocks written ahead share their request's buffer. A request is up to a mebibyte, and
+/// In a cache from this size on placed blocks share their request's buffer. A request is up to a mebibyte, and
 /// some are always half gone: of a smaller cache they would be a large part.
 const SHARING_BYTES_MIN: u64 = 128 << 20;
 
@@ -165,8 +165,8 @@ impl Shelf {
 pub(crate) struct BlockCache {
     /// What was read, and what groups have written.
     main: Shelf,
-    /// What was written ahead, until it is read.
-    ahead: Shelf,
+    /// What was placed, until it is read.
+    placed: Shelf,
     /// What was fetched ahead of a reader, until he comes.
     fetched: Fetched,
     /// What went into the main part in this round, see [`fetched`].
@@ -177,30 +177,30 @@ pub(crate) struct BlockCache {
 
 impl BlockCache {
     pub(crate) fn new(bytes: u64) -> Self {
-        let (ahead, holdings) = (bytes / AHEAD_SHARE, Arc::default());
-        let (main, ahead) = (Shelf::new(bytes - ahead, &holdings), Shelf::new(ahead, &holdings));
+        let (placed, holdings) = (bytes / PLACED_SHARE, Arc::default());
+        let (main, placed) = (Shelf::new(bytes - placed, &holdings), Shelf::new(placed, &holdings));
         let fetched = Fetched::new(bytes, &holdings);
-        Self { main, ahead, fetched, round_bytes: AtomicU64::new(0), holdings, bytes_max: bytes }
+        Self { main, placed, fetched, round_bytes: AtomicU64::new(0), holdings, bytes_max: bytes }
     }
 
     #[inline]
     pub(crate) fn find(&self, key: &CacheKey) -> Option<Cached> {
-        self.main.entries.get(key).or_else(|| self.find_ahead(key))
+        self.main.entries.get(key).or_else(|| self.find_placed(key))
     }
 
     #[cold]
-    fn find_ahead(&self, key: &CacheKey) -> Option<Cached> {
+    fn find_placed(&self, key: &CacheKey) -> Option<Cached> {
         let alone = if self.shares() {
-            let value = self.ahead.entries.peek(key)?;
+            let value = self.placed.entries.peek(key)?;
             Cached { bytes: Bytes::copy_from_slice(&value.bytes), ..value }
         } else {
-            self.ahead.remove(key)?
+            self.placed.remove(key)?
         };
         self.insert(*key, alone.clone());
         Some(alone)
     }
 
-    /// Whether blocks that were written ahead share buffers.
+    /// Whether blocks that were placed share buffers.
     fn shares(&self) -> bool {
         self.bytes_max >= SHARING_BYTES_MIN
     }
@@ -211,7 +211,7 @@ impl BlockCache {
 
     /// Whether it is there because somebody has read or written it.
     pub(crate) fn holds_asked_for(&self, key: &CacheKey) -> bool {
-        self.main.entries.contains_key(key) || self.ahead.entries.contains_key(key)
+        self.main.entries.contains_key(key) || self.placed.entries.contains_key(key)
     }
 
     /// A reader comes for what was fetched ahead of him: from now on it is as if he had read it from its device.
@@ -267,14 +267,14 @@ impl BlockCache {
     }
 
     /// A block that no group names yet.
-    pub(crate) fn insert_ahead(&self, key: CacheKey, value: Cached) {
+    pub(crate) fn insert_placed(&self, key: CacheKey, value: Cached) {
         let bytes = if self.shares() { value.bytes } else { Bytes::copy_from_slice(&value.bytes) };
-        self.ahead.insert(key, Cached { bytes, ..value });
+        self.placed.insert(key, Cached { bytes, ..value });
     }
 
-    /// The entry of a block that was written ahead is found under `to` from now on.
+    /// The entry of a block that was placed is found under `to` from now on.
     pub(crate) fn rename(&self, from: &CacheKey, to: CacheKey) {
-        for shelf in [&self.ahead, &self.main] {
+        for shelf in [&self.placed, &self.main] {
             if let Some(value) = shelf.remove(from) {
                 shelf.insert(to, value);
             }
@@ -283,11 +283,11 @@ impl BlockCache {
 
     pub(crate) fn remove(&self, key: &CacheKey) {
         self.main.remove(key);
-        self.ahead.remove(key);
+        self.placed.remove(key);
         self.fetched.forget(key);
     }
 
-    /// Nobody will ask for the block again. What was written ahead stays until it ages out with its neighbours: its
+    /// Nobody will ask for the block again. What was placed stays until it ages out with its neighbours: its
     /// buffer is theirs.
     pub(crate) fn remove_read(&self, key: &CacheKey) {
         self.main.remove(key);
@@ -296,14 +296,14 @@ impl BlockCache {
 
     pub(crate) fn clear(&self) {
         self.main.clear();
-        self.ahead.clear();
+        self.placed.clear();
         self.fetched.clear();
     }
 
     /// Holds at most `bytes` from now on, and never more than it was made for. What is too much goes at once.
     pub(crate) fn limit(&self, bytes: u64) {
         let bytes = bytes.min(self.bytes_max);
-        self.ahead.limit(bytes / AHEAD_SHARE);
+        self.placed.limit(bytes / PLACED_SHARE);
         self.fetched.limit(bytes, &self.main);
     }
 
@@ -313,7 +313,7 @@ impl BlockCache {
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.main.entries.weight() + self.ahead.entries.weight() + self.fetched.bytes()
+        self.main.entries.weight() + self.placed.entries.weight() + self.fetched.bytes()
     }
 
     pub(crate) fn bytes_of(&self, kind: BlockKind) -> u64 {
@@ -321,7 +321,7 @@ impl BlockCache {
     }
 
     pub(crate) fn count(&self) -> u64 {
-        (self.main.entries.len() + self.ahead.entries.len() + self.fetched.count()) as u64
+        (self.main.entries.len() + self.placed.entries.len() + self.fetched.count()) as u64
     }
 }
 

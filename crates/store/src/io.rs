@@ -28,7 +28,7 @@ use crate::run::RunWriter;
 use ahead::Flights;
 use unrepaired::Unrepaired;
 
-pub use ahead::{Ahead, FLIGHT_BYTES_MAX, Flight, PrefetchStats, Standing};
+pub use ahead::{FLIGHT_BYTES_MAX, Flight, Nodes, PrefetchStats, Standing, ToFetch};
 
 /// Reads in flight while blocks are read together. Enough to keep an SSD or a few disks busy.
 const READ_DEPTH: usize = 16;
@@ -456,7 +456,7 @@ impl BlockIo {
         let key = CacheKey::of(bp);
         self.unwritten.write().insert(key, bytes.clone());
         let cached = Cached { bytes, checked: true, kind: bp.kind };
-        if bp.birth == UNBORN { self.cache.insert_ahead(key, cached) } else { self.cache.insert(key, cached) }
+        if bp.birth == UNBORN { self.cache.insert_placed(key, cached) } else { self.cache.insert(key, cached) }
     }
 
     /// These blocks are on their device, or never will be.

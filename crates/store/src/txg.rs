@@ -63,7 +63,7 @@ pub struct Txgs {
     /// request, so that nobody passes without a closer look.
     ahead_bytes: AtomicU64,
     /// Mirror of the most data that one group may have, for the disks' sake.
-    group_bytes_max: AtomicU64,
+    paced_bytes_max: AtomicU64,
 }
 
 struct State {
@@ -142,7 +142,7 @@ impl Txgs {
             dirty_bytes_max,
             dirty_bytes_sync: (dirty_bytes_max / 4).min(96 << 20),
             ahead_bytes: AtomicU64::new(0),
-            group_bytes_max: AtomicU64::new(Pace::of_data().bytes_max()),
+            paced_bytes_max: AtomicU64::new(Pace::of_data().bytes_max()),
         })
     }
 
@@ -222,7 +222,7 @@ impl Txgs {
         state.patch_pace.note(patched, patched.saturating_add(dirty), took);
         let data = state.slope.bytes_of(txg);
         state.data_pace.note(data, data, took);
-        self.group_bytes_max.store(state.data_pace.bytes_max(), Ordering::Relaxed);
+        self.paced_bytes_max.store(state.data_pace.bytes_max(), Ordering::Relaxed);
     }
 
     /// Takes a hold on the open group, and turns the admission into its dirty bytes. Never blocks.

@@ -353,6 +353,31 @@ impl Stream {
 
     /// What is to be fetched for it, now that this READ has come.
     fn want(&mut self, touch: &Touch, limits: &Limits, live_count: u64) -> Option<Wanted> {
+        self.widen(touch, limits, live_count);
+        if let Way::Steps(step) = self.way {
+            return self.want_steps(step, touch);
+        }
+        // Half a window is read while the other half is fetched. Where others keep the disk busy meanwhile, longer reads
+        // count for more. What is longer than a flight costs a turn for its rest.
+        let piece = if live_count > 1 { self.window * 3 / 4 } else { self.window / 2 };
+        let piece_max = (PIECE_BYTES_MAX / limits.record_size).max(1);
+        let piece = piece.clamp(1, piece_max);
+        let (place, next) = (self.place(), self.next_piece(touch, piece, piece_max));
+        let (ahead, reached, behind) = match self.way {
+            Way::Down => (place.saturating_sub(next.end), next.start, next.start.saturating_sub(piece)..next.start),
+            _ => (next.start.saturating_sub(place), next.end, next.end..next.end.saturating_add(piece)),
+        };
+        let is_due = ahead <= self.window.saturating_sub(piece);
+        if !is_due || next.is_empty() {
+            return None;
+        }
+        self.reached = reached;
+        let asked = if touch.is_missed { touch.blocks.clone() } else { 0..0 };
+        Some(Wanted { first: next, step: 0, count: 1, file_blocks: touch.file_blocks, asked, behind })
+    }
+
+    /// How long its window is from now on.
+    fn widen(&mut self, touch: &Touch, limits: &Limits, live_count: u64) {
         let length = touch.blocks.end - touch.blocks.start;
         // One part is left for what others leave behind, and for one who begins.
         let most = (limits.fetched_bytes_max / (live_count + 1)).min(WINDOW_BYTES_MAX) / limits.record_size;
@@ -361,67 +386,39 @@ impl Stream {
         // It asked for this and has not got it, or not yet: more must be on its way.
         let is_behind = touch.is_missed || touch.is_late;
         let is_short = self.window * limits.record_size < UNHURRIED_BYTES_MAX;
-        let factor = if !is_behind {
-            1
-        } else if is_short {
-            4
-        } else {
-            2
+        let factor = match (is_behind, is_short) {
+            (false, _) => 1,
+            (true, true) => 4,
+            (true, false) => 2,
         };
         self.window = (self.window * factor).max(least).min(most.max(1));
-        // Half a window is read while the other half is fetched. Where others keep the disk busy meanwhile, longer reads
-        // count for more. What is longer than a flight costs a turn for its rest.
-        let piece = if live_count > 1 { self.window * 3 / 4 } else { self.window / 2 };
-        let piece_max = (PIECE_BYTES_MAX / limits.record_size).max(1);
-        let piece = piece.clamp(1, piece_max);
-        let (missed, file_blocks) = (touch.is_missed.then(|| touch.blocks.clone()), touch.file_blocks);
-        let asked = missed.clone().unwrap_or(0..0);
-        let place = self.place();
-        match self.way {
-            Way::Open | Way::Up => {
-                // What the READ waits for comes with a piece behind it, by one read of the device where one brings as much.
-                let (from, to) = match missed {
-                    Some(own) => {
-                        (own.start, own.end.max(place.saturating_add(piece).min(own.start.saturating_add(piece_max))))
-                    }
-                    None => {
-                        let from = self.reached.max(place);
-                        (from, place.saturating_add(self.window).min(from.saturating_add(piece)))
-                    }
-                };
-                let to = to.min(file_blocks);
-                let is_due = from.saturating_sub(place) <= self.window.saturating_sub(piece);
-                if !is_due || from >= to {
-                    return None;
-                }
-                self.reached = to;
-                let behind = to..to.saturating_add(piece);
-                Some(Wanted { first: from..to, step: 0, count: 1, file_blocks, asked, behind })
+    }
+
+    /// The next blocks to ask for. What the READ waits for comes with a piece behind it, by one read of the device where one
+    /// brings as much.
+    fn next_piece(&self, touch: &Touch, piece: u64, piece_max: u64) -> Range<u64> {
+        let (place, own, file_blocks) = (self.place(), &touch.blocks, touch.file_blocks);
+        match (self.way, touch.is_missed) {
+            (Way::Down, true) => {
+                own.start.min(place.saturating_sub(piece).max(own.end.saturating_sub(piece_max)))..own.end
             }
-            Way::Down => {
-                let (from, to) = match missed {
-                    Some(own) => {
-                        (own.start.min(place.saturating_sub(piece).max(own.end.saturating_sub(piece_max))), own.end)
-                    }
-                    None => {
-                        let to = self.reached.min(place);
-                        (place.saturating_sub(self.window).max(to.saturating_sub(piece)), to)
-                    }
-                };
-                let is_due = place.saturating_sub(to) <= self.window.saturating_sub(piece);
-                if !is_due || from >= to {
-                    return None;
-                }
-                self.reached = from;
-                let behind = from.saturating_sub(piece)..from;
-                Some(Wanted { first: from..to, step: 0, count: 1, file_blocks, asked, behind })
+            (Way::Down, false) => {
+                let to = self.reached.min(place);
+                place.saturating_sub(self.window).max(to.saturating_sub(piece))..to
             }
-            Way::Steps(step) => self.want_steps(step, length, touch),
+            (_, true) => {
+                let to = own.end.max(place.saturating_add(piece).min(own.start.saturating_add(piece_max)));
+                own.start..to.min(file_blocks)
+            }
+            (_, false) => {
+                let from = self.reached.max(place);
+                from..place.saturating_add(self.window).min(from.saturating_add(piece)).min(file_blocks)
+            }
         }
     }
 
-    fn want_steps(&mut self, step: i64, length: u64, touch: &Touch) -> Option<Wanted> {
-        let place = self.place();
+    fn want_steps(&mut self, step: i64, touch: &Touch) -> Option<Wanted> {
+        let (place, length) = (self.place(), touch.blocks.end - touch.blocks.start);
         if touch.is_missed {
             self.reached = place;
         }

@@ -91,7 +91,7 @@ impl Hub {
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
-        *hub.service.stats().house.lock() = Some(hub.ledger.house().clone());
+        *hub.service.stats().holder.lock() = Some(hub.ledger.house().clone());
         for _ in 0..WORKERS_MIN {
             hub.spawn_worker()?;
         }

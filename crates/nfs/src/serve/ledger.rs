@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use parking_lot::Mutex;
 
-use super::Held;
+use crate::stats::{Held, Holder};
 
 /// A connection's part of what is free.
 const SHARE_PARTS: usize = 8;
@@ -84,7 +84,7 @@ impl Pot {
 
 /// What the connections of an address, or of the house, hold together.
 #[derive(Debug)]
-pub(crate) struct Sum {
+pub(super) struct Sum {
     work: Pot,
     debt: Pot,
     places: AtomicUsize,
@@ -93,11 +93,6 @@ pub(crate) struct Sum {
 impl Sum {
     fn new(work_max: usize, debt_max: usize) -> Arc<Self> {
         Arc::new(Self { work: Pot::new(work_max), debt: Pot::new(debt_max), places: AtomicUsize::new(0) })
-    }
-
-    /// What it holds.
-    pub(crate) fn bytes(&self) -> Held {
-        Held { work_bytes: self.work.held(), debt_bytes: self.debt.held() }
     }
 
     pub(super) fn debt_bytes(&self) -> usize {
@@ -115,6 +110,12 @@ impl Sum {
     /// Whether so much is free again that nobody has to go for a while.
     pub(super) fn owes_little(&self) -> bool {
         self.debt.held() <= self.debt.max - self.debt.max / 16
+    }
+}
+
+impl Holder for Sum {
+    fn held(&self) -> Held {
+        Held { work_bytes: self.work.held(), debt_bytes: self.debt.held() }
     }
 }
 

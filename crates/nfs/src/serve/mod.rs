@@ -45,9 +45,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::service::Service;
-use crate::stats::Stats;
+use crate::stats::{Held, Stats};
 use hub::Hub;
-pub(crate) use ledger::Sum;
 
 /// How much the server takes on at once.
 #[derive(Clone, Debug)]
@@ -114,15 +113,6 @@ pub enum ServeError {
     /// The system refuses something every server needs.
     #[error("cannot set up the server: {0}; check the limits on open files and threads")]
     System(#[from] io::Error),
-}
-
-/// Memory that requests and replies hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// Requests that can be carried out.
-    pub work_bytes: usize,
-    /// What waits for peers.
-    pub debt_bytes: usize,
 }
 
 /// A running server. Dropping it without [`Server::stop`] leaves it running until the process ends.

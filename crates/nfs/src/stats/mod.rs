@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tally_base::Histogram;
 
-use crate::serve::{Held, Sum};
 use crate::service::{Link, Times};
 
 pub use kind::{KIND_COUNT, Kind};
@@ -69,8 +68,23 @@ pub struct Stats {
     pub handed_over: AtomicU64,
     /// Turns of workers that had more to do and offered their processor to those who wait in a device.
     pub processors_offered: AtomicU64,
-    /// What all connections hold, once there is a server.
-    pub(crate) house: Mutex<Option<Arc<Sum>>>,
+    /// Who is asked what all connections hold, once there is a server.
+    pub(crate) holder: Mutex<Option<Arc<dyn Holder>>>,
+}
+
+/// Memory that requests and replies hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Requests that can be carried out.
+    pub work_bytes: usize,
+    /// What waits for peers.
+    pub debt_bytes: usize,
+}
+
+/// Who knows what is held: the server's account.
+pub(crate) trait Holder: std::fmt::Debug + Send + Sync {
+    /// What it holds now.
+    fn held(&self) -> Held;
 }
 
 impl Default for Stats {
@@ -90,7 +104,7 @@ impl Default for Stats {
             connections: AtomicU64::default(),
             connections_refused: AtomicU64::default(),
             connections_dismissed: AtomicU64::default(),
-            house: Mutex::default(),
+            holder: Mutex::default(),
             driven: AtomicU64::default(),
             handed_over: AtomicU64::default(),
             processors_offered: AtomicU64::default(),
@@ -102,7 +116,7 @@ impl Stats {
     /// What requests and replies hold now.
     #[must_use]
     pub fn held(&self) -> Held {
-        self.house.lock().as_ref().map_or(Held::default(), |house| house.bytes())
+        self.holder.lock().as_ref().map_or(Held::default(), |holder| holder.held())
     }
 
     /// Enters an answered request, wherever it counts.

@@ -145,7 +145,7 @@ fn beside(report: &OpsReport) -> String {
         (report.panics, "operations ended in a bug of the server and were answered with an error; its log says where"),
         (report.refused, "calls were refused: unknown programs or procedures, garbage, bad credentials"),
         (report.retransmissions, "retransmitted requests were answered from memory"),
-        (report.throttled, "requests were run again because there was too much dirty data"),
+        (report.throttled, "requests were run again because too much was not in the pool yet"),
         (report.connections_refused, "connections were refused: there were too many"),
         (
             report.connections_dismissed,

@@ -352,7 +352,7 @@ pub struct OpsReport {
     pub refused: u64,
     /// Retransmissions that were answered from memory.
     pub retransmissions: u64,
-    /// Requests run again because there was too much dirty data.
+    /// Requests run again because too much was not in the pool yet.
     pub throttled: u64,
 }
 

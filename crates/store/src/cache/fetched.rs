@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{AHEAD_SHARE, CacheKey, Cached, FETCHED_SHARE, Holdings, Shelf};
+use super::{CacheKey, Cached, FETCHED_SHARE, Holdings, PLACED_SHARE, Shelf};
 
 /// The main part lends in this many steps: each time one goes to and fro it looks through all of its own parts.
 const STEPS: u64 = 8;
@@ -155,7 +155,7 @@ impl Row {
 
     /// What the main part may hold beside it.
     fn lender_bytes(&self) -> u64 {
-        self.cache_bytes - self.cache_bytes / AHEAD_SHARE - self.lent_bytes
+        self.cache_bytes - self.cache_bytes / PLACED_SHARE - self.lent_bytes
     }
 
     fn remove(&mut self, key: &CacheKey, holdings: &Holdings) -> Option<Cached> {

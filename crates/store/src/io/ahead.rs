@@ -28,7 +28,6 @@ use super::{BlockIo, Check, are_neighbours};
 use crate::block;
 use crate::bp::{BlockKind, BlockPtr};
 use crate::cache::{BlockCache, CacheKey, Cached};
-use crate::tree::Nodes;
 
 /// Most bytes of one flight: on a disk that takes 8 ms to begin, so many make half a gigabyte a second.
 pub const FLIGHT_BYTES_MAX: u64 = 4 << 20;
@@ -43,14 +42,14 @@ pub struct Flight {
 
 enum Stage {
     /// Nobody has begun it: what is to be fetched, and the room in the cache that was taken for it.
-    Planned(Vec<Ahead>, u64),
+    Planned(Vec<ToFetch>, u64),
     UnderWay,
     Landed,
 }
 
 /// A block to fetch.
 #[derive(Clone, Copy, Debug)]
-pub struct Ahead {
+pub struct ToFetch {
     /// Where it is.
     pub bp: BlockPtr,
     /// A reader has come for it already, and waits: it comes for him, and with it what lies behind it.
@@ -68,6 +67,15 @@ pub enum Standing {
     UnderWay,
     /// On its device only.
     Stored,
+}
+
+/// From where the nodes of a tree may come for somebody who goes ahead of a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// The cache: for somebody who must not wait.
+    Cached,
+    /// Their device, where they are not cached.
+    Any,
 }
 
 /// What was fetched ahead, and what came of it. `hits` and `misses` are about blocks of files that were not cached
@@ -106,12 +114,12 @@ impl Flights {
 
 /// A node that somebody reads who goes ahead. Whoever comes for it meanwhile waits for him: sixteen streams have sixteen who
 /// go ahead, through the same nodes.
-pub(super) struct Lone<'a> {
+struct BeingRead<'a> {
     flights: &'a Flights,
     flight: Arc<Flight>,
 }
 
-impl Drop for Lone<'_> {
+impl Drop for BeingRead<'_> {
     fn drop(&mut self) {
         self.flights.forget(&self.flight);
         self.flight.land();
@@ -174,8 +182,8 @@ impl BlockIo {
     /// Plans to fetch blocks of files, in this order; those that are neither cached nor under way, on devices that are not
     /// behind, and as far as there is room. Each flight is to be carried out ([`Self::fetch`]) or given up
     /// ([`Self::give_up`]).
-    pub fn plan_ahead(&self, blocks: &[Ahead]) -> Vec<Arc<Flight>> {
-        let wanted: Vec<Ahead> = blocks.iter().filter(|of| self.is_worth_fetching(&of.bp)).copied().collect();
+    pub fn plan_ahead(&self, blocks: &[ToFetch]) -> Vec<Arc<Flight>> {
+        let wanted: Vec<ToFetch> = blocks.iter().filter(|of| self.is_worth_fetching(&of.bp)).copied().collect();
         let mut flights = Vec::new();
         for stretch in wanted.chunk_by(|left, right| are_neighbours(&left.bp, &right.bp)) {
             let mut rest = stretch;
@@ -207,7 +215,7 @@ impl BlockIo {
     }
 
     /// A flight with room taken for it. `None` if another one has some of its blocks by now.
-    fn plan(&self, blocks: &[Ahead], room: u64) -> Option<Arc<Flight>> {
+    fn plan(&self, blocks: &[ToFetch], room: u64) -> Option<Arc<Flight>> {
         let keys: Vec<_> = blocks.iter().map(|of| CacheKey::of(&of.bp)).collect();
         let mut by_key = self.flights.by_key.lock();
         if keys.iter().any(|key| by_key.contains_key(key)) {
@@ -228,7 +236,7 @@ impl BlockIo {
         let bps: Vec<BlockPtr> = blocks.iter().map(|of| of.bp).collect();
         for (at, bytes) in block::open_quietly(&self.devs, &bps) {
             work.step();
-            let Ahead { bp, is_asked_for } = &blocks[at];
+            let ToFetch { bp, is_asked_for } = &blocks[at];
             let (key, value) = (CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
             if *is_asked_for {
                 self.count_read(bp);
@@ -249,7 +257,7 @@ impl BlockIo {
         drop(self.begin(flight));
     }
 
-    fn begin<'a>(&'a self, flight: &'a Flight) -> Option<(Vec<Ahead>, Carried<'a>)> {
+    fn begin<'a>(&'a self, flight: &'a Flight) -> Option<(Vec<ToFetch>, Carried<'a>)> {
         let mut stage = flight.stage.lock();
         match std::mem::replace(&mut *stage, Stage::UnderWay) {
             Stage::Planned(blocks, room) => Some((blocks, Carried { io: self, flight, room })),
@@ -276,12 +284,12 @@ impl BlockIo {
 
     /// Takes note of a block that somebody is about to read, until what this gives is dropped. `None`: somebody else is at
     /// it.
-    fn begin_alone(&self, key: CacheKey) -> Option<Lone<'_>> {
+    fn begin_alone(&self, key: CacheKey) -> Option<BeingRead<'_>> {
         let mut by_key = self.flights.by_key.lock();
         let Entry::Vacant(place) = by_key.entry(key) else { return None };
         let flight = Flight { stage: Mutex::new(Stage::UnderWay), landed: Condvar::new(), keys: vec![key] };
         let flight = Arc::clone(place.insert(Arc::new(flight)));
-        Some(Lone { flights: &self.flights, flight })
+        Some(BeingRead { flights: &self.flights, flight })
     }
 
     /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had, see the module's head.

@@ -31,13 +31,12 @@ use tally_base::codec::{Malformed, Put, Reader};
 
 pub use around::Around;
 pub use cursor::RangeIter;
-pub use quiet::Nodes;
 pub use step::Step;
 pub use walk::{Visit, WalkSummary};
 
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr};
-use crate::io::BlockIo;
+use crate::io::{BlockIo, Nodes};
 use crate::key::{Class, Key};
 use crate::run::RunWriter;
 use inner::Inner;

@@ -4,17 +4,8 @@
 use super::{Tree, view_inner, view_leaf};
 use super::{inner, leaf};
 use crate::bp::{BlockKind, BlockPtr};
-use crate::io::BlockIo;
+use crate::io::{BlockIo, Nodes};
 use crate::key::Key;
-
-/// From where nodes may come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nodes {
-    /// The cache: for somebody who must not wait.
-    Cached,
-    /// Their device, where they are not cached.
-    Any,
-}
 
 /// See [`Tree::scan_quietly`]. `None`: what could not be had has ended the look.
 pub(super) fn scan(

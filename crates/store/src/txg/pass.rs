@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use parking_lot::MutexGuard;
 use tally_base::{Fate, Kept, Promise, Txg, Wait};
 
 use super::slope::{self, Destination, Load, Then};
@@ -58,7 +59,7 @@ impl Txgs {
     /// Bytes ahead of the disks near which those who bring more wait, for groups whose log has a ring of `ring_bytes`.
     #[must_use]
     pub fn ahead_bytes_max(&self, ring_bytes: u64) -> u64 {
-        slope::group_bytes_max(self.dirty_bytes_max, ring_bytes).min(self.group_bytes_max.load(Ordering::Relaxed))
+        slope::group_bytes_max(self.dirty_bytes_max, ring_bytes).min(self.paced_bytes_max.load(Ordering::Relaxed))
     }
 
     /// Requests that wait until what is ahead of the disks is less.
@@ -68,7 +69,7 @@ impl Txgs {
     }
 
     /// Something went, and others may pass. They are called without the lock.
-    pub(super) fn go_on(&self, mut state: parking_lot::MutexGuard<'_, State>) {
+    pub(super) fn go_on(&self, mut state: MutexGuard<'_, State>) {
         let synced = state.synced;
         let woken = state.slope.advance(synced);
         self.note_ahead(&state);

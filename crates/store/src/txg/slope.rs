@@ -105,9 +105,9 @@ struct Ticket {
     then: Option<Then>,
 }
 
-/// Bytes that are ahead of the disks, and how many of them are bulk.
+/// So many bytes, and how many of them are bulk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Ahead {
+struct Amount {
     all: u64,
     bulk: u64,
 }
@@ -116,11 +116,11 @@ struct Ahead {
 #[derive(Default)]
 pub(super) struct Slope {
     /// Data that is in memory and in no older group, by group.
-    unwritten: BTreeMap<Txg, Ahead>,
+    unwritten: BTreeMap<Txg, Amount>,
     /// What the oldest of these has written.
     written_bytes: u64,
     /// Passed, and not settled.
-    reserved: Ahead,
+    reserved: Amount,
     /// Those who wait, in the order of their tickets.
     small: VecDeque<Ticket>,
     bulk: VecDeque<Ticket>,
@@ -128,7 +128,7 @@ pub(super) struct Slope {
     tickets: u64,
 }
 
-impl Ahead {
+impl Amount {
     fn of(load: &Load) -> Self {
         Self { all: load.bytes, bulk: if load.class() == Class::Bulk { load.bytes } else { 0 } }
     }
@@ -158,20 +158,20 @@ impl Slope {
             self.queue(load.class()).push_back(ticket);
             return Err(self.tickets);
         }
-        self.reserved = self.reserved.plus(Ahead::of(&load));
+        self.reserved = self.reserved.plus(Amount::of(&load));
         Ok(())
     }
 
     /// What passed is over: what it has left in memory was counted by [`Self::add`].
     pub(super) fn settle(&mut self, load: &Load) {
-        self.reserved = self.reserved.without(Ahead::of(load));
+        self.reserved = self.reserved.without(Amount::of(load));
     }
 
     /// A group has so much more to write, by one record.
     pub(super) fn add(&mut self, txg: Txg, bytes: u64) {
         let bulk = if bytes > SMALL_BYTES_MAX { bytes } else { 0 };
         let of_group = self.unwritten.entry(txg).or_default();
-        *of_group = of_group.plus(Ahead { all: bytes, bulk });
+        *of_group = of_group.plus(Amount { all: bytes, bulk });
     }
 
     /// The fold of `txg` has written so much, whatever it was.
@@ -207,7 +207,7 @@ impl Slope {
 
     /// Whether anybody waits for what the next groups bring: data that is written, or room that is given up.
     pub(super) fn waits_for_a_group(&self) -> bool {
-        self.waiting() > 0 && !(self.unwritten.is_empty() && self.grants.bytes() == Ahead::default())
+        self.waiting() > 0 && !(self.unwritten.is_empty() && self.grants.bytes() == Amount::default())
     }
 
     /// Whether a small request has room that it has not come for.
@@ -282,10 +282,10 @@ impl Slope {
         }
     }
 
-    fn ahead(&self) -> Ahead {
+    fn ahead(&self) -> Amount {
         let mut groups = self.unwritten.values().copied();
         let oldest = groups.next().unwrap_or_default().less(self.written_bytes);
-        groups.chain([self.grants.bytes(), self.reserved]).fold(oldest, Ahead::plus)
+        groups.chain([self.grants.bytes(), self.reserved]).fold(oldest, Amount::plus)
     }
 }
 

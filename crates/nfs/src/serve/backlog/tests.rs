@@ -8,10 +8,11 @@ use tally_fs::vfs::{ObjectRef, Vfs};
 
 use super::*;
 use crate::exports::{Exports, Place, Rule};
+use crate::serve::ServeOptions;
 use crate::serve::connection::Connection;
 use crate::serve::hub::Hub;
-use crate::serve::{Held, ServeOptions};
 use crate::service::Service;
+use crate::stats::{Held, Holder};
 use crate::xdr::Encoder;
 
 struct Nothing;
@@ -72,6 +73,6 @@ fn who_waits_for_room_is_read_when_work_becomes_debt() {
     assert!(!waiting.paused.load(SeqCst), "nobody tells it any more");
     drop(busy);
     parked.drop_backlog();
-    assert_eq!(hub.ledger.house().bytes(), Held::default());
+    assert_eq!(hub.ledger.house().held(), Held::default());
     assert_eq!(hub.stop(), 0);
 }

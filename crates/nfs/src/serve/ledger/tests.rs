@@ -27,7 +27,7 @@ fn the_more_there_are_the_less_each_gets() {
     for account in &accounts {
         (0..account.request_count()).for_each(|_| _ = account.end(64));
     }
-    assert_eq!((ledger.house().bytes().work_bytes, accounts[0].request_count()), (0, 0));
+    assert_eq!((ledger.house().held().work_bytes, accounts[0].request_count()), (0, 0));
 }
 
 #[test]

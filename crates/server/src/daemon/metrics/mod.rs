@@ -69,7 +69,7 @@ fn calls(text: &mut Exposition, seen: &Observation) {
         .sample(&[], ops.refused);
     text.counter("tally_nfs_retransmissions_total", "Retransmitted requests that were answered from memory.")
         .sample(&[], ops.retransmissions);
-    text.counter("tally_nfs_throttled_total", "Requests that were run again because there was too much dirty data.")
+    text.counter("tally_nfs_throttled_total", "Requests that were run again because too much was not in the pool yet.")
         .sample(&[], ops.throttled);
 }
 

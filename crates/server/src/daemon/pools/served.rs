@@ -36,12 +36,12 @@ pub struct ServedPool {
     read_only: bool,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Those that fetch ahead of readers.
-    hurrying: Mutex<Vec<JoinHandle<()>>>,
+    fetching_ahead: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// How long an export waits for a thread that fetches ahead. A disk that answers does so by then; one that hangs keeps a READ
 /// as well, and an export waits for neither.
-const HURRYING_MAX: Duration = Duration::from_secs(2);
+const FETCHING_AHEAD_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How often it looks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -50,10 +50,21 @@ impl ServedPool {
         let spawn = |(name, body): (String, Body)| thread::Builder::new().name(name).spawn(body);
         let start = |bodies: Vec<_>| bodies.into_iter().map(spawn).collect::<io::Result<Vec<_>>>();
         let threads = Mutex::new(start(filer.needed()).map_err(PoolsError::Thread)?);
-        let hurrying = Mutex::new(start(filer.hurrying()).map_err(PoolsError::Thread)?);
+        let fetching_ahead = Mutex::new(start(filer.fetching_ahead()).map_err(PoolsError::Thread)?);
         let (since, copies) = (Instant::now(), Copies::default());
         let (left, looking, list_trouble) = (silence::Left::default(), Mutex::default(), Mutex::default());
-        Ok(Arc::new(Self { filer, since, remarks, copies, left, looking, list_trouble, read_only, threads, hurrying }))
+        Ok(Arc::new(Self {
+            filer,
+            since,
+            remarks,
+            copies,
+            left,
+            looking,
+            list_trouble,
+            read_only,
+            threads,
+            fetching_ahead,
+        }))
     }
 
     /// Its guid.
@@ -89,11 +100,11 @@ impl ServedPool {
                 tracing::error!("a thread of the pool had panicked");
             }
         }
-        let (started, hurrying) = (Instant::now(), std::mem::take(&mut *self.hurrying.lock()));
-        while !hurrying.iter().all(JoinHandle::is_finished) && started.elapsed() < HURRYING_MAX {
+        let (started, fetching_ahead) = (Instant::now(), std::mem::take(&mut *self.fetching_ahead.lock()));
+        while !fetching_ahead.iter().all(JoinHandle::is_finished) && started.elapsed() < FETCHING_AHEAD_WAIT_MAX {
             thread::sleep(LOOK_INTERVAL);
         }
-        let left = hurrying.iter().filter(|thread| !thread.is_finished()).count();
+        let left = fetching_ahead.iter().filter(|thread| !thread.is_finished()).count();
         if left > 0 {
             tracing::warn!(
                 "{left} threads that fetch ahead of readers still wait for a disk; they end when it answers"

@@ -2,7 +2,7 @@
 
 use tally_base::Txg;
 
-use super::{Ahead, Load, is_same};
+use super::{Amount, Load, is_same};
 
 /// Room that is kept for somebody.
 struct Grant {
@@ -17,13 +17,13 @@ struct Grant {
 pub(super) struct Grants {
     list: Vec<Grant>,
     /// What all of them would bring. Each request that asks needs it, and there may be as many grants as requests.
-    bytes: Ahead,
+    bytes: Amount,
 }
 
 impl Grants {
     /// Keeps room for who had the ticket `number`.
     pub(super) fn give(&mut self, number: u64, load: Load, since: Txg) {
-        self.bytes = self.bytes.plus(Ahead::of(&load));
+        self.bytes = self.bytes.plus(Amount::of(&load));
         self.list.push(Grant { number, load, since });
     }
 
@@ -31,7 +31,7 @@ impl Grants {
     pub(super) fn take(&mut self, load: &Load) -> bool {
         let Some(at) = self.list.iter().position(|grant| is_same(&grant.load, load)) else { return false };
         let taken = self.list.swap_remove(at);
-        self.bytes = self.bytes.without(Ahead::of(&taken.load));
+        self.bytes = self.bytes.without(Amount::of(&taken.load));
         true
     }
 
@@ -50,7 +50,7 @@ impl Grants {
     }
 
     /// What they would bring.
-    pub(super) fn bytes(&self) -> Ahead {
+    pub(super) fn bytes(&self) -> Amount {
         self.bytes
     }
 
@@ -59,7 +59,7 @@ impl Grants {
         self.list.retain(|grant| {
             let keeps = keeps(grant);
             if !keeps {
-                *bytes = bytes.without(Ahead::of(&grant.load));
+                *bytes = bytes.without(Amount::of(&grant.load));
             }
             keeps
         });
