@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use tally_base::Txg;
+use tally_store::txg::Brought;
 
 use crate::fold::SMALL_MAX;
 use crate::inode::{Inode, Layout};
@@ -157,17 +158,17 @@ pub(crate) fn of_record(locked: &Locked, txg: Txg, record: &Record) -> Option<Fo
     })
 }
 
-/// By how much a record that is about to be applied in group `txg` lets the group's data in memory grow. What it takes the
-/// place of is written by nobody.
-pub(crate) fn more_memory(locked: &Locked, txg: Txg, record: &Record) -> u64 {
-    let Some(data) = &record.data else { return 0 };
+/// What data a record brings that is about to be applied in group `txg`.
+pub(crate) fn brought(locked: &Locked, txg: Txg, record: &Record) -> Brought {
+    let Some(data) = &record.data else { return Brought::default() };
     let layer = locked.state(data.object).layer(txg).map(|layer| &layer.data);
     let had = |range| layer.map_or(0, |layer| layer.memory_bytes(range));
     let more = |(offset, bytes): &(u64, bytes::Bytes)| {
         let length = bytes.len() as u64;
         length.saturating_sub(had(*offset..*offset + length))
     };
-    data.pieces.iter().map(more).sum()
+    let bytes = data.pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    Brought { bytes, more_bytes: data.pieces.iter().map(more).sum() }
 }
 
 #[cfg(test)]

@@ -293,9 +293,9 @@ impl Filesystem {
         let Some(cost) = cost::of_record(locked, txg, record) else { return };
         let known_bytes = cost.known_bytes.min(*spare_bytes);
         *spare_bytes -= known_bytes;
-        let data_bytes = cost::more_memory(locked, txg, record);
-        if cost.patch_bytes != 0 || known_bytes > 0 || data_bytes > 0 {
-            self.pool.txgs.settle_fold(txg, cost.patch_bytes, known_bytes, data_bytes);
+        let brought = cost::brought(locked, txg, record);
+        if cost.patch_bytes != 0 || known_bytes > 0 || brought.more_bytes > 0 {
+            self.pool.txgs.settle_fold(txg, cost.patch_bytes, known_bytes, brought);
         }
     }
 

@@ -356,3 +356,17 @@ fn what_was_placed_is_not_ahead() {
     let cut = SetAttr { size: Some(0), ..SetAttr::default() };
     assert!(slope.ask(|| slope.fs.setattr(ctx(&slope.cred), slope.file, &cut, None)).is_ok());
 }
+
+/// WRITEs of 128 KiB that each begin in the middle of the one before.
+#[test]
+fn what_is_half_written_over_is_paced_as_well() {
+    let slope = Slope::over(&World::new(256 * MIB, LOG));
+    let step = MIB / 16;
+    let write = |place| {
+        let data = noise(2 * step as usize, place);
+        slope.ask(|| slope.fs.write(ctx(&slope.cred), slope.file, place * step, data.clone(), Stability::FileSync))
+    };
+    let refused = (0..1000).find(|place| write(*place).is_err());
+    assert!(slope.ahead_bytes() <= BULK_MAX, "{} KiB are ahead", slope.ahead_bytes() >> 10);
+    assert!(refused.is_some_and(|place| place * step > BULK_MAX / 2), "{refused:?}");
+}

@@ -45,7 +45,7 @@ use tally_base::{Broken, Fate, Kept, Promise, Txg, Wait};
 pub use history::{HISTORY_MAX, TxgHistory, TxgRecord};
 pub use pace::{PATCH_BYTES_MAX, PATCH_BYTES_MIN, PATCH_BYTES_START};
 pub use pass::Pass;
-pub use slope::Destination;
+pub use slope::{Brought, Destination};
 
 use pace::Pace;
 use slope::Slope;
@@ -201,11 +201,11 @@ impl Txgs {
 
     /// What a change under a hold on `txg` has turned out to cost its fold: `patch_bytes` more to patch (or fewer, where a
     /// block is filled up), `known_bytes` less of the pool than it was admitted with, since the group had those blocks
-    /// already, and `data_bytes` more of data in memory.
-    pub fn settle_fold(&self, txg: Txg, patch_bytes: i64, known_bytes: u64, data_bytes: u64) {
+    /// already, and `data` that is in memory now.
+    pub fn settle_fold(&self, txg: Txg, patch_bytes: i64, known_bytes: u64, data: Brought) {
         let mut state = self.state.lock();
-        if data_bytes > 0 {
-            state.slope.add(txg, data_bytes);
+        if data.more_bytes > 0 {
+            state.slope.add(txg, data);
             self.note_ahead(&state);
         }
         let fold = state.fold_bytes.entry(txg).or_default();

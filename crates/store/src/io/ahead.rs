@@ -12,6 +12,9 @@
 //! block that is not as its pointer says, and a device that refuses, are passed over without a count, a repair or a line in
 //! the log: that is for whoever reads it in earnest, once, and for nobody else.
 //!
+//! **A disk that hangs** keeps whoever has asked it. Those who wait for him have asked nobody: where nothing has come for
+//! [`JOIN_MAX`] they take the flight off the table, and read for themselves. By then the disk may have left its mirror.
+//!
 //! **Bounds.** Flights that have not landed and what they have brought take at most their share of the cache
 //! ([`crate::cache`]); where that is taken, nothing is planned.
 
@@ -19,6 +22,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
@@ -31,6 +35,10 @@ use crate::cache::{BlockCache, CacheKey, Cached};
 
 /// Most bytes of one flight: on a disk that takes 8 ms to begin, so many make half a gigabyte a second.
 pub const FLIGHT_BYTES_MAX: u64 = 4 << 20;
+
+/// How long a reader waits for the next that a flight brings. A disk that answers does so by then, also one with many
+/// flights before this one.
+const JOIN_MAX: Duration = Duration::from_secs(2);
 
 /// Blocks that will be fetched by one read.
 pub struct Flight {
@@ -106,9 +114,14 @@ impl Flights {
         self.by_key.lock().get(key).cloned()
     }
 
+    /// Nobody joins it any more. Where it was forgotten before, another one may stand in its place.
     fn forget(&self, flight: &Flight) {
         let mut by_key = self.by_key.lock();
-        flight.keys.iter().for_each(|key| drop(by_key.remove(key)));
+        for key in &flight.keys {
+            if by_key.get(key).is_some_and(|of| std::ptr::eq(&raw const **of, flight)) {
+                by_key.remove(key);
+            }
+        }
     }
 }
 
@@ -272,12 +285,18 @@ impl BlockIo {
     pub(super) fn join(&self, key: &CacheKey, kind: BlockKind) -> Option<Cached> {
         let flight = self.flights.of(key)?;
         self.fetch(&flight);
-        blocking(|| {
+        let hangs = blocking(|| {
             let mut stage = flight.stage.lock();
             while !matches!(*stage, Stage::Landed) && !self.cache.holds(key) {
-                flight.landed.wait(&mut stage);
+                if flight.landed.wait_for(&mut stage, JOIN_MAX).timed_out() {
+                    return true;
+                }
             }
+            false
         });
+        if hangs {
+            self.flights.forget(&flight);
+        }
         // Whoever has read it for himself has counted it.
         self.cache.find(key).or_else(|| self.find(key, kind))
     }

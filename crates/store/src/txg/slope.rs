@@ -54,6 +54,15 @@ pub struct Destination(
     pub [u64; 3],
 );
 
+/// Data of a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Brought {
+    /// All of it.
+    pub bytes: u64,
+    /// By how much it lets what is in memory grow: what it takes the place of is written by nobody.
+    pub more_bytes: u64,
+}
+
 /// Who waits for whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
@@ -167,11 +176,13 @@ impl Slope {
         self.reserved = self.reserved.without(Amount::of(load));
     }
 
-    /// A group has so much more to write, by one record.
-    pub(super) fn add(&mut self, txg: Txg, bytes: u64) {
-        let bulk = if bytes > SMALL_BYTES_MAX { bytes } else { 0 };
+    /// A group has more to write, by one record. It is bulk by what it has, as it was when it asked: of what is written
+    /// over in part, little may be more.
+    pub(super) fn add(&mut self, txg: Txg, brought: Brought) {
+        let Brought { bytes, more_bytes } = brought;
+        let bulk = if bytes > SMALL_BYTES_MAX { more_bytes } else { 0 };
         let of_group = self.unwritten.entry(txg).or_default();
-        *of_group = of_group.plus(Amount { all: bytes, bulk });
+        *of_group = of_group.plus(Amount { all: more_bytes, bulk });
     }
 
     /// The fold of `txg` has written so much, whatever it was.

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use tally_base::Broken;
 
-use super::slope::SMALL_BYTES_MAX;
+use super::slope::{Brought, SMALL_BYTES_MAX};
 use super::*;
 
 const MIB: u64 = 1 << 20;
@@ -21,13 +21,18 @@ fn destination(client: u64, place: u64) -> Destination {
     Destination([0, client, place])
 }
 
+/// So much where nothing was.
+fn new(bytes: u64) -> Brought {
+    Brought { bytes, more_bytes: bytes }
+}
+
 /// What a WRITE of a mebibyte does, but for the wait.
 fn write(txgs: &Arc<Txgs>, destination: Destination) -> Result<Txg, Box<dyn Promise>> {
     match txgs.pass(destination, MIB, RING) {
         Ok(_pass) => {
             let admission = txgs.admit(MIB, MIB).expect("the slope is below the walls");
             let hold = txgs.hold(Some(admission));
-            txgs.settle_fold(hold.txg(), 0, 0, MIB);
+            txgs.settle_fold(hold.txg(), 0, 0, new(MIB));
             Ok(hold.txg())
         }
         Err(Wait::On(wait)) => Err(wait),
@@ -177,7 +182,12 @@ fn after_the_stop_nobody_waits_here() {
 
 /// Groups, as long as anybody wants one.
 fn sync_what_is_wanted(txgs: &Arc<Txgs>) {
-    for _ in 0..10 {
+    sync_wanted(txgs, 10);
+}
+
+/// The same, where so many may be.
+fn sync_wanted(txgs: &Arc<Txgs>, most: u64) {
+    for _ in 0..most {
         let is_wanted = {
             let state = txgs.state.lock();
             state.wanted > state.synced
@@ -198,7 +208,7 @@ fn a_small_request_that_was_woken_takes_the_room_that_is_kept_for_it() {
     let write = |place| match txgs.pass(destination(0, place), SMALL_BYTES_MAX, RING) {
         Ok(_pass) => {
             let hold = txgs.hold(None);
-            txgs.settle_fold(hold.txg(), 0, 0, SMALL_BYTES_MAX);
+            txgs.settle_fold(hold.txg(), 0, 0, new(SMALL_BYTES_MAX));
             None
         }
         Err(wait) => Some(wait),
@@ -243,9 +253,73 @@ fn who_waits_for_data_that_comes_into_a_later_group_asks_for_that_one() {
     assert!(wait.poll().is_none(), "they are still under way");
     for pass in passes {
         let hold = txgs.hold(Some(txgs.admit(MIB, MIB).expect("the slope is below the walls")));
-        txgs.settle_fold(hold.txg(), 0, 0, MIB);
+        txgs.settle_fold(hold.txg(), 0, 0, new(MIB));
         drop(pass);
     }
     sync_what_is_wanted(&txgs);
     assert!(wait.poll().is_some(), "its group is durable");
+}
+
+/// Requests of all sizes over rings of all sizes, some under way while groups end, some hung up while they wait, some when
+/// they are woken. Whatever their order: once no more come, all that wait are woken, and nothing is ahead for ever.
+#[test]
+fn whatever_comes_all_that_wait_come_to_their_end() {
+    for seed in 1..=300_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut draw = |most: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % most
+        };
+        let txgs = Txgs::new(Txg(1), [64 << 10, 4 * MIB, 64 * MIB][(seed % 3) as usize]);
+        let (sender, told) = mpsc::channel();
+        let mut under_way = Vec::new();
+        let mut waits: Vec<Box<dyn Promise>> = Vec::new();
+        let (mut listening, mut back) = (0, Vec::new());
+        for _ in 0..400 {
+            match draw(10) {
+                0..5 => {
+                    let fresh = (draw(50), [1, 4096, 64 << 10, (64 << 10) + 1, MIB][draw(5) as usize], draw(3));
+                    let (place, bytes, ring) = back.pop().unwrap_or(fresh);
+                    match txgs.pass(destination(0, place), bytes, [256 << 10, 8 * MIB, RING][ring as usize]) {
+                        Ok(pass) => under_way.push((pass, bytes)),
+                        Err(Wait::On(wait)) if draw(4) == 0 => waits.push(wait),
+                        Err(Wait::On(wait)) => {
+                            let sender = sender.clone();
+                            wait.then(Box::new(move |_| sender.send((place, bytes, ring)).expect("somebody listens")));
+                            listening += 1;
+                        }
+                        Err(Wait::Ready) => panic!("who is refused waits"),
+                    }
+                }
+                5..8 if !under_way.is_empty() => {
+                    let (pass, bytes) = under_way.swap_remove(draw(under_way.len() as u64) as usize);
+                    let hold = txgs.hold(None);
+                    let more_bytes = [0, bytes / 2, bytes][draw(3) as usize];
+                    txgs.settle_fold(hold.txg(), 0, 0, Brought { bytes, more_bytes });
+                    drop((pass, hold));
+                }
+                8 if !waits.is_empty() => drop(waits.swap_remove(draw(waits.len() as u64) as usize)),
+                8 => {
+                    let closed = txgs.close();
+                    (0..draw(20)).for_each(|_| txgs.wrote(closed, MIB));
+                    txgs.synced(closed);
+                }
+                // Some of those who are woken come again.
+                _ => {
+                    let woken: Vec<_> = told.try_iter().collect();
+                    listening -= woken.len();
+                    back.extend(woken.into_iter().filter(|_| draw(2) == 0));
+                }
+            }
+        }
+        drop((under_way, waits));
+        // Each of those who have gone may have had the room alone.
+        sync_wanted(&txgs, 3 * listening as u64 + 3);
+        assert_eq!(told.try_iter().count(), listening, "seed {seed}: somebody waits for ever");
+        (0..3).for_each(|_| {
+            let closed = txgs.close();
+            txgs.synced(closed);
+        });
+        assert_eq!((txgs.ahead_waiting(), txgs.ahead_bytes()), (0, 0), "seed {seed}");
+    }
 }

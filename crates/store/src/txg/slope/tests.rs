@@ -22,7 +22,7 @@ fn bring(slope: &mut Slope, txg: Txg, loads: impl Iterator<Item = Load>) -> Vec<
 
 fn bring_one(slope: &mut Slope, txg: Txg, load: Load) -> Result<(), u64> {
     slope.ask(load)?;
-    slope.add(txg, load.bytes);
+    slope.add(txg, Brought { bytes: load.bytes, more_bytes: load.bytes });
     slope.settle(&load);
     Ok(())
 }
@@ -151,4 +151,19 @@ fn at_the_end_everybody_is_told() {
     }
     call(slope.end());
     assert_eq!((told.load(Ordering::SeqCst), slope.waiting()), (6, 0));
+}
+
+/// Who writes over half of what is there already brings half of what it asks for. It is bulk all the same.
+#[test]
+fn bulk_that_is_half_written_over_is_bulk() {
+    let mut slope = Slope::default();
+    let load = |place| Load { destination: Destination([1, 1, place]), bytes: 2 * SMALL_BYTES_MAX, ..bulk(1) };
+    let mut passed = 0;
+    while passed < 1000 && slope.ask(load(passed)).is_ok() {
+        slope.add(Txg(5), Brought { bytes: 2 * SMALL_BYTES_MAX, more_bytes: SMALL_BYTES_MAX });
+        slope.settle(&load(passed));
+        passed += 1;
+    }
+    assert!(slope.ahead_bytes() <= bulk_max(GROUP), "{} MiB are ahead", slope.ahead_bytes() / MIB);
+    assert_eq!(passed, bulk_max(GROUP) / SMALL_BYTES_MAX - 1);
 }
