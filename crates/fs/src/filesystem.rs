@@ -246,7 +246,7 @@ impl Filesystem {
             let mut all_logged = logged;
             for (kind, record) in records {
                 record.assert_sound(|object| locked.state(object).inode.as_ref());
-                self.settle_fold(locked, txg, &record, &mut spare_bytes);
+                self.settle_fold(locked, txg, &record, sound, &mut spare_bytes);
                 let appended = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
                 all_logged &= appended.is_some();
                 self.note_shrinking(txg, locked, &record);
@@ -289,11 +289,18 @@ impl Filesystem {
 
     /// Tells the group what a record that is about to be applied really costs its fold. What the group has counted
     /// before goes back, from the `spare_bytes` that the operation was admitted with.
-    pub(crate) fn settle_fold(&self, locked: &Locked, txg: Txg, record: &Record, spare_bytes: &mut u64) {
+    pub(crate) fn settle_fold(
+        &self,
+        locked: &Locked,
+        txg: Txg,
+        record: &Record,
+        is_logged: bool,
+        spare_bytes: &mut u64,
+    ) {
         let Some(cost) = cost::of_record(locked, txg, record) else { return };
         let known_bytes = cost.known_bytes.min(*spare_bytes);
         *spare_bytes -= known_bytes;
-        let brought = cost::brought(locked, txg, record);
+        let brought = cost::brought(locked, txg, record, is_logged);
         if cost.patch_bytes != 0 || known_bytes > 0 || brought.more_bytes > 0 {
             self.pool.txgs.settle_fold(txg, cost.patch_bytes, known_bytes, brought);
         }

@@ -370,3 +370,23 @@ fn what_is_half_written_over_is_paced_as_well() {
     assert!(slope.ahead_bytes() <= BULK_MAX, "{} KiB are ahead", slope.ahead_bytes() >> 10);
     assert!(refused.is_some_and(|place| place * step > BULK_MAX / 2), "{refused:?}");
 }
+
+/// What need not be stable takes nothing of the ring. Who has a promise to get for a little waits for none of it.
+#[test]
+fn a_small_promise_does_not_wait_for_what_others_have_in_memory_only() {
+    let slope = Slope::over(&World::new(512 * MIB, LOG));
+    for number in 0..60 {
+        let file = slope.create(&format!("{number}")).expect("there is room");
+        let data = noise(MIB as usize, number);
+        let write = || slope.fs.write(ctx(&slope.cred), file, 0, data.clone(), Stability::Unstable);
+        if slope.ask(write).is_err() {
+            break;
+        }
+    }
+    let ahead_bytes = slope.ahead_bytes();
+    assert!(ahead_bytes > BULK_MAX + MIB, "{} KiB are in memory", ahead_bytes >> 10);
+    let small = slope.create("small").expect("a CREATE waits for nobody");
+    let data = Bytes::from_static(&[7; 4096]);
+    let written = slope.ask(|| slope.fs.write(ctx(&slope.cred), small, 0, data.clone(), Stability::FileSync));
+    assert!(written.is_ok(), "it waits behind {} KiB that are in no ring", ahead_bytes >> 10);
+}

@@ -110,7 +110,7 @@ impl Filesystem {
             return refusal.outcome();
         }
         let range = offset..offset + length;
-        let _while_it_is_brought = match self.pass(object, range.clone(), stable) {
+        let _while_it_is_brought = match self.pass(object, range.clone(), inline) {
             Ok(pass) => pass,
             // Who would wait for nothing is told so at once.
             Err(_) if self.is_sure_to_refuse(ctx, object, range.clone()) => None,
@@ -289,7 +289,7 @@ impl Filesystem {
     ) -> Txg {
         let mut spare_bytes = admitted.fold_bytes;
         self.with_hold(admitted, |txg| {
-            self.settle_fold(locked, txg, &record, &mut spare_bytes);
+            self.settle_fold(locked, txg, &record, false, &mut spare_bytes);
             self.apply(locked, txg, record, false);
             let layer = locked.state_mut(object.id).layer_mut(txg);
             for (offset, block) in placed {

@@ -349,3 +349,65 @@ fn one_misread_is_no_damage() {
     assert!(io.read(&block).is_ok(), "it is sound: the transfer was wrong once");
     assert!(io.check_damage(error).is_err(), "so it must not be given up");
 }
+
+/// Readers and those who go ahead of them meet at the same blocks, some of which are rotten, while the cache is limited,
+/// emptied and told of what was freed. Everybody has what was written or an error, and nothing is left on its way.
+#[test]
+fn whoever_meets_at_a_block_has_it_right_and_nothing_stays_on_its_way() {
+    const BLOCKS: u64 = 300;
+    const CACHE: u64 = 1 << 20;
+    let (mem, io) = pool(&[64 << 20], CACHE);
+    let mut out = io.writer(Txg(1));
+    let blocks: Vec<_> = (0..BLOCKS)
+        .map(|at| out.put(BlockKind::Data, &noise(8 << 10, at), Compression::Off).expect("there is space"))
+        .collect();
+    out.finish().expect("memory takes it");
+    let is_rotten = |at: usize| at % 50 == 7;
+    for at in (0..blocks.len()).filter(|at| is_rotten(*at)) {
+        mem[0].write(blocks[at].dva.offset, &[0x55; SECTOR]).expect("memory takes it");
+    }
+    io.drop_cache();
+    std::thread::scope(|scope| {
+        for thread in 1..=6_u64 {
+            let (io, blocks) = (&io, &blocks);
+            scope.spawn(move || {
+                let mut state = thread.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let mut draw = |most: u64| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 33) % most
+                };
+                for _ in 0..3000 {
+                    // All of them are about the same place at the same time.
+                    let at = (draw(40) + io.stats().read_bytes / (256 << 10) * 8) % BLOCKS;
+                    match draw(20) {
+                        0..10 => match io.read(&blocks[at as usize]) {
+                            Ok(bytes) => assert!(bytes == noise(8 << 10, at), "block {at}"),
+                            Err(error) => assert!(is_rotten(at as usize), "block {at}: {error}"),
+                        },
+                        10..14 => {
+                            let end = (at + 1 + draw(40)).min(BLOCKS);
+                            let own = draw(2) * (at + draw(8));
+                            let wanted: Vec<_> = (at..end)
+                                .map(|at| ToFetch { bp: blocks[at as usize], is_asked_for: at < own })
+                                .collect();
+                            for flight in io.plan_ahead(&wanted) {
+                                if draw(4) == 0 { io.give_up(&flight) } else { io.fetch(&flight) }
+                            }
+                        }
+                        14..16 => io.read_together(&blocks[at as usize..(at + 8).min(BLOCKS) as usize]),
+                        16 => io.limit_cache([0, 40 << 10, CACHE / 4, CACHE][draw(4) as usize]),
+                        17 if draw(20) == 0 => io.drop_cache(),
+                        _ => {
+                            io.cache.remove_read(&CacheKey::of(&blocks[at as usize]));
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(blocks.iter().all(|bp| io.standing(bp) != Standing::UnderWay));
+    io.limit_cache(CACHE);
+    io.drop_cache();
+    assert_eq!((io.stats().cache_bytes, io.stats().cache_blocks), (0, 0));
+    assert!(io.cache.reserve_fetched(io.fetched_bytes_max()), "all room was given back");
+}

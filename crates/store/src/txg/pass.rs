@@ -1,7 +1,7 @@
 //! Passing the [slope](super::slope): what somebody holds who may bring data, and what he waits for who may not yet.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::MutexGuard;
 use tally_base::{Fate, Kept, Promise, Txg, Wait};
@@ -17,11 +17,14 @@ pub struct Pass {
 }
 
 impl Txgs {
-    /// Lets somebody bring so many bytes of data to groups whose log has a ring of `ring_bytes`; or says when he may come
+    /// Lets somebody bring so many bytes of data, for a log with a ring of `ring_bytes` (`u64::MAX`: for none); or says when he may come
     /// again. Never blocks. What is light takes nothing with it.
     pub fn pass(self: &Arc<Self>, destination: Destination, bytes: u64, ring_bytes: u64) -> Result<Option<Pass>, Wait> {
-        let load = Load { destination, bytes, group_bytes_max: self.ahead_bytes_max(ring_bytes) };
-        if load.is_light(self.ahead_bytes.load(Ordering::Relaxed)) {
+        let group_bytes_max = self.ahead_bytes_max(u64::MAX);
+        let ring_group_bytes_max = slope::ring_group_bytes_max(ring_bytes);
+        let load = Load { destination, bytes, group_bytes_max, ring_group_bytes_max };
+        let of = |mirror: &AtomicU64| mirror.load(Ordering::Relaxed);
+        if load.is_light(of(&self.ahead_bytes), of(&self.logged_bytes)) {
             return Ok(None);
         }
         let mut state = self.state.lock();
@@ -59,7 +62,9 @@ impl Txgs {
     /// Bytes ahead of the disks near which those who bring more wait, for groups whose log has a ring of `ring_bytes`.
     #[must_use]
     pub fn ahead_bytes_max(&self, ring_bytes: u64) -> u64 {
-        slope::group_bytes_max(self.dirty_bytes_max, ring_bytes).min(self.paced_bytes_max.load(Ordering::Relaxed))
+        let of_memory = slope::group_bytes_max(self.dirty_bytes_max);
+        let of_ring = slope::ring_group_bytes_max(ring_bytes);
+        of_memory.min(of_ring).min(self.paced_bytes_max.load(Ordering::Relaxed))
     }
 
     /// Requests that wait until what is ahead of the disks is less.
@@ -87,6 +92,7 @@ impl Txgs {
         // Who was woken is light, too, once the fold has gone on. He must not pass by the room that is kept for him.
         let ahead_bytes = if state.slope.keeps_room_for_small() { u64::MAX } else { state.slope.ahead_bytes() };
         self.ahead_bytes.store(ahead_bytes, Ordering::Relaxed);
+        self.logged_bytes.store(state.slope.logged_bytes(), Ordering::Relaxed);
     }
 }
 

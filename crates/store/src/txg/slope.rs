@@ -16,8 +16,9 @@
 //! ```
 //!
 //! **The bound** is what one group may have: a ring holds three groups (rules F28) and memory two, and a group should
-//! not take longer than two seconds to write ([`super::pace`]). What is ahead includes the open group, so no group is
-//! larger than that, and neither ring nor memory can fill up with data. Bulk has seven eighths of it. A little more is
+//! not take longer than two seconds to write ([`super::pace`]). What has no place in a ring counts for memory and time
+//! alone: a small promise waits for none of it. What is ahead includes the open group, so no group is larger than its
+//! bounds, and neither ring nor memory can fill up with data. Bulk has seven eighths of it. A little more is
 //! open to small requests, which are let in beside bulk that waits; the rest, and names and attributes, is for nobody to
 //! wait for.
 //!
@@ -61,6 +62,8 @@ pub struct Brought {
     pub bytes: u64,
     /// By how much it lets what is in memory grow: what it takes the place of is written by nobody.
     pub more_bytes: u64,
+    /// Whether it takes of a ring.
+    pub is_logged: bool,
 }
 
 /// Who waits for whom.
@@ -75,9 +78,14 @@ enum Class {
 pub(super) struct Load {
     pub(super) destination: Destination,
     pub(super) bytes: u64,
-    /// The largest group of which there is room, see [`group_bytes_max`].
+    /// The largest group of which there is room in memory, and that the disks write in time.
     pub(super) group_bytes_max: u64,
+    /// The largest of which there is room in its ring; [`UNLOGGED`] for what takes nothing of a ring.
+    pub(super) ring_group_bytes_max: u64,
 }
+
+/// A bound that is none: nothing of it goes to a ring.
+pub(super) const UNLOGGED: u64 = u64::MAX;
 
 impl Load {
     fn class(&self) -> Class {
@@ -85,15 +93,28 @@ impl Load {
     }
 
     /// Whether it needs nobody's leave with so much ahead.
-    pub(super) fn is_light(&self, ahead_bytes: u64) -> bool {
-        let is_below = || ahead_bytes.saturating_add(self.bytes) <= small_max(self.group_bytes_max);
+    pub(super) fn is_light(&self, ahead_bytes: u64, logged_bytes: u64) -> bool {
+        let fits = |ahead: u64, most| ahead.saturating_add(self.bytes) <= small_max(most);
+        let is_below = || {
+            fits(ahead_bytes, self.group_bytes_max)
+                && (!self.is_logged() || fits(logged_bytes, self.ring_group_bytes_max))
+        };
         self.bytes == 0 || self.class() == Class::Small && is_below()
+    }
+
+    fn is_logged(&self) -> bool {
+        self.ring_group_bytes_max != UNLOGGED
     }
 }
 
-/// What one group may have of data where there is so much memory and such a ring.
-pub(super) fn group_bytes_max(dirty_bytes_max: u64, ring_bytes: u64) -> u64 {
-    (dirty_bytes_max / GROUPS_IN_MEMORY).min(ring_bytes / GROUPS_IN_RING)
+/// What one group may have of data where there is so much memory.
+pub(super) fn group_bytes_max(dirty_bytes_max: u64) -> u64 {
+    dirty_bytes_max / GROUPS_IN_MEMORY
+}
+
+/// What one group may have in such a ring; with one of `u64::MAX` bytes there is none.
+pub(super) fn ring_group_bytes_max(ring_bytes: u64) -> u64 {
+    if ring_bytes == u64::MAX { UNLOGGED } else { ring_bytes / GROUPS_IN_RING }
 }
 
 fn bulk_max(group_bytes_max: u64) -> u64 {
@@ -114,9 +135,16 @@ struct Ticket {
     then: Option<Then>,
 }
 
-/// So many bytes, and how many of them are bulk.
+/// What is ahead of the disks; and how much of that has its place in a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Amount {
+    memory: Part,
+    ring: Part,
+}
+
+/// Bytes, and how many of them are bulk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
     all: u64,
     bulk: u64,
 }
@@ -139,9 +167,28 @@ pub(super) struct Slope {
 
 impl Amount {
     fn of(load: &Load) -> Self {
-        Self { all: load.bytes, bulk: if load.class() == Class::Bulk { load.bytes } else { 0 } }
+        let bulk = if load.class() == Class::Bulk { load.bytes } else { 0 };
+        Self::in_memory(Part { all: load.bytes, bulk }, load.is_logged())
     }
 
+    fn in_memory(memory: Part, is_logged: bool) -> Self {
+        Self { memory, ring: if is_logged { memory } else { Part::default() } }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { memory: self.memory.plus(other.memory), ring: self.ring.plus(other.ring) }
+    }
+
+    fn without(self, other: Self) -> Self {
+        Self { memory: self.memory.without(other.memory), ring: self.ring.without(other.ring) }
+    }
+
+    fn less(self, bytes: u64) -> Self {
+        Self { memory: self.memory.less(bytes), ring: self.ring.less(bytes) }
+    }
+}
+
+impl Part {
     fn plus(self, other: Self) -> Self {
         Self { all: self.all.saturating_add(other.all), bulk: self.bulk.saturating_add(other.bulk) }
     }
@@ -179,10 +226,10 @@ impl Slope {
     /// A group has more to write, by one record. It is bulk by what it has, as it was when it asked: of what is written
     /// over in part, little may be more.
     pub(super) fn add(&mut self, txg: Txg, brought: Brought) {
-        let Brought { bytes, more_bytes } = brought;
+        let Brought { bytes, more_bytes, is_logged } = brought;
         let bulk = if bytes > SMALL_BYTES_MAX { more_bytes } else { 0 };
         let of_group = self.unwritten.entry(txg).or_default();
-        *of_group = of_group.plus(Amount { all: more_bytes, bulk });
+        *of_group = of_group.plus(Amount::in_memory(Part { all: more_bytes, bulk }, is_logged));
     }
 
     /// The fold of `txg` has written so much, whatever it was.
@@ -203,12 +250,17 @@ impl Slope {
 
     /// Data of one group.
     pub(super) fn bytes_of(&self, txg: Txg) -> u64 {
-        self.unwritten.get(&txg).map_or(0, |ahead| ahead.all)
+        self.unwritten.get(&txg).map_or(0, |ahead| ahead.memory.all)
     }
 
     /// Bytes that are ahead of the disks.
     pub(super) fn ahead_bytes(&self) -> u64 {
-        self.ahead().all
+        self.ahead().memory.all
+    }
+
+    /// Those of them that have their place in a ring.
+    pub(super) fn logged_bytes(&self) -> u64 {
+        self.ahead().ring.all
     }
 
     /// How many wait.
@@ -224,7 +276,7 @@ impl Slope {
     /// Whether a small request has room that it has not come for.
     pub(super) fn keeps_room_for_small(&self) -> bool {
         let kept = self.grants.bytes();
-        kept.all > kept.bulk
+        kept.memory.all > kept.memory.bulk
     }
 
     /// Whether this ticket still waits.
@@ -283,20 +335,25 @@ impl Slope {
     }
 
     fn has_room(&self, load: &Load) -> bool {
-        let ahead = self.ahead();
-        match load.class() {
-            Class::Small => ahead.all == 0 || load.is_light(ahead.all),
-            Class::Bulk => {
-                let most = bulk_max(load.group_bytes_max);
-                ahead.bulk == 0 || ahead.all + load.bytes <= most || ahead.bulk + load.bytes <= most / 4
-            }
-        }
+        let Amount { memory, ring } = self.ahead();
+        has_room_in(memory, load, load.group_bytes_max)
+            && (!load.is_logged() || has_room_in(ring, load, load.ring_group_bytes_max))
     }
 
     fn ahead(&self) -> Amount {
         let mut groups = self.unwritten.values().copied();
         let oldest = groups.next().unwrap_or_default().less(self.written_bytes);
         groups.chain([self.grants.bytes(), self.reserved]).fold(oldest, Amount::plus)
+    }
+}
+
+fn has_room_in(part: Part, load: &Load, group_bytes_max: u64) -> bool {
+    match load.class() {
+        Class::Small => part.all == 0 || part.all + load.bytes <= small_max(group_bytes_max),
+        Class::Bulk => {
+            let most = bulk_max(group_bytes_max);
+            part.bulk == 0 || part.all + load.bytes <= most || part.bulk + load.bytes <= most / 4
+        }
     }
 }
 

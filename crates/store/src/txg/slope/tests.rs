@@ -8,11 +8,21 @@ const MIB: u64 = 1 << 20;
 const GROUP: u64 = 16 * MIB;
 
 fn bulk(destination: u64) -> Load {
-    Load { destination: Destination([1, destination, 0]), bytes: MIB, group_bytes_max: GROUP }
+    Load {
+        destination: Destination([1, destination, 0]),
+        bytes: MIB,
+        group_bytes_max: GROUP,
+        ring_group_bytes_max: GROUP,
+    }
 }
 
 fn small(destination: u64) -> Load {
-    Load { destination: Destination([2, destination, 0]), bytes: 64 << 10, group_bytes_max: GROUP }
+    Load {
+        destination: Destination([2, destination, 0]),
+        bytes: 64 << 10,
+        group_bytes_max: GROUP,
+        ring_group_bytes_max: GROUP,
+    }
 }
 
 /// Asks for so many at once; those that passed have settled in `txg`.
@@ -22,7 +32,7 @@ fn bring(slope: &mut Slope, txg: Txg, loads: impl Iterator<Item = Load>) -> Vec<
 
 fn bring_one(slope: &mut Slope, txg: Txg, load: Load) -> Result<(), u64> {
     slope.ask(load)?;
-    slope.add(txg, Brought { bytes: load.bytes, more_bytes: load.bytes });
+    slope.add(txg, Brought { bytes: load.bytes, more_bytes: load.bytes, is_logged: true });
     slope.settle(&load);
     Ok(())
 }
@@ -160,7 +170,7 @@ fn bulk_that_is_half_written_over_is_bulk() {
     let load = |place| Load { destination: Destination([1, 1, place]), bytes: 2 * SMALL_BYTES_MAX, ..bulk(1) };
     let mut passed = 0;
     while passed < 1000 && slope.ask(load(passed)).is_ok() {
-        slope.add(Txg(5), Brought { bytes: 2 * SMALL_BYTES_MAX, more_bytes: SMALL_BYTES_MAX });
+        slope.add(Txg(5), Brought { bytes: 2 * SMALL_BYTES_MAX, more_bytes: SMALL_BYTES_MAX, is_logged: true });
         slope.settle(&load(passed));
         passed += 1;
     }
