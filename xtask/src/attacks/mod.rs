@@ -45,8 +45,8 @@ pub(crate) struct Options {
     /// None of them alone, only all at once.
     #[arg(long)]
     together: bool,
-    /// How long the good client works in each phase.
-    #[arg(long, default_value_t = 5)]
+    /// How long the good client works in each phase: of what it does in two seconds, a hundredth is two WRITEs.
+    #[arg(long, default_value_t = 15)]
     seconds: u64,
     /// A `tally` to attack, instead of this tree's release build.
     #[arg(long)]
