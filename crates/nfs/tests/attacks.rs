@@ -43,6 +43,17 @@ fn marked(record: &[u8]) -> Vec<u8> {
     [&(u32::try_from(record.len()).unwrap() | 1 << 31).to_be_bytes(), record].concat()
 }
 
+/// A WRITE of a mebibyte, which takes its time to come.
+fn long_write(good: &Client, file: &[u8]) -> Vec<u8> {
+    let arguments = write_arguments(file, 0, &vec![7; 1 << 20], 2);
+    marked(&good.record(9, NFS, Procedure::Write.number(), arguments))
+}
+
+/// So many bytes of a record of a mebibyte.
+fn half_a_record(bytes: usize) -> Vec<u8> {
+    [&(1_u32 << 31 | 1 << 20).to_be_bytes()[..], &vec![0; bytes]].concat()
+}
+
 /// Sends until the other side takes nothing more for a while; gives how many bytes it took.
 fn send_until_refused(stream: &mut TcpStream, bytes: &[u8], most: usize) -> usize {
     stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
@@ -150,7 +161,7 @@ fn half_a_record_takes_nobody_elses_place() {
     let house = House::with(&ServeOptions { debt_bytes_max: 4 << 20, ..Default::default() });
     let mut good = house.client();
     let root = good.mount("/tank");
-    let half = [&(1_u32 << 31 | 1 << 20).to_be_bytes()[..], &vec![0; 300_000]].concat();
+    let half = half_a_record(300_000);
     let strangers: Vec<TcpStream> = (0..60)
         .map(|number| {
             let mut stream = stranger(&house, [127, 0, 0, if number % 2 == 0 { 1 } else { 2 }]);
@@ -175,9 +186,8 @@ fn a_record_that_comes_is_younger_than_half_a_record_begun_after_it() {
     let mut good = house.client();
     let root = good.mount("/tank");
     let file = good.file(&root, b"f");
-    let write = write_arguments(&file, 0, &vec![7; 1 << 20], 2);
-    let write = marked(&good.record(9, NFS, Procedure::Write.number(), write));
-    let half = [&(1_u32 << 31 | 1 << 20).to_be_bytes()[..], &vec![0; 900_000]].concat();
+    let write = long_write(&good, &file);
+    let half = half_a_record(900_000);
     let mut honest = TcpStream::connect(house.address).unwrap();
     honest.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut strangers = Vec::new();
@@ -205,9 +215,8 @@ fn a_byte_now_and_then_makes_no_record_young() {
     let mut good = house.client();
     let root = good.mount("/tank");
     let file = good.file(&root, b"f");
-    let write = write_arguments(&file, 0, &vec![7; 1 << 20], 2);
-    let write = marked(&good.record(9, NFS, Procedure::Write.number(), write));
-    let half = [&(1_u32 << 31 | 1 << 20).to_be_bytes()[..], &vec![0; 900_000]].concat();
+    let write = long_write(&good, &file);
+    let half = half_a_record(900_000);
     let mut strangers: Vec<TcpStream> = (0..3).map(|_| stranger(&house, [127, 0, 0, 1])).collect();
     strangers.iter_mut().for_each(|stream| stream.write_all(&half).unwrap());
     // A millisecond is as fine as ages are.
@@ -237,18 +246,19 @@ fn a_byte_now_and_then_makes_no_record_young() {
 /// and whoever was read went before them.
 #[test]
 fn who_has_himself_paused_is_not_spared_for_ever() {
-    const COUNT: usize = 78;
+    const COUNT: usize = 260;
+    // Little enough to arrive with the request before it, or it would not be read any more.
+    const BYTES: usize = 15_000;
     let _alone = alone();
     let options = ServeOptions { debt_bytes_max: 8 << 20, requests_per_connection_max: 1, ..Default::default() };
     let house = House::with(&options);
     let mut good = house.client();
     let root = good.mount("/tank");
     let file = good.file(&root, b"f");
-    let write = write_arguments(&file, 0, &vec![7; 1 << 20], 2);
-    let write = marked(&good.record(9, NFS, Procedure::Write.number(), write));
+    let write = long_write(&good, &file);
     let tank = &house.exports.tank;
     *tank.promises.lock() = Promises::ByHand;
-    let half = [&(1_u32 << 31 | 1 << 20).to_be_bytes()[..], &vec![0; 50_000]].concat();
+    let half = half_a_record(BYTES);
     let strangers: Vec<TcpStream> = (0..COUNT)
         .map(|number| {
             let mut arguments = dir_name(&root, format!("d-{number}").as_bytes());
@@ -261,7 +271,7 @@ fn who_has_himself_paused_is_not_spared_for_ever() {
         .collect();
     tank.until_held(COUNT);
     *tank.promises.lock() = Promises::Ready;
-    assert!(house.server.held().debt_bytes >= COUNT * 50_000, "all of it is read");
+    assert!(house.server.held().debt_bytes >= COUNT * BYTES, "all of it is read");
     // An honest pause is shorter.
     std::thread::sleep(Duration::from_millis(1500));
     let mut honest = TcpStream::connect(house.address).unwrap();
@@ -271,7 +281,7 @@ fn who_has_himself_paused_is_not_spared_for_ever() {
     (0..100).for_each(|_| assert_eq!(good.getattr(&root).0, 0));
     std::thread::sleep(Duration::from_millis(2));
     let mut last = stranger(&house, [127, 0, 0, 1]);
-    let _ = last.write_all(&[&half[..], &vec![0; 850_000]].concat());
+    let _ = last.write_all(&[&half[..], &vec![0; 885_000]].concat());
     (0..100).for_each(|_| assert_eq!(good.getattr(&root).0, 0));
     honest.write_all(rest).expect("it is not hung up on");
     let mut head = [0; 8];
