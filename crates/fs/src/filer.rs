@@ -26,7 +26,7 @@ use tally_store::grammar::VdevSpec;
 use tally_store::platform::{Platform, Tuning};
 use tally_store::pool::{LoadOptions, LogContent, OpenError, Pool, SyncError};
 use tally_store::properties::{PropertySet, SyncMode};
-use tally_store::txg::Next;
+use tally_store::txg::{Cause, Next};
 
 use relief::Relief;
 
@@ -330,7 +330,7 @@ impl Filer {
     /// Asks for another group while removed files wait for the reaper, which works in the fold.
     fn call_reaper(&self) {
         if !self.pool.read_only() && self.mounted.read().values().any(|filesystem| filesystem.has_orphans()) {
-            let _asked_for = self.pool.txgs.promise(self.pool.txgs.open());
+            self.pool.txgs.want(Cause::Chore);
         }
     }
 

@@ -28,6 +28,7 @@
 //! These are walls, and who runs against one waits for a whole group. In front of them is the [`slope`], on which data
 //! comes no faster than folds write.
 
+mod cause;
 mod history;
 mod pace;
 mod pass;
@@ -42,6 +43,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tally_base::{Broken, Fate, Kept, Promise, Txg, Wait};
 
+pub use cause::{Cause, Causes};
 pub use history::{HISTORY_MAX, TxgHistory, TxgRecord};
 pub use pace::{PATCH_BYTES_MAX, PATCH_BYTES_MIN, PATCH_BYTES_START};
 pub use pass::Pass;
@@ -92,6 +94,10 @@ struct State {
     admitted_fold_bytes: u64,
     /// The newest group that somebody wants synced.
     wanted: Txg,
+    /// Why the open group is to be closed, once somebody wants that.
+    cause: Option<Cause>,
+    /// Why others were, since the import.
+    causes: Causes,
     waiters: Vec<Waiter>,
     failure: Option<Broken>,
     stopped: bool,
@@ -136,6 +142,8 @@ impl Txgs {
                 admitted_bytes: 0,
                 admitted_fold_bytes: 0,
                 wanted: synced,
+                cause: None,
+                causes: Causes::default(),
                 waiters: Vec::new(),
                 failure: None,
                 stopped: false,
@@ -180,8 +188,7 @@ impl Txgs {
         // A single operation larger than the limit is let in alone, or it would wait for ever. After the stop nobody
         // is: the last group may be synced already.
         if state.stopped || dirty + bytes > self.dirty_bytes_max && dirty > 0 {
-            state.wanted = state.open;
-            self.changed.notify_all();
+            self.want_open(&mut state, Cause::Memory);
             return Err(NotAdmitted::Dirty);
         }
         state.admitted_bytes += bytes;
@@ -197,8 +204,7 @@ impl Txgs {
         if patched == 0 || patched.saturating_add(patch_bytes) <= state.patch_pace.bytes_max() {
             return Ok(());
         }
-        state.wanted = state.open;
-        self.changed.notify_all();
+        self.want_open(&mut state, Cause::Patches);
         Err(NotAdmitted::Dirty)
     }
 
@@ -240,9 +246,8 @@ impl Txgs {
         *state.fold_bytes.entry(txg).or_default() += fold_bytes;
         let dirty = state.dirty_bytes.entry(txg).or_default();
         *dirty += bytes;
-        if *dirty >= self.dirty_bytes_sync && state.wanted < txg {
-            state.wanted = txg;
-            self.changed.notify_all();
+        if *dirty >= self.dirty_bytes_sync {
+            self.want_open(&mut state, Cause::Memory);
         }
         drop(state);
         // Its drop takes the bytes off the admitted ones.
@@ -255,6 +260,8 @@ impl Txgs {
         let mut state = self.state.lock();
         let txg = state.open;
         state.open = txg.next();
+        let cause = state.cause.take().unwrap_or(Cause::Chore);
+        state.causes.count(cause);
         let next = (state.open, 0);
         state.holds.push_back(next);
         while state.holds.front().is_some_and(|(held, count)| *held == txg && *count > 0) {
@@ -298,6 +305,19 @@ impl Txgs {
         answer(waiters.into_iter().map(|(_, then)| then).chain(queued), &Err(why));
     }
 
+    /// Asks for the open group to be synced.
+    pub fn want(&self, cause: Cause) {
+        self.want_open(&mut self.state.lock(), cause);
+    }
+
+    fn want_open(&self, state: &mut State, cause: Cause) {
+        if state.wanted < state.open {
+            state.wanted = state.open;
+            state.cause = Some(cause);
+            self.changed.notify_all();
+        }
+    }
+
     /// Kept when `txg` is synced; asks for that at once.
     #[must_use]
     pub fn promise(self: &Arc<Self>, txg: Txg) -> Wait {
@@ -305,9 +325,9 @@ impl Txgs {
         if state.synced >= txg {
             return Wait::Ready;
         }
-        if state.wanted < txg {
-            state.wanted = txg;
-            self.changed.notify_all();
+        // An older one is being synced.
+        if txg == state.open {
+            self.want_open(&mut state, Cause::Reply);
         }
         drop(state);
         Wait::On(Box::new(TxgPromise { txgs: Arc::clone(self), txg }))
@@ -319,9 +339,8 @@ impl Txgs {
     pub fn next_sync(self: &Arc<Self>) -> Wait {
         let mut state = self.state.lock();
         let txg = state.synced.next();
-        if state.wanted < txg {
-            state.wanted = txg;
-            self.changed.notify_all();
+        if txg == state.open {
+            self.want_open(&mut state, Cause::Refusal);
         }
         drop(state);
         Wait::On(Box::new(TxgPromise { txgs: Arc::clone(self), txg }))
@@ -345,6 +364,7 @@ impl Txgs {
             }
             let timed_out = self.changed.wait_for(&mut state, interval).timed_out();
             if timed_out && !state.stopped && state.dirty_in_all() > 0 {
+                state.cause.get_or_insert(Cause::Time);
                 return Next::Sync;
             }
         }
@@ -366,6 +386,12 @@ impl Txgs {
     #[must_use]
     pub fn last_synced(&self) -> Txg {
         self.state.lock().synced
+    }
+
+    /// Why groups were closed since the import.
+    #[must_use]
+    pub fn causes(&self) -> Causes {
+        self.state.lock().causes
     }
 
     /// Bytes that are dirty or admitted.

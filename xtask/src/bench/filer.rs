@@ -2,6 +2,7 @@
 //! again. Everything goes through the doors that a user has: the binary, its configuration file, the commands
 //! and their JSON.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::net::{SocketAddr, TcpStream};
@@ -107,6 +108,8 @@ pub(crate) struct Filer {
 pub(crate) struct Status {
     pub(crate) txg: u64,
     pub(crate) txg_open: u64,
+    #[serde(default)]
+    pub(crate) txg_causes: BTreeMap<String, u64>,
     pub(crate) io: Io,
     pub(crate) vdevs: Vec<Vdev>,
     pub(crate) lanes: Vec<Lane>,

@@ -15,7 +15,7 @@ use tally_bench::random::Random;
 use tally_bench::wire::{Connection, Handle, Stable, Target, random_u32};
 
 use super::figures::short;
-use super::filer::{Binaries, Filer, POOL, POOL_FILE, Setup, slowness};
+use super::filer::{Binaries, Filer, POOL, POOL_FILE, Setup, Status, slowness};
 use super::load::{PIECE_BYTES, file_name, joined, pieces};
 use super::{prepared, report};
 
@@ -97,6 +97,7 @@ impl Soak {
             samples
         })?;
         self.tell(&samples);
+        println!("groups by why they were closed: {}", causes(&filer.status()?));
         report::save("soak", &samples)
     }
 
@@ -165,6 +166,12 @@ impl Sample {
             self.descriptors
         )
     }
+}
+
+/// The causes that occurred, with their counts.
+fn causes(status: &Status) -> String {
+    let told = status.txg_causes.iter().filter(|(_, groups)| **groups > 0);
+    told.map(|(cause, groups)| format!("{groups} {cause}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The median of the last tenth over that of the first: 1 for what stays as it is.

@@ -62,6 +62,9 @@ pub struct PoolReport {
     /// The newest groups that were synced, oldest first.
     #[serde(default)]
     pub txgs: Vec<TxgReport>,
+    /// Why groups were closed since the import: `time`, `memory`, `ring`, `patches`, `slope`, `reply`, `refusal`, `chore`.
+    #[serde(default)]
+    pub txg_causes: std::collections::BTreeMap<String, u64>,
     /// Bytes changed and not synced yet.
     #[serde(default)]
     pub dirty_bytes: u64,

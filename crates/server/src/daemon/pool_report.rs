@@ -59,6 +59,7 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         failmode: config.supplement.failmode.word().into(),
         txg_open: pool.txgs.open().0,
         txgs: txg_reports(served),
+        txg_causes: pool.txgs.causes().iter().map(|(cause, groups)| (cause.name().into(), groups)).collect(),
         dirty_bytes: pool.txgs.dirty_bytes(),
         dirty_bytes_max: pool.txgs.dirty_bytes_max(),
         unrepaired: pool.io.unrepaired_count(),

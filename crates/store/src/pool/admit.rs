@@ -9,7 +9,7 @@ use tally_intent::Lane;
 use super::Pool;
 use crate::alloc::Space;
 use crate::label::FailMode;
-use crate::txg::{Admission, NotAdmitted, Txgs};
+use crate::txg::{Admission, Cause, NotAdmitted, Txgs};
 
 /// How deep into its reserve the pool lets an operation go (rules F19). A replay is not asked: what it brings was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Pool {
     pub fn watch_ring(&self, lane: &Lane) {
         let fill = lane.fill();
         if fill.used > fill.size / 3 {
-            let _asked_for = self.txgs.promise(self.txgs.open());
+            self.txgs.want(Cause::Ring);
         }
     }
 

@@ -30,6 +30,7 @@ use super::{Pool, Syncing};
 use crate::dataset::DatasetBirth;
 use crate::label::{PoolConfig, VdevClass, VdevConfig};
 use crate::roster::RosterError;
+use crate::txg::Cause;
 use crate::uberblock::Uberblock;
 use crate::vdev::LegState;
 
@@ -143,7 +144,7 @@ impl Pool {
             tracing::error!("{failure}; changes wait for transaction groups until it is replaced");
             // What was acknowledged is in memory only from here on: get it to the pool at once (rules F6).
             if let Some(txgs) = txgs.upgrade() {
-                let _asked_for = txgs.promise(txgs.open());
+                txgs.want(Cause::Chore);
             }
         }));
     }

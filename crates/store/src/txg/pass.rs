@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 use tally_base::{Fate, Kept, Promise, Txg, Wait};
 
 use super::slope::{self, Destination, Load, Then};
-use super::{State, Txgs, answer};
+use super::{Cause, State, Txgs, answer};
 
 /// Leave to bring data, kept while it is brought.
 #[must_use]
@@ -37,10 +37,7 @@ impl Txgs {
         match asked {
             Ok(()) => Ok(Some(Pass { txgs: Arc::clone(self), load })),
             Err(number) => {
-                if state.wanted < state.open {
-                    state.wanted = state.open;
-                    self.changed.notify_all();
-                }
+                self.want_open(&mut state, Cause::Slope);
                 Err(Wait::On(Box::new(Turn { txgs: Arc::clone(self), ticket: Some(number) })))
             }
         }
@@ -81,8 +78,7 @@ impl Txgs {
         // While a group is wanted it is looked at again when that one is synced. Else what it would bring may never come:
         // the group that a ticket has asked for may be over, and what is ahead now be of a later one.
         if state.wanted <= state.synced && state.slope.waits_for_a_group() {
-            state.wanted = state.open;
-            self.changed.notify_all();
+            self.want_open(&mut state, Cause::Slope);
         }
         drop(state);
         answer(woken, &Ok(Kept::default()));

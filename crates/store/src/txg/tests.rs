@@ -143,3 +143,24 @@ State:	S",
     drop(txgs.hold(Some(txgs.admit(1, 1).unwrap())));
     assert_eq!(txgs.wait_for_work(Duration::ZERO), Next::Sync);
 }
+
+#[test]
+fn each_group_is_counted_by_who_asked_first() {
+    let txgs = Txgs::new(Txg(1), 1 << 20);
+    let end = || {
+        let txg = txgs.close();
+        txgs.synced(txg);
+    };
+    txgs.want(Cause::Ring);
+    let _wait = txgs.promise(Txg(1));
+    end();
+    let _wait = txgs.promise(Txg(2));
+    txgs.want(Cause::Ring);
+    end();
+    drop(txgs.hold(txgs.admit(1, 1).ok()));
+    assert_eq!(txgs.wait_for_work(Duration::from_nanos(1)), Next::Sync);
+    end();
+    end();
+    let told: Vec<_> = txgs.causes().iter().filter(|(_, groups)| *groups > 0).collect();
+    assert_eq!(told, [(Cause::Time, 1), (Cause::Ring, 1), (Cause::Reply, 1), (Cause::Chore, 1)]);
+}

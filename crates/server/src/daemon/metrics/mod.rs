@@ -251,6 +251,12 @@ fn groups(text: &mut Exposition, pools: &[PoolReport]) {
     for pool in pools.iter().filter(|pool| pool.is_imported()) {
         family.sample(&[("pool", &pool.name)], pool.txg);
     }
+    let mut family = text.counter("tally_txg_total", "Transaction groups that were closed, by who asked first.");
+    for pool in pools {
+        for (cause, count) in &pool.txg_causes {
+            family.sample(&[("pool", &pool.name), ("cause", cause)], *count);
+        }
+    }
     let newest = || pools.iter().filter_map(|pool| Some((&pool.name, pool.txgs.last()?)));
     let mut family =
         text.gauge("tally_txg_phase_seconds", "How long the newest synced transaction group was in each phase.");

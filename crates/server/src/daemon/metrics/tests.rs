@@ -45,6 +45,7 @@ fn everything() -> Observation {
         vdevs: vec![mirror],
         lanes: vec![LaneReport { lane: 3, frames: 9, write: times(), ..LaneReport::default() }],
         exposure: Exposure { possible: true, bytes: 77, seconds: 1.5 },
+        txg_causes: [("ring".to_owned(), 5)].into(),
         txgs: vec![TxgReport { txg: 8, open_seconds: 5.0, ..TxgReport::default() }],
         ..PoolReport::default()
     };
@@ -89,6 +90,7 @@ fn lines_say_what_was_seen() {
         "tally_prefetch_misses_total{pool=\"tank\"} 10",
         "tally_prefetch_bytes_total{pool=\"tank\"} 11796480",
         "tally_prefetch_unread_bytes_total{pool=\"tank\"} 4096",
+        "tally_txg_total{pool=\"tank\",cause=\"ring\"} 5",
         "tally_txg_phase_seconds{pool=\"tank\",phase=\"open\"} 5",
         "process_start_time_seconds 1000000000",
     ];
