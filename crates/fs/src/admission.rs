@@ -131,10 +131,11 @@ impl Filesystem {
     }
 
     /// Leave to bring the data of `range` at all, which is asked for first: where more comes than the disks take, each waits
-    /// his turn (`tally_store::txg`, "the slope"). What is not logged takes nothing of the ring.
-    pub(crate) fn pass(&self, object: ObjectRef, range: Range<u64>, is_logged: bool) -> Result<Option<Pass>, Refusal> {
+    /// his turn (`tally_store::txg`, "the slope"). What is logged takes of the ring, and so will
+    /// what is to stay in memory for a COMMIT.
+    pub(crate) fn pass(&self, object: ObjectRef, range: Range<u64>, takes_ring: bool) -> Result<Option<Pass>, Refusal> {
         let destination = Destination([self.dataset.birth.id.0, object.id.0, range.start]);
-        let log = if is_logged { self.log() } else { None };
+        let log = if takes_ring { self.log() } else { None };
         let ring_bytes = log.map_or(u64::MAX, |lane| lane.geometry().size);
         self.pool.txgs.pass(destination, range.end - range.start, ring_bytes).map_err(Refusal::until)
     }

@@ -159,7 +159,7 @@ pub(crate) fn of_record(locked: &Locked, txg: Txg, record: &Record) -> Option<Fo
 }
 
 /// What data a record brings that is about to be applied in group `txg`.
-pub(crate) fn brought(locked: &Locked, txg: Txg, record: &Record, is_logged: bool) -> Brought {
+pub(crate) fn brought(locked: &Locked, txg: Txg, record: &Record, takes_ring: bool) -> Brought {
     let Some(data) = &record.data else { return Brought::default() };
     let layer = locked.state(data.object).layer(txg).map(|layer| &layer.data);
     let had = |range| layer.map_or(0, |layer| layer.memory_bytes(range));
@@ -168,7 +168,7 @@ pub(crate) fn brought(locked: &Locked, txg: Txg, record: &Record, is_logged: boo
         length.saturating_sub(had(*offset..*offset + length))
     };
     let bytes = data.pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-    Brought { bytes, more_bytes: data.pieces.iter().map(more).sum(), is_logged }
+    Brought { bytes, more_bytes: data.pieces.iter().map(more).sum(), takes_ring }
 }
 
 #[cfg(test)]

@@ -294,13 +294,13 @@ impl Filesystem {
         locked: &Locked,
         txg: Txg,
         record: &Record,
-        is_logged: bool,
+        takes_ring: bool,
         spare_bytes: &mut u64,
     ) {
         let Some(cost) = cost::of_record(locked, txg, record) else { return };
         let known_bytes = cost.known_bytes.min(*spare_bytes);
         *spare_bytes -= known_bytes;
-        let brought = cost::brought(locked, txg, record, is_logged);
+        let brought = cost::brought(locked, txg, record, takes_ring);
         if cost.patch_bytes != 0 || known_bytes > 0 || brought.more_bytes > 0 {
             self.pool.txgs.settle_fold(txg, cost.patch_bytes, known_bytes, brought);
         }

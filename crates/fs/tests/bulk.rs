@@ -19,6 +19,8 @@ use world::{World, content, ctx, mode, noise, vfs};
 
 const MIB: u64 = 1 << 20;
 const RECORD: u64 = 128 << 10;
+/// Room for what a group brings here, without a fold.
+const LOG: u64 = 128 * MIB;
 /// More than may be patched in one group.
 const BLOCKS: u64 = 2 * PATCH_BYTES_START / RECORD;
 
@@ -46,7 +48,7 @@ struct Bulk {
 
 impl Bulk {
     fn new() -> Self {
-        let world = World::new(6 * PATCH_BYTES_START, 64 * MIB).with_clock(Arc::new(Stopped));
+        let world = World::new(6 * PATCH_BYTES_START, LOG).with_clock(Arc::new(Stopped));
         let filer = world.create_without_threads(&CreateOptions::default());
         let bulk = Self { fs: vfs(&filer), file: vfs(&filer).root(), filer, cred: Cred::root() };
         let file = bulk.create("bulk").expect("an empty pool");

@@ -64,7 +64,7 @@ pub struct Txgs {
     /// Mirror of what is ahead of the disks, for those who only look; more than anything while room is kept for a small
     /// request, so that nobody passes without a closer look.
     ahead_bytes: AtomicU64,
-    /// Of what is ahead, what has its place in a ring.
+    /// Of what is ahead, what has its place in a ring, or will ask for one.
     logged_bytes: AtomicU64,
     /// Mirror of the most data that one group may have, for the disks' sake.
     paced_bytes_max: AtomicU64,

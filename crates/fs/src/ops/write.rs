@@ -47,8 +47,11 @@ enum Way {
     Log,
     /// Its group, for which its reply waits.
     Group,
-    /// A COMMIT, if one comes.
-    Unstable,
+    /// A COMMIT, if one comes: its records, or its group.
+    Unstable {
+        /// Whether it seemed to stay in memory, for the log, when its data was let in.
+        gathers: bool,
+    },
 }
 
 impl Filesystem {
@@ -110,7 +113,8 @@ impl Filesystem {
             return refusal.outcome();
         }
         let range = offset..offset + length;
-        let _while_it_is_brought = match self.pass(object, range.clone(), inline) {
+        let gathers = !stable && self.seems_to_gather(object, length);
+        let _while_it_is_brought = match self.pass(object, range.clone(), inline || gathers) {
             Ok(pass) => pass,
             // Who would wait for nothing is told so at once.
             Err(_) if self.is_sure_to_refuse(ctx, object, range.clone()) => None,
@@ -131,7 +135,7 @@ impl Filesystem {
         let way = match (inline, stable) {
             (true, _) => Way::Log,
             (false, true) => Way::Group,
-            (false, false) => Way::Unstable,
+            (false, false) => Way::Unstable { gathers },
         };
         let (parts, mut locked) = match self.lock_with_parts(object, offset, data, way) {
             Ok(both) => both,
@@ -170,7 +174,7 @@ impl Filesystem {
                 data: Some(Data { object: object.id, pieces: parts.memory.into_iter().collect() }),
                 ..Record::default()
             };
-            let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts.placed);
+            let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts.placed, stable);
             if stable { self.wait_for_group(txg) } else { tally_base::Wait::Ready }
         };
         Outcome { result: Ok(written), changes, wait }
@@ -182,6 +186,14 @@ impl Filesystem {
         let may_grow = || self.check_quota(self.growth_of(object, range)?).map_err(Refusal::into_error);
         self.dataset.effective().readonly
             || [may_write(), may_grow()].iter().any(|look| look.is_err_and(|error| error != FsError::Throttled))
+    }
+
+    /// A look without the lock at whether it stays in memory ([`Self::may_gather`]).
+    fn seems_to_gather(&self, object: ObjectRef, length: u64) -> bool {
+        self.objects.find(object.id).map_or_else(
+            || self.may_gather(&ObjectState::default(), length),
+            |object| self.may_gather(&object.read(), length),
+        )
     }
 
     fn chunks(&self, data: &Bytes) -> SmallVec<[Bytes; 1]> {
@@ -205,15 +217,10 @@ impl Filesystem {
         data: &Bytes,
         way: Way,
     ) -> Result<(Parts, Locked), FsError> {
-        let length = data.len() as u64;
-        let may_gather = |state: &ObjectState| self.may_gather(state, length);
         let mut in_memory = match way {
             Way::Log => return Ok((Parts::default(), self.lock(&[object.id])?)),
             Way::Group => false,
-            Way::Unstable => self
-                .objects
-                .find(object.id)
-                .map_or_else(|| may_gather(&ObjectState::default()), |object| may_gather(&object.read())),
+            Way::Unstable { gathers } => gathers,
         };
         loop {
             let parts =
@@ -223,7 +230,7 @@ impl Filesystem {
                 Err(error) => return self.give_back(&parts, Err(error)),
             };
             // What was placed and could have stayed costs its COMMIT a group, and is right.
-            if !in_memory || may_gather(locked.state(object.id)) {
+            if !in_memory || self.may_gather(locked.state(object.id), data.len() as u64) {
                 return Ok((parts, locked));
             }
             in_memory = false;
@@ -286,10 +293,13 @@ impl Filesystem {
         object: ObjectRef,
         record: Record,
         placed: Vec<(u64, BlockPtr)>,
+        stable: bool,
     ) -> Txg {
         let mut spare_bytes = admitted.fold_bytes;
+        // Its COMMIT will want a place in the ring, and is sure to find one only if that is counted from now on.
+        let takes_ring = !stable && placed.is_empty() && !locked.state(object.id).is_placed() && self.logs_now();
         self.with_hold(admitted, |txg| {
-            self.settle_fold(locked, txg, &record, false, &mut spare_bytes);
+            self.settle_fold(locked, txg, &record, takes_ring, &mut spare_bytes);
             self.apply(locked, txg, record, false);
             let layer = locked.state_mut(object.id).layer_mut(txg);
             for (offset, block) in placed {

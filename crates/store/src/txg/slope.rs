@@ -16,8 +16,9 @@
 //! ```
 //!
 //! **The bound** is what one group may have: a ring holds three groups (rules F28) and memory two, and a group should
-//! not take longer than two seconds to write ([`super::pace`]). What has no place in a ring counts for memory and time
-//! alone: a small promise waits for none of it. What is ahead includes the open group, so no group is larger than its
+//! not take longer than two seconds to write ([`super::pace`]). What a COMMIT will log counts from
+//! the time that it is in memory: a COMMIT that finds the ring full waits for two groups. What will have no place in a ring counts
+//! for memory and time alone: a small promise waits for none of it. What is ahead includes the open group, so no group is larger than its
 //! bounds, and neither ring nor memory can fill up with data. Bulk has seven eighths of it. A little more is
 //! open to small requests, which are let in beside bulk that waits; the rest, and names and attributes, is for nobody to
 //! wait for.
@@ -62,8 +63,8 @@ pub struct Brought {
     pub bytes: u64,
     /// By how much it lets what is in memory grow: what it takes the place of is written by nobody.
     pub more_bytes: u64,
-    /// Whether it takes of a ring.
-    pub is_logged: bool,
+    /// Whether it takes of a ring, now or when its COMMIT comes.
+    pub takes_ring: bool,
 }
 
 /// Who waits for whom.
@@ -97,12 +98,12 @@ impl Load {
         let fits = |ahead: u64, most| ahead.saturating_add(self.bytes) <= small_max(most);
         let is_below = || {
             fits(ahead_bytes, self.group_bytes_max)
-                && (!self.is_logged() || fits(logged_bytes, self.ring_group_bytes_max))
+                && (!self.takes_ring() || fits(logged_bytes, self.ring_group_bytes_max))
         };
         self.bytes == 0 || self.class() == Class::Small && is_below()
     }
 
-    fn is_logged(&self) -> bool {
+    fn takes_ring(&self) -> bool {
         self.ring_group_bytes_max != UNLOGGED
     }
 }
@@ -168,11 +169,11 @@ pub(super) struct Slope {
 impl Amount {
     fn of(load: &Load) -> Self {
         let bulk = if load.class() == Class::Bulk { load.bytes } else { 0 };
-        Self::in_memory(Part { all: load.bytes, bulk }, load.is_logged())
+        Self::in_memory(Part { all: load.bytes, bulk }, load.takes_ring())
     }
 
-    fn in_memory(memory: Part, is_logged: bool) -> Self {
-        Self { memory, ring: if is_logged { memory } else { Part::default() } }
+    fn in_memory(memory: Part, takes_ring: bool) -> Self {
+        Self { memory, ring: if takes_ring { memory } else { Part::default() } }
     }
 
     fn plus(self, other: Self) -> Self {
@@ -226,10 +227,10 @@ impl Slope {
     /// A group has more to write, by one record. It is bulk by what it has, as it was when it asked: of what is written
     /// over in part, little may be more.
     pub(super) fn add(&mut self, txg: Txg, brought: Brought) {
-        let Brought { bytes, more_bytes, is_logged } = brought;
+        let Brought { bytes, more_bytes, takes_ring } = brought;
         let bulk = if bytes > SMALL_BYTES_MAX { more_bytes } else { 0 };
         let of_group = self.unwritten.entry(txg).or_default();
-        *of_group = of_group.plus(Amount::in_memory(Part { all: more_bytes, bulk }, is_logged));
+        *of_group = of_group.plus(Amount::in_memory(Part { all: more_bytes, bulk }, takes_ring));
     }
 
     /// The fold of `txg` has written so much, whatever it was.
@@ -258,7 +259,7 @@ impl Slope {
         self.ahead().memory.all
     }
 
-    /// Those of them that have their place in a ring.
+    /// Those of them that have their place in a ring, or will ask for one.
     pub(super) fn logged_bytes(&self) -> u64 {
         self.ahead().ring.all
     }
@@ -337,7 +338,7 @@ impl Slope {
     fn has_room(&self, load: &Load) -> bool {
         let Amount { memory, ring } = self.ahead();
         has_room_in(memory, load, load.group_bytes_max)
-            && (!load.is_logged() || has_room_in(ring, load, load.ring_group_bytes_max))
+            && (!load.takes_ring() || has_room_in(ring, load, load.ring_group_bytes_max))
     }
 
     fn ahead(&self) -> Amount {

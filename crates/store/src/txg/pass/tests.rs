@@ -23,7 +23,7 @@ fn destination(client: u64, place: u64) -> Destination {
 
 /// So much where nothing was.
 fn new(bytes: u64) -> Brought {
-    Brought { bytes, more_bytes: bytes, is_logged: true }
+    Brought { bytes, more_bytes: bytes, takes_ring: true }
 }
 
 /// What a WRITE of a mebibyte does, but for the wait.
@@ -295,7 +295,7 @@ fn whatever_comes_all_that_wait_come_to_their_end() {
                     let (pass, bytes) = under_way.swap_remove(draw(under_way.len() as u64) as usize);
                     let hold = txgs.hold(None);
                     let more_bytes = [0, bytes / 2, bytes][draw(3) as usize];
-                    txgs.settle_fold(hold.txg(), 0, 0, Brought { bytes, more_bytes, is_logged: draw(2) == 0 });
+                    txgs.settle_fold(hold.txg(), 0, 0, Brought { bytes, more_bytes, takes_ring: draw(2) == 0 });
                     drop((pass, hold));
                 }
                 8 if !waits.is_empty() => drop(waits.swap_remove(draw(waits.len() as u64) as usize)),

@@ -32,7 +32,7 @@ fn bring(slope: &mut Slope, txg: Txg, loads: impl Iterator<Item = Load>) -> Vec<
 
 fn bring_one(slope: &mut Slope, txg: Txg, load: Load) -> Result<(), u64> {
     slope.ask(load)?;
-    slope.add(txg, Brought { bytes: load.bytes, more_bytes: load.bytes, is_logged: true });
+    slope.add(txg, Brought { bytes: load.bytes, more_bytes: load.bytes, takes_ring: true });
     slope.settle(&load);
     Ok(())
 }
@@ -170,7 +170,7 @@ fn bulk_that_is_half_written_over_is_bulk() {
     let load = |place| Load { destination: Destination([1, 1, place]), bytes: 2 * SMALL_BYTES_MAX, ..bulk(1) };
     let mut passed = 0;
     while passed < 1000 && slope.ask(load(passed)).is_ok() {
-        slope.add(Txg(5), Brought { bytes: 2 * SMALL_BYTES_MAX, more_bytes: SMALL_BYTES_MAX, is_logged: true });
+        slope.add(Txg(5), Brought { bytes: 2 * SMALL_BYTES_MAX, more_bytes: SMALL_BYTES_MAX, takes_ring: true });
         slope.settle(&load(passed));
         passed += 1;
     }
