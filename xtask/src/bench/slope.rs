@@ -1,4 +1,4 @@
-//! More than the disks take: a few clients write 1 MiB FILE_SYNC as fast as they are let, to a disk that turns once for
+//! More than the disks take: a few clients write 1 MiB FILE_SYNC (or UNSTABLE, with COMMITs) as fast as they are let, to a disk that turns once for
 //! each write, beside a log that does not; and one client makes small files beside them (docs/design/0037).
 
 use std::path::PathBuf;
@@ -18,6 +18,8 @@ use super::load::{FILE_BYTES, file_name, joined, noise};
 const MIB: usize = 1 << 20;
 /// What each bulk client writes over and over: more than one group has.
 const FILE_MIB: u64 = 384;
+/// How often a client that writes UNSTABLE asks for a COMMIT: far more often than a file has more than the log takes.
+const COMMIT_MIB: u64 = 8;
 
 /// What `slope` takes.
 #[derive(Args)]
@@ -30,6 +32,9 @@ pub(crate) struct Slope {
     /// Clients that write.
     #[arg(long, default_value_t = 6)]
     clients: usize,
+    /// WRITEs are UNSTABLE, with a COMMIT after each 8 MiB.
+    #[arg(long)]
+    unstable: bool,
     /// What the disk takes for each write and flush, milliseconds; it does one at a time.
     #[arg(long, default_value_t = 8)]
     delay_ms: u64,
@@ -51,8 +56,8 @@ struct Seen {
     early: u64,
 }
 
-const LONGEST: &str = "bulk on a slow disk: the longest WRITE of any";
-const P99: &str = "bulk on a slow disk: WRITE, p99";
+const LONGEST: &str = "bulk on a slow disk: the longest wait of any";
+const P99: &str = "bulk on a slow disk: p99";
 const SHARE: &str = "data of all, second half of the run, against what the disk takes in writes of 1 MiB";
 const WHOLE: &str = "bulk on a slow disk: the whole run";
 const SMALL_P99: &str = "small files beside them, CREATE and WRITE of 4 KiB, p99";
@@ -95,7 +100,7 @@ impl Slope {
         let until = || (!done.load(Ordering::Relaxed)).then(|| started.elapsed() < half);
         let (folder, until) = (&folder, &until);
         let (bulk, small) = std::thread::scope(|scope| {
-            let write = |client| scope.spawn(move || write_on(target, folder, client, until));
+            let write = |client| scope.spawn(move || self.write_on(target, folder, client, until));
             let bulk: Vec<_> = (0..self.clients).map(write).collect();
             let small = scope.spawn(move || make_files(target, folder, until));
             std::thread::sleep(half * 2);
@@ -107,17 +112,43 @@ impl Slope {
         let mut all = Histogram::<u64>::new(3)?;
         bulk.iter().try_for_each(|seen| all.add(&seen.times_ns))?;
         let early: u64 = bulk.iter().map(|seen| seen.early).sum();
-        let late_rate = (all.len() - early) as f64 / (elapsed - half).as_secs_f64();
+        // Of what was asked for, this part are WRITEs.
+        let writes = if self.unstable { COMMIT_MIB as f64 / (COMMIT_MIB + 1) as f64 } else { 1.0 };
+        let late_rate = (all.len() - early) as f64 * writes / (elapsed - half).as_secs_f64();
         figures.add(LONGEST, "s", seconds(all.max()));
         figures.add(P99, "s", seconds(all.value_at_quantile(0.99)));
         let small_rate = (small.times_ns.len() - small.early) as f64 / (elapsed - half).as_secs_f64();
         let late_mib = late_rate + small_rate * FILE_BYTES as f64 / MIB as f64;
         figures.add(SHARE, "", late_mib * self.delay_ms as f64 / 1000.0);
-        figures.add(WHOLE, "MiB/s", all.len() as f64 / elapsed.as_secs_f64());
+        figures.add(WHOLE, "MiB/s", all.len() as f64 * writes / elapsed.as_secs_f64());
         figures.add(SMALL_P99, "ms", seconds(small.times_ns.value_at_quantile(0.99)) * 1000.0);
         figures.add(SMALL_LONGEST, "ms", seconds(small.times_ns.max()) * 1000.0);
         figures.add(SMALL_RATE, "files/s", small.times_ns.len() as f64 / elapsed.as_secs_f64());
         Ok(())
+    }
+
+    fn write_on(
+        &self,
+        target: &Target,
+        folder: &Handle,
+        client: usize,
+        until: impl Fn() -> Option<bool>,
+    ) -> Result<Seen> {
+        let mut connection = Connection::open(target.nfs)?;
+        let file = connection.create(folder, &format!("bulk-{client}"))?;
+        let data = noise(MIB)?;
+        let at = |place: u64| place % FILE_MIB * MIB as u64;
+        timed(until, |number| {
+            if !self.unstable {
+                return connection.write(&file, at(number), &data, Stable::FileSync).map(drop);
+            }
+            match (number / (COMMIT_MIB + 1), number % (COMMIT_MIB + 1)) {
+                (_, COMMIT_MIB) => connection.commit(&file).map(drop),
+                (round, mib) => {
+                    connection.write(&file, at(round * COMMIT_MIB + mib), &data, Stable::Unstable).map(drop)
+                }
+            }
+        })
     }
 }
 
@@ -135,13 +166,6 @@ fn timed(until: impl Fn() -> Option<bool>, mut act: impl FnMut(u64) -> Result<()
         seen.early += u64::from(is_early);
     }
     Ok(seen)
-}
-
-fn write_on(target: &Target, folder: &Handle, client: usize, until: impl Fn() -> Option<bool>) -> Result<Seen> {
-    let mut connection = Connection::open(target.nfs)?;
-    let file = connection.create(folder, &format!("bulk-{client}"))?;
-    let data = noise(MIB)?;
-    timed(until, |number| connection.write(&file, number % FILE_MIB * MIB as u64, &data, Stable::FileSync).map(drop))
 }
 
 fn make_files(target: &Target, folder: &Handle, until: impl Fn() -> Option<bool>) -> Result<Seen> {
