@@ -231,12 +231,28 @@ impl Filesystem {
     /// Carries several records of one operation out, in one transaction group.
     pub(crate) fn carry_out_all(
         &self,
-        mut admitted: Admitted,
+        admitted: Admitted,
         locked: &mut Locked,
         records: SmallVec<[(RecordKind, Record); 1]>,
     ) -> Wait {
-        let mut rings = std::mem::take(&mut admitted.rings).into_iter();
         let mut spare_bytes = admitted.fold_bytes;
+        self.log_all(admitted, locked, records, |locked, txg, record, logged| {
+            self.settle_fold(locked, txg, &record, logged, &mut spare_bytes);
+            self.note_shrinking(txg, locked, &record);
+            self.apply(locked, txg, record, logged);
+        })
+    }
+
+    /// Appends records of one operation to the log, in one transaction group. After each `change` does in memory what the
+    /// record says: it is told whether the log has taken it.
+    pub(crate) fn log_all(
+        &self,
+        mut admitted: Admitted,
+        locked: &mut Locked,
+        records: SmallVec<[(RecordKind, Record); 1]>,
+        mut change: impl FnMut(&mut Locked, Txg, Record, bool),
+    ) -> Wait {
+        let mut rings = std::mem::take(&mut admitted.rings).into_iter();
         self.with_hold(admitted, |txg| {
             let switch = **self.log_switch.load();
             let logged = switch.logged(txg);
@@ -246,11 +262,9 @@ impl Filesystem {
             let mut all_logged = logged;
             for (kind, record) in records {
                 record.assert_sound(|object| locked.state(object).inode.as_ref());
-                self.settle_fold(locked, txg, &record, sound, &mut spare_bytes);
                 let appended = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
                 all_logged &= appended.is_some();
-                self.note_shrinking(txg, locked, &record);
-                self.apply(locked, txg, record, appended.is_some());
+                change(locked, txg, record, appended.is_some());
                 if let Some(appended) = appended {
                     locked.states_mut().for_each(|(_, state)| state.note_record(appended));
                     last = last.max(appended.lsn);

@@ -84,7 +84,7 @@ pub enum Seen {
 }
 
 /// Dirty content of one file in one transaction group.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct DataLayer {
     cut: Option<u64>,
     pieces: BTreeMap<u64, Piece>,
@@ -225,7 +225,7 @@ impl DataLayer {
 }
 
 /// Everything one transaction group changed in one object.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Layer {
     /// The group.
     pub txg: Txg,

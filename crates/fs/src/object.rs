@@ -5,6 +5,7 @@
 //!
 //! Lock order: objects by ascending id; no lock is held over a wait for the log or for a transaction group.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +16,7 @@ use tally_base::{Dseq, Lsn, ObjectId, Txg, blocking};
 use tally_intent::Appended;
 
 use crate::inode::Inode;
-use crate::layer::Layer;
+use crate::layer::{Layer, Piece, Seen};
 
 /// Layers of one object: of the open group, the one that is quiescing, and the one that is being synced.
 const LAYERS_MAX: usize = 3;
@@ -46,6 +47,12 @@ impl ObjectState {
         assert!(appended.dseq > self.last_dseq, "the log tells of an object's changes in their order (F3)");
         self.last_dseq = appended.dseq;
         self.last_lsn = self.last_lsn.max(appended.lsn);
+    }
+
+    /// The log has taken what is seen of `range`, wherever it lies: content stays in the group in which it was written, whose
+    /// fold brings it to the pool, and no other's.
+    pub(crate) fn note_logged(&mut self, range: Range<u64>) {
+        note_logged_below(&mut self.layers, range);
     }
 
     /// The layer of `txg`, made if this is the group's first change.
@@ -84,6 +91,20 @@ impl ObjectState {
     #[must_use]
     pub(crate) fn layer(&self, txg: Txg) -> Option<&Arc<Layer>> {
         self.layers.iter().find(|layer| layer.txg == txg)
+    }
+}
+
+fn note_logged_below(layers: &mut [Arc<Layer>], range: Range<u64>) {
+    let Some((newest, older)) = layers.split_last_mut() else { return };
+    for (part, seen) in newest.data.view(range) {
+        match seen {
+            Seen::Piece(Piece::Memory { bytes, logged: false }) => {
+                // A fold that is at work has its own view of what it folds.
+                Arc::make_mut(newest).data.insert(part.start, Piece::Memory { bytes, logged: true });
+            }
+            Seen::Piece(_) | Seen::Zero => {}
+            Seen::Below => note_logged_below(older, part),
+        }
     }
 }
 

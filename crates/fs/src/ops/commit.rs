@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
-use tally_base::{Txg, Wait};
+use tally_base::Wait;
 use tally_store::pool::SpaceClass;
 
 use super::write::may_write;
@@ -37,8 +37,6 @@ struct Due {
     pieces: Vec<(u64, Bytes)>,
     /// Whether something in the range is in the pool ahead of its group.
     placed: bool,
-    /// Bytes of the pieces that older groups hold.
-    older_bytes: u64,
     /// What was logged in parts since a COMMIT of the file came to its end.
     parts_bytes: u64,
 }
@@ -58,13 +56,9 @@ impl Filesystem {
         loop {
             // How much there is to log is known only under the lock, and room must be had before: look, ask, look
             // again.
-            let open = self.pool.txgs.open();
-            let peeked = self.see_state(object, |state| due(state, offset..end, open));
+            let peeked = self.see_state(object, |state| due(state, offset..end));
             let asked = self.next_part(&peeked);
-            let admitted = match self.admit_part(object, &peeked, &asked) {
-                Ok(admitted) => admitted,
-                Err(error) => return failed(error),
-            };
+            let admitted = self.admit_part(&peeked, &asked);
             let mut locked = match self.lock(&[object.id]) {
                 Ok(locked) => locked,
                 Err(error) => return failed(error),
@@ -78,7 +72,7 @@ impl Filesystem {
             }
             let verifier = self.verifier.load(Ordering::Acquire);
             let changes = smallvec![unchanged(object.id, &inode)];
-            let now_due = due(locked.state(object.id), offset..end, open);
+            let now_due = due(locked.state(object.id), offset..end);
             let Some(mut admitted) = admitted.filter(|_| self.takes_log(&now_due)) else {
                 locked.state_mut(object.id).parts_bytes = 0;
                 let wait = self.wait_for_groups(&locked, object, &now_due);
@@ -87,7 +81,7 @@ impl Filesystem {
             // It was counted when it was written.
             admitted.pending.bytes = 0;
             let part = self.next_part(&now_due);
-            if !fits(&part, &asked) || now_due.older_bytes > peeked.older_bytes {
+            if !fits(&part, &asked) {
                 continue;
             }
             if part.is_empty() {
@@ -99,8 +93,13 @@ impl Filesystem {
             let is_last = part_bytes == now_due.bytes();
             locked.state_mut(object.id).parts_bytes = if is_last { 0 } else { now_due.parts_bytes + part_bytes };
             let records = commit_records(object, &inode, part);
-            // The records' pieces enter the open layer as logged, above the unlogged ones they were taken from.
-            let wait = self.carry_out_all(admitted, &mut locked, records);
+            let wait = self.log_all(admitted, &mut locked, records, |locked, _, record, logged| {
+                // The content stays where it was written, maybe in an older group. What the log has not taken stays due.
+                let pieces = record.data.filter(|_| logged).into_iter().flat_map(|data| data.pieces);
+                pieces.for_each(|(at, bytes)| {
+                    locked.state_mut(object.id).note_logged(at..at + bytes.len() as u64);
+                });
+            });
             if is_last {
                 return Outcome { result: Ok(verifier), changes, wait };
             }
@@ -117,28 +116,15 @@ impl Filesystem {
 
     /// Room for what goes to the log next; `None` where the groups are to be the promise, since that is better, or there is
     /// no room.
-    fn admit_part(
-        &self,
-        object: ObjectRef,
-        peeked: &Due,
-        part: &[Vec<(u64, Bytes)>],
-    ) -> Result<Option<Admitted>, FsError> {
+    fn admit_part(&self, peeked: &Due, part: &[Vec<(u64, Bytes)>]) -> Option<Admitted> {
         if !self.takes_log(peeked) {
-            return Ok(None);
+            return None;
         }
-        let pieces = part.iter().flatten();
-        let ranges = pieces.map(|(offset, bytes)| *offset..*offset + bytes.len() as u64);
-        let fold = match part {
-            [] => FoldCost::default(),
-            _ => self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, ranges))?,
-        };
         let records = part.iter().map(|batch| batch_bytes(batch) + RECORD_OVERHEAD_MAX).collect();
-        // What older groups hold becomes dirty once more, in the open one; what that one has was counted when it was written.
-        let part_bytes = part.iter().map(|batch| batch_bytes(batch) as u64).sum::<u64>();
-        let data_bytes = part_bytes.min(peeked.older_bytes);
-        // Its growth was charged when it was written.
-        let ask = Ask { data_bytes, records, fold, growth_bytes: 0, class: SpaceClass::Remove };
-        Ok(self.admit(&ask).ok())
+        // All else was counted when it was written, for the group that has it.
+        let fold = FoldCost::default();
+        let ask = Ask { data_bytes: 0, records, fold, growth_bytes: 0, class: SpaceClass::Remove };
+        self.admit(&ask).ok()
     }
 
     /// The wait when a whole transaction group is the promise: up to the newest layer of the file.
@@ -186,30 +172,27 @@ fn fits(now: &[Vec<(u64, Bytes)>], asked: &[Vec<(u64, Bytes)>]) -> bool {
 }
 
 /// Everything in `range` that is dirty and not logged, as a reader sees it now: older layers only where no newer one
-/// covers them. `open` tells which group's pieces are no older ones.
-fn due(state: &ObjectState, range: Range<u64>, open: Txg) -> Due {
+/// covers them.
+fn due(state: &ObjectState, range: Range<u64>) -> Due {
     let size = state.inode.as_ref().map_or(0, |inode| inode.size);
     let range = range.start.min(size)..range.end.min(size);
     let mut due = Due { parts_bytes: state.parts_bytes, ..Due::default() };
-    due_below(&state.layers, range, open, &mut due);
+    due_below(&state.layers, range, &mut due);
     due.pieces.sort_by_key(|(offset, _)| *offset);
     due
 }
 
-fn due_below(layers: &[Arc<Layer>], range: Range<u64>, open: Txg, due: &mut Due) {
+fn due_below(layers: &[Arc<Layer>], range: Range<u64>, due: &mut Due) {
     let Some((newest, older)) = layers.split_last() else { return };
     if range.is_empty() {
         return;
     }
     for (part, seen) in newest.data.view(range) {
         match seen {
-            Seen::Piece(Piece::Memory { bytes, logged: false }) => {
-                due.older_bytes += if newest.txg < open { bytes.len() as u64 } else { 0 };
-                due.pieces.push((part.start, bytes));
-            }
+            Seen::Piece(Piece::Memory { bytes, logged: false }) => due.pieces.push((part.start, bytes)),
             Seen::Piece(Piece::Memory { logged: true, .. }) | Seen::Zero => {}
             Seen::Piece(Piece::Placed { .. }) => due.placed = true,
-            Seen::Below => due_below(older, part, open, due),
+            Seen::Below => due_below(older, part, due),
         }
     }
 }
