@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use tally_base::Wait;
 use tally_intent::Reservation;
 use tally_store::pool::{NotServing, SpaceClass};
-use tally_store::txg::{Admission, Destination, NotAdmitted, Pass};
+use tally_store::txg::{Admission, Destination, NotAdmitted, Pass, RingUse};
 
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
@@ -131,13 +131,16 @@ impl Filesystem {
     }
 
     /// Leave to bring the data of `range` at all, which is asked for first: where more comes than the disks take, each waits
-    /// his turn (`tally_store::txg`, "the slope"). What is logged takes of the ring, and so will
-    /// what is to stay in memory for a COMMIT.
-    pub(crate) fn pass(&self, object: ObjectRef, range: Range<u64>, takes_ring: bool) -> Result<Option<Pass>, Refusal> {
+    /// his turn (`tally_store::txg`, "the slope"). `ring`: how much of which ring it takes, if the dataset has one.
+    pub(crate) fn pass(
+        &self,
+        object: ObjectRef,
+        range: Range<u64>,
+        ring: Option<fn(u64) -> RingUse>,
+    ) -> Result<Option<Pass>, Refusal> {
         let destination = Destination([self.dataset.birth.id.0, object.id.0, range.start]);
-        let log = if takes_ring { self.log() } else { None };
-        let ring_bytes = log.map_or(u64::MAX, |lane| lane.geometry().size);
-        self.pool.txgs.pass(destination, range.end - range.start, ring_bytes).map_err(Refusal::until)
+        let ring = ring.and_then(|of| Some(of(self.log()?.geometry().size))).unwrap_or(RingUse::None);
+        self.pool.txgs.pass(destination, range.end - range.start, ring).map_err(Refusal::until)
     }
 
     /// Whether the pool takes changes. Before that is known nothing may be asked of the lane: a pool that is only read

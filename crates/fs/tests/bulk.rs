@@ -20,7 +20,7 @@ use world::{World, content, ctx, mode, noise, vfs};
 const MIB: u64 = 1 << 20;
 const RECORD: u64 = 128 << 10;
 /// Room for what a group brings here, without a fold.
-const LOG: u64 = 128 * MIB;
+const LOG: u64 = 256 * MIB;
 /// More than may be patched in one group.
 const BLOCKS: u64 = 2 * PATCH_BYTES_START / RECORD;
 

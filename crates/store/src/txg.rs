@@ -47,7 +47,7 @@ pub use cause::{Cause, Causes};
 pub use history::{HISTORY_MAX, TxgHistory, TxgRecord};
 pub use pace::{PATCH_BYTES_MAX, PATCH_BYTES_MIN, PATCH_BYTES_START};
 pub use pass::Pass;
-pub use slope::{Brought, Destination};
+pub use slope::{Brought, Destination, RingUse};
 
 use pace::Pace;
 use slope::Slope;

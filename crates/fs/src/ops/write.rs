@@ -13,6 +13,7 @@ use tally_base::{Txg, round_to_sector};
 use tally_store::alloc::UNBORN;
 use tally_store::bp::{BlockKind, BlockPtr};
 use tally_store::pool::SpaceClass;
+use tally_store::txg::RingUse;
 
 use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
@@ -52,6 +53,16 @@ enum Way {
         /// Whether it seemed to stay in memory, for the log, when its data was let in.
         gathers: bool,
     },
+}
+
+impl Way {
+    fn takes_of_ring(self) -> Option<fn(u64) -> RingUse> {
+        match self {
+            Self::Log => Some(RingUse::Logged),
+            Self::Unstable { gathers: true } => Some(RingUse::Unstable),
+            Self::Unstable { gathers: false } | Self::Group => None,
+        }
+    }
 }
 
 impl Filesystem {
@@ -113,8 +124,12 @@ impl Filesystem {
             return refusal.outcome();
         }
         let range = offset..offset + length;
-        let gathers = !stable && self.seems_to_gather(object, length);
-        let _while_it_is_brought = match self.pass(object, range.clone(), inline || gathers) {
+        let way = match (inline, stable) {
+            (true, _) => Way::Log,
+            (false, true) => Way::Group,
+            (false, false) => Way::Unstable { gathers: self.seems_to_gather(object, length) },
+        };
+        let _while_it_is_brought = match self.pass(object, range.clone(), way.takes_of_ring()) {
             Ok(pass) => pass,
             // Who would wait for nothing is told so at once.
             Err(_) if self.is_sure_to_refuse(ctx, object, range.clone()) => None,
@@ -131,11 +146,6 @@ impl Filesystem {
         let admitted = match self.admit(&ask) {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
-        };
-        let way = match (inline, stable) {
-            (true, _) => Way::Log,
-            (false, true) => Way::Group,
-            (false, false) => Way::Unstable { gathers },
         };
         let (parts, mut locked) = match self.lock_with_parts(object, offset, data, way) {
             Ok(both) => both,

@@ -9,7 +9,7 @@ use tally_intent::Lane;
 use super::Pool;
 use crate::alloc::Space;
 use crate::label::FailMode;
-use crate::txg::{Admission, Cause, NotAdmitted, Txgs};
+use crate::txg::{Admission, Cause, NotAdmitted, RingUse, Txgs};
 
 /// How deep into its reserve the pool lets an operation go (rules F19). A replay is not asked: what it brings was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Pool {
     #[must_use]
     pub fn ahead_bytes_max(&self) -> u64 {
         let rings = self.lanes().iter().filter(|lane| !lane.has_ended()).map(|lane| lane.geometry().size).min();
-        self.txgs.ahead_bytes_max(rings.unwrap_or(u64::MAX))
+        self.txgs.ahead_bytes_max(rings.map_or(RingUse::None, RingUse::Logged))
     }
 
     /// What a reply that rests on record `lsn` of `lane`, and appended `record_bytes`, waits for. Should the lane fail, the promise goes over to

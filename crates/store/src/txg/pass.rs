@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::MutexGuard;
 use tally_base::{Fate, Kept, Promise, Txg, Wait};
 
-use super::slope::{self, Destination, Load, Then};
+use super::slope::{self, Destination, Load, RingUse, Then};
 use super::{Cause, State, Txgs, answer};
 
 /// Leave to bring data, kept while it is brought.
@@ -17,11 +17,11 @@ pub struct Pass {
 }
 
 impl Txgs {
-    /// Lets somebody bring so many bytes of data, for a log with a ring of `ring_bytes` (`u64::MAX`: for none); or says when he may come
-    /// again. Never blocks. What is light takes nothing with it.
-    pub fn pass(self: &Arc<Self>, destination: Destination, bytes: u64, ring_bytes: u64) -> Result<Option<Pass>, Wait> {
-        let group_bytes_max = self.ahead_bytes_max(u64::MAX);
-        let ring_group_bytes_max = slope::ring_group_bytes_max(ring_bytes);
+    /// Lets somebody bring so many bytes of data; or says when he may come again. Never blocks. What is light takes nothing
+    /// with it.
+    pub fn pass(self: &Arc<Self>, destination: Destination, bytes: u64, ring: RingUse) -> Result<Option<Pass>, Wait> {
+        let group_bytes_max = self.ahead_bytes_max(RingUse::None);
+        let ring_group_bytes_max = ring.group_bytes_max();
         let load = Load { destination, bytes, group_bytes_max, ring_group_bytes_max };
         let of = |mirror: &AtomicU64| mirror.load(Ordering::Relaxed);
         if load.is_light(of(&self.ahead_bytes), of(&self.logged_bytes)) {
@@ -56,12 +56,11 @@ impl Txgs {
         self.state.lock().slope.ahead_bytes()
     }
 
-    /// Bytes ahead of the disks near which those who bring more wait, for groups whose log has a ring of `ring_bytes`.
+    /// Bytes ahead of the disks near which those who bring more wait.
     #[must_use]
-    pub fn ahead_bytes_max(&self, ring_bytes: u64) -> u64 {
+    pub fn ahead_bytes_max(&self, ring: RingUse) -> u64 {
         let of_memory = slope::group_bytes_max(self.dirty_bytes_max);
-        let of_ring = slope::ring_group_bytes_max(ring_bytes);
-        of_memory.min(of_ring).min(self.paced_bytes_max.load(Ordering::Relaxed))
+        of_memory.min(ring.group_bytes_max()).min(self.paced_bytes_max.load(Ordering::Relaxed))
     }
 
     /// Requests that wait until what is ahead of the disks is less.

@@ -17,7 +17,8 @@
 //!
 //! **The bound** is what one group may have: a ring holds three groups (rules F28) and memory two, and a group should
 //! not take longer than two seconds to write ([`super::pace`]). What a COMMIT will log counts from
-//! the time that it is in memory: a COMMIT that finds the ring full waits for two groups. What will have no place in a ring counts
+//! the time that it is in memory, in a ring of four groups, since it may be logged a group later: a COMMIT that finds the
+//! ring full waits for two groups. What will have no place in a ring counts
 //! for memory and time alone: a small promise waits for none of it. What is ahead includes the open group, so no group is larger than its
 //! bounds, and neither ring nor memory can fill up with data. Bulk has seven eighths of it. A little more is
 //! open to small requests, which are let in beside bulk that waits; the rest, and names and attributes, is for nobody to
@@ -45,6 +46,8 @@ pub(super) const SMALL_BYTES_MAX: u64 = 64 << 10;
 /// Groups that have records in a ring: one is open, one is being synced, and the one before keeps its place until that is
 /// over (rules F8, F28).
 const GROUPS_IN_RING: u64 = 3;
+/// Groups of UNSTABLE data that have their place in it: the COMMIT of what one has may come in the next.
+const UNSTABLE_GROUPS_IN_RING: u64 = GROUPS_IN_RING + 1;
 /// Groups whose data is in memory.
 const GROUPS_IN_MEMORY: u64 = 2;
 
@@ -55,6 +58,28 @@ pub struct Destination(
     /// Numbers that mean nothing here.
     pub [u64; 3],
 );
+
+/// What data takes of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingUse {
+    /// Nothing: only its group will make it durable.
+    None,
+    /// Its place, at once, in a ring of so many bytes.
+    Logged(u64),
+    /// Its place, when its COMMIT comes, in a ring of so many bytes.
+    Unstable(u64),
+}
+
+impl RingUse {
+    /// What one group may have of such data.
+    pub(super) fn group_bytes_max(self) -> u64 {
+        match self {
+            Self::None => UNLOGGED,
+            Self::Logged(ring_bytes) => ring_bytes / GROUPS_IN_RING,
+            Self::Unstable(ring_bytes) => ring_bytes / UNSTABLE_GROUPS_IN_RING,
+        }
+    }
+}
 
 /// Data of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,11 +136,6 @@ impl Load {
 /// What one group may have of data where there is so much memory.
 pub(super) fn group_bytes_max(dirty_bytes_max: u64) -> u64 {
     dirty_bytes_max / GROUPS_IN_MEMORY
-}
-
-/// What one group may have in such a ring; with one of `u64::MAX` bytes there is none.
-pub(super) fn ring_group_bytes_max(ring_bytes: u64) -> u64 {
-    if ring_bytes == u64::MAX { UNLOGGED } else { ring_bytes / GROUPS_IN_RING }
 }
 
 fn bulk_max(group_bytes_max: u64) -> u64 {

@@ -9,7 +9,7 @@ use super::slope::{Brought, SMALL_BYTES_MAX};
 use super::*;
 
 const MIB: u64 = 1 << 20;
-const RING: u64 = 96 * MIB;
+const RING: RingUse = RingUse::Logged(96 * MIB);
 /// A third of the ring; memory has room for more.
 const GROUP: u64 = 32 * MIB;
 
@@ -280,7 +280,11 @@ fn whatever_comes_all_that_wait_come_to_their_end() {
                 0..5 => {
                     let fresh = (draw(50), [1, 4096, 64 << 10, (64 << 10) + 1, MIB][draw(5) as usize], draw(3));
                     let (place, bytes, ring) = back.pop().unwrap_or(fresh);
-                    match txgs.pass(destination(0, place), bytes, [256 << 10, 8 * MIB, u64::MAX][ring as usize]) {
+                    match txgs.pass(
+                        destination(0, place),
+                        bytes,
+                        [RingUse::Unstable(256 << 10), RingUse::Logged(8 * MIB), RingUse::None][ring as usize],
+                    ) {
                         Ok(pass) => under_way.push((pass, bytes)),
                         Err(Wait::On(wait)) if draw(4) == 0 => waits.push(wait),
                         Err(Wait::On(wait)) => {
