@@ -15,7 +15,7 @@ use tally_base::{PoolGuid, Txg, VdevGuid};
 use tally_disk::{Access, Disk};
 
 use crate::choose::{Candidate, ChooseError, Chosen, choose};
-use crate::discover::{FoundLeg, FoundPool, ImportSource, Scan, scan};
+use crate::discover::{FoundLeg, FoundPool, ImportSource, Scan, leg_inside, scan};
 use crate::label::{
     self, KNOWN, Label, LegConfig, PoolConfig, PoolState, Usable, VdevClass, VdevConfig, data_bytes_of,
 };
@@ -237,7 +237,7 @@ fn hold(platform: &Platform, pool: &FoundPool) -> Result<Vec<HeldLeg>, ImportErr
             }
         };
         let Ok(label) = label::read(disk.as_ref()) else { continue };
-        if label.config.pool != pool.pool {
+        if label.config.pool != pool.pool || leg_inside(disk.as_ref(), &label).is_some() {
             continue;
         }
         if let Some(first) = held.iter().find(|leg| leg.label.leg == label.leg) {

@@ -2,15 +2,22 @@
 //!
 //! Nothing is locked here and nothing decided: a pool may be in use while we look. `assemble` locks what it
 //! takes and reads all labels again.
+//!
+//! One thing is sorted out here. A leg on a partition that ends where its disk ends (behind the last one of a DOS label there
+//! is nothing) has its end label where the disk would have its own, so that the disk speaks as the leg while everything else
+//! lies elsewhere on it. That its front says nothing does not tell, since a leg's front may be damaged; nor does its size,
+//! since legs may be larger than they must be. So [`is_around_leg`] looks for the leg itself: where its front label should be,
+//! and among what else was found.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tally_base::PoolGuid;
-use tally_disk::{Access, Opener};
+use tally_disk::{Access, Disk, Opener};
 
-use crate::label::{self, Label, PoolConfig, Unreadable};
+use crate::label::{self, Label, PoolConfig, Unreadable, data_bytes_of};
 
 /// Where to look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,21 +75,84 @@ pub fn scan(opener: &dyn Opener, source: &ImportSource) -> io::Result<Scan> {
     }
     paths.sort();
     paths.dedup();
-    let mut pools: BTreeMap<PoolGuid, Vec<FoundLeg>> = BTreeMap::new();
+    let mut pools: BTreeMap<PoolGuid, Vec<Shown>> = BTreeMap::new();
     let mut refused = Vec::new();
     for path in paths {
         match look(opener, &path) {
-            Ok(Ok(label)) => pools.entry(label.config.pool).or_default().push(FoundLeg { path, label }),
-            Ok(Err(Unreadable::NoLabel)) => {}
-            Ok(Err(unreadable)) => refused.push((path, unreadable.to_string())),
+            Ok((disk, Ok(label))) => {
+                let leg = FoundLeg { path, label };
+                pools.entry(leg.label.config.pool).or_default().push(Shown { leg, disk });
+            }
+            Ok((_, Err(Unreadable::NoLabel))) => {}
+            Ok((_, Err(unreadable))) => refused.push((path, unreadable.to_string())),
             Err(error) => refused.push((path, error.to_string())),
         }
     }
-    let pools = pools.into_iter().map(|(pool, legs)| FoundPool { pool, legs }).collect();
+    let pools = pools.into_iter().map(|(pool, shown)| FoundPool { pool, legs: themselves(&shown, &mut refused) });
+    let pools = pools.filter(|pool| !pool.legs.is_empty()).collect();
     Ok(Scan { pools, refused })
 }
 
-fn look(opener: &dyn Opener, path: &Path) -> io::Result<Result<Label, Unreadable>> {
-    let disk = opener.open(path, Access::ReadOnly)?;
-    Ok(label::read(disk.as_ref()))
+/// What speaks as a leg, and the disk that it is read from.
+struct Shown {
+    leg: FoundLeg,
+    disk: Arc<dyn Disk>,
 }
+
+fn look(opener: &dyn Opener, path: &Path) -> io::Result<(Arc<dyn Disk>, Result<Label, Unreadable>)> {
+    let disk = opener.open(path, Access::ReadOnly)?;
+    let label = label::read(disk.as_ref());
+    Ok((disk, label))
+}
+
+/// Those that are legs themselves. A disk around a leg that was not found is told of: somebody has to find its partition.
+fn themselves(shown: &[Shown], refused: &mut Vec<(PathBuf, String)>) -> Vec<FoundLeg> {
+    let is_around = |Shown { leg, disk }: &Shown| {
+        let others = shown.iter().map(|other| (other.disk.as_ref(), &other.leg.label));
+        is_around_leg(disk.as_ref(), &leg.label, others)
+    };
+    let (around, legs): (Vec<_>, Vec<_>) = shown.iter().partition(|shown| is_around(shown));
+    for Shown { leg, disk } in around {
+        let is_found = legs.iter().any(|found| found.leg.label.leg == leg.label.leg);
+        if let Some(start) = leg_inside(disk.as_ref(), &leg.label).filter(|_| !is_found) {
+            let why = format!(
+                "it is no disk of pool {}, but ends with one, which begins at byte {start}: that should be a partition; \
+                 let the kernel read the partition table again (partprobe)",
+                leg.label.config.name
+            );
+            refused.push((leg.path.clone(), why));
+        }
+    }
+    legs.into_iter().map(|shown| shown.leg.clone()).collect()
+}
+
+/// Whether a disk's label is that of a leg with which it ends: the leg is found inside it, or is one of `others`.
+pub(crate) fn is_around_leg<'a>(
+    disk: &dyn Disk,
+    label: &Label,
+    others: impl Iterator<Item = (&'a dyn Disk, &'a Label)>,
+) -> bool {
+    let Some(excess) = excess(disk, label) else { return false };
+    let size = disk.geometry().size;
+    let is_its_end = |other: &dyn Disk| {
+        (size - excess..size).contains(&other.geometry().size)
+            && label::end_bytes(disk).is_some_and(|end| label::end_bytes(other).as_deref() == Some(&*end))
+    };
+    let mut others = others.filter(|(_, own)| own.leg == label.leg);
+    label::begins_at(disk, excess, label.leg) || others.any(|(other, _)| is_its_end(other))
+}
+
+/// Where the leg begins with which a disk ends, if that tells itself.
+pub(crate) fn leg_inside(disk: &dyn Disk, label: &Label) -> Option<u64> {
+    excess(disk, label).filter(|start| label::begins_at(disk, *start, label.leg))
+}
+
+/// By how much a disk that speaks by its end alone is larger than its leg must be.
+fn excess(disk: &dyn Disk, label: &Label) -> Option<u64> {
+    let (vdev, _) = label.config.leg(label.leg)?;
+    let excess = data_bytes_of(disk.geometry().size)?.checked_sub(vdev.data_bytes)?;
+    (excess > 0 && !label::begins_at(disk, 0, label.leg)).then_some(excess)
+}
+
+#[cfg(test)]
+mod tests;

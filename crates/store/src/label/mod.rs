@@ -271,6 +271,19 @@ pub fn read(disk: &dyn Disk) -> Result<Label, Unreadable> {
     }
 }
 
+/// Whether a label of this leg begins at `start`: one of its slots is valid there.
+pub(crate) fn begins_at(disk: &dyn Disk, start: u64, leg: VdevGuid) -> bool {
+    let mut slots = (0..CONFIG_SLOTS).map(|slot| read_slot(disk, start + slot * CONFIG_SLOT_BYTES));
+    slots.any(|slot| matches!(slot, Ok(Ok(label)) if label.leg == leg))
+}
+
+/// The bytes of the label at the end.
+pub(crate) fn end_bytes(disk: &dyn Disk) -> Option<AlignedBuf> {
+    let [_, start] = label_offsets(disk.geometry().size)?;
+    let mut bytes = AlignedBuf::zeroed(usize::try_from(LABEL_BYTES).expect("256 KiB"));
+    disk.read(start, &mut bytes).ok().map(|()| bytes)
+}
+
 /// Writes a configuration to both labels of a leg, one after the other, each durably.
 pub fn write(disk: &dyn Disk, leg: VdevGuid, config: &PoolConfig) -> Result<(), LabelError> {
     Ok(write_encoded(disk, config.sequence, &encode(leg, config)?)?)
