@@ -121,3 +121,22 @@ fn everything() -> Plan {
         verbose: true,
     }
 }
+
+/// A pool on a partition that ends where its disk ends, as `-d /dev` shows it: the end labels are the disk's, too, and nothing
+/// else is where it would be on a leg.
+#[test]
+fn a_disk_around_a_leg_is_neither_imported_nor_read_for_it() {
+    for whole in ["/disks/a-disk", "/disks/z-disk"] {
+        let mut image = Image::golden();
+        let (_, leg) = image.disks[0].clone();
+        image.disks.push((whole.into(), [vec![0xee; 1 << 20], leg].concat()));
+        let (facts, outcome) = image.inspect(&everything());
+        assert_eq!(outcome.damage_count, 0, "{:#?}", facts.iter().filter(|fact| fact.is_damage()).collect::<Vec<_>>());
+        let leaf = facts.iter().find(|fact| fact.what == "leaf").and_then(|fact| fact.source.clone()).unwrap();
+        assert_eq!(leaf.device.to_str(), Some("/disks/data"));
+        let said: Vec<_> = facts.iter().map(Fact::to_string).filter(|line| line.starts_with(whole)).collect();
+        assert!(said.len() == 1 && said[0].contains("that is a partition"), "{said:#?}");
+        let (_, report) = image.import();
+        assert_eq!(report.records_replayed, 8);
+    }
+}

@@ -11,7 +11,7 @@ use tally_disk::{Access, AlignedBuf, Disk, Opener};
 
 use super::fact::Source;
 use crate::blockdev::{BlockDev, BlockDevError};
-use crate::discover::ImportSource;
+use crate::discover::{ImportSource, is_around_leg};
 use crate::label::{self, LABEL_BYTES, Label, SlotReport, VdevConfig, data_bytes_of};
 use crate::uberblock::{self, Uberblock, UberblockSlot};
 
@@ -53,6 +53,12 @@ impl Device {
     pub(super) fn pool(&self) -> Option<PoolGuid> {
         let by_uberblock = || self.uberblocks().max_by_key(|(_, found)| found.rank()).map(|(_, found)| found.pool);
         self.label().map(|(_, label)| label.config.pool).or_else(by_uberblock)
+    }
+
+    /// Whether it only ends with a leg, which may be one of these.
+    pub(super) fn is_around_leg(&self, others: &[Self]) -> bool {
+        let labels = others.iter().filter_map(|other| Some((other.disk.as_ref(), other.label()?.1)));
+        self.label().is_some_and(|(_, label)| is_around_leg(self.disk.as_ref(), label, labels))
     }
 
     pub(super) fn at(&self, offset: u64) -> Source {

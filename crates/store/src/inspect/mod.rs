@@ -171,7 +171,14 @@ pub fn inspect(
     pools.sort();
     pools.dedup();
     for pool in &pools {
-        let members = devices.iter().filter(|device| device.pool() == Some(*pool)).collect();
+        let members = devices.iter().filter(|device| device.pool() == Some(*pool));
+        let (around, legs): (Vec<_>, Vec<_>) = members.partition(|device| device.is_around_leg(&devices));
+        for device in &around {
+            let why = "it is not the leg whose label stands at its end: that is a partition, and ends where it ends";
+            report.say(Detail::Summary, &Fact::new(Part::Pool, "device").at(device.at(0)).note(why));
+        }
+        // With nothing better there, what is there is shown.
+        let members = if legs.is_empty() { around } else { legs };
         inspect_pool(&mut report, &PoolView::new(*pool, members), words);
     }
     let absent = plan.trees.iter().filter(|name| !report.trees_found.contains(name)).cloned().collect();
