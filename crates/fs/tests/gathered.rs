@@ -271,6 +271,21 @@ fn a_commit_makes_nothing_dirty_that_its_group_has() {
     assert!(before >= MIB && after - before < RECORD, "{before} bytes, and {after} behind it");
 }
 
+/// A COMMIT of a part leaves the rest to the next one.
+#[test]
+fn a_commit_of_a_part_makes_that_part_durable_and_no_promise_for_the_rest() {
+    let house = House::new("latency", 64 * MIB);
+    house.write(0, MIB);
+    house.write(MIB, MIB);
+    let logged = house.logged();
+    let part = house.fs.commit(ctx(&house.cred), house.file, MIB / 2, RECORD as u32);
+    done(part).expect("there is room");
+    assert!((RECORD..2 * RECORD).contains(&(house.logged() - logged)), "so much was asked for");
+    assert!(!house.commit());
+    assert!((2 * MIB..2 * MIB + RECORD).contains(&(house.logged() - logged)), "each byte once");
+    assert_eq!(house.found(), written(&[(0, MIB), (MIB, MIB)]));
+}
+
 /// A COMMIT put what an older group had into the open one as well, and both wrote it: a gigabyte that six clients brought,
 /// with a COMMIT after each eight mebibytes, came to the disk twice over.
 #[test]

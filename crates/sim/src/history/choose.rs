@@ -101,7 +101,9 @@ impl State {
             let (object, fill) = (Arc::clone(&object), chance.next());
             ops.push(Op::Write { object: Arc::clone(&object), offset, length, fill, stability });
             if chance.one_in(6) {
-                ops.push(Op::Commit { object: Arc::clone(&object), offset: 0, count: 0 });
+                // What is not in it stays to be done for the next one.
+                let (offset, count) = if chance.one_in(2) { (0, 0) } else { (chance.below(3) * block, block as u32) };
+                ops.push(Op::Commit { object: Arc::clone(&object), offset, count });
             }
             if chance.one_in(8) {
                 let set = SetAttr { size: Some(offset + chance.below(length + 1)), ..SetAttr::default() };
