@@ -42,6 +42,9 @@ const WINDOW_READS: u64 = 2;
 /// Also where nobody waits, a window is as long as what its stream has read, up to so many bytes: who reads a little has
 /// little fetched for nothing, and who reads much has it in long reads.
 const UNHURRIED_BYTES_MAX: u64 = 1 << 20;
+/// Up to so many bytes a window grows by four where its reader waits, and then by two: of sixteen streams each short read is a
+/// turn of the disk that the fifteen others wait for.
+const HURRY_BYTES_MAX: u64 = 4 << 20;
 /// The longest window. Half of it, on a disk that takes 8 ms to begin, makes half a gigabyte a second.
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
 /// Most bytes that are asked for at once: what one read of a device brings.
@@ -385,13 +388,15 @@ impl Stream {
         let least = unhurried.max(WINDOW_READS * length);
         // It asked for this and has not got it, or not yet: more must be on its way.
         let is_behind = touch.is_missed || touch.is_late;
-        let is_short = self.window * limits.record_size < UNHURRIED_BYTES_MAX;
+        // Three that are in line may be so by chance: what comes with the fourth is little.
+        let begun = if matches!(self.way, Way::Steps(_)) { self.window } else { self.window.max(least) };
+        let is_short = begun * limits.record_size < HURRY_BYTES_MAX;
         let factor = match (is_behind, is_short) {
             (false, _) => 1,
             (true, true) => 4,
             (true, false) => 2,
         };
-        self.window = (self.window * factor).max(least).min(most.max(1));
+        self.window = (begun * factor).max(least).min(most.max(1));
     }
 
     /// The next blocks to ask for. What the READ waits for comes with a piece behind it, by one read of the device where one

@@ -109,6 +109,22 @@ fn windows_grow_while_the_reader_waits_and_divide_the_share() {
     assert!(most(true, 16) <= (32 << 20) / 15, "sixteen");
 }
 
+/// Sixteen readers who begin at once had 38 reads of single blocks, each a turn of the disk for all.
+#[test]
+fn who_has_to_wait_for_what_a_stream_begins_with_has_more_of_it() {
+    let mut reader = Reader::new();
+    assert_eq!(reader.read(1, 0..1, 400).wanted, None, "one READ is no stream");
+    let wanted = reader.read(1, 1..2, 400).wanted.expect("the second of a file is one");
+    assert!(wanted.first.end - wanted.first.start >= 4, "{wanted:?}");
+    // What is in line may be so by chance.
+    let mut reader = Reader::new();
+    for at in [100, 105, 110] {
+        assert_eq!(reader.read(1, at..at + 1, 400).wanted, None);
+    }
+    reader.read(1, 115..116, 400);
+    assert!(reader.asked <= 4, "{} blocks", reader.asked);
+}
+
 #[test]
 fn the_table_is_bounded() {
     let mut reader = Reader::new();
