@@ -183,7 +183,8 @@ impl BlockIo {
 
     #[cold]
     fn read_device(&self, bp: &BlockPtr, key: CacheKey, check: Option<Check>) -> Result<Bytes, BlockError> {
-        match self.join(&key, bp.kind) {
+        let (came, _under_way) = self.join_or_begin(key, bp.kind);
+        match came {
             Some(Cached { bytes, checked, .. }) if checked || check.is_none() => return Ok(bytes),
             Some(Cached { bytes, .. }) => return self.admit(bp, key, bytes, check),
             None => {}

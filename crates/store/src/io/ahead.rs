@@ -12,6 +12,10 @@
 //! block that is not as its pointer says, and a device that refuses, are passed over without a count, a repair or a line in
 //! the log: that is for whoever reads it in earnest, once, and for nobody else.
 //!
+//! **Nodes that several readers lack.** Sixteen readers who begin in a cold tree all need its root. Whoever reads a node from
+//! its device, ahead of a reader or in earnest, stands in the table too, and who comes for it meanwhile waits for him. But not
+//! on his own thread: an operation that comes there while that one waits for its device would wait for itself.
+//!
 //! **A disk that hangs** keeps whoever has asked it. Those who wait for him have asked nobody: where nothing has come for
 //! [`JOIN_MAX`] they take the flight off the table, and read for themselves. By then the disk may have left its mirror.
 //!
@@ -22,6 +26,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,7 +56,8 @@ pub struct Flight {
 enum Stage {
     /// Nobody has begun it: what is to be fetched, and the room in the cache that was taken for it.
     Planned(Vec<ToFetch>, u64),
-    UnderWay,
+    /// This thread carries it out.
+    UnderWay(ThreadId),
     Landed,
 }
 
@@ -114,6 +120,14 @@ impl Flights {
         self.by_key.lock().get(key).cloned()
     }
 
+    /// Takes note of a node that this thread is about to read, until what this gives is dropped. `None`: somebody else is at it.
+    fn begin_alone(&self, key: CacheKey) -> Option<BeingRead<'_>> {
+        let mut by_key = self.by_key.lock();
+        let Entry::Vacant(place) = by_key.entry(key) else { return None };
+        let flight = Arc::clone(place.insert(Arc::new(Flight::under_way(key))));
+        Some(BeingRead { flights: self, flight })
+    }
+
     /// Nobody joins it any more. Where it was forgotten before, another one may stand in its place.
     fn forget(&self, flight: &Flight) {
         let mut by_key = self.by_key.lock();
@@ -125,9 +139,9 @@ impl Flights {
     }
 }
 
-/// A node that somebody reads who goes ahead. Whoever comes for it meanwhile waits for him: sixteen streams have sixteen who
-/// go ahead, through the same nodes.
-struct BeingRead<'a> {
+/// A node that somebody reads from its device. Whoever comes for it meanwhile waits for him: sixteen streams have sixteen
+/// readers, and as many who go ahead of them, through the same nodes.
+pub(super) struct BeingRead<'a> {
     flights: &'a Flights,
     flight: Arc<Flight>,
 }
@@ -140,6 +154,15 @@ impl Drop for BeingRead<'_> {
 }
 
 impl Flight {
+    fn under_way(key: CacheKey) -> Self {
+        let stage = Mutex::new(Stage::UnderWay(thread::current().id()));
+        Self { stage, landed: Condvar::new(), keys: vec![key] }
+    }
+
+    fn is_of_this_thread(&self) -> bool {
+        matches!(*self.stage.lock(), Stage::UnderWay(carrier) if carrier == thread::current().id())
+    }
+
     fn land(&self) {
         *self.stage.lock() = Stage::Landed;
         self.landed.notify_all();
@@ -272,7 +295,7 @@ impl BlockIo {
 
     fn begin<'a>(&'a self, flight: &'a Flight) -> Option<(Vec<ToFetch>, Carried<'a>)> {
         let mut stage = flight.stage.lock();
-        match std::mem::replace(&mut *stage, Stage::UnderWay) {
+        match std::mem::replace(&mut *stage, Stage::UnderWay(thread::current().id())) {
             Stage::Planned(blocks, room) => Some((blocks, Carried { io: self, flight, room })),
             other => {
                 *stage = other;
@@ -281,9 +304,10 @@ impl BlockIo {
         }
     }
 
-    /// A reader comes for a block that is on its way, and has it when it is there. `None` if it is not, or did not come.
+    /// A reader comes for a block that is on its way, and has it when it is there. `None` if it is not, or did not come, or if
+    /// this thread itself brings it: it would wait for ever.
     pub(super) fn join(&self, key: &CacheKey, kind: BlockKind) -> Option<Cached> {
-        let flight = self.flights.of(key)?;
+        let flight = self.flights.of(key).filter(|flight| !flight.is_of_this_thread())?;
         self.fetch(&flight);
         let hangs = blocking(|| {
             let mut stage = flight.stage.lock();
@@ -301,14 +325,15 @@ impl BlockIo {
         self.cache.find(key).or_else(|| self.find(key, kind))
     }
 
-    /// Takes note of a block that somebody is about to read, until what this gives is dropped. `None`: somebody else is at
-    /// it.
-    fn begin_alone(&self, key: CacheKey) -> Option<BeingRead<'_>> {
-        let mut by_key = self.flights.by_key.lock();
-        let Entry::Vacant(place) = by_key.entry(key) else { return None };
-        let flight = Flight { stage: Mutex::new(Stage::UnderWay), landed: Condvar::new(), keys: vec![key] };
-        let flight = Arc::clone(place.insert(Arc::new(flight)));
-        Some(BeingRead { flights: &self.flights, flight })
+    /// What somebody else brings of a block that is not cached; where that is nothing, and the block is a node, note is taken
+    /// that this thread reads it, until the second is dropped.
+    pub(super) fn join_or_begin(&self, key: CacheKey, kind: BlockKind) -> (Option<Cached>, Option<BeingRead<'_>>) {
+        let is_node = matches!(kind, BlockKind::TreeNode | BlockKind::Leaf);
+        match is_node.then(|| self.flights.begin_alone(key)).flatten() {
+            // It may have come since it was not there.
+            Some(under_way) => (self.find(&key, kind), Some(under_way)),
+            None => (self.join(&key, kind), None),
+        }
     }
 
     /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had, see the module's head.
@@ -327,10 +352,10 @@ impl BlockIo {
         if nodes == Nodes::Cached {
             return None;
         }
-        if let Some(cached) = self.join(&key, kind) {
+        let (came, _under_way) = self.join_or_begin(key, kind);
+        if let Some(cached) = came {
             return sound(cached);
         }
-        let _under_way = self.begin_alone(key);
         let (_, bytes) = block::open_quietly(&self.devs, std::slice::from_ref(bp)).next()?;
         check(&bytes).ok()?;
         self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
@@ -338,3 +363,6 @@ impl BlockIo {
         Some(bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;
