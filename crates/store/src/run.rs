@@ -42,6 +42,7 @@ pub struct RunWriter {
     io: Arc<BlockIo>,
     txg: Txg,
     run: Option<Run>,
+    run_bytes: u64,
     scratch: Vec<u8>,
     stats: WriteStats,
     work: LongWork,
@@ -79,7 +80,14 @@ impl Run {
 impl RunWriter {
     pub(crate) fn new(io: Arc<BlockIo>, txg: Txg) -> Self {
         let (stats, work) = (WriteStats::default(), LongWork::default());
-        Self { io, txg, run: None, scratch: Vec::new(), stats, work, told: None }
+        Self { io, txg, run: None, run_bytes: RUN_BYTES, scratch: Vec::new(), stats, work, told: None }
+    }
+
+    /// For no more than so many bytes: what others reserve meanwhile lies directly behind.
+    #[must_use]
+    pub fn expecting(mut self, bytes: u64) -> Self {
+        self.run_bytes = bytes.min(RUN_BYTES);
+        self
     }
 
     /// With somebody who is told how far it has come, run by run.
@@ -198,7 +206,7 @@ impl RunWriter {
             full => {
                 self.run = full;
                 self.close_run()?;
-                let place = self.io.alloc.alloc_run(self.txg, RUN_BYTES.max(bytes), bytes)?;
+                let place = self.io.alloc.alloc_run(self.txg, self.run_bytes.max(bytes), bytes)?;
                 Run { place, buf: AlignedBuf::with_capacity(place.bytes() as usize), blocks: Vec::new() }
             }
         };

@@ -262,7 +262,7 @@ impl Filesystem {
         let part = |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
         let mut parts = Parts::default();
         let compression = self.dataset.effective().compression.into();
-        let mut out = self.pool.io.writer(UNBORN);
+        let mut out = self.pool.io.writer(UNBORN).expecting(last - first);
         for start in (first..last).step_by(record_size as usize) {
             match out.put_bytes(BlockKind::Data, part(start, start + record_size), compression) {
                 Ok(block) => parts.placed.push((start, block)),

@@ -25,6 +25,7 @@
 
 mod bitmap;
 mod commit;
+mod cursors;
 mod deferred;
 mod inspect;
 mod load;

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tally_base::{SECTOR, Txg};
 
 use super::bitmap::REGION_SECTORS;
+use super::cursors::{Cursor, Cursors};
 use super::longest::{LongestRuns, Sectors};
 use super::region::{Region, Run};
 use crate::bp::Dva;
@@ -17,8 +18,7 @@ pub(super) struct VdevSpace {
     sectors: u64,
     excluded: u64,
     pub(super) regions: Vec<Mutex<Region>>,
-    /// The sector behind the last run that was handed out. A hint: it keeps runs in order, nothing rests on it.
-    cursor: AtomicU64,
+    cursors: Cursors,
     /// Where long runs may be; behind the region's lock.
     longest: Mutex<LongestRuns>,
     /// Free sectors: the sum over the regions.
@@ -46,7 +46,7 @@ impl VdevSpace {
             sectors: data_bytes / SECTOR as u64,
             excluded: 0,
             regions: Vec::new(),
-            cursor: AtomicU64::new(0),
+            cursors: Cursors::default(),
             longest: Mutex::new(LongestRuns::new(std::iter::empty())),
             free: AtomicU64::new(0),
             examined: AtomicU64::new(0),
@@ -105,24 +105,36 @@ impl VdevSpace {
         }
         // Going round keeps writes in order; where space is scarce, filling up from the front fragments it less.
         let is_scarce = self.free() < self.sectors / 4;
-        let cursor = if is_scarce { 0 } else { self.cursor.load(Ordering::Relaxed) };
-        let first = usize::try_from(cursor / u64::from(REGION_SECTORS)).unwrap_or(0);
-        let behind_cursor = (cursor % u64::from(REGION_SECTORS)) as u32;
-        if let Some(dva) = self.take_from(txg, first, behind_cursor, length, most) {
-            return Some(dva);
-        }
+        let (own, spared) = if is_scarce { (Cursor::START, None) } else { self.cursors.of(txg) };
+        let take_at = |at: Cursor| self.take_from(txg, at.region, at.sector, length, most);
+        let beside = spared.map(|spared| spared.region);
         // From the next region to the end, and then from the front on: at last the cursor's region from its start.
-        self.take_between(txg, first + 1..self.regions.len(), want, most)
-            .or_else(|| self.take_between(txg, 0..first + 1, want, most))
+        Some(own)
+            .filter(|own| Some(own.region) != beside)
+            .and_then(take_at)
+            .or_else(|| self.take_between(txg, own.region + 1..self.regions.len(), beside, want, most))
+            .or_else(|| self.take_between(txg, 0..own.region + 1, beside, want, most))
+            // There is none but where the others are.
+            .or_else(|| take_at(spared?))
+            .or_else(|| take_at(Cursor { sector: 0, ..spared? }))
     }
 
-    /// A run in one of these regions: the first that has it. Each that may have one and has not is looked at, and says
-    /// so from then on.
-    fn take_between(&self, txg: Txg, regions: Range<usize>, want: Sectors, most: u32) -> Option<Dva> {
+    /// A run in one of these regions but the spared one: the first that has it. Each that may have one and has not is looked
+    /// at, and says so from then on.
+    fn take_between(
+        &self,
+        txg: Txg,
+        regions: Range<usize>,
+        spared: Option<usize>,
+        want: Sectors,
+        most: u32,
+    ) -> Option<Dva> {
         let mut from = regions.start;
         loop {
             let at = self.longest.lock().next(from, want).filter(|at| *at < regions.end)?;
-            if let Some(dva) = self.take_from(txg, at, 0, u32::from(want), most) {
+            if spared != Some(at)
+                && let Some(dva) = self.take_from(txg, at, 0, u32::from(want), most)
+            {
                 return Some(dva);
             }
             from = at + 1;
@@ -134,7 +146,7 @@ impl VdevSpace {
         let run = self.change(region, |region| region.take(txg, from, length, most))?;
         self.free.fetch_sub(u64::from(run.1), Ordering::Relaxed);
         let dva = self.dva(region, run);
-        self.cursor.store(dva.end() / SECTOR as u64, Ordering::Relaxed);
+        self.cursors.advance(txg, dva.end() / SECTOR as u64);
         Some(dva)
     }
 
@@ -232,7 +244,7 @@ impl VdevSpace {
         })
     }
 
-    /// See [`Region::abandon`]. A run that ends at the cursor takes the cursor back with it, so that what a
+    /// See [`Region::abandon`]. A run that ends at a cursor takes that cursor back with it, so that what a
     /// writer did not need is where the next one begins.
     pub(super) fn abandon(&self, dva: &Dva) -> bool {
         let (start, end) = (dva.offset / SECTOR as u64, dva.end() / SECTOR as u64);
@@ -244,8 +256,7 @@ impl VdevSpace {
             abandoned
         });
         if abandoned {
-            // Failure means that somebody moved the cursor on, which is as good.
-            let _ = self.cursor.compare_exchange(end, start, Ordering::Relaxed, Ordering::Relaxed);
+            self.cursors.take_back(start..end);
         }
         abandoned
     }

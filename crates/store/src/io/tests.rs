@@ -149,6 +149,25 @@ fn a_root_is_read_back_as_it_was_written() {
     assert!(BlockIo::read_root(&io.devs, &bp).is_err(), "its padding is checked too");
 }
 
+/// Each WRITE reserved a mebibyte: several at once put their blocks a mebibyte apart.
+#[test]
+fn who_says_how_much_there_is_leaves_the_rest_to_others() {
+    let (_, io) = pool(&[64 << 20], 16 << 20);
+    let length = 128 << 10;
+    let mut writers: Vec<_> = (0..4).map(|_| io.writer(crate::alloc::UNBORN).expecting(length as u64)).collect();
+    let mut put = |at: usize, seed| {
+        writers[at].put(BlockKind::Data, &noise(length, seed), Compression::Off).expect("there is space")
+    };
+    let blocks: Vec<BlockPtr> = (0..4).map(|at| put(at, at as u64)).collect();
+    assert!(blocks.windows(2).all(|pair| pair[0].dva.end() == pair[1].dva.offset), "{blocks:?}");
+    // It is no promise.
+    put(0, 9);
+    for writer in writers {
+        writer.finish().expect("memory takes it");
+    }
+    assert_eq!(io.allocator().space().allocated, 5 * length as u64);
+}
+
 /// What was written ahead is read by the pointer that the group gave it, and still from the cache.
 #[test]
 fn a_settled_block_is_found_by_its_final_pointer() {
