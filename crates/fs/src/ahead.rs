@@ -22,7 +22,8 @@
 //! misses a block that it had asked for, and asks again.
 //!
 //! **Who waits for disks comes first.** While more READs that belong to no stream are at the disks than there are disks,
-//! errands are dropped and nothing is planned. Nor is anything planned on a vdev for whose stable storage more requests
+//! errands are dropped and nothing is planned. A READ of a file's first block does not count: it may be the first of a
+//! stream, and of sixteen that begin at once each would keep the others from what their second one wants. Nor is anything planned on a vdev for whose stable storage more requests
 //! wait than it has disks. What was planned before is carried out.
 
 mod streams;
@@ -133,7 +134,8 @@ impl Ahead {
             }
         }
         let is_at_disk = read.blocks.iter().any(|(_, standing)| *standing == Standing::Stored);
-        (is_at_disk && !noted.is_of_stream).then(|| {
+        let may_begin_stream = touch.blocks.start == 0;
+        (is_at_disk && !noted.is_of_stream && !may_begin_stream).then(|| {
             self.lone.fetch_add(1, Ordering::Relaxed);
             Lone(&self.lone)
         })

@@ -3,9 +3,13 @@
 
 mod world;
 
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 use bytes::Bytes;
+use parking_lot::RwLock;
+use tally_base::{Seat, seat_this_thread};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
@@ -191,6 +195,57 @@ fn a_reader_does_not_wait_for_threads() {
     }
     let stats = cold.stats();
     assert!(stats.hits > 32 && stats.hits + stats.misses == 64, "{stats:?}");
+}
+
+/// Waits for its disk until the gate is opened.
+struct Stuck(Arc<RwLock<()>>, Sender<()>);
+
+impl Seat for Stuck {
+    fn sits_down(&self) {
+        self.1.send(()).expect("somebody listens");
+        drop(self.0.read());
+    }
+
+    fn stands_up(&self) {}
+}
+
+/// Streams give way to READs of none. But sixteen readers who began at once had nothing fetched for their second READ, as the
+/// first ones of the others counted as such: each came once more for a single block.
+#[test]
+fn streams_give_way_to_others_but_not_to_who_begins_one() {
+    const BLOCKS: u64 = 64;
+    let files = ["one", "another", "third", "fourth", "fifth"];
+    let world = World::new(128 * MIB, 16 * MIB);
+    let cold = Cold::new(&world, &files.map(|name| (name, BLOCKS)), 64 * MIB);
+    let files = files.map(|name| cold.file(name));
+    // The nodes of the tree come into the cache.
+    files.iter().for_each(|file| assert!(cold.read(*file, BLOCKS - 1).is_ok()));
+    let gate = Arc::new(RwLock::new(()));
+    let stuck_at = |file: ObjectRef, block: u64| {
+        let (fs, (waits, comes)) = (Arc::clone(&cold.fs), channel());
+        let stuck = Stuck(Arc::clone(&gate), waits);
+        let reader = std::thread::spawn(move || {
+            seat_this_thread(Rc::new(stuck));
+            fs.read(&Cred::root(), file, block * RECORD, RECORD as u32).is_ok()
+        });
+        comes.recv().expect("it waits for its disk");
+        reader
+    };
+    let second_read_brings = |file: ObjectRef| {
+        assert!(cold.read(file, 0).is_ok());
+        let (_, before) = cold.disk_reads();
+        assert!(cold.read(file, 1).is_ok());
+        cold.work();
+        (cold.disk_reads().1 - before) / RECORD
+    };
+    let closed = gate.write();
+    let who_begin = [2, 3, 4].map(|of| stuck_at(files[of], 0));
+    assert!(second_read_brings(files[0]) >= 4, "{:?}", cold.stats());
+    let others = [7, 24, 50].map(|block| stuck_at(files[2], block));
+    assert_eq!(second_read_brings(files[1]), 1, "{:?}", cold.stats());
+    drop(closed);
+    assert!(who_begin.into_iter().chain(others).all(|reader| reader.join().is_ok_and(|is_read| is_read)));
+    cold.filer.export().expect("a clean export");
 }
 
 /// What streams bring takes its share and no more, and what others read again and again stays.

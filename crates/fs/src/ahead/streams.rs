@@ -161,6 +161,8 @@ struct Stream {
     /// What comes next to be asked for: a block, or for a way down the one behind it, or for steps the start of a READ.
     reached: u64,
     window: u64,
+    /// What it asked for last was for a READ that missed.
+    hurries: bool,
     epoch: u64,
 }
 
@@ -289,6 +291,7 @@ impl Stream {
             run_down: 0,
             is_stream: false,
             reached: 0,
+            hurries: false,
             window: 0,
             epoch: u64::MAX,
         }
@@ -388,10 +391,14 @@ impl Stream {
         let least = unhurried.max(WINDOW_READS * length);
         // It asked for this and has not got it, or not yet: more must be on its way.
         let is_behind = touch.is_missed || touch.is_late;
+        // Beside others what follows a piece that it has waited for had better be long at once: it would wait for that as well.
+        let is_used_up = self.reached.abs_diff(self.place()) <= self.window / 4;
+        let will_be_behind = self.hurries && is_used_up && live_count > 1 && !matches!(self.way, Way::Steps(_));
+        self.hurries = touch.is_missed || (self.hurries && !is_used_up);
         // Three that are in line may be so by chance: what comes with the fourth is little.
         let begun = if matches!(self.way, Way::Steps(_)) { self.window } else { self.window.max(least) };
         let is_short = begun * limits.record_size < HURRY_BYTES_MAX;
-        let factor = match (is_behind, is_short) {
+        let factor = match (is_behind || will_be_behind, is_short) {
             (false, _) => 1,
             (true, true) => 4,
             (true, false) => 2,

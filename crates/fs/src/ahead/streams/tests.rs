@@ -125,6 +125,24 @@ fn who_has_to_wait_for_what_a_stream_begins_with_has_more_of_it() {
     assert!(reader.asked <= 4, "{} blocks", reader.asked);
 }
 
+/// Sixteen files of 16 MiB took seven reads each, where six bring the whole: the reader of the second one was never late, so
+/// that the third was as short.
+#[test]
+fn what_comes_behind_a_piece_that_somebody_waited_for_is_longer() {
+    let mut reader = Reader::new();
+    // Another one keeps the disk busy.
+    for at in [0, 1] {
+        reader.read(2, at..at + 1, 128);
+    }
+    let pieces: Vec<u64> = (0..128)
+        .filter_map(|at| reader.read(1, at..at + 1, 128).wanted)
+        .map(|wanted| wanted.first.end - wanted.first.start)
+        .collect();
+    assert!(pieces[1] >= 3 * pieces[0] && pieces.iter().sum::<u64>() == 127, "{pieces:?}");
+    // Once: who is not late after that has enough.
+    assert!(pieces[2..].iter().all(|piece| *piece <= pieces[1]), "{pieces:?}");
+}
+
 #[test]
 fn the_table_is_bounded() {
     let mut reader = Reader::new();
