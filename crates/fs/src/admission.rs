@@ -131,15 +131,9 @@ impl Filesystem {
     }
 
     /// Leave to bring the data of `range` at all, which is asked for first: where more comes than the disks take, each waits
-    /// his turn (`tally_store::txg`, "the slope"). `ring`: how much of which ring it takes, if the dataset has one.
-    pub(crate) fn pass(
-        &self,
-        object: ObjectRef,
-        range: Range<u64>,
-        ring: Option<fn(u64) -> RingUse>,
-    ) -> Result<Option<Pass>, Refusal> {
+    /// his turn (`tally_store::txg`, "the slope").
+    pub(crate) fn pass(&self, object: ObjectRef, range: Range<u64>, ring: RingUse) -> Result<Option<Pass>, Refusal> {
         let destination = Destination([self.dataset.birth.id.0, object.id.0, range.start]);
-        let ring = ring.and_then(|of| Some(of(self.log()?.geometry().size))).unwrap_or(RingUse::None);
         self.pool.txgs.pass(destination, range.end - range.start, ring).map_err(Refusal::until)
     }
 

@@ -11,7 +11,7 @@
 //!  read, validate   may read the disk
 //!  hold             the open transaction group; never blocks
 //!  append           the record takes its dseq and its place in the lane
-//!  apply            the same record changes the layers
+//!  apply            the same record changes the layers; a COMMIT only notes there what the log has
 //!  release          hold, then locks
 //!  wait             in the caller: until the log (or the group) has it
 //! ```
@@ -236,21 +236,21 @@ impl Filesystem {
         records: SmallVec<[(RecordKind, Record); 1]>,
     ) -> Wait {
         let mut spare_bytes = admitted.fold_bytes;
-        self.log_all(admitted, locked, records, |locked, txg, record, logged| {
-            self.settle_fold(locked, txg, &record, logged, &mut spare_bytes);
+        self.append_all(admitted, locked, records, |locked, txg, record, is_logged| {
+            self.settle_fold(locked, txg, &record, is_logged, &mut spare_bytes);
             self.note_shrinking(txg, locked, &record);
-            self.apply(locked, txg, record, logged);
+            self.apply(locked, txg, record, is_logged);
         })
     }
 
-    /// Appends records of one operation to the log, in one transaction group. After each `change` does in memory what the
-    /// record says: it is told whether the log has taken it.
-    pub(crate) fn log_all(
+    /// Appends records of one operation to the log, in one transaction group. `after_each` brings memory to what the record says,
+    /// and is told whether the log has taken it. Gives what the reply waits for.
+    pub(crate) fn append_all(
         &self,
         mut admitted: Admitted,
         locked: &mut Locked,
         records: SmallVec<[(RecordKind, Record); 1]>,
-        mut change: impl FnMut(&mut Locked, Txg, Record, bool),
+        mut after_each: impl FnMut(&mut Locked, Txg, Record, bool),
     ) -> Wait {
         let mut rings = std::mem::take(&mut admitted.rings).into_iter();
         self.with_hold(admitted, |txg| {
@@ -264,7 +264,7 @@ impl Filesystem {
                 record.assert_sound(|object| locked.state(object).inode.as_ref());
                 let appended = if sound { self.append(rings.next(), txg, kind, &record) } else { None };
                 all_logged &= appended.is_some();
-                change(locked, txg, record, appended.is_some());
+                after_each(locked, txg, record, appended.is_some());
                 if let Some(appended) = appended {
                     locked.states_mut().for_each(|(_, state)| state.note_record(appended));
                     last = last.max(appended.lsn);
@@ -385,7 +385,7 @@ impl Filesystem {
         ring.lane().append(ring, id, &self.next_dseq, txg, kind as u16, &parts).ok()
     }
 
-    /// Changes the layers of `txg` as `record` says: the one place where memory changes, for operations and for replay.
+    /// Changes the layers of `txg` as `record` says: the one place where records change them, for operations and for replay.
     pub(crate) fn apply(&self, locked: &mut Locked, txg: Txg, record: Record, logged: bool) {
         let mut dirty: SmallVec<[ObjectId; 4]> = SmallVec::new();
         for after in record.inodes {

@@ -10,8 +10,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tally_base::Txg;
 use tally_store::bp::BlockPtr;
 use tally_store::key::Key;
@@ -242,6 +244,33 @@ impl Layer {
     #[must_use]
     pub fn new(txg: Txg, inode: Option<Inode>) -> Self {
         Self { txg, inode, keys: BTreeMap::new(), data: DataLayer::default() }
+    }
+}
+
+/// A stretch of a file, and by which layer it is seen so.
+pub(crate) type SeenBy = (usize, Range<u64>, Seen);
+
+/// A file's `range` as its `layers` (oldest first) have it together, in order: older ones only where no newer one covers
+/// them. What is [`Seen::Below`] all of them is the tree's.
+pub(crate) fn see_through(layers: &[Arc<Layer>], range: Range<u64>) -> SmallVec<[SeenBy; 1]> {
+    let mut seen = SmallVec::new();
+    look_down(layers, range, &mut seen);
+    seen
+}
+
+fn look_down(layers: &[Arc<Layer>], range: Range<u64>, out: &mut SmallVec<[SeenBy; 1]>) {
+    if range.is_empty() {
+        return;
+    }
+    let Some((newest, older)) = layers.split_last() else {
+        out.push((0, range, Seen::Below));
+        return;
+    };
+    for (part, seen) in newest.data.view(range) {
+        match seen {
+            Seen::Below => look_down(older, part, out),
+            seen => out.push((older.len(), part, seen)),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use tally_base::{Dseq, Lsn, ObjectId, Txg, blocking};
 use tally_intent::Appended;
 
 use crate::inode::Inode;
-use crate::layer::{Layer, Piece, Seen};
+use crate::layer::{Layer, Piece, Seen, see_through};
 
 /// Layers of one object: of the open group, the one that is quiescing, and the one that is being synced.
 const LAYERS_MAX: usize = 3;
@@ -28,14 +28,15 @@ pub(crate) struct ObjectState {
     pub(crate) loaded: bool,
     /// The newest inode; `None` if the object does not exist (any more).
     pub(crate) inode: Option<Inode>,
-    /// Changes by transaction group, oldest first. All but the last are closed and may be shared with the fold.
+    /// Changes by transaction group, oldest first. All but the last are closed and may be shared with the fold: of those
+    /// only what the log has is still noted, in a copy if need be.
     pub(crate) layers: SmallVec<[Arc<Layer>; 3]>,
     /// The newest record in the log that changed this object, in its dataset's lane (rules F9).
     pub(crate) last_lsn: Lsn,
     /// Its place in the dataset's history.
     pub(crate) last_dseq: Dseq,
-    /// The newest group with a change that should be in the log and is not, because the lane took no records: until it
-    /// is synced nothing that builds on it is logged either, and whoever saw it waits for the group.
+    /// The newest group with a change, or a COMMIT, that should be in the log and is not, because the lane took no records: until
+    /// it is synced nothing that builds on it is logged either, and whoever saw it waits for the group.
     pub(crate) unlogged: Txg,
     /// Bytes that COMMITs have logged part by part since the last one came to its end.
     pub(crate) parts_bytes: u64,
@@ -52,7 +53,13 @@ impl ObjectState {
     /// The log has taken what is seen of `range`, wherever it lies: content stays in the group in which it was written, whose
     /// fold brings it to the pool, and no other's.
     pub(crate) fn note_logged(&mut self, range: Range<u64>) {
-        note_logged_below(&mut self.layers, range);
+        for (layer, part, seen) in see_through(&self.layers, range) {
+            if let Seen::Piece(Piece::Memory { bytes, logged: false }) = seen {
+                // A fold that is at work has its own view of what it folds.
+                let layer = Arc::make_mut(&mut self.layers[layer]);
+                layer.data.insert(part.start, Piece::Memory { bytes, logged: true });
+            }
+        }
     }
 
     /// The layer of `txg`, made if this is the group's first change.
@@ -91,20 +98,6 @@ impl ObjectState {
     #[must_use]
     pub(crate) fn layer(&self, txg: Txg) -> Option<&Arc<Layer>> {
         self.layers.iter().find(|layer| layer.txg == txg)
-    }
-}
-
-fn note_logged_below(layers: &mut [Arc<Layer>], range: Range<u64>) {
-    let Some((newest, older)) = layers.split_last_mut() else { return };
-    for (part, seen) in newest.data.view(range) {
-        match seen {
-            Seen::Piece(Piece::Memory { bytes, logged: false }) => {
-                // A fold that is at work has its own view of what it folds.
-                Arc::make_mut(newest).data.insert(part.start, Piece::Memory { bytes, logged: true });
-            }
-            Seen::Piece(_) | Seen::Zero => {}
-            Seen::Below => note_logged_below(older, part),
-        }
     }
 }
 
@@ -168,6 +161,14 @@ impl ObjectTable {
     #[must_use]
     pub(crate) fn find(&self, id: ObjectId) -> Option<Object> {
         self.shard(id).lock().as_ref()?.get(&id).cloned()
+    }
+
+    /// A look at its state without its lock; at an empty one if it is not being changed.
+    pub(crate) fn look<T>(&self, id: ObjectId, look: impl FnOnce(&ObjectState) -> T) -> T {
+        match self.find(id) {
+            Some(object) => look(&object.read()),
+            None => look(&ObjectState::default()),
+        }
     }
 
     /// The object, brought in if need be (and then not loaded).

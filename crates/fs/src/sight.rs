@@ -20,7 +20,7 @@ use crate::damage::Part;
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
-use crate::layer::{DataLayer, Piece, Seen};
+use crate::layer::{DataLayer, Piece, Seen, see_through};
 use crate::object::{ObjectState, RestsOn};
 use crate::vfs::{FileKind, FsError, ObjectRef};
 
@@ -165,23 +165,7 @@ impl Sight<'_> {
     pub(crate) fn content(&self, range: Range<u64>) -> Result<SmallVec<[Bytes; 4]>, FsError> {
         let mut out = SmallVec::new();
         let layers = self.state.map_or(&[][..], |state| &state.layers);
-        self.content_below(layers, range, &mut out)?;
-        Ok(out)
-    }
-
-    fn content_below(
-        &self,
-        layers: &[Arc<crate::layer::Layer>],
-        range: Range<u64>,
-        out: &mut SmallVec<[Bytes; 4]>,
-    ) -> Result<(), FsError> {
-        if range.is_empty() {
-            return Ok(());
-        }
-        let Some((newest, older)) = layers.split_last() else {
-            return self.stored_content(range, out);
-        };
-        for (part, seen) in newest.data.view(range) {
+        for (_, part, seen) in see_through(layers, range) {
             match seen {
                 Seen::Piece(Piece::Memory { bytes, .. }) => out.push(bytes),
                 Seen::Piece(Piece::Placed { block, skip, length }) => {
@@ -189,11 +173,11 @@ impl Sight<'_> {
                     let bytes = read.map_err(|error| self.damaged(Part::Content(part.start), &error))?;
                     out.push(bytes.slice(skip as usize..(skip + length) as usize));
                 }
-                Seen::Zero => push_zeroes(part.end - part.start, out),
-                Seen::Below => self.content_below(older, part, out)?,
+                Seen::Zero => push_zeroes(part.end - part.start, &mut out),
+                Seen::Below => self.stored_content(part, &mut out)?,
             }
         }
-        Ok(())
+        Ok(out)
     }
 
     /// The content in the tree. What lies behind the stored size is zeroes.

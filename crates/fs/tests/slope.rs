@@ -37,7 +37,11 @@ struct Slope {
 impl Slope {
     fn over(world: &World) -> Self {
         // What goes to the log is to be the same however fast it seems.
-        let properties = PropertySet::from_iter([parse(Property::LogBias, "latency").unwrap()]);
+        Self::with(world, "latency")
+    }
+
+    fn with(world: &World, bias: &str) -> Self {
+        let properties = PropertySet::from_iter([parse(Property::LogBias, bias).unwrap()]);
         let filer = world.create_without_threads(&CreateOptions { properties, ..CreateOptions::default() });
         let slope = Self { fs: vfs(&filer), file: vfs(&filer).root(), filer, cred: Cred::root() };
         let file = slope.create("bulk").expect("an empty pool");
@@ -419,4 +423,25 @@ fn what_a_commit_will_log_finds_its_place_in_the_ring() {
         brought += new;
         slope.filer.sync().expect("there is room");
     }
+}
+
+/// What only its group will make durable takes nothing of the ring: half records, which cannot be placed ahead, and are more
+/// than `throughput` has the log take. Who has a promise to get for a little waits for none of it.
+#[test]
+fn a_small_promise_does_not_wait_for_what_others_have_in_memory_only() {
+    let slope = Slope::with(&World::new(512 * MIB, LOG), "throughput");
+    let data = noise(64 << 10, 1);
+    for place in 0..16 * 60 {
+        let at = place * (128 << 10);
+        let write = || slope.fs.write(ctx(&slope.cred), slope.file, at, data.clone(), Stability::Unstable);
+        if slope.ask(write).is_err() {
+            break;
+        }
+    }
+    let ahead_bytes = slope.ahead_bytes();
+    assert!(ahead_bytes > BULK_MAX + MIB, "{} KiB are in memory", ahead_bytes >> 10);
+    let small = slope.create("small").expect("a CREATE waits for nobody");
+    let data = Bytes::from_static(&[7; 4096]);
+    let written = slope.ask(|| slope.fs.write(ctx(&slope.cred), small, 0, data.clone(), Stability::FileSync));
+    assert!(written.is_ok(), "it waits behind {} KiB that are in no ring", ahead_bytes >> 10);
 }

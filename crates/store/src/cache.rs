@@ -121,7 +121,9 @@ const INSERT_LOCKS: usize = 64;
 
 /// A part of the cache.
 struct Shelf {
-    entries: Cache<CacheKey, Cached, ByBytes, foldhash::fast::RandomState, Ledger>,
+    /// Each of its parts has the same share of the room, so the hash has to spread blocks that lie in a row and have one
+    /// content.
+    entries: Cache<CacheKey, Cached, ByBytes, foldhash::quality::RandomState, Ledger>,
     inserting: [Mutex<()>; INSERT_LOCKS],
     holdings: Arc<Holdings>,
 }
@@ -129,7 +131,7 @@ struct Shelf {
 impl Shelf {
     fn new(bytes: u64, holdings: &Arc<Holdings>) -> Self {
         let items = usize::try_from(bytes / TYPICAL_BLOCK_BYTES).unwrap_or(usize::MAX).max(16);
-        let (ledger, hasher) = (Ledger(Arc::clone(holdings)), foldhash::fast::RandomState::default());
+        let (ledger, hasher) = (Ledger(Arc::clone(holdings)), foldhash::quality::RandomState::default());
         Self {
             entries: Cache::with(items, bytes, ByBytes, hasher, ledger),
             inserting: std::array::from_fn(|_| Mutex::default()),

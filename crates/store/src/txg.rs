@@ -65,7 +65,7 @@ pub struct Txgs {
     /// request, so that nobody passes without a closer look.
     ahead_bytes: AtomicU64,
     /// Of what is ahead, what has its place in a ring, or will ask for one.
-    logged_bytes: AtomicU64,
+    ring_bytes: AtomicU64,
     /// Mirror of the most data that one group may have, for the disks' sake.
     paced_bytes_max: AtomicU64,
 }
@@ -152,7 +152,7 @@ impl Txgs {
             dirty_bytes_max,
             dirty_bytes_sync: (dirty_bytes_max / 4).min(96 << 20),
             ahead_bytes: AtomicU64::new(0),
-            logged_bytes: AtomicU64::new(0),
+            ring_bytes: AtomicU64::new(0),
             paced_bytes_max: AtomicU64::new(Pace::of_data().bytes_max()),
         })
     }

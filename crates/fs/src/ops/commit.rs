@@ -3,6 +3,10 @@
 //! pool ahead, waits for its transaction group instead, which is as good a promise (rules F5). No record names a block
 //! (rules F4).
 //!
+//! It changes nothing. The record is of the open group; the content stays in the group in which it was written, which may
+//! be an older one, and only notes there that the log has it. So one fold writes it, and not two
+//! ([docs/design/0035](../../../../docs/design/0035-the-log-takes-what-it-takes-sooner.md)).
+//!
 //! A long COMMIT goes to the log part by part. All who wait for the log wait for what was appended before them, so
 //! whoever has a small change must not stand behind all of somebody's file: with its last part not yet in the log, a COMMIT
 //! ends like a request that was not admitted, and is run again once the part is durable. It then looks anew at what is
@@ -11,7 +15,6 @@
 //! part as fast as the log takes it; then the groups are the promise, which has an end.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -25,7 +28,7 @@ use crate::admission::{Admitted, Ask};
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
-use crate::layer::{Layer, Piece, Seen};
+use crate::layer::{Piece, Seen, see_through};
 use crate::object::{Locked, ObjectState};
 use crate::record::{Data, RECORD_OVERHEAD_MAX, RECORD_PIECES_MAX, Record, RecordKind, SizeRule};
 use crate::vfs::{FsError, ObjectRef, OpCtx, Outcome};
@@ -56,7 +59,7 @@ impl Filesystem {
         loop {
             // How much there is to log is known only under the lock, and room must be had before: look, ask, look
             // again.
-            let peeked = self.see_state(object, |state| due(state, offset..end));
+            let peeked = self.objects.look(object.id, |state| due(state, offset..end));
             let asked = self.next_part(&peeked);
             let admitted = self.admit_part(&peeked, &asked);
             let mut locked = match self.lock(&[object.id]) {
@@ -73,13 +76,11 @@ impl Filesystem {
             let verifier = self.verifier.load(Ordering::Acquire);
             let changes = smallvec![unchanged(object.id, &inode)];
             let now_due = due(locked.state(object.id), offset..end);
-            let Some(mut admitted) = admitted.filter(|_| self.takes_log(&now_due)) else {
+            let Some(admitted) = admitted.filter(|_| self.takes_log(&now_due)) else {
                 locked.state_mut(object.id).parts_bytes = 0;
                 let wait = self.wait_for_groups(&locked, object, &now_due);
                 return Outcome { result: Ok(verifier), changes, wait };
             };
-            // It was counted when it was written.
-            admitted.pending.bytes = 0;
             let part = self.next_part(&now_due);
             if !fits(&part, &asked) {
                 continue;
@@ -93,9 +94,9 @@ impl Filesystem {
             let is_last = part_bytes == now_due.bytes();
             locked.state_mut(object.id).parts_bytes = if is_last { 0 } else { now_due.parts_bytes + part_bytes };
             let records = commit_records(object, &inode, part);
-            let wait = self.log_all(admitted, &mut locked, records, |locked, _, record, logged| {
-                // The content stays where it was written, maybe in an older group. What the log has not taken stays due.
-                let pieces = record.data.filter(|_| logged).into_iter().flat_map(|data| data.pieces);
+            let wait = self.append_all(admitted, &mut locked, records, |locked, _, record, is_logged| {
+                // What the log has not taken stays due.
+                let pieces = record.data.filter(|_| is_logged).into_iter().flat_map(|data| data.pieces);
                 pieces.for_each(|(at, bytes)| {
                     locked.state_mut(object.id).note_logged(at..at + bytes.len() as u64);
                 });
@@ -135,10 +136,6 @@ impl Filesystem {
         }
     }
 
-    fn see_state(&self, object: ObjectRef, look: impl FnOnce(&ObjectState) -> Due) -> Due {
-        self.objects.find(object.id).map_or_else(Due::default, |object| look(&object.read()))
-    }
-
     /// The first of what is due, up to [`Self::part_max`], as records.
     fn next_part(&self, due: &Due) -> Vec<Vec<(u64, Bytes)>> {
         let most = self.record_data_max();
@@ -171,30 +168,19 @@ fn fits(now: &[Vec<(u64, Bytes)>], asked: &[Vec<(u64, Bytes)>]) -> bool {
     now.len() <= asked.len() && now.iter().zip(asked).all(|(now, asked)| batch_bytes(now) <= batch_bytes(asked))
 }
 
-/// Everything in `range` that is dirty and not logged, as a reader sees it now: older layers only where no newer one
-/// covers them.
+/// Everything in `range` that is dirty and not logged, in order, as a reader sees it now.
 fn due(state: &ObjectState, range: Range<u64>) -> Due {
     let size = state.inode.as_ref().map_or(0, |inode| inode.size);
     let range = range.start.min(size)..range.end.min(size);
     let mut due = Due { parts_bytes: state.parts_bytes, ..Due::default() };
-    due_below(&state.layers, range, &mut due);
-    due.pieces.sort_by_key(|(offset, _)| *offset);
-    due
-}
-
-fn due_below(layers: &[Arc<Layer>], range: Range<u64>, due: &mut Due) {
-    let Some((newest, older)) = layers.split_last() else { return };
-    if range.is_empty() {
-        return;
-    }
-    for (part, seen) in newest.data.view(range) {
+    for (_, part, seen) in see_through(&state.layers, range) {
         match seen {
             Seen::Piece(Piece::Memory { bytes, logged: false }) => due.pieces.push((part.start, bytes)),
-            Seen::Piece(Piece::Memory { logged: true, .. }) | Seen::Zero => {}
+            Seen::Piece(Piece::Memory { logged: true, .. }) | Seen::Zero | Seen::Below => {}
             Seen::Piece(Piece::Placed { .. }) => due.placed = true,
-            Seen::Below => due_below(older, part, due),
         }
     }
+    due
 }
 
 fn commit_records(

@@ -23,7 +23,7 @@ use crate::filesystem::Filesystem;
 use crate::fold::SMALL_MAX;
 use crate::inode::{Inode, Layout};
 use crate::layer::{DataLayer, Piece};
-use crate::object::{Locked, ObjectState};
+use crate::object::Locked;
 use crate::permission::{self, WRITE};
 use crate::record::{Data, RECORD_OVERHEAD_MAX, Record, RecordKind, SizeRule};
 use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, Stability, Written};
@@ -33,11 +33,13 @@ use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, St
 pub(super) struct Parts {
     pub(super) memory: SmallVec<[(u64, Bytes); 2]>,
     pub(super) placed: Vec<(u64, BlockPtr)>,
+    /// Whether it stays in memory for a COMMIT, which will want a place in the ring for it.
+    gathers: bool,
 }
 
 impl Parts {
     fn whole(offset: u64, data: &Bytes) -> Self {
-        Self { memory: smallvec![(offset, data.clone())], placed: Vec::new() }
+        Self { memory: smallvec![(offset, data.clone())], ..Self::default() }
     }
 }
 
@@ -56,11 +58,12 @@ enum Way {
 }
 
 impl Way {
-    fn takes_of_ring(self) -> Option<fn(u64) -> RingUse> {
-        match self {
-            Self::Log => Some(RingUse::Logged),
-            Self::Unstable { gathers: true } => Some(RingUse::Unstable),
-            Self::Unstable { gathers: false } | Self::Group => None,
+    /// What it takes of the ring of its log, if there is one, of so many bytes.
+    fn ring_use(self, ring_bytes: Option<u64>) -> RingUse {
+        match (self, ring_bytes) {
+            (Self::Log, Some(bytes)) => RingUse::Logged(bytes),
+            (Self::Unstable { gathers: true }, Some(bytes)) => RingUse::Unstable(bytes),
+            (Self::Unstable { gathers: false } | Self::Group, _) | (_, None) => RingUse::None,
         }
     }
 }
@@ -129,7 +132,8 @@ impl Filesystem {
             (false, true) => Way::Group,
             (false, false) => Way::Unstable { gathers: self.seems_to_gather(object, length) },
         };
-        let _while_it_is_brought = match self.pass(object, range.clone(), way.takes_of_ring()) {
+        let ring = way.ring_use(self.log().map(|lane| lane.geometry().size));
+        let _while_it_is_brought = match self.pass(object, range.clone(), ring) {
             Ok(pass) => pass,
             // Who would wait for nothing is told so at once.
             Err(_) if self.is_sure_to_refuse(ctx, object, range.clone()) => None,
@@ -184,7 +188,7 @@ impl Filesystem {
                 data: Some(Data { object: object.id, pieces: parts.memory.into_iter().collect() }),
                 ..Record::default()
             };
-            let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts.placed, stable);
+            let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts.placed, parts.gathers);
             if stable { self.wait_for_group(txg) } else { tally_base::Wait::Ready }
         };
         Outcome { result: Ok(written), changes, wait }
@@ -200,10 +204,7 @@ impl Filesystem {
 
     /// A look without the lock at whether it stays in memory ([`Self::may_gather`]).
     fn seems_to_gather(&self, object: ObjectRef, length: u64) -> bool {
-        self.objects.find(object.id).map_or_else(
-            || self.may_gather(&ObjectState::default(), length),
-            |object| self.may_gather(&object.read(), length),
-        )
+        self.objects.look(object.id, |state| self.may_gather(state, length))
     }
 
     fn chunks(&self, data: &Bytes) -> SmallVec<[Bytes; 1]> {
@@ -233,8 +234,11 @@ impl Filesystem {
             Way::Unstable { gathers } => gathers,
         };
         loop {
-            let parts =
-                if in_memory { Parts::whole(offset, data) } else { self.place_full_blocks(object, offset, data)? };
+            let parts = if in_memory {
+                Parts { gathers: true, ..Parts::whole(offset, data) }
+            } else {
+                self.place_full_blocks(object, offset, data)?
+            };
             let locked = match self.lock(&[object.id]) {
                 Ok(locked) => locked,
                 Err(error) => return self.give_back(&parts, Err(error)),
@@ -303,11 +307,9 @@ impl Filesystem {
         object: ObjectRef,
         record: Record,
         placed: Vec<(u64, BlockPtr)>,
-        stable: bool,
+        takes_ring: bool,
     ) -> Txg {
         let mut spare_bytes = admitted.fold_bytes;
-        // Its COMMIT will want a place in the ring, and is sure to find one only if that is counted from now on.
-        let takes_ring = !stable && placed.is_empty() && !locked.state(object.id).is_placed() && self.logs_now();
         self.with_hold(admitted, |txg| {
             self.settle_fold(locked, txg, &record, takes_ring, &mut spare_bytes);
             self.apply(locked, txg, record, false);

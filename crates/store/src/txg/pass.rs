@@ -24,7 +24,7 @@ impl Txgs {
         let ring_group_bytes_max = ring.group_bytes_max();
         let load = Load { destination, bytes, group_bytes_max, ring_group_bytes_max };
         let of = |mirror: &AtomicU64| mirror.load(Ordering::Relaxed);
-        if load.is_light(of(&self.ahead_bytes), of(&self.logged_bytes)) {
+        if load.is_light(of(&self.ahead_bytes), of(&self.ring_bytes)) {
             return Ok(None);
         }
         let mut state = self.state.lock();
@@ -60,7 +60,7 @@ impl Txgs {
     #[must_use]
     pub fn ahead_bytes_max(&self, ring: RingUse) -> u64 {
         let of_memory = slope::group_bytes_max(self.dirty_bytes_max);
-        of_memory.min(ring.group_bytes_max()).min(self.paced_bytes_max.load(Ordering::Relaxed))
+        of_memory.min(ring.group_bytes_max().unwrap_or(u64::MAX)).min(self.paced_bytes_max.load(Ordering::Relaxed))
     }
 
     /// Requests that wait until what is ahead of the disks is less.
@@ -87,7 +87,7 @@ impl Txgs {
         // Who was woken is light, too, once the fold has gone on. He must not pass by the room that is kept for him.
         let ahead_bytes = if state.slope.keeps_room_for_small() { u64::MAX } else { state.slope.ahead_bytes() };
         self.ahead_bytes.store(ahead_bytes, Ordering::Relaxed);
-        self.logged_bytes.store(state.slope.logged_bytes(), Ordering::Relaxed);
+        self.ring_bytes.store(state.slope.ring_bytes(), Ordering::Relaxed);
     }
 }
 

@@ -71,12 +71,12 @@ pub enum RingUse {
 }
 
 impl RingUse {
-    /// What one group may have of such data.
-    pub(super) fn group_bytes_max(self) -> u64 {
+    /// What one group may have in its ring.
+    pub(super) fn group_bytes_max(self) -> Option<u64> {
         match self {
-            Self::None => UNLOGGED,
-            Self::Logged(ring_bytes) => ring_bytes / GROUPS_IN_RING,
-            Self::Unstable(ring_bytes) => ring_bytes / UNSTABLE_GROUPS_IN_RING,
+            Self::None => None,
+            Self::Logged(ring_bytes) => Some(ring_bytes / GROUPS_IN_RING),
+            Self::Unstable(ring_bytes) => Some(ring_bytes / UNSTABLE_GROUPS_IN_RING),
         }
     }
 }
@@ -106,12 +106,9 @@ pub(super) struct Load {
     pub(super) bytes: u64,
     /// The largest group of which there is room in memory, and that the disks write in time.
     pub(super) group_bytes_max: u64,
-    /// The largest of which there is room in its ring; [`UNLOGGED`] for what takes nothing of a ring.
-    pub(super) ring_group_bytes_max: u64,
+    /// The largest of which there is room in its ring, if it takes of one.
+    pub(super) ring_group_bytes_max: Option<u64>,
 }
-
-/// A bound that is none: nothing of it goes to a ring.
-pub(super) const UNLOGGED: u64 = u64::MAX;
 
 impl Load {
     fn class(&self) -> Class {
@@ -119,17 +116,13 @@ impl Load {
     }
 
     /// Whether it needs nobody's leave with so much ahead.
-    pub(super) fn is_light(&self, ahead_bytes: u64, logged_bytes: u64) -> bool {
+    pub(super) fn is_light(&self, ahead_bytes: u64, ring_bytes: u64) -> bool {
         let fits = |ahead: u64, most| ahead.saturating_add(self.bytes) <= small_max(most);
         let is_below = || {
             fits(ahead_bytes, self.group_bytes_max)
-                && (!self.takes_ring() || fits(logged_bytes, self.ring_group_bytes_max))
+                && self.ring_group_bytes_max.is_none_or(|most| fits(ring_bytes, most))
         };
         self.bytes == 0 || self.class() == Class::Small && is_below()
-    }
-
-    fn takes_ring(&self) -> bool {
-        self.ring_group_bytes_max != UNLOGGED
     }
 }
 
@@ -189,7 +182,7 @@ pub(super) struct Slope {
 impl Amount {
     fn of(load: &Load) -> Self {
         let bulk = if load.class() == Class::Bulk { load.bytes } else { 0 };
-        Self::in_memory(Part { all: load.bytes, bulk }, load.takes_ring())
+        Self::in_memory(Part { all: load.bytes, bulk }, load.ring_group_bytes_max.is_some())
     }
 
     fn in_memory(memory: Part, takes_ring: bool) -> Self {
@@ -280,7 +273,7 @@ impl Slope {
     }
 
     /// Those of them that have their place in a ring, or will ask for one.
-    pub(super) fn logged_bytes(&self) -> u64 {
+    pub(super) fn ring_bytes(&self) -> u64 {
         self.ahead().ring.all
     }
 
@@ -358,7 +351,7 @@ impl Slope {
     fn has_room(&self, load: &Load) -> bool {
         let Amount { memory, ring } = self.ahead();
         has_room_in(memory, load, load.group_bytes_max)
-            && (!load.takes_ring() || has_room_in(ring, load, load.ring_group_bytes_max))
+            && load.ring_group_bytes_max.is_none_or(|most| has_room_in(ring, load, most))
     }
 
     fn ahead(&self) -> Amount {

@@ -12,7 +12,7 @@ fn bulk(destination: u64) -> Load {
         destination: Destination([1, destination, 0]),
         bytes: MIB,
         group_bytes_max: GROUP,
-        ring_group_bytes_max: GROUP,
+        ring_group_bytes_max: Some(GROUP),
     }
 }
 
@@ -21,7 +21,7 @@ fn small(destination: u64) -> Load {
         destination: Destination([2, destination, 0]),
         bytes: 64 << 10,
         group_bytes_max: GROUP,
-        ring_group_bytes_max: GROUP,
+        ring_group_bytes_max: Some(GROUP),
     }
 }
 
@@ -145,6 +145,21 @@ fn what_a_sync_ends_is_gone_whatever_was_written_of_it() {
     assert_eq!(slope.ahead_bytes(), 2 * MIB, "leaves and patches are no progress of another group");
     slope.synced(Txg(5));
     assert_eq!((slope.ahead_bytes(), slope.bytes_of(Txg(6))), (2 * MIB, 2 * MIB));
+}
+
+#[test]
+fn what_takes_nothing_of_a_ring_fills_memory_and_leaves_the_ring_to_others() {
+    let mut slope = Slope::default();
+    let in_memory = Load { group_bytes_max: 8 * GROUP, ring_group_bytes_max: None, ..bulk(1) };
+    for _ in 0..50 {
+        slope.ask(in_memory).expect("memory has room");
+        slope.add(Txg(5), Brought { bytes: MIB, more_bytes: MIB, takes_ring: false });
+        slope.settle(&in_memory);
+    }
+    let logged = |load| Load { group_bytes_max: 8 * GROUP, ..load };
+    assert!(logged(small(1)).is_light(slope.ahead_bytes(), slope.ring_bytes()), "no small promise waits");
+    let tickets = bring(&mut slope, Txg(5), (0..20).map(|place| logged(bulk(place))));
+    assert_eq!((tickets.len(), slope.ring_bytes()), (6, 14 * MIB), "seven eighths of the ring's 16");
 }
 
 #[test]
