@@ -237,7 +237,11 @@ fn hold(platform: &Platform, pool: &FoundPool) -> Result<Vec<HeldLeg>, ImportErr
             }
         };
         let Ok(label) = label::read(disk.as_ref()) else { continue };
-        if label.config.pool != pool.pool || leg_inside(disk.as_ref(), &label).is_some() {
+        if label.config.pool != pool.pool {
+            continue;
+        }
+        if let Some(start) = leg_inside(disk.as_ref(), &label) {
+            tracing::warn!(path = %path.display(), start, "it only ends with a leg; the leg itself is elsewhere");
             continue;
         }
         if let Some(first) = held.iter().find(|leg| leg.label.leg == label.leg) {

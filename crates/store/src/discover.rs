@@ -139,7 +139,7 @@ pub(crate) fn is_around_leg<'a>(
             && label::end_bytes(disk).is_some_and(|end| label::end_bytes(other).as_deref() == Some(&*end))
     };
     let mut others = others.filter(|(_, own)| own.leg == label.leg);
-    label::begins_at(disk, excess, label.leg) || others.any(|(other, _)| is_its_end(other))
+    leg_inside(disk, label).is_some() || others.any(|(other, _)| is_its_end(other))
 }
 
 /// Where the leg begins with which a disk ends, if that tells itself.
@@ -147,7 +147,8 @@ pub(crate) fn leg_inside(disk: &dyn Disk, label: &Label) -> Option<u64> {
     excess(disk, label).filter(|start| label::begins_at(disk, *start, label.leg))
 }
 
-/// By how much a disk that speaks by its end alone is larger than its leg must be.
+/// By how much a disk that speaks by its end alone is larger than its leg must be: also where the leg begins, if it is no
+/// larger than it must be.
 fn excess(disk: &dyn Disk, label: &Label) -> Option<u64> {
     let (vdev, _) = label.config.leg(label.leg)?;
     let excess = data_bytes_of(disk.geometry().size)?.checked_sub(vdev.data_bytes)?;

@@ -135,7 +135,7 @@ fn a_disk_around_a_leg_is_neither_imported_nor_read_for_it() {
         let leaf = facts.iter().find(|fact| fact.what == "leaf").and_then(|fact| fact.source.clone()).unwrap();
         assert_eq!(leaf.device.to_str(), Some("/disks/data"));
         let said: Vec<_> = facts.iter().map(Fact::to_string).filter(|line| line.starts_with(whole)).collect();
-        assert!(said.len() == 1 && said[0].contains("that is a partition"), "{said:#?}");
+        assert!(said.len() == 1 && said[0].contains("a partition that begins at byte 1048576"), "{said:#?}");
         let (_, report) = image.import();
         assert_eq!(report.records_replayed, 8);
     }

@@ -11,7 +11,7 @@ use tally_disk::{Access, AlignedBuf, Disk, Opener};
 
 use super::fact::Source;
 use crate::blockdev::{BlockDev, BlockDevError};
-use crate::discover::{ImportSource, is_around_leg};
+use crate::discover::{ImportSource, is_around_leg, leg_inside};
 use crate::label::{self, LABEL_BYTES, Label, SlotReport, VdevConfig, data_bytes_of};
 use crate::uberblock::{self, Uberblock, UberblockSlot};
 
@@ -59,6 +59,11 @@ impl Device {
     pub(super) fn is_around_leg(&self, others: &[Self]) -> bool {
         let labels = others.iter().filter_map(|other| Some((other.disk.as_ref(), other.label()?.1)));
         self.label().is_some_and(|(_, label)| is_around_leg(self.disk.as_ref(), label, labels))
+    }
+
+    /// Where the leg begins with which it ends, if that tells itself.
+    pub(super) fn leg_inside(&self) -> Option<u64> {
+        self.label().and_then(|(_, label)| leg_inside(self.disk.as_ref(), label))
     }
 
     pub(super) fn at(&self, offset: u64) -> Source {

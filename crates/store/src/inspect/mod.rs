@@ -174,7 +174,10 @@ pub fn inspect(
         let members = devices.iter().filter(|device| device.pool() == Some(*pool));
         let (around, legs): (Vec<_>, Vec<_>) = members.partition(|device| device.is_around_leg(&devices));
         for device in &around {
-            let why = "it is not the leg whose label stands at its end: that is a partition, and ends where it ends";
+            let begins = device.leg_inside().map_or_else(String::new, |start| format!(" that begins at byte {start}"));
+            let why = format!(
+                "it is not the leg whose label stands at its end: that is a partition{begins}, and ends where it ends"
+            );
             report.say(Detail::Summary, &Fact::new(Part::Pool, "device").at(device.at(0)).note(why));
         }
         // With nothing better there, what is there is shown.

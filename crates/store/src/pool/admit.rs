@@ -101,7 +101,7 @@ impl Pool {
     }
 
     /// Bytes of data ahead of the disks near which those who bring more wait, in the group that has the least room in its
-    /// ring.
+    /// ring: a third of that at most (a fourth for what waits for a COMMIT).
     #[must_use]
     pub fn ahead_bytes_max(&self) -> u64 {
         let rings = self.lanes().iter().filter(|lane| !lane.has_ended()).map(|lane| lane.geometry().size).min();

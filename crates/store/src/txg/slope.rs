@@ -16,13 +16,13 @@
 //! ```
 //!
 //! **The bound** is what one group may have: a ring holds three groups (rules F28) and memory two, and a group should
-//! not take longer than two seconds to write ([`super::pace`]). What a COMMIT will log counts from
-//! the time that it is in memory, in a ring of four groups, since it may be logged a group later: a COMMIT that finds the
-//! ring full waits for two groups. What will have no place in a ring counts
-//! for memory and time alone: a small promise waits for none of it. What is ahead includes the open group, so no group is larger than its
-//! bounds, and neither ring nor memory can fill up with data. Bulk has seven eighths of it. A little more is
-//! open to small requests, which are let in beside bulk that waits; the rest, and names and attributes, is for nobody to
-//! wait for.
+//! not take longer than two seconds to write ([`super::pace`]). What a COMMIT will log counts from the time that it is
+//! in memory, in a ring of four groups, since it may be logged a group later: a COMMIT that finds the ring full waits
+//! for two groups. What will have no place in a ring counts for memory and time alone: a small promise waits for none
+//! of it. What is ahead includes the open group, so no group is larger than its bounds, and neither ring nor memory
+//! fills up with data, but for a ring with what is written over in its group: that counts once, and is logged anew each
+//! time. Bulk has seven eighths of it. A little more is open to small requests, which are let in beside bulk that
+//! waits; the rest, and names and attributes, is for nobody to wait for.
 //!
 //! **Nobody starves.** Small data is ahead of the disks like any other, and keeps bulk waiting; but a quarter of its bound
 //! bulk has for itself. What is larger than every bound passes when no other bulk is ahead, which comes, since others
