@@ -51,7 +51,7 @@ impl ObjectState {
     }
 
     /// The log has taken what is seen of `range`, wherever it lies: content stays in the group in which it was written, whose
-    /// fold brings it to the pool, and no other's.
+    /// fold brings it to the pool, and no other's (rules F17).
     pub(crate) fn note_logged(&mut self, range: Range<u64>) {
         for (layer, part, seen) in see_through(&self.layers, range) {
             if let Seen::Piece(Piece::Memory { bytes, logged: false }) = seen {
