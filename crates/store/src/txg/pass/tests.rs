@@ -122,6 +122,47 @@ fn the_pool_takes_what_the_disk_takes_and_nobody_waits_long() {
     assert!(clients.places.iter().all(|place| *place <= few), "each has its share: {:?}", clients.places);
 }
 
+/// Bulk that is to be stable keeps the ring at 7/8 of a third, above all that a small UNSTABLE request may have (15/16 of a
+/// fourth): its turn never comes, nor that of the promises behind it.
+#[test]
+fn a_small_request_has_its_turn_beside_bulk_of_another_kind() {
+    const SMALL: u64 = 64 << 10;
+    let RingUse::Logged(ring) = RING else { unreachable!() };
+    let txgs = txgs();
+    let mut clients = Clients::new(&txgs, 6);
+    clients.go_on(0);
+    let unstable = txgs.pass(destination(100, 0), 4096, RingUse::Unstable(ring)).err();
+    // Small promises take what bulk leaves them; one has to wait.
+    let promise = (0..100).find_map(|place| match txgs.pass(destination(101, place), SMALL, RING) {
+        Ok(_pass) => {
+            let hold = txgs.hold(None);
+            txgs.settle_fold(hold.txg(), 0, 0, new(SMALL));
+            None
+        }
+        Err(wait) => Some(wait),
+    });
+    let is_over = |wait: &Option<Wait>| match wait {
+        Some(Wait::On(wait)) => wait.poll().is_some(),
+        Some(Wait::Ready) | None => true,
+    };
+    let mut now = 0;
+    for group in 0..50 {
+        let txg = txgs.close();
+        for _ in 0..txgs.dirty_bytes_of(txg) / MIB {
+            now += 1;
+            txgs.wrote(txg, MIB);
+            clients.go_on(now);
+        }
+        txgs.synced(txg);
+        clients.go_on(now);
+        if [&unstable, &promise].iter().all(|wait| is_over(wait)) {
+            println!("after {group} groups");
+            return;
+        }
+    }
+    panic!("after 50 groups: {} (unstable), {} (promise)", is_over(&unstable), is_over(&promise));
+}
+
 #[test]
 fn who_is_refused_asks_for_a_group() {
     let txgs = txgs();

@@ -1,0 +1,170 @@
+//! What a COMMIT of an older group's content, and UNSTABLE data that counts for the ring, do to others.
+
+mod world;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_base::Wait;
+use tally_fs::Filer;
+use tally_fs::filer::{CreateOptions, ImportOptions};
+use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, Stability, Vfs};
+use tally_store::platform::Tuning;
+use tally_store::properties::{Property, PropertySet, parse};
+use world::{World, content, ctx, mode, noise, patient_by_hand, vfs};
+
+const MIB: u64 = 1 << 20;
+
+/// A pool in which no group is synced but by the test.
+struct House {
+    world: World,
+    filer: Arc<Filer>,
+    fs: Arc<dyn Vfs>,
+    cred: Cred,
+}
+
+impl House {
+    fn new(data: u64, ring: u64, bias: &str) -> Self {
+        let world = World::new(data, ring);
+        let properties = PropertySet::from_iter([
+            parse(Property::LogBias, bias).unwrap(),
+            parse(Property::Compression, "off").unwrap(),
+        ]);
+        let filer = world.create_without_threads(&CreateOptions { properties, ..CreateOptions::default() });
+        Self { fs: vfs(&filer), world, filer, cred: Cred::root() }
+    }
+
+    fn settle(&self) {
+        self.filer.sync().expect("it may be full, and works");
+    }
+
+    fn create(&self, name: &str) -> ObjectRef {
+        let how = CreateHow::Guarded(mode(0o644));
+        let made =
+            patient_by_hand(&self.filer, || self.fs.create(ctx(&self.cred), self.fs.root(), name.as_bytes(), &how));
+        made.expect("there is room for a name").object
+    }
+
+    fn write(&self, file: ObjectRef, at: u64, data: &Bytes, stability: Stability) -> Outcome<()> {
+        let Outcome { result, changes, wait } = self.fs.write(ctx(&self.cred), file, at, data.clone(), stability);
+        Outcome { result: result.map(drop), changes, wait }
+    }
+
+    /// Whether it is let in.
+    fn passes(&self, file: ObjectRef, at: u64, length: u64, stability: Stability) -> bool {
+        let outcome = self.write(file, at, &noise(length as usize, at), stability);
+        match outcome.result {
+            Ok(()) => outcome.wait.block().is_ok(),
+            Err(FsError::Throttled) => {
+                // He waits on.
+                std::mem::forget(outcome.wait);
+                false
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// COMMITs. What waits for a group, and not for the log, is given back.
+    fn commit(&self, file: ObjectRef) -> Option<Wait> {
+        loop {
+            let outcome = self.fs.commit(ctx(&self.cred), file, 0, 0);
+            let is_kept = match &outcome.wait {
+                Wait::Ready => true,
+                Wait::On(promise) => {
+                    promise.drive().or_else(|| promise.poll()).inspect(|fate| assert!(fate.is_ok())).is_some()
+                }
+            };
+            match outcome.result {
+                Err(FsError::Throttled) => assert!(is_kept, "a part goes to the log"),
+                result => {
+                    assert!(result.is_ok(), "{:?}", result.err());
+                    return (!is_kept).then_some(outcome.wait);
+                }
+            }
+        }
+    }
+}
+
+/// A full pool: what a group has brought is logged by its COMMITs while it is being synced, in the next group, for which
+/// nobody asks for room. It is synced, the power goes, and the replay writes all of it once more.
+#[test]
+fn what_was_committed_behind_its_group_can_be_replayed_on_a_full_pool() {
+    let house = House::new(96 * MIB, 64 * MIB, "latency");
+    let fill = house.create("fill");
+    let mut at = 0;
+    while patient_by_hand(&house.filer, || house.write(fill, at, &noise(MIB as usize, at), Stability::FileSync)).is_ok()
+    {
+        at += MIB;
+    }
+    (0..4).for_each(|_| house.settle());
+    // Room for some files.
+    const FILES: u64 = 14;
+    let cut = tally_fs::vfs::SetAttr { size: Some(at - (FILES + 3) * MIB), ..Default::default() };
+    patient_by_hand(&house.filer, || house.fs.setattr(ctx(&house.cred), fill, &cut, None)).expect("a cut");
+    (0..4).for_each(|_| house.settle());
+    let files: Vec<_> = (0..FILES).map(|number| house.create(&format!("file-{number}"))).collect();
+    (0..4).for_each(|_| house.settle());
+    let let_in = files.iter().zip(1000..).take_while(|(file, seed)| {
+        house.write(**file, 0, &noise(MIB as usize, *seed), Stability::Unstable).result.is_ok()
+    });
+    let let_in: Vec<_> = let_in.map(|(file, seed)| (*file, seed)).collect();
+    println!("{} of {FILES} files let in", let_in.len());
+    let txgs = &house.filer.pool().txgs;
+    let txg = txgs.open();
+    let data = house.world.faults("/disks/data");
+    let held = data.writes_held.write().unwrap();
+    std::thread::scope(|scope| {
+        let sync = scope.spawn(|| house.filer.sync().expect("what was let in has room"));
+        while txgs.open() == txg {
+            std::thread::yield_now();
+        }
+        // Some go by the log and some, if the pool says so, by their group.
+        let waits: Vec<_> = let_in.iter().filter_map(|(file, _)| house.commit(*file)).collect();
+        println!("{} COMMITs of {} wait for a group", waits.len(), let_in.len());
+        assert_eq!(txgs.last_synced().next(), txg, "it is held up");
+        drop(held);
+        sync.join().expect("it does not panic");
+    });
+    let space = house.filer.pool().io.allocator().space();
+    println!("free {} KiB, deferred {} KiB", space.free >> 10, space.deferred >> 10);
+    let after = house.world.cut();
+    let imported = after.try_import_without_threads(&Tuning::default(), &ImportOptions::default());
+    let (filer, report) = imported.unwrap_or_else(|error| panic!("a pool that cannot be imported any more: {error}"));
+    assert_eq!(report.losses, Vec::<String>::new());
+    for (file, seed) in let_in {
+        assert!(content(&*vfs(&filer), file) == noise(MIB as usize, seed), "it was promised");
+    }
+}
+
+/// Bulk that is to be stable has the ring up to 7/8 of a third of it. That is more than all of what small UNSTABLE
+/// requests may have (15/16 of a fourth): they wait for as long as bulk comes, and in their row so do small promises.
+#[test]
+fn small_unstable_requests_are_let_in_beside_bulk() {
+    let house = House::new(256 * MIB, 24 * MIB, "latency");
+    let [bulk, small, other] = ["bulk", "small", "other"].map(|name| house.create(name));
+    house.filer.sync().unwrap();
+    let passed = (0..100).take_while(|place| house.passes(bulk, place * MIB, MIB, Stability::FileSync)).count();
+    println!("{passed} MiB of bulk");
+    let promise = house.passes(other, 0, 4096, Stability::FileSync);
+    let unstable = house.passes(small, 0, 4096, Stability::Unstable);
+    let behind = house.passes(other, 8192, 4096, Stability::FileSync);
+    let far = house.passes(other, 65536, 65536, Stability::FileSync);
+    assert_eq!([promise, unstable, behind, far], [true; 4], "promise, unstable, and two promises behind it");
+}
+
+/// What will never be logged, since there is too much of it, is bounded by memory alone, and yet counts for the ring:
+/// a small promise waits behind what is in no ring.
+#[test]
+fn what_is_too_much_for_a_commit_takes_nothing_of_the_ring() {
+    for (bias, length) in [("throughput", 60 << 10), ("throughput", 120 << 10), ("latency", 60 << 10)] {
+        let house = House::new(512 * MIB, 24 * MIB, bias);
+        let [file, small] = ["file", "small"].map(|name| house.create(name));
+        house.filer.sync().unwrap();
+        // No record is full. A fourth of the ring is 6 MiB, an eighth 3.
+        let record = 128 << 10;
+        let passed = (0..12 * 16).take_while(|at| house.passes(file, at * record, length, Stability::Unstable)).count();
+        let promise = house.passes(small, 0, 4096, Stability::FileSync);
+        println!("{bias}, {length}: {passed} pass, {} KiB", (passed as u64 * length) >> 10);
+        assert!(promise, "{bias}, {length}: it waits behind what nobody was promised");
+    }
+}
