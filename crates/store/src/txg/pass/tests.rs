@@ -163,6 +163,33 @@ fn a_small_request_has_its_turn_beside_bulk_of_another_kind() {
     panic!("after 50 groups: {} (unstable), {} (promise)", is_over(&unstable), is_over(&promise));
 }
 
+/// A WRITE to a placed file waits for memory alone. Once its group is synced the file is none any more, and the same WRITE
+/// wants a place in the ring, which nobody has kept for it.
+#[test]
+fn room_that_was_kept_in_memory_is_none_in_the_ring() {
+    let RingUse::Logged(ring) = RING else { unreachable!() };
+    let txgs = txgs();
+    let bring = |place, ring| {
+        let _pass = txgs.pass(destination(0, place), MIB, ring).ok()?;
+        let hold = txgs.hold(None);
+        txgs.settle_fold(hold.txg(), 0, 0, Brought { takes_ring: ring != RingUse::None, ..new(MIB) });
+        Some(())
+    };
+    while txgs.ahead_bytes() < 84 * MIB {
+        bring(txgs.ahead_bytes(), RingUse::None).expect("there is room in memory");
+    }
+    let older = txgs.close();
+    while txgs.ahead_bytes() < 112 * MIB {
+        bring(txgs.ahead_bytes(), RING).expect("there is room in the ring");
+    }
+    let waits: Vec<_> = (1..=40).map(|place| txgs.pass(destination(1, place), MIB, RingUse::None).err()).collect();
+    assert!(waits.iter().all(Option::is_some), "memory is full");
+    txgs.synced(older);
+    let let_in =
+        (1..=40).filter(|place| txgs.pass(destination(1, *place), MIB, RingUse::Unstable(ring)).is_ok()).count();
+    assert_eq!(let_in, 0, "the ring is as full as before");
+}
+
 #[test]
 fn who_is_refused_asks_for_a_group() {
     let txgs = txgs();
