@@ -127,6 +127,47 @@ fn a_partition_with_a_damaged_front_is_the_leg_and_not_its_disk() {
     }
 }
 
+/// A disk has a few bytes behind its last whole sector, and its partition ends before them: its label is the disk's all the
+/// same, since both are looked for in whole sectors.
+#[test]
+fn a_partition_that_ends_with_the_last_whole_sector_is_the_leg_and_not_its_disk() {
+    struct Longer(Arc<FaultyDisk>);
+    impl Disk for Longer {
+        fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+            self.0.read(offset, buf)
+        }
+
+        fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+            self.0.write(offset, buf, durability)
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            self.0.flush()
+        }
+
+        fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+            self.0.discard(offset, length)
+        }
+
+        fn geometry(&self) -> Geometry {
+            let geometry = self.0.geometry();
+            Geometry { size: geometry.size + 1024, ..geometry }
+        }
+    }
+    for (is_damaged, leg_bytes) in
+        [(false, LEG_BYTES), (false, LEG_BYTES + (3 << 20)), (true, LEG_BYTES + (3 << 20)), (true, LEG_BYTES)]
+    {
+        let world = world_with("a", leg_bytes, "mirror /d/b /d/m");
+        let disk = world.disks.iter().find(|(name, _)| *name == "a").map(|(_, disk)| Arc::clone(disk)).unwrap();
+        world.opener.put("/d/a", Arc::new(Longer(disk)));
+        if is_damaged {
+            let partition = world.opener.open(Path::new("/d/m"), Access::Exclusive).unwrap();
+            damage_front(partition.as_ref());
+        }
+        assert_eq!(states(&found(&world)), "b:ONLINE m:ONLINE", "damaged {is_damaged}, {leg_bytes} bytes");
+    }
+}
+
 /// The disk is there and the kernel has not found its partitions yet. As a leg of a mirror it was claimed: a label was written
 /// over the table, and blocks were "repaired" in wrong places.
 #[test]
