@@ -90,7 +90,7 @@ impl House {
 #[test]
 fn what_was_committed_behind_its_group_can_be_replayed_on_a_full_pool() {
     let house = House::new(96 * MIB, 64 * MIB, "latency");
-    let fill = house.create("fill");
+    let [fill, more] = ["fill", "more"].map(|name| house.create(name));
     let mut at = 0;
     while patient_by_hand(&house.filer, || house.write(fill, at, &noise(MIB as usize, at), Stability::FileSync)).is_ok()
     {
@@ -125,6 +125,10 @@ fn what_was_committed_behind_its_group_can_be_replayed_on_a_full_pool() {
         drop(held);
         sync.join().expect("it does not panic");
     });
+    // Others take what is left.
+    let taken =
+        (0..).take_while(|at| house.write(more, at << 17, &noise(1 << 17, *at), Stability::FileSync).result.is_ok());
+    println!("{} records more", taken.count());
     let space = house.filer.pool().io.allocator().space();
     println!("free {} KiB, deferred {} KiB", space.free >> 10, space.deferred >> 10);
     let after = house.world.cut();
@@ -209,6 +213,7 @@ fn round(seed: u64) {
     let ended = AtomicBool::new(false);
     let log = house.world.faults("/disks/slog");
     let data = house.world.faults("/disks/data");
+    let mut mode = "standard";
     let fails_at = if draw(4) == 0 { draw(60) } else { u64::MAX };
     // What each cell may be: the last is what it is, the first what was promised.
     let mut cells: Vec<Vec<u64>> = vec![vec![0]; CELLS as usize];
@@ -246,7 +251,7 @@ fn round(seed: u64) {
             let most = if draw(4) == 0 { CELLS } else { 4 };
             let length = 1 + draw(most.min(CELLS - first));
             let range = first as usize..(first + length) as usize;
-            match draw(10) {
+            match draw(11) {
                 0..5 => {
                     let version = step.to_le_bytes().repeat((CELL / 8) as usize);
                     let bytes = Bytes::from(version.repeat(length as usize));
@@ -254,7 +259,7 @@ fn round(seed: u64) {
                     patient(&|| house.write(file, first * CELL, &bytes, stability));
                     for cell in &mut cells[range] {
                         cell.push(step);
-                        if stability == Stability::FileSync {
+                        if stability == Stability::FileSync && mode != "disabled" || mode == "always" {
                             *cell = vec![step];
                         }
                     }
@@ -264,12 +269,25 @@ fn round(seed: u64) {
                     let (at, count) = if whole { (0, 0) } else { (first * CELL, (length * CELL) as u32) };
                     patient(&|| unit(house.fs.commit(ctx(&house.cred), file, at, count)));
                     let range = if whole { 0..CELLS as usize } else { range };
+                    let range = if mode == "disabled" { 0..0 } else { range };
                     cells[range].iter_mut().for_each(|cell| *cell = vec![*cell.last().unwrap()]);
                 }
                 8 => {
                     resize(first);
                     resize(CELLS);
-                    cells[first as usize..].iter_mut().for_each(|cell| *cell = vec![0]);
+                    for cell in &mut cells[first as usize..] {
+                        cell.push(0);
+                        if mode != "disabled" {
+                            *cell = vec![0];
+                        }
+                    }
+                }
+                9 => {
+                    // Whoever is not to be waited for promises nothing; once he is again, all that was told is durable.
+                    let modes = ["disabled", "always", "standard"];
+                    mode = modes[draw(3) as usize];
+                    house.filer.set_property("tank", parse(Property::Sync, mode).unwrap()).unwrap();
+                    cells.iter_mut().for_each(|cell| *cell = vec![*cell.last().unwrap()]);
                 }
                 _ => {
                     // A group is held up for what comes next.
@@ -288,7 +306,7 @@ fn round(seed: u64) {
                         Wait::Ready => true,
                         Wait::On(promise) => matches!(promise.drive().or_else(|| promise.poll()), Some(Ok(_))),
                     };
-                    if is_kept && outcome.result.is_ok() {
+                    if is_kept && outcome.result.is_ok() && mode != "disabled" {
                         cells[range].iter_mut().for_each(|cell| *cell = vec![*cell.last().unwrap()]);
                     }
                     drop(held);
@@ -302,11 +320,18 @@ fn round(seed: u64) {
         ended.store(true, Ordering::Relaxed);
         after
     });
-    let imported = after.try_import_without_threads(&Tuning::default(), &ImportOptions::default());
+    let tuning = Tuning { dirty_bytes_max: [MIB, 4 * MIB, 512 * MIB][draw(3) as usize], ..Tuning::default() };
+    let mut after = after;
+    while draw(3) == 0 {
+        after.lose_power_after(draw(40));
+        let _cut_short = after.try_import_without_threads(&tuning, &ImportOptions::default());
+        after = after.cut();
+    }
+    let imported = after.try_import_without_threads(&tuning, &ImportOptions::default());
     let (filer, report) = imported.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     assert_eq!(report.losses, Vec::<String>::new(), "seed {seed}");
     let found = content(&*vfs(&filer), file);
-    assert_eq!(found.len() as u64, CELLS * CELL, "seed {seed}");
+    assert!(mode == "disabled" || found.len() as u64 == CELLS * CELL, "seed {seed}");
     for (number, (found, may_be)) in found.chunks(CELL as usize).zip(&cells).enumerate() {
         for part in found.chunks(8) {
             let version = u64::from_le_bytes(part.try_into().unwrap());
