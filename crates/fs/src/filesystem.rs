@@ -32,6 +32,7 @@ use tally_store::dataset::{Dataset, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
 use tally_store::properties::SyncMode;
+use tally_store::txg::Brought;
 
 use crate::admission::{Admitted, Pending, Refusal};
 use crate::ahead::Ahead;
@@ -317,6 +318,15 @@ impl Filesystem {
         let brought = cost::brought(locked, txg, record, takes_ring);
         if cost.patch_bytes != 0 || known_bytes > 0 || brought.more_bytes > 0 {
             self.pool.txgs.settle_fold(txg, cost.patch_bytes, known_bytes, brought);
+        }
+    }
+
+    /// Gives back what was asked for so that a record can be replayed, as far as its group has counted it already.
+    pub(crate) fn settle_replay(&self, locked: &Locked, txg: Txg, record: &Record, spare_bytes: &mut u64) {
+        let known_bytes = cost::of_record(locked, txg, record).map_or(0, |cost| cost.known_bytes.min(*spare_bytes));
+        *spare_bytes -= known_bytes;
+        if known_bytes > 0 {
+            self.pool.txgs.settle_fold(txg, 0, known_bytes, Brought::default());
         }
     }
 

@@ -61,7 +61,10 @@ impl Filesystem {
             // again.
             let peeked = self.objects.look(object.id, |state| due(state, offset..end));
             let asked = self.next_part(&peeked);
-            let admitted = self.admit_part(&peeked, &asked);
+            let admitted = match self.admit_part(object, &peeked, &asked) {
+                Ok(admitted) => admitted,
+                Err(error) => return failed(error),
+            };
             let mut locked = match self.lock(&[object.id]) {
                 Ok(locked) => locked,
                 Err(error) => return failed(error),
@@ -94,7 +97,9 @@ impl Filesystem {
             let is_last = part_bytes == now_due.bytes();
             locked.state_mut(object.id).parts_bytes = if is_last { 0 } else { now_due.parts_bytes + part_bytes };
             let records = commit_records(object, &inode, part);
-            let wait = self.append_all(admitted, &mut locked, records, |locked, _, record, is_logged| {
+            let mut spare_bytes = admitted.fold_bytes;
+            let wait = self.append_all(admitted, &mut locked, records, |locked, txg, record, is_logged| {
+                self.settle_replay(locked, txg, &record, &mut spare_bytes);
                 // What the log has not taken stays due.
                 let pieces = record.data.filter(|_| is_logged).into_iter().flat_map(|data| data.pieces);
                 pieces.for_each(|(at, bytes)| {
@@ -117,15 +122,27 @@ impl Filesystem {
 
     /// Room for what goes to the log next; `None` where the groups are to be the promise, since that is better, or there is
     /// no room.
-    fn admit_part(&self, peeked: &Due, part: &[Vec<(u64, Bytes)>]) -> Option<Admitted> {
+    fn admit_part(
+        &self,
+        object: ObjectRef,
+        peeked: &Due,
+        part: &[Vec<(u64, Bytes)>],
+    ) -> Result<Option<Admitted>, FsError> {
         if !self.takes_log(peeked) {
-            return None;
+            return Ok(None);
         }
+        let ranges = part.iter().flatten().map(|(offset, bytes)| *offset..*offset + bytes.len() as u64);
+        // Where an older group has it, no fold of this one's writes it. But once that group is synced a crash lets the replay
+        // write it again, with the older blocks still there: it has to find room until this group is synced, too (rules F19).
+        let fold = match part {
+            [] => FoldCost::default(),
+            _ => self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, ranges))?,
+        };
+        let fold = FoldCost { patch_bytes: 0, ..fold };
         let records = part.iter().map(|batch| batch_bytes(batch) + RECORD_OVERHEAD_MAX).collect();
         // All else was counted when it was written, for the group that has it.
-        let fold = FoldCost::default();
         let ask = Ask { data_bytes: 0, records, fold, growth_bytes: 0, class: SpaceClass::Remove };
-        self.admit(&ask).ok()
+        Ok(self.admit(&ask).ok())
     }
 
     /// The wait when a whole transaction group is the promise: up to the newest layer of the file.
