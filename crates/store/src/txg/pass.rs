@@ -21,7 +21,7 @@ impl Txgs {
     /// with it.
     pub fn pass(self: &Arc<Self>, destination: Destination, bytes: u64, ring: RingUse) -> Result<Option<Pass>, Wait> {
         let group_bytes_max = self.ahead_bytes_max(RingUse::None);
-        let ring_group_bytes_max = ring.group_bytes_max();
+        let ring_group_bytes_max = ring.group_bytes_max(bytes);
         let load = Load { destination, bytes, group_bytes_max, ring_group_bytes_max };
         let of = |mirror: &AtomicU64| mirror.load(Ordering::Relaxed);
         if load.is_light(of(&self.ahead_bytes), of(&self.ring_bytes)) {
@@ -60,7 +60,9 @@ impl Txgs {
     #[must_use]
     pub fn ahead_bytes_max(&self, ring: RingUse) -> u64 {
         let of_memory = slope::group_bytes_max(self.dirty_bytes_max);
-        of_memory.min(ring.group_bytes_max().unwrap_or(u64::MAX)).min(self.paced_bytes_max.load(Ordering::Relaxed))
+        of_memory
+            .min(ring.group_bytes_max(u64::MAX).unwrap_or(u64::MAX))
+            .min(self.paced_bytes_max.load(Ordering::Relaxed))
     }
 
     /// Requests that wait until what is ahead of the disks is less.

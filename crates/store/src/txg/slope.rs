@@ -71,12 +71,13 @@ pub enum RingUse {
 }
 
 impl RingUse {
-    /// What one group may have in its ring.
-    pub(super) fn group_bytes_max(self) -> Option<u64> {
+    /// What one group may have in its ring, for a request of so many bytes. Small ones go beside bulk of every kind, and so
+    /// they all have the same bound.
+    pub(super) fn group_bytes_max(self, bytes: u64) -> Option<u64> {
         match self {
             Self::None => None,
-            Self::Logged(ring_bytes) => Some(ring_bytes / GROUPS_IN_RING),
-            Self::Unstable(ring_bytes) => Some(ring_bytes / UNSTABLE_GROUPS_IN_RING),
+            Self::Unstable(ring_bytes) if bytes > SMALL_BYTES_MAX => Some(ring_bytes / UNSTABLE_GROUPS_IN_RING),
+            Self::Logged(ring_bytes) | Self::Unstable(ring_bytes) => Some(ring_bytes / GROUPS_IN_RING),
         }
     }
 }
@@ -371,8 +372,10 @@ fn has_room_in(part: Part, load: &Load, group_bytes_max: u64) -> bool {
     }
 }
 
-fn is_same(left: &Load, right: &Load) -> bool {
-    (left.destination, left.bytes) == (right.destination, right.bytes)
+/// Whether room that is kept for one is that of the other: who has waited for memory alone has none in a ring.
+fn is_same(kept: &Load, asked: &Load) -> bool {
+    (kept.destination, kept.bytes) == (asked.destination, asked.bytes)
+        && (kept.ring_group_bytes_max.is_some() || asked.ring_group_bytes_max.is_none())
 }
 
 #[cfg(test)]
