@@ -133,9 +133,10 @@ pub(crate) fn is_around_leg<'a>(
     others: impl Iterator<Item = (&'a dyn Disk, &'a Label)>,
 ) -> bool {
     let Some(excess) = excess(disk, label) else { return false };
-    let size = disk.geometry().size;
+    // In whole sectors, in which the labels are looked for.
+    let Some(size) = data_bytes_of(disk.geometry().size) else { return false };
     let is_its_end = |other: &dyn Disk| {
-        (size - excess..size).contains(&other.geometry().size)
+        data_bytes_of(other.geometry().size).is_some_and(|other| (size - excess..size).contains(&other))
             && label::end_bytes(disk).is_some_and(|end| label::end_bytes(other).as_deref() == Some(&*end))
     };
     let mut others = others.filter(|(_, own)| own.leg == label.leg);
