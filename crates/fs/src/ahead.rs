@@ -22,9 +22,10 @@
 //! misses a block that it had asked for, and asks again.
 //!
 //! **Who waits for disks comes first.** While more READs that belong to no stream are at the disks than there are disks,
-//! errands are dropped and nothing is planned. A READ of a file's first block does not count: it may be the first of a
-//! stream, and of sixteen that begin at once each would keep the others from what their second one wants. Nor is anything planned on a vdev for whose stable storage more requests
-//! wait than it has disks. What was planned before is carried out.
+//! errands are dropped and nothing is planned. A READ of the begin of a file that goes on behind it does not count: it may be
+//! the first of a stream, and of sixteen that begin at once each would keep the others from what their second one wants. Nor
+//! is anything planned on a vdev for whose stable storage more requests wait than it has disks. What was planned before is
+//! carried out.
 
 mod streams;
 
@@ -41,7 +42,7 @@ use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
 
 use crate::sight::decode_pointer;
-use streams::{FileId, Streams, Touch, Wanted};
+use streams::{FileId, Noted, Streams, Touch, Wanted};
 
 /// Errands and flights that wait for a thread. What comes on top is dropped.
 const TASKS_MAX: usize = 256;
@@ -125,7 +126,9 @@ impl Ahead {
         let touch = touch(read)?;
         let file = FileId { dataset: read.dataset.birth.id, object: read.object };
         let limits = self.limits(read.record_size);
-        let noted = self.streams.lock().note(file, &touch, &limits);
+        // What is all of its file is no stream's, and is waited for like others.
+        let goes_on = touch.file_blocks > 1;
+        let noted = if goes_on { self.streams.lock().note(file, &touch, &limits) } else { Noted::default() };
         if let Some(wanted) = noted.wanted {
             let (dataset, record_size) = (Arc::clone(read.dataset), read.record_size);
             let errand = Errand { dataset, object: read.object, record_size, wanted };
@@ -134,7 +137,7 @@ impl Ahead {
             }
         }
         let is_at_disk = read.blocks.iter().any(|(_, standing)| *standing == Standing::Stored);
-        let may_begin_stream = touch.blocks.start == 0;
+        let may_begin_stream = touch.blocks.start == 0 && touch.blocks.end < touch.file_blocks;
         (is_at_disk && !noted.is_of_stream && !may_begin_stream).then(|| {
             self.lone.fetch_add(1, Ordering::Relaxed);
             Lone(&self.lone)
@@ -248,5 +251,5 @@ fn touch(read: &ColdRead<'_>) -> Option<Touch> {
     let file_blocks = read.file_bytes.div_ceil(read.record_size);
     let any = |standing| read.blocks.iter().any(|(_, of)| *of == standing);
     let (is_missed, is_late) = (any(Standing::Stored), any(Standing::UnderWay));
-    (file_blocks > 1).then_some(Touch { blocks: first..last + 1, file_blocks, is_missed, is_late })
+    Some(Touch { blocks: first..last + 1, file_blocks, is_missed, is_late })
 }
