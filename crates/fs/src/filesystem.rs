@@ -244,8 +244,8 @@ impl Filesystem {
         })
     }
 
-    /// Appends records of one operation to the log, in one transaction group. `after_each` brings memory to what the record says,
-    /// and is told whether the log has taken it. Gives what the reply waits for.
+    /// Appends records of one operation to the log, in one transaction group. `after_each` brings memory to what the record
+    /// says, and is told whether the log has taken it. Gives what the reply waits for.
     pub(crate) fn append_all(
         &self,
         mut admitted: Admitted,

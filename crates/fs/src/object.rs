@@ -35,8 +35,8 @@ pub(crate) struct ObjectState {
     pub(crate) last_lsn: Lsn,
     /// Its place in the dataset's history.
     pub(crate) last_dseq: Dseq,
-    /// The newest group with a change, or a COMMIT, that should be in the log and is not, because the lane took no records: until
-    /// it is synced nothing that builds on it is logged either, and whoever saw it waits for the group.
+    /// The newest group with a change, or a COMMIT, that should be in the log and is not, because the lane took no records:
+    /// until it is synced nothing that builds on it is logged either, and whoever saw it waits for the group.
     pub(crate) unlogged: Txg,
     /// Bytes that COMMITs have logged part by part since the last one came to its end.
     pub(crate) parts_bytes: u64,
@@ -163,7 +163,7 @@ impl ObjectTable {
         self.shard(id).lock().as_ref()?.get(&id).cloned()
     }
 
-    /// A look at its state without its lock; at an empty one if it is not being changed.
+    /// A look at its state, of which nothing stays locked; at an empty one if it is not being changed.
     pub(crate) fn look<T>(&self, id: ObjectId, look: impl FnOnce(&ObjectState) -> T) -> T {
         match self.find(id) {
             Some(object) => look(&object.read()),

@@ -29,7 +29,7 @@ fn an_entry_that_takes_the_place_of_itself_is_counted_once() {
     assert_eq!((cache.bytes_of(BlockKind::Leaf), cache.bytes()), (0, 0));
 }
 
-/// Equal blocks in a row, as of an empty disk image. With a quicker hash a process in some dozens put so many of them into one part
+/// Equal blocks in a row, as of an empty disk image. With a quicker hash one process in a hundred put so many of them into one part
 /// of the cache that half of them fell out, with most of the room free.
 #[test]
 fn equal_blocks_in_a_row_are_spread_over_all_parts() {
