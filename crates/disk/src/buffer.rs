@@ -39,6 +39,11 @@ impl AlignedBuf {
         self.0.extend_from_slice(bytes);
     }
 
+    /// Makes room for `capacity` bytes in all, and no more than that.
+    pub fn reserve_to(&mut self, capacity: usize) {
+        self.0.reserve_exact(capacity.saturating_sub(self.0.len()));
+    }
+
     /// Forgets the content and keeps the memory.
     pub fn clear(&mut self) {
         self.0.clear();

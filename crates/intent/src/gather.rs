@@ -14,10 +14,11 @@ use crate::frame::{HEADER_BYTES, RecordHead, encode_record_head, frame_bytes, re
 
 /// Buffers that are kept for later: one that gathers for each frame in flight, and one more.
 const SPARE_COUNT_MAX: usize = 5;
-/// Longer buffers are given back, so that one burst does not hold memory for ever.
-const SPARE_BYTES_MAX: usize = 1 << 20;
 /// What a new buffer has room for: a frame of the usual small records.
 const FIRST_BYTES: usize = 64 << 10;
+/// Longer buffers are given back, so that one burst does not hold memory for ever: a WRITE of 1 MiB fits, and small
+/// records beside it.
+const SPARE_BYTES_MAX: usize = (1 << 20) + FIRST_BYTES;
 
 static ZEROES: [u8; SECTOR] = [0; SECTOR];
 
@@ -47,6 +48,7 @@ impl Gather {
 
     fn push(&mut self, head: &RecordHead, parts: &[&[u8]], body_bytes: usize) {
         let length = u32::try_from(body_bytes).expect("a record is shorter than a frame");
+        self.make_room(frame_bytes(self.payload_bytes() + record_bytes(body_bytes)) as usize);
         self.buf.extend_from_slice(&encode_record_head(head, length));
         for part in parts {
             self.buf.extend_from_slice(part);
@@ -56,6 +58,15 @@ impl Gather {
         self.record_count += 1;
         self.txg_max = self.txg_max.max(head.txg);
         self.body_bytes += body_bytes as u64;
+    }
+
+    /// Room for a whole frame of that length, before anything of it is copied: a long record would be moved some times
+    /// while the buffer doubles below it, and leave one that is too long to be kept.
+    fn make_room(&mut self, frame_bytes: usize) {
+        let capacity = self.buf.capacity();
+        if frame_bytes > capacity {
+            self.buf.reserve_to(frame_bytes.next_multiple_of(FIRST_BYTES).max(2 * capacity));
+        }
     }
 
     fn pad_to(&mut self, length: usize) {
@@ -156,5 +167,27 @@ impl Gathering {
         let charged = self.charged();
         self.waiting.clear();
         charged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tally_base::{DatasetId, Dseq};
+
+    use super::*;
+
+    #[test]
+    fn the_frame_of_the_longest_write_is_copied_once_and_its_buffer_kept() {
+        let mut gathering = Gathering::default();
+        let head = RecordHead { dataset: DatasetId(1), dseq: Dseq(1), txg: Txg(1), kind: 1 };
+        let mut frame = gathering.empty(Lsn(1), Duration::ZERO);
+        frame.push(&head, &[&[1; 100]], 100);
+        let data = vec![2; 1 << 20];
+        frame.push(&head, &[&[3; 200], &data], 200 + data.len());
+        let place = frame.buf.as_ptr();
+        let buf = frame.into_frame();
+        assert_eq!(buf.as_ptr(), place, "moved for its padding");
+        gathering.recycle(buf);
+        assert_eq!(gathering.spare.len(), 1, "given back, and mapped anew for the next one");
     }
 }

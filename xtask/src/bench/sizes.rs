@@ -61,6 +61,7 @@ const WHOLE: &str = "CREATE + UNSTABLE + COMMIT";
 const CREATE: &str = "CREATE of it";
 const SYNC: &str = "FILE_SYNC over a file";
 const RATIO: &str = "UNSTABLE + COMMIT against FILE_SYNC";
+const NEW_RATIO: &str = "against FILE_SYNC to a new file";
 const GROUPS: &str = "groups a file";
 const TURNS: &str = "turns a file beside CREATE's";
 const BYTES: &str = "device bytes per byte";
@@ -149,15 +150,18 @@ impl Case {
         let folder = Connection::open(target.nfs)?.mkdir(&root, &format!("sizes-{:08x}", random_u32()?))?;
         let of_create = self.turns_of_a_create(rival, &target, &folder)?;
         let before = rival.settle()?;
-        let (created, committed) = self.write_files(&target, &folder)?;
+        let (created, committed) = self.write_files(&target, &folder, "committed", write_and_commit)?;
         let ended = rival.status()?;
         let settled = rival.settle()?;
         let synced = self.write_over(rival, &target, &folder)?;
+        rival.settle()?;
+        let (_, synced_anew) = self.write_files(&target, &folder, "synced", write_stable)?;
         let mut add = |what, unit, value| figures.add(&self.key(rival.name, what), unit, value);
         add(WHOLE, "ms", created + committed);
         add(CREATE, "ms", created);
         add(SYNC, "ms", synced);
         add(RATIO, "", committed / synced);
+        add(NEW_RATIO, "", committed / synced_anew);
         let files = (self.files * self.clients as u64) as f64;
         if let (Some(before), Some(ended), Some(settled)) = (before, ended, settled) {
             add(GROUPS, "", (ended.txg_open - before.txg_open) as f64 / files);
@@ -179,10 +183,17 @@ impl Case {
         Ok((after - before.turns()) as f64 / self.files as f64)
     }
 
-    /// Makes all files; gives the milliseconds of each for its CREATE, and from there to the reply to COMMIT.
-    fn write_files(&self, target: &Target, folder: &Handle) -> Result<(f64, f64)> {
+    /// Makes all files, and writes each with `write`; gives the milliseconds of each for its CREATE, and from there to the
+    /// last reply.
+    fn write_files(
+        &self,
+        target: &Target,
+        folder: &Handle,
+        name: &str,
+        write: fn(&mut Connection, &Handle, &[u8]) -> Result<()>,
+    ) -> Result<(f64, f64)> {
         let (_, times) = at_once(target.nfs, self.clients, |client, connection| {
-            let folder = connection.mkdir(folder, &format!("client-{client}"))?;
+            let folder = connection.mkdir(folder, &format!("{name}-{client}"))?;
             let mut noise = Noise::new(self.bytes)?;
             let (mut created, mut committed) = (Duration::ZERO, Duration::ZERO);
             for number in 0..self.files {
@@ -190,7 +201,7 @@ impl Case {
                 let started = Instant::now();
                 let file = connection.create(&folder, &file_name(number))?;
                 let behind_create = started.elapsed();
-                write_and_commit(connection, &file, data)?;
+                write(connection, &file, data)?;
                 created += behind_create;
                 committed += started.elapsed() - behind_create;
             }
@@ -215,9 +226,7 @@ impl Case {
             for _ in 0..self.files {
                 let data = noise.draw();
                 let started = Instant::now();
-                for (offset, piece) in pieces(data) {
-                    connection.write(&files[client], offset, piece, Stable::FileSync)?;
-                }
+                write_stable(connection, &files[client], data)?;
                 taken += started.elapsed();
             }
             Ok(taken)
@@ -247,6 +256,14 @@ impl Noise {
     }
 }
 
+/// One WRITE after the other.
+fn write_stable(connection: &mut Connection, file: &Handle, data: &[u8]) -> Result<()> {
+    for (offset, piece) in pieces(data) {
+        connection.write(file, offset, piece, Stable::FileSync)?;
+    }
+    Ok(())
+}
+
 /// All WRITEs are sent before the first reply is waited for, as the kernel's client sends what it has gathered.
 fn write_and_commit(connection: &mut Connection, file: &Handle, data: &[u8]) -> Result<()> {
     for (offset, piece) in pieces(data) {
@@ -265,7 +282,7 @@ fn write_and_commit(connection: &mut Connection, file: &Handle, data: &[u8]) -> 
 }
 
 fn print(figures: &Figures, cases: &[Case], rivals: &[&str]) {
-    let columns = [CREATE, SYNC, RATIO, GROUPS, TURNS, BYTES];
+    let columns = [CREATE, SYNC, RATIO, NEW_RATIO, GROUPS, TURNS, BYTES];
     for rival in rivals {
         println!("\n| {rival} | {WHOLE}, ms | {} |", columns.join(" | "));
         println!("|---|{}", "---:|".repeat(columns.len() + 1));

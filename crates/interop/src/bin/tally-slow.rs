@@ -13,6 +13,10 @@ use tally_interop::slow::{SlowOpener, Slowness};
 use tally_server::cli::{Cli, Command};
 use tally_server::daemon::{Daemon, Launch, Told};
 
+/// As `tally` has it: buffers that the C library maps anew for each request would be measured as the server's time.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const RULES: [&str; 4] = ["--paced", "--turning", "--queued", "--held"];
 
 fn main() -> ExitCode {
