@@ -26,8 +26,9 @@ use tally_base::SECTOR;
 
 use crate::frame::{HEADER_BYTES, RECORD_HEAD_BYTES, frame_bytes, record_bytes};
 
-/// Frames are never longer than this, whatever the ring's size: a longer write only delays who comes next.
-const FRAME_BYTES_CAP: u64 = 4 << 20;
+/// Frames are never longer than this, whatever the ring's size: a longer write only delays who comes next. 4 MiB of
+/// content and what stands around it are one frame, so that a COMMIT of them is one write.
+const FRAME_BYTES_CAP: u64 = (4 << 20) + (64 << 10);
 /// One frame takes at most this part of the ring (rules F5).
 const FRAMES_PER_RING_MIN: u64 = 8;
 /// How many frames may be on their way at once, for ever, because recovery's window depends on it.
@@ -56,7 +57,7 @@ impl LaneGeometry {
         let frame_max = frame_max - frame_max % SECTOR as u64;
         let geometry = Self {
             size,
-            frame_bytes_max: u32::try_from(frame_max).expect("capped at 4 MiB"),
+            frame_bytes_max: u32::try_from(frame_max).expect("it is capped"),
             frames_in_flight_max: FRAMES_IN_FLIGHT_MAX,
         };
         geometry.validate().expect("a ring has at least 64 KiB");
@@ -71,7 +72,7 @@ impl LaneGeometry {
             return Err("ring and frame sizes are multiples of 4 KiB");
         }
         if frame_max < 2 * sector || frame_max > FRAME_BYTES_CAP || frame_max > self.size / FRAMES_PER_RING_MIN {
-            return Err("a frame has at least 8 KiB, at most 4 MiB, and at most an eighth of its ring");
+            return Err("a frame has at least 8 KiB, at most 4 MiB and 64 KiB, and at most an eighth of its ring");
         }
         if self.frames_in_flight_max == 0 || self.frames_in_flight_max > FRAMES_IN_FLIGHT_MAX {
             return Err("between one and four frames may be in flight");

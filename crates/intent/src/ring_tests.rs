@@ -8,9 +8,10 @@ fn shapes_of_rings() {
         (64 << 10, 8 << 10),
         (1 << 20, 128 << 10),
         ((1 << 20) + 5000, 128 << 10),
-        (256 << 20, 4 << 20),
-        (1 << 30, 4 << 20),
-        (16 << 30, 4 << 20),
+        (32 << 20, 4 << 20),
+        (256 << 20, (4 << 20) + (64 << 10)),
+        (1 << 30, (4 << 20) + (64 << 10)),
+        (16 << 30, (4 << 20) + (64 << 10)),
     ] {
         let geometry = LaneGeometry::for_size(size);
         assert_eq!(geometry.frame_bytes_max, frame_bytes_max, "a ring of {size} bytes");

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use tally_bench::wire::Target;
 
@@ -70,6 +70,14 @@ impl Rival {
         match &self.server {
             Kind::Tally(filer) => filer.status().map(Some),
             Kind::Ganesha(_) => Ok(None),
+        }
+    }
+
+    /// Carries out a command of `tally`, of a server that has some.
+    pub(super) fn command(&self, words: &[&str]) -> Result<()> {
+        match &self.server {
+            Kind::Tally(filer) => filer.command(words).map(drop),
+            Kind::Ganesha(_) => bail!("Ganesha has no command {}", words.join(" ")),
         }
     }
 

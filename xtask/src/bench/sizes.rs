@@ -12,7 +12,7 @@ use tally_bench::wire::{Connection, Handle, Stable, Target, random_u32};
 
 use super::Site;
 use super::figures::Figures;
-use super::filer::{Binaries, POOL_FILE, Setup, slowness};
+use super::filer::{Binaries, POOL, POOL_FILE, Setup, slowness};
 use super::load::{at_once, file_name, pieces};
 use super::report;
 use super::rivals::{Rival, Rivals, in_turns, key, print_ratios};
@@ -39,6 +39,9 @@ pub(crate) struct Sizes {
     /// Time of the slow disk, milliseconds.
     #[arg(long, default_value_t = 8)]
     delay_ms: u64,
+    /// What `logbias` this build's pool is set to, instead of what it has by itself: latency, throughput or auto.
+    #[arg(long)]
+    logbias: Option<String>,
 }
 
 /// Where log and data are.
@@ -116,6 +119,9 @@ impl Sizes {
             for run in 0..self.site.runs {
                 let rivals = self.rivals.start(&binaries, &place.setup(self.delay_ms), &folder)?;
                 names = rivals.iter().map(|rival| rival.name).collect();
+                if let Some(logbias) = &self.logbias {
+                    rivals[0].command(&["dataset", "set", &format!("logbias={logbias}"), POOL])?;
+                }
                 for case in &cases {
                     for turn in in_turns(rivals.len(), run) {
                         case.measure(&rivals[turn], &mut figures)?;
