@@ -40,7 +40,7 @@ use crate::cost;
 use crate::damage::{Damage, Part};
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
-use crate::ops::Ancestry;
+use crate::ops::{Ancestry, Following};
 use crate::record::{self, InodeAfter, Record, RecordKind};
 use crate::vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
@@ -66,6 +66,8 @@ pub struct Filesystem {
     pub(crate) pool: Arc<Pool>,
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) objects: ObjectTable,
+    /// What a WRITE places beside its own bytes.
+    pub(crate) following: Following,
     pub(crate) log_switch: ArcSwap<LogSwitch>,
     pub(crate) next_object: AtomicU64,
     pub(crate) next_dseq: AtomicU64,
@@ -109,6 +111,7 @@ impl Filesystem {
             pool: Arc::clone(pool),
             dataset: Arc::clone(dataset),
             objects: ObjectTable::default(),
+            following: Following::default(),
             log_switch: ArcSwap::from_pointee(LogSwitch { before: root.logged, at: root.log_from, after: root.logged }),
             next_object: AtomicU64::new(next_object),
             next_dseq: AtomicU64::new(root.replay_dseq.next().0),

@@ -74,6 +74,9 @@ impl Piece {
     }
 }
 
+/// Bytes that follow each other, as they lie in memory.
+pub(crate) type Fragments = SmallVec<[Bytes; 1]>;
+
 /// A stretch of a file as one layer sees it.
 #[derive(Debug)]
 pub enum Seen {
@@ -123,6 +126,35 @@ impl DataLayer {
     #[must_use]
     pub fn unlogged_bytes(&self) -> u64 {
         self.unlogged_bytes
+    }
+
+    /// What is in memory and in no record, as whole records of `record_size` bytes, in order: at most so many bytes of
+    /// them, and none that `but` touches.
+    pub(crate) fn unlogged_records(&self, record_size: u64, bytes_max: u64, but: &Range<u64>) -> Vec<(u64, Fragments)> {
+        let (mut records, mut at, mut left) = (Vec::new(), 0, bytes_max.min(self.unlogged_bytes));
+        for (offset, piece) in &self.pieces {
+            at = at.max(offset / record_size * record_size);
+            while left >= record_size && piece.unlogged_bytes() > 0 && at < offset + piece.length() {
+                let range = at..at + record_size;
+                if range.end <= but.start || range.start >= but.end {
+                    if let Some(fragments) = self.unlogged(range) {
+                        records.push((at, fragments));
+                        left -= record_size;
+                    }
+                }
+                at += record_size;
+            }
+        }
+        records
+    }
+
+    /// All of `range`, where it is in memory and no record carries any of it.
+    pub(crate) fn unlogged(&self, range: Range<u64>) -> Option<Fragments> {
+        let fragment = |(_, seen)| match seen {
+            Seen::Piece(Piece::Memory { bytes, logged: false }) => Some(bytes),
+            _ => None,
+        };
+        self.view(range).into_iter().map(fragment).collect()
     }
 
     /// Whether any of `range` is dirty.

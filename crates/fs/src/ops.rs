@@ -5,6 +5,7 @@ mod access;
 mod ancestry;
 mod bounds;
 mod commit;
+mod follow;
 mod link;
 mod make;
 mod remove;
@@ -14,6 +15,7 @@ mod write;
 
 pub(crate) use ancestry::Ancestry;
 pub use bounds::LogBounds;
+pub(crate) use follow::Following;
 pub(crate) use remove::Removal;
 
 use smallvec::{SmallVec, smallvec};

@@ -365,29 +365,28 @@ impl Roster {
             }
         }
         let _in_turn = self.uberblocks.lock();
-        let sector = uberblock.encode();
-        for copy in 0..2 {
-            self.write_copies(uberblock.txg, &sector, copy)?;
-        }
+        self.write_copies(uberblock.txg, &uberblock.encode())?;
         let lost = self.data_vdevs().find(|vdev| !vdev.is_usable());
         lost.map_or(Ok(()), |vdev| Err(RosterError::VdevLost(vdev.guid())))
     }
 
-    /// One of the two copies, on all legs at once.
-    fn write_copies(&self, txg: Txg, sector: &[u8], copy: usize) -> Result<(), RosterError> {
+    /// Both copies, on all legs, at once: if the power is cut the ones before are in other slots, and an uberblock that is
+    /// torn in every copy is one that was never written (rules F8).
+    fn write_copies(&self, txg: Txg, sector: &[u8]) -> Result<(), RosterError> {
         debug_assert_eq!(sector.len(), SECTOR);
-        let legs: Vec<_> = self.legs().filter(|leg| leg.takes_writes()).collect();
-        let mut written = Vec::new();
-        let mut targets: Vec<(Arc<dyn Disk>, u64)> = Vec::new();
-        for leg in legs {
+        let (mut legs, mut copies) = (Vec::new(), [Vec::new(), Vec::new()]);
+        for leg in self.legs().filter(|leg| leg.takes_writes()) {
             let Some(disk) = leg.disk() else { continue };
             let Some(offsets) = slot_offsets(disk.geometry().size, txg) else { continue };
-            targets.push((Arc::clone(disk) as Arc<dyn Disk>, offsets[copy]));
-            written.push(leg);
+            for (copy, offset) in copies.iter_mut().zip(offsets) {
+                copy.push((Arc::clone(disk) as Arc<dyn Disk>, offset));
+            }
+            legs.push(leg);
         }
-        let outcomes = self.fanout.write_durable(&targets, sector);
-        for (leg, outcome) in written.iter().zip(outcomes) {
-            if let Err(error) = leg.note_write(outcome) {
+        let mut firsts = self.fanout.write_durable(&copies.concat(), sector);
+        let seconds = firsts.split_off(legs.len());
+        for ((leg, first), second) in legs.iter().zip(firsts).zip(seconds) {
+            if let Err(error) = leg.note_write(first.and(second)) {
                 self.drop_leg(leg.guid(), &error)?;
             }
         }

@@ -2,7 +2,8 @@
 //!
 //! What need not be stable stays in memory, for the COMMIT to log, until its file has more of it in the open group than
 //! the log takes sooner than that group would be durable. From there on it is a placed file, whose full blocks go to their
-//! place as they come ([docs/design/0035](../../../../docs/design/0035-the-log-takes-what-it-takes-sooner.md)).
+//! place as they come, and whole blocks of what stayed in memory follow them, so that its group has less to write
+//! ([docs/design/0035](../../../../docs/design/0035-the-log-takes-what-it-takes-sooner.md)).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -11,10 +12,12 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use tally_base::{Txg, round_to_sector};
 use tally_store::alloc::UNBORN;
+use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr};
 use tally_store::pool::SpaceClass;
 use tally_store::txg::RingUse;
 
+use super::follow::{self, Claim, Follower};
 use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
 use crate::admission::{Ask, Refusal};
@@ -32,7 +35,11 @@ use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, St
 #[derive(Default)]
 pub(super) struct Parts {
     pub(super) memory: SmallVec<[(u64, Bytes); 2]>,
-    pub(super) placed: Vec<(u64, BlockPtr)>,
+    placed: Vec<(u64, BlockPtr)>,
+    /// What stayed in memory before and follows.
+    followers: Vec<Follower>,
+    /// That nobody else places the same.
+    claim: Option<Claim>,
     /// Whether it stays in memory for a COMMIT, which will want a place in the ring for it.
     gathers: bool,
 }
@@ -151,7 +158,7 @@ impl Filesystem {
             Ok(admitted) => admitted,
             Err(refusal) => return refusal.outcome(),
         };
-        let (parts, mut locked) = match self.lock_with_parts(object, offset, data, way) {
+        let (mut parts, mut locked) = match self.lock_with_parts(object, offset, data, way) {
             Ok(both) => both,
             Err(error) => return failed(error),
         };
@@ -185,10 +192,10 @@ impl Filesystem {
         } else {
             let record = Record {
                 inodes: smallvec![after(object.id, &inode, SizeRule::Keep)],
-                data: Some(Data { object: object.id, pieces: parts.memory.into_iter().collect() }),
+                data: Some(Data { object: object.id, pieces: std::mem::take(&mut parts.memory).into_iter().collect() }),
                 ..Record::default()
             };
-            let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts.placed, parts.gathers);
+            let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts);
             if stable { self.wait_for_group(txg) } else { tally_base::Wait::Ready }
         };
         Outcome { result: Ok(written), changes, wait }
@@ -251,8 +258,8 @@ impl Filesystem {
         }
     }
 
-    /// Writes the full blocks of a WRITE to their final place, with nothing held (rules F5). The rest stays
-    /// in memory.
+    /// Writes the full blocks of a WRITE to their final place, with nothing held (rules F5), behind as much of what earlier
+    /// ones left in memory. The rest stays in memory.
     fn place_full_blocks(&self, object: ObjectRef, offset: u64, data: &Bytes) -> Result<Parts, FsError> {
         let end = offset + data.len() as u64;
         let whole = Parts::whole(offset, data);
@@ -264,9 +271,20 @@ impl Filesystem {
             return Ok(whole);
         }
         let part = |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
-        let mut parts = Parts::default();
         let compression = self.dataset.effective().compression.into();
-        let mut out = self.pool.io.writer(UNBORN).expecting(last - first);
+        let mut parts = Parts::default();
+        let (claim, blocks) = self.claim_followers(object, record_size, &(offset..end)).unzip();
+        parts.claim = claim;
+        let blocks = blocks.unwrap_or_default();
+        let mut out = self.pool.io.writer(UNBORN).expecting(last - first + blocks.len() as u64 * record_size);
+        for (offset, content) in blocks {
+            match out.put_bytes(BlockKind::Data, follow::joined(&content), compression) {
+                Ok(block) => parts.followers.push(Follower { offset, content, block }),
+                // It has a place in memory.
+                Err(BlockError::NoSpace(_)) => break,
+                Err(error) => return self.give_back(&parts, Err(self.no_room_or_broken(&error))),
+            }
+        }
         for start in (first..last).step_by(record_size as usize) {
             match out.put_bytes(BlockKind::Data, part(start, start + record_size), compression) {
                 Ok(block) => parts.placed.push((start, block)),
@@ -284,16 +302,17 @@ impl Filesystem {
         Ok(parts)
     }
 
-    pub(crate) fn no_room_or_broken(&self, error: &tally_store::block::BlockError) -> FsError {
+    pub(crate) fn no_room_or_broken(&self, error: &BlockError) -> FsError {
         match error {
-            tally_store::block::BlockError::NoSpace(_) => FsError::NoSpace,
+            BlockError::NoSpace(_) => FsError::NoSpace,
             other => self.broken(other),
         }
     }
 
     /// Frees what was placed for a WRITE that failed.
     fn give_back<T>(&self, parts: &Parts, result: T) -> T {
-        for (_, block) in &parts.placed {
+        let followers = parts.followers.iter().map(|follower| &follower.block);
+        for block in parts.placed.iter().map(|(_, block)| block).chain(followers) {
             self.pool.io.abandon(block);
         }
         result
@@ -306,26 +325,36 @@ impl Filesystem {
         locked: &mut Locked,
         object: ObjectRef,
         record: Record,
-        placed: Vec<(u64, BlockPtr)>,
-        takes_ring: bool,
+        parts: Parts,
     ) -> Txg {
         let mut spare_bytes = admitted.fold_bytes;
         self.with_hold(admitted, |txg| {
-            self.settle_fold(locked, txg, &record, takes_ring, &mut spare_bytes);
+            self.settle_fold(locked, txg, &record, parts.gathers, &mut spare_bytes);
             self.apply(locked, txg, record, false);
-            let layer = locked.state_mut(object.id).layer_mut(txg);
-            for (offset, block) in placed {
-                if self.gone.load(Ordering::Acquire) {
-                    // The dataset is destroyed: nobody will fold this layer.
-                    self.pool.io.abandon(&block);
-                    continue;
+            let layer = &mut locked.state_mut(object.id).layer_mut(txg).data;
+            for (offset, block) in parts.placed {
+                self.settle_placed(layer, txg, offset, &block);
+            }
+            for follower in parts.followers {
+                if follower.is_current(layer) {
+                    self.settle_placed(layer, txg, follower.offset, &follower.block);
+                } else {
+                    self.pool.io.abandon(&follower.block);
                 }
-                let settled = self.pool.io.settle(&block, txg);
-                let block = settled.expect("it was allocated for this write, and for nothing else");
-                layer.data.insert(offset, Piece::Placed { block, skip: 0, length: u64::from(block.lsize) });
             }
             txg
         })
+    }
+
+    /// A block that was placed becomes the content of the open group.
+    fn settle_placed(&self, layer: &mut DataLayer, txg: Txg, offset: u64, block: &BlockPtr) {
+        if self.gone.load(Ordering::Acquire) {
+            // The dataset is destroyed: nobody will fold this layer.
+            return self.pool.io.abandon(block);
+        }
+        let settled = self.pool.io.settle(block, txg);
+        let block = settled.expect("it was allocated for a WRITE, and for nothing else");
+        layer.insert(offset, Piece::Placed { block, skip: 0, length: u64::from(block.lsize) });
     }
 }
 

@@ -490,14 +490,16 @@ fn labels_uberblocks_and_flushes_go_to_all_legs_at_once() {
         commit(roster, 1).unwrap();
         turnstile.wanted.store(DISKS, Ordering::SeqCst);
         roster.update(|config| config.synced_txg = Txg(1)).unwrap();
+        turnstile.wanted.store(2 * DISKS, Ordering::SeqCst);
         commit(roster, 2).unwrap();
+        turnstile.wanted.store(DISKS, Ordering::SeqCst);
         let devs: Vec<_> = made.vdevs.iter().map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect();
         devs.iter().for_each(|dev| dev.write(0, &[1; 4096]).unwrap());
         let alloc = Arc::new(Allocator::create(&devs, &[]));
         BlockIo::new(devs, alloc, 1 << 20).flush(platform.fanout.as_ref()).unwrap();
         assert!(roster.legs().all(|leg| leg.state() == LegState::Online), "mirrors of {width}");
         let passed = *turnstile.waiting.lock();
-        assert_eq!(passed, 5 * DISKS, "two labels, two copies of an uberblock, one flush");
+        assert_eq!(passed, 5 * DISKS, "two labels, both copies of an uberblock at once, one flush");
     }
 }
 

@@ -1,0 +1,89 @@
+//! What stayed in memory follows when its file is placed.
+//!
+//! The first bytes of a file stay in memory, for the log ([`Filesystem::may_gather`]). Once there are more than the log takes
+//! sooner than a group, no COMMIT will log them, and the group would write them while its COMMIT waits. So a WRITE that places
+//! its own blocks takes whole blocks of them along, no more than it has bytes itself.
+//!
+//! Placing waits for a device and is done with nothing held. What is in memory may be written over, cut, logged or closed with
+//! its group meanwhile. Under the lock a follower is looked at again: it counts only where the open group still has the same
+//! bytes at the same addresses, in no record. Else its block is given back, and what is there stays.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use foldhash::HashSet;
+use parking_lot::Mutex;
+use tally_base::ObjectId;
+use tally_store::bp::BlockPtr;
+
+use crate::filesystem::Filesystem;
+use crate::layer::{DataLayer, Fragments};
+use crate::vfs::ObjectRef;
+
+/// A block that earlier WRITEs left in memory, and its place now.
+pub(super) struct Follower {
+    pub(super) offset: u64,
+    /// What of memory was placed. It is kept, so that the same address is the same content.
+    pub(super) content: Fragments,
+    pub(super) block: BlockPtr,
+}
+
+impl Follower {
+    /// Whether it is still what `layer` has there, and no record carries it.
+    pub(super) fn is_current(&self, layer: &DataLayer) -> bool {
+        let place = |bytes: &Bytes| (bytes.as_ptr(), bytes.len());
+        let now = layer.unlogged(self.offset..self.offset + u64::from(self.block.lsize));
+        now.is_some_and(|now| now.iter().map(place).eq(self.content.iter().map(place)))
+    }
+}
+
+/// Bytes that follow each other, in one place.
+pub(super) fn joined(content: &Fragments) -> Bytes {
+    match content.as_slice() {
+        [whole] => whole.clone(),
+        fragments => fragments.concat().into(),
+    }
+}
+
+/// The files of which a WRITE takes something along: one at a time, as two would place the same.
+#[derive(Debug, Default)]
+pub(crate) struct Following(Arc<Mutex<HashSet<ObjectId>>>);
+
+impl Following {
+    fn claim(&self, id: ObjectId) -> Option<Claim> {
+        let files = Arc::clone(&self.0);
+        files.lock().insert(id).then(|| Claim { id, files: Arc::clone(&self.0) })
+    }
+}
+
+/// As long as this is there nobody else takes anything of the file along.
+pub(super) struct Claim {
+    id: ObjectId,
+    files: Arc<Mutex<HashSet<ObjectId>>>,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.files.lock().remove(&self.id);
+    }
+}
+
+impl Filesystem {
+    /// The whole blocks, `record_size` long, that earlier WRITEs left in memory: no more of them than the `range` of a WRITE,
+    /// which waits for twice its own bytes at most, and none that it writes over.
+    pub(super) fn claim_followers(
+        &self,
+        object: ObjectRef,
+        record_size: u64,
+        range: &Range<u64>,
+    ) -> Option<(Claim, Vec<(u64, Fragments)>)> {
+        let claim = self.following.claim(object.id)?;
+        let open = self.pool.txgs.open();
+        let blocks = self.objects.look(object.id, |state| {
+            let data = &state.layer(open)?.data;
+            Some(data.unlogged_records(record_size, range.end - range.start, range))
+        });
+        blocks.filter(|blocks| !blocks.is_empty()).map(|blocks| (claim, blocks))
+    }
+}
