@@ -57,6 +57,8 @@ pub(crate) struct Faults {
     pub(crate) reads_waited: AtomicU64,
     /// While somebody has it for writing, writes take their time.
     pub(crate) writes_held: RwLock<()>,
+    /// Writes that came while it was held.
+    pub(crate) writes_waited: AtomicU64,
     /// What cannot be read.
     pub(crate) unreadable: Mutex<Vec<Range<u64>>>,
 }
@@ -102,7 +104,10 @@ impl Disk for Gated {
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
-        drop(self.faults.writes_held.read().unwrap());
+        if self.faults.writes_held.try_read().is_err() {
+            self.faults.writes_waited.fetch_add(1, Ordering::SeqCst);
+            drop(self.faults.writes_held.read().unwrap());
+        }
         let _passes = self.gate.read().unwrap();
         let left = self.writes_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
         left.map_err(|_| io::Error::other("the power is gone"))?;
