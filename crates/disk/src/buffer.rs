@@ -44,6 +44,16 @@ impl AlignedBuf {
         self.0.reserve_exact(capacity.saturating_sub(self.0.len()));
     }
 
+    /// Copies it into `parts`, one after the other, which are as long together.
+    pub fn part_into(&self, parts: &mut [Self]) {
+        let mut rest = &self[..];
+        for part in parts {
+            let (first, behind) = rest.split_at(part.len());
+            part.copy_from_slice(first);
+            rest = behind;
+        }
+    }
+
     /// Forgets the content and keeps the memory.
     pub fn clear(&mut self) {
         self.0.clear();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tally_base::Histogram;
 
-use crate::{Disk, Durability, Geometry};
+use crate::{AlignedBuf, Disk, Durability, Geometry};
 
 /// What a disk was asked to do since it was opened. Requests that failed are counted too, and again in `errors`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -191,6 +191,12 @@ impl Disk for CountingDisk {
         add(&self.counters.reads, 1);
         add(&self.counters.read_bytes, buf.len() as u64);
         self.note(self.times(IoKind::Read).run(&self.followed, || self.disk.read(offset, buf)))
+    }
+
+    fn read_parts(&self, offset: u64, parts: &mut [AlignedBuf]) -> io::Result<()> {
+        add(&self.counters.reads, 1);
+        add(&self.counters.read_bytes, parts.iter().map(|part| part.len() as u64).sum());
+        self.note(self.times(IoKind::Read).run(&self.followed, || self.disk.read_parts(offset, parts)))
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {

@@ -25,10 +25,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, fdatasync, flock};
-use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2};
 use tally_base::SECTOR;
 
 use crate::{Access, AlignedBuf, Disk, Durability, Geometry, assert_sectors};
+
+/// Most parts of one request: `IOV_MAX` of Linux.
+const PARTS_MAX: usize = 1024;
 
 /// A regular file or a block device.
 #[derive(Debug)]
@@ -89,6 +92,26 @@ impl FileDisk {
         crate::check_range(&self.geometry, offset, length)
     }
 
+    /// At most [`PARTS_MAX`] of them.
+    fn read_some_parts(&self, offset: u64, parts: &mut [AlignedBuf]) -> io::Result<()> {
+        let mut slices: Vec<_> = parts.iter_mut().map(|part| io::IoSliceMut::new(part)).collect();
+        let mut came = match preadv(&self.file, &mut slices, offset) {
+            Ok(length) => length,
+            Err(Errno::INTR) => 0,
+            Err(errno) => return Err(errno.into()),
+        };
+        // What a signal or the end of an extent cut off comes part by part.
+        let mut at = offset;
+        for part in parts {
+            if came < part.len() {
+                self.file.read_exact_at(part, at)?;
+            }
+            came = came.saturating_sub(part.len());
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
     fn write_aligned(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         match durability {
             Durability::Cached => self.file.write_all_at(buf, offset),
@@ -136,6 +159,18 @@ impl Disk for FileDisk {
         let mut aligned = AlignedBuf::zeroed(buf.len());
         self.file.read_exact_at(&mut aligned, offset)?;
         buf.copy_from_slice(&aligned);
+        Ok(())
+    }
+
+    fn read_parts(&self, offset: u64, parts: &mut [AlignedBuf]) -> io::Result<()> {
+        let length = parts.iter().map(|part| part.len() as u64).sum();
+        assert_sectors(offset, length);
+        self.check_range(offset, length)?;
+        let mut at = offset;
+        for parts in parts.chunks_mut(PARTS_MAX) {
+            self.read_some_parts(at, parts)?;
+            at += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        }
         Ok(())
     }
 

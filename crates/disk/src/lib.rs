@@ -52,6 +52,14 @@ pub trait Disk: Send + Sync {
     /// Fills `buf` from `offset`. A range beyond the end is an error.
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
+    /// Fills `parts`, whole sectors each, with what lies from `offset` on: one request where the disk takes it as one.
+    fn read_parts(&self, offset: u64, parts: &mut [AlignedBuf]) -> io::Result<()> {
+        let mut whole = AlignedBuf::zeroed(parts.iter().map(|part| part.len()).sum());
+        self.read(offset, &mut whole)?;
+        whole.part_into(parts);
+        Ok(())
+    }
+
     /// Writes all of `buf` at `offset`.
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()>;
 

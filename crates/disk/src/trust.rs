@@ -23,7 +23,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::{Disk, Durability, Geometry};
+use crate::{AlignedBuf, Disk, Durability, Geometry};
 
 /// What one open disk believes of the devices below it.
 #[derive(Debug)]
@@ -103,6 +103,10 @@ impl TrustedDisk {
 impl Disk for TrustedDisk {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.disk.read(offset, buf)
+    }
+
+    fn read_parts(&self, offset: u64, parts: &mut [AlignedBuf]) -> io::Result<()> {
+        self.disk.read_parts(offset, parts)
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {

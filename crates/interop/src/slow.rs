@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tally_disk::{Access, Disk, Durability, Geometry, Opener};
+use tally_disk::{Access, AlignedBuf, Disk, Durability, Geometry, Opener};
 
 /// How often a held disk looks whether it may go on.
 const GATE_INTERVAL: Duration = Duration::from_millis(50);
@@ -95,6 +95,11 @@ impl Disk for SlowDisk {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         let length = buf.len();
         self.passing(length, || self.below.read(offset, buf))
+    }
+
+    fn read_parts(&self, offset: u64, parts: &mut [AlignedBuf]) -> io::Result<()> {
+        let length = parts.iter().map(|part| part.len()).sum();
+        self.passing(length, || self.below.read_parts(offset, parts))
     }
 
     fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {

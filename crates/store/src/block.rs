@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tally_base::{SECTOR, block_checksum, blocking, round_to_sector};
+use tally_disk::AlignedBuf;
 
 use crate::blockdev::{BlockDev, BlockDevError};
 use crate::bp::{BlockPtr, Coding, Compression, Dva};
@@ -237,22 +238,24 @@ pub(crate) fn open_quietly<'a>(
     devs: &[Arc<dyn BlockDev>],
     stretch: &'a [BlockPtr],
 ) -> impl Iterator<Item = (usize, Bytes)> + use<'a> {
-    let stored = read_quietly(devs, stretch);
-    let start = stretch.first().map_or(0, |bp| bp.dva.offset);
-    stretch.iter().enumerate().filter_map(move |(number, bp)| {
-        let stored = stored.as_ref()?;
-        let at = usize::try_from(bp.dva.offset.checked_sub(start)?).ok()?;
-        let range = at..at.checked_add(bp.psize as usize)?;
-        stored.get(range.clone()).filter(|bytes| block_checksum(bytes) == bp.checksum)?;
-        Some((number, expand(bp, stored.slice(range), stored.len()).ok()?))
+    let stored = read_quietly(devs, stretch).unwrap_or_default();
+    stretch.iter().zip(stored).enumerate().filter_map(|(number, (bp, stored))| {
+        let buffer_bytes = stored.len();
+        let stored = Bytes::from_owner(stored).slice(..bp.psize as usize);
+        let is_right = block_checksum(&stored) == bp.checksum;
+        is_right.then(|| expand(bp, stored, buffer_bytes).ok()).flatten().map(|bytes| (number, bytes))
     })
 }
 
-fn read_quietly(devs: &[Arc<dyn BlockDev>], stretch: &[BlockPtr]) -> Option<Bytes> {
-    let (first, last) = (stretch.first()?.dva, stretch.last()?.dva);
+/// Each in a buffer of its own, so that none is copied out of what all of them were read into.
+fn read_quietly(devs: &[Arc<dyn BlockDev>], stretch: &[BlockPtr]) -> Option<Vec<AlignedBuf>> {
+    let first = stretch.first()?.dva;
     let dev = devs.get(usize::try_from(first.vdev).ok()?)?;
-    let length = usize::try_from(last.end().checked_sub(first.offset)?).ok()?;
-    Some(Bytes::from_owner(blocking(|| dev.read_ahead(first.offset, length))?))
+    let mut parts = Vec::new();
+    for bp in stretch {
+        parts.push(AlignedBuf::zeroed(usize::try_from(bp.dva.bytes()).ok()?));
+    }
+    blocking(|| dev.read_ahead(first.offset, &mut parts)).then_some(parts)
 }
 
 /// The content of what is `stored` in a buffer of so many bytes. It does not keep more than itself alive.

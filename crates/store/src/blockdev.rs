@@ -46,10 +46,14 @@ pub trait BlockDev: Send + Sync {
     /// Says that a range is no longer needed.
     fn discard(&self, offset: u64, length: u64) -> Result<(), BlockDevError>;
 
-    /// Reads `length` bytes from one copy for nobody yet: they may be wrong, and if they cannot be had that is nobody's
-    /// trouble. Nothing is counted as an error, and nothing repaired.
-    fn read_ahead(&self, offset: u64, length: usize) -> Option<AlignedBuf> {
-        self.read(offset, length, &|_| true).ok()
+    /// Fills `parts` from one copy with what lies from `offset` on, for nobody yet: it may be wrong, and if it cannot be had
+    /// that is nobody's trouble. Nothing is counted as an error, and nothing repaired. Gives whether it came.
+    fn read_ahead(&self, offset: u64, parts: &mut [AlignedBuf]) -> bool {
+        let length = parts.iter().map(|part| part.len()).sum();
+        self.read(offset, length, &|_| true).is_ok_and(|whole| {
+            whole.part_into(parts);
+            true
+        })
     }
 
     /// Whether more stable storage is waited for than the disks can have begun with: no time to fetch what nobody waits for.

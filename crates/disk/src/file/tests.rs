@@ -35,6 +35,16 @@ fn exercise(disk: &dyn Disk) {
         disk.read(offset, &mut read).unwrap();
         assert_eq!(*read, *written, "{length} bytes at {offset}, {durability:?}");
     }
+    // Longer than one request takes parts, and of several lengths.
+    let written = pattern(1100 * 4096, 5);
+    disk.write(0, &written, Durability::Cached).unwrap();
+    for lengths in [vec![4096; 1100], vec![4096, 131_072, 8192]] {
+        let mut parts: Vec<_> = lengths.iter().map(|length| AlignedBuf::zeroed(*length)).collect();
+        disk.read_parts(0, &mut parts).unwrap();
+        let read: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
+        assert_eq!(read, written[..read.len()], "{} parts", lengths.len());
+        assert!(disk.read_parts(end - 4096, &mut parts).is_err(), "beyond the end");
+    }
     let mut unaligned = vec![0; 4096 + 1];
     unaligned[1..].copy_from_slice(&pattern(4096, 99));
     disk.write(0, &unaligned[1..], Durability::Durable).unwrap();
@@ -47,9 +57,9 @@ fn exercise(disk: &dyn Disk) {
 
 #[test]
 fn bytes_come_back_from_a_file() {
-    let (_dir, path) = file_of(MIB);
+    let (_dir, path) = file_of(8 * MIB);
     let disk = FileDisk::open(&path, Access::Exclusive).unwrap();
-    assert_eq!(disk.geometry().size, MIB);
+    assert_eq!(disk.geometry().size, 8 * MIB);
     exercise(&disk);
 }
 
@@ -110,7 +120,7 @@ fn what_is_no_disk_is_refused() {
 
 #[test]
 fn without_rwf_dsync_a_durable_write_flushes() {
-    let (_dir, path) = file_of(MIB);
+    let (_dir, path) = file_of(8 * MIB);
     let disk = FileDisk::open(&path, Access::Exclusive).unwrap();
     disk.flushes_itself.store(true, Ordering::Relaxed);
     exercise(&disk);

@@ -330,12 +330,12 @@ impl BlockDev for Vdev {
     }
 
     /// From the leg that has least to read: neighbours stay together in the first place because they are read in one go.
-    fn read_ahead(&self, offset: u64, length: usize) -> Option<AlignedBuf> {
-        self.check(offset, length as u64).ok()?;
-        let leg = self.readable(offset).into_iter().min_by_key(|leg| leg.active(IoKind::Read))?;
-        let mut buf = AlignedBuf::zeroed(length);
-        leg.disk()?.read(LABEL_BYTES + offset, &mut buf).ok()?;
-        Some(buf)
+    fn read_ahead(&self, offset: u64, parts: &mut [AlignedBuf]) -> bool {
+        let length = parts.iter().map(|part| part.len() as u64).sum();
+        let leg = || self.readable(offset).into_iter().min_by_key(|leg| leg.active(IoKind::Read));
+        self.check(offset, length).is_ok()
+            && leg()
+                .is_some_and(|leg| leg.disk().is_some_and(|disk| disk.read_parts(LABEL_BYTES + offset, parts).is_ok()))
     }
 
     fn is_behind(&self) -> bool {
