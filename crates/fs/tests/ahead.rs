@@ -425,3 +425,33 @@ fn threads_fetch_what_many_readers_want_and_end_with_the_pool() {
     cold.filer.export().expect("a clean export");
     threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
 }
+
+/// Small databases, more than the cache holds, read at random: of the last READs of a small file some always touch each
+/// other, and a stream took every READ of such a file for its own. Each brought fourteen times what it asked for, and next to
+/// nothing of that was ever read.
+#[test]
+fn who_reads_small_files_at_random_reads_little_more_than_he_asks_for() {
+    const RECORD: u64 = 16 << 10;
+    const READS: u64 = 3000;
+    for (file_count, blocks) in [(40, 64), (10, 256), (3, 1024)] {
+        let names: Vec<_> = (0..file_count).map(|at| format!("file {at}")).collect();
+        let world = World::new(128 * MIB, 16 * MIB);
+        let files: Vec<_> = names.iter().map(|name| (&**name, blocks)).collect();
+        let cold = Cold::with_record(&world, &files, 8 * MIB, RECORD);
+        let files: Vec<_> = names.iter().map(|name| cold.file(name)).collect();
+        let mut state = 1_u64;
+        let mut draw = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let (_, before) = cold.disk_reads();
+        for _ in 0..READS {
+            let (file, block) = (draw(file_count), draw(blocks));
+            assert!(cold.read(files[file as usize], block).is_ok());
+            cold.work();
+        }
+        let read = (cold.disk_reads().1 - before) / RECORD;
+        println!("{blocks}: {read} of {READS} blocks, {:?}", cold.stats());
+        assert!(read < READS * 3 / 2, "{blocks}: {read} of {READS} blocks, {:?}", cold.stats());
+    }
+}
