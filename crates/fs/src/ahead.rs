@@ -218,15 +218,16 @@ impl Ahead {
         self.lone.load(Ordering::Relaxed) > self.disk_count() as u64
     }
 
-    /// Looks for the pointers, and plans the flights. The root is held while that lasts and no longer: a flight needs none.
-    /// `false`: a node could not be had, of these blocks or of those that will be wanted next.
+    /// Looks for the pointers, and plans the flights. No root is held meanwhile: the disk may keep this thread for as long as it
+    /// likes, and a node that was freed is not what its pointer says. `false`: a node could not be had, of these blocks or of
+    /// those that will be wanted next.
     fn go(&self, errand: &Errand, nodes: Nodes) -> bool {
-        let root = errand.dataset.root();
+        let tree = errand.dataset.root().tree.clone();
         let Errand { object, record_size, wanted, .. } = errand;
         let scan = |blocks: &Range<u64>, visit: &mut dyn FnMut(Key, &[u8])| {
             let key = |block: u64| Key::new(Class::Extent, object.0, block.saturating_mul(*record_size), 0);
             let (from, to) = (key(blocks.start), key(blocks.end));
-            blocks.is_empty() || root.tree.scan_quietly(&self.pool.io, nodes, (&from, &to), visit)
+            blocks.is_empty() || tree.scan_quietly(&self.pool.io, nodes, (&from, &to), visit)
         };
         let mut is_whole = true;
         for blocks in wanted.ranges() {

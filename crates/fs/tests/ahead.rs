@@ -5,6 +5,7 @@ mod world;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{Sender, channel};
 
 use bytes::Bytes;
@@ -454,4 +455,36 @@ fn who_reads_small_files_at_random_reads_little_more_than_he_asks_for() {
         println!("{blocks}: {read} of {READS} blocks, {:?}", cold.stats());
         assert!(read < READS * 3 / 2, "{blocks}: {read} of {READS} blocks, {:?}", cold.stats());
     }
+}
+
+/// Where a file goes on is looked up beside its reader, on a disk that may take its time or never answer. As long as a
+/// tree's root is held nothing that was freed since is used again: a pool that is nearly full would wait for that disk.
+#[test]
+fn who_goes_ahead_holds_no_tree_while_a_disk_takes_its_time() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let cold = Cold::with_record(&world, &[("file", 2000)], 64 * MIB, 4096);
+    let (file, faults) = (cold.file("file"), world.faults("/disks/data"));
+    let leaves = || cold.filer.pool().io.cache_stats().iter().find(|of| of.kind == BlockKind::Leaf).map(|of| of.bytes);
+    let mut leaf_count = 0;
+    for block in 0..1000 {
+        assert!(cold.read(file, block).is_ok());
+        let leaves_before = leaves();
+        loop {
+            let held = faults.reads_held.write().unwrap();
+            let waited = faults.reads_waited.load(SeqCst);
+            let filer = Arc::clone(&cold.filer);
+            let task = std::thread::spawn(move || filer.read_ahead_once());
+            while !task.is_finished() && faults.reads_waited.load(SeqCst) == waited {
+                std::thread::yield_now();
+            }
+            let root = cold.filer.pool().datasets()[0].root();
+            assert_eq!(Arc::strong_count(&root), 2, "the data set's and this one");
+            drop(held);
+            if !task.join().expect("it does not panic") {
+                break;
+            }
+        }
+        leaf_count += u64::from(leaves() > leaves_before);
+    }
+    assert!(leaf_count > 2, "leaves were read ahead");
 }
