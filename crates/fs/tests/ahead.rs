@@ -488,3 +488,27 @@ fn who_goes_ahead_holds_no_tree_while_a_disk_takes_its_time() {
     }
     assert!(leaf_count > 2, "leaves were read ahead");
 }
+
+/// A disk takes half a minute to find out that it cannot read a sector. Each READ before that sector asked for it again, with
+/// what it fetched behind itself.
+#[test]
+fn a_sector_that_cannot_be_read_is_not_asked_for_again_and_again() {
+    const BLOCKS: u64 = 128;
+    let world = World::new(64 * MIB, 16 * MIB);
+    let cold = Cold::new(&world, &[("file", BLOCKS)], 64 * MIB);
+    let (file, faults) = (cold.file("file"), world.faults("/disks/data"));
+    let bad = tally_store::label::LABEL_BYTES + cold.place(file, 60) + 8192;
+    faults.unreadable.lock().unwrap().push(bad..bad + 512);
+    for block in 0..BLOCKS {
+        if matches!(block, 40 | 42) {
+            // It has to wait, and has more fetched from then on.
+            cold.filer.pool().io.drop_cache();
+        }
+        let expected = if block == 60 { Err(FsError::Io) } else { Ok(noise(RECORD as usize, 100_000 + block)) };
+        assert_eq!(cold.read(file, block), expected, "block {block}");
+        cold.work();
+    }
+    assert!(cold.stats().hits > BLOCKS / 2, "{:?}", cold.stats());
+    let met = faults.unreadable_met.load(SeqCst);
+    assert!(met <= 2, "it was asked for {met} times");
+}

@@ -197,6 +197,7 @@ impl BlockIo {
 
     /// Counts a block that was read from its device for somebody who waits.
     fn count_read(&self, bp: &BlockPtr) {
+        self.flights.note_read(&CacheKey::of(bp));
         self.counters.misses[bp.kind.index()].fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
         self.flights.misses.fetch_add(u64::from(bp.kind == BlockKind::Data), Ordering::Relaxed);
