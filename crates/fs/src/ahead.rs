@@ -23,8 +23,8 @@
 //!
 //! **Who waits for disks comes first.** While more READs that belong to no stream are at the disks than there are disks,
 //! errands are dropped and nothing is planned. A READ of the begin of a file that goes on behind it does not count: it may be
-//! the first of a stream, and of sixteen that begin at once each would keep the others from what their second one wants. Nor
-//! is anything planned on a vdev for whose stable storage more requests wait than it has disks. What was planned before is
+//! the first of a stream, and of sixteen that begin at once each would keep the others from what their second one wants; nor
+//! does one that a disk has kept for [`LONE_MAX`]. Nor is anything planned on a vdev for whose stable storage more requests wait than it has disks. What was planned before is
 //! carried out.
 
 mod streams;
@@ -32,7 +32,7 @@ mod streams;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tally_base::{DatasetId, ObjectId};
@@ -50,6 +50,9 @@ const TASKS_MAX: usize = 256;
 const THREADS_MAX: usize = 8;
 /// Threads for each disk: it is at work while one checks what another flight has brought.
 const THREADS_PER_DISK: usize = 2;
+/// For so long streams give way to a READ. One that a disk keeps for longer needs nothing that they could take from it, and
+/// it may be kept for ever, also after the disk has left.
+const LONE_MAX: Duration = Duration::from_secs(2);
 
 /// The streams of a pool, and what is to be done for them.
 pub(crate) struct Ahead {
@@ -58,8 +61,8 @@ pub(crate) struct Ahead {
     tasks: Mutex<Tasks>,
     /// There is a task, or there will be none any more.
     called: Condvar,
-    /// READs at the disks that belong to no stream.
-    lone: AtomicU64,
+    /// When the READs that belong to no stream have come to the disks, those that are still there: the first one first.
+    lone: Mutex<VecDeque<Duration>>,
 }
 
 #[derive(Default)]
@@ -92,11 +95,16 @@ pub(crate) struct ColdRead<'a> {
 }
 
 /// A READ of no stream, as long as it is at the disks.
-pub(crate) struct Lone<'a>(&'a AtomicU64);
+pub(crate) struct Lone<'a> {
+    all: &'a Mutex<VecDeque<Duration>>,
+    came_at: Duration,
+}
 
 impl Drop for Lone<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut all = self.all.lock();
+        let at = all.partition_point(|other| *other < self.came_at);
+        all.remove(at);
     }
 }
 
@@ -107,7 +115,7 @@ impl Ahead {
             streams: Mutex::default(),
             tasks: Mutex::default(),
             called: Condvar::new(),
-            lone: AtomicU64::new(0),
+            lone: Mutex::default(),
         })
     }
 
@@ -138,10 +146,14 @@ impl Ahead {
         }
         let is_at_disk = read.blocks.iter().any(|(_, standing)| *standing == Standing::Stored);
         let may_begin_stream = touch.blocks.start == 0 && touch.blocks.end < touch.file_blocks;
-        (is_at_disk && !noted.is_of_stream && !may_begin_stream).then(|| {
-            self.lone.fetch_add(1, Ordering::Relaxed);
-            Lone(&self.lone)
-        })
+        (is_at_disk && !noted.is_of_stream && !may_begin_stream).then(|| self.come_alone())
+    }
+
+    fn come_alone(&self) -> Lone<'_> {
+        let mut all = self.lone.lock();
+        let came_at = self.pool.platform.clock.monotonic();
+        all.push_back(came_at);
+        Lone { all: &self.lone, came_at }
     }
 
     fn limits(&self, record_size: u64) -> streams::Limits {
@@ -215,7 +227,9 @@ impl Ahead {
 
     /// Whether others wait for the disks, see the module's head.
     fn gives_way(&self) -> bool {
-        self.lone.load(Ordering::Relaxed) > self.disk_count() as u64
+        let now = self.pool.platform.clock.monotonic();
+        let lone = self.lone.lock();
+        lone.len() - lone.partition_point(|came_at| *came_at + LONE_MAX < now) > self.disk_count()
     }
 
     /// Looks for the pointers, and plans the flights. No root is held meanwhile: the disk may keep this thread for as long as it
