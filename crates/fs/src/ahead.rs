@@ -163,6 +163,10 @@ impl Ahead {
 
     fn leave(&self, task: Task) {
         let mut tasks = self.tasks.lock();
+        if tasks.queue.len() >= TASKS_MAX {
+            // Readers have carried these out, while no thread came to it: all of them may be at one disk.
+            tasks.queue.retain(|task| !matches!(task, Task::Flight(flight) if !flight.is_planned()));
+        }
         if tasks.is_over || tasks.queue.len() >= TASKS_MAX {
             drop(tasks);
             return self.drop_task(&task);

@@ -512,3 +512,20 @@ fn a_sector_that_cannot_be_read_is_not_asked_for_again_and_again() {
     let met = faults.unreadable_met.load(SeqCst);
     assert!(met <= 2, "it was asked for {met} times");
 }
+
+/// The threads of a pool may all be at one disk that hangs, or have died. What is on its way is carried out by whoever comes
+/// for it, but stayed in their queue: when that was full of what had landed long ago nothing was planned for anybody.
+#[test]
+fn flights_that_have_landed_leave_the_queue_to_others() {
+    const FILES: usize = 400;
+    let names: Vec<_> = (0..FILES).map(|at| format!("file {at}")).collect();
+    let world = World::new(64 * MIB, 16 * MIB);
+    let cold = Cold::with_record(&world, &names.iter().map(|name| (&**name, 8)).collect::<Vec<_>>(), 64 * MIB, 4096);
+    for (at, name) in names.iter().enumerate() {
+        let (file, hits) = (cold.file(name), cold.stats().hits);
+        for block in 0..8 {
+            assert!(cold.read(file, block).is_ok());
+        }
+        assert!(cold.stats().hits > hits, "file {at}: {:?}", cold.stats());
+    }
+}

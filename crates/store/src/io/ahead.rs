@@ -181,6 +181,11 @@ impl Flight {
         Self { stage, landed: Condvar::new(), keys: vec![key] }
     }
 
+    /// Whether nobody has begun it.
+    pub fn is_planned(&self) -> bool {
+        matches!(*self.stage.lock(), Stage::Planned(..))
+    }
+
     fn is_of_this_thread(&self) -> bool {
         matches!(*self.stage.lock(), Stage::UnderWay(carrier) if carrier == thread::current().id())
     }
