@@ -169,3 +169,16 @@ fn no_number_is_too_large() {
         reader.read(3, at * (end / 41)..at * (end / 41) + 1, u64::MAX);
     }
 }
+
+/// One who copies a folder of photos has one stream at a time. Those that had come to their ends in the same second were
+/// counted as if they were to go on, and each file had less of the share than the one before.
+#[test]
+fn a_stream_that_has_come_to_its_end_takes_no_part_of_the_share() {
+    let mut reader = Reader::new();
+    let mut pieces_of = |object: u64| -> Vec<u64> {
+        let wanted = (0..48).filter_map(|at| reader.read(object, at..at + 1, 48).wanted);
+        wanted.map(|wanted| wanted.first.end - wanted.first.start).collect()
+    };
+    let first = pieces_of(1);
+    (2..300).for_each(|object| assert_eq!(pieces_of(object), first, "{object}"));
+}
