@@ -386,6 +386,9 @@ impl Stream {
     /// What is to be fetched for it, now that this READ has come.
     fn want(&mut self, touch: &Touch, limits: &Limits, live_count: u64) -> Option<Wanted> {
         self.widen(touch, limits, live_count);
+        if self.window == 0 {
+            return None;
+        }
         if let Way::Steps(step) = self.way {
             return self.want_steps(step, touch);
         }
@@ -429,7 +432,8 @@ impl Stream {
             (true, true) => 4,
             (true, false) => 2,
         };
-        self.window = (begun * factor).max(least).min(most.max(1));
+        // Where that is less than a block, what is fetched for one would push out what others have not come for yet.
+        self.window = (begun * factor).max(least).min(most);
     }
 
     /// The next blocks to ask for. What the READ waits for comes with a piece behind it, by one read of the device where one

@@ -182,3 +182,20 @@ fn a_stream_that_has_come_to_its_end_takes_no_part_of_the_share() {
     let first = pieces_of(1);
     (2..300).for_each(|object| assert_eq!(pieces_of(object), first, "{object}"));
 }
+
+/// More streams than the share has blocks: what was fetched for one pushed out what was fetched for another before anybody
+/// came for it, and each block was read twice.
+#[test]
+fn nothing_is_fetched_for_streams_of_which_each_has_less_than_a_block() {
+    let mut reader = Reader::new();
+    reader.limits.fetched_bytes_max = 8 * RECORD;
+    let mut most = 0;
+    for at in 0..20 {
+        for object in 0..32 {
+            let wanted = reader.read(object, at..at + 1, 1000).wanted;
+            let ahead = wanted.map_or(0, |wanted| wanted.first.end.saturating_sub(at + 1));
+            most = most.max(if at > 2 { ahead } else { 0 });
+        }
+    }
+    assert_eq!(most, 0);
+}
