@@ -452,7 +452,6 @@ fn who_reads_small_files_at_random_reads_little_more_than_he_asks_for() {
             cold.work();
         }
         let read = (cold.disk_reads().1 - before) / RECORD;
-        println!("{blocks}: {read} of {READS} blocks, {:?}", cold.stats());
         assert!(read < READS * 3 / 2, "{blocks}: {read} of {READS} blocks, {:?}", cold.stats());
     }
 }

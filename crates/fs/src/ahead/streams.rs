@@ -177,8 +177,8 @@ struct Stream {
 impl Streams {
     /// Takes note of a READ.
     pub(super) fn note(&mut self, file: FileId, touch: &Touch, limits: &Limits) -> Noted {
-        let epoch = u64::try_from(limits.now.as_nanos() / LIVE.as_nanos()).unwrap_or(u64::MAX);
-        self.live.begin(epoch);
+        self.live.begin(u64::try_from(limits.now.as_nanos() / LIVE.as_nanos()).unwrap_or(u64::MAX));
+        let epoch = self.live.epoch;
         if !self.files.contains_key(&file) {
             self.make_room();
             self.order.push_back(file);
@@ -249,8 +249,9 @@ fn streams_max(file_blocks: u64) -> usize {
 }
 
 impl Live {
+    /// Who looked at the clock before another one may come after him.
     fn begin(&mut self, epoch: u64) {
-        if epoch != self.epoch {
+        if epoch > self.epoch {
             self.before = if epoch == self.epoch + 1 { self.now } else { 0 };
             self.now = 0;
             self.epoch = epoch;
