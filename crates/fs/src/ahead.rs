@@ -46,6 +46,8 @@ use streams::{FileId, Noted, Streams, Touch, Wanted};
 
 /// Errands and flights that wait for a thread. What comes on top is dropped.
 const TASKS_MAX: usize = 256;
+/// How long it may wait. All threads may be at a disk that hangs, and a flight has room in the cache.
+const TASK_AGE_MAX: Duration = Duration::from_secs(10);
 /// Threads of a pool at most, however many disks it has: each may have a flight of some mebibytes in its hands.
 const THREADS_MAX: usize = 8;
 /// Threads for each disk: it is at work while one checks what another flight has brought.
@@ -67,7 +69,8 @@ pub(crate) struct Ahead {
 
 #[derive(Default)]
 struct Tasks {
-    queue: VecDeque<Task>,
+    /// Each with the time at which it was left.
+    queue: VecDeque<(Duration, Task)>,
     is_over: bool,
 }
 
@@ -140,6 +143,7 @@ impl Ahead {
         if let Some(wanted) = noted.wanted {
             let (dataset, record_size) = (Arc::clone(read.dataset), read.record_size);
             let errand = Errand { dataset, object: read.object, record_size, wanted };
+            self.drop_old_tasks();
             if !self.gives_way() && !self.go(&errand, Nodes::Cached) {
                 self.leave(Task::Errand(errand));
             }
@@ -162,18 +166,30 @@ impl Ahead {
     }
 
     fn leave(&self, task: Task) {
+        let now = self.pool.platform.clock.monotonic();
         let mut tasks = self.tasks.lock();
         if tasks.queue.len() >= TASKS_MAX {
             // Readers have carried these out, while no thread came to it: all of them may be at one disk.
-            tasks.queue.retain(|task| !matches!(task, Task::Flight(flight) if !flight.is_planned()));
+            tasks.queue.retain(|(_, task)| !matches!(task, Task::Flight(flight) if !flight.is_planned()));
         }
         if tasks.is_over || tasks.queue.len() >= TASKS_MAX {
             drop(tasks);
             return self.drop_task(&task);
         }
-        tasks.queue.push_back(task);
+        tasks.queue.push_back((now, task));
         drop(tasks);
         self.called.notify_one();
+    }
+
+    /// What no thread has come to for so long takes room from others.
+    fn drop_old_tasks(&self) {
+        let now = self.pool.platform.clock.monotonic();
+        let old: Vec<_> = {
+            let mut tasks = self.tasks.lock();
+            let count = tasks.queue.partition_point(|(left_at, _)| *left_at + TASK_AGE_MAX < now);
+            tasks.queue.drain(..count).collect()
+        };
+        old.iter().for_each(|(_, task)| self.drop_task(task));
     }
 
     /// Whoever waits for it goes to the disk himself.
@@ -193,7 +209,7 @@ impl Ahead {
                         return;
                     }
                     match tasks.queue.pop_front() {
-                        Some(task) => break task,
+                        Some((_, task)) => break task,
                         None => self.called.wait(&mut tasks),
                     }
                 }
@@ -205,7 +221,7 @@ impl Ahead {
     /// Does one thing, if there is any.
     pub(crate) fn work_once(&self) -> bool {
         let task = self.tasks.lock().queue.pop_front();
-        task.map(|task| self.carry_out(task)).is_some()
+        task.map(|(_, task)| self.carry_out(task)).is_some()
     }
 
     /// Ends all threads once they have done what they are at.
@@ -216,7 +232,7 @@ impl Ahead {
             std::mem::take(&mut tasks.queue)
         };
         self.called.notify_all();
-        left.iter().for_each(|task| self.drop_task(task));
+        left.iter().for_each(|(_, task)| self.drop_task(task));
     }
 
     fn carry_out(&self, task: Task) {

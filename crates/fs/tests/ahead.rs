@@ -5,12 +5,14 @@ mod world;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use tally_base::{Seat, seat_this_thread};
+use tally_base::{Clock, Seat, SystemClock, Time, seat_this_thread};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
@@ -527,4 +529,36 @@ fn flights_that_have_landed_leave_the_queue_to_others() {
         }
         assert!(cold.stats().hits > hits, "file {at}: {:?}", cold.stats());
     }
+}
+
+/// A clock that is so many seconds ahead.
+#[derive(Default)]
+struct Ahead(AtomicU64, SystemClock);
+
+impl Clock for Ahead {
+    fn now(&self) -> Time {
+        self.1.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.1.monotonic() + Duration::from_secs(self.0.load(SeqCst))
+    }
+}
+
+/// Where all threads are at a disk that hangs nobody carries out what streams have left behind that do not go on. It held the
+/// room for what is fetched ahead, all of it, for as long as the disk liked.
+#[test]
+fn what_nobody_carries_out_gives_its_room_back() {
+    let names: Vec<_> = (0..16).map(|at| format!("file {at}")).collect();
+    let clock = Arc::new(Ahead::default());
+    let world = World::new(128 * MIB, 16 * MIB).with_clock(clock.clone());
+    let cold = Cold::new(&world, &names.iter().map(|name| (&**name, 32)).collect::<Vec<_>>(), 8 * MIB);
+    for name in &names[1..] {
+        let file = cold.file(name);
+        (0..4).for_each(|block| assert!(cold.read(file, block).is_ok()));
+    }
+    clock.0.store(11, SeqCst);
+    let (file, hits) = (cold.file(&names[0]), cold.stats().hits);
+    (0..32).for_each(|block| assert!(cold.read(file, block).is_ok()));
+    assert!(cold.stats().hits >= hits + 24, "{hits} hits, then {:?}", cold.stats());
 }
