@@ -562,3 +562,19 @@ fn what_nobody_carries_out_gives_its_room_back() {
     (0..32).for_each(|block| assert!(cold.read(file, block).is_ok()));
     assert!(cold.stats().hits >= hits + 24, "{hits} hits, then {:?}", cold.stats());
 }
+
+/// Data that is read to be written again has no reader.
+#[test]
+fn what_a_fold_reads_counts_as_nobodys_miss() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let cold = Cold::new(&world, &[("file", 64)], 64 * MIB);
+    let file = cold.file("file");
+    for block in [3, 17, 40] {
+        let write = cold.fs.write(ctx(&cold.cred), file, block * RECORD + 100, noise(50, 9), Stability::Unstable);
+        assert!(write.result.is_ok());
+    }
+    cold.filer.sync().expect("there is room");
+    assert_eq!(cold.stats(), PrefetchStats::default());
+    assert!(cold.read(file, 3).is_ok() && cold.read(file, 20).is_ok());
+    assert_eq!(cold.stats().misses, 1);
+}

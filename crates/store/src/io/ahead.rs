@@ -305,7 +305,7 @@ impl BlockIo {
             let ToFetch { bp, is_asked_for } = &blocks[at];
             let (key, value) = (CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
             if *is_asked_for {
-                self.count_read(bp);
+                self.count_read(bp, true);
                 self.cache.insert(key, value);
             } else {
                 self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
