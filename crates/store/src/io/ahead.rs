@@ -22,8 +22,8 @@
 //! **Bounds.** Flights that have not landed and what they have brought take at most their share of the cache
 //! ([`crate::cache`]); where that is taken, nothing is planned.
 
-use std::collections::{HashMap, HashSet};
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
