@@ -56,8 +56,7 @@ const HURRY_BYTES_MAX: u64 = 4 << 20;
 const WINDOW_BYTES_MAX: u64 = 8 << 20;
 /// Most bytes that are asked for at once: what one read of a device brings.
 const PIECE_BYTES_MAX: u64 = io::FLIGHT_BYTES_MAX;
-/// A stream that was not touched for so long does not count when the share of the cache is divided; nor does one that is at
-/// the end of its file.
+/// A stream that was not touched for so long does not count when the share of the cache is divided.
 const LIVE: Duration = Duration::from_secs(1);
 
 /// A file of the pool.
@@ -139,7 +138,7 @@ pub(super) struct Streams {
     live: Live,
 }
 
-/// How many streams that go on were touched lately: counted anew in each [`LIVE`].
+/// How many streams were touched lately: counted anew in each [`LIVE`].
 #[derive(Default)]
 struct Live {
     epoch: u64,
@@ -207,11 +206,6 @@ impl Streams {
                 self.live.now += 1;
             }
             noted.wanted = stream.want(touch, limits, self.live.count());
-            if stream.is_at_end(touch.file_blocks) {
-                // It needs no part of the share any more: whoever copies a folder comes to many ends in a second.
-                stream.epoch = u64::MAX;
-                self.live.now -= 1;
-            }
         }
         streams.push(stream);
         let too_many = streams.len().saturating_sub(streams_max(touch.file_blocks));
@@ -376,12 +370,6 @@ impl Stream {
             Way::Steps(step) => self.blocks.start.saturating_add_signed(step),
             Way::Open | Way::Up => self.blocks.end,
         }
-    }
-
-    /// Whether its file has no more for it.
-    fn is_at_end(&self, file_blocks: u64) -> bool {
-        let place = self.place();
-        place >= file_blocks || (place == 0 && !matches!(self.way, Way::Up))
     }
 
     /// What is to be fetched for it, now that this READ has come.

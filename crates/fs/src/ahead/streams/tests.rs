@@ -170,19 +170,6 @@ fn no_number_is_too_large() {
     }
 }
 
-/// One who copies a folder of photos has one stream at a time. Those that had come to their ends in the same second were
-/// counted as if they were to go on, and each file had less of the share than the one before.
-#[test]
-fn a_stream_that_has_come_to_its_end_takes_no_part_of_the_share() {
-    let mut reader = Reader::new();
-    let mut pieces_of = |object: u64| -> Vec<u64> {
-        let wanted = (0..48).filter_map(|at| reader.read(object, at..at + 1, 48).wanted);
-        wanted.map(|wanted| wanted.first.end - wanted.first.start).collect()
-    };
-    let first = pieces_of(1);
-    (2..300).for_each(|object| assert_eq!(pieces_of(object), first, "{object}"));
-}
-
 /// More streams than the share has blocks: what was fetched for one pushed out what was fetched for another before anybody
 /// came for it, and each block was read twice.
 #[test]
@@ -201,7 +188,7 @@ fn nothing_is_fetched_for_streams_of_which_each_has_less_than_a_block() {
 }
 
 /// A READ that has looked at the clock in one second may come behind one of the next. The streams were counted anew for each of
-/// the two, and each had nearly all of the share; and one that ended then was one less than none.
+/// the two, and each had nearly all of the share.
 #[test]
 fn who_comes_late_from_the_second_before_changes_no_count() {
     let mut reader = Reader::new();
