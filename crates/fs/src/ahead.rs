@@ -23,8 +23,8 @@
 //!
 //! **Who waits for disks comes first.** While more READs that belong to no stream are at the disks than there are disks,
 //! errands are dropped and nothing is planned. A READ of the begin of a file that goes on behind it does not count: it may be
-//! the first of a stream, and of sixteen that begin at once each would keep the others from what their second one wants. Nor
-//! is anything planned on a vdev for whose stable storage more requests wait than it has disks. What was planned before is
+//! the first of a stream, and of sixteen that begin at once each would keep the others from what their second one wants; nor
+//! does one that a disk has kept for [`LONE_MAX`]. Nor is anything planned on a vdev for whose stable storage more requests wait than it has disks. What was planned before is
 //! carried out.
 
 mod streams;
@@ -32,7 +32,7 @@ mod streams;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tally_base::{DatasetId, ObjectId};
@@ -46,10 +46,15 @@ use streams::{FileId, Noted, Streams, Touch, Wanted};
 
 /// Errands and flights that wait for a thread. What comes on top is dropped.
 const TASKS_MAX: usize = 256;
+/// How long it may wait. All threads may be at a disk that hangs, and a flight has room in the cache.
+const TASK_AGE_MAX: Duration = Duration::from_secs(10);
 /// Threads of a pool at most, however many disks it has: each may have a flight of some mebibytes in its hands.
 const THREADS_MAX: usize = 8;
 /// Threads for each disk: it is at work while one checks what another flight has brought.
 const THREADS_PER_DISK: usize = 2;
+/// For so long streams give way to a READ. One that a disk keeps for longer needs nothing that they could take from it, and
+/// it may be kept for ever, also after the disk has left.
+const LONE_MAX: Duration = Duration::from_secs(2);
 
 /// The streams of a pool, and what is to be done for them.
 pub(crate) struct Ahead {
@@ -58,13 +63,14 @@ pub(crate) struct Ahead {
     tasks: Mutex<Tasks>,
     /// There is a task, or there will be none any more.
     called: Condvar,
-    /// READs at the disks that belong to no stream.
-    lone: AtomicU64,
+    /// When the READs that belong to no stream have come to the disks, those that are still there: the first one first.
+    lone: Mutex<VecDeque<Duration>>,
 }
 
 #[derive(Default)]
 struct Tasks {
-    queue: VecDeque<Task>,
+    /// Each with the time at which it was left.
+    queue: VecDeque<(Duration, Task)>,
     is_over: bool,
 }
 
@@ -92,11 +98,16 @@ pub(crate) struct ColdRead<'a> {
 }
 
 /// A READ of no stream, as long as it is at the disks.
-pub(crate) struct Lone<'a>(&'a AtomicU64);
+pub(crate) struct Lone<'a> {
+    all: &'a Mutex<VecDeque<Duration>>,
+    came_at: Duration,
+}
 
 impl Drop for Lone<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let mut all = self.all.lock();
+        let at = all.partition_point(|other| *other < self.came_at);
+        all.remove(at);
     }
 }
 
@@ -107,7 +118,7 @@ impl Ahead {
             streams: Mutex::default(),
             tasks: Mutex::default(),
             called: Condvar::new(),
-            lone: AtomicU64::new(0),
+            lone: Mutex::default(),
         })
     }
 
@@ -132,16 +143,21 @@ impl Ahead {
         if let Some(wanted) = noted.wanted {
             let (dataset, record_size) = (Arc::clone(read.dataset), read.record_size);
             let errand = Errand { dataset, object: read.object, record_size, wanted };
+            self.drop_old_tasks();
             if !self.gives_way() && !self.go(&errand, Nodes::Cached) {
                 self.leave(Task::Errand(errand));
             }
         }
         let is_at_disk = read.blocks.iter().any(|(_, standing)| *standing == Standing::Stored);
         let may_begin_stream = touch.blocks.start == 0 && touch.blocks.end < touch.file_blocks;
-        (is_at_disk && !noted.is_of_stream && !may_begin_stream).then(|| {
-            self.lone.fetch_add(1, Ordering::Relaxed);
-            Lone(&self.lone)
-        })
+        (is_at_disk && !noted.is_of_stream && !may_begin_stream).then(|| self.come_alone())
+    }
+
+    fn come_alone(&self) -> Lone<'_> {
+        let mut all = self.lone.lock();
+        let came_at = self.pool.platform.clock.monotonic();
+        all.push_back(came_at);
+        Lone { all: &self.lone, came_at }
     }
 
     fn limits(&self, record_size: u64) -> streams::Limits {
@@ -150,14 +166,30 @@ impl Ahead {
     }
 
     fn leave(&self, task: Task) {
+        let now = self.pool.platform.clock.monotonic();
         let mut tasks = self.tasks.lock();
+        if tasks.queue.len() >= TASKS_MAX {
+            // Readers have carried these out, while no thread came to it: all of them may be at one disk.
+            tasks.queue.retain(|(_, task)| !matches!(task, Task::Flight(flight) if !flight.is_planned()));
+        }
         if tasks.is_over || tasks.queue.len() >= TASKS_MAX {
             drop(tasks);
             return self.drop_task(&task);
         }
-        tasks.queue.push_back(task);
+        tasks.queue.push_back((now, task));
         drop(tasks);
         self.called.notify_one();
+    }
+
+    /// What no thread has come to for so long takes room from others.
+    fn drop_old_tasks(&self) {
+        let now = self.pool.platform.clock.monotonic();
+        let old: Vec<_> = {
+            let mut tasks = self.tasks.lock();
+            let count = tasks.queue.partition_point(|(left_at, _)| *left_at + TASK_AGE_MAX < now);
+            tasks.queue.drain(..count).collect()
+        };
+        old.iter().for_each(|(_, task)| self.drop_task(task));
     }
 
     /// Whoever waits for it goes to the disk himself.
@@ -177,7 +209,7 @@ impl Ahead {
                         return;
                     }
                     match tasks.queue.pop_front() {
-                        Some(task) => break task,
+                        Some((_, task)) => break task,
                         None => self.called.wait(&mut tasks),
                     }
                 }
@@ -189,7 +221,7 @@ impl Ahead {
     /// Does one thing, if there is any.
     pub(crate) fn work_once(&self) -> bool {
         let task = self.tasks.lock().queue.pop_front();
-        task.map(|task| self.carry_out(task)).is_some()
+        task.map(|(_, task)| self.carry_out(task)).is_some()
     }
 
     /// Ends all threads once they have done what they are at.
@@ -200,7 +232,7 @@ impl Ahead {
             std::mem::take(&mut tasks.queue)
         };
         self.called.notify_all();
-        left.iter().for_each(|task| self.drop_task(task));
+        left.iter().for_each(|(_, task)| self.drop_task(task));
     }
 
     fn carry_out(&self, task: Task) {
@@ -215,18 +247,21 @@ impl Ahead {
 
     /// Whether others wait for the disks, see the module's head.
     fn gives_way(&self) -> bool {
-        self.lone.load(Ordering::Relaxed) > self.disk_count() as u64
+        let now = self.pool.platform.clock.monotonic();
+        let lone = self.lone.lock();
+        lone.len() - lone.partition_point(|came_at| *came_at + LONE_MAX < now) > self.disk_count()
     }
 
-    /// Looks for the pointers, and plans the flights. The root is held while that lasts and no longer: a flight needs none.
-    /// `false`: a node could not be had, of these blocks or of those that will be wanted next.
+    /// Looks for the pointers, and plans the flights. No root is held meanwhile: the disk may keep this thread for as long as it
+    /// likes, and a node that was freed is not what its pointer says. `false`: a node could not be had, of these blocks or of
+    /// those that will be wanted next.
     fn go(&self, errand: &Errand, nodes: Nodes) -> bool {
-        let root = errand.dataset.root();
+        let tree = errand.dataset.root().tree.clone();
         let Errand { object, record_size, wanted, .. } = errand;
         let scan = |blocks: &Range<u64>, visit: &mut dyn FnMut(Key, &[u8])| {
             let key = |block: u64| Key::new(Class::Extent, object.0, block.saturating_mul(*record_size), 0);
             let (from, to) = (key(blocks.start), key(blocks.end));
-            blocks.is_empty() || root.tree.scan_quietly(&self.pool.io, nodes, (&from, &to), visit)
+            blocks.is_empty() || tree.scan_quietly(&self.pool.io, nodes, (&from, &to), visit)
         };
         let mut is_whole = true;
         for blocks in wanted.ranges() {

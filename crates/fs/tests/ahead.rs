@@ -5,11 +5,14 @@ mod world;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
-use tally_base::{Seat, seat_this_thread};
+use tally_base::{Clock, Seat, SystemClock, Time, seat_this_thread};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
@@ -424,4 +427,154 @@ fn threads_fetch_what_many_readers_want_and_end_with_the_pool() {
     assert_eq!(content(&*cold.fs, cold.file("a")).len() as u64, BLOCKS * RECORD);
     cold.filer.export().expect("a clean export");
     threads.into_iter().for_each(|thread| thread.join().expect("it ends"));
+}
+
+/// Small databases, more than the cache holds, read at random: of the last READs of a small file some always touch each
+/// other, and a stream took every READ of such a file for its own. Each brought fourteen times what it asked for, and next to
+/// nothing of that was ever read.
+#[test]
+fn who_reads_small_files_at_random_reads_little_more_than_he_asks_for() {
+    const RECORD: u64 = 16 << 10;
+    const READS: u64 = 3000;
+    for (file_count, blocks) in [(40, 64), (10, 256), (3, 1024)] {
+        let names: Vec<_> = (0..file_count).map(|at| format!("file {at}")).collect();
+        let world = World::new(128 * MIB, 16 * MIB);
+        let files: Vec<_> = names.iter().map(|name| (&**name, blocks)).collect();
+        let cold = Cold::with_record(&world, &files, 8 * MIB, RECORD);
+        let files: Vec<_> = names.iter().map(|name| cold.file(name)).collect();
+        let mut state = 1_u64;
+        let mut draw = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let (_, before) = cold.disk_reads();
+        for _ in 0..READS {
+            let (file, block) = (draw(file_count), draw(blocks));
+            assert!(cold.read(files[file as usize], block).is_ok());
+            cold.work();
+        }
+        let read = (cold.disk_reads().1 - before) / RECORD;
+        assert!(read < READS * 3 / 2, "{blocks}: {read} of {READS} blocks, {:?}", cold.stats());
+    }
+}
+
+/// Where a file goes on is looked up beside its reader, on a disk that may take its time or never answer. As long as a
+/// tree's root is held nothing that was freed since is used again: a pool that is nearly full would wait for that disk.
+#[test]
+fn who_goes_ahead_holds_no_tree_while_a_disk_takes_its_time() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let cold = Cold::with_record(&world, &[("file", 2000)], 64 * MIB, 4096);
+    let (file, faults) = (cold.file("file"), world.faults("/disks/data"));
+    let leaves = || cold.filer.pool().io.cache_stats().iter().find(|of| of.kind == BlockKind::Leaf).map(|of| of.bytes);
+    let mut leaf_count = 0;
+    for block in 0..1000 {
+        assert!(cold.read(file, block).is_ok());
+        let leaves_before = leaves();
+        loop {
+            let held = faults.reads_held.write().unwrap();
+            let waited = faults.reads_waited.load(SeqCst);
+            let filer = Arc::clone(&cold.filer);
+            let task = std::thread::spawn(move || filer.read_ahead_once());
+            while !task.is_finished() && faults.reads_waited.load(SeqCst) == waited {
+                std::thread::yield_now();
+            }
+            let root = cold.filer.pool().datasets()[0].root();
+            assert_eq!(Arc::strong_count(&root), 2, "the data set's and this one");
+            drop(held);
+            if !task.join().expect("it does not panic") {
+                break;
+            }
+        }
+        leaf_count += u64::from(leaves() > leaves_before);
+    }
+    assert!(leaf_count > 2, "leaves were read ahead");
+}
+
+/// A disk takes half a minute to find out that it cannot read a sector. Each READ before that sector asked for it again, with
+/// what it fetched behind itself.
+#[test]
+fn a_sector_that_cannot_be_read_is_not_asked_for_again_and_again() {
+    const BLOCKS: u64 = 128;
+    let world = World::new(64 * MIB, 16 * MIB);
+    let cold = Cold::new(&world, &[("file", BLOCKS)], 64 * MIB);
+    let (file, faults) = (cold.file("file"), world.faults("/disks/data"));
+    let bad = tally_store::label::LABEL_BYTES + cold.place(file, 60) + 8192;
+    faults.unreadable.lock().unwrap().push(bad..bad + 512);
+    for block in 0..BLOCKS {
+        if matches!(block, 40 | 42) {
+            // It has to wait, and has more fetched from then on.
+            cold.filer.pool().io.drop_cache();
+        }
+        let expected = if block == 60 { Err(FsError::Io) } else { Ok(noise(RECORD as usize, 100_000 + block)) };
+        assert_eq!(cold.read(file, block), expected, "block {block}");
+        cold.work();
+    }
+    assert!(cold.stats().hits > BLOCKS / 2, "{:?}", cold.stats());
+    let met = faults.unreadable_met.load(SeqCst);
+    assert!(met <= 2, "it was asked for {met} times");
+}
+
+/// The threads of a pool may all be at one disk that hangs, or have died. What is on its way is carried out by whoever comes
+/// for it, but stayed in their queue: when that was full of what had landed long ago nothing was planned for anybody.
+#[test]
+fn flights_that_have_landed_leave_the_queue_to_others() {
+    const FILES: usize = 400;
+    let names: Vec<_> = (0..FILES).map(|at| format!("file {at}")).collect();
+    let world = World::new(64 * MIB, 16 * MIB);
+    let cold = Cold::with_record(&world, &names.iter().map(|name| (&**name, 8)).collect::<Vec<_>>(), 64 * MIB, 4096);
+    for (at, name) in names.iter().enumerate() {
+        let (file, hits) = (cold.file(name), cold.stats().hits);
+        for block in 0..8 {
+            assert!(cold.read(file, block).is_ok());
+        }
+        assert!(cold.stats().hits > hits, "file {at}: {:?}", cold.stats());
+    }
+}
+
+/// A clock that is so many seconds ahead.
+#[derive(Default)]
+struct Ahead(AtomicU64, SystemClock);
+
+impl Clock for Ahead {
+    fn now(&self) -> Time {
+        self.1.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.1.monotonic() + Duration::from_secs(self.0.load(SeqCst))
+    }
+}
+
+/// Where all threads are at a disk that hangs nobody carries out what streams have left behind that do not go on. It held the
+/// room for what is fetched ahead, all of it, for as long as the disk liked.
+#[test]
+fn what_nobody_carries_out_gives_its_room_back() {
+    let names: Vec<_> = (0..16).map(|at| format!("file {at}")).collect();
+    let clock = Arc::new(Ahead::default());
+    let world = World::new(128 * MIB, 16 * MIB).with_clock(clock.clone());
+    let cold = Cold::new(&world, &names.iter().map(|name| (&**name, 32)).collect::<Vec<_>>(), 8 * MIB);
+    for name in &names[1..] {
+        let file = cold.file(name);
+        (0..4).for_each(|block| assert!(cold.read(file, block).is_ok()));
+    }
+    clock.0.store(11, SeqCst);
+    let (file, hits) = (cold.file(&names[0]), cold.stats().hits);
+    (0..32).for_each(|block| assert!(cold.read(file, block).is_ok()));
+    assert!(cold.stats().hits >= hits + 24, "{hits} hits, then {:?}", cold.stats());
+}
+
+/// Data that is read to be written again has no reader.
+#[test]
+fn what_a_fold_reads_counts_as_nobodys_miss() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let cold = Cold::new(&world, &[("file", 64)], 64 * MIB);
+    let file = cold.file("file");
+    for block in [3, 17, 40] {
+        let write = cold.fs.write(ctx(&cold.cred), file, block * RECORD + 100, noise(50, 9), Stability::Unstable);
+        assert!(write.result.is_ok());
+    }
+    cold.filer.sync().expect("there is room");
+    assert_eq!(cold.stats(), PrefetchStats::default());
+    assert!(cold.read(file, 3).is_ok() && cold.read(file, 20).is_ok());
+    assert_eq!(cold.stats().misses, 1);
 }

@@ -98,7 +98,7 @@ fn a_block_that_somebody_reads_from_a_disk_that_hangs_is_read_from_the_others_on
         .into_iter()
         .find_map(|block| {
             let reader = cold.read(block);
-            wait_for_either(&faults, &reader).then_some((block, reader))
+            wait_for_either(&faults, 0, &reader).then_some((block, reader))
         })
         .expect("some of it is the first leg's turn");
     cold.detach();
@@ -111,7 +111,7 @@ fn a_block_that_somebody_reads_from_a_disk_that_hangs_is_read_from_the_others_on
 }
 
 /// Whether it hangs. If not, it has read what was written.
-fn wait_for_either(faults: &Faults, reader: &Receiver<Result<bool, FsError>>) -> bool {
+fn wait_for_either(faults: &Faults, waited: u64, reader: &Receiver<Result<bool, FsError>>) -> bool {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
         match reader.try_recv() {
@@ -119,7 +119,7 @@ fn wait_for_either(faults: &Faults, reader: &Receiver<Result<bool, FsError>>) ->
                 assert_eq!(read, Ok(true));
                 return false;
             }
-            Err(_) if faults.reads_waited.load(SeqCst) > 0 => return true,
+            Err(_) if faults.reads_waited.load(SeqCst) > waited => return true,
             Err(_) => std::thread::yield_now(),
         }
     }
@@ -180,4 +180,32 @@ fn an_export_does_not_wait_for_what_is_fetched_ahead_from_a_disk_that_hangs() {
     for block in 0..BLOCKS {
         assert_eq!(cold.read(block).recv_timeout(PATIENCE), Ok(Ok(true)), "block {block}");
     }
+}
+
+/// READs of no stream go before what is fetched ahead. Those that a disk keeps for ever kept everybody else from that, also
+/// when the disk had left the mirror.
+#[test]
+fn readers_whom_a_disk_keeps_do_not_end_reading_ahead() {
+    let cold = Cold::new();
+    let faults = cold.faults();
+    let held = faults.reads_held.write().unwrap();
+    let stuck: Vec<_> = [23, 26, 32, 39, 43, 47, 52, 58]
+        .into_iter()
+        .filter_map(|block| {
+            let (waited, reader) = (faults.reads_waited.load(SeqCst), cold.read(block));
+            wait_for_either(&faults, waited, &reader).then_some(reader)
+        })
+        .collect();
+    assert!(stuck.len() > 2, "{} are kept", stuck.len());
+    cold.detach();
+    std::thread::sleep(Duration::from_millis(2100));
+    for block in 0..20 {
+        assert_eq!(cold.read(block).recv_timeout(PATIENCE), Ok(Ok(true)));
+        while cold.filer.read_ahead_once() {}
+    }
+    let stats = cold.filer.pool().io.prefetch_stats();
+    assert!(stats.hits > 10, "{stats:?}");
+    drop(held);
+    stuck.into_iter().for_each(|reader| assert_eq!(reader.recv_timeout(PATIENCE), Ok(Ok(true))));
+    cold.filer.export().expect("a clean export");
 }

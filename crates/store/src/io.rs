@@ -147,7 +147,16 @@ impl BlockIo {
         let key = CacheKey::of(bp);
         match self.find(&key, bp.kind) {
             Some(cached) => Ok(cached.bytes),
-            None => self.read_device(bp, key, None),
+            None => self.read_device(bp, key, None, true),
+        }
+    }
+
+    /// The content of a block that is about to be written anew. It has no reader, and is nobody's miss.
+    pub fn read_to_rewrite(&self, bp: &BlockPtr) -> Result<Bytes, BlockError> {
+        let key = CacheKey::of(bp);
+        match self.find(&key, bp.kind) {
+            Some(cached) => Ok(cached.bytes),
+            None => self.read_device(bp, key, None, false),
         }
     }
 
@@ -161,7 +170,7 @@ impl BlockIo {
         match self.find(&key, bp.kind) {
             Some(Cached { bytes, checked: true, .. }) => Ok(bytes),
             Some(Cached { bytes, checked: false, .. }) => self.admit(bp, key, bytes, Some(check)),
-            None => self.read_device(bp, key, Some(check)),
+            None => self.read_device(bp, key, Some(check), true),
         }
     }
 
@@ -182,7 +191,13 @@ impl BlockIo {
     }
 
     #[cold]
-    fn read_device(&self, bp: &BlockPtr, key: CacheKey, check: Option<Check>) -> Result<Bytes, BlockError> {
+    fn read_device(
+        &self,
+        bp: &BlockPtr,
+        key: CacheKey,
+        check: Option<Check>,
+        has_reader: bool,
+    ) -> Result<Bytes, BlockError> {
         let (came, _under_way) = self.join_or_begin(key, bp.kind);
         match came {
             Some(Cached { bytes, checked, .. }) if checked || check.is_none() => return Ok(bytes),
@@ -191,15 +206,17 @@ impl BlockIo {
         }
         let bytes = block::open(&self.devs, bp).inspect_err(|error| self.note_damage(bp, error))?;
         self.unrepaired.clear(bp.dva);
-        self.count_read(bp);
+        self.count_read(bp, has_reader);
         self.admit(bp, key, bytes, check)
     }
 
-    /// Counts a block that was read from its device for somebody who waits.
-    fn count_read(&self, bp: &BlockPtr) {
+    /// Counts a block that was read from its device for somebody who waits; where that is a reader it is a miss of what goes
+    /// ahead of him.
+    fn count_read(&self, bp: &BlockPtr, has_reader: bool) {
+        self.flights.note_read(&CacheKey::of(bp));
         self.counters.misses[bp.kind.index()].fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
-        self.flights.misses.fetch_add(u64::from(bp.kind == BlockKind::Data), Ordering::Relaxed);
+        self.flights.misses.fetch_add(u64::from(has_reader && bp.kind == BlockKind::Data), Ordering::Relaxed);
     }
 
     #[cold]
@@ -268,7 +285,7 @@ impl BlockIo {
             return;
         };
         for (bp, bytes) in stretch.iter().zip(blocks) {
-            self.count_read(bp);
+            self.count_read(bp, true);
             self.cache.insert(CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
         }
     }

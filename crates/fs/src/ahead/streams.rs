@@ -25,6 +25,10 @@ use super::{DatasetId, ObjectId};
 
 /// Streams and runs of one file. The one that was touched longest ago gives way.
 const STREAMS_PER_FILE_MAX: usize = 32;
+/// And one for so many of its blocks: were the last READs of a file most of it, two that are at random would always touch.
+const BLOCKS_PER_STREAM: u64 = 64;
+/// But so many in any case.
+const STREAMS_PER_FILE_MIN: u64 = 2;
 /// Files of which any are remembered: some kibibytes each.
 const FILES_MAX: usize = 1024;
 /// READs that make a stream.
@@ -33,9 +37,12 @@ const RUN_MIN: u32 = 3;
 const RUN_FROM_START_MIN: u32 = 2;
 /// READs that make a stream by steps: three that are in line may be so by chance.
 const STRIDED_RUN_MIN: u32 = 4;
-/// Blocks behind its place at which a stream still knows its READs: several connections send them.
+/// Blocks behind its place at which a stream still knows its READs: several connections send them. Less where that would be
+/// most of a file, of which a stream would take whatever is read at random.
 const DISORDER_BLOCKS: u64 = 64;
-/// So many of its READs may one overtake that comes before anything was asked for there.
+/// This part of its file at most.
+const DISORDER_SHARE: u64 = 16;
+/// But so many of its READs may one overtake in any case, also one that comes before anything was asked for there.
 const OVERTAKEN_READS: u64 = 8;
 /// A window is this many READs long at least.
 const WINDOW_READS: u64 = 2;
@@ -169,8 +176,8 @@ struct Stream {
 impl Streams {
     /// Takes note of a READ.
     pub(super) fn note(&mut self, file: FileId, touch: &Touch, limits: &Limits) -> Noted {
-        let epoch = u64::try_from(limits.now.as_nanos() / LIVE.as_nanos()).unwrap_or(u64::MAX);
-        self.live.begin(epoch);
+        self.live.begin(u64::try_from(limits.now.as_nanos() / LIVE.as_nanos()).unwrap_or(u64::MAX));
+        let epoch = self.live.epoch;
         if !self.files.contains_key(&file) {
             self.make_room();
             self.order.push_back(file);
@@ -201,7 +208,7 @@ impl Streams {
             noted.wanted = stream.want(touch, limits, self.live.count());
         }
         streams.push(stream);
-        let too_many = streams.len().saturating_sub(STREAMS_PER_FILE_MAX);
+        let too_many = streams.len().saturating_sub(streams_max(touch.file_blocks));
         streams.drain(..too_many);
         noted
     }
@@ -229,9 +236,16 @@ impl Streams {
     }
 }
 
+/// Streams and runs of a file of so many blocks.
+fn streams_max(file_blocks: u64) -> usize {
+    let most = (file_blocks / BLOCKS_PER_STREAM).max(STREAMS_PER_FILE_MIN);
+    usize::try_from(most).unwrap_or(usize::MAX).min(STREAMS_PER_FILE_MAX)
+}
+
 impl Live {
+    /// Who looked at the clock before another one may come after him.
     fn begin(&mut self, epoch: u64) {
-        if epoch != self.epoch {
+        if epoch > self.epoch {
             self.before = if epoch == self.epoch + 1 { self.now } else { 0 };
             self.now = 0;
             self.epoch = epoch;
@@ -300,15 +314,16 @@ impl Stream {
     fn takes(&self, touch: &Touch) -> bool {
         let (own, other) = (&self.blocks, &touch.blocks);
         let overtaken = (OVERTAKEN_READS * (other.end - other.start)).min(DISORDER_BLOCKS);
+        let disorder = (touch.file_blocks / DISORDER_SHARE).min(DISORDER_BLOCKS).max(overtaken);
         match self.way {
             Way::Open => other.start == own.end || other.end == own.start,
             Way::Up => {
                 let ahead = self.reached.max(own.end).saturating_add(overtaken);
-                other.start <= ahead && other.end.saturating_add(DISORDER_BLOCKS) >= own.end
+                other.start <= ahead && other.end.saturating_add(disorder) >= own.end
             }
             Way::Down => {
                 let ahead = self.reached.min(own.start).saturating_sub(overtaken);
-                other.end >= ahead && other.start <= own.start.saturating_add(DISORDER_BLOCKS)
+                other.end >= ahead && other.start <= own.start.saturating_add(disorder)
             }
             Way::Steps(step) => own.start.checked_add_signed(step) == Some(other.start),
         }
@@ -360,6 +375,9 @@ impl Stream {
     /// What is to be fetched for it, now that this READ has come.
     fn want(&mut self, touch: &Touch, limits: &Limits, live_count: u64) -> Option<Wanted> {
         self.widen(touch, limits, live_count);
+        if self.window == 0 {
+            return None;
+        }
         if let Way::Steps(step) = self.way {
             return self.want_steps(step, touch);
         }
@@ -403,7 +421,8 @@ impl Stream {
             (true, true) => 4,
             (true, false) => 2,
         };
-        self.window = (begun * factor).max(least).min(most.max(1));
+        // Where that is less than a block, what is fetched for one would push out what others have not come for yet.
+        self.window = (begun * factor).max(least).min(most);
     }
 
     /// The next blocks to ask for. What the READ waits for comes with a piece behind it, by one read of the device where one

@@ -153,7 +153,7 @@ impl Fold<'_> {
             (Some(Stored::Unknown), _) | (None, Stored::Unknown) => return Ok(false),
             (None, Stored::Known(None)) => {}
             (None, Stored::Known(Some(block))) => {
-                let read = self.fs.pool.io.read(block);
+                let read = self.fs.pool.io.read_to_rewrite(block);
                 match self.unless_damaged(id, Part::Content(start), read)? {
                     Stored::Known(bytes) => copy_prefix(&bytes, into),
                     Stored::Unknown => return Ok(false),

@@ -61,6 +61,8 @@ pub(crate) struct Faults {
     pub(crate) writes_waited: AtomicU64,
     /// What cannot be read.
     pub(crate) unreadable: Mutex<Vec<Range<u64>>>,
+    /// Reads that met it.
+    pub(crate) unreadable_met: AtomicU64,
 }
 
 impl Faults {
@@ -87,7 +89,10 @@ impl Faults {
         }
         let end = offset + length as u64;
         match self.unreadable.lock().unwrap().iter().find(|bad| bad.start < end && offset < bad.end) {
-            Some(bad) => Err(io::Error::other(format!("{bad:?} cannot be read"))),
+            Some(bad) => {
+                self.unreadable_met.fetch_add(1, Ordering::SeqCst);
+                Err(io::Error::other(format!("{bad:?} cannot be read")))
+            }
             None => Ok(()),
         }
     }

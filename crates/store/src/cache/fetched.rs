@@ -23,6 +23,9 @@ use super::{CacheKey, Cached, FETCHED_SHARE, Holdings, PLACED_SHARE, Shelf};
 /// The main part lends in this many steps: each time one goes to and fro it looks through all of its own parts.
 const STEPS: u64 = 8;
 
+/// And no more at a time: what it gives up is thrown out at once, while everybody waits who looks for a block.
+const STEP_BYTES_MAX: u64 = 32 << 20;
+
 pub(super) struct Fetched {
     row: Mutex<Row>,
     holdings: Arc<Holdings>,
@@ -207,6 +210,6 @@ impl Row {
     }
 
     fn step(&self) -> u64 {
-        (self.bytes_max() / STEPS).max(1)
+        (self.bytes_max() / STEPS).clamp(1, STEP_BYTES_MAX)
     }
 }

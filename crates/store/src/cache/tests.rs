@@ -42,3 +42,14 @@ fn equal_blocks_in_a_row_are_spread_over_all_parts() {
         assert_eq!(found, 64, "round {round}: a fourth of the room would do");
     }
 }
+
+/// A stream needs some mebibytes. It took an eighth of the share at once: of a cache of 32 GiB a gibibyte of what others had asked
+/// for, thrown out while everybody who looks for a block waits.
+#[test]
+fn a_large_cache_lends_no_more_than_streams_need() {
+    let cache = BlockCache::new(32 << 30);
+    let before = cache.main.entries.capacity();
+    assert!(cache.reserve_fetched(1 << 20));
+    let lent = before - cache.main.entries.capacity();
+    assert!((1 << 20..=64 << 20).contains(&lent), "{lent} bytes");
+}

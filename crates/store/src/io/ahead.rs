@@ -22,8 +22,8 @@
 //! **Bounds.** Flights that have not landed and what they have brought take at most their share of the cache
 //! ([`crate::cache`]); where that is taken, nothing is planned.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
@@ -40,6 +40,9 @@ use crate::cache::{BlockCache, CacheKey, Cached};
 
 /// Most bytes of one flight: on a disk that takes 8 ms to begin, so many make half a gigabyte a second.
 pub const FLIGHT_BYTES_MAX: u64 = 4 << 20;
+
+/// Most blocks of which is known that they have not come. What is forgotten is asked for once more.
+const NOT_COME_MAX: usize = 4 << 10;
 
 /// How long a reader waits for the next that a flight brings. A disk that answers does so by then, also one with many
 /// flights before this one.
@@ -110,6 +113,9 @@ pub struct PrefetchStats {
 #[derive(Default)]
 pub(super) struct Flights {
     by_key: Mutex<HashMap<CacheKey, Arc<Flight>>>,
+    /// What a flight was to bring and has not. A disk may take half a minute to find out that it cannot read a sector: it is not
+    /// asked for that again before a reader asks for it.
+    not_come: Mutex<HashSet<CacheKey>>,
     pub(super) hits: AtomicU64,
     pub(super) misses: AtomicU64,
     bytes: AtomicU64,
@@ -118,6 +124,22 @@ pub(super) struct Flights {
 impl Flights {
     pub(super) fn of(&self, key: &CacheKey) -> Option<Arc<Flight>> {
         self.by_key.lock().get(key).cloned()
+    }
+
+    fn note_not_come(&self, keys: &HashSet<CacheKey>) {
+        if keys.is_empty() {
+            return;
+        }
+        let mut not_come = self.not_come.lock();
+        if not_come.len() + keys.len() > NOT_COME_MAX {
+            not_come.clear();
+        }
+        not_come.extend(keys);
+    }
+
+    /// A reader has it.
+    pub(super) fn note_read(&self, key: &CacheKey) {
+        self.not_come.lock().remove(key);
     }
 
     /// Takes note of a node that this thread is about to read, until what this gives is dropped. `None`: somebody else is at it.
@@ -157,6 +179,11 @@ impl Flight {
     fn under_way(key: CacheKey) -> Self {
         let stage = Mutex::new(Stage::UnderWay(thread::current().id()));
         Self { stage, landed: Condvar::new(), keys: vec![key] }
+    }
+
+    /// Whether nobody has begun it.
+    pub fn is_planned(&self) -> bool {
+        matches!(*self.stage.lock(), Stage::Planned(..))
     }
 
     fn is_of_this_thread(&self) -> bool {
@@ -247,7 +274,8 @@ impl BlockIo {
         let is_plain = bp.kind == BlockKind::Data && block::is_in_one_piece(bp);
         // A pointer that names no place is for whoever reads it in earnest.
         let is_there = dev.is_some_and(|dev| bp.dva.end() <= dev.data_bytes() && !dev.is_behind());
-        is_plain && is_there && self.standing(bp) == Standing::Stored
+        let may_come = || !self.flights.not_come.lock().contains(&CacheKey::of(bp));
+        is_plain && is_there && may_come() && self.standing(bp) == Standing::Stored
     }
 
     /// A flight with room taken for it. `None` if another one has some of its blocks by now.
@@ -270,12 +298,14 @@ impl BlockIo {
         let Some((blocks, mut carried)) = self.begin(flight) else { return };
         let mut work = LongWork::default();
         let bps: Vec<BlockPtr> = blocks.iter().map(|of| of.bp).collect();
+        let mut not_come: HashSet<CacheKey> = flight.keys.iter().copied().collect();
         for (at, bytes) in block::open_quietly(&self.devs, &bps) {
             work.step();
+            not_come.remove(&flight.keys[at]);
             let ToFetch { bp, is_asked_for } = &blocks[at];
             let (key, value) = (CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
             if *is_asked_for {
-                self.count_read(bp);
+                self.count_read(bp, true);
                 self.cache.insert(key, value);
             } else {
                 self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
@@ -286,6 +316,7 @@ impl BlockIo {
             drop(flight.stage.lock());
             flight.landed.notify_all();
         }
+        self.flights.note_not_come(&not_come);
     }
 
     /// Nobody will carry this flight out, unless somebody has begun.

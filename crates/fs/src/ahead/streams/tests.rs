@@ -169,3 +169,39 @@ fn no_number_is_too_large() {
         reader.read(3, at * (end / 41)..at * (end / 41) + 1, u64::MAX);
     }
 }
+
+/// More streams than the share has blocks: what was fetched for one pushed out what was fetched for another before anybody
+/// came for it, and each block was read twice.
+#[test]
+fn nothing_is_fetched_for_streams_of_which_each_has_less_than_a_block() {
+    let mut reader = Reader::new();
+    reader.limits.fetched_bytes_max = 8 * RECORD;
+    let mut most = 0;
+    for at in 0..20 {
+        for object in 0..32 {
+            let wanted = reader.read(object, at..at + 1, 1000).wanted;
+            let ahead = wanted.map_or(0, |wanted| wanted.first.end.saturating_sub(at + 1));
+            most = most.max(if at > 2 { ahead } else { 0 });
+        }
+    }
+    assert_eq!(most, 0);
+}
+
+/// A READ that has looked at the clock in one second may come behind one of the next. The streams were counted anew for each of
+/// the two, and each had nearly all of the share.
+#[test]
+fn who_comes_late_from_the_second_before_changes_no_count() {
+    let mut reader = Reader::new();
+    let mut most = 0;
+    for at in 0..200 {
+        for object in 0..16 {
+            let from_before = at % 10 == 9 && object == 7;
+            reader.limits.now = Duration::from_millis(100 * (at + 1) - if from_before { 1000 } else { 0 });
+            let touch = Touch { blocks: at..at + 1, file_blocks: 200, is_missed: false, is_late: true };
+            let wanted = reader.streams.note(file(object), &touch, &reader.limits).wanted;
+            let ahead = wanted.map_or(0, |wanted| wanted.first.end - (at + 1));
+            most = most.max(if at > 2 { ahead } else { 0 });
+        }
+    }
+    assert!(most * RECORD <= (32 << 20) / 15, "{most} blocks");
+}
