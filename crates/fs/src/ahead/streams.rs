@@ -52,8 +52,8 @@ const UNHURRIED_BYTES_MAX: u64 = 1 << 20;
 /// Up to so many bytes a window grows by four where its reader waits, and then by two: of sixteen streams each short read is a
 /// turn of the disk that the fifteen others wait for.
 const HURRY_BYTES_MAX: u64 = 4 << 20;
-/// The longest window. Half of it, on a disk that takes 8 ms to begin, makes half a gigabyte a second.
-const WINDOW_BYTES_MAX: u64 = 8 << 20;
+/// The longest window: pieces of half of it are two flights, so that one is under way while a quick disk brings the other.
+const WINDOW_BYTES_MAX: u64 = 16 << 20;
 /// Most bytes that are asked for at once: what one read of a device brings.
 const PIECE_BYTES_MAX: u64 = io::FLIGHT_BYTES_MAX;
 /// A stream that was not touched for so long does not count when the share of the cache is divided.
