@@ -33,8 +33,8 @@ pub(crate) struct Sizes {
     /// Most files of a size by each client in a run; fewer where all clients' would come to more than 256 MiB.
     #[arg(long, default_value_t = 32)]
     files: u64,
-    /// Clients at once on this machine's disk; a slow disk has one.
-    #[arg(long, value_delimiter = ',', default_value = "1,16")]
+    /// Clients at once; if it is not said, one, and on this machine's disk also sixteen.
+    #[arg(long, value_delimiter = ',')]
     clients: Vec<usize>,
     /// Time of the slow disk, milliseconds.
     #[arg(long, default_value_t = 8)]
@@ -134,7 +134,11 @@ impl Sizes {
     }
 
     fn cases(&self, place: Place) -> Vec<Case> {
-        let clients: &[usize] = if place == Place::Ssd { &self.clients } else { &[1] };
+        let clients: &[usize] = match (place, &self.clients[..]) {
+            (Place::Ssd, []) => &[1, 16],
+            (_, []) => &[1],
+            (_, clients) => clients,
+        };
         let case = |clients: usize, kibibytes: usize| {
             let bytes = kibibytes << 10;
             let files = files_each(self.files, bytes, clients);
