@@ -6,6 +6,7 @@
 mod world;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use tally_base::Wait;
@@ -31,8 +32,13 @@ struct House {
 
 impl House {
     fn new(bias: &str, ring: u64) -> Self {
-        let world = World::new(256 * MIB, ring);
-        let properties = PropertySet::from_iter([parse(Property::LogBias, bias).unwrap()]);
+        Self::with(256 * MIB, ring, &[(Property::LogBias, bias)])
+    }
+
+    fn with(data: u64, ring: u64, properties: &[(Property, &str)]) -> Self {
+        let world = World::new(data, ring);
+        let properties = properties.iter().map(|(property, value)| parse(*property, value).unwrap());
+        let properties = PropertySet::from_iter(properties);
         let filer = world.create_without_threads(&CreateOptions { properties, ..CreateOptions::default() });
         let (fs, cred) = (vfs(&filer), Cred::root());
         let made = fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o644)));
@@ -331,11 +337,34 @@ fn what_follows_is_what_is_there_when_its_blocks_are() {
         expected.extend_from_slice(&noise(FIRST as usize, bound));
         assert!(content(&*house.fs, house.file) == expected, "{title}: read at once");
         assert!(house.commit(), "{title}");
-        (0..3).for_each(|_| drop(house.filer.sync().expect("there is room")));
+        (0..3).for_each(|_| assert!(house.filer.sync().is_ok(), "there is room"));
         let more = allocated() - before;
         assert!(more < expected.len() as u64 + FIRST / 2, "{title}: what did not count is given back, of {more} bytes");
         assert!(house.found() == expected, "{title}: after a power cut");
     }
+}
+
+/// Each WRITE looked through all that its file has in memory for what could follow: with many small pieces all over a file
+/// each one was slower than the one before.
+#[test]
+fn many_pieces_that_cannot_follow_make_no_write_slow() {
+    const BLOCK: u64 = 4 * KIB;
+    let took = |pieces: u64| {
+        let house = House::with(1024 * MIB, LOG, &[(Property::LogBias, "latency"), (Property::RecordSize, "4K")]);
+        // Of each block a part, and more of them than the log takes.
+        (0..pieces).for_each(|at| house.write(at * BLOCK, 3 * KIB));
+        let placed = house.blocks_placed();
+        let turn = |turn: u64| {
+            let began = Instant::now();
+            (0..32).for_each(|at| house.write((pieces + 32 * turn + at) * BLOCK, BLOCK));
+            began.elapsed()
+        };
+        let took = (0..4).map(turn).min();
+        assert_eq!(house.blocks_placed() - placed, 4 * 32, "none but those");
+        took.expect("four turns")
+    };
+    let (few, many) = (took(500), took(8000));
+    assert!(many < few * 4, "{few:?} beside 500 pieces, {many:?} beside 8,000");
 }
 
 /// The log gets no room for the second part: the group is the promise, and what the first one has logged is no loss.

@@ -335,6 +335,7 @@ impl Filesystem {
             for (offset, block) in parts.placed {
                 self.settle_placed(layer, txg, offset, &block);
             }
+            parts.claim.iter().for_each(|claim| claim.note_looked(txg, layer));
             for follower in parts.followers {
                 if follower.is_current(layer) {
                     self.settle_placed(layer, txg, follower.offset, &follower.block);
