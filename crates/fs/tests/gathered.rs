@@ -367,6 +367,34 @@ fn many_pieces_that_cannot_follow_make_no_write_slow() {
     assert!(many < few * 4, "{few:?} beside 500 pieces, {many:?} beside 8,000");
 }
 
+/// What followed is written. It counted as ahead of the disks until its group was synced, and so kept others waiting; and a
+/// group that had little to write by itself was taken for a fast one.
+#[test]
+fn what_followed_is_not_ahead_of_the_disks_any_more() {
+    let house = House::new("latency", LOG);
+    let ahead = || house.filer.pool().txgs.ahead_bytes();
+    house.write(0, 8 * RECORD);
+    assert_eq!(ahead(), 8 * RECORD);
+    house.write(8 * RECORD, 4 * RECORD);
+    assert_eq!(ahead(), 4 * RECORD, "half of it followed");
+    // The same again in small parts, over what followed: that the fold has to write, once.
+    for _ in 0..3 {
+        (0..4).for_each(|at| house.write(at * RECORD / 2, RECORD / 2));
+        house.write(8 * RECORD, 8 * RECORD);
+    }
+    // The last look has ended at the end of the file: the next one begins at its begin.
+    house.write(8 * RECORD, 8 * RECORD);
+    assert_eq!(ahead(), 0);
+    assert!(house.commit());
+    assert_eq!(ahead(), 0);
+    let mut expected = written(&[(0, 8 * RECORD), (8 * RECORD, 8 * RECORD)]);
+    (0..4).for_each(|at| {
+        let part = (at * RECORD / 2) as usize..((at + 1) * RECORD / 2) as usize;
+        expected[part].copy_from_slice(&noise(RECORD as usize / 2, at * RECORD / 2));
+    });
+    assert!(house.found() == expected, "after a power cut");
+}
+
 /// The log gets no room for the second part: the group is the promise, and what the first one has logged is no loss.
 #[test]
 fn a_commit_that_fills_the_log_waits_for_its_group() {

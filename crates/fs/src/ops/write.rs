@@ -339,6 +339,7 @@ impl Filesystem {
             for follower in parts.followers {
                 if follower.is_current(layer) {
                     self.settle_placed(layer, txg, follower.offset, &follower.block);
+                    self.pool.txgs.note_placed(txg, u64::from(follower.block.lsize));
                 } else {
                     self.pool.io.abandon(&follower.block);
                 }
