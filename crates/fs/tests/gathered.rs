@@ -12,6 +12,7 @@ use bytes::Bytes;
 use tally_base::Wait;
 use tally_fs::filer::{CreateOptions, Filer};
 use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
+use tally_store::pool::SpaceClass;
 use tally_store::properties::{Property, PropertySet, parse};
 use world::{World, content, ctx, done, mode, noise, vfs};
 
@@ -393,6 +394,38 @@ fn what_followed_is_not_ahead_of_the_disks_any_more() {
         expected[part].copy_from_slice(&noise(RECORD as usize / 2, at * RECORD / 2));
     });
     assert!(house.found() == expected, "after a power cut");
+}
+
+/// What is acknowledged must be foldable. What followed was placed into room that was promised to the folds of others, which
+/// in a full pool is all that there is.
+#[test]
+fn in_a_full_pool_nothing_follows() {
+    const LENGTH: u64 = 4 * RECORD;
+    // Of so small a pool.
+    const RESERVE: u64 = 4 * MIB;
+    let house = House::with(48 * MIB, LOG, &[(Property::LogBias, "latency")]);
+    let pool = house.filer.pool();
+    let free = || pool.io.allocator().space().free;
+    house.write(0, 8 * RECORD);
+    // Others are promised so much that the WRITE below finds room, and what would follow it does not.
+    let promised = free() - RESERVE - pool.txgs.fold_bytes() - LENGTH - 256 * KIB;
+    let others = pool.admit(SpaceClass::Write, 0, promised).expect("there is room");
+    let data = house.world.faults("/disks/data");
+    let held = data.writes_held.write().unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| house.write(8 * RECORD, LENGTH));
+        while data.writes_waited.load(std::sync::atomic::Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        // No fold has to place that again.
+        let spare = free() + LENGTH - pool.txgs.fold_bytes();
+        drop(held);
+        writer.join().expect("it does not panic");
+        assert!(spare >= RESERVE, "{spare} bytes beside what the folds may take");
+    });
+    drop(others);
+    assert!(house.commit());
+    assert!(house.found() == written(&[(0, 8 * RECORD), (8 * RECORD, LENGTH)]));
 }
 
 /// The log gets no room for the second part: the group is the promise, and what the first one has logged is no loss.

@@ -16,6 +16,8 @@ use foldhash::HashSet;
 use parking_lot::Mutex;
 use tally_base::{ObjectId, Txg};
 use tally_store::bp::BlockPtr;
+use tally_store::pool::SpaceClass;
+use tally_store::txg::Admission;
 
 use crate::filesystem::Filesystem;
 use crate::layer::{DataLayer, Fragments, Unlogged};
@@ -53,7 +55,7 @@ pub(crate) struct Following(Arc<Mutex<HashSet<ObjectId>>>);
 impl Following {
     fn claim(&self, id: ObjectId) -> Option<Claim> {
         let files = Arc::clone(&self.0);
-        files.lock().insert(id).then(|| Claim { id, looked: (Txg(0), 0), files: Arc::clone(&self.0) })
+        files.lock().insert(id).then(|| Claim { id, looked: (Txg(0), 0), room: None, files: Arc::clone(&self.0) })
     }
 }
 
@@ -62,6 +64,8 @@ pub(super) struct Claim {
     id: ObjectId,
     /// Up to where it was looked for something, in the layer of this group.
     looked: (Txg, u64),
+    /// Room for what it takes along: that of what is in memory stays the fold's until the blocks count.
+    room: Option<Admission>,
     files: Arc<Mutex<HashSet<ObjectId>>>,
 }
 
@@ -92,11 +96,18 @@ impl Filesystem {
     ) -> Option<(Claim, Vec<Unlogged>)> {
         let mut claim = self.following.claim(object.id)?;
         let open = self.pool.txgs.open();
-        let (blocks, looked_to) = self.objects.look(object.id, |state| {
+        let (mut blocks, looked_to) = self.objects.look(object.id, |state| {
             let data = &state.layer(open)?.data;
             Some(data.unlogged_records(record_size, range.end - range.start, range))
         })?;
         claim.looked = (open, looked_to);
+        if !blocks.is_empty() {
+            claim.room = self.pool.admit(SpaceClass::Write, 0, blocks.len() as u64 * record_size).ok();
+            // In a full pool all that is free is promised.
+            if claim.room.is_none() {
+                blocks.clear();
+            }
+        }
         Some((claim, blocks))
     }
 }
