@@ -471,7 +471,7 @@ impl Disk for Gate {
 /// acknowledgements wait for.
 #[test]
 fn labels_uberblocks_and_flushes_go_to_all_legs_at_once() {
-    // Of 48, both copies are more than there were helpers for: the caller did the others one by one, 33 times as long.
+    // Of 48, both copies are more than there were helpers for: the caller did the others one by one, 32 of them.
     for (disks, width) in [(24, 1), (24, 2), (24, 24), (48, 1)] {
         let world = World::new(&[]);
         let turnstile = Arc::new(Turnstile::default());
