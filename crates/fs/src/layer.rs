@@ -143,11 +143,10 @@ impl DataLayer {
             at = at.max(offset / record_size * record_size);
             while left >= record_size && piece.unlogged_bytes() > 0 && at < offset + piece.length() {
                 let range = at..at + record_size;
-                if range.end <= but.start || range.start >= but.end {
-                    if let Some(fragments) = self.unlogged(range) {
-                        records.push((at, fragments));
-                        left -= record_size;
-                    }
+                let is_beside = range.end <= but.start || range.start >= but.end;
+                if is_beside && let Some(fragments) = self.unlogged(range) {
+                    records.push((at, fragments));
+                    left -= record_size;
                 }
                 at += record_size;
             }

@@ -288,7 +288,8 @@ fn what_stayed_in_memory_follows_when_its_file_is_placed() {
 fn what_follows_is_what_is_there_when_its_blocks_are() {
     const FIRST: u64 = 8 * RECORD;
     type Meanwhile = fn(&House);
-    let cases: [(&str, Meanwhile, fn(&mut Vec<u8>)); 5] = [
+    type Change = fn(&mut Vec<u8>);
+    let cases: [(&str, Meanwhile, Change); 5] = [
         ("nothing", |_| {}, |_| {}),
         ("a byte is written over", |house| house.write(10, 1), |bytes| bytes[10] = noise(1, 10)[0]),
         (
