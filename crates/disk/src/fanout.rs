@@ -42,8 +42,9 @@ impl Fanout for SerialFanout {
     }
 }
 
-/// More helpers than this would mean as many stuck disks; what comes on top is done by the caller in turn.
-const HELPERS_MAX: usize = 64;
+/// More helpers than this would mean as many stuck disks; what comes on top is done by the caller in turn. Both copies of an
+/// uberblock go to 64 disks at once.
+const HELPERS_MAX: usize = 128;
 
 /// All targets at the same time: the caller does the first, helper threads the others.
 #[derive(Default)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_base::Txg;
+use tally_base::{SECTOR, Txg};
 use tally_store::bp::BlockPtr;
 use tally_store::key::Key;
 
@@ -77,6 +77,9 @@ impl Piece {
 /// Bytes that follow each other, as they lie in memory.
 pub(crate) type Fragments = SmallVec<[Bytes; 1]>;
 
+/// A whole record that is in memory and in no record of the log, by its offset.
+pub(crate) type Unlogged = (u64, Fragments);
+
 /// A stretch of a file as one layer sees it.
 #[derive(Debug)]
 pub enum Seen {
@@ -96,6 +99,8 @@ pub struct DataLayer {
     /// Bytes of those that are in memory and in no record.
     unlogged_bytes: u64,
     placed: Vec<BlockPtr>,
+    /// Up to where [`Self::unlogged_records`] has looked.
+    looked_to: u64,
 }
 
 impl DataLayer {
@@ -129,22 +134,32 @@ impl DataLayer {
     }
 
     /// What is in memory and in no record, as whole records of `record_size` bytes, in order: at most so many bytes of
-    /// them, and none that `but` touches.
-    pub(crate) fn unlogged_records(&self, record_size: u64, bytes_max: u64, but: &Range<u64>) -> Vec<(u64, Fragments)> {
-        let (mut records, mut at, mut left) = (Vec::new(), 0, bytes_max.min(self.unlogged_bytes));
-        for (offset, piece) in &self.pieces {
+    /// them, and none that `but` touches. It goes on where the last look has ended, and looks at a piece for each sector of
+    /// so many bytes, as there may be very many that are no whole record. Gives where the next is to go on, too.
+    pub(crate) fn unlogged_records(&self, record_size: u64, bytes_max: u64, but: &Range<u64>) -> (Vec<Unlogged>, u64) {
+        let (mut records, mut at, mut left) = (Vec::new(), self.looked_to, bytes_max.min(self.unlogged_bytes));
+        let mut pieces = self.pieces.range(at..);
+        for (offset, piece) in pieces.by_ref().take(bytes_max.div_ceil(SECTOR as u64) as usize) {
             at = at.max(offset / record_size * record_size);
             while left >= record_size && piece.unlogged_bytes() > 0 && at < offset + piece.length() {
                 let range = at..at + record_size;
-                let is_apart = range.end <= but.start || range.start >= but.end;
-                if let Some(fragments) = is_apart.then(|| self.unlogged(range)).flatten() {
+                let is_beside = range.end <= but.start || range.start >= but.end;
+                if is_beside && let Some(fragments) = self.unlogged(range) {
                     records.push((at, fragments));
                     left -= record_size;
                 }
                 at += record_size;
             }
+            if left < record_size {
+                return (records, at);
+            }
         }
-        records
+        (records, pieces.next().map_or(0, |(offset, _)| *offset))
+    }
+
+    /// The next look goes on from here.
+    pub(crate) fn note_looked(&mut self, to: u64) {
+        self.looked_to = to;
     }
 
     /// All of `range`, where it is in memory and no record carries any of it.

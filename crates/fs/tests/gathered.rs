@@ -6,11 +6,13 @@
 mod world;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use tally_base::Wait;
 use tally_fs::filer::{CreateOptions, Filer};
 use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
+use tally_store::pool::SpaceClass;
 use tally_store::properties::{Property, PropertySet, parse};
 use world::{World, content, ctx, done, mode, noise, vfs};
 
@@ -31,8 +33,13 @@ struct House {
 
 impl House {
     fn new(bias: &str, ring: u64) -> Self {
-        let world = World::new(256 * MIB, ring);
-        let properties = PropertySet::from_iter([parse(Property::LogBias, bias).unwrap()]);
+        Self::with(256 * MIB, ring, &[(Property::LogBias, bias)])
+    }
+
+    fn with(data: u64, ring: u64, properties: &[(Property, &str)]) -> Self {
+        let world = World::new(data, ring);
+        let properties = properties.iter().map(|(property, value)| parse(*property, value).unwrap());
+        let properties = PropertySet::from_iter(properties);
         let filer = world.create_without_threads(&CreateOptions { properties, ..CreateOptions::default() });
         let (fs, cred) = (vfs(&filer), Cred::root());
         let made = fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o644)));
@@ -281,7 +288,8 @@ fn what_stayed_in_memory_follows_when_its_file_is_placed() {
 fn what_follows_is_what_is_there_when_its_blocks_are() {
     const FIRST: u64 = 8 * RECORD;
     type Meanwhile = fn(&House);
-    let cases: [(&str, Meanwhile, fn(&mut Vec<u8>)); 5] = [
+    type Change = fn(&mut Vec<u8>);
+    let cases: [(&str, Meanwhile, Change); 5] = [
         ("nothing", |_| {}, |_| {}),
         ("a byte is written over", |house| house.write(10, 1), |bytes| bytes[10] = noise(1, 10)[0]),
         (
@@ -331,11 +339,94 @@ fn what_follows_is_what_is_there_when_its_blocks_are() {
         expected.extend_from_slice(&noise(FIRST as usize, bound));
         assert!(content(&*house.fs, house.file) == expected, "{title}: read at once");
         assert!(house.commit(), "{title}");
-        (0..3).for_each(|_| drop(house.filer.sync().expect("there is room")));
+        (0..3).for_each(|_| assert!(house.filer.sync().is_ok(), "there is room"));
         let more = allocated() - before;
         assert!(more < expected.len() as u64 + FIRST / 2, "{title}: what did not count is given back, of {more} bytes");
         assert!(house.found() == expected, "{title}: after a power cut");
     }
+}
+
+/// Each WRITE looked through all that its file has in memory for what could follow: with many small pieces all over a file
+/// each one was slower than the one before.
+#[test]
+fn many_pieces_that_cannot_follow_make_no_write_slow() {
+    const BLOCK: u64 = 4 * KIB;
+    let took = |pieces: u64| {
+        let house = House::with(1024 * MIB, LOG, &[(Property::LogBias, "latency"), (Property::RecordSize, "4K")]);
+        // Of each block a part, and more of them than the log takes.
+        (0..pieces).for_each(|at| house.write(at * BLOCK, 3 * KIB));
+        let placed = house.blocks_placed();
+        let turn = |turn: u64| {
+            let began = Instant::now();
+            (0..32).for_each(|at| house.write((pieces + 32 * turn + at) * BLOCK, BLOCK));
+            began.elapsed()
+        };
+        let took = (0..4).map(turn).min();
+        assert_eq!(house.blocks_placed() - placed, 4 * 32, "none but those");
+        took.expect("four turns")
+    };
+    let (few, many) = (took(500), took(8000));
+    assert!(many < few * 4, "{few:?} beside 500 pieces, {many:?} beside 8,000");
+}
+
+/// What followed is written. It counted as ahead of the disks until its group was synced, and so kept others waiting; and a
+/// group that had little to write by itself was taken for a fast one.
+#[test]
+fn what_followed_is_not_ahead_of_the_disks_any_more() {
+    let house = House::new("latency", LOG);
+    let ahead = || house.filer.pool().txgs.ahead_bytes();
+    house.write(0, 8 * RECORD);
+    assert_eq!(ahead(), 8 * RECORD);
+    house.write(8 * RECORD, 4 * RECORD);
+    assert_eq!(ahead(), 4 * RECORD, "half of it followed");
+    // The same again in small parts, over what followed: that the fold has to write, once.
+    for _ in 0..3 {
+        (0..4).for_each(|at| house.write(at * RECORD / 2, RECORD / 2));
+        house.write(8 * RECORD, 8 * RECORD);
+    }
+    // The last look has ended at the end of the file: the next one begins at its begin.
+    house.write(8 * RECORD, 8 * RECORD);
+    assert_eq!(ahead(), 0);
+    assert!(house.commit());
+    assert_eq!(ahead(), 0);
+    let mut expected = written(&[(0, 8 * RECORD), (8 * RECORD, 8 * RECORD)]);
+    (0..4).for_each(|at| {
+        let part = (at * RECORD / 2) as usize..((at + 1) * RECORD / 2) as usize;
+        expected[part].copy_from_slice(&noise(RECORD as usize / 2, at * RECORD / 2));
+    });
+    assert!(house.found() == expected, "after a power cut");
+}
+
+/// What is acknowledged must be foldable. What followed was placed into room that was promised to the folds of others, which
+/// in a full pool is all that there is.
+#[test]
+fn in_a_full_pool_nothing_follows() {
+    const LENGTH: u64 = 4 * RECORD;
+    // Of so small a pool.
+    const RESERVE: u64 = 4 * MIB;
+    let house = House::with(48 * MIB, LOG, &[(Property::LogBias, "latency")]);
+    let pool = house.filer.pool();
+    let free = || pool.io.allocator().space().free;
+    house.write(0, 8 * RECORD);
+    // Others are promised so much that the WRITE below finds room, and what would follow it does not.
+    let promised = free() - RESERVE - pool.txgs.fold_bytes() - LENGTH - 256 * KIB;
+    let others = pool.admit(SpaceClass::Write, 0, promised).expect("there is room");
+    let data = house.world.faults("/disks/data");
+    let held = data.writes_held.write().unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| house.write(8 * RECORD, LENGTH));
+        while data.writes_waited.load(std::sync::atomic::Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        // No fold has to place that again.
+        let spare = free() + LENGTH - pool.txgs.fold_bytes();
+        drop(held);
+        writer.join().expect("it does not panic");
+        assert!(spare >= RESERVE, "{spare} bytes beside what the folds may take");
+    });
+    drop(others);
+    assert!(house.commit());
+    assert!(house.found() == written(&[(0, 8 * RECORD), (8 * RECORD, LENGTH)]));
 }
 
 /// The log gets no room for the second part: the group is the promise, and what the first one has logged is no loss.

@@ -175,6 +175,43 @@ fn a_replay_that_is_cut_twice_never_goes_back() {
     assert!(replayed.len() > 3, "the cuts fell between several groups: {replayed:?}");
 }
 
+/// Both copies of an uberblock are written at once, so a power cut may tear it in every place that it has. The one before has
+/// to do, and its log must still be there; and if that goes on, cut after cut.
+#[test]
+fn an_uberblock_that_is_torn_in_every_copy_costs_nothing() {
+    let disks = [("/disks/a", 32 * MIB), ("/disks/b", 32 * MIB), ("/disks/slog", 16 * MIB)];
+    let world = World::of(&disks, "mirror /disks/a /disks/b log /disks/slog");
+    let filer = world.create_without_threads(&CreateOptions::default());
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let data = |number: usize| pattern(4096, number as u8);
+    let files: Vec<_> = (0..60)
+        .map(|number| {
+            let name = format!("file{number}");
+            let made = fs.create(ctx(&cred), fs.root(), name.as_bytes(), &CreateHow::Guarded(mode(0o600)));
+            let file = done(made).unwrap().object;
+            done(fs.write(ctx(&cred), file, 0, data(number), Stability::FileSync)).unwrap();
+            file
+        })
+        .collect();
+    let tuning = Tuning { dirty_bytes_max: 96 << 10, ..Tuning::default() };
+    let mut torn = [0; 3];
+    for writes in (1..60).step_by(2) {
+        let mut world = world.cut();
+        for torn in &mut torn {
+            world.lose_power_after(writes);
+            drop(world.try_import_with(&tuning, &ImportOptions::default()));
+            world = world.cut();
+            *torn += u32::from(world.tear_uberblock());
+        }
+        let (again, report) = world.import();
+        assert_eq!(report.losses, Vec::<String>::new(), "cut after {writes} writes");
+        for (number, object) in files.iter().enumerate() {
+            assert_eq!(content(&*vfs(&again), *object), &data(number)[..], "file {number}, cut after {writes} writes");
+        }
+    }
+    assert!(torn.iter().all(|count| *count > 0), "the cuts fell into uberblocks: {torn:?}");
+}
+
 #[test]
 fn everything_is_there_after_a_clean_export_and_nothing_is_replayed() {
     let world = World::without_log(64 * MIB);

@@ -223,6 +223,14 @@ impl Txgs {
         *patched = patched.saturating_add_signed(patch_bytes);
     }
 
+    /// So many bytes that were in memory for group `txg` have been written ahead, under a hold on it. Whoever has waited for
+    /// that passes when the WRITE that did it is over.
+    pub fn note_placed(&self, txg: Txg, bytes: u64) {
+        let mut state = self.state.lock();
+        state.slope.placed(txg, bytes);
+        self.note_ahead(&state);
+    }
+
     /// A group was synced in `took`: the next may have what takes about as long as one should.
     pub fn keep_pace(&self, txg: Txg, took: Duration) {
         let mut state = self.state.lock();

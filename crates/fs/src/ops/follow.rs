@@ -14,11 +14,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use foldhash::HashSet;
 use parking_lot::Mutex;
-use tally_base::ObjectId;
+use tally_base::{ObjectId, Txg};
 use tally_store::bp::BlockPtr;
+use tally_store::pool::SpaceClass;
+use tally_store::txg::Admission;
 
 use crate::filesystem::Filesystem;
-use crate::layer::{DataLayer, Fragments};
+use crate::layer::{DataLayer, Fragments, Unlogged};
 use crate::vfs::ObjectRef;
 
 /// A block that earlier WRITEs left in memory, and its place now.
@@ -53,14 +55,28 @@ pub(crate) struct Following(Arc<Mutex<HashSet<ObjectId>>>);
 impl Following {
     fn claim(&self, id: ObjectId) -> Option<Claim> {
         let files = Arc::clone(&self.0);
-        files.lock().insert(id).then(|| Claim { id, files: Arc::clone(&self.0) })
+        files.lock().insert(id).then(|| Claim { id, looked: (Txg(0), 0), room: None, files: Arc::clone(&self.0) })
     }
 }
 
 /// As long as this is there nobody else takes anything of the file along.
 pub(super) struct Claim {
     id: ObjectId,
+    /// Up to where it was looked for something, in the layer of this group.
+    looked: (Txg, u64),
+    /// Room for what it takes along: that of what is in memory stays the fold's until the blocks count.
+    room: Option<Admission>,
     files: Arc<Mutex<HashSet<ObjectId>>>,
+}
+
+impl Claim {
+    /// Whoever is next goes on from there.
+    pub(super) fn note_looked(&self, txg: Txg, layer: &mut DataLayer) {
+        let (looked_in, to) = self.looked;
+        if looked_in == txg {
+            layer.note_looked(to);
+        }
+    }
 }
 
 impl Drop for Claim {
@@ -77,13 +93,21 @@ impl Filesystem {
         object: ObjectRef,
         record_size: u64,
         range: &Range<u64>,
-    ) -> Option<(Claim, Vec<(u64, Fragments)>)> {
-        let claim = self.following.claim(object.id)?;
+    ) -> Option<(Claim, Vec<Unlogged>)> {
+        let mut claim = self.following.claim(object.id)?;
         let open = self.pool.txgs.open();
-        let blocks = self.objects.look(object.id, |state| {
+        let (mut blocks, looked_to) = self.objects.look(object.id, |state| {
             let data = &state.layer(open)?.data;
             Some(data.unlogged_records(record_size, range.end - range.start, range))
-        });
-        blocks.filter(|blocks| !blocks.is_empty()).map(|blocks| (claim, blocks))
+        })?;
+        claim.looked = (open, looked_to);
+        if !blocks.is_empty() {
+            claim.room = self.pool.admit(SpaceClass::Write, 0, blocks.len() as u64 * record_size).ok();
+            // In a full pool all that is free is promised.
+            if claim.room.is_none() {
+                blocks.clear();
+            }
+        }
+        Some((claim, blocks))
     }
 }

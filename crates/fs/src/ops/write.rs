@@ -335,9 +335,11 @@ impl Filesystem {
             for (offset, block) in parts.placed {
                 self.settle_placed(layer, txg, offset, &block);
             }
+            parts.claim.iter().for_each(|claim| claim.note_looked(txg, layer));
             for follower in parts.followers {
                 if follower.is_current(layer) {
                     self.settle_placed(layer, txg, follower.offset, &follower.block);
+                    self.pool.txgs.note_placed(txg, u64::from(follower.block.lsize));
                 } else {
                     self.pool.io.abandon(&follower.block);
                 }

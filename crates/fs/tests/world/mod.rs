@@ -20,6 +20,7 @@ use tally_store::create::new_leg;
 use tally_store::discover::ImportSource;
 use tally_store::grammar::parse_vdev_args;
 use tally_store::platform::{Host, Platform, Tuning};
+use tally_store::uberblock;
 use tally_store::vdev::LegState;
 
 /// A disk whose writes a cut holds up, so that all disks are cut at one moment, between two writes.
@@ -335,6 +336,22 @@ impl World {
     /// What the disks were told since then.
     pub(crate) fn end_journal(&self) -> Vec<Event> {
         self.journal.lock().unwrap().take().unwrap()
+    }
+
+    /// All copies of an uberblock are written at once. Where the newest one is not in all of its places its write has never
+    /// returned, and every copy may be torn: then it is. Says whether.
+    pub(crate) fn tear_uberblock(&self) -> bool {
+        let slots = self.disks.iter().flat_map(|(_, disk)| uberblock::read_all(disk.as_ref()));
+        let found: Vec<_> = slots.filter_map(|slot| slot.content.ok()?).collect();
+        let newest = found.iter().max_by_key(|uberblock| uberblock.rank()).expect("there is a pool");
+        if found.iter().filter(|uberblock| *uberblock == newest).count() == 2 * self.disks.len() {
+            return false;
+        }
+        for (path, disk) in &self.disks {
+            let places = uberblock::slot_offsets(disk.geometry().size, newest.txg).expect("it has labels");
+            places.iter().for_each(|place| self.poke(path, place + 64, &[0x5a; 64]));
+        }
+        true
     }
 
     fn at(&self, path: &str) -> &MemDisk {

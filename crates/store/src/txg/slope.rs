@@ -247,6 +247,14 @@ impl Slope {
         *of_group = of_group.plus(Amount::in_memory(Part { all: more_bytes, bulk }, takes_ring));
     }
 
+    /// So much of what a group has brought is on disk already, and in memory no more. Its place in a ring stays counted: what
+    /// is written over it may want that again.
+    pub(super) fn placed(&mut self, txg: Txg, bytes: u64) {
+        if let Some(of_group) = self.unwritten.get_mut(&txg) {
+            of_group.memory = of_group.memory.less(bytes);
+        }
+    }
+
     /// The fold of `txg` has written so much, whatever it was.
     pub(super) fn wrote(&mut self, txg: Txg, bytes: u64) {
         // Nobody else writes for a group before it is the oldest.
