@@ -27,6 +27,7 @@
 //! does one that a disk has kept for [`LONE_MAX`]. Nor is anything planned on a vdev for whose stable storage more requests wait than it has disks. What was planned before is
 //! carried out.
 
+mod stream;
 mod streams;
 
 use std::collections::VecDeque;
@@ -42,7 +43,8 @@ use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
 
 use crate::sight::decode_pointer;
-use streams::{FileId, Noted, Streams, Touch, Wanted};
+use stream::{Limits, Touch, Wanted};
+use streams::{FileId, Noted, Streams};
 
 /// Errands and flights that wait for a thread. What comes on top is dropped.
 const TASKS_MAX: usize = 256;
@@ -160,9 +162,9 @@ impl Ahead {
         Lone { all: &self.lone, came_at }
     }
 
-    fn limits(&self, record_size: u64) -> streams::Limits {
+    fn limits(&self, record_size: u64) -> Limits {
         let now = self.pool.platform.clock.monotonic();
-        streams::Limits { now, record_size, fetched_bytes_max: self.pool.io.fetched_bytes_max() }
+        Limits { now, record_size, fetched_bytes_max: self.pool.io.fetched_bytes_max() }
     }
 
     fn leave(&self, task: Task) {

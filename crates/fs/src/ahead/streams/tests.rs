@@ -1,4 +1,7 @@
+use std::ops::Range;
+
 use super::*;
+use crate::ahead::stream::{UNHURRIED_BYTES_MAX, WINDOW_BYTES_MAX};
 
 const RECORD: u64 = 128 << 10;
 
