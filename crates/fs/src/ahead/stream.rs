@@ -109,18 +109,19 @@ pub(super) enum Way {
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     /// What was touched; of one by steps, the last READ.
-    pub(super) blocks: Range<u64>,
-    pub(super) way: Way,
-    pub(super) run: u32,
+    blocks: Range<u64>,
+    way: Way,
+    run: u32,
     /// READs by which it has grown at its lower end.
-    pub(super) run_down: u32,
-    pub(super) is_stream: bool,
+    run_down: u32,
+    is_stream: bool,
     /// What comes next to be asked for: a block, or for a way down the one behind it, or for steps the start of a READ.
-    pub(super) reached: u64,
-    pub(super) window: u64,
+    reached: u64,
+    window: u64,
     /// What it asked for last was for a READ that missed.
-    pub(super) hurries: bool,
-    pub(super) epoch: u64,
+    hurries: bool,
+    /// When it was last touched as a stream, as its table counts time.
+    epoch: u64,
 }
 
 impl Stream {
@@ -136,6 +137,30 @@ impl Stream {
             window: 0,
             epoch: u64::MAX,
         }
+    }
+
+    /// The third of three that are so many blocks apart.
+    pub(super) fn by_steps(touch: &Touch, step: i64) -> Self {
+        Self { way: Way::Steps(step), run: 3, ..Self::new(touch) }
+    }
+
+    pub(super) fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Where it starts, if it is a single READ of so many blocks.
+    pub(super) fn single_start(&self, length: u64) -> Option<u64> {
+        let is_single = self.way == Way::Open && self.run == 1 && self.blocks.end - self.blocks.start == length;
+        is_single.then_some(self.blocks.start)
+    }
+
+    pub(super) fn is_live(&self, epoch: u64) -> bool {
+        self.is_stream && self.epoch == epoch
+    }
+
+    /// Gives whether it has not lived in this epoch so far.
+    pub(super) fn live_on(&mut self, epoch: u64) -> bool {
+        std::mem::replace(&mut self.epoch, epoch) != epoch
     }
 
     pub(super) fn takes(&self, touch: &Touch) -> bool {
@@ -171,8 +196,28 @@ impl Stream {
         }
     }
 
-    /// Whether it is a stream from now on.
-    pub(super) fn may_begin(&mut self) -> bool {
+    /// Runs that touch a run belong to it.
+    pub(super) fn absorb(&mut self, others: &mut Vec<Self>) {
+        if self.way != Way::Open {
+            return;
+        }
+        others.retain(|other| {
+            let is_beside = other.blocks.start == self.blocks.end || other.blocks.end == self.blocks.start;
+            let belongs = other.way == Way::Open && is_beside;
+            if belongs {
+                self.run += other.run;
+                self.run_down += other.run_down;
+                self.blocks = self.blocks.start.min(other.blocks.start)..self.blocks.end.max(other.blocks.end);
+            }
+            !belongs
+        });
+    }
+
+    /// Makes a stream of a run that is long enough. Gives whether it is one.
+    pub(super) fn try_begin(&mut self) -> bool {
+        if self.is_stream {
+            return true;
+        }
         let is_from_start = self.blocks.start == 0;
         let run_min = match self.way {
             Way::Steps(_) => STRIDED_RUN_MIN,

@@ -60,22 +60,22 @@ pub(super) struct Streams {
 #[derive(Default)]
 struct Live {
     epoch: u64,
-    now: u64,
-    before: u64,
+    count_now: u64,
+    /// In the epoch before.
+    count_before: u64,
 }
 
 impl Streams {
     /// Takes note of a READ.
     pub(super) fn note(&mut self, file: FileId, touch: &Touch, limits: &Limits) -> Noted {
-        self.live.begin(u64::try_from(limits.now.as_nanos() / LIVE.as_nanos()).unwrap_or(u64::MAX));
-        let epoch = self.live.epoch;
+        let epoch = self.live.begin(limits.now);
         if !self.files.contains_key(&file) {
             self.make_room();
             self.order.push_back(file);
         }
         let streams = self.files.entry(file).or_default();
         // The one that was touched last stands last.
-        let mut stream = match place(streams, touch) {
+        let mut stream = match taker(streams, touch) {
             Some(at) => {
                 let mut stream = streams.remove(at);
                 stream.go_on(touch);
@@ -88,14 +88,10 @@ impl Streams {
                 Stream::new(touch)
             }
         };
-        if stream.way == Way::Open {
-            absorb(&mut stream, streams);
-        }
-        let mut noted = Noted { is_of_stream: stream.is_stream || stream.may_begin(), wanted: None };
+        stream.absorb(streams);
+        let mut noted = Noted { is_of_stream: stream.try_begin(), wanted: None };
         if noted.is_of_stream {
-            if std::mem::replace(&mut stream.epoch, epoch) != epoch {
-                self.live.now += 1;
-            }
+            self.live.count_now += u64::from(stream.live_on(epoch));
             noted.wanted = stream.want(touch, limits, self.live.count());
         }
         streams.push(stream);
@@ -112,8 +108,7 @@ impl Streams {
                 return;
             }
             let Some(file) = self.order.pop_front() else { return };
-            let is_live = |stream: &Stream| stream.is_stream && stream.epoch == epoch;
-            if self.files.get(&file).is_some_and(|streams| streams.iter().any(is_live)) {
+            if self.files.get(&file).is_some_and(|streams| streams.iter().any(|stream| stream.is_live(epoch))) {
                 self.order.push_back(file);
             } else {
                 self.files.remove(&file);
@@ -127,64 +122,49 @@ impl Streams {
     }
 }
 
+impl Live {
+    /// Gives the epoch. Who looked at the clock before another one may come after him.
+    fn begin(&mut self, now: Duration) -> u64 {
+        let epoch = u64::try_from(now.as_nanos() / LIVE.as_nanos()).unwrap_or(u64::MAX);
+        if epoch > self.epoch {
+            self.count_before = if epoch == self.epoch + 1 { self.count_now } else { 0 };
+            self.count_now = 0;
+            self.epoch = epoch;
+        }
+        self.epoch
+    }
+
+    fn count(&self) -> u64 {
+        self.count_now.max(self.count_before).max(1)
+    }
+}
+
 /// Streams and runs of a file of so many blocks.
 fn streams_max(file_blocks: u64) -> usize {
     let most = (file_blocks / BLOCKS_PER_STREAM).max(STREAMS_PER_FILE_MIN);
     usize::try_from(most).unwrap_or(usize::MAX).min(STREAMS_PER_FILE_MAX)
 }
 
-impl Live {
-    /// Who looked at the clock before another one may come after him.
-    fn begin(&mut self, epoch: u64) {
-        if epoch > self.epoch {
-            self.before = if epoch == self.epoch + 1 { self.now } else { 0 };
-            self.now = 0;
-            self.epoch = epoch;
-        }
-    }
-
-    fn count(&self) -> u64 {
-        self.now.max(self.before).max(1)
-    }
-}
-
 /// The stream or run that a READ belongs to, the newest first: a stream before a run, and what goes by steps last, since
 /// readers who begin at even distances look like that at first.
-fn place(streams: &[Stream], touch: &Touch) -> Option<usize> {
+fn taker(streams: &[Stream], touch: &Touch) -> Option<usize> {
     let find = |fits: fn(&Stream) -> bool| streams.iter().rposition(|stream| fits(stream) && stream.takes(touch));
-    find(|stream| matches!(stream.way, Way::Up | Way::Down))
-        .or_else(|| find(|stream| stream.way == Way::Open))
-        .or_else(|| find(|stream| matches!(stream.way, Way::Steps(_))))
+    find(|stream| matches!(stream.way(), Way::Up | Way::Down))
+        .or_else(|| find(|stream| stream.way() == Way::Open))
+        .or_else(|| find(|stream| matches!(stream.way(), Way::Steps(_))))
 }
 
 /// Two single READs of which one is as far from the other as that from this one: the three begin a run by steps. They stay
 /// what they are beside it.
 fn in_line(streams: &[Stream], touch: &Touch) -> Option<Stream> {
     let length = touch.blocks.end - touch.blocks.start;
-    let is_single = |stream: &Stream| {
-        stream.way == Way::Open && stream.run == 1 && stream.blocks.end - stream.blocks.start == length
-    };
-    let starts = || streams.iter().rev().filter(|stream| is_single(stream)).map(|stream| stream.blocks.start);
+    let starts = || streams.iter().rev().filter_map(|stream| stream.single_start(length));
     let step = starts().find_map(|middle| {
         let step = i64::try_from(touch.blocks.start).ok()?.checked_sub(i64::try_from(middle).ok()?)?;
         let first = middle.checked_add_signed(step.checked_neg()?)?;
         (step != 0 && starts().any(|start| start == first)).then_some(step)
     })?;
-    Some(Stream { way: Way::Steps(step), run: 3, ..Stream::new(touch) })
-}
-
-/// Runs that touch this one belong to it.
-fn absorb(stream: &mut Stream, others: &mut Vec<Stream>) {
-    others.retain(|other| {
-        let is_beside = other.blocks.start == stream.blocks.end || other.blocks.end == stream.blocks.start;
-        let belongs = other.way == Way::Open && is_beside;
-        if belongs {
-            stream.run += other.run;
-            stream.run_down += other.run_down;
-            stream.blocks = stream.blocks.start.min(other.blocks.start)..stream.blocks.end.max(other.blocks.end);
-        }
-        !belongs
-    });
+    Some(Stream::by_steps(touch, step))
 }
 
 #[cfg(test)]
