@@ -280,8 +280,9 @@ fn what_stayed_in_memory_follows_when_its_file_is_placed() {
 #[test]
 fn what_follows_is_what_is_there_when_its_blocks_are() {
     const FIRST: u64 = 8 * RECORD;
-    type Meanwhile = fn(&House);
-    let cases: [(&str, Meanwhile, fn(&mut Vec<u8>)); 5] = [
+    /// What it is, what comes between, and what that makes of the content.
+    type Case = (&'static str, fn(&House), fn(&mut Vec<u8>));
+    let cases: [Case; 5] = [
         ("nothing", |_| {}, |_| {}),
         ("a byte is written over", |house| house.write(10, 1), |bytes| bytes[10] = noise(1, 10)[0]),
         (
@@ -331,7 +332,9 @@ fn what_follows_is_what_is_there_when_its_blocks_are() {
         expected.extend_from_slice(&noise(FIRST as usize, bound));
         assert!(content(&*house.fs, house.file) == expected, "{title}: read at once");
         assert!(house.commit(), "{title}");
-        (0..3).for_each(|_| drop(house.filer.sync().expect("there is room")));
+        for _ in 0..3 {
+            house.filer.sync().expect("there is room");
+        }
         let more = allocated() - before;
         assert!(more < expected.len() as u64 + FIRST / 2, "{title}: what did not count is given back, of {more} bytes");
         assert!(house.found() == expected, "{title}: after a power cut");
