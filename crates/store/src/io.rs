@@ -5,6 +5,7 @@
 //! each of them until its run is on its device; the cache alone could not promise that, since it may evict.
 
 mod ahead;
+mod flights;
 mod unrepaired;
 
 use std::collections::HashMap;
@@ -25,10 +26,11 @@ use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::cache::{BlockCache, CacheKey, Cached};
 use crate::run::RunWriter;
-use ahead::Flights;
+use flights::Flights;
 use unrepaired::Unrepaired;
 
-pub use ahead::{FLIGHT_BYTES_MAX, Flight, Nodes, PrefetchStats, Standing, ToFetch};
+pub use ahead::{Nodes, PrefetchStats, Standing};
+pub use flights::{FLIGHT_BYTES_MAX, Flight, ToFetch};
 
 /// Reads in flight while blocks are read together. Enough to keep an SSD or a few disks busy.
 const READ_DEPTH: usize = 16;

@@ -1,7 +1,7 @@
 //! Blocks that are fetched before their reader asks for them.
 //!
 //! **The idea.** A *flight* is a stretch of blocks that lie side by side on one device: one read fetches them. It is made by
-//! whoever knows what will be wanted ([`BlockIo::plan_ahead`]) and stands in the table of flights until it has landed. Any
+//! whoever knows what will be wanted ([`BlockIo::plan_ahead`]) and stands in the [table of flights](super::flights) until it has landed. Any
 //! thread may carry it out, and whoever does first is the only one: a thread that the pool was given for that, or a reader
 //! who comes for one of the blocks before, so that nobody waits for a queue. A reader who comes while it is under way waits
 //! for it instead of reading the block a second time.
@@ -22,56 +22,25 @@
 //! **Bounds.** Flights that have not landed and what they have brought take at most their share of the cache
 //! ([`crate::cache`]); where that is taken, nothing is planned.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tally_base::{LongWork, blocking};
 
+use super::flights::{BeingRead, FLIGHT_BYTES_MAX, Flight, Stage, ToFetch};
 use super::{BlockIo, Check, are_neighbours};
 use crate::block;
 use crate::bp::{BlockKind, BlockPtr};
 use crate::cache::{BlockCache, CacheKey, Cached};
 
-/// Most bytes of one flight: on a disk that takes 8 ms to begin, so many make half a gigabyte a second.
-pub const FLIGHT_BYTES_MAX: u64 = 4 << 20;
-
-/// Most blocks of which is known that they have not come. What is forgotten is asked for once more.
-const NOT_COME_MAX: usize = 4 << 10;
-
 /// How long a reader waits for the next that a flight brings. A disk that answers does so by then, also one with many
 /// flights before this one.
 const JOIN_MAX: Duration = Duration::from_secs(2);
-
-/// Blocks that will be fetched by one read.
-pub struct Flight {
-    stage: Mutex<Stage>,
-    /// It has, or some of its blocks have.
-    landed: Condvar,
-    keys: Vec<CacheKey>,
-}
-
-enum Stage {
-    /// Nobody has begun it: what is to be fetched, and the room in the cache that was taken for it.
-    Planned(Vec<ToFetch>, u64),
-    /// This thread carries it out.
-    UnderWay(ThreadId),
-    Landed,
-}
-
-/// A block to fetch.
-#[derive(Clone, Copy, Debug)]
-pub struct ToFetch {
-    /// Where it is.
-    pub bp: BlockPtr,
-    /// A reader has come for it already, and waits: it comes for him, and with it what lies behind it.
-    pub is_asked_for: bool,
-}
 
 /// How a block stands for somebody who is about to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,93 +76,6 @@ pub struct PrefetchStats {
     pub bytes: u64,
     /// Of these, what went before a reader came.
     pub unread_bytes: u64,
-}
-
-/// The flights that have not landed, and what came of the others.
-#[derive(Default)]
-pub(super) struct Flights {
-    by_key: Mutex<HashMap<CacheKey, Arc<Flight>>>,
-    /// What a flight was to bring and has not. A disk may take half a minute to find out that it cannot read a sector: it is not
-    /// asked for that again before a reader asks for it.
-    not_come: Mutex<HashSet<CacheKey>>,
-    pub(super) hits: AtomicU64,
-    pub(super) misses: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Flights {
-    pub(super) fn of(&self, key: &CacheKey) -> Option<Arc<Flight>> {
-        self.by_key.lock().get(key).cloned()
-    }
-
-    fn note_not_come(&self, keys: &HashSet<CacheKey>) {
-        if keys.is_empty() {
-            return;
-        }
-        let mut not_come = self.not_come.lock();
-        if not_come.len() + keys.len() > NOT_COME_MAX {
-            not_come.clear();
-        }
-        not_come.extend(keys);
-    }
-
-    /// A reader has it.
-    pub(super) fn note_read(&self, key: &CacheKey) {
-        self.not_come.lock().remove(key);
-    }
-
-    /// Takes note of a node that this thread is about to read, until what this gives is dropped. `None`: somebody else is at it.
-    fn begin_alone(&self, key: CacheKey) -> Option<BeingRead<'_>> {
-        let mut by_key = self.by_key.lock();
-        let Entry::Vacant(place) = by_key.entry(key) else { return None };
-        let flight = Arc::clone(place.insert(Arc::new(Flight::under_way(key))));
-        Some(BeingRead { flights: self, flight })
-    }
-
-    /// Nobody joins it any more. Where it was forgotten before, another one may stand in its place.
-    fn forget(&self, flight: &Flight) {
-        let mut by_key = self.by_key.lock();
-        for key in &flight.keys {
-            if by_key.get(key).is_some_and(|of| std::ptr::eq(&raw const **of, flight)) {
-                by_key.remove(key);
-            }
-        }
-    }
-}
-
-/// A node that somebody reads from its device. Whoever comes for it meanwhile waits for him: sixteen streams have sixteen
-/// readers, and as many who go ahead of them, through the same nodes.
-pub(super) struct BeingRead<'a> {
-    flights: &'a Flights,
-    flight: Arc<Flight>,
-}
-
-impl Drop for BeingRead<'_> {
-    fn drop(&mut self) {
-        self.flights.forget(&self.flight);
-        self.flight.land();
-    }
-}
-
-impl Flight {
-    fn under_way(key: CacheKey) -> Self {
-        let stage = Mutex::new(Stage::UnderWay(thread::current().id()));
-        Self { stage, landed: Condvar::new(), keys: vec![key] }
-    }
-
-    /// Whether nobody has begun it.
-    pub fn is_planned(&self) -> bool {
-        matches!(*self.stage.lock(), Stage::Planned(..))
-    }
-
-    fn is_of_this_thread(&self) -> bool {
-        matches!(*self.stage.lock(), Stage::UnderWay(carrier) if carrier == thread::current().id())
-    }
-
-    fn land(&self) {
-        *self.stage.lock() = Stage::Landed;
-        self.landed.notify_all();
-    }
 }
 
 /// A flight that somebody carries out. However that ends, nobody waits for it any longer.
