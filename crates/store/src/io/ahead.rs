@@ -25,14 +25,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
 use tally_base::{LongWork, blocking};
 
-use super::flights::{BeingRead, FLIGHT_BYTES_MAX, Flight, Stage, ToFetch};
+use super::flights::{BeingRead, FLIGHT_BYTES_MAX, Flight, ToFetch};
 use super::{BlockIo, Check, are_neighbours};
 use crate::block;
 use crate::bp::{BlockKind, BlockPtr};
@@ -133,18 +131,16 @@ impl BlockIo {
         for stretch in wanted.chunk_by(|left, right| are_neighbours(&left.bp, &right.bp)) {
             let mut rest = stretch;
             while !rest.is_empty() {
-                let mut bytes = 0;
-                let fits = rest.iter().take_while(|of| {
-                    bytes += of.bp.dva.bytes();
-                    bytes <= FLIGHT_BYTES_MAX
-                });
-                let (first, behind) = rest.split_at(fits.count().max(1));
+                let (first, behind) = rest.split_at(one_flight(rest));
                 let ahead = first.iter().filter(|of| !of.is_asked_for);
                 let room = ahead.map(|of| BlockCache::room_of(&of.bp)).sum();
                 if !self.cache.reserve_fetched(room) {
                     return flights;
                 }
-                flights.extend(self.plan(first, room));
+                match self.flights.plan(first, room) {
+                    Some(flight) => flights.push(flight),
+                    None => self.cache.release_fetched(room),
+                }
                 rest = behind;
             }
         }
@@ -156,23 +152,8 @@ impl BlockIo {
         let is_plain = bp.kind == BlockKind::Data && block::is_in_one_piece(bp);
         // A pointer that names no place is for whoever reads it in earnest.
         let is_there = dev.is_some_and(|dev| bp.dva.end() <= dev.data_bytes() && !dev.is_behind());
-        let may_come = || !self.flights.not_come.lock().contains(&CacheKey::of(bp));
+        let may_come = || self.flights.may_come(&CacheKey::of(bp));
         is_plain && is_there && may_come() && self.standing(bp) == Standing::Stored
-    }
-
-    /// A flight with room taken for it. `None` if another one has some of its blocks by now.
-    fn plan(&self, blocks: &[ToFetch], room: u64) -> Option<Arc<Flight>> {
-        let keys: Vec<_> = blocks.iter().map(|of| CacheKey::of(&of.bp)).collect();
-        let mut by_key = self.flights.by_key.lock();
-        if keys.iter().any(|key| by_key.contains_key(key)) {
-            drop(by_key);
-            self.cache.release_fetched(room);
-            return None;
-        }
-        let flight = Flight { stage: Mutex::new(Stage::Planned(blocks.to_vec(), room)), landed: Condvar::new(), keys };
-        let flight = Arc::new(flight);
-        flight.keys.iter().for_each(|key| drop(by_key.insert(*key, Arc::clone(&flight))));
-        Some(flight)
     }
 
     /// Carries a flight out, unless somebody else does or has.
@@ -180,10 +161,10 @@ impl BlockIo {
         let Some((blocks, mut carried)) = self.begin(flight) else { return };
         let mut work = LongWork::default();
         let bps: Vec<BlockPtr> = blocks.iter().map(|of| of.bp).collect();
-        let mut not_come: HashSet<CacheKey> = flight.keys.iter().copied().collect();
+        let mut not_come: HashSet<CacheKey> = flight.keys().iter().copied().collect();
         for (at, bytes) in block::open_quietly(&self.devs, &bps) {
             work.step();
-            not_come.remove(&flight.keys[at]);
+            not_come.remove(&flight.keys()[at]);
             let ToFetch { bp, is_asked_for } = &blocks[at];
             let (key, value) = (CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
             if *is_asked_for {
@@ -194,9 +175,7 @@ impl BlockIo {
                 self.flights.bytes.fetch_add(u64::from(bp.lsize), Ordering::Relaxed);
                 carried.room -= self.cache.insert_fetched(key, value);
             }
-            // Whoever waits for the first block need not wait for the last. Under the lock: he has looked by then, or waits.
-            drop(flight.stage.lock());
-            flight.landed.notify_all();
+            flight.note_arrival();
         }
         self.flights.note_not_come(&not_come);
     }
@@ -207,14 +186,8 @@ impl BlockIo {
     }
 
     fn begin<'a>(&'a self, flight: &'a Flight) -> Option<(Vec<ToFetch>, Carried<'a>)> {
-        let mut stage = flight.stage.lock();
-        match std::mem::replace(&mut *stage, Stage::UnderWay(thread::current().id())) {
-            Stage::Planned(blocks, room) => Some((blocks, Carried { io: self, flight, room })),
-            other => {
-                *stage = other;
-                None
-            }
-        }
+        let (blocks, room) = flight.begin()?;
+        Some((blocks, Carried { io: self, flight, room }))
     }
 
     /// A reader comes for a block that is on its way, and has it when it is there. `None` if it is not, or did not come, or if
@@ -222,16 +195,7 @@ impl BlockIo {
     pub(super) fn join(&self, key: &CacheKey, kind: BlockKind) -> Option<Cached> {
         let flight = self.flights.of(key).filter(|flight| !flight.is_of_this_thread())?;
         self.fetch(&flight);
-        let hangs = blocking(|| {
-            let mut stage = flight.stage.lock();
-            while !matches!(*stage, Stage::Landed) && !self.cache.holds(key) {
-                if flight.landed.wait_for(&mut stage, JOIN_MAX).timed_out() {
-                    return true;
-                }
-            }
-            false
-        });
-        if hangs {
+        if !blocking(|| flight.wait(JOIN_MAX, || self.cache.holds(key))) {
             self.flights.forget(&flight);
         }
         // Whoever has read it for himself has counted it.
@@ -275,6 +239,16 @@ impl BlockIo {
         self.cache.insert(key, Cached { bytes: bytes.clone(), checked: true, kind });
         Some(bytes)
     }
+}
+
+/// How many of these neighbours, one at least, are a flight.
+fn one_flight(blocks: &[ToFetch]) -> usize {
+    let mut bytes = 0;
+    let fits = blocks.iter().take_while(|of| {
+        bytes += of.bp.dva.bytes();
+        bytes <= FLIGHT_BYTES_MAX
+    });
+    fits.count().max(1)
 }
 
 #[cfg(test)]

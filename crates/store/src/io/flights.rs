@@ -22,6 +22,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -36,13 +37,13 @@ const NOT_COME_MAX: usize = 4 << 10;
 
 /// Blocks that will be fetched by one read.
 pub struct Flight {
-    pub(super) stage: Mutex<Stage>,
+    stage: Mutex<Stage>,
     /// It has, or some of its blocks have.
-    pub(super) landed: Condvar,
-    pub(super) keys: Vec<CacheKey>,
+    landed: Condvar,
+    keys: Vec<CacheKey>,
 }
 
-pub(super) enum Stage {
+enum Stage {
     /// Nobody has begun it: what is to be fetched, and the room in the cache that was taken for it.
     Planned(Vec<ToFetch>, u64),
     /// This thread carries it out.
@@ -59,13 +60,70 @@ pub struct ToFetch {
     pub is_asked_for: bool,
 }
 
+impl Flight {
+    fn new(stage: Stage, keys: Vec<CacheKey>) -> Self {
+        Self { stage: Mutex::new(stage), landed: Condvar::new(), keys }
+    }
+
+    fn under_way(key: CacheKey) -> Self {
+        Self::new(Stage::UnderWay(thread::current().id()), vec![key])
+    }
+
+    /// What it is to bring, block by block.
+    pub(super) fn keys(&self) -> &[CacheKey] {
+        &self.keys
+    }
+
+    /// Whether nobody has begun it.
+    pub fn is_planned(&self) -> bool {
+        matches!(*self.stage.lock(), Stage::Planned(..))
+    }
+
+    pub(super) fn is_of_this_thread(&self) -> bool {
+        matches!(*self.stage.lock(), Stage::UnderWay(carrier) if carrier == thread::current().id())
+    }
+
+    /// From now on this thread carries it out: these blocks, for which so much room was taken. `None` if somebody else does or
+    /// has.
+    pub(super) fn begin(&self) -> Option<(Vec<ToFetch>, u64)> {
+        let mut stage = self.stage.lock();
+        let Stage::Planned(blocks, room) = &mut *stage else { return None };
+        let begun = (std::mem::take(blocks), *room);
+        *stage = Stage::UnderWay(thread::current().id());
+        Some(begun)
+    }
+
+    /// A block has come. Whoever waits for the first one need not wait for the last.
+    pub(super) fn note_arrival(&self) {
+        // Under the lock: he has looked by then, or waits.
+        drop(self.stage.lock());
+        self.landed.notify_all();
+    }
+
+    /// Waits until it has landed or a block `has_come`. `false` if nothing has for `idle_max`.
+    pub(super) fn wait(&self, idle_max: Duration, has_come: impl Fn() -> bool) -> bool {
+        let mut stage = self.stage.lock();
+        while !matches!(*stage, Stage::Landed) && !has_come() {
+            if self.landed.wait_for(&mut stage, idle_max).timed_out() {
+                return false;
+            }
+        }
+        true
+    }
+
+    pub(super) fn land(&self) {
+        *self.stage.lock() = Stage::Landed;
+        self.landed.notify_all();
+    }
+}
+
 /// The flights that have not landed, and what came of the others.
 #[derive(Default)]
 pub(super) struct Flights {
-    pub(super) by_key: Mutex<HashMap<CacheKey, Arc<Flight>>>,
+    by_key: Mutex<HashMap<CacheKey, Arc<Flight>>>,
     /// What a flight was to bring and has not. A disk may take half a minute to find out that it cannot read a sector: it is not
     /// asked for that again before a reader asks for it.
-    pub(super) not_come: Mutex<HashSet<CacheKey>>,
+    not_come: Mutex<HashSet<CacheKey>>,
     pub(super) hits: AtomicU64,
     pub(super) misses: AtomicU64,
     pub(super) bytes: AtomicU64,
@@ -74,6 +132,28 @@ pub(super) struct Flights {
 impl Flights {
     pub(super) fn of(&self, key: &CacheKey) -> Option<Arc<Flight>> {
         self.by_key.lock().get(key).cloned()
+    }
+
+    /// A flight of blocks for which so much room was taken. `None` if another one has some of them by now.
+    pub(super) fn plan(&self, blocks: &[ToFetch], room: u64) -> Option<Arc<Flight>> {
+        let keys: Vec<_> = blocks.iter().map(|of| CacheKey::of(&of.bp)).collect();
+        let mut by_key = self.by_key.lock();
+        if keys.iter().any(|key| by_key.contains_key(key)) {
+            return None;
+        }
+        let flight = Arc::new(Flight::new(Stage::Planned(blocks.to_vec(), room), keys));
+        flight.keys.iter().for_each(|key| drop(by_key.insert(*key, Arc::clone(&flight))));
+        Some(flight)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.lock().is_empty()
+    }
+
+    /// Whether no flight has tried to bring it in vain since a reader has had it.
+    pub(super) fn may_come(&self, key: &CacheKey) -> bool {
+        !self.not_come.lock().contains(key)
     }
 
     pub(super) fn note_not_come(&self, keys: &HashSet<CacheKey>) {
@@ -122,26 +202,5 @@ impl Drop for BeingRead<'_> {
     fn drop(&mut self) {
         self.flights.forget(&self.flight);
         self.flight.land();
-    }
-}
-
-impl Flight {
-    fn under_way(key: CacheKey) -> Self {
-        let stage = Mutex::new(Stage::UnderWay(thread::current().id()));
-        Self { stage, landed: Condvar::new(), keys: vec![key] }
-    }
-
-    /// Whether nobody has begun it.
-    pub fn is_planned(&self) -> bool {
-        matches!(*self.stage.lock(), Stage::Planned(..))
-    }
-
-    pub(super) fn is_of_this_thread(&self) -> bool {
-        matches!(*self.stage.lock(), Stage::UnderWay(carrier) if carrier == thread::current().id())
-    }
-
-    pub(super) fn land(&self) {
-        *self.stage.lock() = Stage::Landed;
-        self.landed.notify_all();
     }
 }
