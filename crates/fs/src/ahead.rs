@@ -1,31 +1,31 @@
 //! Reading ahead: what a stream of READs will want next is fetched before it asks.
 //!
-//! **The problem.** The blocks of one READ are fetched at once, and nothing beyond it. A client that reads a cold file in
-//! order gets one turn of the disk for each of its READs, however many bytes the disk could have moved in that time.
+//! **The problem.** The blocks of one READ are fetched at once, and nothing beyond it. A client that reads a cold file
+//! in order gets one turn of the disk for each of its READs, however many bytes the disk could have moved in that time.
 //!
-//! **The idea.** READs that had to go beyond what is cached are noted ([`streams`]), and those that go on where others have
-//! ended make a stream. A stream has a *window*: what is asked for ahead of it. The window begins with little and doubles
-//! as often as its reader comes for a block that is not there yet: so it grows until it hides what the device takes to begin
-//! with a read at the speed at which this reader reads, and both are measured where it matters, at the reader. What a window
-//! lacks is asked for in pieces of half a window, or three quarters beside other streams, so that a slow disk gets long reads
-//! and a fast one is not waited for.
+//! **The idea.** READs that had to go beyond what is cached are noted ([`streams`]), and those that go on where others
+//! have ended make a stream. A stream has a *window*: what is asked for ahead of it. The window begins with little and
+//! doubles as often as its reader comes for a block that is not there yet: so it grows until it hides what the device
+//! takes to begin with a read at the speed at which this reader reads, and both are measured where it matters, at the
+//! reader. What a window lacks is asked for in pieces of half a window, or three quarters beside other streams, so that
+//! a slow disk gets long reads and a fast one is not waited for.
 //!
-//! **Who does it.** The READ looks up the pointers, as far as the nodes on the way are cached, and plans the flights that
-//! come of it ([`tally_store::io::Flight`]); the pool's threads for this ([`Ahead::run`]) carry them out. Whoever comes for
-//! a block of a flight that nobody has begun does it himself; so does the READ, where its own first blocks are not there: it
-//! gets them with what lies behind them, by one turn of the disk. Where a node is not cached, a READ leaves an *errand*
-//! behind: to read it, and to plan what could not be planned. That is due one piece before the node is needed. A world without
-//! threads calls [`Ahead::work_once`] where it likes.
+//! **Who does it.** The READ looks up the pointers, as far as the nodes on the way are cached, and plans the flights
+//! that come of it ([`tally_store::io::Flight`]); the pool's threads for this ([`Ahead::run`]) carry them out. Whoever
+//! comes for a block of a flight that nobody has begun does it himself; so does the READ, where its own first blocks
+//! are not there: it gets them with what lies behind them, by one turn of the disk. Where a node is not cached, a READ
+//! leaves an *errand* behind: to read it, and to plan what could not be planned. That is due one piece before the node
+//! is needed. A world without threads calls [`Ahead::work_once`] where it likes.
 //!
-//! **A hint, and no more.** An errand may be dropped at any time: too many of them stand there, a disk is behind with what
-//! somebody waits for, the share of the cache is taken, a node of the tree cannot be read. A stream learns of that when it
-//! misses a block that it had asked for, and asks again.
+//! **A hint, and no more.** An errand may be dropped at any time: too many of them stand there, a disk is behind with
+//! what somebody waits for, the share of the cache is taken, a node of the tree cannot be read. A stream learns of that
+//! when it misses a block that it had asked for, and asks again.
 //!
-//! **Who waits for disks comes first.** While more READs that belong to no stream are at the disks than there are disks,
-//! errands are dropped and nothing is planned. A READ of the begin of a file that goes on behind it does not count: it may be
-//! the first of a stream, and of sixteen that begin at once each would keep the others from what their second one wants; nor
-//! does one that a disk has kept for [`LONE_MAX`]. Nor is anything planned on a vdev for whose stable storage more requests wait than it has disks. What was planned before is
-//! carried out.
+//! **Who waits for disks comes first.** While more READs that belong to no stream are at the disks than there are
+//! disks, errands are dropped and nothing is planned. A READ of the begin of a file that goes on behind it does not
+//! count: it may be the first of a stream, and of sixteen that begin at once each would keep the others from what their
+//! second one wants; nor does one that a disk has kept for [`LONE_MAX`]. Nor is anything planned on a vdev for whose
+//! stable storage more requests wait than it has disks. What was planned before is carried out.
 
 mod stream;
 mod streams;
@@ -54,8 +54,8 @@ const TASK_AGE_MAX: Duration = Duration::from_secs(10);
 const THREADS_MAX: usize = 8;
 /// Threads for each disk: it is at work while one checks what another flight has brought.
 const THREADS_PER_DISK: usize = 2;
-/// For so long streams give way to a READ. One that a disk keeps for longer needs nothing that they could take from it, and
-/// it may be kept for ever, also after the disk has left.
+/// For so long streams give way to a READ. One that a disk keeps for longer needs nothing that they could take from it,
+/// and it may be kept for ever, also after the disk has left.
 const LONE_MAX: Duration = Duration::from_secs(2);
 
 /// The streams of a pool, and what is to be done for them.
@@ -133,8 +133,8 @@ impl Ahead {
         self.pool.roster.data_legs().count().max(1)
     }
 
-    /// Takes note of a READ before it goes to the disks, and plans what its stream wants. What this gives is to be held until
-    /// it has come back.
+    /// Takes note of a READ before it goes to the disks, and plans what its stream wants. What this gives is to be held
+    /// until it has come back.
     pub(crate) fn note(&self, read: &ColdRead<'_>) -> Option<Lone<'_>> {
         let touch = touch(read)?;
         let file = FileId { dataset: read.dataset.birth.id, object: read.object };
@@ -254,9 +254,9 @@ impl Ahead {
         lone.len() - lone.partition_point(|came_at| *came_at + LONE_MAX < now) > self.disk_count()
     }
 
-    /// Looks for the pointers, and plans the flights. No root is held meanwhile: the disk may keep this thread for as long as it
-    /// likes, and a node that was freed is not what its pointer says. `false`: a node could not be had, of these blocks or of
-    /// those that will be wanted next.
+    /// Looks for the pointers, and plans the flights. No root is held meanwhile: the disk may keep this thread for as
+    /// long as it likes, and a node that was freed is not what its pointer says. `false`: a node could not be had, of
+    /// these blocks or of those that will be wanted next.
     fn go(&self, errand: &Errand, nodes: Nodes) -> bool {
         let tree = errand.dataset.root().tree.clone();
         let Errand { object, record_size, wanted, .. } = errand;
@@ -280,7 +280,8 @@ impl Ahead {
     }
 }
 
-/// The blocks of a READ from the first to the last that nobody else has brought into the cache. `None`: there is no such.
+/// The blocks of a READ from the first to the last that nobody else has brought into the cache. `None`: there is no
+/// such.
 fn touch(read: &ColdRead<'_>) -> Option<Touch> {
     let is_cold = |(_, standing): &&(u64, Standing)| *standing != Standing::Cached;
     let first = read.blocks.iter().find(is_cold)?.0 / read.record_size;

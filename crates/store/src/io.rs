@@ -212,8 +212,8 @@ impl BlockIo {
         self.admit(bp, key, bytes, check)
     }
 
-    /// Counts a block that was read from its device for somebody who waits; where that is a reader it is a miss of what goes
-    /// ahead of him.
+    /// Counts a block that was read from its device for somebody who waits; where that is a reader it is a miss of what
+    /// goes ahead of him.
     fn count_read(&self, bp: &BlockPtr, has_reader: bool) {
         self.flights.note_read(&CacheKey::of(bp));
         self.counters.misses[bp.kind.index()].fetch_add(1, Ordering::Relaxed);

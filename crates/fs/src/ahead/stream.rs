@@ -6,8 +6,8 @@
 //!                place                 reached
 //! ```
 //!
-//! What lies between its place and what it has reached was asked for. Once that is a piece shorter than the window, the next
-//! piece is due; behind that lies what will be wanted then. A run of READs that is no stream yet has no window.
+//! What lies between its place and what it has reached was asked for. Once that is a piece shorter than the window, the
+//! next piece is due; behind that lies what will be wanted then. A run of READs that is no stream yet has no window.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -20,8 +20,8 @@ const RUN_MIN: u32 = 3;
 const RUN_FROM_START_MIN: u32 = 2;
 /// READs that make a stream by steps: three that are in line may be so by chance.
 const STRIDED_RUN_MIN: u32 = 4;
-/// Blocks behind its place at which a stream still knows its READs: several connections send them. Less where that would be
-/// most of a file, of which a stream would take whatever is read at random.
+/// Blocks behind its place at which a stream still knows its READs: several connections send them. Less where that
+/// would be most of a file, of which a stream would take whatever is read at random.
 const DISORDER_BLOCKS: u64 = 64;
 /// This part of its file at most.
 const DISORDER_SHARE: u64 = 16;
@@ -29,13 +29,14 @@ const DISORDER_SHARE: u64 = 16;
 const OVERTAKEN_READS: u64 = 8;
 /// A window is this many READs long at least.
 const WINDOW_READS: u64 = 2;
-/// Also where nobody waits, a window is as long as what its stream has read, up to so many bytes: who reads a little has
-/// little fetched for nothing, and who reads much has it in long reads.
+/// Also where nobody waits, a window is as long as what its stream has read, up to so many bytes: who reads a little
+/// has little fetched for nothing, and who reads much has it in long reads.
 pub(super) const UNHURRIED_BYTES_MAX: u64 = 1 << 20;
-/// Up to so many bytes a window grows by four where its reader waits, and then by two: of sixteen streams each short read is a
-/// turn of the disk that the fifteen others wait for.
+/// Up to so many bytes a window grows by four where its reader waits, and then by two: of sixteen streams each short
+/// read is a turn of the disk that the fifteen others wait for.
 const HURRY_BYTES_MAX: u64 = 4 << 20;
-/// The longest window: pieces of half of it are two flights, so that one is under way while a quick disk brings the other.
+/// The longest window: pieces of half of it are two flights, so that one is under way while a quick disk brings the
+/// other.
 pub(super) const WINDOW_BYTES_MAX: u64 = 16 << 20;
 /// Most bytes that are asked for at once: what one read of a device brings.
 const PIECE_BYTES_MAX: u64 = io::FLIGHT_BYTES_MAX;
@@ -253,8 +254,8 @@ impl Stream {
         if let Way::Steps(step) = self.way {
             return self.want_steps(step, touch);
         }
-        // Half a window is read while the other half is fetched. Where others keep the disk busy meanwhile, longer reads
-        // count for more. What is longer than a flight costs a turn for its rest.
+        // Half a window is read while the other half is fetched. Where others keep the disk busy meanwhile, longer
+        // reads count for more. What is longer than a flight costs a turn for its rest.
         let piece = if live_count > 1 { self.window * 3 / 4 } else { self.window / 2 };
         let piece_max = (PIECE_BYTES_MAX / limits.record_size).max(1);
         let piece = piece.clamp(1, piece_max);
@@ -281,7 +282,8 @@ impl Stream {
         let least = unhurried.max(WINDOW_READS * length);
         // It asked for this and has not got it, or not yet: more must be on its way.
         let is_behind = touch.is_missed || touch.is_late;
-        // Beside others what follows a piece that it has waited for had better be long at once: it would wait for that as well.
+        // Beside others what follows a piece that it has waited for had better be long at once: it would wait for that
+        // as well.
         let is_used_up = self.reached.abs_diff(self.place()) <= self.window / 4;
         let will_be_behind = self.hurries && is_used_up && live_count > 1 && !matches!(self.way, Way::Steps(_));
         self.hurries = touch.is_missed || (self.hurries && !is_used_up);
@@ -297,8 +299,8 @@ impl Stream {
         self.window = (begun * factor).max(least).min(most);
     }
 
-    /// The next blocks to ask for. What the READ waits for comes with a piece behind it, by one read of the device where one
-    /// brings as much.
+    /// The next blocks to ask for. What the READ waits for comes with a piece behind it, by one read of the device
+    /// where one brings as much.
     fn next_piece(&self, touch: &Touch, piece: u64, piece_max: u64) -> Range<u64> {
         let (place, own, file_blocks) = (self.place(), &touch.blocks, touch.file_blocks);
         match (self.way, touch.is_missed) {

@@ -1,8 +1,8 @@
-//! Which READs go on where others have ended, and who is forgotten where there are too many. How far ahead of a stream to
-//! fetch is its own affair ([`stream`](super::stream)).
+//! Which READs go on where others have ended, and who is forgotten where there are too many. How far ahead of a stream
+//! to fetch is its own affair ([`stream`](super::stream)).
 //!
-//! Everything counts in blocks, and only blocks that a READ is the first to ask for are told here: READs of 4 KiB in blocks
-//! of 128 KiB look like READs of a block, and whoever reads what is cached takes no lock.
+//! Everything counts in blocks, and only blocks that a READ is the first to ask for are told here: READs of 4 KiB in
+//! blocks of 128 KiB look like READs of a block, and whoever reads what is cached takes no lock.
 //!
 //! ```text
 //!                 touches what lies beside it                       three in a row (two at the file's begin)
@@ -24,7 +24,8 @@ use super::{DatasetId, ObjectId};
 
 /// Streams and runs of one file. The one that was touched longest ago gives way.
 const STREAMS_PER_FILE_MAX: usize = 32;
-/// And one for so many of its blocks: were the last READs of a file most of it, two that are at random would always touch.
+/// And one for so many of its blocks: were the last READs of a file most of it, two that are at random would always
+/// touch.
 const BLOCKS_PER_STREAM: u64 = 64;
 /// But so many in any case.
 const STREAMS_PER_FILE_MIN: u64 = 2;
@@ -145,8 +146,8 @@ fn streams_max(file_blocks: u64) -> usize {
     usize::try_from(most).unwrap_or(usize::MAX).min(STREAMS_PER_FILE_MAX)
 }
 
-/// The stream or run that a READ belongs to, the newest first: a stream before a run, and what goes by steps last, since
-/// readers who begin at even distances look like that at first.
+/// The stream or run that a READ belongs to, the newest first: a stream before a run, and what goes by steps last,
+/// since readers who begin at even distances look like that at first.
 fn taker(streams: &[Stream], touch: &Touch) -> Option<usize> {
     let find = |fits: fn(&Stream) -> bool| streams.iter().rposition(|stream| fits(stream) && stream.takes(touch));
     find(|stream| matches!(stream.way(), Way::Up | Way::Down))
@@ -154,8 +155,8 @@ fn taker(streams: &[Stream], touch: &Touch) -> Option<usize> {
         .or_else(|| find(|stream| matches!(stream.way(), Way::Steps(_))))
 }
 
-/// Two single READs of which one is as far from the other as that from this one: the three begin a run by steps. They stay
-/// what they are beside it.
+/// Two single READs of which one is as far from the other as that from this one: the three begin a run by steps. They
+/// stay what they are beside it.
 fn in_line(streams: &[Stream], touch: &Touch) -> Option<Stream> {
     let length = touch.blocks.end - touch.blocks.start;
     let starts = || streams.iter().rev().filter_map(|stream| stream.single_start(length));

@@ -1,23 +1,25 @@
 //! Blocks that are fetched before their reader asks for them.
 //!
-//! **The idea.** A *flight* is a stretch of blocks that lie side by side on one device: one read fetches them. It is made by
-//! whoever knows what will be wanted ([`BlockIo::plan_ahead`]) and stands in the [table of flights](super::flights) until it has landed. Any
-//! thread may carry it out, and whoever does first is the only one: a thread that the pool was given for that, or a reader
-//! who comes for one of the blocks before, so that nobody waits for a queue. A reader who comes while it is under way waits
-//! for it instead of reading the block a second time.
+//! **The idea.** A *flight* is a stretch of blocks that lie side by side on one device: one read fetches them. It is
+//! made by whoever knows what will be wanted ([`BlockIo::plan_ahead`]) and stands in the [table of
+//! flights](super::flights) until it has landed. Any thread may carry it out, and whoever does first is the only one: a
+//! thread that the pool was given for that, or a reader who comes for one of the blocks before, so that nobody waits
+//! for a queue. A reader who comes while it is under way waits for it instead of reading the block a second time.
 //!
-//! **Nothing is said and nothing is held.** A flight holds no tree, so what it was made from may be freed, and its places
-//! used again, before it lands. What it brings is compared with the checksum in each pointer, and enters the cache under
-//! place, birth and checksum, so that another block in the same place is neither taken for it nor found under its name. A
-//! block that is not as its pointer says, and a device that refuses, are passed over without a count, a repair or a line in
-//! the log: that is for whoever reads it in earnest, once, and for nobody else.
+//! **Nothing is said and nothing is held.** A flight holds no tree, so what it was made from may be freed, and its
+//! places used again, before it lands. What it brings is compared with the checksum in each pointer, and enters the
+//! cache under place, birth and checksum, so that another block in the same place is neither taken for it nor found
+//! under its name. A block that is not as its pointer says, and a device that refuses, are passed over without a count,
+//! a repair or a line in the log: that is for whoever reads it in earnest, once, and for nobody else.
 //!
-//! **Nodes that several readers lack.** Sixteen readers who begin in a cold tree all need its root. Whoever reads a node from
-//! its device, ahead of a reader or in earnest, stands in the table too, and who comes for it meanwhile waits for him. But not
-//! on his own thread: an operation that comes there while that one waits for its device would wait for itself.
+//! **Nodes that several readers lack.** Sixteen readers who begin in a cold tree all need its root. Whoever reads a
+//! node from its device, ahead of a reader or in earnest, stands in the table too, and who comes for it meanwhile waits
+//! for him. But not on his own thread: an operation that comes there while that one waits for its device would wait for
+//! itself.
 //!
-//! **A disk that hangs** keeps whoever has asked it. Those who wait for him have asked nobody: where nothing has come for
-//! [`JOIN_MAX`] they take the flight off the table, and read for themselves. By then the disk may have left its mirror.
+//! **A disk that hangs** keeps whoever has asked it. Those who wait for him have asked nobody: where nothing has come
+//! for [`JOIN_MAX`] they take the flight off the table, and read for themselves. By then the disk may have left its
+//! mirror.
 //!
 //! **Bounds.** Flights that have not landed and what they have brought take at most their share of the cache
 //! ([`crate::cache`]); where that is taken, nothing is planned.
@@ -122,8 +124,8 @@ impl BlockIo {
         }
     }
 
-    /// Plans to fetch blocks of files, in this order; those that are neither cached nor under way, on devices that are not
-    /// behind, and as far as there is room. Each flight is to be carried out ([`Self::fetch`]) or given up
+    /// Plans to fetch blocks of files, in this order; those that are neither cached nor under way, on devices that are
+    /// not behind, and as far as there is room. Each flight is to be carried out ([`Self::fetch`]) or given up
     /// ([`Self::give_up`]).
     pub fn plan_ahead(&self, blocks: &[ToFetch]) -> Vec<Arc<Flight>> {
         let wanted: Vec<ToFetch> = blocks.iter().filter(|of| self.is_worth_fetching(&of.bp)).copied().collect();
@@ -190,8 +192,8 @@ impl BlockIo {
         Some((blocks, Carried { io: self, flight, room }))
     }
 
-    /// A reader comes for a block that is on its way, and has it when it is there. `None` if it is not, or did not come, or if
-    /// this thread itself brings it: it would wait for ever.
+    /// A reader comes for a block that is on its way, and has it when it is there. `None` if it is not, or did not
+    /// come, or if this thread itself brings it: it would wait for ever.
     pub(super) fn join(&self, key: &CacheKey, kind: BlockKind) -> Option<Cached> {
         let flight = self.flights.of(key).filter(|flight| !flight.is_of_this_thread())?;
         self.fetch(&flight);
@@ -202,8 +204,8 @@ impl BlockIo {
         self.cache.find(key).or_else(|| self.find(key, kind))
     }
 
-    /// What somebody else brings of a block that is not cached; where that is nothing, and the block is a node, note is taken
-    /// that this thread reads it, until the second is dropped.
+    /// What somebody else brings of a block that is not cached; where that is nothing, and the block is a node, note is
+    /// taken that this thread reads it, until the second is dropped.
     pub(super) fn join_or_begin(&self, key: CacheKey, kind: BlockKind) -> (Option<Cached>, Option<BeingRead<'_>>) {
         let is_node = matches!(kind, BlockKind::TreeNode | BlockKind::Leaf);
         match is_node.then(|| self.flights.begin_alone(key)).flatten() {
@@ -213,7 +215,8 @@ impl BlockIo {
         }
     }
 
-    /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had, see the module's head.
+    /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had, see the module's
+    /// head.
     pub(crate) fn read_quietly(&self, bp: &BlockPtr, nodes: Nodes, kind: BlockKind, check: Check) -> Option<Bytes> {
         if bp.kind != kind || !block::is_in_one_piece(bp) {
             return None;

@@ -1,7 +1,7 @@
 //! The table of flights: which blocks are on their way, and who brings them.
 //!
-//! A flight stands in the table under each of its blocks from the moment it is planned. Any thread may begin it, and whoever does
-//! first is the only one.
+//! A flight stands in the table under each of its blocks from the moment it is planned. Any thread may begin it, and
+//! whoever does first is the only one.
 //!
 //! ```text
 //!                               anybody begins                    it ends, however
@@ -83,8 +83,8 @@ impl Flight {
         matches!(*self.stage.lock(), Stage::UnderWay(carrier) if carrier == thread::current().id())
     }
 
-    /// From now on this thread carries it out: these blocks, for which so much room was taken. `None` if somebody else does or
-    /// has.
+    /// From now on this thread carries it out: these blocks, for which so much room was taken. `None` if somebody else
+    /// does or has.
     pub(super) fn begin(&self) -> Option<(Vec<ToFetch>, u64)> {
         let mut stage = self.stage.lock();
         let Stage::Planned(blocks, room) = &mut *stage else { return None };
@@ -121,8 +121,8 @@ impl Flight {
 #[derive(Default)]
 pub(super) struct Flights {
     by_key: Mutex<HashMap<CacheKey, Arc<Flight>>>,
-    /// What a flight was to bring and has not. A disk may take half a minute to find out that it cannot read a sector: it is not
-    /// asked for that again before a reader asks for it.
+    /// What a flight was to bring and has not. A disk may take half a minute to find out that it cannot read a sector:
+    /// it is not asked for that again before a reader asks for it.
     not_come: Mutex<HashSet<CacheKey>>,
     pub(super) hits: AtomicU64,
     pub(super) misses: AtomicU64,
@@ -172,7 +172,8 @@ impl Flights {
         self.not_come.lock().remove(key);
     }
 
-    /// Takes note of a node that this thread is about to read, until what this gives is dropped. `None`: somebody else is at it.
+    /// Takes note of a node that this thread is about to read, until what this gives is dropped. `None`: somebody else
+    /// is at it.
     pub(super) fn begin_alone(&self, key: CacheKey) -> Option<BeingRead<'_>> {
         let mut by_key = self.by_key.lock();
         let Entry::Vacant(place) = by_key.entry(key) else { return None };
@@ -191,8 +192,8 @@ impl Flights {
     }
 }
 
-/// A node that somebody reads from its device. Whoever comes for it meanwhile waits for him: sixteen streams have sixteen
-/// readers, and as many who go ahead of them, through the same nodes.
+/// A node that somebody reads from its device. Whoever comes for it meanwhile waits for him: sixteen streams have
+/// sixteen readers, and as many who go ahead of them, through the same nodes.
 pub(super) struct BeingRead<'a> {
     flights: &'a Flights,
     flight: Arc<Flight>,
