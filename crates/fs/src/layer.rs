@@ -128,23 +128,26 @@ impl DataLayer {
         self.unlogged_bytes
     }
 
-    /// What is in memory and in no record, as whole records of `record_size` bytes, in order: at most so many bytes of
-    /// them, and none that `but` touches.
+    /// What is in memory and in no record of the log, as whole blocks of `record_size` bytes, in order: at most
+    /// `bytes_max` of them together, and none that `but` touches.
     pub(crate) fn unlogged_records(&self, record_size: u64, bytes_max: u64, but: &Range<u64>) -> Vec<(u64, Fragments)> {
-        let (mut records, mut at, mut left) = (Vec::new(), 0, bytes_max.min(self.unlogged_bytes));
+        let (mut blocks, mut at, mut left) = (Vec::new(), 0, bytes_max.min(self.unlogged_bytes));
         for (offset, piece) in &self.pieces {
+            if left < record_size {
+                break;
+            }
             at = at.max(offset / record_size * record_size);
             while left >= record_size && piece.unlogged_bytes() > 0 && at < offset + piece.length() {
                 let range = at..at + record_size;
                 let is_apart = range.end <= but.start || range.start >= but.end;
                 if let Some(fragments) = is_apart.then(|| self.unlogged(range)).flatten() {
-                    records.push((at, fragments));
+                    blocks.push((at, fragments));
                     left -= record_size;
                 }
                 at += record_size;
             }
         }
-        records
+        blocks
     }
 
     /// All of `range`, where it is in memory and no record carries any of it.
