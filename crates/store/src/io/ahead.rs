@@ -33,7 +33,7 @@ use bytes::Bytes;
 use tally_base::{LongWork, blocking};
 
 use super::flights::{BeingRead, FLIGHT_BYTES_MAX, Flight, ToFetch};
-use super::{BlockIo, Check, are_neighbours};
+use super::{BlockIo, Check, Purpose, are_neighbours};
 use crate::block;
 use crate::bp::{BlockKind, BlockPtr};
 use crate::cache::{BlockCache, CacheKey, Cached};
@@ -64,8 +64,7 @@ pub enum Nodes {
     Any,
 }
 
-/// What was fetched ahead, and what came of it. `hits` and `misses` are about blocks of files that were not cached
-/// otherwise.
+/// What was fetched ahead, and what came of it. `hits` and `misses` are blocks of files that were not cached otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefetchStats {
     /// Those that a reader found, since they were fetched ahead of him.
@@ -170,7 +169,7 @@ impl BlockIo {
             let ToFetch { bp, is_asked_for } = &blocks[at];
             let (key, value) = (CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
             if *is_asked_for {
-                self.count_read(bp, true);
+                self.count_read(Purpose::Reading, bp);
                 self.cache.insert(key, value);
             } else {
                 self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
@@ -215,8 +214,7 @@ impl BlockIo {
         }
     }
 
-    /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had, see the module's
-    /// head.
+    /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had (the module's head).
     pub(crate) fn read_quietly(&self, bp: &BlockPtr, nodes: Nodes, kind: BlockKind, check: Check) -> Option<Bytes> {
         if bp.kind != kind || !block::is_in_one_piece(bp) {
             return None;
