@@ -7,8 +7,8 @@
 //! have ended make a stream. A stream has a *window*: what is asked for ahead of it. The window begins with little and
 //! doubles as often as its reader comes for a block that is not there yet: so it grows until it hides what the device
 //! takes to begin with a read at the speed at which this reader reads, and both are measured where it matters, at the
-//! reader. What a window lacks is asked for in pieces of half a window, or three quarters beside other streams, so that
-//! a slow disk gets long reads and a fast one is not waited for.
+//! reader. What a window lacks is asked for in pieces of half a window, or three quarters beside other streams, but no
+//! longer than a flight: so a slow disk gets long reads, and a fast one is not waited for.
 //!
 //! **Who does it.** The READ looks up the pointers, as far as the nodes on the way are cached, and plans the flights
 //! that come of it ([`tally_store::io::Flight`]); the pool's threads for this ([`Ahead::run`]) carry them out. Whoever
@@ -280,8 +280,7 @@ impl Ahead {
     }
 }
 
-/// The blocks of a READ from the first to the last that nobody else has brought into the cache. `None`: there is no
-/// such.
+/// The blocks of a READ from the first to the last that nobody else has brought into the cache, if there are such.
 fn touch(read: &ColdRead<'_>) -> Option<Touch> {
     let is_cold = |(_, standing): &&(u64, Standing)| *standing != Standing::Cached;
     let first = read.blocks.iter().find(is_cold)?.0 / read.record_size;

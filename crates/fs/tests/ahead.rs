@@ -515,8 +515,7 @@ fn a_sector_that_cannot_be_read_is_not_asked_for_again_and_again() {
 }
 
 /// The threads of a pool may all be at one disk that hangs, or have died. What is on its way is carried out by whoever
-/// comes for it, but stayed in their queue: when that was full of what had landed long ago nothing was planned for
-/// anybody.
+/// comes for it, but stayed in their queue: when that was full of what had landed long ago nobody got a plan.
 #[test]
 fn flights_that_have_landed_leave_the_queue_to_others() {
     const FILES: usize = 400;

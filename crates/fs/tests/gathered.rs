@@ -276,8 +276,7 @@ fn what_stayed_in_memory_follows_when_its_file_is_placed() {
     assert!(house.found() == expected, "after a power cut");
 }
 
-/// Whole blocks of what is in memory are placed with nothing held: whoever comes between that and the lock is not
-/// undone.
+/// Whole blocks of what is in memory are placed with nothing held: who comes between that and the lock is not undone.
 #[test]
 fn what_follows_is_what_is_there_when_its_blocks_are() {
     const FIRST: u64 = 8 * RECORD;

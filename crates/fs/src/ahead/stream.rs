@@ -35,9 +35,8 @@ pub(super) const UNHURRIED_BYTES_MAX: u64 = 1 << 20;
 /// Up to so many bytes a window grows by four where its reader waits, and then by two: of sixteen streams each short
 /// read is a turn of the disk that the fifteen others wait for.
 const HURRY_BYTES_MAX: u64 = 4 << 20;
-/// The longest window: pieces of half of it are two flights, so that one is under way while a quick disk brings the
-/// other.
-pub(super) const WINDOW_BYTES_MAX: u64 = 16 << 20;
+/// The longest window: four flights. The next is asked for when three are left, so that a quick disk is never without.
+pub(super) const WINDOW_BYTES_MAX: u64 = 4 * io::FLIGHT_BYTES_MAX;
 /// Most bytes that are asked for at once: what one read of a device brings.
 const PIECE_BYTES_MAX: u64 = io::FLIGHT_BYTES_MAX;
 
@@ -52,7 +51,7 @@ pub(super) struct Touch {
     pub(super) is_late: bool,
 }
 
-/// What a window may be.
+/// What streams go by when a READ comes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) now: Duration,

@@ -24,8 +24,7 @@ use super::{DatasetId, ObjectId};
 
 /// Streams and runs of one file. The one that was touched longest ago gives way.
 const STREAMS_PER_FILE_MAX: usize = 32;
-/// And one for so many of its blocks: were the last READs of a file most of it, two that are at random would always
-/// touch.
+/// And one for so many of its blocks: were the last READs of a file most of it, two at random would always touch.
 const BLOCKS_PER_STREAM: u64 = 64;
 /// But so many in any case.
 const STREAMS_PER_FILE_MIN: u64 = 2;

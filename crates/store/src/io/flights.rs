@@ -12,7 +12,7 @@
 //! | | in the table | room in the cache | who comes for one of its blocks |
 //! |---|---|---|---|
 //! | planned | yes | for all that nobody has asked for | begins it |
-//! | under way | yes, unless somebody has waited for too long | for what has not come yet | waits until his block has come or all has landed |
+//! | under way | till somebody waits too long | for what has not come yet | waits for his block, or the landing |
 //! | landed | no | none | looks into the cache, and reads for himself |
 //!
 //! The lock of the table and that of a stage are never held together.

@@ -45,8 +45,7 @@ fn read(io: &BlockIo, bp: &BlockPtr) {
     assert_eq!(io.read_checked(bp, bp.kind, |_| Ok(())).expect("it was written"), vec![7; 5000]);
 }
 
-/// Sixteen readers who began in a cold tree each read its root, one after the other on a disk that does one thing at a
-/// time.
+/// Sixteen readers who began in a cold tree each read its root, one after the other on a disk with no queue.
 #[test]
 fn a_node_that_somebody_reads_is_not_read_again() {
     for kind in [BlockKind::TreeNode, BlockKind::Leaf] {
