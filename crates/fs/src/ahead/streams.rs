@@ -6,11 +6,11 @@
 //!
 //! ```text
 //!                 touches what lies beside it                       three in a row (two at the file's begin)
-//!  single READ ──────────────────────────────▶ run of blocks ─────────────────────────────────────────────────▶ stream, up
-//!       │                                        (two runs that meet are one: READs overtake each other)          or down
+//!  single READ ──────────────────────────────▶ run of blocks ─────────────────────────────────────────────▶ stream, up
+//!       │                                        (two runs that meet are one: READs overtake each other)      or down
 //!       │ as far from a second one as that is from a third
-//!       └──────────────────────────────────────▶ strided run ── a fourth ─────────────────────────────────────▶ stream, by
-//!                                                                                                                steps
+//!       └──────────────────────────────────────▶ strided run ── a fourth ─────────────────────────────────▶ stream, by
+//!                                                                                                            steps
 //! ```
 //!
 //! Nothing is fetched for runs: a random reader makes many of them, and next to never a stream. A stream takes any READ

@@ -214,7 +214,7 @@ impl BlockIo {
         }
     }
 
-    /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had (the module's head).
+    /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had, see the head.
     pub(crate) fn read_quietly(&self, bp: &BlockPtr, nodes: Nodes, kind: BlockKind, check: Check) -> Option<Bytes> {
         if bp.kind != kind || !block::is_in_one_piece(bp) {
             return None;

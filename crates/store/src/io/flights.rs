@@ -156,6 +156,7 @@ impl Flights {
         !self.not_come.lock().contains(key)
     }
 
+    /// A flight was to bring these, and has landed without them.
     pub(super) fn note_not_come(&self, keys: &HashSet<CacheKey>) {
         if keys.is_empty() {
             return;
