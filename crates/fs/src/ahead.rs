@@ -1,82 +1,67 @@
 //! Reading ahead: what a stream of READs will want next is fetched before it asks.
 //!
-//! **The problem.** The blocks of one READ are fetched at once, and nothing beyond it. A client that reads a cold file in
-//! order gets one turn of the disk for each of its READs, however many bytes the disk could have moved in that time.
+//! **The problem.** The blocks of one READ are fetched at once, and nothing beyond it. A client that reads a cold file
+//! in order gets one turn of the disk for each of its READs, however many bytes the disk could have moved in that time.
 //!
-//! **The idea.** READs that had to go beyond what is cached are noted ([`streams`]), and those that go on where others have
-//! ended make a stream. A stream has a *window*: what is asked for ahead of it. The window begins with little and doubles
-//! as often as its reader comes for a block that is not there yet: so it grows until it hides what the device takes to begin
-//! with a read at the speed at which this reader reads, and both are measured where it matters, at the reader. What a window
-//! lacks is asked for in pieces of half a window, or three quarters beside other streams, so that a slow disk gets long reads
-//! and a fast one is not waited for.
+//! **The idea.** READs that had to go beyond what is cached are noted ([`streams`]), and those that go on where others
+//! have ended make a stream. A stream has a *window*: what is asked for ahead of it. The window begins with little and
+//! doubles as often as its reader comes for a block that is not there yet: so it grows until it hides what the device
+//! takes to begin with a read at the speed at which this reader reads, and both are measured where it matters, at the
+//! reader. What a window lacks is asked for in pieces of half a window, or three quarters beside other streams, but no
+//! longer than a flight: so a slow disk gets long reads, and a fast one is not waited for.
 //!
-//! **Who does it.** The READ looks up the pointers, as far as the nodes on the way are cached, and plans the flights that
-//! come of it ([`tally_store::io::Flight`]); the pool's threads for this ([`Ahead::run`]) carry them out. Whoever comes for
-//! a block of a flight that nobody has begun does it himself; so does the READ, where its own first blocks are not there: it
-//! gets them with what lies behind them, by one turn of the disk. Where a node is not cached, a READ leaves an *errand*
-//! behind: to read it, and to plan what could not be planned. That is due one piece before the node is needed. A world without
-//! threads calls [`Ahead::work_once`] where it likes.
+//! **Who does it.** The READ looks up the pointers, as far as the nodes on the way are cached, and plans the flights
+//! that come of it ([`tally_store::io::Flight`]); the pool's threads for this ([`Ahead::run`]) carry them out. Whoever
+//! comes for a block of a flight that nobody has begun does it himself; so does the READ, where its own first blocks
+//! are not there: it gets them with what lies behind them, by one turn of the disk. Where a node is not cached, a READ
+//! leaves an *errand* behind: to read it, and to plan what could not be planned. That is due one piece before the node
+//! is needed. A world without threads calls [`Ahead::work_once`] where it likes.
 //!
-//! **A hint, and no more.** An errand may be dropped at any time: too many of them stand there, a disk is behind with what
-//! somebody waits for, the share of the cache is taken, a node of the tree cannot be read. A stream learns of that when it
-//! misses a block that it had asked for, and asks again.
+//! **A hint, and no more.** An errand may be dropped at any time: too many of them stand there, a disk is behind with
+//! what somebody waits for, the share of the cache is taken, a node of the tree cannot be read. A stream learns of that
+//! when it misses a block that it had asked for, and asks again.
 //!
-//! **Who waits for disks comes first.** While more READs that belong to no stream are at the disks than there are disks,
-//! errands are dropped and nothing is planned. A READ of the begin of a file that goes on behind it does not count: it may be
-//! the first of a stream, and of sixteen that begin at once each would keep the others from what their second one wants; nor
-//! does one that a disk has kept for [`LONE_MAX`]. Nor is anything planned on a vdev for whose stable storage more requests wait than it has disks. What was planned before is
-//! carried out.
+//! **Who waits for disks comes first.** While more READs that belong to no stream are at the disks than there are
+//! disks, errands are dropped and nothing is planned. A READ of the begin of a file that goes on behind it does not
+//! count: it may be the first of a stream, and of sixteen that begin at once each would keep the others from what their
+//! second one wants; nor does one that a disk has kept for long ([`lone`]). Nor is anything planned on a vdev for whose
+//! stable storage more requests wait than it has disks. What was planned before is carried out.
 
+mod lone;
+mod stream;
 mod streams;
+mod tasks;
 
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use tally_base::{DatasetId, ObjectId};
 use tally_store::dataset::Dataset;
-use tally_store::io::{self, Flight, Nodes, Standing};
+use tally_store::io::{self, Nodes, Standing};
 use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
 
 use crate::sight::decode_pointer;
-use streams::{FileId, Noted, Streams, Touch, Wanted};
+use lone::AllLone;
+use stream::{Limits, Touch, Wanted};
+use streams::{FileId, Noted, Streams};
+use tasks::{Task, Tasks};
 
-/// Errands and flights that wait for a thread. What comes on top is dropped.
-const TASKS_MAX: usize = 256;
-/// How long it may wait. All threads may be at a disk that hangs, and a flight has room in the cache.
-const TASK_AGE_MAX: Duration = Duration::from_secs(10);
+pub(crate) use lone::Lone;
+
 /// Threads of a pool at most, however many disks it has: each may have a flight of some mebibytes in its hands.
 const THREADS_MAX: usize = 8;
 /// Threads for each disk: it is at work while one checks what another flight has brought.
 const THREADS_PER_DISK: usize = 2;
-/// For so long streams give way to a READ. One that a disk keeps for longer needs nothing that they could take from it, and
-/// it may be kept for ever, also after the disk has left.
-const LONE_MAX: Duration = Duration::from_secs(2);
 
 /// The streams of a pool, and what is to be done for them.
 pub(crate) struct Ahead {
     pool: Arc<Pool>,
     streams: Mutex<Streams>,
-    tasks: Mutex<Tasks>,
-    /// There is a task, or there will be none any more.
-    called: Condvar,
-    /// When the READs that belong to no stream have come to the disks, those that are still there: the first one first.
-    lone: Mutex<VecDeque<Duration>>,
-}
-
-#[derive(Default)]
-struct Tasks {
-    /// Each with the time at which it was left.
-    queue: VecDeque<(Duration, Task)>,
-    is_over: bool,
-}
-
-enum Task {
-    Errand(Errand),
-    Flight(Arc<Flight>),
+    tasks: Tasks,
+    lone: AllLone,
 }
 
 /// Blocks of a file that will be wanted.
@@ -97,28 +82,13 @@ pub(crate) struct ColdRead<'a> {
     pub(crate) file_bytes: u64,
 }
 
-/// A READ of no stream, as long as it is at the disks.
-pub(crate) struct Lone<'a> {
-    all: &'a Mutex<VecDeque<Duration>>,
-    came_at: Duration,
-}
-
-impl Drop for Lone<'_> {
-    fn drop(&mut self) {
-        let mut all = self.all.lock();
-        let at = all.partition_point(|other| *other < self.came_at);
-        all.remove(at);
-    }
-}
-
 impl Ahead {
     pub(crate) fn new(pool: &Arc<Pool>) -> Arc<Self> {
         Arc::new(Self {
             pool: Arc::clone(pool),
             streams: Mutex::default(),
-            tasks: Mutex::default(),
-            called: Condvar::new(),
-            lone: Mutex::default(),
+            tasks: Tasks::default(),
+            lone: AllLone::default(),
         })
     }
 
@@ -131,8 +101,8 @@ impl Ahead {
         self.pool.roster.data_legs().count().max(1)
     }
 
-    /// Takes note of a READ before it goes to the disks, and plans what its stream wants. What this gives is to be held until
-    /// it has come back.
+    /// Takes note of a READ before it goes to the disks, and plans what its stream wants. What this gives is to be held
+    /// until it has come back.
     pub(crate) fn note(&self, read: &ColdRead<'_>) -> Option<Lone<'_>> {
         let touch = touch(read)?;
         let file = FileId { dataset: read.dataset.birth.id, object: read.object };
@@ -143,96 +113,53 @@ impl Ahead {
         if let Some(wanted) = noted.wanted {
             let (dataset, record_size) = (Arc::clone(read.dataset), read.record_size);
             let errand = Errand { dataset, object: read.object, record_size, wanted };
-            self.drop_old_tasks();
+            // What no thread has come to for so long takes room from others.
+            self.drop_tasks(self.tasks.take_old(self.now()));
             if !self.gives_way() && !self.go(&errand, Nodes::Cached) {
                 self.leave(Task::Errand(errand));
             }
         }
         let is_at_disk = read.blocks.iter().any(|(_, standing)| *standing == Standing::Stored);
         let may_begin_stream = touch.blocks.start == 0 && touch.blocks.end < touch.file_blocks;
-        (is_at_disk && !noted.is_of_stream && !may_begin_stream).then(|| self.come_alone())
+        (is_at_disk && !noted.is_of_stream && !may_begin_stream).then(|| self.lone.come(&*self.pool.platform.clock))
     }
 
-    fn come_alone(&self) -> Lone<'_> {
-        let mut all = self.lone.lock();
-        let came_at = self.pool.platform.clock.monotonic();
-        all.push_back(came_at);
-        Lone { all: &self.lone, came_at }
+    fn limits(&self, record_size: u64) -> Limits {
+        Limits { now: self.now(), record_size, fetched_bytes_max: self.pool.io.fetched_bytes_max() }
     }
 
-    fn limits(&self, record_size: u64) -> streams::Limits {
-        let now = self.pool.platform.clock.monotonic();
-        streams::Limits { now, record_size, fetched_bytes_max: self.pool.io.fetched_bytes_max() }
+    fn now(&self) -> Duration {
+        self.pool.platform.clock.monotonic()
     }
 
     fn leave(&self, task: Task) {
-        let now = self.pool.platform.clock.monotonic();
-        let mut tasks = self.tasks.lock();
-        if tasks.queue.len() >= TASKS_MAX {
-            // Readers have carried these out, while no thread came to it: all of them may be at one disk.
-            tasks.queue.retain(|(_, task)| !matches!(task, Task::Flight(flight) if !flight.is_planned()));
-        }
-        if tasks.is_over || tasks.queue.len() >= TASKS_MAX {
-            drop(tasks);
-            return self.drop_task(&task);
-        }
-        tasks.queue.push_back((now, task));
-        drop(tasks);
-        self.called.notify_one();
+        self.drop_tasks(self.tasks.leave(task, self.now()));
     }
 
-    /// What no thread has come to for so long takes room from others.
-    fn drop_old_tasks(&self) {
-        let now = self.pool.platform.clock.monotonic();
-        let old: Vec<_> = {
-            let mut tasks = self.tasks.lock();
-            let count = tasks.queue.partition_point(|(left_at, _)| *left_at + TASK_AGE_MAX < now);
-            tasks.queue.drain(..count).collect()
-        };
-        old.iter().for_each(|(_, task)| self.drop_task(task));
-    }
-
-    /// Whoever waits for it goes to the disk himself.
-    fn drop_task(&self, task: &Task) {
-        if let Task::Flight(flight) = task {
-            self.pool.io.give_up(flight);
+    /// Whoever waits for what they were to bring goes to the disk himself.
+    fn drop_tasks(&self, tasks: impl IntoIterator<Item = Task>) {
+        for task in tasks {
+            if let Task::Flight(flight) = task {
+                self.pool.io.give_up(&flight);
+            }
         }
     }
 
     /// The life of a thread: until [`Self::end`].
     pub(crate) fn run(&self) {
-        loop {
-            let task = {
-                let mut tasks = self.tasks.lock();
-                loop {
-                    if tasks.is_over {
-                        return;
-                    }
-                    match tasks.queue.pop_front() {
-                        Some((_, task)) => break task,
-                        None => self.called.wait(&mut tasks),
-                    }
-                }
-            };
+        while let Some(task) = self.tasks.wait() {
             self.carry_out(task);
         }
     }
 
     /// Does one thing, if there is any.
     pub(crate) fn work_once(&self) -> bool {
-        let task = self.tasks.lock().queue.pop_front();
-        task.map(|(_, task)| self.carry_out(task)).is_some()
+        self.tasks.take().map(|task| self.carry_out(task)).is_some()
     }
 
     /// Ends all threads once they have done what they are at.
     pub(crate) fn end(&self) {
-        let left = {
-            let mut tasks = self.tasks.lock();
-            tasks.is_over = true;
-            std::mem::take(&mut tasks.queue)
-        };
-        self.called.notify_all();
-        left.iter().for_each(|(_, task)| self.drop_task(task));
+        self.drop_tasks(self.tasks.end());
     }
 
     fn carry_out(&self, task: Task) {
@@ -247,14 +174,12 @@ impl Ahead {
 
     /// Whether others wait for the disks, see the module's head.
     fn gives_way(&self) -> bool {
-        let now = self.pool.platform.clock.monotonic();
-        let lone = self.lone.lock();
-        lone.len() - lone.partition_point(|came_at| *came_at + LONE_MAX < now) > self.disk_count()
+        self.lone.count(self.now()) > self.disk_count()
     }
 
-    /// Looks for the pointers, and plans the flights. No root is held meanwhile: the disk may keep this thread for as long as it
-    /// likes, and a node that was freed is not what its pointer says. `false`: a node could not be had, of these blocks or of
-    /// those that will be wanted next.
+    /// Looks for the pointers, and plans the flights. No root is held meanwhile: the disk may keep this thread for as
+    /// long as it likes, and a node that was freed is not what its pointer says. `false`: a node could not be had, of
+    /// these blocks or of those that will be wanted next.
     fn go(&self, errand: &Errand, nodes: Nodes) -> bool {
         let tree = errand.dataset.root().tree.clone();
         let Errand { object, record_size, wanted, .. } = errand;
@@ -278,7 +203,7 @@ impl Ahead {
     }
 }
 
-/// The blocks of a READ from the first to the last that nobody else has brought into the cache. `None`: there is no such.
+/// The blocks of a READ from the first to the last that nobody else has brought into the cache, if there are such.
 fn touch(read: &ColdRead<'_>) -> Option<Touch> {
     let is_cold = |(_, standing): &&(u64, Standing)| *standing != Standing::Cached;
     let first = read.blocks.iter().find(is_cold)?.0 / read.record_size;

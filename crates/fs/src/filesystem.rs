@@ -66,7 +66,7 @@ pub struct Filesystem {
     pub(crate) pool: Arc<Pool>,
     pub(crate) dataset: Arc<Dataset>,
     pub(crate) objects: ObjectTable,
-    /// What a WRITE places beside its own bytes.
+    /// Of which files a WRITE places more than its own bytes.
     pub(crate) following: Following,
     pub(crate) log_switch: ArcSwap<LogSwitch>,
     pub(crate) next_object: AtomicU64,

@@ -430,8 +430,8 @@ fn threads_fetch_what_many_readers_want_and_end_with_the_pool() {
 }
 
 /// Small databases, more than the cache holds, read at random: of the last READs of a small file some always touch each
-/// other, and a stream took every READ of such a file for its own. Each brought fourteen times what it asked for, and next to
-/// nothing of that was ever read.
+/// other, and a stream took every READ of such a file for its own. Each brought fourteen times what it asked for, and
+/// next to nothing of that was ever read.
 #[test]
 fn who_reads_small_files_at_random_reads_little_more_than_he_asks_for() {
     const RECORD: u64 = 16 << 10;
@@ -490,8 +490,8 @@ fn who_goes_ahead_holds_no_tree_while_a_disk_takes_its_time() {
     assert!(leaf_count > 2, "leaves were read ahead");
 }
 
-/// A disk takes half a minute to find out that it cannot read a sector. Each READ before that sector asked for it again, with
-/// what it fetched behind itself.
+/// A disk takes half a minute to find out that it cannot read a sector. Each READ before that sector asked for it
+/// again, with what it fetched behind itself.
 #[test]
 fn a_sector_that_cannot_be_read_is_not_asked_for_again_and_again() {
     const BLOCKS: u64 = 128;
@@ -514,8 +514,8 @@ fn a_sector_that_cannot_be_read_is_not_asked_for_again_and_again() {
     assert!(met <= 2, "it was asked for {met} times");
 }
 
-/// The threads of a pool may all be at one disk that hangs, or have died. What is on its way is carried out by whoever comes
-/// for it, but stayed in their queue: when that was full of what had landed long ago nothing was planned for anybody.
+/// The threads of a pool may all be at one disk that hangs, or have died. What is on its way is carried out by whoever
+/// comes for it, but stayed in their queue: when that was full of what had landed long ago nobody got a plan.
 #[test]
 fn flights_that_have_landed_leave_the_queue_to_others() {
     const FILES: usize = 400;
@@ -545,8 +545,8 @@ impl Clock for Ahead {
     }
 }
 
-/// Where all threads are at a disk that hangs nobody carries out what streams have left behind that do not go on. It held the
-/// room for what is fetched ahead, all of it, for as long as the disk liked.
+/// Where all threads are at a disk that hangs nobody carries out what streams have left behind that do not go on. It
+/// held the room for what is fetched ahead, all of it, for as long as the disk liked.
 #[test]
 fn what_nobody_carries_out_gives_its_room_back() {
     let names: Vec<_> = (0..16).map(|at| format!("file {at}")).collect();

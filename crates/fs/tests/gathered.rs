@@ -283,13 +283,13 @@ fn what_stayed_in_memory_follows_when_its_file_is_placed() {
     assert!(house.found() == expected, "after a power cut");
 }
 
-/// Whole blocks of what is in memory are placed with nothing held: whoever comes between that and the lock is not undone.
+/// Whole blocks of what is in memory are placed with nothing held: who comes between that and the lock is not undone.
 #[test]
 fn what_follows_is_what_is_there_when_its_blocks_are() {
     const FIRST: u64 = 8 * RECORD;
-    type Meanwhile = fn(&House);
-    type Change = fn(&mut Vec<u8>);
-    let cases: [(&str, Meanwhile, Change); 5] = [
+    /// What it is, what comes between, and what that makes of the content.
+    type Case = (&'static str, fn(&House), fn(&mut Vec<u8>));
+    let cases: [Case; 5] = [
         ("nothing", |_| {}, |_| {}),
         ("a byte is written over", |house| house.write(10, 1), |bytes| bytes[10] = noise(1, 10)[0]),
         (
@@ -339,7 +339,9 @@ fn what_follows_is_what_is_there_when_its_blocks_are() {
         expected.extend_from_slice(&noise(FIRST as usize, bound));
         assert!(content(&*house.fs, house.file) == expected, "{title}: read at once");
         assert!(house.commit(), "{title}");
-        (0..3).for_each(|_| assert!(house.filer.sync().is_ok(), "there is room"));
+        for _ in 0..3 {
+            house.filer.sync().expect("there is room");
+        }
         let more = allocated() - before;
         assert!(more < expected.len() as u64 + FIRST / 2, "{title}: what did not count is given back, of {more} bytes");
         assert!(house.found() == expected, "{title}: after a power cut");

@@ -182,8 +182,8 @@ fn an_export_does_not_wait_for_what_is_fetched_ahead_from_a_disk_that_hangs() {
     }
 }
 
-/// READs of no stream go before what is fetched ahead. Those that a disk keeps for ever kept everybody else from that, also
-/// when the disk had left the mirror.
+/// READs of no stream go before what is fetched ahead. Those that a disk keeps for ever kept everybody else from that,
+/// also when the disk had left the mirror.
 #[test]
 fn readers_whom_a_disk_keeps_do_not_end_reading_ahead() {
     let cold = Cold::new();

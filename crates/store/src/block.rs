@@ -242,8 +242,10 @@ pub(crate) fn open_quietly<'a>(
     stretch.iter().zip(stored).enumerate().filter_map(|(number, (bp, stored))| {
         let buffer_bytes = stored.len();
         let stored = Bytes::from_owner(stored).slice(..bp.psize as usize);
-        let is_right = block_checksum(&stored) == bp.checksum;
-        is_right.then(|| expand(bp, stored, buffer_bytes).ok()).flatten().map(|bytes| (number, bytes))
+        if block_checksum(&stored) != bp.checksum {
+            return None;
+        }
+        Some((number, expand(bp, stored, buffer_bytes).ok()?))
     })
 }
 

@@ -46,8 +46,8 @@ pub trait BlockDev: Send + Sync {
     /// Says that a range is no longer needed.
     fn discard(&self, offset: u64, length: u64) -> Result<(), BlockDevError>;
 
-    /// Fills `parts` from one copy with what lies from `offset` on, for nobody yet: it may be wrong, and if it cannot be had
-    /// that is nobody's trouble. Nothing is counted as an error, and nothing repaired. Gives whether it came.
+    /// Fills `parts` from one copy with what lies from `offset` on, for nobody yet: it may be wrong, and if it cannot
+    /// be had that is nobody's trouble. Nothing is counted as an error, and nothing repaired. Gives whether it came.
     fn read_ahead(&self, offset: u64, parts: &mut [AlignedBuf]) -> bool {
         let length = parts.iter().map(|part| part.len()).sum();
         self.read(offset, length, &|_| true).is_ok_and(|whole| {

@@ -5,6 +5,7 @@
 //! each of them until its run is on its device; the cache alone could not promise that, since it may evict.
 
 mod ahead;
+mod flights;
 mod unrepaired;
 
 use std::collections::HashMap;
@@ -25,10 +26,11 @@ use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::cache::{BlockCache, CacheKey, Cached};
 use crate::run::RunWriter;
-use ahead::Flights;
+use flights::Flights;
 use unrepaired::Unrepaired;
 
-pub use ahead::{FLIGHT_BYTES_MAX, Flight, Nodes, PrefetchStats, Standing, ToFetch};
+pub use ahead::{Nodes, PrefetchStats, Standing};
+pub use flights::{FLIGHT_BYTES_MAX, Flight, ToFetch};
 
 /// Reads in flight while blocks are read together. Enough to keep an SSD or a few disks busy.
 const READ_DEPTH: usize = 16;
@@ -52,6 +54,14 @@ pub struct BlockIo {
     /// The pieces of blocks that were written ahead and belong to no group yet: to settle one must not wait for a device, nor
     /// fail. Bounded by the requests that are under way.
     unborn_pieces: Mutex<HashMap<CacheKey, Vec<Dva>>>,
+}
+
+/// Why somebody waits for a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Reading,
+    /// To write it anew: it has no reader.
+    Rewriting,
 }
 
 /// A counter for each kind of block.
@@ -144,19 +154,19 @@ impl BlockIo {
 
     /// The block's content.
     pub fn read(&self, bp: &BlockPtr) -> Result<Bytes, BlockError> {
-        let key = CacheKey::of(bp);
-        match self.find(&key, bp.kind) {
-            Some(cached) => Ok(cached.bytes),
-            None => self.read_device(bp, key, None, true),
-        }
+        self.read_for(Purpose::Reading, bp)
     }
 
     /// The content of a block that is about to be written anew. It has no reader, and is nobody's miss.
     pub fn read_to_rewrite(&self, bp: &BlockPtr) -> Result<Bytes, BlockError> {
+        self.read_for(Purpose::Rewriting, bp)
+    }
+
+    fn read_for(&self, purpose: Purpose, bp: &BlockPtr) -> Result<Bytes, BlockError> {
         let key = CacheKey::of(bp);
         match self.find(&key, bp.kind) {
             Some(cached) => Ok(cached.bytes),
-            None => self.read_device(bp, key, None, false),
+            None => self.read_device(purpose, bp, key, None),
         }
     }
 
@@ -170,7 +180,7 @@ impl BlockIo {
         match self.find(&key, bp.kind) {
             Some(Cached { bytes, checked: true, .. }) => Ok(bytes),
             Some(Cached { bytes, checked: false, .. }) => self.admit(bp, key, bytes, Some(check)),
-            None => self.read_device(bp, key, Some(check), true),
+            None => self.read_device(Purpose::Reading, bp, key, Some(check)),
         }
     }
 
@@ -193,10 +203,10 @@ impl BlockIo {
     #[cold]
     fn read_device(
         &self,
+        purpose: Purpose,
         bp: &BlockPtr,
         key: CacheKey,
         check: Option<Check>,
-        has_reader: bool,
     ) -> Result<Bytes, BlockError> {
         let (came, _under_way) = self.join_or_begin(key, bp.kind);
         match came {
@@ -206,17 +216,18 @@ impl BlockIo {
         }
         let bytes = block::open(&self.devs, bp).inspect_err(|error| self.note_damage(bp, error))?;
         self.unrepaired.clear(bp.dva);
-        self.count_read(bp, has_reader);
+        self.count_read(purpose, bp);
         self.admit(bp, key, bytes, check)
     }
 
-    /// Counts a block that was read from its device for somebody who waits; where that is a reader it is a miss of what goes
-    /// ahead of him.
-    fn count_read(&self, bp: &BlockPtr, has_reader: bool) {
+    /// Counts a block that was read from its device for somebody who waits; where that is a reader it is a miss of what
+    /// goes ahead of him.
+    fn count_read(&self, purpose: Purpose, bp: &BlockPtr) {
+        let is_miss = purpose == Purpose::Reading && bp.kind == BlockKind::Data;
         self.flights.note_read(&CacheKey::of(bp));
         self.counters.misses[bp.kind.index()].fetch_add(1, Ordering::Relaxed);
         self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
-        self.flights.misses.fetch_add(u64::from(has_reader && bp.kind == BlockKind::Data), Ordering::Relaxed);
+        self.flights.misses.fetch_add(u64::from(is_miss), Ordering::Relaxed);
     }
 
     #[cold]
@@ -285,7 +296,7 @@ impl BlockIo {
             return;
         };
         for (bp, bytes) in stretch.iter().zip(blocks) {
-            self.count_read(bp, true);
+            self.count_read(Purpose::Reading, bp);
             self.cache.insert(CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
         }
     }

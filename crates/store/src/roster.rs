@@ -370,8 +370,8 @@ impl Roster {
         lost.map_or(Ok(()), |vdev| Err(RosterError::VdevLost(vdev.guid())))
     }
 
-    /// Both copies, on all legs, at once: if the power is cut the ones before are in other slots, and an uberblock that is
-    /// torn in every copy is one that was never written (rules F8).
+    /// Both copies, on all legs, at once: if the power is cut the ones before are in other slots, and an uberblock that
+    /// is torn in every copy is one that was never written (rules F8).
     fn write_copies(&self, txg: Txg, sector: &[u8]) -> Result<(), RosterError> {
         debug_assert_eq!(sector.len(), SECTOR);
         let (mut legs, mut copies) = (Vec::new(), [Vec::new(), Vec::new()]);

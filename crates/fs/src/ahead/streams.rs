@@ -1,61 +1,35 @@
-//! Which READs go on where others have ended, and how far ahead of them to fetch.
+//! Which READs go on where others have ended, and who is forgotten where there are too many. How far ahead of a stream
+//! to fetch is its own affair ([`stream`](super::stream)).
 //!
-//! Everything counts in blocks, and only blocks that a READ is the first to ask for are told here: READs of 4 KiB in blocks
-//! of 128 KiB look like READs of a block, and whoever reads what is cached takes no lock.
+//! Everything counts in blocks, and only blocks that a READ is the first to ask for are told here: READs of 4 KiB in
+//! blocks of 128 KiB look like READs of a block, and whoever reads what is cached takes no lock.
 //!
 //! ```text
 //!                 touches what lies beside it                       three in a row (two at the file's begin)
-//!  single READ ──────────────────────────────▶ run of blocks ─────────────────────────────────────────────────▶ stream, up
-//!       │                                        (two runs that meet are one: READs overtake each other)          or down
+//!  single READ ──────────────────────────────▶ run of blocks ─────────────────────────────────────────────▶ stream, up
+//!       │                                        (two runs that meet are one: READs overtake each other)      or down
 //!       │ as far from a second one as that is from a third
-//!       └──────────────────────────────────────▶ strided run ── a fourth ─────────────────────────────────────▶ stream, by
-//!                                                                                                                steps
+//!       └──────────────────────────────────────▶ strided run ── a fourth ─────────────────────────────────▶ stream, by
+//!                                                                                                            steps
 //! ```
 //!
 //! Nothing is fetched for runs: a random reader makes many of them, and next to never a stream. A stream takes any READ
 //! from a little behind its place up to as far as was asked for ahead of it, in whatever order they come.
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 use std::time::Duration;
 
-use tally_store::io;
-
+use super::stream::{Limits, Stream, Touch, Wanted, Way};
 use super::{DatasetId, ObjectId};
 
 /// Streams and runs of one file. The one that was touched longest ago gives way.
 const STREAMS_PER_FILE_MAX: usize = 32;
-/// And one for so many of its blocks: were the last READs of a file most of it, two that are at random would always touch.
+/// And one for so many of its blocks: were the last READs of a file most of it, two at random would always touch.
 const BLOCKS_PER_STREAM: u64 = 64;
 /// But so many in any case.
 const STREAMS_PER_FILE_MIN: u64 = 2;
 /// Files of which any are remembered: some kibibytes each.
 const FILES_MAX: usize = 1024;
-/// READs that make a stream.
-const RUN_MIN: u32 = 3;
-/// The same from the first block of a file on, where streams begin.
-const RUN_FROM_START_MIN: u32 = 2;
-/// READs that make a stream by steps: three that are in line may be so by chance.
-const STRIDED_RUN_MIN: u32 = 4;
-/// Blocks behind its place at which a stream still knows its READs: several connections send them. Less where that would be
-/// most of a file, of which a stream would take whatever is read at random.
-const DISORDER_BLOCKS: u64 = 64;
-/// This part of its file at most.
-const DISORDER_SHARE: u64 = 16;
-/// But so many of its READs may one overtake in any case, also one that comes before anything was asked for there.
-const OVERTAKEN_READS: u64 = 8;
-/// A window is this many READs long at least.
-const WINDOW_READS: u64 = 2;
-/// Also where nobody waits, a window is as long as what its stream has read, up to so many bytes: who reads a little has
-/// little fetched for nothing, and who reads much has it in long reads.
-const UNHURRIED_BYTES_MAX: u64 = 1 << 20;
-/// Up to so many bytes a window grows by four where its reader waits, and then by two: of sixteen streams each short read is a
-/// turn of the disk that the fifteen others wait for.
-const HURRY_BYTES_MAX: u64 = 4 << 20;
-/// The longest window: pieces of half of it are two flights, so that one is under way while a quick disk brings the other.
-const WINDOW_BYTES_MAX: u64 = 16 << 20;
-/// Most bytes that are asked for at once: what one read of a device brings.
-const PIECE_BYTES_MAX: u64 = io::FLIGHT_BYTES_MAX;
 /// A stream that was not touched for so long does not count when the share of the cache is divided.
 const LIVE: Duration = Duration::from_secs(1);
 
@@ -64,62 +38,6 @@ const LIVE: Duration = Duration::from_secs(1);
 pub(super) struct FileId {
     pub(super) dataset: DatasetId,
     pub(super) object: ObjectId,
-}
-
-/// What a READ is the first to ask for.
-#[derive(Clone, Debug)]
-pub(super) struct Touch {
-    pub(super) blocks: Range<u64>,
-    pub(super) file_blocks: u64,
-    /// It has to go to the disk for some of it.
-    pub(super) is_missed: bool,
-    /// Some of it is on its way.
-    pub(super) is_late: bool,
-}
-
-/// What a window may be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) now: Duration,
-    pub(super) record_size: u64,
-    /// For all streams together.
-    pub(super) fetched_bytes_max: u64,
-}
-
-/// What is to be fetched: so many ranges of blocks, the starts of two being so far apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    first: Range<u64>,
-    step: i64,
-    count: u64,
-    file_blocks: u64,
-    /// Blocks that the READ itself waits for.
-    asked: Range<u64>,
-    /// What will be wanted next, if the reader goes on.
-    behind: Range<u64>,
-}
-
-impl Wanted {
-    /// Whether the READ itself waits for a block.
-    pub(super) fn is_asked_for(&self, block: u64) -> bool {
-        self.asked.contains(&block)
-    }
-
-    /// What will be wanted next.
-    pub(super) fn behind(&self) -> Range<u64> {
-        self.behind.start..self.behind.end.min(self.file_blocks)
-    }
-
-    /// The ranges, within the file.
-    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
-        let length = self.first.end - self.first.start;
-        let range = move |at: u64| {
-            let start = self.first.start.checked_add_signed(self.step.checked_mul(i64::try_from(at).ok()?)?)?;
-            let end = start.saturating_add(length).min(self.file_blocks);
-            (start < end).then_some(start..end)
-        };
-        (0..self.count).map_while(range)
-    }
 }
 
 /// What became of a READ.
@@ -142,49 +60,22 @@ pub(super) struct Streams {
 #[derive(Default)]
 struct Live {
     epoch: u64,
-    now: u64,
-    before: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// Not known yet.
-    Open,
-    Up,
-    Down,
-    /// By so many blocks from start to start.
-    Steps(i64),
-}
-
-#[derive(Clone, Debug)]
-struct Stream {
-    /// What was touched; of one by steps, the last READ.
-    blocks: Range<u64>,
-    way: Way,
-    run: u32,
-    /// READs by which it has grown at its lower end.
-    run_down: u32,
-    is_stream: bool,
-    /// What comes next to be asked for: a block, or for a way down the one behind it, or for steps the start of a READ.
-    reached: u64,
-    window: u64,
-    /// What it asked for last was for a READ that missed.
-    hurries: bool,
-    epoch: u64,
+    count_now: u64,
+    /// In the epoch before.
+    count_before: u64,
 }
 
 impl Streams {
     /// Takes note of a READ.
     pub(super) fn note(&mut self, file: FileId, touch: &Touch, limits: &Limits) -> Noted {
-        self.live.begin(u64::try_from(limits.now.as_nanos() / LIVE.as_nanos()).unwrap_or(u64::MAX));
-        let epoch = self.live.epoch;
+        let epoch = self.live.begin(limits.now);
         if !self.files.contains_key(&file) {
             self.make_room();
             self.order.push_back(file);
         }
         let streams = self.files.entry(file).or_default();
         // The one that was touched last stands last.
-        let mut stream = match place(streams, touch) {
+        let mut stream = match taker(streams, touch) {
             Some(at) => {
                 let mut stream = streams.remove(at);
                 stream.go_on(touch);
@@ -197,14 +88,10 @@ impl Streams {
                 Stream::new(touch)
             }
         };
-        if stream.way == Way::Open {
-            absorb(&mut stream, streams);
-        }
-        let mut noted = Noted { is_of_stream: stream.is_stream || stream.may_begin(), wanted: None };
+        stream.absorb(streams);
+        let mut noted = Noted { is_of_stream: stream.try_begin(), wanted: None };
         if noted.is_of_stream {
-            if std::mem::replace(&mut stream.epoch, epoch) != epoch {
-                self.live.now += 1;
-            }
+            self.live.count_now += u64::from(stream.live_on(epoch));
             noted.wanted = stream.want(touch, limits, self.live.count());
         }
         streams.push(stream);
@@ -221,8 +108,7 @@ impl Streams {
                 return;
             }
             let Some(file) = self.order.pop_front() else { return };
-            let is_live = |stream: &Stream| stream.is_stream && stream.epoch == epoch;
-            if self.files.get(&file).is_some_and(|streams| streams.iter().any(is_live)) {
+            if self.files.get(&file).is_some_and(|streams| streams.iter().any(|stream| stream.is_live(epoch))) {
                 self.order.push_back(file);
             } else {
                 self.files.remove(&file);
@@ -236,237 +122,49 @@ impl Streams {
     }
 }
 
+impl Live {
+    /// Gives the epoch. Who looked at the clock before another one may come after him.
+    fn begin(&mut self, now: Duration) -> u64 {
+        let epoch = u64::try_from(now.as_nanos() / LIVE.as_nanos()).unwrap_or(u64::MAX);
+        if epoch > self.epoch {
+            self.count_before = if epoch == self.epoch + 1 { self.count_now } else { 0 };
+            self.count_now = 0;
+            self.epoch = epoch;
+        }
+        self.epoch
+    }
+
+    fn count(&self) -> u64 {
+        self.count_now.max(self.count_before).max(1)
+    }
+}
+
 /// Streams and runs of a file of so many blocks.
 fn streams_max(file_blocks: u64) -> usize {
     let most = (file_blocks / BLOCKS_PER_STREAM).max(STREAMS_PER_FILE_MIN);
     usize::try_from(most).unwrap_or(usize::MAX).min(STREAMS_PER_FILE_MAX)
 }
 
-impl Live {
-    /// Who looked at the clock before another one may come after him.
-    fn begin(&mut self, epoch: u64) {
-        if epoch > self.epoch {
-            self.before = if epoch == self.epoch + 1 { self.now } else { 0 };
-            self.now = 0;
-            self.epoch = epoch;
-        }
-    }
-
-    fn count(&self) -> u64 {
-        self.now.max(self.before).max(1)
-    }
-}
-
-/// The stream or run that a READ belongs to, the newest first: a stream before a run, and what goes by steps last, since
-/// readers who begin at even distances look like that at first.
-fn place(streams: &[Stream], touch: &Touch) -> Option<usize> {
+/// The stream or run that a READ belongs to, the newest first: a stream before a run, and what goes by steps last,
+/// since readers who begin at even distances look like that at first.
+fn taker(streams: &[Stream], touch: &Touch) -> Option<usize> {
     let find = |fits: fn(&Stream) -> bool| streams.iter().rposition(|stream| fits(stream) && stream.takes(touch));
-    find(|stream| matches!(stream.way, Way::Up | Way::Down))
-        .or_else(|| find(|stream| stream.way == Way::Open))
-        .or_else(|| find(|stream| matches!(stream.way, Way::Steps(_))))
+    find(|stream| matches!(stream.way(), Way::Up | Way::Down))
+        .or_else(|| find(|stream| stream.way() == Way::Open))
+        .or_else(|| find(|stream| matches!(stream.way(), Way::Steps(_))))
 }
 
-/// Two single READs of which one is as far from the other as that from this one: the three begin a run by steps. They stay
-/// what they are beside it.
+/// Two single READs of which one is as far from the other as that from this one: the three begin a run by steps. They
+/// stay what they are beside it.
 fn in_line(streams: &[Stream], touch: &Touch) -> Option<Stream> {
     let length = touch.blocks.end - touch.blocks.start;
-    let is_single = |stream: &Stream| {
-        stream.way == Way::Open && stream.run == 1 && stream.blocks.end - stream.blocks.start == length
-    };
-    let starts = || streams.iter().rev().filter(|stream| is_single(stream)).map(|stream| stream.blocks.start);
+    let starts = || streams.iter().rev().filter_map(|stream| stream.single_start(length));
     let step = starts().find_map(|middle| {
         let step = i64::try_from(touch.blocks.start).ok()?.checked_sub(i64::try_from(middle).ok()?)?;
         let first = middle.checked_add_signed(step.checked_neg()?)?;
         (step != 0 && starts().any(|start| start == first)).then_some(step)
     })?;
-    Some(Stream { way: Way::Steps(step), run: 3, ..Stream::new(touch) })
-}
-
-/// Runs that touch this one belong to it.
-fn absorb(stream: &mut Stream, others: &mut Vec<Stream>) {
-    others.retain(|other| {
-        let is_beside = other.blocks.start == stream.blocks.end || other.blocks.end == stream.blocks.start;
-        let belongs = other.way == Way::Open && is_beside;
-        if belongs {
-            stream.run += other.run;
-            stream.run_down += other.run_down;
-            stream.blocks = stream.blocks.start.min(other.blocks.start)..stream.blocks.end.max(other.blocks.end);
-        }
-        !belongs
-    });
-}
-
-impl Stream {
-    fn new(touch: &Touch) -> Self {
-        Self {
-            blocks: touch.blocks.clone(),
-            way: Way::Open,
-            run: 1,
-            run_down: 0,
-            is_stream: false,
-            reached: 0,
-            hurries: false,
-            window: 0,
-            epoch: u64::MAX,
-        }
-    }
-
-    fn takes(&self, touch: &Touch) -> bool {
-        let (own, other) = (&self.blocks, &touch.blocks);
-        let overtaken = (OVERTAKEN_READS * (other.end - other.start)).min(DISORDER_BLOCKS);
-        let disorder = (touch.file_blocks / DISORDER_SHARE).min(DISORDER_BLOCKS).max(overtaken);
-        match self.way {
-            Way::Open => other.start == own.end || other.end == own.start,
-            Way::Up => {
-                let ahead = self.reached.max(own.end).saturating_add(overtaken);
-                other.start <= ahead && other.end.saturating_add(disorder) >= own.end
-            }
-            Way::Down => {
-                let ahead = self.reached.min(own.start).saturating_sub(overtaken);
-                other.end >= ahead && other.start <= own.start.saturating_add(disorder)
-            }
-            Way::Steps(step) => own.start.checked_add_signed(step) == Some(other.start),
-        }
-    }
-
-    /// A READ that it takes.
-    fn go_on(&mut self, touch: &Touch) {
-        self.run = self.run.saturating_add(1);
-        match self.way {
-            Way::Steps(_) => self.blocks = touch.blocks.clone(),
-            Way::Open => {
-                self.run_down += u32::from(touch.blocks.end == self.blocks.start);
-                let (start, end) = (self.blocks.start, self.blocks.end);
-                self.blocks = start.min(touch.blocks.start)..end.max(touch.blocks.end);
-            }
-            Way::Up => self.blocks.end = self.blocks.end.max(touch.blocks.end),
-            Way::Down => self.blocks.start = self.blocks.start.min(touch.blocks.start),
-        }
-    }
-
-    /// Whether it is a stream from now on.
-    fn may_begin(&mut self) -> bool {
-        let is_from_start = self.blocks.start == 0;
-        let run_min = match self.way {
-            Way::Steps(_) => STRIDED_RUN_MIN,
-            _ if is_from_start => RUN_FROM_START_MIN,
-            _ => RUN_MIN,
-        };
-        if self.run < run_min {
-            return false;
-        }
-        if self.way == Way::Open {
-            self.way = if self.run_down * 2 >= self.run && !is_from_start { Way::Down } else { Way::Up };
-        }
-        self.is_stream = true;
-        self.reached = self.place();
-        true
-    }
-
-    /// Where the next READ is expected.
-    fn place(&self) -> u64 {
-        match self.way {
-            Way::Down => self.blocks.start,
-            Way::Steps(step) => self.blocks.start.saturating_add_signed(step),
-            Way::Open | Way::Up => self.blocks.end,
-        }
-    }
-
-    /// What is to be fetched for it, now that this READ has come.
-    fn want(&mut self, touch: &Touch, limits: &Limits, live_count: u64) -> Option<Wanted> {
-        self.widen(touch, limits, live_count);
-        if self.window == 0 {
-            return None;
-        }
-        if let Way::Steps(step) = self.way {
-            return self.want_steps(step, touch);
-        }
-        // Half a window is read while the other half is fetched. Where others keep the disk busy meanwhile, longer reads
-        // count for more. What is longer than a flight costs a turn for its rest.
-        let piece = if live_count > 1 { self.window * 3 / 4 } else { self.window / 2 };
-        let piece_max = (PIECE_BYTES_MAX / limits.record_size).max(1);
-        let piece = piece.clamp(1, piece_max);
-        let (place, next) = (self.place(), self.next_piece(touch, piece, piece_max));
-        let (ahead, reached, behind) = match self.way {
-            Way::Down => (place.saturating_sub(next.end), next.start, next.start.saturating_sub(piece)..next.start),
-            _ => (next.start.saturating_sub(place), next.end, next.end..next.end.saturating_add(piece)),
-        };
-        let is_due = ahead <= self.window.saturating_sub(piece);
-        if !is_due || next.is_empty() {
-            return None;
-        }
-        self.reached = reached;
-        let asked = if touch.is_missed { touch.blocks.clone() } else { 0..0 };
-        Some(Wanted { first: next, step: 0, count: 1, file_blocks: touch.file_blocks, asked, behind })
-    }
-
-    /// How long its window is from now on.
-    fn widen(&mut self, touch: &Touch, limits: &Limits, live_count: u64) {
-        let length = touch.blocks.end - touch.blocks.start;
-        // One part is left for what others leave behind, and for one who begins.
-        let most = (limits.fetched_bytes_max / (live_count + 1)).min(WINDOW_BYTES_MAX) / limits.record_size;
-        let unhurried = (UNHURRIED_BYTES_MAX / limits.record_size).min(length * u64::from(self.run));
-        let least = unhurried.max(WINDOW_READS * length);
-        // It asked for this and has not got it, or not yet: more must be on its way.
-        let is_behind = touch.is_missed || touch.is_late;
-        // Beside others what follows a piece that it has waited for had better be long at once: it would wait for that as well.
-        let is_used_up = self.reached.abs_diff(self.place()) <= self.window / 4;
-        let will_be_behind = self.hurries && is_used_up && live_count > 1 && !matches!(self.way, Way::Steps(_));
-        self.hurries = touch.is_missed || (self.hurries && !is_used_up);
-        // Three that are in line may be so by chance: what comes with the fourth is little.
-        let begun = if matches!(self.way, Way::Steps(_)) { self.window } else { self.window.max(least) };
-        let is_short = begun * limits.record_size < HURRY_BYTES_MAX;
-        let factor = match (is_behind || will_be_behind, is_short) {
-            (false, _) => 1,
-            (true, true) => 4,
-            (true, false) => 2,
-        };
-        // Where that is less than a block, what is fetched for one would push out what others have not come for yet.
-        self.window = (begun * factor).max(least).min(most);
-    }
-
-    /// The next blocks to ask for. What the READ waits for comes with a piece behind it, by one read of the device where one
-    /// brings as much.
-    fn next_piece(&self, touch: &Touch, piece: u64, piece_max: u64) -> Range<u64> {
-        let (place, own, file_blocks) = (self.place(), &touch.blocks, touch.file_blocks);
-        match (self.way, touch.is_missed) {
-            (Way::Down, true) => {
-                own.start.min(place.saturating_sub(piece).max(own.end.saturating_sub(piece_max)))..own.end
-            }
-            (Way::Down, false) => {
-                let to = self.reached.min(place);
-                place.saturating_sub(self.window).max(to.saturating_sub(piece))..to
-            }
-            (_, true) => {
-                let to = own.end.max(place.saturating_add(piece).min(own.start.saturating_add(piece_max)));
-                own.start..to.min(file_blocks)
-            }
-            (_, false) => {
-                let from = self.reached.max(place);
-                from..place.saturating_add(self.window).min(from.saturating_add(piece)).min(file_blocks)
-            }
-        }
-    }
-
-    fn want_steps(&mut self, step: i64, touch: &Touch) -> Option<Wanted> {
-        let (place, length) = (self.place(), touch.blocks.end - touch.blocks.start);
-        if touch.is_missed {
-            self.reached = place;
-        }
-        let has_passed = if step > 0 { self.reached < place } else { self.reached > place };
-        if has_passed {
-            self.reached = place;
-        }
-        let ahead = self.reached.abs_diff(place) / step.unsigned_abs();
-        let count = (self.window / length.max(1)).saturating_sub(ahead);
-        if count == 0 || ahead * length > self.window / 2 {
-            return None;
-        }
-        let first = self.reached..self.reached.saturating_add(length);
-        let steps = step.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX));
-        self.reached = self.reached.saturating_add_signed(steps);
-        Some(Wanted { first, step, count, file_blocks: touch.file_blocks, asked: 0..0, behind: 0..0 })
-    }
+    Some(Stream::by_steps(touch, step))
 }
 
 #[cfg(test)]

@@ -43,8 +43,8 @@ fn equal_blocks_in_a_row_are_spread_over_all_parts() {
     }
 }
 
-/// A stream needs some mebibytes. It took an eighth of the share at once: of a cache of 32 GiB a gibibyte of what others had asked
-/// for, thrown out while everybody who looks for a block waits.
+/// A stream needs some mebibytes. It took an eighth of the share at once: of a cache of 32 GiB a gibibyte of what
+/// others had asked for, thrown out while everybody who looks for a block waits.
 #[test]
 fn a_large_cache_lends_no_more_than_streams_need() {
     let cache = BlockCache::new(32 << 30);

@@ -1,77 +1,46 @@
 //! Blocks that are fetched before their reader asks for them.
 //!
-//! **The idea.** A *flight* is a stretch of blocks that lie side by side on one device: one read fetches them. It is made by
-//! whoever knows what will be wanted ([`BlockIo::plan_ahead`]) and stands in the table of flights until it has landed. Any
-//! thread may carry it out, and whoever does first is the only one: a thread that the pool was given for that, or a reader
-//! who comes for one of the blocks before, so that nobody waits for a queue. A reader who comes while it is under way waits
-//! for it instead of reading the block a second time.
+//! **The idea.** A *flight* is a stretch of blocks that lie side by side on one device: one read fetches them. It is
+//! made by whoever knows what will be wanted ([`BlockIo::plan_ahead`]) and stands in the [table of
+//! flights](super::flights) until it has landed. Any thread may carry it out, and whoever does first is the only one: a
+//! thread that the pool was given for that, or a reader who comes for one of the blocks before, so that nobody waits
+//! for a queue. A reader who comes while it is under way waits for it instead of reading the block a second time.
 //!
-//! **Nothing is said and nothing is held.** A flight holds no tree, so what it was made from may be freed, and its places
-//! used again, before it lands. What it brings is compared with the checksum in each pointer, and enters the cache under
-//! place, birth and checksum, so that another block in the same place is neither taken for it nor found under its name. A
-//! block that is not as its pointer says, and a device that refuses, are passed over without a count, a repair or a line in
-//! the log: that is for whoever reads it in earnest, once, and for nobody else.
+//! **Nothing is said and nothing is held.** A flight holds no tree, so what it was made from may be freed, and its
+//! places used again, before it lands. What it brings is compared with the checksum in each pointer, and enters the
+//! cache under place, birth and checksum, so that another block in the same place is neither taken for it nor found
+//! under its name. A block that is not as its pointer says, and a device that refuses, are passed over without a count,
+//! a repair or a line in the log: that is for whoever reads it in earnest, once, and for nobody else.
 //!
-//! **Nodes that several readers lack.** Sixteen readers who begin in a cold tree all need its root. Whoever reads a node from
-//! its device, ahead of a reader or in earnest, stands in the table too, and who comes for it meanwhile waits for him. But not
-//! on his own thread: an operation that comes there while that one waits for its device would wait for itself.
+//! **Nodes that several readers lack.** Sixteen readers who begin in a cold tree all need its root. Whoever reads a
+//! node from its device, ahead of a reader or in earnest, stands in the table too, and who comes for it meanwhile waits
+//! for him. But not on his own thread: an operation that comes there while that one waits for its device would wait for
+//! itself.
 //!
-//! **A disk that hangs** keeps whoever has asked it. Those who wait for him have asked nobody: where nothing has come for
-//! [`JOIN_MAX`] they take the flight off the table, and read for themselves. By then the disk may have left its mirror.
+//! **A disk that hangs** keeps whoever has asked it. Those who wait for him have asked nobody: where nothing has come
+//! for [`JOIN_MAX`] they take the flight off the table, and read for themselves. By then the disk may have left its
+//! mirror.
 //!
 //! **Bounds.** Flights that have not landed and what they have brought take at most their share of the cache
 //! ([`crate::cache`]); where that is taken, nothing is planned.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
 use tally_base::{LongWork, blocking};
 
-use super::{BlockIo, Check, are_neighbours};
+use super::flights::{BeingRead, FLIGHT_BYTES_MAX, Flight, ToFetch};
+use super::{BlockIo, Check, Purpose, are_neighbours};
 use crate::block;
 use crate::bp::{BlockKind, BlockPtr};
 use crate::cache::{BlockCache, CacheKey, Cached};
 
-/// Most bytes of one flight: on a disk that takes 8 ms to begin, so many make half a gigabyte a second.
-pub const FLIGHT_BYTES_MAX: u64 = 4 << 20;
-
-/// Most blocks of which is known that they have not come. What is forgotten is asked for once more.
-const NOT_COME_MAX: usize = 4 << 10;
-
 /// How long a reader waits for the next that a flight brings. A disk that answers does so by then, also one with many
 /// flights before this one.
 const JOIN_MAX: Duration = Duration::from_secs(2);
-
-/// Blocks that will be fetched by one read.
-pub struct Flight {
-    stage: Mutex<Stage>,
-    /// It has, or some of its blocks have.
-    landed: Condvar,
-    keys: Vec<CacheKey>,
-}
-
-enum Stage {
-    /// Nobody has begun it: what is to be fetched, and the room in the cache that was taken for it.
-    Planned(Vec<ToFetch>, u64),
-    /// This thread carries it out.
-    UnderWay(ThreadId),
-    Landed,
-}
-
-/// A block to fetch.
-#[derive(Clone, Copy, Debug)]
-pub struct ToFetch {
-    /// Where it is.
-    pub bp: BlockPtr,
-    /// A reader has come for it already, and waits: it comes for him, and with it what lies behind it.
-    pub is_asked_for: bool,
-}
 
 /// How a block stands for somebody who is about to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +64,7 @@ pub enum Nodes {
     Any,
 }
 
-/// What was fetched ahead, and what came of it. `hits` and `misses` are about blocks of files that were not cached
-/// otherwise.
+/// What was fetched ahead, and what came of it. `hits` and `misses` are blocks of files that were not cached otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrefetchStats {
     /// Those that a reader found, since they were fetched ahead of him.
@@ -107,93 +75,6 @@ pub struct PrefetchStats {
     pub bytes: u64,
     /// Of these, what went before a reader came.
     pub unread_bytes: u64,
-}
-
-/// The flights that have not landed, and what came of the others.
-#[derive(Default)]
-pub(super) struct Flights {
-    by_key: Mutex<HashMap<CacheKey, Arc<Flight>>>,
-    /// What a flight was to bring and has not. A disk may take half a minute to find out that it cannot read a sector: it is not
-    /// asked for that again before a reader asks for it.
-    not_come: Mutex<HashSet<CacheKey>>,
-    pub(super) hits: AtomicU64,
-    pub(super) misses: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Flights {
-    pub(super) fn of(&self, key: &CacheKey) -> Option<Arc<Flight>> {
-        self.by_key.lock().get(key).cloned()
-    }
-
-    fn note_not_come(&self, keys: &HashSet<CacheKey>) {
-        if keys.is_empty() {
-            return;
-        }
-        let mut not_come = self.not_come.lock();
-        if not_come.len() + keys.len() > NOT_COME_MAX {
-            not_come.clear();
-        }
-        not_come.extend(keys);
-    }
-
-    /// A reader has it.
-    pub(super) fn note_read(&self, key: &CacheKey) {
-        self.not_come.lock().remove(key);
-    }
-
-    /// Takes note of a node that this thread is about to read, until what this gives is dropped. `None`: somebody else is at it.
-    fn begin_alone(&self, key: CacheKey) -> Option<BeingRead<'_>> {
-        let mut by_key = self.by_key.lock();
-        let Entry::Vacant(place) = by_key.entry(key) else { return None };
-        let flight = Arc::clone(place.insert(Arc::new(Flight::under_way(key))));
-        Some(BeingRead { flights: self, flight })
-    }
-
-    /// Nobody joins it any more. Where it was forgotten before, another one may stand in its place.
-    fn forget(&self, flight: &Flight) {
-        let mut by_key = self.by_key.lock();
-        for key in &flight.keys {
-            if by_key.get(key).is_some_and(|of| std::ptr::eq(&raw const **of, flight)) {
-                by_key.remove(key);
-            }
-        }
-    }
-}
-
-/// A node that somebody reads from its device. Whoever comes for it meanwhile waits for him: sixteen streams have sixteen
-/// readers, and as many who go ahead of them, through the same nodes.
-pub(super) struct BeingRead<'a> {
-    flights: &'a Flights,
-    flight: Arc<Flight>,
-}
-
-impl Drop for BeingRead<'_> {
-    fn drop(&mut self) {
-        self.flights.forget(&self.flight);
-        self.flight.land();
-    }
-}
-
-impl Flight {
-    fn under_way(key: CacheKey) -> Self {
-        let stage = Mutex::new(Stage::UnderWay(thread::current().id()));
-        Self { stage, landed: Condvar::new(), keys: vec![key] }
-    }
-
-    /// Whether nobody has begun it.
-    pub fn is_planned(&self) -> bool {
-        matches!(*self.stage.lock(), Stage::Planned(..))
-    }
-
-    fn is_of_this_thread(&self) -> bool {
-        matches!(*self.stage.lock(), Stage::UnderWay(carrier) if carrier == thread::current().id())
-    }
-
-    fn land(&self) {
-        *self.stage.lock() = Stage::Landed;
-        self.landed.notify_all();
-    }
 }
 
 /// A flight that somebody carries out. However that ends, nobody waits for it any longer.
@@ -242,8 +123,8 @@ impl BlockIo {
         }
     }
 
-    /// Plans to fetch blocks of files, in this order; those that are neither cached nor under way, on devices that are not
-    /// behind, and as far as there is room. Each flight is to be carried out ([`Self::fetch`]) or given up
+    /// Plans to fetch blocks of files, in this order; those that are neither cached nor under way, on devices that are
+    /// not behind, and as far as there is room. Each flight is to be carried out ([`Self::fetch`]) or given up
     /// ([`Self::give_up`]).
     pub fn plan_ahead(&self, blocks: &[ToFetch]) -> Vec<Arc<Flight>> {
         let wanted: Vec<ToFetch> = blocks.iter().filter(|of| self.is_worth_fetching(&of.bp)).copied().collect();
@@ -251,18 +132,16 @@ impl BlockIo {
         for stretch in wanted.chunk_by(|left, right| are_neighbours(&left.bp, &right.bp)) {
             let mut rest = stretch;
             while !rest.is_empty() {
-                let mut bytes = 0;
-                let fits = rest.iter().take_while(|of| {
-                    bytes += of.bp.dva.bytes();
-                    bytes <= FLIGHT_BYTES_MAX
-                });
-                let (first, behind) = rest.split_at(fits.count().max(1));
+                let (first, behind) = rest.split_at(one_flight(rest));
                 let ahead = first.iter().filter(|of| !of.is_asked_for);
                 let room = ahead.map(|of| BlockCache::room_of(&of.bp)).sum();
                 if !self.cache.reserve_fetched(room) {
                     return flights;
                 }
-                flights.extend(self.plan(first, room));
+                match self.flights.plan(first, room) {
+                    Some(flight) => flights.push(flight),
+                    None => self.cache.release_fetched(room),
+                }
                 rest = behind;
             }
         }
@@ -274,23 +153,8 @@ impl BlockIo {
         let is_plain = bp.kind == BlockKind::Data && block::is_in_one_piece(bp);
         // A pointer that names no place is for whoever reads it in earnest.
         let is_there = dev.is_some_and(|dev| bp.dva.end() <= dev.data_bytes() && !dev.is_behind());
-        let may_come = || !self.flights.not_come.lock().contains(&CacheKey::of(bp));
+        let may_come = || self.flights.may_come(&CacheKey::of(bp));
         is_plain && is_there && may_come() && self.standing(bp) == Standing::Stored
-    }
-
-    /// A flight with room taken for it. `None` if another one has some of its blocks by now.
-    fn plan(&self, blocks: &[ToFetch], room: u64) -> Option<Arc<Flight>> {
-        let keys: Vec<_> = blocks.iter().map(|of| CacheKey::of(&of.bp)).collect();
-        let mut by_key = self.flights.by_key.lock();
-        if keys.iter().any(|key| by_key.contains_key(key)) {
-            drop(by_key);
-            self.cache.release_fetched(room);
-            return None;
-        }
-        let flight = Flight { stage: Mutex::new(Stage::Planned(blocks.to_vec(), room)), landed: Condvar::new(), keys };
-        let flight = Arc::new(flight);
-        flight.keys.iter().for_each(|key| drop(by_key.insert(*key, Arc::clone(&flight))));
-        Some(flight)
     }
 
     /// Carries a flight out, unless somebody else does or has.
@@ -298,23 +162,21 @@ impl BlockIo {
         let Some((blocks, mut carried)) = self.begin(flight) else { return };
         let mut work = LongWork::default();
         let bps: Vec<BlockPtr> = blocks.iter().map(|of| of.bp).collect();
-        let mut not_come: HashSet<CacheKey> = flight.keys.iter().copied().collect();
+        let mut not_come: HashSet<CacheKey> = flight.keys().iter().copied().collect();
         for (at, bytes) in block::open_quietly(&self.devs, &bps) {
             work.step();
-            not_come.remove(&flight.keys[at]);
+            not_come.remove(&flight.keys()[at]);
             let ToFetch { bp, is_asked_for } = &blocks[at];
             let (key, value) = (CacheKey::of(bp), Cached { bytes, checked: false, kind: bp.kind });
             if *is_asked_for {
-                self.count_read(bp, true);
+                self.count_read(Purpose::Reading, bp);
                 self.cache.insert(key, value);
             } else {
                 self.counters.read_bytes.fetch_add(bp.dva.bytes(), Ordering::Relaxed);
                 self.flights.bytes.fetch_add(u64::from(bp.lsize), Ordering::Relaxed);
                 carried.room -= self.cache.insert_fetched(key, value);
             }
-            // Whoever waits for the first block need not wait for the last. Under the lock: he has looked by then, or waits.
-            drop(flight.stage.lock());
-            flight.landed.notify_all();
+            flight.note_arrival();
         }
         self.flights.note_not_come(&not_come);
     }
@@ -325,39 +187,24 @@ impl BlockIo {
     }
 
     fn begin<'a>(&'a self, flight: &'a Flight) -> Option<(Vec<ToFetch>, Carried<'a>)> {
-        let mut stage = flight.stage.lock();
-        match std::mem::replace(&mut *stage, Stage::UnderWay(thread::current().id())) {
-            Stage::Planned(blocks, room) => Some((blocks, Carried { io: self, flight, room })),
-            other => {
-                *stage = other;
-                None
-            }
-        }
+        let (blocks, room) = flight.begin()?;
+        Some((blocks, Carried { io: self, flight, room }))
     }
 
-    /// A reader comes for a block that is on its way, and has it when it is there. `None` if it is not, or did not come, or if
-    /// this thread itself brings it: it would wait for ever.
+    /// A reader comes for a block that is on its way, and has it when it is there. `None` if it is not, or did not
+    /// come, or if this thread itself brings it: it would wait for ever.
     pub(super) fn join(&self, key: &CacheKey, kind: BlockKind) -> Option<Cached> {
         let flight = self.flights.of(key).filter(|flight| !flight.is_of_this_thread())?;
         self.fetch(&flight);
-        let hangs = blocking(|| {
-            let mut stage = flight.stage.lock();
-            while !matches!(*stage, Stage::Landed) && !self.cache.holds(key) {
-                if flight.landed.wait_for(&mut stage, JOIN_MAX).timed_out() {
-                    return true;
-                }
-            }
-            false
-        });
-        if hangs {
+        if !blocking(|| flight.wait(JOIN_MAX, || self.cache.holds(key))) {
             self.flights.forget(&flight);
         }
         // Whoever has read it for himself has counted it.
         self.cache.find(key).or_else(|| self.find(key, kind))
     }
 
-    /// What somebody else brings of a block that is not cached; where that is nothing, and the block is a node, note is taken
-    /// that this thread reads it, until the second is dropped.
+    /// What somebody else brings of a block that is not cached; where that is nothing, and the block is a node, note is
+    /// taken that this thread reads it, until the second is dropped.
     pub(super) fn join_or_begin(&self, key: CacheKey, kind: BlockKind) -> (Option<Cached>, Option<BeingRead<'_>>) {
         let is_node = matches!(kind, BlockKind::TreeNode | BlockKind::Leaf);
         match is_node.then(|| self.flights.begin_alone(key)).flatten() {
@@ -367,7 +214,7 @@ impl BlockIo {
         }
     }
 
-    /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had, see the module's head.
+    /// A node of a tree for somebody who goes ahead of a reader: nothing is said if it cannot be had, see the head.
     pub(crate) fn read_quietly(&self, bp: &BlockPtr, nodes: Nodes, kind: BlockKind, check: Check) -> Option<Bytes> {
         if bp.kind != kind || !block::is_in_one_piece(bp) {
             return None;
@@ -393,6 +240,16 @@ impl BlockIo {
         self.cache.insert(key, Cached { bytes: bytes.clone(), checked: true, kind });
         Some(bytes)
     }
+}
+
+/// How many of these neighbours, one at least, are a flight.
+fn one_flight(blocks: &[ToFetch]) -> usize {
+    let mut bytes = 0;
+    let fits = blocks.iter().take_while(|of| {
+        bytes += of.bp.dva.bytes();
+        bytes <= FLIGHT_BYTES_MAX
+    });
+    fits.count().max(1)
 }
 
 #[cfg(test)]

@@ -332,10 +332,12 @@ impl BlockDev for Vdev {
     /// From the leg that has least to read: neighbours stay together in the first place because they are read in one go.
     fn read_ahead(&self, offset: u64, parts: &mut [AlignedBuf]) -> bool {
         let length = parts.iter().map(|part| part.len() as u64).sum();
-        let leg = || self.readable(offset).into_iter().min_by_key(|leg| leg.active(IoKind::Read));
-        self.check(offset, length).is_ok()
-            && leg()
-                .is_some_and(|leg| leg.disk().is_some_and(|disk| disk.read_parts(LABEL_BYTES + offset, parts).is_ok()))
+        if self.check(offset, length).is_err() {
+            return false;
+        }
+        let leg = self.readable(offset).into_iter().min_by_key(|leg| leg.active(IoKind::Read));
+        let disk = leg.as_ref().and_then(|leg| leg.disk());
+        disk.is_some_and(|disk| disk.read_parts(LABEL_BYTES + offset, parts).is_ok())
     }
 
     fn is_behind(&self) -> bool {

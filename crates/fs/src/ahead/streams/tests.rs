@@ -1,4 +1,7 @@
+use std::ops::Range;
+
 use super::*;
+use crate::ahead::stream::{UNHURRIED_BYTES_MAX, WINDOW_BYTES_MAX};
 
 const RECORD: u64 = 128 << 10;
 
@@ -125,8 +128,8 @@ fn who_has_to_wait_for_what_a_stream_begins_with_has_more_of_it() {
     assert!(reader.asked <= 4, "{} blocks", reader.asked);
 }
 
-/// Sixteen files of 16 MiB took seven reads each, where six bring the whole: the reader of the second one was never late, so
-/// that the third was as short.
+/// Sixteen files of 16 MiB took seven reads each, where six bring the whole: the reader of the second one was never
+/// late, so that the third was as short.
 #[test]
 fn what_comes_behind_a_piece_that_somebody_waited_for_is_longer() {
     let mut reader = Reader::new();
@@ -170,8 +173,8 @@ fn no_number_is_too_large() {
     }
 }
 
-/// More streams than the share has blocks: what was fetched for one pushed out what was fetched for another before anybody
-/// came for it, and each block was read twice.
+/// More streams than the share has blocks: what was fetched for one pushed out what was fetched for another before
+/// anybody came for it, and each block was read twice.
 #[test]
 fn nothing_is_fetched_for_streams_of_which_each_has_less_than_a_block() {
     let mut reader = Reader::new();
@@ -187,8 +190,8 @@ fn nothing_is_fetched_for_streams_of_which_each_has_less_than_a_block() {
     assert_eq!(most, 0);
 }
 
-/// A READ that has looked at the clock in one second may come behind one of the next. The streams were counted anew for each of
-/// the two, and each had nearly all of the share.
+/// A READ that has looked at the clock in one second may come behind one of the next. The streams were counted anew for
+/// each of the two, and each had nearly all of the share.
 #[test]
 fn who_comes_late_from_the_second_before_changes_no_count() {
     let mut reader = Reader::new();

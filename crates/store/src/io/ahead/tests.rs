@@ -45,7 +45,7 @@ fn read(io: &BlockIo, bp: &BlockPtr) {
     assert_eq!(io.read_checked(bp, bp.kind, |_| Ok(())).expect("it was written"), vec![7; 5000]);
 }
 
-/// Sixteen readers who began in a cold tree each read its root, one after the other on a disk that does one thing at a time.
+/// Sixteen readers who began in a cold tree each read its root, one after the other on a disk with no queue.
 #[test]
 fn a_node_that_somebody_reads_is_not_read_again() {
     for kind in [BlockKind::TreeNode, BlockKind::Leaf] {
@@ -63,7 +63,7 @@ fn a_node_that_somebody_reads_is_not_read_again() {
         read(&io, &bp);
         is_done.recv().expect("it has read");
         assert_eq!(mem.read_count(), 1, "{kind:?}");
-        assert!(io.flights.by_key.lock().is_empty(), "nobody is at it any more");
+        assert!(io.flights.is_empty(), "nobody is at it any more");
     }
 }
 
@@ -102,7 +102,7 @@ fn a_node_that_cannot_be_read_is_an_error_for_each() {
     });
     assert!(io.read_checked(&bp, bp.kind, |_| Ok(())).is_err());
     assert_eq!(is_done.recv(), Ok(true));
-    assert!(io.flights.by_key.lock().is_empty());
+    assert!(io.flights.is_empty());
 }
 
 /// A disk that neither answers nor refuses keeps whoever has asked it, and nobody else.
@@ -121,5 +121,5 @@ fn who_waits_for_somebody_at_a_disk_that_hangs_reads_for_himself() {
     read(&io, &bp);
     assert!(begun.elapsed() >= JOIN_MAX, "it has waited");
     assert_eq!(mem.read_count(), 2);
-    assert!(io.flights.by_key.lock().is_empty());
+    assert!(io.flights.is_empty());
 }
