@@ -77,7 +77,7 @@ impl Piece {
 /// Bytes that follow each other, as they lie in memory.
 pub(crate) type Fragments = SmallVec<[Bytes; 1]>;
 
-/// A whole record that is in memory and in no record of the log, by its offset.
+/// A whole block that is in memory and in no record of the log, by its offset.
 pub(crate) type Unlogged = (u64, Fragments);
 
 /// A stretch of a file as one layer sees it.
@@ -99,7 +99,7 @@ pub struct DataLayer {
     /// Bytes of those that are in memory and in no record.
     unlogged_bytes: u64,
     placed: Vec<BlockPtr>,
-    /// Up to where [`Self::unlogged_records`] has looked.
+    /// Up to where [`Self::unlogged_blocks`] has looked.
     looked_to: u64,
 }
 
@@ -133,11 +133,12 @@ impl DataLayer {
         self.unlogged_bytes
     }
 
-    /// What is in memory and in no record, as whole records of `record_size` bytes, in order: at most so many bytes of
-    /// them, and none that `but` touches. It goes on where the last look has ended, and looks at a piece for each sector of
-    /// so many bytes, as there may be very many that are no whole record. Gives where the next is to go on, too.
-    pub(crate) fn unlogged_records(&self, record_size: u64, bytes_max: u64, but: &Range<u64>) -> (Vec<Unlogged>, u64) {
-        let (mut records, mut at, mut left) = (Vec::new(), self.looked_to, bytes_max.min(self.unlogged_bytes));
+    /// What is in memory and in no record of the log, as whole blocks of `record_size` bytes, in order: at most
+    /// `bytes_max` of them together, and none that `but` touches. It goes on where the last look has ended, and looks at
+    /// a piece for each sector of `bytes_max`, as there may be very many that are no whole block. Gives where the next is
+    /// to go on, too.
+    pub(crate) fn unlogged_blocks(&self, record_size: u64, bytes_max: u64, but: &Range<u64>) -> (Vec<Unlogged>, u64) {
+        let (mut blocks, mut at, mut left) = (Vec::new(), self.looked_to, bytes_max.min(self.unlogged_bytes));
         let mut pieces = self.pieces.range(at..);
         for (offset, piece) in pieces.by_ref().take(bytes_max.div_ceil(SECTOR as u64) as usize) {
             at = at.max(offset / record_size * record_size);
@@ -145,16 +146,16 @@ impl DataLayer {
                 let range = at..at + record_size;
                 let is_beside = range.end <= but.start || range.start >= but.end;
                 if is_beside && let Some(fragments) = self.unlogged(range) {
-                    records.push((at, fragments));
+                    blocks.push((at, fragments));
                     left -= record_size;
                 }
                 at += record_size;
             }
             if left < record_size {
-                return (records, at);
+                return (blocks, at);
             }
         }
-        (records, pieces.next().map_or(0, |(offset, _)| *offset))
+        (blocks, pieces.next().map_or(0, |(offset, _)| *offset))
     }
 
     /// The next look goes on from here.

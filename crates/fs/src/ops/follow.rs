@@ -1,12 +1,12 @@
 //! What stayed in memory follows when its file is placed.
 //!
-//! The first bytes of a file stay in memory, for the log ([`Filesystem::may_gather`]). Once there are more than the log takes
-//! sooner than a group, no COMMIT will log them, and the group would write them while its COMMIT waits. So a WRITE that places
-//! its own blocks takes whole blocks of them along, no more than it has bytes itself.
+//! The first bytes of a file stay in memory, for the log ([`Filesystem::may_gather`]). Once there are more than the log
+//! takes sooner than a group, no COMMIT will log them, and the group would write them while its COMMIT waits. So a WRITE
+//! that places its own blocks takes whole blocks of them along, no more than it has bytes itself.
 //!
-//! Placing waits for a device and is done with nothing held. What is in memory may be written over, cut, logged or closed with
-//! its group meanwhile. Under the lock a follower is looked at again: it counts only where the open group still has the same
-//! bytes at the same addresses, in no record. Else its block is given back, and what is there stays.
+//! Placing waits for a device and is done with nothing held. What is in memory may be written over, cut, logged or closed
+//! with its group meanwhile. Under the lock a follower is looked at again: it counts only where the open group still has
+//! the same bytes at the same addresses, in no record. Else its block is given back, and what is there stays.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,8 +15,10 @@ use bytes::Bytes;
 use foldhash::HashSet;
 use parking_lot::Mutex;
 use tally_base::{ObjectId, Txg};
-use tally_store::bp::BlockPtr;
+use tally_store::block::BlockError;
+use tally_store::bp::{BlockKind, BlockPtr, Compression};
 use tally_store::pool::SpaceClass;
+use tally_store::run::RunWriter;
 use tally_store::txg::Admission;
 
 use crate::filesystem::Filesystem;
@@ -40,12 +42,25 @@ impl Follower {
     }
 }
 
-/// Bytes that follow each other, in one place.
-pub(super) fn joined(content: &Fragments) -> Bytes {
-    match content.as_slice() {
-        [whole] => whole.clone(),
-        fragments => fragments.concat().into(),
+/// Places such blocks, in front of those of the WRITE itself. What the pool has no room for has its place in memory.
+pub(super) fn place(
+    blocks: Vec<Unlogged>,
+    out: &mut RunWriter,
+    compression: Compression,
+    followers: &mut Vec<Follower>,
+) -> Result<(), BlockError> {
+    for (offset, content) in blocks {
+        let bytes = match content.as_slice() {
+            [whole] => whole.clone(),
+            fragments => fragments.concat().into(),
+        };
+        match out.put_bytes(BlockKind::Data, bytes, compression) {
+            Ok(block) => followers.push(Follower { offset, content, block }),
+            Err(BlockError::NoSpace(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        }
     }
+    Ok(())
 }
 
 /// The files of which a WRITE takes something along: one at a time, as two would place the same.
@@ -86,8 +101,8 @@ impl Drop for Claim {
 }
 
 impl Filesystem {
-    /// The whole blocks, `record_size` long, that earlier WRITEs left in memory: no more of them than the `range` of a WRITE,
-    /// which waits for twice its own bytes at most, and none that it writes over.
+    /// The whole blocks, `record_size` long, that earlier WRITEs left in memory: no more of them than the `range` of a
+    /// WRITE, which waits for twice its own bytes at most, and none that it writes over.
     pub(super) fn claim_followers(
         &self,
         object: ObjectRef,
@@ -98,7 +113,7 @@ impl Filesystem {
         let open = self.pool.txgs.open();
         let (mut blocks, looked_to) = self.objects.look(object.id, |state| {
             let data = &state.layer(open)?.data;
-            Some(data.unlogged_records(record_size, range.end - range.start, range))
+            Some(data.unlogged_blocks(record_size, range.end - range.start, range))
         })?;
         claim.looked = (open, looked_to);
         if !blocks.is_empty() {

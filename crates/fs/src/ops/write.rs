@@ -277,13 +277,8 @@ impl Filesystem {
         parts.claim = claim;
         let blocks = blocks.unwrap_or_default();
         let mut out = self.pool.io.writer(UNBORN).expecting(last - first + blocks.len() as u64 * record_size);
-        for (offset, content) in blocks {
-            match out.put_bytes(BlockKind::Data, follow::joined(&content), compression) {
-                Ok(block) => parts.followers.push(Follower { offset, content, block }),
-                // It has a place in memory.
-                Err(BlockError::NoSpace(_)) => break,
-                Err(error) => return self.give_back(&parts, Err(self.no_room_or_broken(&error))),
-            }
+        if let Err(error) = follow::place(blocks, &mut out, compression, &mut parts.followers) {
+            return self.give_back(&parts, Err(self.no_room_or_broken(&error)));
         }
         for start in (first..last).step_by(record_size as usize) {
             match out.put_bytes(BlockKind::Data, part(start, start + record_size), compression) {
