@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid, Rng};
-use tally_disk::{MemOpener, SerialFanout};
+use tally_disk::MemOpener;
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
 use tally_fs::record::RECORD_OVERHEAD_MAX;
 use tally_fs::vfs::{ObjectRef, Vfs};
@@ -20,7 +20,7 @@ use tally_store::properties::PropertySet;
 
 use crate::chance::{Chance, Stream};
 use crate::clock::Ticks;
-use crate::disk::{Kept, Pages, Power, PowerDisk};
+use crate::disk::{AtOnce, Kept, Pages, Power, PowerDisk};
 use crate::oracle::Limits;
 
 /// The pool's name, and its root dataset's.
@@ -277,7 +277,7 @@ impl Machine {
             clock: Arc::clone(&self.clock) as _,
             rng: Arc::clone(&self.rng) as _,
             opener,
-            fanout: Arc::new(SerialFanout),
+            fanout: Arc::new(AtOnce::new(&self.power)),
             host: Host { id: 1, name: "sim".into() },
         }
     }

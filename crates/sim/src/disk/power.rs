@@ -89,6 +89,11 @@ impl Power {
         self.state.lock().left = events;
     }
 
+    /// Whether the cut that is planned comes with one of the next `events` writes and flushes.
+    pub(super) fn goes_within(&self, events: u64) -> bool {
+        self.state.lock().left.is_some_and(|left| (1..=events).contains(&left))
+    }
+
     /// Cuts it now.
     pub fn cut(&self) {
         self.state.lock().off = true;

@@ -1,0 +1,39 @@
+//! Writes that are under way together when the power goes.
+//!
+//! Threads have no place in a world that a seed repeats, so what goes to several disks at once goes to one after the other
+//! here, and a cut would find all but one of them whole or not begun. Where a cut is near, all of them are first put where
+//! what was not flushed is: what is cut off is kept in part of each, in any order, and torn.
+
+use std::io;
+use std::sync::Arc;
+
+use tally_disk::{Disk, Durability, Fanout, SerialFanout, Work};
+
+use super::power::Power;
+
+/// Both copies of an uberblock, or the legs of a log, at once.
+pub(crate) struct AtOnce {
+    power: Arc<Power>,
+}
+
+impl AtOnce {
+    pub(crate) fn new(power: &Arc<Power>) -> Self {
+        Self { power: Arc::clone(power) }
+    }
+}
+
+impl Fanout for AtOnce {
+    fn each(&self, work: Vec<Work>) -> Vec<io::Result<()>> {
+        SerialFanout.each(work)
+    }
+
+    fn write_durable(&self, targets: &[(Arc<dyn Disk>, u64)], buf: &[u8]) -> Vec<io::Result<()>> {
+        if self.power.goes_within(targets.len() as u64) {
+            for (disk, offset) in targets.iter().rev() {
+                // What becomes of it is told below: by then the power is gone, but for what the clients of a hook took.
+                let _ = disk.write(*offset, buf, Durability::Cached);
+            }
+        }
+        SerialFanout.write_durable(targets, buf)
+    }
+}
