@@ -172,6 +172,18 @@ impl DataLayer {
         self.view(range).into_iter().map(fragment).collect()
     }
 
+    /// The content of `range`, where it is part of one piece in memory that is so long.
+    pub(crate) fn of_long_piece(&self, range: &Range<u64>, bytes_min: u64) -> Option<Bytes> {
+        match self.pieces.range(..=range.start).next_back()? {
+            (offset, Piece::Memory { bytes, .. })
+                if bytes.len() as u64 >= bytes_min && offset + bytes.len() as u64 >= range.end =>
+            {
+                Some(bytes.slice((range.start - offset) as usize..(range.end - offset) as usize))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether any of `range` is dirty.
     pub(crate) fn has_any(&self, range: Range<u64>) -> bool {
         self.overlapping(range).next().is_some()

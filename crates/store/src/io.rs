@@ -20,7 +20,7 @@ use tally_base::Txg;
 use tally_base::codec::{Malformed, Reader};
 use tally_disk::{Fanout, Work};
 
-use crate::alloc::{Allocator, UNBORN};
+use crate::alloc::Allocator;
 use crate::block::{self, BlockError};
 use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
@@ -408,7 +408,7 @@ impl BlockIo {
         self.leaks.load(Ordering::Relaxed)
     }
 
-    /// A block that was written ahead of any group, under [`UNBORN`], belongs to `txg` from now on
+    /// A block that was written ahead of any group, under [`UNBORN`](crate::alloc::UNBORN), belongs to `txg` from now on
     /// and is known by the pointer that this gives, in the cache as well. `None` if it was no such block.
     pub fn settle(&self, bp: &BlockPtr, txg: Txg) -> Option<BlockPtr> {
         if !self.take_unborn_ranges(bp)?.all(|dva| self.alloc.settle(dva, txg)) {
@@ -481,11 +481,11 @@ impl BlockIo {
     }
 
     /// A new block: readable from now on, although it is written later.
-    pub(crate) fn accept(&self, bp: &BlockPtr, bytes: Bytes) {
+    pub(crate) fn accept(&self, bp: &BlockPtr, bytes: Bytes, shares: bool) {
         let key = CacheKey::of(bp);
         self.unwritten.write().insert(key, bytes.clone());
         let cached = Cached { bytes, checked: true, kind: bp.kind };
-        if bp.birth == UNBORN { self.cache.insert_placed(key, cached) } else { self.cache.insert(key, cached) }
+        if shares { self.cache.insert_placed(key, cached) } else { self.cache.insert(key, cached) }
     }
 
     /// These blocks are on their device, or never will be.

@@ -132,8 +132,30 @@ impl RunWriter {
         data: Bytes,
         compression: Compression,
     ) -> Result<BlockPtr, BlockError> {
+        let shares = self.txg == UNBORN;
+        self.put_into(kind, data, compression, shares)
+    }
+
+    /// [`Self::put_bytes`] of a part of a request, which has a buffer with its neighbours: in the cache it stands beside
+    /// them, as what is placed ahead does.
+    pub fn put_shared(
+        &mut self,
+        kind: BlockKind,
+        data: Bytes,
+        compression: Compression,
+    ) -> Result<BlockPtr, BlockError> {
+        self.put_into(kind, data, compression, true)
+    }
+
+    fn put_into(
+        &mut self,
+        kind: BlockKind,
+        data: Bytes,
+        compression: Compression,
+        shares: bool,
+    ) -> Result<BlockPtr, BlockError> {
         let pointer = self.lay_out(kind, &data, compression)?;
-        self.io.accept(&pointer, data);
+        self.io.accept(&pointer, data, shares);
         match &mut self.run {
             Some(run) => run.blocks.push(pointer),
             None => self.io.forget_unwritten(&[pointer]),

@@ -20,6 +20,10 @@ use crate::inode::{Inode, Layout};
 use crate::layer::{Layer, Piece, Seen};
 use crate::vfs::FILE_SIZE_MAX;
 
+/// A block of a piece from this length on goes to the pool and into the cache as the WRITE has brought it, and is not copied.
+/// That has up to a mebibyte in one buffer, so no more is kept alive than twice what is left of it (rules P5).
+const SHARED_PIECE_BYTES_MIN: u64 = 512 << 10;
+
 impl Fold<'_> {
     /// The content in blocks: those that were touched are written anew, those behind a cut go.
     pub(super) fn extents(
@@ -80,6 +84,10 @@ impl Fold<'_> {
         (small, replaced): (Option<&Stored<Bytes>>, &Stored<Option<BlockPtr>>),
         old_size: u64,
     ) -> Result<Option<BlockPtr>, BlockError> {
+        let brought = layer.data.of_long_piece(&range, SHARED_PIECE_BYTES_MIN);
+        if let Some(bytes) = brought.filter(|bytes| bytes.iter().any(|byte| *byte != 0)) {
+            return self.out.put_shared(BlockKind::Data, bytes, self.compression).map(Some);
+        }
         let base = |into: &mut [u8]| self.base(id, range.start, small, replaced, into);
         let content = self.block_content(id, range.clone(), layer, old_size, &base)?;
         let is_absent = matches!(replaced, Stored::Known(_)) && self.is_hole(id, range.start, &content)?;

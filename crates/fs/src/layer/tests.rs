@@ -57,6 +57,16 @@ proptest! {
                 _ => 0,
             };
             prop_assert_eq!(layer.unlogged_bytes(), layer.pieces().map(unlogged).sum::<u64>());
+            for start in 0..60 {
+                let (range, end) = (start..start + 4, start as usize + 4);
+                if let Some(bytes) = layer.of_long_piece(&range, 6) {
+                    prop_assert_eq!(&bytes[..], &model[start as usize..end]);
+                }
+                let is_of_one = |(offset, piece): (u64, &Piece)| {
+                    piece.length() >= 6 && offset <= range.start && offset + piece.length() >= range.end
+                };
+                prop_assert_eq!(layer.of_long_piece(&range, 6).is_some(), layer.pieces().any(is_of_one));
+            }
         }
     }
 }

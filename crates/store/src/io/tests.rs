@@ -1,7 +1,7 @@
 use tally_base::SECTOR;
 
 use super::*;
-use crate::alloc::AllocRoot;
+use crate::alloc::{AllocRoot, UNBORN};
 use crate::blockdev::MemBlockDev;
 use crate::bp::Compression;
 
