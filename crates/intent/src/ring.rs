@@ -27,7 +27,7 @@ use tally_base::SECTOR;
 use crate::frame::{HEADER_BYTES, RECORD_HEAD_BYTES, frame_bytes, record_bytes};
 
 /// Frames are never longer than this, whatever the ring's size: a longer write only delays who comes next. 4 MiB of
-/// content and what stands around it are one frame, so that a COMMIT of them is one write.
+/// content and what stands around it are one frame, so that a COMMIT of them may be one write.
 const FRAME_BYTES_CAP: u64 = (4 << 20) + (64 << 10);
 /// One frame takes at most this part of the ring (rules F5).
 const FRAMES_PER_RING_MIN: u64 = 8;

@@ -88,14 +88,17 @@ fn an_uberblock_of_another_generation_is_not_written() {
 /// F6: the survivors say that the leg has gone before the write, the flush or the uberblock returns.
 #[test]
 fn survivors_know_before_success_is_returned() {
-    for what in ["write", "flush", "uberblock"] {
+    for what in ["write", "flush", "uberblock", "second copy of an uberblock"] {
         let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES), ("c", LEG_BYTES)]);
         let pool = pool(&world, "mirror /d/a /d/b /d/c");
         let (bad, before) = (leg(&pool.roster, "b").guid(), pool.roster.config().sequence);
         let switch = if what == "flush" { &world.disk("b").flushes_fail } else { &world.disk("b").writes_fail };
-        FaultyDisk::set(switch, true);
         match what {
-            "uberblock" => commit(&pool.roster, 2).unwrap(),
+            "second copy of an uberblock" => world.disk("b").writes_left.store(1, Ordering::SeqCst),
+            _ => FaultyDisk::set(switch, true),
+        }
+        match what {
+            "uberblock" | "second copy of an uberblock" => commit(&pool.roster, 2).unwrap(),
             _ => pool.vdevs[0].write(0, &[1; 4096]).and_then(|()| pool.vdevs[0].flush()).unwrap(),
         }
         for survivor in ["a", "c"] {
