@@ -370,29 +370,40 @@ impl Roster {
         lost.map_or(Ok(()), |vdev| Err(RosterError::VdevLost(vdev.guid())))
     }
 
-    /// Both copies, on all legs, at once: if the power is cut the ones before are in other slots, and an uberblock that
-    /// is torn in every copy is one that was never written (rules F8).
+    /// The legs that vote come first. One that joins only witnesses: if it told of this txg and the power were cut before
+    /// the others do, the import would look in vain for what was committed (rules F8).
     fn write_copies(&self, txg: Txg, sector: &[u8]) -> Result<(), RosterError> {
+        let legs = self.legs().filter(|leg| leg.takes_writes());
+        let (joining, voting): (Vec<_>, Vec<_>) = legs.partition(|leg| leg.state() == LegState::Resilvering);
+        for legs in [voting, joining] {
+            self.write_copies_of(legs, txg, sector)?;
+            // A leg that is failing in another thread must be struck off before this txg may count.
+            for leg in self.legs().filter(|leg| leg.state() == LegState::Failing) {
+                self.drop_leg(leg.guid(), &io::Error::other("it failed in another request"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Both copies, on all of these, at once: if the power is cut the ones before are in other slots, and an uberblock that
+    /// is torn in every copy is one that was never written (rules F8).
+    fn write_copies_of(&self, legs: Vec<Arc<VdevLeg>>, txg: Txg, sector: &[u8]) -> Result<(), RosterError> {
         debug_assert_eq!(sector.len(), SECTOR);
-        let (mut legs, mut copies) = (Vec::new(), [Vec::new(), Vec::new()]);
-        for leg in self.legs().filter(|leg| leg.takes_writes()) {
+        let (mut written, mut copies) = (Vec::new(), [Vec::new(), Vec::new()]);
+        for leg in legs {
             let Some(disk) = leg.disk() else { continue };
             let Some(offsets) = slot_offsets(disk.geometry().size, txg) else { continue };
             for (copy, offset) in copies.iter_mut().zip(offsets) {
                 copy.push((Arc::clone(disk) as Arc<dyn Disk>, offset));
             }
-            legs.push(leg);
+            written.push(leg);
         }
         let mut firsts = self.fanout.write_durable(&copies.concat(), sector);
-        let seconds = firsts.split_off(legs.len());
-        for ((leg, first), second) in legs.iter().zip(firsts).zip(seconds) {
+        let seconds = firsts.split_off(written.len());
+        for ((leg, first), second) in written.iter().zip(firsts).zip(seconds) {
             if let Err(error) = leg.note_write(first.and(second)) {
                 self.drop_leg(leg.guid(), &error)?;
             }
-        }
-        // A leg that is failing in another thread must be struck off before this txg may count.
-        for leg in self.legs().filter(|leg| leg.state() == LegState::Failing) {
-            self.drop_leg(leg.guid(), &io::Error::other("it failed in another request"))?;
         }
         Ok(())
     }
