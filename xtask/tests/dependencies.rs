@@ -6,25 +6,36 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What each crate may see of the others. What is not in a row is a wall.
-const CRATES: [(&str, &[&str]); 13] = [
+const CRATES: [(&str, &[&str]); 14] = [
     ("tally-base", &[]),
     ("tally-disk", &["tally-base"]),
     ("tally-intent", &["tally-base", "tally-disk"]),
     ("tally-store", &["tally-base", "tally-disk", "tally-intent"]),
-    ("tally-fs", &["tally-base", "tally-disk", "tally-intent", "tally-store"]),
-    // Only `nfs` knows the protocol; only `fs` and below know a transaction group.
-    ("tally-nfs", &["tally-base", "tally-fs"]),
+    // What a file system can be asked, for whoever asks and whoever answers.
+    ("tally-vfs", &["tally-base"]),
+    ("tally-fs", &["tally-base", "tally-disk", "tally-intent", "tally-store", "tally-vfs"]),
+    // Only `nfs` knows the protocol, and it sees no engine: only `fs` and below know a transaction group.
+    ("tally-nfs", &["tally-base", "tally-vfs"]),
     // Measures any server from outside, and must not know ours.
     ("tally-bench", &["tally-base"]),
     (
         "tally-server",
-        &["tally-base", "tally-disk", "tally-intent", "tally-store", "tally-fs", "tally-nfs", "tally-bench"],
+        &[
+            "tally-base",
+            "tally-disk",
+            "tally-intent",
+            "tally-store",
+            "tally-vfs",
+            "tally-fs",
+            "tally-nfs",
+            "tally-bench",
+        ],
     ),
     // Tests and tools see what they need, and nothing sees them.
-    ("tally-sim", &["tally-base", "tally-disk", "tally-intent", "tally-store", "tally-fs", "tally-nfs"]),
+    ("tally-sim", &["tally-base", "tally-disk", "tally-intent", "tally-store", "tally-vfs", "tally-fs", "tally-nfs"]),
     ("tally-interop", &["tally-base", "tally-disk", "tally-bench", "tally-server"]),
     ("tally-failing", &["tally-bench"]),
-    ("tally-fuzz", &["tally-base", "tally-disk", "tally-intent", "tally-store", "tally-fs", "tally-nfs"]),
+    ("tally-fuzz", &["tally-base", "tally-disk", "tally-intent", "tally-store", "tally-vfs", "tally-fs", "tally-nfs"]),
     ("xtask", &["tally-base", "tally-disk", "tally-bench"]),
 ];
 

@@ -13,11 +13,11 @@ use tally_base::Wait;
 use tally_intent::Reservation;
 use tally_store::pool::{NotServing, SpaceClass};
 use tally_store::txg::{Admission, Destination, NotAdmitted, Pass, RingUse};
+use tally_vfs::{FsError, ObjectRef, Outcome};
 
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::record::RECORD_OVERHEAD_MAX;
-use crate::vfs::{FsError, ObjectRef, Outcome};
 
 /// Dirty memory that an operation costs beside its data: layer, keys, inode.
 pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;

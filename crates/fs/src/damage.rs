@@ -10,11 +10,11 @@ use std::fmt;
 use parking_lot::Mutex;
 use tally_base::{ObjectId, Txg};
 use tally_store::key::{Class, Key};
+use tally_vfs::{FileKind, FsError};
 
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
 use crate::inode::Layout;
-use crate::vfs::{FileKind, FsError};
 
 /// Places that are kept of one dataset.
 const PLACES_MAX: usize = 1000;

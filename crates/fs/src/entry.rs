@@ -8,9 +8,13 @@
 use bytes::Bytes;
 use tally_base::ObjectId;
 use tally_base::codec::Reader;
+use tally_store::key::KEY_BYTES;
+use tally_vfs::FileKind;
 
 use crate::inode::kind_of;
-use crate::vfs::FileKind;
+
+// What an entry is charged is what it takes.
+const _: () = assert!(tally_vfs::ENTRY_BYTES == 2 * KEY_BYTES as u64 + 9 + 8);
 
 #[must_use]
 pub(crate) fn encode_entry(object: ObjectId, kind: FileKind, name: &[u8]) -> Bytes {

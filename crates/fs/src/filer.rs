@@ -29,10 +29,10 @@ use tally_store::properties::{PropertySet, SyncMode};
 use tally_store::txg::{Cause, Next};
 
 use relief::Relief;
+use tally_vfs::ObjectRef;
 
 use crate::ahead::Ahead;
 use crate::filesystem::Filesystem;
-use crate::vfs::ObjectRef;
 
 pub use datasets::{DatasetError, DatasetInfo};
 pub use loss::ReplayLoss;

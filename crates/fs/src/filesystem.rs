@@ -33,6 +33,7 @@ use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
 use tally_store::properties::SyncMode;
 use tally_store::txg::Brought;
+use tally_vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
 use crate::admission::{Admitted, Pending, Refusal};
 use crate::ahead::Ahead;
@@ -42,7 +43,6 @@ use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
 use crate::ops::{Ancestry, Following};
 use crate::record::{self, InodeAfter, Record, RecordKind};
-use crate::vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
 /// More ids than any transaction group draws: so many are passed over after a crash.
 const LOST_IDS_MAX: u64 = 1 << 32;

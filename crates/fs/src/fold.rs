@@ -33,13 +33,13 @@ use tally_store::dataset::{ACCOUNT_MAX, DatasetClient, DatasetRoot, OBJECT_CHARG
 use tally_store::key::{Class, Key};
 use tally_store::run::RunWriter;
 use tally_store::tree::{Around, Change};
+use tally_vfs::FileKind;
 
 pub(crate) use self::content::SMALL_MAX;
 use self::stored::{Stored, absence};
 use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
 use crate::layer::Layer;
-use crate::vfs::FileKind;
 
 /// What the fold of one group collects.
 struct Fold<'a> {

@@ -20,9 +20,8 @@
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, Time};
-use tally_store::key::KEY_BYTES;
 
-use crate::vfs::{Attr, FILE_SIZE_MAX, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX};
+use tally_vfs::{Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge};
 
 /// Where a file's content lies in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,20 +74,6 @@ pub struct Inode {
     pub target: Bytes,
 }
 
-/// What a directory entry takes beside its name: two keys, with object and kind under the one and the object under the
-/// other.
-const ENTRY_BYTES: u64 = 2 * KEY_BYTES as u64 + 9 + 8;
-
-/// A shorter name counts as one of so many bytes. Clients rename files that are open to such a name instead of removing
-/// them (`.nfs` and 24 digits): that must not fail for a quota, or nothing could be removed from a full one.
-const NAME_CHARGE_MIN: u64 = 32;
-
-/// What a dataset is charged for a directory entry of this name, bytes.
-#[must_use]
-pub fn entry_charge(name: &[u8]) -> u64 {
-    ENTRY_BYTES + (name.len() as u64).max(NAME_CHARGE_MIN)
-}
-
 /// Entries of a directory that its `size` counts beside the real ones.
 pub const DOT_ENTRIES: u64 = 2;
 
@@ -129,7 +114,7 @@ impl Inode {
             ctime: now,
             change: now,
             generation,
-            parent: ObjectId(crate::read::FIRST_ID),
+            parent: ObjectId(FIRST_ID),
             layout: Layout::Small,
             record_shift: 17,
             create_verifier: None,

@@ -9,11 +9,11 @@ use tally_base::codec::{Malformed, Reader};
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::inspect::{Fields, RecordWords, Value, Words, text_of};
 use tally_store::key::{Class, Key};
+use tally_vfs::FileKind;
 
 use crate::entry::decode_entry;
 use crate::inode::{Inode, Layout, kind_of};
 use crate::record::{InodeAfter, Record, RecordKind, SizeRule};
-use crate::vfs::FileKind;
 
 /// Bytes of a small file that are shown.
 const SMALL_SHOWN_BYTES: usize = 24;

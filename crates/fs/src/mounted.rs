@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
-
-use crate::filesystem::Filesystem;
-use crate::ops::Removal;
-use crate::vfs::{
+use tally_vfs::{
     Attr, CreateHow, Cred, DirPage, FsError, FsStat, NodeKind, ObjectRef, OpCtx, Outcome, ReadOut, RememberedReply,
     ReplyKey, SetAttr, Stability, Vfs, Written,
 };
+
+use crate::filesystem::Filesystem;
+use crate::ops::Removal;
 
 impl Vfs for Filesystem {
     fn pool(&self) -> PoolGuid {

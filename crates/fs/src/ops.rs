@@ -21,15 +21,15 @@ pub(crate) use remove::Removal;
 use smallvec::{SmallVec, smallvec};
 use tally_base::{ObjectId, Wait, name_hash};
 use tally_store::key::{Class, Key};
+use tally_vfs::permission::{self, EXECUTE, WRITE};
+use tally_vfs::{Change, Cred, FileKind, FsError, NAME_MAX, ObjectRef, OpCtx, Outcome, PreAttr, RememberedReply};
 
 use crate::entry::encode_entry;
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::object::Locked;
-use crate::permission::{self, EXECUTE, WRITE};
 use crate::record::{InodeAfter, Record, SizeRule};
 use crate::sight::Found;
-use crate::vfs::{Change, Cred, FileKind, FsError, NAME_MAX, ObjectRef, OpCtx, Outcome, PreAttr, RememberedReply};
 
 /// Checks the bytes of a name.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), FsError> {

@@ -4,18 +4,16 @@
 use bytes::Bytes;
 use tally_base::ObjectId;
 use tally_store::key::{Class, Key};
+use tally_vfs::permission::{self, EXECUTE, READ};
+use tally_vfs::{Attr, Cred, DirEntry, DirPage, FIRST_ID, FileKind, FsError, FsStat, ObjectRef, ReadOut};
 
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
 use crate::ops::check_name;
-use crate::permission::{self, EXECUTE, READ};
-use crate::vfs::{Attr, Cred, DirEntry, DirPage, FileKind, FsError, FsStat, ObjectRef, ReadOut};
 
 /// The cookies of `.` and `..`; real entries have ids from [`FIRST_ID`] on.
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
-/// Object and entry ids start here (rules F21).
-pub(crate) const FIRST_ID: u64 = 3;
 
 impl Filesystem {
     pub(crate) fn read_attr(&self, object: ObjectRef) -> Result<Attr, FsError> {

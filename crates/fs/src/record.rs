@@ -26,10 +26,10 @@ use tally_store::key::{Class, KEY_BYTES, Key};
 use tally_store::pool::{DRAWN_ROOM_END, TIME_ROOM_END};
 use tally_store::replies;
 use tally_store::tree::VALUE_BYTES_MAX;
+use tally_vfs::{FILE_SIZE_MAX, ObjectRef, RememberedReply, ReplyKey};
 
 use crate::entry::decode_entry;
 use crate::inode::Inode;
-use crate::vfs::{FILE_SIZE_MAX, ObjectRef, RememberedReply, ReplyKey};
 
 /// The kinds and their numbers, so that one that is named here is in [`RecordKind::ALL`], too.
 macro_rules! record_kinds {

@@ -17,13 +17,13 @@ use smallvec::SmallVec;
 use tally_base::codec::Malformed;
 use tally_base::{Dseq, ObjectId};
 use tally_store::key::{Class, Key};
+use tally_vfs::{FileKind, FsError};
 
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::object::Locked;
 use crate::record::{Record, SizeRule};
-use crate::vfs::{FileKind, FsError};
 
 /// Why a record could not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -14,6 +14,7 @@ use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::dataset::DatasetRoot;
 use tally_store::io::Standing;
 use tally_store::key::{Class, Key};
+use tally_vfs::{FileKind, FsError, ObjectRef};
 
 use crate::ahead::{ColdRead, Lone};
 use crate::damage::Part;
@@ -22,7 +23,6 @@ use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
 use crate::layer::{DataLayer, Piece, Seen, see_through};
 use crate::object::{ObjectState, RestsOn};
-use crate::vfs::{FileKind, FsError, ObjectRef};
 
 /// An object under a lock, with the tree below it.
 pub(crate) struct Sight<'a> {

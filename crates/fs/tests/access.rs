@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tally_base::{Clock, Time};
 use tally_fs::filer::CreateOptions;
-use tally_fs::vfs::{CreateHow, Cred, ObjectRef, SetAttr, SetTime, Stability, Vfs};
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_vfs::{CreateHow, Cred, ObjectRef, SetAttr, SetTime, Stability, Vfs};
 use world::{World, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;

@@ -15,12 +15,12 @@ use parking_lot::RwLock;
 use tally_base::{Clock, Seat, SystemClock, Time, seat_this_thread};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
 use tally_store::bp::BlockKind;
 use tally_store::io::PrefetchStats;
 use tally_store::key::{Class, Key};
 use tally_store::platform::Tuning;
 use tally_store::properties::{Property, parse};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
 use world::{World, content, ctx, mode, noise, vfs};
 
 const MIB: u64 = 1 << 20;

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
-use tally_fs::vfs::{CreateHow, Cred, FsError, NodeKind, ObjectRef, OpCtx, ReplyKey, SetAttr, Stability, Vfs};
 use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::pool::SpaceClass;
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_vfs::{CreateHow, Cred, FsError, NodeKind, ObjectRef, OpCtx, ReplyKey, SetAttr, Stability, Vfs};
 use world::{World, ctx, done, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;

@@ -11,10 +11,10 @@ use bytes::Bytes;
 use tally_base::{Clock, Time};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use tally_store::bp::BlockKind;
 use tally_store::properties::{Property, parse};
 use tally_store::txg::PATCH_BYTES_START;
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use world::{World, content, ctx, mode, noise, vfs};
 
 const MIB: u64 = 1 << 20;

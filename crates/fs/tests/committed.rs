@@ -8,9 +8,9 @@ use bytes::Bytes;
 use tally_base::Wait;
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, Stability, Vfs};
 use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, Stability, Vfs};
 use world::{World, content, ctx, mode, noise, patient_by_hand, vfs};
 
 const MIB: u64 = 1 << 20;
@@ -100,7 +100,7 @@ fn what_was_committed_behind_its_group_can_be_replayed_on_a_full_pool() {
     (0..4).for_each(|_| house.settle());
     // Room for some files.
     const FILES: u64 = 14;
-    let cut = tally_fs::vfs::SetAttr { size: Some(at - (FILES + 3) * MIB), ..Default::default() };
+    let cut = tally_vfs::SetAttr { size: Some(at - (FILES + 3) * MIB), ..Default::default() };
     patient_by_hand(&house.filer, || house.fs.setattr(ctx(&house.cred), fill, &cut, None)).expect("a cut");
     (0..4).for_each(|_| house.settle());
     let files: Vec<_> = (0..FILES).map(|number| house.create(&format!("file-{number}"))).collect();
@@ -220,7 +220,7 @@ fn round(seed: u64) {
         Outcome { result: result.map(drop), changes, wait }
     };
     let resize = |cells: u64| {
-        let set = tally_fs::vfs::SetAttr { size: Some(cells * CELL), ..Default::default() };
+        let set = tally_vfs::SetAttr { size: Some(cells * CELL), ..Default::default() };
         patient(&|| house.fs.setattr(ctx(&house.cred), file, &set, None));
     };
     let after = std::thread::scope(|scope| {

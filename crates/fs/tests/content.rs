@@ -4,8 +4,8 @@ mod world;
 
 use bytes::Bytes;
 use tally_fs::filer::CreateOptions;
-use tally_fs::vfs::{CreateHow, Cred, FsError, Outcome, SetAttr, Stability};
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_vfs::{CreateHow, Cred, FsError, Outcome, SetAttr, Stability};
 use world::{World, content, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;

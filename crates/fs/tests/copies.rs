@@ -10,7 +10,6 @@ use bytes::Bytes;
 use tally_base::{SECTOR, VdevGuid};
 use tally_disk::{Disk, Fanout, SerialFanout, Work};
 use tally_fs::filer::{CreateOptions, Filer};
-use tally_fs::vfs::{CreateHow, Cred, ObjectRef, Stability, Vfs};
 use tally_intent::Lane;
 use tally_store::bp::BlockPtr;
 use tally_store::create::new_leg;
@@ -22,6 +21,7 @@ use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
 use tally_store::pool::{Pool, SecureError, SecureReport, SyncError};
 use tally_store::tree::Visit;
 use tally_store::vdev::{LegState, Vdev, VdevLeg};
+use tally_vfs::{CreateHow, Cred, ObjectRef, Stability, Vfs};
 use world::{World, content, ctx, done, mode, patient, vfs};
 
 const MIB: u64 = 1 << 20;

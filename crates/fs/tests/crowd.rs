@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use tally_fs::vfs::{CreateHow, Cred, FileKind, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use tally_store::properties::{Property, parse};
+use tally_vfs::{CreateHow, Cred, FileKind, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use world::{World, ctx, mode, patient, vfs};
 
 const MIB: u64 = 1 << 20;

@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use tally_fs::vfs::{Cred, FsError, ObjectRef, RENAME_PARENTS_MAX, Vfs};
 use tally_fs::{Filer, Filesystem};
+use tally_vfs::{Cred, FsError, ObjectRef, RENAME_PARENTS_MAX, Vfs};
 use world::{World, ctx, done, mode};
 
 const DISK: u64 = 128 << 20;

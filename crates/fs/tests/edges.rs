@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use tally_base::Txg;
 use tally_fs::filer::{CreateOptions, ImportOptions};
-use tally_fs::vfs::{CreateHow, Cred, FsError, Stability, Vfs};
 use tally_store::block::BlockError;
 use tally_store::dataset::{Dataset, DatasetClient, DatasetRoot};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::run::RunWriter;
+use tally_vfs::{CreateHow, Cred, FsError, Stability, Vfs};
 use world::{World, content, ctx, done, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;
@@ -300,7 +300,7 @@ fn small_changes_all_over_a_nearly_full_pool_never_suspend_it() {
     }
     assert!(records > 500, "{records}");
     // Make a little room, so that there is something to be let in.
-    let size = tally_fs::vfs::SetAttr { size: Some((records - 150) * record), ..Default::default() };
+    let size = tally_vfs::SetAttr { size: Some((records - 150) * record), ..Default::default() };
     done(fs.setattr(ctx(&cred), file, &size, None)).unwrap();
     for _ in 0..4 {
         filer.sync().unwrap();
@@ -408,7 +408,7 @@ fn a_change_that_panicked_half_way_is_all_there_or_not_at_all() {
         let filer = world.create_without_threads(&CreateOptions::default());
         filer.sync().unwrap();
         let (fs, cred) = (vfs(&filer), Cred::root());
-        let context = tally_fs::vfs::OpCtx { cred: &cred, reply: Some(tally_fs::vfs::ReplyKey([7; 40])) };
+        let context = tally_vfs::OpCtx { cred: &cred, reply: Some(tally_vfs::ReplyKey([7; 40])) };
         clock.0.store(number, std::sync::atomic::Ordering::SeqCst);
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             drop(fs.mkdir(context, fs.root(), b"dir", &mode(0o755)));

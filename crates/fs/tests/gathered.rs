@@ -11,9 +11,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use tally_base::Wait;
 use tally_fs::filer::{CreateOptions, Filer};
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use tally_store::pool::SpaceClass;
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use world::{World, content, ctx, done, mode, noise, vfs};
 
 const KIB: u64 = 1 << 10;

@@ -16,9 +16,6 @@ use tally_disk::{Disk, Durability, MemDisk};
 use tally_fs::damage::Part;
 use tally_fs::filer::ImportOptions;
 use tally_fs::inode::{Inode, Layout};
-use tally_fs::vfs::{
-    Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, ObjectRef, Outcome, SetAttr, Stability, Vfs,
-};
 use tally_fs::{Filer, Filesystem};
 use tally_store::block::BlockError;
 use tally_store::dataset::{Dataset, DatasetBirth, DatasetClient, DatasetLine, DatasetRoot};
@@ -29,6 +26,9 @@ use tally_store::properties::PropertySet;
 use tally_store::run::RunWriter;
 use tally_store::tree::{Change, Tree, Visit};
 use tally_store::uberblock::{self, Uberblock};
+use tally_vfs::{
+    Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, ObjectRef, Outcome, SetAttr, Stability, Vfs,
+};
 use world::{World, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;

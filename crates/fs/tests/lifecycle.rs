@@ -5,9 +5,9 @@ mod world;
 use bytes::Bytes;
 use tally_base::Time;
 use tally_fs::filer::{CreateOptions, ImportOptions};
-use tally_fs::vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, SetAttr, Stability, Vfs};
 use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, SetAttr, Stability, Vfs};
 use world::{World, content, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;
@@ -368,7 +368,7 @@ fn datasets_come_and_go_with_their_mount_points_and_properties() {
     let (point, _) = root.lookup(&cred, root.root(), b"home").unwrap();
     assert!(filer.child(root.dataset(), root.root(), b"home").is_some());
     assert_eq!(done(root.rmdir(ctx(&cred), root.root(), b"home")).unwrap_err(), FsError::Access, "it is mounted on");
-    use tally_fs::vfs::Vfs;
+    use tally_vfs::Vfs;
     let file = done(home.create(ctx(&cred), home.root(), b"file", &CreateHow::Guarded(mode(0o600)))).unwrap();
     done(home.write(ctx(&cred), file.object, 0, pattern(3 * MIB as usize, 5), Stability::FileSync)).unwrap();
     filer.rename_dataset("tank/home", "tank/away").unwrap();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
 use tally_fs::inspect::FsWords;
-use tally_fs::vfs::{CreateHow, Cred, FsError, SetAttr, Stability, Vfs};
 use tally_store::discover::ImportSource;
 use tally_store::inspect::{Plan, inspect};
 use tally_store::properties::PropertySet;
+use tally_vfs::{CreateHow, Cred, FsError, SetAttr, Stability, Vfs};
 use world::{World, content, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;

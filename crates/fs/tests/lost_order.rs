@@ -13,10 +13,10 @@ use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, FilerError, ImportOptions, ReplayLoss};
 use tally_fs::inode::Inode;
 use tally_fs::record::{Data, InodeAfter, Record, RecordKind, SizeRule};
-use tally_fs::vfs::{CreateHow, Cred, FileKind, FsError, SetAttr, Stability, Vfs};
 use tally_store::key::{Class, Key};
 use tally_store::platform::Tuning;
 use tally_store::properties::PropertySet;
+use tally_vfs::{CreateHow, Cred, FileKind, FsError, SetAttr, Stability, Vfs};
 use world::{World, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;

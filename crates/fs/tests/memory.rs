@@ -13,9 +13,9 @@ use tally_base::{SystemClock, SystemRng};
 use tally_disk::{SerialFanout, SystemOpener};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, Stability, Vfs};
 use tally_store::grammar::parse_vdev_args;
 use tally_store::platform::{Host, Platform, Tuning};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, Stability, Vfs};
 use world::{ctx, mode, noise, vfs};
 
 #[global_allocator]

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 use tally_fs::Filesystem;
 use tally_fs::filer::{DatasetError, Filer};
-use tally_fs::vfs::{Cred, FileKind, FsError, SetAttr, Vfs};
 use tally_store::properties::PropertySet;
+use tally_vfs::{Cred, FileKind, FsError, SetAttr, Vfs};
 use world::{World, ctx, done, mode};
 
 /// Long enough that only who waits for ever is caught.

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tally_base::{ObjectId, Seat, seat_this_thread};
 use tally_fs::Filer;
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Vfs};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Vfs};
 use world::{World, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;

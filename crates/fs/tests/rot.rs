@@ -17,12 +17,12 @@ use bytes::Bytes;
 use tally_fs::Filer;
 use tally_fs::damage::{DamageReport, Part};
 use tally_fs::filer::{CreateOptions, ImportOptions};
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, SetAttr, Stability, Vfs};
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::key::Class;
 use tally_store::platform::Tuning;
 use tally_store::properties::PropertySet;
 use tally_store::tree::Visit;
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, SetAttr, Stability, Vfs};
 use world::{World, ctx, done, mode, patient_by_hand, vfs};
 
 const MIB: u64 = 1 << 20;

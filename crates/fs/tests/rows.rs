@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicU64;
 use tally_base::{DatasetId, SECTOR, log_checksum};
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
 use tally_fs::record::RecordKind;
-use tally_fs::vfs::{Cred, Vfs};
 use tally_intent::FrameHeader;
 use tally_store::properties::PropertySet;
+use tally_vfs::{Cred, Vfs};
 use world::{World, ctx, done, mode};
 
 const MIB: u64 = 1 << 20;

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use tally_base::Wait;
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
-use tally_fs::vfs::{CreateHow, Cred, FsError, Vfs};
 use tally_store::platform::Tuning;
 use tally_store::uberblock::slot_offsets;
 use tally_store::vdev::LegState;
+use tally_vfs::{CreateHow, Cred, FsError, Vfs};
 use world::{World, ctx, done, mode, vfs};
 
 const DATA: u64 = 16 << 20;

@@ -12,10 +12,10 @@ use bytes::Bytes;
 use tally_base::{Fate, Kept, Txg, Wait};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, SetAttr, Stability, Vfs};
 use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::txg::{Destination, RingUse};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, SetAttr, Stability, Vfs};
 use world::{World, content, ctx, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;

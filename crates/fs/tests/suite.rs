@@ -4,12 +4,12 @@ mod world;
 
 use std::sync::Arc;
 
-use tally_fs::vfs::Vfs;
+use tally_vfs::Vfs;
 use world::World;
 
 #[test]
 fn the_real_file_system_keeps_every_rule_of_the_suite() {
-    tally_fs::vfs_suite::run_all(&|| {
+    tally_vfs::suite::run_all(&|| {
         let world = World::new(32 << 20, 8 << 20);
         let filer = world.create();
         let filesystem: Arc<dyn Vfs> = filer.by_name("tank").unwrap();

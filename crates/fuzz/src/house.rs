@@ -12,12 +12,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_fs::model::{Model, ModelOptions};
-use tally_fs::vfs::{CreateHow, Cred, NodeKind, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 use tally_nfs::exports::{Exports, Place, Rule, parse_sharenfs};
 use tally_nfs::handle::{HANDLE_BYTES, Handle};
 use tally_nfs::rpc::{Refusal, Reply};
 use tally_nfs::service::{Link, Service, Step};
+use tally_vfs::model::{Model, ModelOptions};
+use tally_vfs::{CreateHow, Cred, NodeKind, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
 use crate::world::{Fixed, Still};
 
@@ -75,7 +75,7 @@ fn furnish(tank: &Model) {
     let cred = Cred::root();
     let ctx = OpCtx { cred: &cred, reply: None };
     let set = SetAttr { mode: Some(0o755), ..SetAttr::default() };
-    let made = |outcome: tally_fs::vfs::Outcome<_>| outcome.result.expect("there is room in a new model");
+    let made = |outcome: tally_vfs::Outcome<_>| outcome.result.expect("there is room in a new model");
     made(tank.mkdir(ctx, tank.root(), b"child", &set));
     let dir = made(tank.mkdir(ctx, tank.root(), b"dir", &set)).object;
     let file = made(tank.create(ctx, dir, b"file", &CreateHow::Guarded(set.clone()))).object;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tally_base::{DatasetId, PoolGuid};
-use tally_fs::model::Model;
-use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_nfs::exports::{Exports, Place, Rule, parse_sharenfs};
 use tally_nfs::handle::Handle;
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
 use tally_nfs::xdr::Encoder;
+use tally_vfs::model::Model;
+use tally_vfs::{ObjectRef, Vfs};
 
 const ROUNDS: u32 = 100_000;
 const KEY: [u8; 32] = [7; 32];

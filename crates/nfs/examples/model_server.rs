@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid};
-use tally_fs::model::{Model, ModelOptions};
-use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_nfs::exports::{Exports, Place, Rule, ShareRules, parse_sharenfs};
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
+use tally_vfs::model::{Model, ModelOptions};
+use tally_vfs::{ObjectRef, Vfs};
 
 struct OneModel {
     model: Arc<Model>,

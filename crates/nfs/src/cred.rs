@@ -1,7 +1,7 @@
 //! From the ids that a client claims to those that the file system is asked with.
 
 use smallvec::SmallVec;
-use tally_fs::vfs::Cred;
+use tally_vfs::Cred;
 
 use crate::exports::{Rule, Squash};
 use crate::local::Owner;

@@ -16,7 +16,7 @@
 //! guess succeeds once in 2^128 requests, however many a client sends.
 
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_fs::vfs::ObjectRef;
+use tally_vfs::ObjectRef;
 
 /// Length of a handle; RFC 1813 allows 64.
 pub const HANDLE_BYTES: usize = 56;

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use foldhash::HashMap;
 use parking_lot::Mutex;
-use tally_fs::vfs::ReplyKey;
+use tally_vfs::ReplyKey;
 
 use crate::rpc::Reply;
 use crate::service::Link;

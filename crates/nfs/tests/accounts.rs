@@ -13,11 +13,11 @@ use std::time::Instant;
 use bytes::Bytes;
 use support::client::{Client, NFS, words};
 use support::{House, POOL, TestExports};
-use tally_fs::vfs::Stability;
 use tally_nfs::service::{Link, Service, Step};
 use tally_nfs::stats::Kind;
 use tally_nfs::stats::accounts::{ACCOUNTS_MAX, Payer};
 use tally_nfs::v3::Procedure;
+use tally_vfs::Stability;
 
 const ADDRESSES: u32 = 100_000;
 

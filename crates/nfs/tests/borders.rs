@@ -1,5 +1,5 @@
 //! Names and numbers at the borders of what they may be, for every procedure that takes one, over a socket. The rules
-//! behind the socket are those of `vfs_suite`, which the model here and the real file system both keep.
+//! behind the socket are those of `tally_vfs::suite`, which the model here and the real file system both keep.
 
 mod support;
 

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use support::TestExports;
 use support::client::{MOUNT, NFS, dir_name, mode, size, words, write_arguments};
 use support::desk::{Desk, Line};
-use tally_fs::vfs::{CreateHow, Cred, FileKind, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 use tally_nfs::handle::Handle as Named;
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::{Decoder, Encoder};
+use tally_vfs::{CreateHow, Cred, FileKind, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
 /// What a transmission is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

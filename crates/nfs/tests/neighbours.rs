@@ -19,12 +19,12 @@ use socket2::{Domain, Socket, Type};
 use support::client::{Answer, Client, MOUNT, NFS, TOOWEAK, dir_name, mode, record, words};
 use support::desk::serve;
 use support::{House, TestExports};
-use tally_fs::vfs::{Cred, Vfs};
 use tally_nfs::handle::Handle as Named;
 use tally_nfs::local::Owner;
 use tally_nfs::service::{Link, Service};
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
+use tally_vfs::{Cred, Vfs};
 
 const ORDINARY: u16 = 40_000;
 const PRIVILEGED: u16 = 900;

@@ -5,10 +5,10 @@ mod support;
 use support::client::{Client, dir_name, mode, size, words};
 use support::{AWAY_POOL, House, KEY, POOL};
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
-use tally_fs::vfs::{Cred, ObjectRef, OpCtx, SetAttr, Vfs};
 use tally_nfs::handle::Handle;
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
+use tally_vfs::{Cred, ObjectRef, OpCtx, SetAttr, Vfs};
 
 const NOENT: u32 = 2;
 const ACCES: u32 = 13;

@@ -12,10 +12,10 @@ use std::net::SocketAddr;
 use support::TestExports;
 use support::client::{Handle, NFS, TOOWEAK, dir_name, mode, words, write_arguments};
 use support::desk::{Desk, Line};
-use tally_fs::vfs::{Stability, Vfs};
 use tally_nfs::handle::Handle as Named;
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
+use tally_vfs::{Stability, Vfs};
 
 const OK: u32 = 0;
 const ACCES: u32 = 13;

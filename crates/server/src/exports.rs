@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tally_base::{DatasetId, PoolGuid};
-use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_nfs::exports::{Exports, Place, Rule, ShareRules, parse_sharenfs};
+use tally_vfs::{ObjectRef, Vfs};
 
 use crate::daemon::config::ExportRule;
 use crate::daemon::state::Moved;

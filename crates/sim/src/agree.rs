@@ -1,7 +1,7 @@
 //! A reply against the model's answer.
 
 use nfs3_types::nfs3::{nfsstat3, stable_how};
-use tally_fs::vfs::{FsError, Stability};
+use tally_vfs::{FsError, Stability};
 
 use crate::client::{Told, same_fattr};
 use crate::op::{Answer, Expected, Op};

@@ -9,7 +9,6 @@ use tally_base::{DatasetId, PoolGuid, Rng};
 use tally_disk::MemOpener;
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
 use tally_fs::record::RECORD_OVERHEAD_MAX;
-use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_nfs::exports::{Exports, Place, Rule, Squash};
 use tally_nfs::service::Service;
 use tally_store::assemble::PoolSelect;
@@ -17,6 +16,7 @@ use tally_store::discover::ImportSource;
 use tally_store::grammar::parse_vdev_args;
 use tally_store::platform::{Host, Platform, Tuning};
 use tally_store::properties::PropertySet;
+use tally_vfs::{ObjectRef, Vfs};
 
 use crate::chance::{Chance, Stream};
 use crate::clock::Ticks;

@@ -8,12 +8,12 @@ use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::Opaque;
 use smallvec::SmallVec;
 use tally_base::Time;
-use tally_fs::model::Model;
-use tally_fs::vfs::{
+use tally_nfs::handle::Handle;
+use tally_vfs::model::Model;
+use tally_vfs::{
     Attr, Change, CreateHow, Cred, FileKind, FsError, NodeKind, ObjectRef, OpCtx, Outcome, SetAttr, SetTime, Stability,
     Vfs,
 };
-use tally_nfs::handle::Handle;
 
 use crate::chance::Chance;
 use crate::client::{Call, handle, name_in};

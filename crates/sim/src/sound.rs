@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use tally_base::codec::Reader;
 use tally_fs::filer::Filer;
-use tally_fs::inode::{Inode, entry_charge};
-use tally_fs::vfs::FileKind;
+use tally_fs::inode::Inode;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::key::Class;
 use tally_store::tree::Visit;
+use tally_vfs::{FileKind, entry_charge};
 
 /// What a walk over a dataset's tree has found.
 #[derive(Default)]

@@ -17,7 +17,6 @@ use bytes::Bytes;
 use tally_base::Wait;
 use tally_disk::Disk;
 use tally_fs::filer::ImportOptions;
-use tally_fs::vfs::{CreateHow, Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 use tally_intent::Lane;
 use tally_sim::chance::Chance;
 use tally_sim::disk::{Kept, Pages, PowerDisk};
@@ -29,6 +28,7 @@ use tally_store::pool::Pool;
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
 use tally_store::properties::PropertySet;
 use tally_store::vdev::VdevLeg;
+use tally_vfs::{CreateHow, Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
 const MIB: u64 = 1 << 20;
 const NEW: &str = "/d/new";

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tally_base::ObjectId;
 use tally_fs::filer::ImportOptions;
-use tally_fs::model::Model;
-use tally_fs::vfs::{CreateHow, Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 use tally_sim::chance::Chance;
 use tally_sim::machine::{Machine, POOL, Shape};
 use tally_sim::oracle::new_model;
@@ -17,6 +15,8 @@ use tally_store::label::LABEL_BYTES;
 use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tree::Visit;
+use tally_vfs::model::Model;
+use tally_vfs::{CreateHow, Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 40;

@@ -8,7 +8,7 @@ const RECORD: u64 = 128 * KIB;
 
 fn file(size: u64, layout: Layout) -> Inode {
     let inode = Inode::root_directory(tally_base::Generation(1), (0, 0), tally_base::Time(1));
-    Inode { size, layout, kind: crate::vfs::FileKind::File, ..inode }
+    Inode { size, layout, kind: tally_vfs::FileKind::File, ..inode }
 }
 
 fn write(layer: &mut DataLayer, inode: &mut Inode, range: &Range<u64>) {

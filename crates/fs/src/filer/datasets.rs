@@ -7,12 +7,12 @@ use tally_store::dataset::{DATASET_NAME_MAX, Dataset, DatasetBirth, DatasetLine,
 use tally_store::pool::{SyncError, ancestors};
 use tally_store::properties::{Effective, Property, PropertySet, SyncMode, Value, effective};
 use tally_store::tree::Tree;
+use tally_vfs::FIRST_ID;
+use tally_vfs::{Cred, FileKind, Vfs};
 
 use super::mount_point::{MountPoint, component, remove_mount_point};
 use super::{CreateOptions, Filer, FilerError, Named, Names};
 use crate::filesystem::{Filesystem, LogSwitch};
-use crate::read::FIRST_ID;
-use crate::vfs::{Cred, FileKind, Vfs};
 
 /// Why a command on a dataset failed.
 #[derive(Debug, thiserror::Error)]

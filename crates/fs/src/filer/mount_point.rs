@@ -1,10 +1,10 @@
 //! The directories on which datasets are mounted, in the root directories of those above them.
 
 use tally_base::{Broken, ObjectId};
+use tally_vfs::{Cred, FileKind, FsError, OpCtx, Vfs};
 
 use super::datasets::DatasetError;
 use crate::filesystem::Filesystem;
-use crate::vfs::{Cred, FileKind, FsError, OpCtx, Vfs};
 
 /// A directory for a dataset to be mounted on. It is protected, as mount points are, before anything waits: who may write to
 /// the parent's root would put something else in its place, which nobody could take away any more.

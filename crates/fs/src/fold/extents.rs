@@ -11,6 +11,7 @@ use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr, Compression};
 use tally_store::key::{Class, Key};
 use tally_store::tree::{Change, VALUE_BYTES_MAX};
+use tally_vfs::FILE_SIZE_MAX;
 
 use super::Fold;
 use super::content::{Content, copy_prefix};
@@ -18,7 +19,6 @@ use super::stored::{Stored, decode_extent};
 use crate::damage::Part;
 use crate::inode::{Inode, Layout};
 use crate::layer::{Layer, Piece, Seen};
-use crate::vfs::FILE_SIZE_MAX;
 
 /// A block of a piece from this length on goes to the pool and into the cache as the WRITE has brought it, and is not copied.
 /// That has up to a mebibyte in one buffer, so no more is kept alive than twice what is left of it (rules P5).

@@ -7,13 +7,13 @@ use tally_store::block::BlockError;
 use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::key::{Class, Key};
 use tally_store::tree::Change;
+use tally_vfs::FileKind;
 
 use super::Fold;
 use super::stored::{Stored, decode_extent};
 use crate::damage::Part;
 use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
-use crate::vfs::FileKind;
 
 /// Extents of removed files that one transaction group frees; the others are left to the reaper, which goes on in the
 /// groups behind (rules F11).

@@ -12,12 +12,12 @@ use tally_store::bp::BlockPtr;
 use tally_store::dataset::DatasetRoot;
 use tally_store::io::BlockIo;
 use tally_store::key::{Absence, Class, Key};
+use tally_vfs::FILE_SIZE_MAX;
 
 use super::Fold;
 use crate::damage::Part;
 use crate::inode::{Inode, Layout};
 use crate::sight::decode_pointer;
-use crate::vfs::FILE_SIZE_MAX;
 
 /// What the old tree says of something.
 pub(super) enum Stored<T> {

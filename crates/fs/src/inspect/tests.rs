@@ -2,10 +2,10 @@ use bytes::Bytes;
 use tally_base::codec::Malformed;
 use tally_store::inspect::{Value, Words};
 use tally_store::key::{Class, Key};
+use tally_vfs::FileKind;
 
 use super::FsWords;
 use crate::entry::encode_entry;
-use crate::vfs::FileKind;
 
 #[test]
 fn an_entry_is_told_by_its_name_even_if_that_is_not_text() {

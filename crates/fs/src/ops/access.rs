@@ -10,12 +10,12 @@ use std::time::Duration;
 use smallvec::smallvec;
 use tally_base::Time;
 use tally_store::pool::SpaceClass;
+use tally_vfs::Attr;
 
 use super::after;
 use crate::admission::Ask;
 use crate::filesystem::Filesystem;
 use crate::record::{Record, SizeRule};
-use crate::vfs::Attr;
 
 /// How long an access time stays although the object is read.
 const STAYS: Duration = Duration::from_secs(24 * 60 * 60);

@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tally_base::{ObjectId, blocking};
+use tally_vfs::{FsError, ObjectRef, RENAME_PARENTS_MAX};
 
 use crate::filesystem::Filesystem;
 use crate::object::RestsOn;
-use crate::vfs::{FsError, ObjectRef, RENAME_PARENTS_MAX};
 
 /// Moves that are kept. A walk lasts milliseconds at most and a move a good part of one: should there have been more in the
 /// meantime, it begins anew.

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use tally_base::Wait;
 use tally_store::pool::SpaceClass;
+use tally_vfs::{FsError, ObjectRef, OpCtx, Outcome};
 
 use super::write::may_write;
 use super::{after, failed, unchanged};
@@ -31,7 +32,6 @@ use crate::inode::Inode;
 use crate::layer::{Piece, Seen, see_through};
 use crate::object::{Locked, ObjectState};
 use crate::record::{Data, RECORD_OVERHEAD_MAX, RECORD_PIECES_MAX, Record, RecordKind, SizeRule};
-use crate::vfs::{FsError, ObjectRef, OpCtx, Outcome};
 
 /// What a COMMIT finds to be done.
 #[derive(Default)]

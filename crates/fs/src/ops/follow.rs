@@ -20,10 +20,10 @@ use tally_store::bp::{BlockKind, BlockPtr, Compression};
 use tally_store::pool::SpaceClass;
 use tally_store::run::RunWriter;
 use tally_store::txg::Admission;
+use tally_vfs::ObjectRef;
 
 use crate::filesystem::Filesystem;
 use crate::layer::{DataLayer, Fragments, Unlogged};
-use crate::vfs::ObjectRef;
 
 /// A block that earlier WRITEs left in memory, and its place now.
 pub(super) struct Follower {

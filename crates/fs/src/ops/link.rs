@@ -2,13 +2,13 @@
 
 use smallvec::smallvec;
 use tally_store::pool::SpaceClass;
+use tally_vfs::entry_charge;
+use tally_vfs::{Attr, FileKind, FsError, LINK_MAX, ObjectRef, OpCtx, Outcome};
 
 use super::{after, change, check_name, failed, is_dots, remember};
 use crate::admission::Ask;
 use crate::filesystem::Filesystem;
-use crate::inode::entry_charge;
 use crate::record::{Record, RecordKind, SizeRule};
-use crate::vfs::{Attr, FileKind, FsError, LINK_MAX, ObjectRef, OpCtx, Outcome};
 
 impl Filesystem {
     pub(crate) fn add_link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr> {

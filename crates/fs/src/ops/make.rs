@@ -5,19 +5,20 @@ use smallvec::smallvec;
 use tally_base::{ObjectId, Time};
 use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::pool::SpaceClass;
+use tally_vfs::permission::{self, EXECUTE, WRITE};
+use tally_vfs::{
+    Attr, CreateHow, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, OpCtx, Outcome, SYMLINK_MAX, SetAttr,
+    entry_charge,
+};
 
 use super::setattr::{apply_times, resize, strip_privileges};
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
 use crate::admission::Ask;
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
-use crate::inode::{DOT_ENTRIES, Inode, Layout, entry_charge};
+use crate::inode::{DOT_ENTRIES, Inode, Layout};
 use crate::object::Locked;
-use crate::permission::{self, EXECUTE, WRITE};
 use crate::record::{Record, RecordKind, SizeRule};
-use crate::vfs::{
-    Attr, CreateHow, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, OpCtx, Outcome, SYMLINK_MAX, SetAttr,
-};
 
 /// The largest block that a file may have.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
@@ -278,7 +279,7 @@ impl Filesystem {
         (inode.uid, inode.gid) = permission::owners_given(ctx.cred, (inode.uid, inode.gid), plan.set);
         apply_times(&mut inode, plan.set, now);
         if let Some(size) = plan.set.size.filter(|_| plan.kind == FileKind::File) {
-            if size > crate::vfs::FILE_SIZE_MAX {
+            if size > tally_vfs::FILE_SIZE_MAX {
                 return Err(FsError::TooBig);
             }
             inode.size = size;

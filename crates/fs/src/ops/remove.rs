@@ -3,15 +3,15 @@
 use smallvec::smallvec;
 use tally_base::ObjectId;
 use tally_store::pool::SpaceClass;
+use tally_vfs::permission;
+use tally_vfs::{FileKind, FsError, ObjectRef, OpCtx, Outcome};
 
 use super::{after, change, check_name, failed, is_dots, remember};
 use crate::admission::Ask;
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::object::Locked;
-use crate::permission;
 use crate::record::{InodeAfter, Record, RecordKind, SizeRule};
-use crate::vfs::{FileKind, FsError, ObjectRef, OpCtx, Outcome};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,18 +2,18 @@
 
 use smallvec::{SmallVec, smallvec};
 use tally_base::{ObjectId, Time};
+use tally_vfs::permission::{self, WRITE};
+use tally_vfs::{Change, FileKind, FsError, LINK_MAX, ObjectRef, OpCtx, Outcome, entry_charge};
 
 use super::ancestry::Standing;
 use super::remove::unlinked;
 use super::{after, change, check_name, failed, is_dots, remember, unchanged};
 use crate::admission::Ask;
 use crate::filesystem::Filesystem;
-use crate::inode::{Inode, entry_charge};
+use crate::inode::Inode;
 use crate::object::Locked;
-use crate::permission::{self, WRITE};
 use crate::record::{Record, RecordKind, SizeRule};
 use crate::sight::Found;
-use crate::vfs::{Change, FileKind, FsError, LINK_MAX, ObjectRef, OpCtx, Outcome};
 
 /// One end of a rename.
 #[derive(Clone, Copy)]

@@ -3,15 +3,15 @@
 use smallvec::smallvec;
 use tally_base::{ObjectId, Time, round_to_sector};
 use tally_store::pool::SpaceClass;
+use tally_vfs::permission::{self, WRITE};
+use tally_vfs::{Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, SetAttr, SetTime};
 
 use super::{after, change, failed, remember, unchanged};
 use crate::admission::Ask;
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::inode::Inode;
-use crate::permission::{self, WRITE};
 use crate::record::{Record, RecordKind, SizeRule};
-use crate::vfs::{Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, SetAttr, SetTime};
 
 impl Filesystem {
     pub(crate) fn change_attr(

@@ -16,6 +16,8 @@ use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr};
 use tally_store::pool::SpaceClass;
 use tally_store::txg::RingUse;
+use tally_vfs::permission::{self, WRITE};
+use tally_vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, Stability, Written};
 
 use super::follow::{self, Claim, Follower};
 use super::setattr::strip_privileges;
@@ -27,9 +29,7 @@ use crate::fold::SMALL_MAX;
 use crate::inode::{Inode, Layout};
 use crate::layer::{DataLayer, Piece};
 use crate::object::Locked;
-use crate::permission::{self, WRITE};
 use crate::record::{Data, RECORD_OVERHEAD_MAX, Record, RecordKind, SizeRule};
-use crate::vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, Stability, Written};
 
 /// The parts of a WRITE: what stays in memory, and what is in the pool already.
 #[derive(Default)]

@@ -1,6 +1,7 @@
+use tally_vfs::FileKind;
+
 use super::*;
 use crate::inode::Layout;
-use crate::vfs::FileKind;
 use tally_base::Time;
 use tally_store::key::Class;
 

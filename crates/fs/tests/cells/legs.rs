@@ -2,8 +2,8 @@
 
 use tally_fs::filer::{Filer, ImportOptions};
 use tally_fs::record::RecordKind;
-use tally_fs::vfs::{Cred, Vfs};
 use tally_store::vdev::LegState;
+use tally_vfs::{Cred, Vfs};
 
 use crate::cuts::Journal;
 use crate::shapes::{Shape, shapes};

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use tally_base::Time;
 use tally_fs::record::RecordKind;
-use tally_fs::vfs::{CreateHow, Cred, NodeKind, ObjectRef, OpCtx, SetAttr, SetTime, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, NodeKind, ObjectRef, OpCtx, SetAttr, SetTime, Stability, Vfs};
 
 use crate::world::{ctx, done, mode};
 

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions, ImportReport};
 use tally_fs::inspect::FsWords;
-use tally_fs::model::{Model, ModelOptions};
 use tally_fs::record::RecordKind;
-use tally_fs::vfs::{Attr, Cred, FileKind, ObjectRef, OpCtx, RememberedReply, ReplyKey, Vfs};
 use tally_intent::FrameHeader;
 use tally_store::discover::ImportSource;
 use tally_store::inspect::{Plan, Value, inspect};
 use tally_store::platform::Tuning;
+use tally_vfs::model::{Model, ModelOptions};
+use tally_vfs::{Attr, Cred, FileKind, ObjectRef, OpCtx, RememberedReply, ReplyKey, Vfs};
 
 use crate::same::same;
 use crate::shapes::{Late, Shape, furnish};

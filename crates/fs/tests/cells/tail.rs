@@ -3,8 +3,8 @@
 use tally_base::Txg;
 use tally_fs::filer::Filer;
 use tally_fs::record::RecordKind;
-use tally_fs::vfs::{Cred, Stability, Vfs};
 use tally_intent::FrameHeader;
+use tally_vfs::{Cred, Stability, Vfs};
 
 use crate::cuts::PIECE;
 use crate::shapes::{Shape, at, pattern};

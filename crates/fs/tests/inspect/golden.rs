@@ -1,8 +1,8 @@
 //! A pool of each format version can be imported, has its content, and is described as it always was.
 
-use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, OpCtx, Outcome, ReplyKey, Vfs};
 use tally_store::dataset::OBJECT_CHARGE;
 use tally_store::inspect::{Fact, Plan};
+use tally_vfs::{Cred, FileKind, FsError, ObjectRef, OpCtx, Outcome, ReplyKey, Vfs};
 
 use crate::image::{Image, golden_file, large_content};
 

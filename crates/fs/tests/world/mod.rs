@@ -14,7 +14,6 @@ use bytes::Bytes;
 use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
-use tally_fs::vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 use tally_store::assemble::PoolSelect;
 use tally_store::create::new_leg;
 use tally_store::discover::ImportSource;
@@ -22,6 +21,7 @@ use tally_store::grammar::parse_vdev_args;
 use tally_store::platform::{Host, Platform, Tuning};
 use tally_store::uberblock;
 use tally_store::vdev::LegState;
+use tally_vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 
 /// A disk whose writes a cut holds up, so that all disks are cut at one moment, between two writes.
 struct Gated {

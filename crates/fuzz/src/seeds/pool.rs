@@ -7,10 +7,10 @@ use tally_base::{Time, Txg};
 use tally_disk::{MemDisk, MemOpener, SerialFanout};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
-use tally_fs::vfs::{CreateHow, Cred, NodeKind, OpCtx, Outcome, ReplyKey, SetAttr, Stability, Vfs};
 use tally_store::grammar::parse_vdev_args;
 use tally_store::label::{self, FailMode, LossReport};
 use tally_store::platform::{Host, Platform, Tuning};
+use tally_vfs::{CreateHow, Cred, NodeKind, OpCtx, Outcome, ReplyKey, SetAttr, Stability, Vfs};
 
 use super::{Seed, put_blob, trimmed};
 use crate::frame::{self, CONTINUES, FIELD_BYTES, HEADER_BYTES};

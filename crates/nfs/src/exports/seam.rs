@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid};
-use tally_fs::vfs::{ObjectRef, Vfs};
+use tally_vfs::{ObjectRef, Vfs};
 
 /// What becomes of a client's user and group ids, as in exports(5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

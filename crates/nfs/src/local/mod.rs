@@ -40,7 +40,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use nix::unistd::{Gid, Uid, User, getgrouplist};
-use tally_fs::vfs::Cred;
+use tally_vfs::Cred;
 
 /// Ports below this one need privilege, unless the machine's settings give them to everybody.
 const PRIVILEGED_PORTS_END: u16 = 1024;

@@ -8,7 +8,7 @@ mod table;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid};
-use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, Vfs};
+use tally_vfs::{Cred, FileKind, FsError, ObjectRef, Vfs};
 
 use crate::cred::{TooWeak, caller, known_user};
 use crate::exports::Exports;

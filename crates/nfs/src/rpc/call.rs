@@ -11,7 +11,7 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use tally_fs::vfs::Cred;
+use tally_vfs::Cred;
 
 use super::reply::{AuthProblem, Reply};
 use crate::xdr::{Decoder, Garbage};

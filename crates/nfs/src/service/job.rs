@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tally_base::{Fate, Kept};
-use tally_fs::vfs::ReplyKey;
+use tally_vfs::ReplyKey;
 
 use super::Link;
 use crate::rpc::{Call, Reply};

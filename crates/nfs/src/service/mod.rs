@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tally_base::{DatasetId, Fate, PoolGuid, Promise, Wait};
-use tally_fs::vfs::ReplyKey;
+use tally_vfs::ReplyKey;
 
 use crate::exports::Exports;
 use crate::mount::{self, MountTable};

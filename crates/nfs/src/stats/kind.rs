@@ -1,6 +1,6 @@
 //! What a call is to the statistics: its procedure, and for a WRITE how stable it was to be.
 
-use tally_fs::vfs::Stability;
+use tally_vfs::Stability;
 
 use crate::v3::{PROCEDURE_COUNT, Procedure};
 

@@ -1,7 +1,7 @@
 //! GETATTR, SETATTR, ACCESS.
 
-use tally_fs::permission::{self, EXECUTE, READ, WRITE};
-use tally_fs::vfs::{Attr, FileKind};
+use tally_vfs::permission::{self, EXECUTE, READ, WRITE};
+use tally_vfs::{Attr, FileKind};
 
 use super::procedure::Procedure;
 use super::request::{Done, Request};

@@ -1,7 +1,7 @@
 //! READ, WRITE, COMMIT.
 
 use bytes::Bytes;
-use tally_fs::vfs::{ReadOut, Stability};
+use tally_vfs::{ReadOut, Stability};
 
 use super::procedure::Procedure;
 use super::request::{Done, Request};

@@ -3,7 +3,7 @@
 //! Cookies come from the file system and are valid for ever, so the cookie verifier is eight zero bytes, is
 //! not compared, and BAD_COOKIE is never sent (rules F21).
 
-use tally_fs::vfs::{DirEntry, DirPage};
+use tally_vfs::{DirEntry, DirPage};
 
 use super::procedure::Procedure;
 use super::request::{Done, Request, Target, may_be_child};

@@ -1,6 +1,6 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD, LINK.
 
-use tally_fs::vfs::{Attr, Change, CreateHow, NodeKind, ObjectRef, Outcome, RememberedReply, SetAttr};
+use tally_vfs::{Attr, Change, CreateHow, NodeKind, ObjectRef, Outcome, RememberedReply, SetAttr};
 
 use super::procedure::Procedure;
 use super::request::{Done, Request, Target, check_name};

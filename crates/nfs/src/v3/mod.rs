@@ -1,4 +1,4 @@
-//! NFS version 3 (RFC 1813): the 22 procedures over a [`tally_fs::vfs::Vfs`].
+//! NFS version 3 (RFC 1813): the 22 procedures over a [`tally_vfs::Vfs`].
 //!
 //! Each procedure decodes its arguments, finds the dataset of its handle under the rule of the client
 //! ([`Request::target`]), asks the file system, and encodes what it said. Nothing here waits: a modifying

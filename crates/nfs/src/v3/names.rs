@@ -1,12 +1,13 @@
 //! LOOKUP and READLINK.
 
+use tally_vfs::Attr;
+
 use super::procedure::Procedure;
 use super::request::{Done, Request, Target, check_name, may_be_child};
 use super::status::Status;
 use super::wire::{self, Put};
 use crate::handle::HandleBytes;
 use crate::xdr::{Decoder, Encoder, Garbage};
-use tally_fs::vfs::Attr;
 
 pub(super) fn lookup(request: &Request<'_>, words: &mut Decoder<'_>) -> Result<Done, Garbage> {
     let (handle, name) = wire::handle_and_name(words)?;

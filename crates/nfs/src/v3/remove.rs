@@ -1,6 +1,6 @@
 //! REMOVE, RMDIR, RENAME.
 
-use tally_fs::vfs::Outcome;
+use tally_vfs::Outcome;
 
 use super::procedure::Procedure;
 use super::request::{Done, Request, Target, check_name};

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use tally_base::{DatasetId, PoolGuid, Wait};
-use tally_fs::vfs::{
+use tally_vfs::{
     Change, Cred, FileKind, FsError, ObjectRef, OpCtx, Outcome, RememberedReply, ReplyKey, Stability, Vfs,
 };
 
@@ -270,7 +270,7 @@ pub(crate) fn failure_body(procedure: Procedure, status: Status) -> Body {
 /// Checks a name before the file system sees it. To no name, and to one with bytes that no name has, the answer is
 /// ACCES (RFC 1813 §3.2, general comments on filenames).
 pub(super) fn check_name(name: &[u8]) -> Result<(), Status> {
-    if name.len() > tally_fs::vfs::NAME_MAX {
+    if name.len() > tally_vfs::NAME_MAX {
         return Err(Status::NameTooLong);
     }
     if name.is_empty() || name.contains(&b'/') || name.contains(&0) { Err(Status::Acces) } else { Ok(()) }

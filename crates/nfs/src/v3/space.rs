@@ -1,6 +1,6 @@
 //! FSSTAT, FSINFO, PATHCONF.
 
-use tally_fs::vfs::{FILE_SIZE_MAX, LINK_MAX, NAME_MAX};
+use tally_vfs::{FILE_SIZE_MAX, LINK_MAX, NAME_MAX};
 
 use super::procedure::Procedure;
 use super::request::{Done, Request, Target};

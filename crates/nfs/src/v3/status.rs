@@ -1,6 +1,6 @@
 //! `nfsstat3` (RFC 1813 §2.6), and which error of the file system becomes which.
 
-use tally_fs::vfs::FsError;
+use tally_vfs::FsError;
 
 /// A procedure's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

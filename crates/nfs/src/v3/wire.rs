@@ -1,7 +1,7 @@
 //! The structures that many procedures share (RFC 1813 §2.5 and §2.6).
 
 use tally_base::Time;
-use tally_fs::vfs::{Attr, Change, FileKind, PreAttr, SetAttr, SetTime};
+use tally_vfs::{Attr, Change, FileKind, PreAttr, SetAttr, SetTime};
 
 use super::status::Status;
 use crate::handle::HandleBytes;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tally_base::{Broken, DatasetId, Fate, Kept, PoolGuid, Promise, Time, Wait, blocking};
-use tally_fs::model::Model;
-use tally_fs::vfs::*;
+use tally_vfs::model::Model;
+use tally_vfs::*;
 
 type Then = Box<dyn FnOnce(Fate) + Send>;
 type Intruder = Box<dyn FnOnce(&Model) + Send>;

@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid};
-use tally_fs::model::{Model, ModelOptions};
-use tally_fs::vfs::{Cred, ObjectRef, OpCtx, SetAttr, Vfs};
 use tally_nfs::exports::{Exports, Place, Rule, parse_sharenfs};
 use tally_nfs::serve::{ServeOptions, Server};
 use tally_nfs::service::Service;
+use tally_vfs::model::{Model, ModelOptions};
+use tally_vfs::{Cred, ObjectRef, OpCtx, SetAttr, Vfs};
 
 use client::Client;
 use gated::Gated;

@@ -30,12 +30,12 @@ use parking_lot::{Mutex, RwLock};
 use tally_base::PoolGuid;
 use tally_fs::Filesystem;
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Named};
-use tally_fs::vfs::Vfs;
 use tally_store::assemble::PoolSelect;
 use tally_store::discover::ImportSource;
 use tally_store::grammar::parse_vdev_args;
 use tally_store::label::FailMode;
 use tally_store::platform::{Platform, Tuning};
+use tally_vfs::Vfs;
 
 pub use self::error::PoolsError;
 pub use self::served::ServedPool;

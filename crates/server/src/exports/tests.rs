@@ -1,5 +1,5 @@
-use tally_fs::model::{Model, ModelOptions};
 use tally_nfs::exports::Squash;
+use tally_vfs::model::{Model, ModelOptions};
 
 use super::*;
 

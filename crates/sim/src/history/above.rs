@@ -20,12 +20,12 @@ use parking_lot::Mutex;
 use tally_base::ObjectId;
 use tally_fs::damage::Part as DamagedPart;
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
-use tally_fs::vfs::{Cred, FileKind, SetAttr, Stability, Vfs};
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::key::Class;
 use tally_store::label::LABEL_BYTES;
 use tally_store::pool::OpenError;
 use tally_store::tree::Visit;
+use tally_vfs::{Cred, FileKind, SetAttr, Stability, Vfs};
 
 use super::rot::Rotten;
 use super::run::{History, run_as};
@@ -306,7 +306,7 @@ impl State {
     fn change_in(&self, dir: Object, chance: &mut Chance) -> Op {
         let (name, part) = (chance.pick(&NAMES), dir.dataset);
         match chance.below(8) {
-            0 | 1 => Op::Create { dir, name, how: tally_fs::vfs::CreateHow::Unchecked(SetAttr::default()) },
+            0 | 1 => Op::Create { dir, name, how: tally_vfs::CreateHow::Unchecked(SetAttr::default()) },
             2 => Op::Mkdir { dir, name },
             3 | 4 => Op::Remove { dir, name },
             5 => Op::Rmdir { dir, name },

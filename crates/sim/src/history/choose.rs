@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tally_base::Time;
-use tally_fs::vfs::{CreateHow, FileKind, NodeKind, SetAttr, SetTime, Stability, Vfs};
 use tally_store::properties::{LogBias, SyncMode};
+use tally_vfs::{CreateHow, FileKind, NodeKind, SetAttr, SetTime, Stability, Vfs};
 
 use super::{State, Trouble};
 use crate::chance::{Chance, Stream};

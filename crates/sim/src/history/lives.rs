@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use nfs3_types::nfs3::{GETATTR3args, NFS_PROGRAM, nfsstat3};
 use tally_fs::filer::ImportOptions;
-use tally_fs::model::Model;
-use tally_fs::vfs::{FsError, ObjectRef, Vfs};
 use tally_store::properties::SyncMode;
+use tally_vfs::model::Model;
+use tally_vfs::{FsError, ObjectRef, Vfs};
 
 use super::requests::{Fate, Past};
 use super::{Checked, State};

@@ -17,8 +17,8 @@ use std::time::Instant;
 use nfs3_types::nfs3::*;
 use parking_lot::Mutex;
 use tally_base::ObjectId;
-use tally_fs::vfs::{Cred, Vfs};
 use tally_nfs::service::Step;
+use tally_vfs::{Cred, Vfs};
 
 use super::{Checked, State};
 use crate::chance::{Chance, Stream};

@@ -34,8 +34,8 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use parking_lot::Mutex;
 use tally_base::ObjectId;
-use tally_fs::vfs::ObjectRef;
 use tally_store::properties::SyncMode;
+use tally_vfs::ObjectRef;
 
 use crate::client::Client;
 use crate::machine::Machine;

@@ -10,8 +10,8 @@
 //!   above the quota only as far as it was when the quota came, and by the rest of a sector for each file.
 
 use tally_fs::filer::{DatasetInfo, Filer};
-use tally_fs::model::Model;
 use tally_store::properties::{Property, parse};
+use tally_vfs::model::Model;
 
 use super::run::History;
 use super::{Checked, Part, State, Trouble};

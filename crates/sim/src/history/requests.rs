@@ -6,8 +6,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use nfs3_types::nfs3::nfsstat3;
 use tally_base::Promise;
-use tally_fs::vfs::{Attr, Cred, FsError, ObjectRef, Vfs};
 use tally_nfs::service::{Job, Step};
+use tally_vfs::{Attr, Cred, FsError, ObjectRef, Vfs};
 
 use super::rot::Nearness;
 use super::times::{Above, told_by};

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tally_base::ObjectId;
-use tally_fs::model::Model;
-use tally_fs::vfs::{Cred, FileKind, FsError, ObjectRef, OpCtx, SetAttr, Vfs};
+use tally_vfs::model::Model;
+use tally_vfs::{Cred, FileKind, FsError, ObjectRef, OpCtx, SetAttr, Vfs};
 
 use super::world::DATASETS;
 use super::{Checked, State};

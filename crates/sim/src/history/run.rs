@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tally_base::Promise;
 use tally_fs::filer::Filer;
-use tally_fs::vfs::{FileKind, Vfs};
 use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, SyncMode, Value, parse};
+use tally_vfs::{FileKind, Vfs};
 
 use super::choose::{Act, BURST_WRITES_MAX};
 use super::lives::shown;

@@ -9,8 +9,8 @@
 use std::collections::HashMap;
 
 use nfs3_types::nfs3::fattr3;
-use tally_fs::model::Model;
-use tally_fs::vfs::{Cred, ObjectRef, Vfs};
+use tally_vfs::model::Model;
+use tally_vfs::{Cred, ObjectRef, Vfs};
 
 use super::Checked;
 use crate::op::{Answer, Expected, Op};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tally_base::Clock;
 use tally_fs::filer::Filer;
-use tally_fs::vfs::{Cred, FsError, OpCtx, SetAttr, Stability, Vfs};
 use tally_store::properties::{Property, PropertySet, SyncMode, parse};
+use tally_vfs::{Cred, FsError, OpCtx, SetAttr, Stability, Vfs};
 
 use super::lives::shown;
 use super::run::History;
@@ -250,7 +250,7 @@ pub(super) fn fill(filer: &Filer, free_bytes: u64) -> Checked<()> {
     let cred = Cred::root();
     let ctx = OpCtx { cred: &cred, reply: None };
     let (root, mut chance) = (fs.root(), Chance::new(1, 1));
-    let made = fs.create(ctx, root, b"ballast", &tally_fs::vfs::CreateHow::Guarded(SetAttr::default()));
+    let made = fs.create(ctx, root, b"ballast", &tally_vfs::CreateHow::Guarded(SetAttr::default()));
     let file = made.result.map_err(|error| error.to_string())?.object;
     let mut end = 0;
     loop {

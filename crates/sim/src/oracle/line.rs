@@ -19,8 +19,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use tally_base::{Generation, ObjectId};
-use tally_fs::model::Model;
-use tally_fs::vfs::{Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
+use tally_vfs::model::Model;
+use tally_vfs::{Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 
 use super::Limits;
 use super::ranges::Ranges;

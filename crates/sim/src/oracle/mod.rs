@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tally_base::{ObjectId, Rng};
-use tally_fs::model::{Model, ModelOptions};
-use tally_fs::vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use tally_store::properties::SyncMode;
+use tally_vfs::model::{Model, ModelOptions};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
 
 use crate::clock::Ticks;
 use crate::op::Op;

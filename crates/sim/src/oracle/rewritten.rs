@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tally_base::ObjectId;
-use tally_fs::model::Model;
-use tally_fs::vfs::Vfs;
+use tally_vfs::Vfs;
+use tally_vfs::model::Model;
 
 use crate::op::Op;
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use tally_fs::model::Model;
-use tally_fs::vfs::{Attr, Cred, FileKind, ObjectRef, Vfs};
+use tally_vfs::model::Model;
+use tally_vfs::{Attr, Cred, FileKind, ObjectRef, Vfs};
 
 use super::{Before, Oracle};
 use crate::op::Op;

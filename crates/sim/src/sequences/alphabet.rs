@@ -4,7 +4,7 @@
 //! free.
 
 use tally_base::Time;
-use tally_fs::vfs::{CreateHow, NodeKind, SetAttr, SetTime, Stability};
+use tally_vfs::{CreateHow, NodeKind, SetAttr, SetTime, Stability};
 
 use crate::op::{Object, Op};
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
 use tally_base::{DatasetId, PoolGuid};
-use tally_fs::vfs::{ObjectRef, Vfs};
+use tally_vfs::{ObjectRef, Vfs};
 
 use super::*;
 use crate::exports::{Exports, Place, Rule};

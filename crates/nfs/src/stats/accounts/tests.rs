@@ -1,4 +1,4 @@
-use tally_fs::vfs::Stability;
+use tally_vfs::Stability;
 
 use super::*;
 use crate::v3::Procedure;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid};
 use tally_fs::filer::{Body, Filer};
-use tally_fs::vfs::{ObjectRef, Vfs};
 use tally_intent::Lane;
+use tally_vfs::{ObjectRef, Vfs};
 
 use super::PoolsError;
 use crate::daemon::copies::Copies;

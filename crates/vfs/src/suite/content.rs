@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Case;
 use super::world::{ALICE, World, guarded, mode, user};
-use crate::vfs::{Cred, FILE_SIZE_MAX, FsError, SetAttr, SetTime, Stability};
+use crate::{Cred, FILE_SIZE_MAX, FsError, SetAttr, SetTime, Stability};
 use tally_base::Time;
 
 pub(super) const CASES: &[Case] = &[

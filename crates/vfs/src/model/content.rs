@@ -9,7 +9,7 @@ use tally_base::Time;
 
 use super::state::{Body, State};
 use crate::permission::{self, EXECUTE, READ, WRITE};
-use crate::vfs::{Attr, Cred, FILE_SIZE_MAX, FsError, ObjectRef, ReadOut, Stability, Written};
+use crate::{Attr, Cred, FILE_SIZE_MAX, FsError, ObjectRef, ReadOut, Stability, Written};
 
 const BLOCK: u64 = 4096;
 

@@ -2,7 +2,7 @@
 
 use super::Case;
 use super::world::{ALICE, BOB, World, guarded, mode, user};
-use crate::vfs::{CreateHow, Cred, FsError, SetAttr, SetTime};
+use crate::{CreateHow, Cred, FsError, SetAttr, SetTime};
 use tally_base::Time;
 
 pub(super) const CASES: &[Case] = &[

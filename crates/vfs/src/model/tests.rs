@@ -1,9 +1,9 @@
 use super::*;
-use crate::vfs_suite;
+use crate::suite;
 
 #[test]
 fn the_model_keeps_every_rule_of_the_suite() {
-    vfs_suite::run_all(&|| Arc::new(Model::default()));
+    suite::run_all(&|| Arc::new(Model::default()));
 }
 
 #[test]

@@ -8,12 +8,10 @@ use tally_base::{Clock, Generation, ObjectId, Rng, Time};
 
 use super::ModelOptions;
 use super::content::Content;
-use crate::inode::entry_charge;
+use crate::names::{FIRST_ID, entry_charge};
 use crate::permission::{self, EXECUTE, WRITE};
-use crate::vfs::{Attr, Cred, FileKind, FsError, FsStat, NAME_MAX, ObjectRef};
+use crate::{Attr, Cred, FileKind, FsError, FsStat, NAME_MAX, ObjectRef};
 
-/// First object id: 1 and 2 are the cookies of `.` and `..`.
-const FIRST_ID: u64 = 3;
 /// What an unlimited model claims to have.
 const SPACE_BYTES: u64 = 1 << 40;
 const OBJECTS_MAX: u64 = 1 << 32;

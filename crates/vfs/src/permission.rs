@@ -1,6 +1,6 @@
 //! Who may do what to an object: mode bits as POSIX has them, with the superuser above them.
 
-use crate::vfs::{Attr, Cred, FileKind, FsError, SetAttr, SetTime};
+use crate::{Attr, Cred, FileKind, FsError, SetAttr, SetTime};
 
 /// Permission bits of one class: read 4, write 2, execute or search 1.
 pub const READ: u32 = 4;

@@ -3,7 +3,7 @@
 use super::content::drop_set_ids_on_write;
 use super::state::{Body, State};
 use crate::permission::{self, WRITE};
-use crate::vfs::{Attr, Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, SetAttr, SetTime};
+use crate::{Attr, Cred, FILE_SIZE_MAX, FileKind, FsError, ObjectRef, SetAttr, SetTime};
 use tally_base::Time;
 
 impl State {

@@ -2,7 +2,7 @@
 
 use super::Case;
 use super::world::World;
-use crate::vfs::{Cred, DirEntry, FsError, ObjectRef};
+use crate::{Cred, DirEntry, FsError, ObjectRef};
 
 pub(super) const CASES: &[Case] = &[
     ("lookup: names, dots, errors", lookup),

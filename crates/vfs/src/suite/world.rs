@@ -5,9 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::vfs::{
-    Attr, Change, CreateHow, Cred, FsError, NodeKind, ObjectRef, OpCtx, Outcome, SetAttr, Stability, Vfs,
-};
+use crate::{Attr, Change, CreateHow, Cred, FsError, NodeKind, ObjectRef, OpCtx, Outcome, SetAttr, Stability, Vfs};
 
 /// An ordinary user, and another one.
 pub(super) const ALICE: u32 = 1000;

@@ -2,7 +2,7 @@
 
 use super::Case;
 use super::world::{World, user};
-use crate::vfs::{Cred, FsError, RENAME_PARENTS_MAX};
+use crate::{Cred, FsError, RENAME_PARENTS_MAX};
 
 pub(super) const CASES: &[Case] = &[
     ("remove and rmdir", remove),

@@ -2,7 +2,7 @@
 
 use super::Case;
 use super::world::{ALICE, BOB, World, guarded, mode, user};
-use crate::vfs::{
+use crate::{
     CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, NodeKind, OpCtx, ReplyKey, SYMLINK_MAX, SetAttr, SetTime,
 };
 use tally_base::Time;
@@ -277,7 +277,7 @@ fn fresh_ids(world: &World) {
         assert_eq!(world.vfs.getattr(file), Err(FsError::Stale));
     }
     let file = world.file(world.root, "f");
-    let other = crate::vfs::ObjectRef { generation: tally_base::Generation(!file.generation.0), ..file };
+    let other = crate::ObjectRef { generation: tally_base::Generation(!file.generation.0), ..file };
     assert_eq!(world.vfs.getattr(other), Err(FsError::Stale), "another generation is stale");
     assert_eq!(world.write_as(&root, other, 0, b"x"), Err(FsError::Stale));
 }

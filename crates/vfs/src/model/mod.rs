@@ -2,7 +2,7 @@
 //!
 //! Everything is a `BTreeMap` under one mutex, every operation runs from its checks to its end under that
 //! mutex, nothing waits, nothing is lost. It is slow and obviously right; where it and the real file system
-//! differ, one of them has a bug, and `vfs_suite` is the list of what both must do.
+//! differ, one of them has a bug, and `suite` is the list of what both must do.
 //!
 //! Promises are kept at once, since there is nothing that could lose the data but the end of the process.
 
@@ -21,7 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use tally_base::{Clock, DatasetId, PoolGuid, Rng, SystemClock, SystemRng, Time, Wait};
 
-use crate::vfs::{
+use crate::{
     Attr, Change, CreateHow, Cred, DirPage, FsError, FsStat, NodeKind, ObjectRef, OpCtx, Outcome, ReadOut,
     RememberedReply, ReplyKey, SetAttr, Stability, Vfs, Written,
 };

@@ -2,7 +2,7 @@
 
 use super::state::{Directory, State, check_bytes};
 use crate::permission::{self, EXECUTE, READ};
-use crate::vfs::{Attr, Cred, DirEntry, DirPage, FsError, ObjectRef};
+use crate::{Attr, Cred, DirEntry, DirPage, FsError, ObjectRef};
 use bytes::Bytes;
 use tally_base::ObjectId;
 

@@ -13,7 +13,7 @@ mod world;
 
 use std::sync::Arc;
 
-use crate::vfs::Vfs;
+use crate::Vfs;
 
 /// One case: its name and what it does.
 type Case = (&'static str, fn(&world::World));

@@ -4,7 +4,7 @@ use tally_base::{ObjectId, Time};
 
 use super::state::{Body, State, check_name};
 use crate::permission::{self, EXECUTE, WRITE};
-use crate::vfs::{Attr, Cred, FileKind, FsError, LINK_MAX, ObjectRef, RENAME_PARENTS_MAX};
+use crate::{Attr, Cred, FileKind, FsError, LINK_MAX, ObjectRef, RENAME_PARENTS_MAX};
 
 impl State {
     pub(super) fn remove(&mut self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(), FsError> {

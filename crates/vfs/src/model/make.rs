@@ -6,7 +6,7 @@ use tally_base::ObjectId;
 use super::content::Content;
 use super::state::{Body, Directory, State, check_name};
 use crate::permission;
-use crate::vfs::{
+use crate::{
     Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, NodeKind, ObjectRef, SYMLINK_MAX, SetAttr,
     SetTime,
 };

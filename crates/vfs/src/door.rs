@@ -1,0 +1,83 @@
+//! The door itself.
+
+use bytes::Bytes;
+use tally_base::{DatasetId, PoolGuid, Time};
+
+use crate::attributes::{Attr, FsStat, ObjectRef, SetAttr};
+use crate::content::{ReadOut, Stability, Written};
+use crate::names::{CreateHow, DirPage, NodeKind};
+use crate::outcome::{FsError, Outcome};
+use crate::request::{Cred, OpCtx, RememberedReply, ReplyKey};
+
+/// A mounted dataset.
+///
+/// Names are byte strings of 1..=255 bytes without `/` and NUL. `.` and `..` are understood by `lookup` and
+/// refused where something would be made or removed. Other bytes are answered with [`FsError::Access`]. Permissions are
+/// checked here, by `cred`.
+pub trait Vfs: Send + Sync {
+    /// The pool it is in.
+    fn pool(&self) -> PoolGuid;
+    /// Which dataset of that pool.
+    fn dataset(&self) -> DatasetId;
+    /// Its root directory.
+    fn root(&self) -> ObjectRef;
+    /// Attributes; no permission is needed.
+    fn getattr(&self, object: ObjectRef) -> Result<Attr, FsError>;
+    /// Finds a name: the object's attributes, or why there are none. With them the directory's of the same look, if it is a
+    /// directory: whoever is told that a name is not there must not be told of a later state in which it is.
+    fn look(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> (Result<Attr, FsError>, Option<Attr>);
+    /// Finds a name. On success: the object's attributes and the directory's.
+    fn lookup(&self, cred: &Cred, dir: ObjectRef, name: &[u8]) -> Result<(Attr, Attr), FsError> {
+        let (found, dir) = self.look(cred, dir, name);
+        Ok((found?, dir.ok_or(FsError::Stale)?))
+    }
+    /// A symbolic link's target.
+    fn readlink(&self, object: ObjectRef) -> Result<(Bytes, Attr), FsError>;
+    /// Reads at most `count` bytes from `offset`.
+    fn read(&self, cred: &Cred, object: ObjectRef, offset: u64, count: u32) -> Result<ReadOut, FsError>;
+    /// Lists at most `entries_max` entries behind `cookie` (0: from the start), with attributes if `plus`.
+    fn readdir(
+        &self,
+        cred: &Cred,
+        dir: ObjectRef,
+        cookie: u64,
+        entries_max: usize,
+        plus: bool,
+    ) -> Result<DirPage, FsError>;
+    /// Space.
+    fn statfs(&self) -> Result<FsStat, FsError>;
+    /// Whether it takes no change from anybody: a property, or a pool that is only read.
+    fn is_read_only(&self) -> bool;
+    /// The first answer to a request that was carried out before, perhaps before a crash.
+    fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply>;
+
+    /// Changes attributes; with `guard`, only if the ctime is still that.
+    fn setattr(&self, ctx: OpCtx<'_>, object: ObjectRef, set: &SetAttr, guard: Option<Time>) -> Outcome<()>;
+    /// Writes `data` at `offset`.
+    fn write(
+        &self,
+        ctx: OpCtx<'_>,
+        object: ObjectRef,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Outcome<Written>;
+    /// Makes unstable data stable (`count` 0: to the end of the file). Gives the write verifier.
+    fn commit(&self, ctx: OpCtx<'_>, object: ObjectRef, offset: u64, count: u32) -> Outcome<u64>;
+    /// Makes a regular file.
+    fn create(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], how: &CreateHow) -> Outcome<Attr>;
+    /// Makes a directory.
+    fn mkdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], set: &SetAttr) -> Outcome<Attr>;
+    /// Makes a symbolic link.
+    fn symlink(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], target: &[u8], set: &SetAttr) -> Outcome<Attr>;
+    /// Makes a special file.
+    fn mknod(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8], node: NodeKind, set: &SetAttr) -> Outcome<Attr>;
+    /// Removes a name of anything but a directory.
+    fn remove(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()>;
+    /// Removes an empty directory.
+    fn rmdir(&self, ctx: OpCtx<'_>, dir: ObjectRef, name: &[u8]) -> Outcome<()>;
+    /// Renames, replacing what stands in the way as rename(2) does.
+    fn rename(&self, ctx: OpCtx<'_>, from_dir: ObjectRef, from: &[u8], to_dir: ObjectRef, to: &[u8]) -> Outcome<()>;
+    /// Makes another name for a file. On success: the file's attributes.
+    fn link(&self, ctx: OpCtx<'_>, object: ObjectRef, dir: ObjectRef, name: &[u8]) -> Outcome<Attr>;
+}

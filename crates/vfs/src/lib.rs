@@ -1,0 +1,25 @@
+//! The door of a dataset: what a protocol server may ask of a file system, and what it gets back.
+//!
+//! Reads return at once with what they found. Everything that changes something returns an [`Outcome`], and
+//! so do its failures: the reply may only leave once [`Outcome::wait`] is kept, because a client acts on an
+//! error just as it acts on a success (rules F9).
+
+mod attributes;
+mod content;
+mod door;
+pub mod model;
+mod names;
+mod outcome;
+pub mod permission;
+mod request;
+pub mod suite;
+
+pub use attributes::{Attr, Change, FileKind, FsStat, ObjectRef, PreAttr, SetAttr, SetTime};
+pub use content::{FILE_SIZE_MAX, ReadOut, Stability, Written};
+pub use door::Vfs;
+pub use names::{
+    CreateHow, DirEntry, DirPage, ENTRY_BYTES, FIRST_ID, LINK_MAX, NAME_MAX, NodeKind, RENAME_PARENTS_MAX, SYMLINK_MAX,
+    entry_charge,
+};
+pub use outcome::{FsError, Outcome};
+pub use request::{Cred, OpCtx, RememberedReply, ReplyKey};
