@@ -11,6 +11,7 @@ mod counting;
 mod fanout;
 mod file;
 mod memory;
+mod platform;
 mod system;
 mod trust;
 
@@ -23,6 +24,7 @@ pub use counting::{CountingDisk, IoCounts, IoKind, IoTimes};
 pub use fanout::{Fanout, SerialFanout, ThreadFanout, Work};
 pub use file::FileDisk;
 pub use memory::{MemDisk, MemOpener};
+pub use platform::{Host, Platform};
 pub use system::SystemOpener;
 pub use trust::TrustedDisk;
 

@@ -18,14 +18,15 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use tally_base::{DatasetId, Txg};
+use tally_disk::Platform;
 use tally_intent::recovery::DatasetReplay;
-use tally_store::assemble::{self, ImportError, PoolSelect};
-use tally_store::create::{self, CreateError};
-use tally_store::discover::ImportSource;
-use tally_store::grammar::VdevSpec;
-use tally_store::platform::{Platform, Tuning};
+use tally_members::assemble::{self, ImportError, PoolSelect};
+use tally_members::create::{self, CreateError};
+use tally_members::discover::ImportSource;
+use tally_members::grammar::VdevSpec;
 use tally_store::pool::{LoadOptions, LogContent, OpenError, Pool, SyncError};
 use tally_store::properties::{PropertySet, SyncMode};
+use tally_store::tuning::Tuning;
 use tally_store::txg::{Cause, Next};
 
 use relief::Relief;

@@ -18,8 +18,8 @@ use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_store::bp::BlockKind;
 use tally_store::io::PrefetchStats;
 use tally_store::key::{Class, Key};
-use tally_store::platform::Tuning;
 use tally_store::properties::{Property, parse};
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
 use world::{World, content, ctx, mode, noise, vfs};
 
@@ -345,7 +345,7 @@ fn a_damaged_block_that_was_fetched_ahead_is_its_readers_and_counts_once() {
     let world = World::new(64 * MIB, 16 * MIB);
     let cold = Cold::new(&world, &[("file", BLOCKS)], 64 * MIB);
     let file = cold.file("file");
-    let label_bytes = tally_store::label::LABEL_BYTES;
+    let label_bytes = tally_members::label::LABEL_BYTES;
     world.poke("/disks/data", label_bytes + cold.place(file, 40) + 5000, b"rotten");
     cold.read_all(file, 1, 0..40);
     assert!(cold.stats().bytes > 40 * RECORD, "it was fetched ahead: {:?}", cold.stats());
@@ -364,7 +364,7 @@ fn a_mirror_repairs_what_was_fetched_ahead_when_it_is_read() {
     let cold = Cold::new(&world, &[("file", 64)], 64 * MIB);
     let file = cold.file("file");
     for leg in ["/disks/a", "/disks/b"] {
-        let place = tally_store::label::LABEL_BYTES + cold.place(file, if leg == "/disks/a" { 30 } else { 50 });
+        let place = tally_members::label::LABEL_BYTES + cold.place(file, if leg == "/disks/a" { 30 } else { 50 });
         world.poke(leg, place + 5000, b"rotten");
     }
     cold.read_all(file, 1, 0..64);
@@ -498,7 +498,7 @@ fn a_sector_that_cannot_be_read_is_not_asked_for_again_and_again() {
     let world = World::new(64 * MIB, 16 * MIB);
     let cold = Cold::new(&world, &[("file", BLOCKS)], 64 * MIB);
     let (file, faults) = (cold.file("file"), world.faults("/disks/data"));
-    let bad = tally_store::label::LABEL_BYTES + cold.place(file, 60) + 8192;
+    let bad = tally_members::label::LABEL_BYTES + cold.place(file, 60) + 8192;
     faults.unreadable.lock().unwrap().push(bad..bad + 512);
     for block in 0..BLOCKS {
         if matches!(block, 40 | 42) {

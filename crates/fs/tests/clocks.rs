@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tally_base::{Clock, Time};
 use tally_fs::filer::{Filer, ImportOptions};
-use tally_store::platform::Tuning;
+use tally_store::tuning::Tuning;
 use tally_vfs::{Attr, CreateHow, Cred, OpCtx, ReplyKey, Stability, Vfs};
 use world::{World, ctx, done, mode, vfs};
 

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tally_base::Wait;
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
-use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, Stability, Vfs};
 use world::{World, content, ctx, mode, noise, patient_by_hand, vfs};
 

@@ -8,19 +8,20 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
 use tally_base::{SECTOR, VdevGuid};
+use tally_disk::Platform;
 use tally_disk::{Disk, Fanout, SerialFanout, Work};
 use tally_fs::filer::{CreateOptions, Filer};
 use tally_intent::Lane;
+use tally_members::create::new_leg;
+use tally_members::grammar::parse_vdev_args;
+use tally_members::label::LABEL_BYTES;
+use tally_members::vdev::{LegState, Vdev, VdevLeg};
 use tally_store::bp::BlockPtr;
-use tally_store::create::new_leg;
-use tally_store::grammar::parse_vdev_args;
 use tally_store::key::Class;
-use tally_store::label::LABEL_BYTES;
-use tally_store::platform::{Platform, Tuning};
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
 use tally_store::pool::{Pool, SecureError, SecureReport, SyncError};
 use tally_store::tree::Visit;
-use tally_store::vdev::{LegState, Vdev, VdevLeg};
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, ObjectRef, Stability, Vfs};
 use world::{World, content, ctx, done, mode, patient, vfs};
 

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
-use tally_store::assemble::ImportError;
-use tally_store::label::FailMode;
+use tally_members::assemble::ImportError;
+use tally_members::label::FailMode;
+use tally_members::vdev::LegState;
 use tally_store::properties::PropertySet;
-use tally_store::vdev::LegState;
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
 use world::{Faults, World, content, ctx, done, mode, patient, vfs};
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
-use tally_store::platform::Tuning;
 use tally_store::properties::{Property, parse};
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
 use world::{Faults, World, ctx, mode, noise, patient_by_hand, vfs};
 

@@ -17,15 +17,15 @@ use tally_fs::damage::Part;
 use tally_fs::filer::ImportOptions;
 use tally_fs::inode::{Inode, Layout};
 use tally_fs::{Filer, Filesystem};
+use tally_members::label::LABEL_BYTES;
+use tally_members::uberblock::{self, Uberblock};
 use tally_store::block::BlockError;
 use tally_store::dataset::{Dataset, DatasetBirth, DatasetClient, DatasetLine, DatasetRoot};
 use tally_store::key::{Class, Key};
-use tally_store::label::LABEL_BYTES;
-use tally_store::platform::Tuning;
 use tally_store::properties::PropertySet;
 use tally_store::run::RunWriter;
 use tally_store::tree::{Change, Tree, Visit};
-use tally_store::uberblock::{self, Uberblock};
+use tally_store::tuning::Tuning;
 use tally_vfs::{
     Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, ObjectRef, Outcome, SetAttr, Stability, Vfs,
 };

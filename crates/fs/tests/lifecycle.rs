@@ -5,8 +5,8 @@ mod world;
 use bytes::Bytes;
 use tally_base::Time;
 use tally_fs::filer::{CreateOptions, ImportOptions};
-use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, SetAttr, Stability, Vfs};
 use world::{World, content, ctx, done, mode, vfs};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
 use tally_fs::inspect::FsWords;
-use tally_store::discover::ImportSource;
+use tally_members::discover::ImportSource;
 use tally_store::inspect::{Plan, inspect};
 use tally_store::properties::PropertySet;
 use tally_vfs::{CreateHow, Cred, FsError, SetAttr, Stability, Vfs};

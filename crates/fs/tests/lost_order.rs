@@ -14,8 +14,8 @@ use tally_fs::filer::{CreateOptions, FilerError, ImportOptions, ReplayLoss};
 use tally_fs::inode::Inode;
 use tally_fs::record::{Data, InodeAfter, Record, RecordKind, SizeRule};
 use tally_store::key::{Class, Key};
-use tally_store::platform::Tuning;
 use tally_store::properties::PropertySet;
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FileKind, FsError, SetAttr, Stability, Vfs};
 use world::{World, ctx, done, mode, vfs};
 

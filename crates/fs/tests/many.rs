@@ -11,9 +11,9 @@ use tally_base::DatasetId;
 use tally_fs::Filesystem;
 use tally_fs::filer::{Filer, ImportOptions};
 use tally_store::dataset::{Dataset, DatasetBirth, DatasetLine, DatasetRoot};
-use tally_store::platform::Tuning;
 use tally_store::properties::{Compression, Property, PropertySet, effective, parse};
 use tally_store::tree::Tree;
+use tally_store::tuning::Tuning;
 use world::{Event, World};
 
 const MANY: u64 = 10_000;

@@ -10,11 +10,12 @@ use std::thread::JoinHandle;
 
 use peak_alloc::PeakAlloc;
 use tally_base::{SystemClock, SystemRng};
+use tally_disk::{Host, Platform};
 use tally_disk::{SerialFanout, SystemOpener};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
-use tally_store::grammar::parse_vdev_args;
-use tally_store::platform::{Host, Platform, Tuning};
+use tally_members::grammar::parse_vdev_args;
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, Stability, Vfs};
 use world::{ctx, mode, noise, vfs};
 

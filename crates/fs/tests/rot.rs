@@ -19,14 +19,14 @@ use tally_fs::damage::{DamageReport, Part};
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::key::Class;
-use tally_store::platform::Tuning;
 use tally_store::properties::PropertySet;
 use tally_store::tree::Visit;
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, SetAttr, Stability, Vfs};
 use world::{World, ctx, done, mode, patient_by_hand, vfs};
 
 const MIB: u64 = 1 << 20;
-const LABEL: u64 = tally_store::label::LABEL_BYTES;
+const LABEL: u64 = tally_members::label::LABEL_BYTES;
 const DATA: &str = "/disks/data";
 /// Names of files, by what becomes of them.
 const TOUCHED: [&str; 5] = ["written", "cut", "removed", "over", "unstable"];

@@ -12,10 +12,10 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use tally_base::SECTOR;
 use tally_fs::filer::{Filer, FilerError, ImportOptions, ImportReport};
+use tally_members::uberblock;
 use tally_store::bp::BlockPtr;
-use tally_store::platform::Tuning;
 use tally_store::pool::OpenError;
-use tally_store::uberblock;
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, Stability, Vfs};
 use world::{World, ctx, mode, vfs};
 

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use tally_base::Wait;
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
-use tally_store::platform::Tuning;
-use tally_store::uberblock::slot_offsets;
-use tally_store::vdev::LegState;
+use tally_members::uberblock::slot_offsets;
+use tally_members::vdev::LegState;
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, Vfs};
 use world::{World, ctx, done, mode, vfs};
 

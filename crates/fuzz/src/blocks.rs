@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use tally_base::{SECTOR, block_checksum};
 use tally_disk::AlignedBuf;
-use tally_store::blockdev::{BlockDev, BlockDevError};
+use tally_members::blockdev::{BlockDev, BlockDevError};
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockKind};
 
 use crate::input::Input;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use tally_base::{SECTOR, block_checksum};
+use tally_members::label::LABEL_BYTES;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr, Coding};
-use tally_store::label::LABEL_BYTES;
 
 use crate::{blocks, frame, label, uberblock};
 
@@ -19,7 +19,7 @@ const DEVICES: [(&str, usize, &[u8]); 2] = [
     ("/disks/data", 16 << 20, include_bytes!("../../fs/tests/golden/v1-data.zst")),
     ("/disks/slog", 2 << 20, include_bytes!("../../fs/tests/golden/v1-slog.zst")),
 ];
-/// Slots of a label: of the configuration and of uberblocks; the drawing is in `tally_store::label`.
+/// Slots of a label: of the configuration and of uberblocks; the drawing is in `tally_members::label`.
 const CONFIG_SLOTS: [usize; 2] = [0, 64 << 10];
 const UBERBLOCKS_AT: usize = 128 << 10;
 const UBERBLOCK_COUNT: usize = 16;

@@ -16,13 +16,14 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tally_base::{SECTOR, Time};
 use tally_disk::{Disk, Durability, Geometry, MemOpener, SerialFanout};
+use tally_disk::{Host, Platform};
 use tally_fs::Filer;
 use tally_fs::filer::{FilerError, ImportOptions};
 use tally_fs::inspect::FsWords;
-use tally_store::assemble::PoolSelect;
-use tally_store::discover::ImportSource;
+use tally_members::assemble::PoolSelect;
+use tally_members::discover::ImportSource;
 use tally_store::inspect::{Plan, inspect as inspect_pools};
-use tally_store::platform::{Host, Platform, Tuning};
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FileKind, FsError, ObjectRef, OpCtx, SetAttr, SetTime, Stability, Vfs};
 
 use crate::frame;

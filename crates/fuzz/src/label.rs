@@ -1,11 +1,11 @@
 //! One slot of a label.
 
 use tally_base::{block_checksum, log_checksum};
-use tally_store::label::{self, PoolConfig};
+use tally_members::label::{self, PoolConfig};
 
 use crate::heap;
 
-/// Where in a slot the header's fields lie; the drawing is in `tally_store::label`.
+/// Where in a slot the header's fields lie; the drawing is in `tally_members::label`.
 const PAYLOAD_BYTES_AT: usize = 12;
 const PAYLOAD_CHECKSUM_AT: usize = 72;
 const HEADER_CHECKSUM_AT: usize = 88;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_base::Txg;
+use tally_members::blockdev::BlockDev;
 use tally_store::alloc::Allocator;
-use tally_store::blockdev::BlockDev;
 use tally_store::io::BlockIo;
 use tally_store::key::{Class, Key};
 use tally_store::tree::{Change, TREE_BYTES, Tree, Visit, WalkSummary};

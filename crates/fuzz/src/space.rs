@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tally_base::Txg;
 use tally_base::codec::Reader;
+use tally_members::blockdev::BlockDev;
 use tally_store::alloc::{AllocRoot, Allocator, SpaceVisit};
-use tally_store::blockdev::BlockDev;
 use tally_store::bp::{BLOCK_PTR_BYTES, Dva};
 
 use crate::blocks::Blocks;

@@ -1,8 +1,8 @@
 //! One sector of an uberblock ring.
 
 use tally_base::{SECTOR, log_checksum};
+use tally_members::uberblock::Uberblock;
 use tally_store::bp::BlockPtr;
-use tally_store::uberblock::Uberblock;
 
 use crate::heap;
 

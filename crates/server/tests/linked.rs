@@ -29,7 +29,7 @@ mod new_files;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of each of the two labels of a disk.
-const LABEL_BYTES: u64 = tally_store::label::LABEL_BYTES;
+const LABEL_BYTES: u64 = tally_members::label::LABEL_BYTES;
 
 /// Whoever asks until the answer has these words. What never comes is a failure with the last answer, and not a test
 /// that does not end.

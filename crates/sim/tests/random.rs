@@ -5,8 +5,8 @@ use tally_sim::chance::Chance;
 use tally_sim::history::{Plan, Syncs, Totals, Trouble};
 use tally_sim::machine::{Machine, Shape};
 use tally_sim::sweep::{Sweep, sweep};
-use tally_store::platform::Tuning;
 use tally_store::properties::PropertySet;
+use tally_store::tuning::Tuning;
 
 fn run(seeds: std::ops::Range<u64>, syncs: Syncs) -> Totals {
     let plan = |seed| Plan { seed, steps: 150, syncs, trouble: Trouble::None, skipped: Vec::new() };

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tally_base::ObjectId;
 use tally_fs::filer::ImportOptions;
+use tally_members::label::LABEL_BYTES;
 use tally_sim::chance::Chance;
 use tally_sim::machine::{Machine, POOL, Shape};
 use tally_sim::oracle::new_model;
 use tally_sim::same::{Excuse, same, same_but, same_object, same_where_readable};
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::key::Class;
-use tally_store::label::LABEL_BYTES;
-use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tree::Visit;
+use tally_store::tuning::Tuning;
 use tally_vfs::model::Model;
 use tally_vfs::{CreateHow, Cred, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tally_base::Txg;
+use tally_members::blockdev::{BlockDev, MemBlockDev};
 use tally_store::alloc::Allocator;
 use tally_store::block::BlockError;
-use tally_store::blockdev::{BlockDev, MemBlockDev};
 use tally_store::io::BlockIo;
 use tally_store::key::{Class, Key};
 use tally_store::tree::{Change, Tree};

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use tally_base::{SECTOR, block_checksum, blocking, round_to_sector};
 use tally_disk::AlignedBuf;
+use tally_members::blockdev::{BlockDev, BlockDevError};
 
-use crate::blockdev::{BlockDev, BlockDevError};
 use crate::bp::{BlockPtr, Coding, Compression, Dva};
 
 /// Why a block could not be read or written.

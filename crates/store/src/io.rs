@@ -9,20 +9,19 @@ mod flights;
 mod unrepaired;
 
 use std::collections::HashMap;
-use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 use tally_base::Txg;
 use tally_base::codec::{Malformed, Reader};
-use tally_disk::{Fanout, Work};
+use tally_disk::Fanout;
+use tally_members::blockdev::{BlockDev, flush_all};
 
 use crate::alloc::Allocator;
 use crate::block::{self, BlockError};
-use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::cache::{BlockCache, CacheKey, Cached};
 use crate::run::RunWriter;
@@ -427,26 +426,7 @@ impl BlockIo {
 
     /// Makes everything written durable, on every device, all at once.
     pub fn flush(&self, fanout: &dyn Fanout) -> Result<(), BlockError> {
-        let (sender, failures) = mpsc::channel();
-        let flush = |(vdev, dev): (u32, &Arc<dyn BlockDev>)| -> Work {
-            let (dev, sender) = (Arc::clone(dev), sender.clone());
-            Box::new(move || {
-                dev.flush().map_err(|source| {
-                    let _heard = sender.send(BlockError::Flush { vdev, source });
-                    io::Error::other("the flush failed")
-                })
-            })
-        };
-        let outcomes = fanout.each((0..).zip(&self.devs).map(flush).collect());
-        drop(sender);
-        if let Some(failure) = failures.into_iter().next() {
-            return Err(failure);
-        }
-        // A helper that died has said nothing.
-        match (0..).zip(outcomes).find_map(|(vdev, outcome)| Some((vdev, outcome.err()?))) {
-            Some((vdev, error)) => Err(BlockError::Flush { vdev, source: error.into() }),
-            None => Ok(()),
-        }
+        flush_all(&self.devs, fanout).map_err(|(vdev, source)| BlockError::Flush { vdev, source })
     }
 
     /// The content of a pool root, as [`RunWriter::commit`] has stored it.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use peak_alloc::PeakAlloc;
 use tally_base::Txg;
+use tally_members::blockdev::{BlockDev, MemBlockDev};
 use tally_store::alloc::{Allocator, UNBORN};
-use tally_store::blockdev::{BlockDev, MemBlockDev};
 use tally_store::bp::{BlockKind, BlockPtr, Compression};
 use tally_store::io::BlockIo;
 

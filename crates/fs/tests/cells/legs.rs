@@ -2,7 +2,7 @@
 
 use tally_fs::filer::{Filer, ImportOptions};
 use tally_fs::record::RecordKind;
-use tally_store::vdev::LegState;
+use tally_members::vdev::LegState;
 use tally_vfs::{Cred, Vfs};
 
 use crate::cuts::Journal;

@@ -1,7 +1,7 @@
 //! Replayed once, replayed twice, and cut at every write of the replay.
 
 use tally_fs::record::RecordKind;
-use tally_store::platform::Tuning;
+use tally_store::tuning::Tuning;
 
 use crate::cuts::Journal;
 use crate::shapes::Shape;

@@ -10,9 +10,9 @@ use tally_fs::filer::{CreateOptions, Filer, ImportOptions, ImportReport};
 use tally_fs::inspect::FsWords;
 use tally_fs::record::RecordKind;
 use tally_intent::FrameHeader;
-use tally_store::discover::ImportSource;
+use tally_members::discover::ImportSource;
 use tally_store::inspect::{Plan, Value, inspect};
-use tally_store::platform::Tuning;
+use tally_store::tuning::Tuning;
 use tally_vfs::model::{Model, ModelOptions};
 use tally_vfs::{Attr, Cred, FileKind, ObjectRef, OpCtx, RememberedReply, ReplyKey, Vfs};
 

@@ -17,16 +17,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tally_base::{Clock, SystemRng, Time};
+use tally_disk::{Host, Platform};
 use tally_disk::{MemDisk, MemOpener, SerialFanout};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions, ImportReport};
 use tally_fs::inspect::FsWords;
-use tally_store::assemble::PoolSelect;
-use tally_store::discover::ImportSource;
-use tally_store::grammar::parse_vdev_args;
+use tally_members::assemble::PoolSelect;
+use tally_members::discover::ImportSource;
+use tally_members::grammar::parse_vdev_args;
 use tally_store::inspect::{Fact, Plan, inspect};
-use tally_store::platform::{Host, Platform, Tuning};
 use tally_store::properties::{Property, PropertySet, parse};
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, NodeKind, OpCtx, Outcome, ReplyKey, SetAttr, SetTime, Stability, Vfs};
 
 /// The format version of the image.

@@ -13,14 +13,15 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
+use tally_disk::{Host, Platform};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
-use tally_store::assemble::PoolSelect;
-use tally_store::create::new_leg;
-use tally_store::discover::ImportSource;
-use tally_store::grammar::parse_vdev_args;
-use tally_store::platform::{Host, Platform, Tuning};
-use tally_store::uberblock;
-use tally_store::vdev::LegState;
+use tally_members::assemble::PoolSelect;
+use tally_members::create::new_leg;
+use tally_members::discover::ImportSource;
+use tally_members::grammar::parse_vdev_args;
+use tally_members::uberblock;
+use tally_members::vdev::LegState;
+use tally_store::tuning::Tuning;
 use tally_vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 
 /// A disk whose writes a cut holds up, so that all disks are cut at one moment, between two writes.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_base::{Time, Txg};
+use tally_disk::{Host, Platform};
 use tally_disk::{MemDisk, MemOpener, SerialFanout};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
-use tally_store::grammar::parse_vdev_args;
-use tally_store::label::{self, FailMode, LossReport};
-use tally_store::platform::{Host, Platform, Tuning};
+use tally_members::grammar::parse_vdev_args;
+use tally_members::label::{self, FailMode, LossReport};
+use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, NodeKind, OpCtx, Outcome, ReplyKey, SetAttr, Stability, Vfs};
 
 use super::{Seed, put_blob, trimmed};

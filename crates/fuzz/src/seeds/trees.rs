@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tally_base::{SECTOR, Txg};
+use tally_members::blockdev::BlockDev;
 use tally_store::alloc::Allocator;
-use tally_store::blockdev::BlockDev;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr};
 use tally_store::key::{Class, Key};
 use tally_store::tree::TREE_BYTES;

@@ -7,7 +7,7 @@ use clap::{Args, ValueHint};
 use serde_json::{Map, json};
 use tally_disk::Opener;
 use tally_fs::inspect::FsWords;
-use tally_store::discover::ImportSource;
+use tally_members::discover::ImportSource;
 use tally_store::inspect::{Fact, Outcome, Plan, Standing, Value, inspect};
 
 use super::ask::{Console, Failure};

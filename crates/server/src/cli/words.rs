@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tally_store::grammar::is_word;
+use tally_members::grammar::is_word;
 
 use crate::control::message::Assignment;
 

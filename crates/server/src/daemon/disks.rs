@@ -23,11 +23,11 @@ use std::time::Duration;
 
 use tally_base::VdevGuid;
 use tally_intent::Lane;
-use tally_store::label::{LABEL_BYTES, VdevConfig};
+use tally_members::label::{LABEL_BYTES, VdevConfig};
+use tally_members::roster::RosterError;
+use tally_members::vdev::VdevLeg;
 use tally_store::pool::membership::{Copied, Member, MembershipError, Onlooker, Stage};
 use tally_store::pool::{Pool, SecureReport};
-use tally_store::roster::RosterError;
-use tally_store::vdev::VdevLeg;
 
 use super::copies::{Purpose, Running, outcome_words};
 use super::pool_report::{space_of, vdev_name};

@@ -1,8 +1,8 @@
 //! Pools that lie about: found by their labels, and not imported.
 
 use tally_base::PoolGuid;
-use tally_store::discover::{self, ImportSource};
-use tally_store::label::PoolState;
+use tally_members::discover::{self, ImportSource};
+use tally_members::label::PoolState;
 
 use super::pools::{Pools, PoolsError};
 use crate::control::report::FoundPool;

@@ -15,8 +15,8 @@ use rustix::fs::{Access as May, access};
 use tally_base::{SECTOR, Size};
 use tally_disk::{Access, Disk, Opener};
 use tally_fs::filer::{CreateOptions, FilerError};
-use tally_store::create;
-use tally_store::grammar::{VdevSpec, parse_vdev_args};
+use tally_members::create;
+use tally_members::grammar::{VdevSpec, parse_vdev_args};
 
 use super::first_pool;
 use super::pools::{OnProgress, Pools, PoolsError};

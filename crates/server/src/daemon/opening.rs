@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 
 use tally_base::Size;
 use tally_fs::filer::CreateOptions;
-use tally_store::create;
-use tally_store::discover::ImportSource;
+use tally_members::create;
+use tally_members::discover::ImportSource;
 use tally_store::properties::{Property, PropertySet, parse};
 
 use super::config::Config;

@@ -5,13 +5,13 @@ mod disks;
 use std::time::Duration;
 
 use tally_base::Size;
+use tally_members::label::{FailMode, LaneConfigLine, LossReport, PoolConfig};
+use tally_members::vdev::LegState;
 use tally_store::bp::BlockKind;
 use tally_store::io::{CacheStats, PrefetchStats};
-use tally_store::label::{FailMode, LaneConfigLine, LossReport, PoolConfig};
 use tally_store::pool::{ClockFault, PROBATION};
 use tally_store::properties::SyncMode;
 use tally_store::txg::TxgRecord;
-use tally_store::vdev::LegState;
 
 use self::disks::vdev_reports;
 pub(super) use self::disks::{space_of, vdev_name};

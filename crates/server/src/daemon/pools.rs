@@ -28,13 +28,14 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use tally_base::PoolGuid;
+use tally_disk::Platform;
 use tally_fs::Filesystem;
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Named};
-use tally_store::assemble::PoolSelect;
-use tally_store::discover::ImportSource;
-use tally_store::grammar::parse_vdev_args;
-use tally_store::label::FailMode;
-use tally_store::platform::{Platform, Tuning};
+use tally_members::assemble::PoolSelect;
+use tally_members::discover::ImportSource;
+use tally_members::grammar::parse_vdev_args;
+use tally_members::label::FailMode;
+use tally_store::tuning::Tuning;
 use tally_vfs::Vfs;
 
 pub use self::error::PoolsError;

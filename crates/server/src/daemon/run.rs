@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::{SystemClock, SystemRng};
+use tally_disk::{Host, Platform};
 use tally_disk::{Opener, ThreadFanout};
 use tally_nfs::rpcbind;
 use tally_nfs::serve::{self, ServeOptions, Server};
 use tally_nfs::service::Service;
-use tally_store::platform::{Host, Platform, Tuning};
+use tally_store::tuning::Tuning;
 
 use super::announce::Announcement;
 use super::config::{Config, ConfigError};

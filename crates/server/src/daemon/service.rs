@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tally_base::PoolGuid;
 use tally_fs::filer::{CreateOptions, Filer, ImportReport};
+use tally_members::create;
+use tally_members::discover::ImportSource;
 use tally_nfs::exports::parse_sharenfs;
-use tally_store::create;
-use tally_store::discover::ImportSource;
 
 use super::damage_report::Pending;
 use super::new_files::NewFile;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tally_base::VdevGuid;
-use tally_store::vdev::VdevLeg;
+use tally_members::vdev::VdevLeg;
 
 use super::pools::{Pools, ServedPool};
 use super::ticker::Ticker;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_disk::{Disk, Durability, Geometry};
-use tally_store::label::LABEL_BYTES;
+use tally_members::label::LABEL_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::{Fault, Faults, Lie};

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use tally_base::Broken;
 use tally_intent::Lane;
-use tally_store::label::VdevClass;
+use tally_members::label::VdevClass;
+use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
 use tally_store::pool::{Pool, SyncError};
-use tally_store::vdev::{LegState, VdevLeg};
 
 use super::requests::Next;
 use super::run::History;

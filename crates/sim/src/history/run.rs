@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tally_base::Promise;
 use tally_fs::filer::Filer;
-use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, SyncMode, Value, parse};
+use tally_store::tuning::Tuning;
 use tally_vfs::{FileKind, Vfs};
 
 use super::choose::{Act, BURST_WRITES_MAX};

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use tally_fs::filer::{FilerError, ImportOptions};
-use tally_store::assemble::ImportError;
+use tally_members::assemble::ImportError;
+use tally_members::vdev::LegState;
 use tally_store::pool::OpenError;
-use tally_store::vdev::LegState;
 
 use super::{Checked, State};
 use crate::chance::Chance;

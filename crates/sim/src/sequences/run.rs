@@ -9,8 +9,8 @@ use nfs3_types::nfs3::{LOOKUP3args, NFS_PROGRAM, nfsstat3};
 use tally_base::Promise;
 use tally_fs::filer::ImportOptions;
 use tally_nfs::service::{Job, Step as Served};
-use tally_store::platform::Tuning;
 use tally_store::properties::{Property, PropertySet, SyncMode, parse};
+use tally_store::tuning::Tuning;
 use tally_vfs::model::Model;
 use tally_vfs::{Attr, CreateHow, Cred, FileKind, SetAttr, Stability, Vfs};
 

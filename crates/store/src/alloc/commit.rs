@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use tally_base::{SECTOR, Txg};
 use tally_disk::AlignedBuf;
+use tally_members::blockdev::BlockDev;
 
 use super::deferred::{RANGES_PER_SECTOR, encode_sector};
 use super::root::VdevRoot;
@@ -22,7 +23,6 @@ use super::space_index::{SpaceIndex, sector_pointer};
 use super::{AllocRoot, Allocator, Persisted};
 use crate::block::scatter::Place;
 use crate::block::{BlockError, NoSpace, sectors_of, write_sectors};
-use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
 
 /// Neighbouring sectors are written together up to this size.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tally_base::Txg;
+use tally_members::blockdev::BlockDev;
 
 use super::AllocRoot;
 use super::bitmap::{Bitmap, REGION_SECTORS};
@@ -11,7 +12,6 @@ use super::deferred::{DeferredHead, decode_sector};
 use super::load::{LoadError, read_sector};
 use super::root::VdevRoot;
 use super::space_index::SpaceIndex;
-use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
 
 /// What an inspection has come to.

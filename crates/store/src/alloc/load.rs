@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tally_base::codec::Malformed;
 use tally_base::{SECTOR, Txg};
+use tally_members::blockdev::BlockDev;
 
 use super::bitmap::{Bitmap, REGION_SECTORS};
 use super::deferred::{Deferred, DeferredHead, FreeList, decode_sector};
@@ -12,7 +13,6 @@ use super::root::VdevRoot;
 use super::space_index::SpaceIndex;
 use super::{AllocRoot, Allocator, Persisted, VdevSpace};
 use crate::block::{self, BlockError};
-use crate::blockdev::BlockDev;
 use crate::bp::{BlockKind, BlockPtr, Dva};
 
 /// Reads in flight while the space maps are loaded.

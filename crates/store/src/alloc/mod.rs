@@ -50,10 +50,10 @@ pub use root::AllocRoot;
 
 use deferred::Deferred;
 use space_index::SpaceIndex;
+use tally_members::blockdev::BlockDev;
 use vdev_space::VdevSpace;
 
 use crate::block::NoSpace;
-use crate::blockdev::BlockDev;
 use crate::bp::Dva;
 
 /// The group of blocks that are written ahead of any group that will name them. No space map contains them until they

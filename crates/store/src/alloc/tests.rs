@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 use tally_base::codec::Reader;
+use tally_members::blockdev::MemBlockDev;
 
 use super::*;
-use crate::blockdev::MemBlockDev;
 
 const SECTOR_BYTES: u64 = SECTOR as u64;
 const MIB: u64 = 1 << 20;

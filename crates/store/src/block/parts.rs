@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use tally_base::{SECTOR, block_checksum};
+use tally_members::blockdev::BlockDev;
 
 use super::{BlockError, scatter};
-use crate::blockdev::BlockDev;
 use crate::bp::{BlockPtr, Dva};
 
 /// One range of a block.

@@ -27,9 +27,9 @@ use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{BlockChecksum, SECTOR, block_checksum, blocking};
 use tally_disk::AlignedBuf;
+use tally_members::blockdev::{BlockDev, BlockDevError};
 
 use super::{BlockError, sectors_of, write_sectors};
-use crate::blockdev::{BlockDev, BlockDevError};
 use crate::bp::{BlockPtr, Dva};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"TSC1");

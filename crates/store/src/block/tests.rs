@@ -1,9 +1,10 @@
+use tally_base::{Seat, Txg, seat_this_thread};
+use tally_members::blockdev::MemBlockDev;
+
 use super::*;
-use crate::blockdev::MemBlockDev;
 use crate::bp::BlockKind;
 use std::cell::Cell;
 use std::rc::Rc;
-use tally_base::{Seat, Txg, seat_this_thread};
 
 /// Text that compresses, and bytes that do not.
 fn samples() -> Vec<Vec<u8>> {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tally_base::{PoolGuid, SECTOR, VdevGuid};
 use tally_disk::{Access, AlignedBuf, Disk, Opener};
+use tally_members::blockdev::{BlockDev, BlockDevError};
+use tally_members::discover::{ImportSource, is_around_leg, leg_inside};
+use tally_members::label::{self, LABEL_BYTES, Label, SlotReport, VdevConfig, data_bytes_of};
+use tally_members::uberblock::{self, Uberblock, UberblockSlot};
 
 use super::fact::Source;
-use crate::blockdev::{BlockDev, BlockDevError};
-use crate::discover::{ImportSource, is_around_leg, leg_inside};
-use crate::label::{self, LABEL_BYTES, Label, SlotReport, VdevConfig, data_bytes_of};
-use crate::uberblock::{self, Uberblock, UberblockSlot};
 
 /// Remembered places where a leg of a mirror is wrong; further ones are found again by whoever looks again.
 const FAULTS_MAX: usize = 4096;

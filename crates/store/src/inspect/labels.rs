@@ -2,14 +2,14 @@
 
 use tally_base::Txg;
 use tally_disk::Disk;
+use tally_members::choose::{Candidate, choose};
+use tally_members::label::{FailMode, Label, PoolConfig, PoolState, Supplement, VdevClass, VdevKind};
+use tally_members::uberblock::{self, Uberblock};
 
 use super::devices::Device;
 use super::fact::{Fact, Part, Source, Value};
 use super::view::PoolView;
 use super::{Detail, Report};
-use crate::choose::{Candidate, choose};
-use crate::label::{FailMode, Label, PoolConfig, PoolState, Supplement, VdevClass, VdevKind};
-use crate::uberblock::{self, Uberblock};
 
 /// The pool in one line, and what must be said before everything else.
 pub(super) fn say_pool(report: &mut Report<'_>, view: &PoolView<'_>) {
@@ -199,7 +199,7 @@ pub(super) fn say_uberblocks(report: &mut Report<'_>, view: &PoolView<'_>) {
             }
         }
         let newest = device.uberblocks().map(|(_, found)| found.txg).max();
-        let fact = Fact::new(Part::Uberblocks, "uberblocks").at(device.at(crate::label::UBERBLOCK_RING_OFFSET));
+        let fact = Fact::new(Part::Uberblocks, "uberblocks").at(device.at(tally_members::label::UBERBLOCK_RING_OFFSET));
         let fact = fact.with("valid", valid).with("blank", blank).with_some("newest_txg", newest);
         report.say(Detail::Summary, &fact);
     }
@@ -269,7 +269,7 @@ pub(super) fn say_movement(report: &mut Report<'_>, view: &PoolView<'_>) {
     for device in &view.devices {
         let before = device.uberblocks().map(|(_, found)| found.rank()).max();
         if newest_now(device.disk.as_ref()) != before {
-            let fact = Fact::new(Part::Pool, "pool").at(device.at(crate::label::UBERBLOCK_RING_OFFSET));
+            let fact = Fact::new(Part::Pool, "pool").at(device.at(tally_members::label::UBERBLOCK_RING_OFFSET));
             let why =
                 "it was written while it was looked at: this picture is torn, and what looks like damage may be none";
             return report.say(Detail::Summary, &fact.note(why));

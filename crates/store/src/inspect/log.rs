@@ -7,13 +7,13 @@ use tally_intent::recovery::{
     self, DatasetVerdict, FrameInfo, LaneScan, RecordInfo, RingVisit, Verdict, merge, visit_ring,
 };
 use tally_intent::{Checkpoint, LaneConfig};
+use tally_members::label::LaneConfigLine;
 
 use super::fact::{Fact, Part, Source};
 use super::labels::checkpoint_fields;
 use super::trees::Root;
 use super::view::PoolView;
 use super::{Detail, Report, Words};
-use crate::label::LaneConfigLine;
 use crate::pool::cursor_of;
 
 /// One lane while it is looked at.

@@ -30,8 +30,8 @@ use std::io;
 use bytes::Bytes;
 use tally_base::codec::Malformed;
 use tally_disk::Opener;
+use tally_members::discover::ImportSource;
 
-use crate::discover::ImportSource;
 use crate::key::Key;
 use devices::{Device, Opened};
 pub use fact::{Fact, Fields, Part, Source, Standing, Value, text_of};

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use tally_base::DatasetId;
 use tally_base::codec::Malformed;
+use tally_members::uberblock::Uberblock;
 
 use super::fact::{Fact, Part, Source};
 use super::view::PoolView;
@@ -16,7 +17,6 @@ use crate::key::{Class, Key};
 use crate::pool::PoolRoot;
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
-use crate::uberblock::Uberblock;
 
 /// A cache for an inspection: enough for the path from a root to a leaf, and no more, so that devices are read.
 const CACHE_BYTES: u64 = 1 << 20;

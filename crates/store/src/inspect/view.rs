@@ -6,14 +6,14 @@ use std::sync::Arc;
 use tally_base::{PoolGuid, VdevGuid};
 use tally_disk::SerialFanout;
 use tally_intent::{LaneConfig, LaneFailed, Leg, StaleLeg};
+use tally_members::blockdev::BlockDev;
+use tally_members::label::{LABEL_BYTES, LaneConfigLine, LegConfig, PoolConfig, VdevClass, VdevConfig};
+use tally_members::uberblock::Uberblock;
 
 use super::devices::{Device, LegView, VdevView};
 use super::fact::{Fact, Part, Source};
 use super::{Detail, Report};
-use crate::blockdev::BlockDev;
 use crate::bp::Dva;
-use crate::label::{LABEL_BYTES, LaneConfigLine, LegConfig, PoolConfig, VdevClass, VdevConfig};
-use crate::uberblock::Uberblock;
 
 /// The devices of one pool, put together as far as they can be.
 pub(super) struct PoolView<'a> {

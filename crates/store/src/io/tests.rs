@@ -1,8 +1,8 @@
 use tally_base::SECTOR;
+use tally_members::blockdev::MemBlockDev;
 
 use super::*;
 use crate::alloc::{AllocRoot, UNBORN};
-use crate::blockdev::MemBlockDev;
 use crate::bp::Compression;
 
 fn pool(sizes: &[u64], cache_bytes: u64) -> (Vec<Arc<MemBlockDev>>, Arc<BlockIo>) {

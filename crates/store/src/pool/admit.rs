@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use tally_base::{Fate, Kept, Lsn, Promise, Txg, Wait};
 use tally_intent::Lane;
+use tally_members::label::FailMode;
 
 use super::Pool;
 use crate::alloc::Space;
-use crate::label::FailMode;
 use crate::txg::{Admission, Cause, NotAdmitted, RingUse, Txgs};
 
 /// How deep into its reserve the pool lets an operation go (rules F19). A replay is not asked: what it brings was admitted.

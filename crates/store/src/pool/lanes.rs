@@ -24,15 +24,15 @@ use std::sync::Arc;
 
 use tally_base::{DatasetId, LaneId, Lsn, Txg, VdevGuid};
 use tally_intent::{Checkpoint, Lane};
+use tally_members::label::{PoolConfig, VdevClass, VdevConfig};
+use tally_members::roster::RosterError;
+use tally_members::uberblock::Uberblock;
+use tally_members::vdev::LegState;
 
 use super::open::OpenError;
 use super::{Pool, Syncing};
 use crate::dataset::DatasetBirth;
-use crate::label::{PoolConfig, VdevClass, VdevConfig};
-use crate::roster::RosterError;
 use crate::txg::Cause;
-use crate::uberblock::Uberblock;
-use crate::vdev::LegState;
 
 /// Before a lane changes its ring, and after it: the uberblock before the newest must not need the other one, as a torn
 /// uberblock may cost nothing (rules F8).

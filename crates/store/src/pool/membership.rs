@@ -25,12 +25,12 @@ use std::sync::Arc;
 
 use tally_base::VdevGuid;
 use tally_intent::Lane;
+use tally_members::create::{CreateError, new_leg};
+use tally_members::label::{LaneConfigLine, VdevClass, VdevConfig};
+use tally_members::roster::RosterError;
+use tally_members::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
 
 use super::{OpenError, Pool, SecureError, SecureReport, SyncError};
-use crate::create::{CreateError, new_leg};
-use crate::label::{LaneConfigLine, VdevClass, VdevConfig};
-use crate::roster::RosterError;
-use crate::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
 
 /// Syncs after which every live frame must be on a leg that joined: two trim what is older, one is open meanwhile.
 const JOIN_SYNCS_MAX: u32 = 8;

@@ -1,6 +1,6 @@
 //! How a pool comes into memory: made new, or imported with what its log holds.
 //!
-//! An import goes: choose the uberblock (done by [`crate::assemble`]), read the root below it, scan all lanes, and only
+//! An import goes: choose the uberblock (done by [`tally_members::assemble`]), read the root below it, scan all lanes, and only
 //! then number the first group: above every group that any uberblock or frame has seen (rules F1). The file system
 //! replays; [`Pool::finish_replay`] opens the lanes under new epochs, and the sync that follows is the one commit
 //! point of the whole recovery. Until then a crash finds the same disks and decides the same.
@@ -13,9 +13,15 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tally_base::codec::Malformed;
 use tally_base::{DatasetId, LaneId, Time, Txg};
+use tally_disk::Platform;
 use tally_intent::recovery::{
     self, Cursor, DatasetReplay, DatasetVerdict, Disowned, LaneScan, MergeError, Merged, ScanError, Verdict,
 };
+use tally_members::blockdev::BlockDev;
+use tally_members::choose::{ChooseError, Chosen};
+use tally_members::label::{LaneConfigLine, PoolConfig, VdevClass};
+use tally_members::roster::{Roster, RosterError};
+use tally_members::uberblock::Uberblock;
 
 use super::break_even::BreakEven;
 use super::entries::Entries;
@@ -27,18 +33,13 @@ use super::sync::SyncError;
 use super::{Pool, Syncing};
 use crate::alloc::{AllocRoot, Allocator, LoadError};
 use crate::block::BlockError;
-use crate::blockdev::BlockDev;
 use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
-use crate::choose::{ChooseError, Chosen};
 use crate::dataset::{Dataset, DatasetEntry};
 use crate::io::BlockIo;
-use crate::label::{LaneConfigLine, PoolConfig, VdevClass};
-use crate::platform::{Platform, Tuning};
 use crate::properties::effective;
 use crate::replies::{BUCKETS, ReplyCache};
-use crate::roster::{Roster, RosterError};
+use crate::tuning::Tuning;
 use crate::txg::{TxgHistory, Txgs};
-use crate::uberblock::Uberblock;
 
 /// Why a pool could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +110,7 @@ pub struct LogContent {
 }
 
 impl Pool {
-    /// A new pool on disks that were just put together ([`crate::create`]). Its lanes are open; it has no dataset
+    /// A new pool on disks that were just put together ([`tally_members::create`]). Its lanes are open; it has no dataset
     /// yet, and can be imported only after its first sync.
     pub fn create(platform: &Platform, tuning: &Tuning, roster: &Arc<Roster>) -> Result<Arc<Self>, OpenError> {
         let open_gen = roster.claim(&platform.host, platform.rng.as_ref(), 0)?;

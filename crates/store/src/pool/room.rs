@@ -7,12 +7,12 @@
 //! written.
 
 use tally_base::{Time, Txg};
+use tally_members::label::PoolConfig;
+use tally_members::uberblock::Uberblock;
 
 use super::open::{LogContent, OpenError};
 use super::root::PoolRoot;
 use crate::dataset::DRAWN_END;
-use crate::label::PoolConfig;
-use crate::uberblock::Uberblock;
 
 /// Groups, generations, objects and records are drawn from numbers below this only.
 pub const DRAWN_ROOM_END: u64 = DRAWN_END - (1 << 48);

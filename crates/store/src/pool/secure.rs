@@ -23,16 +23,16 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use tally_base::{DatasetId, SECTOR, VdevGuid};
+use tally_members::blockdev::BlockDevError;
+use tally_members::vdev::{LegState, Secured, Vdev};
 
 use super::{Pool, PoolRoot, SyncError};
 use crate::alloc::{LoadError, SpaceVisit};
 use crate::block::BlockError;
 use crate::block::parts::{Part, parts};
-use crate::blockdev::BlockDevError;
 use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::vdev::{LegState, Secured, Vdev};
 
 /// Lost blocks that a report names. A person who sees so many will ask `tally inspect`.
 const NAMED_MAX: usize = 64;

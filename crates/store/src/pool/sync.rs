@@ -4,6 +4,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use tally_base::{Broken, Txg};
+use tally_members::roster::RosterError;
+use tally_members::uberblock::Uberblock;
+use tally_members::vdev::VdevLeg;
 
 use super::entries::Entries;
 use super::root::{self, PoolRoot, ROOT_BYTES_MAX};
@@ -12,11 +15,8 @@ use crate::alloc::AllocRoot;
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
 use crate::dataset::{Dataset, DatasetRoot};
-use crate::roster::RosterError;
 use crate::run::RunWriter;
 use crate::txg::Next;
-use crate::uberblock::Uberblock;
-use crate::vdev::VdevLeg;
 
 /// Why a transaction group was not synced. The pool is suspended then.
 #[derive(Debug, thiserror::Error)]

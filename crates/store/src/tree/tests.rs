@@ -4,10 +4,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tally_base::codec::Reader;
 use tally_base::{SECTOR, Txg};
+use tally_members::blockdev::{BlockDev, MemBlockDev};
 
 use super::*;
 use crate::alloc::{AllocRoot, Allocator};
-use crate::blockdev::{BlockDev, MemBlockDev};
 use crate::bp::Dva;
 use crate::key::Class;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tally_disk::{IoCounts, IoKind};
 use tally_intent::Lane;
-use tally_store::label::{PoolConfig, VdevClass, VdevConfig, VdevKind};
+use tally_members::label::{PoolConfig, VdevClass, VdevConfig, VdevKind};
+use tally_members::vdev::{LegState, Vdev, VdevLeg};
 use tally_store::pool::Pool;
-use tally_store::vdev::{LegState, Vdev, VdevLeg};
 
 use super::{DATA, JOINING, LOG, NO_LOG, ONLINE};
 use crate::control::report::{ErrorCounters, IoActive, IoCounters, IoTimes, VdevReport, VdevSpace};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use tally_fs::filer::{DatasetError, FilerError};
-use tally_store::assemble::ImportError;
-use tally_store::grammar::GrammarError;
+use tally_members::assemble::ImportError;
+use tally_members::grammar::GrammarError;
 use tally_store::properties::PropertyError;
 
 use crate::daemon::disks::DiskError;

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use tally_base::Txg;
+use tally_members::blockdev::{BlockDev, MemBlockDev};
 
 use super::super::{Allocator, UNBORN};
-use crate::blockdev::{BlockDev, MemBlockDev};
 use crate::bp::Dva;
 
 const MIB: u64 = 1 << 20;

@@ -7,10 +7,10 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use tally_base::{Seat, Txg, seat_this_thread};
+use tally_members::blockdev::{BlockDev, MemBlockDev};
 
 use super::*;
 use crate::alloc::Allocator;
-use crate::blockdev::{BlockDev, MemBlockDev};
 use crate::bp::Compression;
 
 /// Does this when its thread waits for the first time.

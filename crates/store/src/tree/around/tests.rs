@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_base::Txg;
+use tally_members::blockdev::{BlockDev, MemBlockDev};
 
 use super::*;
 use crate::alloc::Allocator;
 use crate::block::BlockError;
-use crate::blockdev::{BlockDev, MemBlockDev};
 use crate::bp::Dva;
 use crate::io::BlockIo;
 use crate::key::Class;

@@ -5,13 +5,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tally_disk::Platform;
 use tally_disk::{Access, Disk, Durability, Geometry, MemDisk, Opener, SystemOpener};
+use tally_fakes::{FaultyDisk, World};
 
 use super::*;
 use crate::assemble::{Assembled, ImportError, ImportOptions, PoolSelect, import};
-use crate::faulty::{FaultyDisk, World};
 use crate::label::LABEL_BYTES;
-use crate::platform::Platform;
 use crate::roster::tests::{LEG_BYTES, claim, commit, pool, reopen};
 
 /// Where the partition begins.

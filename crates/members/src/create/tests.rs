@@ -1,8 +1,8 @@
 use tally_disk::SystemOpener;
+use tally_fakes::World;
 
 use super::*;
 use crate::blockdev::BlockDev;
-use crate::faulty::World;
 use crate::grammar::parse_vdev_args;
 use crate::roster::tests::{claim, commit, pool, reopen};
 

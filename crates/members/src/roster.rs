@@ -29,13 +29,13 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tally_base::{Rng, SECTOR, Time, Txg, VdevGuid};
+use tally_disk::Host;
 use tally_disk::{Disk, Fanout, Work};
 use tally_intent::Lane;
 
 use self::lanes::lanes_agree;
 use self::legs::mark_stale;
 use crate::label::{self, FailMode, LabelError, PoolConfig, PoolState, VdevClass};
-use crate::platform::Host;
 use crate::uberblock::{Uberblock, slot_offsets};
 use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
 

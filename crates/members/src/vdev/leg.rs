@@ -150,12 +150,14 @@ impl VdevLeg {
     }
 
     /// Writes of blocks so far.
-    pub(crate) fn write_count(&self) -> u64 {
+    #[must_use]
+    pub fn write_count(&self) -> u64 {
         self.writes.load(Ordering::Acquire)
     }
 
     /// Whether so many of them are durable.
-    pub(crate) fn has_flushed(&self, write_count: u64) -> bool {
+    #[must_use]
+    pub fn has_flushed(&self, write_count: u64) -> bool {
         self.flushed.load(Ordering::Acquire) >= write_count
     }
 
@@ -167,7 +169,8 @@ impl VdevLeg {
     }
 
     /// Whether writes must reach it.
-    pub(crate) fn takes_writes(&self) -> bool {
+    #[must_use]
+    pub fn takes_writes(&self) -> bool {
         matches!(self.state(), LegState::Online | LegState::Resilvering)
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
+use tally_fakes::{FaultyDisk, Journal};
 
 use super::*;
-use crate::faulty::{FaultyDisk, Journal};
 use crate::label::tests::sample;
 
 const LEG_BYTES: u64 = 4 << 20;

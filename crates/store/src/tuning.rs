@@ -1,34 +1,6 @@
-//! What the engine is given, because it may not fetch it for itself: time, randomness, disks, and how much memory to use.
+//! How much a pool may use.
 
-use std::sync::Arc;
 use std::time::Duration;
-
-use tally_base::{Clock, Rng};
-use tally_disk::{Fanout, Opener};
-
-/// The world around a pool.
-#[derive(Clone)]
-pub struct Platform {
-    /// Time.
-    pub clock: Arc<dyn Clock>,
-    /// Randomness.
-    pub rng: Arc<dyn Rng>,
-    /// Disks by path.
-    pub opener: Arc<dyn Opener>,
-    /// One buffer onto several disks.
-    pub fanout: Arc<dyn Fanout>,
-    /// This machine, as pools record it.
-    pub host: Host,
-}
-
-/// A machine.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Host {
-    /// Stable across reboots (from `/etc/machine-id` where there is one).
-    pub id: u64,
-    /// For people.
-    pub name: String,
-}
 
 /// How much memory and time a pool may use.
 #[derive(Clone, Debug)]

@@ -10,42 +10,50 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tally_base::{Clock, Rng, Time};
 use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
-
-use crate::platform::{Host, Platform};
+use tally_disk::{Host, Platform};
 
 /// What a disk was asked to do, in order over all disks that share the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) disk: &'static str,
-    pub(crate) offset: u64,
-    pub(crate) durability: Durability,
+pub struct Entry {
+    /// Its name.
+    pub disk: &'static str,
+    /// Where, bytes.
+    pub offset: u64,
+    /// How it was to be kept.
+    pub durability: Durability,
 }
 
-pub(crate) type Journal = Arc<Mutex<Vec<Entry>>>;
+/// What disks did, the oldest first.
+pub type Journal = Arc<Mutex<Vec<Entry>>>;
 
 /// A disk with bad habits, all off at first.
-pub(crate) struct FaultyDisk {
+pub struct FaultyDisk {
     name: &'static str,
     inner: MemDisk,
     journal: Journal,
-    pub(crate) reads_fail: AtomicBool,
-    pub(crate) writes_fail: AtomicBool,
-    pub(crate) flushes_fail: AtomicBool,
+    /// All reads fail.
+    pub reads_fail: AtomicBool,
+    /// All writes fail.
+    pub writes_fail: AtomicBool,
+    /// All flushes fail.
+    pub flushes_fail: AtomicBool,
     /// After this many further writes all of them fail; `u64::MAX` is never.
-    pub(crate) writes_left: AtomicU64,
+    pub writes_left: AtomicU64,
     /// Offsets of sectors that cannot be read until they are written: a drive maps them elsewhere then.
     bad_sectors: Mutex<BTreeSet<u64>>,
     /// How often it was flushed.
-    pub(crate) flush_count: AtomicU64,
+    pub flush_count: AtomicU64,
 }
 
 impl FaultyDisk {
-    pub(crate) fn new(name: &'static str, size: u64, journal: &Journal) -> Arc<Self> {
+    /// One full of zeroes.
+    #[must_use]
+    pub fn new(name: &'static str, size: u64, journal: &Journal) -> Arc<Self> {
         Self::over(name, MemDisk::new(size), journal)
     }
 
     /// The same content in another disk: what a copy made at this moment would be.
-    pub(crate) fn copy(&self) -> Arc<Self> {
+    pub fn copy(&self) -> Arc<Self> {
         Self::over(self.name, MemDisk::from_bytes(&self.inner.content()), &self.journal)
     }
 
@@ -63,23 +71,26 @@ impl FaultyDisk {
         })
     }
 
-    pub(crate) fn set(switch: &AtomicBool, on: bool) {
+    /// Turns one of its habits on or off.
+    pub fn set(switch: &AtomicBool, on: bool) {
         switch.store(on, Ordering::SeqCst);
     }
 
     /// Inverts every byte of a sector.
-    pub(crate) fn rot(&self, offset: u64) {
+    pub fn rot(&self, offset: u64) {
         let mut sector = [0; 4096];
         self.inner.read(offset, &mut sector).unwrap();
         self.inner.write(offset, &sector.map(|byte| !byte), Durability::Cached).unwrap();
     }
 
     /// A sector that cannot be read from now on, until it is written.
-    pub(crate) fn make_bad(&self, offset: u64) {
+    pub fn make_bad(&self, offset: u64) {
         self.bad_sectors.lock().insert(offset);
     }
 
-    pub(crate) fn bytes(&self, offset: u64, length: usize) -> Vec<u8> {
+    /// What it has there, whatever its habits.
+    #[must_use]
+    pub fn bytes(&self, offset: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         self.inner.read(offset, &mut bytes).unwrap();
         bytes
@@ -128,7 +139,7 @@ impl Disk for FaultyDisk {
 }
 
 /// Time that stands still.
-pub(crate) struct StillClock;
+pub struct StillClock;
 
 impl Clock for StillClock {
     fn now(&self) -> Time {
@@ -142,7 +153,7 @@ impl Clock for StillClock {
 
 /// Numbers that count up: guids are all different and every run is the same.
 #[derive(Default)]
-pub(crate) struct CountingRng(AtomicU64);
+pub struct CountingRng(AtomicU64);
 
 impl Rng for CountingRng {
     fn fill(&self, bytes: &mut [u8]) {
@@ -154,15 +165,20 @@ impl Rng for CountingRng {
 }
 
 /// Some faulty disks under paths `/d/NAME`, and a machine to use them on.
-pub(crate) struct World {
-    pub(crate) opener: Arc<MemOpener>,
-    pub(crate) journal: Journal,
-    pub(crate) disks: Vec<(&'static str, Arc<FaultyDisk>)>,
+pub struct World {
+    /// Opens them.
+    pub opener: Arc<MemOpener>,
+    /// What all of them did.
+    pub journal: Journal,
+    /// The disks, by name.
+    pub disks: Vec<(&'static str, Arc<FaultyDisk>)>,
     rng: Arc<CountingRng>,
 }
 
 impl World {
-    pub(crate) fn new(disks: &[(&'static str, u64)]) -> Self {
+    /// Disks of these names and sizes.
+    #[must_use]
+    pub fn new(disks: &[(&'static str, u64)]) -> Self {
         let (opener, journal) = (Arc::new(MemOpener::default()), Journal::default());
         let disks: Vec<_> = disks.iter().map(|(name, size)| (*name, FaultyDisk::new(name, *size, &journal))).collect();
         for (name, disk) in &disks {
@@ -171,12 +187,14 @@ impl World {
         Self { opener, journal, disks, rng: Arc::default() }
     }
 
-    pub(crate) fn disk(&self, name: &str) -> &FaultyDisk {
+    /// The disk of that name.
+    #[must_use]
+    pub fn disk(&self, name: &str) -> &FaultyDisk {
         &self.disks.iter().find(|(known, _)| *known == name).expect("a disk of this world").1
     }
 
     /// Replaces the disk at a path.
-    pub(crate) fn swap(&mut self, name: &str, disk: &Arc<FaultyDisk>) {
+    pub fn swap(&mut self, name: &str, disk: &Arc<FaultyDisk>) {
         self.opener.put(Path::new("/d").join(name), Arc::clone(disk) as Arc<dyn Disk>);
         for (known, place) in &mut self.disks {
             if *known == name {
@@ -186,7 +204,7 @@ impl World {
     }
 
     /// Only these disks can be opened from now on; their state otherwise stays.
-    pub(crate) fn present(&self, names: &[&str]) {
+    pub fn present(&self, names: &[&str]) {
         for (name, disk) in &self.disks {
             let path = Path::new("/d").join(name);
             if names.contains(name) {
@@ -197,7 +215,9 @@ impl World {
         }
     }
 
-    pub(crate) fn platform(&self) -> Platform {
+    /// What an engine is given in this world.
+    #[must_use]
+    pub fn platform(&self) -> Platform {
         Platform {
             clock: Arc::new(StillClock),
             rng: Arc::clone(&self.rng) as Arc<dyn Rng>,

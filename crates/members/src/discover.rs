@@ -127,7 +127,8 @@ fn themselves(shown: &[Shown], refused: &mut Vec<(PathBuf, String)>) -> Vec<Foun
 }
 
 /// Whether a disk's label is that of a leg with which it ends: the leg is found inside it, or is one of `others`.
-pub(crate) fn is_around_leg<'a>(
+#[must_use]
+pub fn is_around_leg<'a>(
     disk: &dyn Disk,
     label: &Label,
     others: impl Iterator<Item = (&'a dyn Disk, &'a Label)>,
@@ -144,7 +145,8 @@ pub(crate) fn is_around_leg<'a>(
 }
 
 /// Where the leg begins with which a disk ends, if that tells itself.
-pub(crate) fn leg_inside(disk: &dyn Disk, label: &Label) -> Option<u64> {
+#[must_use]
+pub fn leg_inside(disk: &dyn Disk, label: &Label) -> Option<u64> {
     excess(disk, label).filter(|start| label::begins_at(disk, *start, label.leg))
 }
 

@@ -7,18 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tally_base::{LaneId, PoolGuid, SECTOR, Size, Txg, VdevGuid};
-use tally_disk::{Access, AlignedBuf, Disk, Durability, TrustedDisk};
+use tally_disk::Platform;
+use tally_disk::{Access, Disk, TrustedDisk};
 use tally_intent::LaneGeometry;
 
 use crate::assemble::Assembled;
 use crate::grammar::VdevSpec;
 use crate::label::{
-    self, FORMAT_VERSION, Features, LABEL_BYTES, LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea,
+    self, FORMAT_VERSION, Features, LABEL_BYTES, LANES_MAX, LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea,
     Supplement, VdevClass, VdevConfig, data_bytes_of,
 };
-use crate::platform::Platform;
 use crate::roster::Roster;
-use crate::uberblock::LANES_MAX;
 use crate::vdev::{LegState, Vdev, VdevLeg};
 
 /// The smallest data device: below it reserves and the ring leave no room worth the name.
@@ -35,8 +34,6 @@ const POOL_RING_BYTES_MAX: u64 = 1 << 30;
 const LOG_RING_BYTES_MAX: u64 = 16 << 30;
 /// Longest name of a pool, as of a dataset.
 const NAME_BYTES_MAX: usize = 200;
-/// Zeroes are written in pieces of this size.
-const ZERO_CHUNK_BYTES: u64 = 4 << 20;
 
 /// How to make a pool.
 #[derive(Clone, Copy, Debug)]
@@ -346,21 +343,8 @@ fn plan_lane(lane: LaneId, vdev: &VdevConfig, ring: RingArea) -> LaneConfigLine 
 /// Erases what an earlier life has left in the labels, and writes the ring out.
 fn prepare(leg: &FreshLeg, ring: Option<RingArea>) -> Result<(), CreateError> {
     let wiped = label::wipe(leg.disk.as_ref());
-    let written = wiped.and_then(|()| ring.map_or(Ok(()), |ring| write_out(leg.disk.as_ref(), ring)));
+    let written = wiped.and_then(|()| ring.map_or(Ok(()), |ring| label::write_out(leg.disk.as_ref(), ring)));
     written.map_err(|cause| CreateError::Write { path: leg.path.clone(), cause })
-}
-
-/// Fills a ring with zeroes, durably: no block of it is unwritten, and no frame of an earlier life stands there.
-pub(crate) fn write_out(disk: &dyn Disk, ring: RingArea) -> io::Result<()> {
-    let zeroes = AlignedBuf::zeroed(usize::try_from(ring.length.min(ZERO_CHUNK_BYTES)).expect("at most the chunk"));
-    let mut done = 0;
-    while done < ring.length {
-        let length = (ring.length - done).min(ZERO_CHUNK_BYTES);
-        let chunk = &zeroes[..usize::try_from(length).expect("at most the chunk")];
-        disk.write(LABEL_BYTES + ring.start + done, chunk, Durability::Cached)?;
-        done += length;
-    }
-    disk.flush()
 }
 
 #[cfg(test)]

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use tally_base::{LaneId, PoolGuid, Time, Txg, VdevGuid};
+use tally_disk::Host;
 use tally_intent::LaneGeometry;
 
-use super::{Features, Supplement};
-use crate::platform::Host;
-use crate::uberblock::LANES_MAX;
+use super::{Features, LANES_MAX, Supplement};
 
 /// The configuration of a pool. Numbered by `sequence`; the highest one over all labels holds.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

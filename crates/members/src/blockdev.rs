@@ -3,11 +3,13 @@
 //! a read takes the check along with it: only who knows the checksum can tell which leg is right.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 
 use parking_lot::RwLock;
 use tally_base::SECTOR;
-use tally_disk::AlignedBuf;
+use tally_disk::{AlignedBuf, Fanout, Work};
 
 /// A vdev could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +67,28 @@ pub trait BlockDev: Send + Sync {
     fn answers(&self) -> bool {
         probes(self.data_bytes()).any(|offset| self.read(offset, SECTOR, &|_| true).is_ok())
     }
+}
+
+/// Makes everything written durable, on every device, all at once. Fails with the place of one that could not, and why.
+pub fn flush_all(devs: &[Arc<dyn BlockDev>], fanout: &dyn Fanout) -> Result<(), (u32, BlockDevError)> {
+    let (sender, failures) = mpsc::channel();
+    let flush = |(place, dev): (u32, &Arc<dyn BlockDev>)| -> Work {
+        let (dev, sender) = (Arc::clone(dev), sender.clone());
+        Box::new(move || {
+            dev.flush().map_err(|error| {
+                let _heard = sender.send((place, error));
+                io::Error::other("the flush failed")
+            })
+        })
+    };
+    let outcomes = fanout.each((0..).zip(devs).map(flush).collect());
+    drop(sender);
+    if let Some(failure) = failures.into_iter().next() {
+        return Err(failure);
+    }
+    // A helper that died has said nothing.
+    let died = (0..).zip(outcomes).find_map(|(place, outcome)| Some((place, outcome.err()?.into())));
+    died.map_or(Ok(()), Err)
 }
 
 /// Where to look whether a device gives anything: its first sector, one in the middle, its last one.

@@ -4,20 +4,18 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use parking_lot::Condvar;
+use tally_disk::Platform;
 use tally_disk::{Durability, Geometry, MemDisk, ThreadFanout};
+use tally_fakes::{FaultyDisk, World};
 use tally_intent::LegSet;
 
 use super::*;
-use crate::alloc::Allocator;
 use crate::assemble::{Assembled, ImportError, ImportOptions, PoolSelect, import};
-use crate::blockdev::BlockDev;
+use crate::blockdev::{BlockDev, flush_all};
 use crate::choose::Chosen;
 use crate::create::{CreateOptions, create, new_leg};
 use crate::discover::ImportSource;
-use crate::faulty::{FaultyDisk, World};
 use crate::grammar::parse_vdev_args;
-use crate::io::BlockIo;
-use crate::platform::Platform;
 use crate::uberblock::tests::sample;
 
 pub(crate) const LEG_BYTES: u64 = 16 << 20;
@@ -498,8 +496,7 @@ fn labels_uberblocks_and_flushes_go_to_all_legs_at_once() {
         turnstile.wanted.store(disks, Ordering::SeqCst);
         let devs: Vec<_> = made.vdevs.iter().map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect();
         devs.iter().for_each(|dev| dev.write(0, &[1; 4096]).unwrap());
-        let alloc = Arc::new(Allocator::create(&devs, &[]));
-        BlockIo::new(devs, alloc, 1 << 20).flush(platform.fanout.as_ref()).unwrap();
+        flush_all(&devs, platform.fanout.as_ref()).unwrap();
         assert!(roster.legs().all(|leg| leg.state() == LegState::Online), "{disks} disks in mirrors of {width}");
         let passed = *turnstile.waiting.lock();
         assert_eq!(passed, 5 * disks, "two labels, both copies of an uberblock at once, one flush");

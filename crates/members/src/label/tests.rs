@@ -1,8 +1,8 @@
 use tally_base::{LaneId, Time, Txg};
+use tally_disk::Host;
 use tally_disk::MemDisk;
 
 use super::*;
-use crate::platform::Host;
 
 /// A configuration in which every field is something else than zero.
 pub(crate) fn sample() -> PoolConfig {

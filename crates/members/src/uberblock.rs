@@ -31,14 +31,12 @@ use tally_base::{LaneId, PoolGuid, SECTOR, Time, Txg, log_checksum};
 use tally_disk::{AlignedBuf, Disk};
 use tally_intent::Checkpoint;
 
-use crate::label::{FORMAT_VERSION, UBERBLOCK_RING_OFFSET, label_offsets};
+use crate::label::{FORMAT_VERSION, LANES_MAX, UBERBLOCK_RING_OFFSET, label_offsets};
 
 /// Uberblocks that each label keeps.
 pub const UBERBLOCK_SLOTS: u64 = 16;
 /// The longest root: a block pointer takes 64 bytes, the rest is for what should not cost a block of its own.
 pub const ROOT_BYTES_MAX: usize = 1024;
-/// Most lanes that fit beside the longest root.
-pub const LANES_MAX: usize = 32;
 
 const MAGIC: [u8; 8] = *b"TALLYUBR";
 const WHAT: &str = "uberblock";

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tally_base::{PoolGuid, Txg, VdevGuid};
+use tally_disk::Platform;
 use tally_disk::{Access, Disk};
 
 use crate::choose::{Candidate, ChooseError, Chosen, choose};
@@ -19,7 +20,6 @@ use crate::discover::{FoundLeg, FoundPool, ImportSource, Scan, leg_inside, scan}
 use crate::label::{
     self, KNOWN, Label, LegConfig, PoolConfig, PoolState, Usable, VdevClass, VdevConfig, data_bytes_of,
 };
-use crate::platform::Platform;
 use crate::roster::Roster;
 use crate::uberblock::{self, Uberblock};
 use crate::vdev::{LegState, Vdev, VdevLeg};

@@ -10,8 +10,7 @@ use tally_base::VdevGuid;
 use tally_disk::{Disk, Durability};
 
 use super::{Roster, RosterError};
-use crate::create::write_out;
-use crate::label::{LegConfig, PoolConfig, VdevClass, VdevKind};
+use crate::label::{self, LegConfig, PoolConfig, VdevClass, VdevKind};
 use crate::uberblock::{self, slot_offsets};
 use crate::vdev::{LegState, Vdev, VdevLeg};
 
@@ -23,7 +22,7 @@ impl Roster {
         let label_error = |error: io::Error| RosterError::Label(error.to_string());
         let ring = self.config().vdevs.get(vdev.index() as usize).and_then(|vdev| vdev.ring);
         if let (Some(ring), Some(disk)) = (ring, leg.disk()) {
-            write_out(disk.as_ref(), ring).map_err(label_error)?;
+            label::write_out(disk.as_ref(), ring).map_err(label_error)?;
         }
         let _in_turn = self.uberblocks.lock();
         self.copy_uberblocks(vdev, &leg).map_err(label_error)?;

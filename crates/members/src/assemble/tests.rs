@@ -1,10 +1,10 @@
 //! Imports from legs that are missing, stale, corrupt, copied, held or foreign.
 
 use tally_disk::Durability;
+use tally_disk::Host;
+use tally_fakes::World;
 
 use super::*;
-use crate::faulty::World;
-use crate::platform::Host;
 use crate::roster::tests::{LEG_BYTES, claim, commit, pool, reopen};
 use crate::uberblock::slot_offsets;
 
@@ -252,7 +252,7 @@ fn a_corrupt_leg_counts_as_missing_and_the_pool_goes_on() {
 #[test]
 fn a_leg_that_has_shrunk_cannot_be_used() {
     let mut world = mirror();
-    let small = crate::faulty::FaultyDisk::new("b", LEG_BYTES - 4096, &world.journal);
+    let small = tally_fakes::FaultyDisk::new("b", LEG_BYTES - 4096, &world.journal);
     let front = world.disk("b").bytes(0, label::LABEL_BYTES as usize);
     small.write(0, &front, Durability::Durable).unwrap();
     world.swap("b", &small);
