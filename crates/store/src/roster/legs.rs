@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tally_base::VdevGuid;
 use tally_disk::{Disk, Durability};
@@ -14,6 +15,10 @@ use crate::create::write_out;
 use crate::label::{LegConfig, PoolConfig, VdevClass, VdevKind};
 use crate::uberblock::{self, slot_offsets};
 use crate::vdev::{LegState, Vdev, VdevLeg};
+
+/// How long a leg that failed stays in the labels for an uberblock that is on its way. That takes a few turns of a disk, and
+/// whoever waits for the strike must not wait for one that hangs (rules P1).
+pub(super) const TURN_WAIT: Duration = Duration::from_secs(1);
 
 impl Roster {
     /// Takes up a new leg, or a stale one again. It gets every write from now on; the caller copies the rest
@@ -30,7 +35,7 @@ impl Roster {
         leg.set_state(LegState::Resilvering);
         vdev.put_leg(leg);
         let index = vdev.index() as usize;
-        let changed = self.update(|config| {
+        let changed = self.update_in_turn(|config| {
             let sequence = config.sequence;
             let Some(vdev) = config.vdevs.get_mut(index) else { return };
             match vdev.legs.iter_mut().find(|leg| leg.guid == guid) {
@@ -86,7 +91,17 @@ impl Roster {
     }
 
     /// Strikes a leg off; durable when this returns.
+    ///
+    /// An uberblock that is on its way comes first. The leg may have all of it and the others not yet: struck off in their
+    /// labels it would be a witness of a group that nobody was told of, and where the power is cut then, every import would
+    /// look in vain for that (rules F8).
     pub fn drop_leg(&self, guid: VdevGuid, cause: &io::Error) -> Result<(), RosterError> {
+        let _in_turn = self.uberblocks.try_lock_for(TURN_WAIT);
+        self.strike_off(guid, cause)
+    }
+
+    /// [`Self::drop_leg`], where no uberblock is on its way.
+    pub(super) fn strike_off(&self, guid: VdevGuid, cause: &io::Error) -> Result<(), RosterError> {
         let mut state = self.state.lock();
         if let Some(why) = &state.closed {
             return Err(RosterError::Closed(why.clone()));
