@@ -79,8 +79,11 @@ impl Roster {
         let leg = vdev.leg(guid).filter(|leg| leg.state() == LegState::Resilvering);
         let leg = leg.ok_or(RosterError::Leg { leg: guid, why })?;
         self.update(|config| {
-            if let Some(leg) = config.leg_mut(guid) {
-                leg.stale_since = None;
+            // Under the lock: one that has failed meanwhile is struck off already, as it was never anything else.
+            if let Some(config) = config.leg_mut(guid)
+                && leg.state() == LegState::Resilvering
+            {
+                config.stale_since = None;
             }
         })?;
         // It may have refused the very label that praised it, and be struck off again.

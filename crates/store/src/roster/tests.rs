@@ -695,6 +695,35 @@ fn a_leg_is_struck_off_although_an_uberblock_hangs() {
     });
 }
 
+/// A leg that joins fails in another thread when its copy has just ended: no label needs to be written for that, as none
+/// says yet that it counts. Then they said so, and it was taken for whole at the next import.
+#[test]
+fn a_leg_that_failed_at_the_end_of_its_copy_does_not_count() {
+    let world = World::new(&[("a", LEG_BYTES), ("n", LEG_BYTES)]);
+    let first = pool(&world, "/d/a");
+    let (roster, vdev) = (&first.roster, &first.vdevs[0]);
+    let joining = new_leg(&world.platform(), &roster.config().vdevs[0], "/d/n".as_ref(), false).unwrap();
+    let n = Arc::clone(&joining);
+    roster.add_leg(vdev, joining).unwrap();
+    vdev.resilver(n.guid(), &mut |_| true).unwrap();
+    // Somebody changes the labels just then, so both have to wait.
+    let labels = roster.state.lock();
+    std::thread::scope(|scope| {
+        let finishing = scope.spawn(|| roster.finish_resilver(vdev, n.guid()));
+        std::thread::sleep(Duration::from_millis(100));
+        // What a strike comes to.
+        n.set_state(LegState::Faulted);
+        drop(labels);
+        assert!(finishing.join().unwrap().is_err());
+    });
+    vdev.write(0, &[1; 4096]).unwrap();
+    vdev.flush().unwrap();
+    commit(roster, 2).unwrap();
+    drop((first, n));
+    let (again, _) = reopen(&world).unwrap();
+    assert_eq!(leg(&again.roster, "n").state(), LegState::Stale, "it has missed a write");
+}
+
 /// The last leg of a lane stays in its set when it is struck off. It stayed also when a healthy one had joined, and the
 /// lane ended with it.
 #[test]
