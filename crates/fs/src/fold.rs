@@ -35,6 +35,7 @@ use tally_store::run::RunWriter;
 use tally_store::tree::{Around, Change};
 
 pub(crate) use self::content::SMALL_MAX;
+pub(crate) use self::extents::{BUFFER_BYTES_MAX, SHARED_PIECE_BYTES_MIN};
 use self::stored::{Stored, absence};
 use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
