@@ -29,7 +29,7 @@ impl Placed {
     }
 
     pub(super) fn holds(&self, key: &CacheKey) -> bool {
-        self.peek(key).is_some()
+        self.queue.lock().get(key).is_some()
     }
 
     pub(super) fn peek(&self, key: &CacheKey) -> Option<Cached> {
