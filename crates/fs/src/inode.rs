@@ -20,7 +20,6 @@
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, Time};
-
 use tally_vfs::{Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge};
 
 /// Where a file's content lies in the tree.

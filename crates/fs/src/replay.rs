@@ -21,9 +21,10 @@ use tally_vfs::{FileKind, FsError};
 
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
+use crate::fold::{BUFFER_BYTES_MAX, SHARED_PIECE_BYTES_MIN};
 use crate::inode::Inode;
 use crate::object::Locked;
-use crate::record::{Record, SizeRule};
+use crate::record::{Data, Record, SizeRule};
 
 /// Why a record could not be replayed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,6 +63,7 @@ impl Filesystem {
         check_present(&record, &locked, &unreadable, dseq)?;
         settle_sizes(&mut record, &locked, &unreadable, dseq)?;
         self.learn_ids(&record);
+        record.data.iter_mut().for_each(leave_the_frame);
         let bytes = record.data_parts().map(|part| part.len() as u64).sum();
         self.pool.replay_in(bytes, |txg| {
             self.apply(&mut locked, txg, record, true);
@@ -120,6 +122,20 @@ impl Filesystem {
             record.inodes.iter().filter_map(|after| after.inode.as_ref()).map(|inode| inode.change).max()
         {
             self.pool.learn_time(change);
+        }
+    }
+}
+
+/// A long piece is going to stand in the cache as it came ([`crate::fold`]). Here it is part of a frame, of up to four
+/// mebibytes and of many records, so it gets buffers such as a WRITE has brought (rules P5).
+fn leave_the_frame(data: &mut Data) {
+    for (offset, bytes) in std::mem::take(&mut data.pieces) {
+        if (bytes.len() as u64) < SHARED_PIECE_BYTES_MIN {
+            data.pieces.push((offset, bytes));
+            continue;
+        }
+        for (at, part) in (offset..).step_by(BUFFER_BYTES_MAX).zip(bytes.chunks(BUFFER_BYTES_MAX)) {
+            data.pieces.push((at, Bytes::copy_from_slice(part)));
         }
     }
 }

@@ -34,7 +34,7 @@ use tally_disk::{Disk, Fanout, Work};
 use tally_intent::Lane;
 
 use self::lanes::lanes_agree;
-use self::legs::mark_stale;
+use self::legs::{TURN_WAIT, mark_stale};
 use crate::label::{self, FailMode, LabelError, PoolConfig, PoolState, VdevClass};
 use crate::uberblock::{Uberblock, slot_offsets};
 use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
@@ -86,7 +86,8 @@ pub struct Roster {
     writable: AtomicBool,
     /// Whether a suspended pool tells its clients so. Apart from the state: with a disk that hangs that stays locked.
     fails_openly: AtomicBool,
-    /// Held while an uberblock is written, and while a leg joins: it gets every uberblock from a certain one on.
+    /// Held while an uberblock is written; while a leg joins, as it gets every uberblock from a certain one on; and while
+    /// the labels are changed, with which a leg may be struck off.
     uberblocks: Mutex<()>,
     /// The open lanes, to be told who has left their sets.
     lanes: Mutex<Vec<Weak<Lane>>>,
@@ -198,8 +199,15 @@ impl Roster {
         }
     }
 
-    /// Changes the configuration and makes the change durable. The sequence number is raised here.
+    /// Changes the configuration and makes the change durable. The sequence number is raised here. A leg that refuses it is
+    /// struck off, see [`Self::drop_leg`].
     pub fn update(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
+        let _in_turn = self.uberblocks.try_lock_for(TURN_WAIT);
+        self.update_in_turn(change)
+    }
+
+    /// [`Self::update`], where no uberblock is on its way.
+    fn update_in_turn(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
         let mut state = self.state.lock();
         if !state.claimed {
             return Err(RosterError::NotClaimed);
@@ -379,7 +387,7 @@ impl Roster {
             self.write_copies_of(legs, txg, sector)?;
             // A leg that is failing in another thread must be struck off before this txg may count.
             for leg in self.legs().filter(|leg| leg.state() == LegState::Failing) {
-                self.drop_leg(leg.guid(), &io::Error::other("it failed in another request"))?;
+                self.strike_off(leg.guid(), &io::Error::other("it failed in another request"))?;
             }
         }
         Ok(())
@@ -402,7 +410,7 @@ impl Roster {
         let seconds = firsts.split_off(written.len());
         for ((leg, first), second) in written.iter().zip(firsts).zip(seconds) {
             if let Err(error) = leg.note_write(first.and(second)) {
-                self.drop_leg(leg.guid(), &error)?;
+                self.strike_off(leg.guid(), &error)?;
             }
         }
         Ok(())

@@ -7,16 +7,18 @@
 //! **What it counts is what it holds.** An entry in the main part is alone in its buffer, and the buffer is hardly
 //! larger than the entry ([`alone`]): a slice of one byte would keep all the sectors that were read for it.
 //!
-//! What a long WRITE has placed ahead of its group has a part of its own until it is first read: most of it never is,
-//! and a long file through the whole cache would throw out what others need and touch fresh memory all the way. There the
-//! blocks of one request share its buffer, which is freed with the last of them; they get there and age out together. One
-//! that is read goes on by itself, as a copy; what it was copied from stays where it is, or its neighbours would keep
-//! the whole buffer for less and less.
+//! What a long WRITE has brought has a part of its own until it is first read, see [`placed`]: most of it never is, and a
+//! long file through the whole cache would throw out what others need and touch fresh memory all the way. There the blocks
+//! of one request share its buffer, which is freed with the last of them; they get there and age out together. One that is
+//! read goes on by itself, as a copy; what it was copied from stays where it is, or its neighbours would keep the whole
+//! buffer for less and less.
 //!
 //! What was fetched ahead of a reader ([`crate::io`]) is in a third part until he comes, see [`fetched`]. That part takes
 //! its room from the main one, as long as anything comes into it.
 
 mod fetched;
+mod placed;
+mod queue;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use fetched::Fetched;
 use parking_lot::Mutex;
+use placed::Placed;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, Weighter};
 
@@ -79,6 +82,10 @@ impl Holdings {
     fn lose(&self, value: &Cached) {
         self.of(value.kind).fetch_sub(value.weight(), Ordering::Relaxed);
     }
+
+    fn sum(&self) -> u64 {
+        self.0.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    }
 }
 
 /// Hears of what is evicted.
@@ -102,7 +109,7 @@ impl Weighter<CacheKey, Cached> for ByBytes {
     }
 }
 
-/// Placed and not read since: this part of the cache.
+/// Placed and not read since: this part of the cache at least.
 const PLACED_SHARE: u64 = 8;
 
 /// Fetched ahead of a reader and not read since, or about to be: this part of the cache at most. Sixteen streams on
@@ -168,7 +175,7 @@ pub(crate) struct BlockCache {
     /// What was read, and what groups have written.
     main: Shelf,
     /// What was placed, until it is read.
-    placed: Shelf,
+    placed: Placed,
     /// What was fetched ahead of a reader, until he comes.
     fetched: Fetched,
     /// What went into the main part in this round, see [`fetched`].
@@ -179,9 +186,9 @@ pub(crate) struct BlockCache {
 
 impl BlockCache {
     pub(crate) fn new(bytes: u64) -> Self {
-        let (placed, holdings) = (bytes / PLACED_SHARE, Arc::default());
-        let (main, placed) = (Shelf::new(bytes - placed, &holdings), Shelf::new(placed, &holdings));
-        let fetched = Fetched::new(bytes, &holdings);
+        let holdings = Arc::default();
+        let main = Shelf::new(bytes - bytes / PLACED_SHARE, &holdings);
+        let (placed, fetched) = (Placed::new(bytes, &holdings), Fetched::new(bytes, &holdings));
         Self { main, placed, fetched, round_bytes: AtomicU64::new(0), holdings, bytes_max: bytes }
     }
 
@@ -193,7 +200,7 @@ impl BlockCache {
     #[cold]
     fn find_placed(&self, key: &CacheKey) -> Option<Cached> {
         let alone = if self.shares() {
-            let value = self.placed.entries.peek(key)?;
+            let value = self.placed.peek(key)?;
             Cached { bytes: Bytes::copy_from_slice(&value.bytes), ..value }
         } else {
             self.placed.remove(key)?
@@ -213,7 +220,7 @@ impl BlockCache {
 
     /// Whether it is there because somebody has read or written it.
     pub(crate) fn holds_asked_for(&self, key: &CacheKey) -> bool {
-        self.main.entries.contains_key(key) || self.placed.entries.contains_key(key)
+        self.main.entries.contains_key(key) || self.placed.holds(key)
     }
 
     /// A reader comes for what was fetched ahead of him: from now on it is as if he had read it from its device.
@@ -246,6 +253,7 @@ impl BlockCache {
         }
         let weight = value.weight();
         self.fetched.insert(key, value);
+        self.placed.make_room();
         weight
     }
 
@@ -262,13 +270,14 @@ impl BlockCache {
     pub(crate) fn insert(&self, key: CacheKey, value: Cached) {
         let weight = value.weight();
         self.main.insert(key, value);
+        self.placed.make_room();
         if self.round_bytes.fetch_add(weight, Ordering::Relaxed) + weight >= self.bytes_max / ROUND_SHARE {
             self.round_bytes.store(0, Ordering::Relaxed);
             self.fetched.end_round(&self.main);
         }
     }
 
-    /// A block that no group names yet.
+    /// A block of a long WRITE.
     pub(crate) fn insert_placed(&self, key: CacheKey, value: Cached) {
         let bytes = if self.shares() { value.bytes } else { Bytes::copy_from_slice(&value.bytes) };
         self.placed.insert(key, Cached { bytes, ..value });
@@ -276,10 +285,9 @@ impl BlockCache {
 
     /// The entry of a block that was placed is found under `to` from now on.
     pub(crate) fn rename(&self, from: &CacheKey, to: CacheKey) {
-        for shelf in [&self.placed, &self.main] {
-            if let Some(value) = shelf.remove(from) {
-                shelf.insert(to, value);
-            }
+        self.placed.rename(from, to);
+        if let Some(value) = self.main.remove(from) {
+            self.main.insert(to, value);
         }
     }
 
@@ -289,11 +297,14 @@ impl BlockCache {
         self.fetched.forget(key);
     }
 
-    /// Nobody will ask for the block again. What was placed stays until it ages out with its neighbours: its
-    /// buffer is theirs.
+    /// Nobody will ask for the block again. What was placed stays until it ages out with its neighbours, where its buffer is
+    /// theirs.
     pub(crate) fn remove_read(&self, key: &CacheKey) {
         self.main.remove(key);
         self.fetched.forget(key);
+        if !self.shares() {
+            self.placed.remove(key);
+        }
     }
 
     pub(crate) fn clear(&self) {
@@ -305,8 +316,8 @@ impl BlockCache {
     /// Holds at most `bytes` from now on, and never more than it was made for. What is too much goes at once.
     pub(crate) fn limit(&self, bytes: u64) {
         let bytes = bytes.min(self.bytes_max);
-        self.placed.limit(bytes / PLACED_SHARE);
         self.fetched.limit(bytes, &self.main);
+        self.placed.limit(bytes);
     }
 
     /// The most it may hold: what it was made for.
@@ -315,7 +326,7 @@ impl BlockCache {
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.main.entries.weight() + self.placed.entries.weight() + self.fetched.bytes()
+        self.main.entries.weight() + self.placed.bytes() + self.fetched.bytes()
     }
 
     pub(crate) fn bytes_of(&self, kind: BlockKind) -> u64 {
@@ -323,7 +334,7 @@ impl BlockCache {
     }
 
     pub(crate) fn count(&self) -> u64 {
-        (self.main.entries.len() + self.placed.entries.len() + self.fetched.count()) as u64
+        (self.main.entries.len() + self.placed.count() + self.fetched.count()) as u64
     }
 }
 

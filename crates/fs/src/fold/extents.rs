@@ -21,8 +21,11 @@ use crate::inode::{Inode, Layout};
 use crate::layer::{Layer, Piece, Seen};
 
 /// A block of a piece from this length on goes to the pool and into the cache as the WRITE has brought it, and is not copied.
-/// That has up to a mebibyte in one buffer, so no more is kept alive than twice what is left of it (rules P5).
-const SHARED_PIECE_BYTES_MIN: u64 = 512 << 10;
+/// A WRITE has a mebibyte at most in its buffer, so of that no more than a fifth is kept alive for nothing (rules P5).
+pub(crate) const SHARED_PIECE_BYTES_MIN: u64 = BUFFER_BYTES_MAX as u64 * 4 / 5;
+
+/// Bytes of content in one buffer.
+pub(crate) const BUFFER_BYTES_MAX: usize = 1 << 20;
 
 impl Fold<'_> {
     /// The content in blocks: those that were touched are written anew, those behind a cut go.

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tally_base::VdevGuid;
 use tally_disk::{Disk, Durability};
@@ -13,6 +14,10 @@ use super::{Roster, RosterError};
 use crate::label::{self, LegConfig, PoolConfig, VdevClass, VdevKind};
 use crate::uberblock::{self, slot_offsets};
 use crate::vdev::{LegState, Vdev, VdevLeg};
+
+/// How long a leg that failed stays in the labels for an uberblock that is on its way. That takes a few turns of a disk, and
+/// whoever waits for the strike must not wait for one that hangs (rules P1).
+pub(super) const TURN_WAIT: Duration = Duration::from_secs(1);
 
 impl Roster {
     /// Takes up a new leg, or a stale one again. It gets every write from now on; the caller copies the rest
@@ -29,7 +34,7 @@ impl Roster {
         leg.set_state(LegState::Resilvering);
         vdev.put_leg(leg);
         let index = vdev.index() as usize;
-        let changed = self.update(|config| {
+        let changed = self.update_in_turn(|config| {
             let sequence = config.sequence;
             let Some(vdev) = config.vdevs.get_mut(index) else { return };
             match vdev.legs.iter_mut().find(|leg| leg.guid == guid) {
@@ -73,8 +78,11 @@ impl Roster {
         let leg = vdev.leg(guid).filter(|leg| leg.state() == LegState::Resilvering);
         let leg = leg.ok_or(RosterError::Leg { leg: guid, why })?;
         self.update(|config| {
-            if let Some(leg) = config.leg_mut(guid) {
-                leg.stale_since = None;
+            // Under the lock: one that has failed meanwhile is struck off already, as it was never anything else.
+            if let Some(config) = config.leg_mut(guid)
+                && leg.state() == LegState::Resilvering
+            {
+                config.stale_since = None;
             }
         })?;
         // It may have refused the very label that praised it, and be struck off again.
@@ -85,7 +93,17 @@ impl Roster {
     }
 
     /// Strikes a leg off; durable when this returns.
+    ///
+    /// An uberblock that is on its way comes first. The leg may have all of it and the others not yet: struck off in their
+    /// labels it would be a witness of a group that nobody was told of, and where the power is cut then, every import would
+    /// look in vain for that (rules F8).
     pub fn drop_leg(&self, guid: VdevGuid, cause: &io::Error) -> Result<(), RosterError> {
+        let _in_turn = self.uberblocks.try_lock_for(TURN_WAIT);
+        self.strike_off(guid, cause)
+    }
+
+    /// [`Self::drop_leg`], where no uberblock is on its way.
+    pub(super) fn strike_off(&self, guid: VdevGuid, cause: &io::Error) -> Result<(), RosterError> {
         let mut state = self.state.lock();
         if let Some(why) = &state.closed {
             return Err(RosterError::Closed(why.clone()));

@@ -577,6 +577,150 @@ fn a_detached_leg_that_times_out_later_harms_nobody() {
     assert!(outcome.is_ok(), "{}", outcome.unwrap_err());
 }
 
+/// A disk that keeps both copies of an uberblock waiting while it is held.
+struct Late {
+    inner: MemDisk,
+    txg: Txg,
+    held: parking_lot::Mutex<bool>,
+    released: Condvar,
+}
+
+impl Late {
+    fn hold(&self, held: bool) {
+        *self.held.lock() = held;
+        self.released.notify_all();
+    }
+}
+
+impl Disk for Late {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.inner.read(offset, buf)
+    }
+    fn write(&self, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        if slot_offsets(LEG_BYTES, self.txg).unwrap().contains(&offset) {
+            let mut held = self.held.lock();
+            while *held {
+                self.released.wait(&mut held);
+            }
+        }
+        self.inner.write(offset, buf, durability)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn geometry(&self) -> Geometry {
+        self.inner.geometry()
+    }
+}
+
+fn has_uberblock(disk: &dyn Disk, txg: Txg) -> bool {
+    let is_it =
+        |slot: &crate::uberblock::UberblockSlot| matches!(&slot.content, Ok(Some(uberblock)) if uberblock.txg == txg);
+    crate::uberblock::read_all(disk).iter().filter(|slot| is_it(slot)).count() == 2
+}
+
+/// An uberblock is on its way to both legs of a mirror, and on the medium of one. That one refuses a block or a label of
+/// somebody else and is struck off; then the power is cut. The other leg's label said that it has no vote, and what it told of a group that
+/// nobody was told of made every import refuse.
+#[test]
+fn no_leg_is_struck_off_while_it_alone_has_an_uberblock() {
+    let write = |made: &Assembled| made.vdevs[0].write(0, &[1; 4096]).map_err(|error| error.to_string());
+    let change = |made: &Assembled| made.roster.set_failmode(FailMode::Continue).map_err(|error| error.to_string());
+    struck_off_beside_an_uberblock(&write);
+    struck_off_beside_an_uberblock(&change);
+}
+
+fn struck_off_beside_an_uberblock(refused: &(dyn Fn(&Assembled) -> Result<(), String> + Sync)) {
+    let late = Late { inner: MemDisk::new(LEG_BYTES), txg: Txg(2), held: false.into(), released: Condvar::new() };
+    let (world, late) = (World::new(&[("b", LEG_BYTES)]), Arc::new(late));
+    world.opener.put("/d/a", Arc::clone(&late) as Arc<dyn Disk>);
+    let words: Vec<_> = ["mirror", "/d/a", "/d/b"].map(str::to_owned).into();
+    let platform = Platform { fanout: Arc::new(ThreadFanout::default()), ..world.platform() };
+    let made = create(&platform, "tank", &parse_vdev_args(&words).unwrap(), &CreateOptions::default()).unwrap();
+    let roster = &made.roster;
+    roster.claim(&platform.host, platform.rng.as_ref(), 0).unwrap();
+    commit(roster, 1).unwrap();
+    late.hold(true);
+    std::thread::scope(|scope| {
+        let committing = scope.spawn(|| commit(roster, 2));
+        while !has_uberblock(world.disk("b"), Txg(2)) {
+            std::thread::yield_now();
+        }
+        FaultyDisk::set(&world.disk("b").writes_fail, true);
+        let striking = scope.spawn(|| refused(&made));
+        let asked = std::time::Instant::now();
+        while !striking.is_finished() && asked.elapsed() < Duration::from_millis(300) {
+            std::thread::yield_now();
+        }
+        let cut = World::new(&[]);
+        cut.opener.put("/d/a", Arc::new(MemDisk::from_bytes(&late.inner.content())));
+        cut.opener.put("/d/b", world.disk("b").copy());
+        let found = reopen(&cut).map(|(_, chosen)| chosen.uberblock.txg);
+        late.hold(false);
+        committing.join().unwrap().unwrap();
+        striking.join().unwrap().unwrap();
+        assert_eq!(found.unwrap_or_else(|error| panic!("cut in between: {error}")), Txg(2), "b votes still");
+    });
+    let b = leg(roster, "b");
+    assert_eq!(
+        (b.state(), label::read(late.as_ref()).unwrap().config.sequence),
+        (LegState::Faulted, roster.config().sequence)
+    );
+    assert!(roster.config().leg(b.guid()).unwrap().1.stale_since.is_some());
+}
+
+/// A disk that hangs in an uberblock keeps nobody from going on without another one (rules P1).
+#[test]
+fn a_leg_is_struck_off_although_an_uberblock_hangs() {
+    let late = Late { inner: MemDisk::new(LEG_BYTES), txg: Txg(2), held: false.into(), released: Condvar::new() };
+    let (world, late) = (World::new(&[("b", LEG_BYTES), ("c", LEG_BYTES)]), Arc::new(late));
+    world.opener.put("/d/a", Arc::clone(&late) as Arc<dyn Disk>);
+    let pool = pool(&world, "mirror /d/b /d/c /d/a");
+    late.hold(true);
+    std::thread::scope(|scope| {
+        let committing = scope.spawn(|| commit(&pool.roster, 2));
+        while pool.roster.uberblocks.try_lock().is_some() {
+            std::thread::yield_now();
+        }
+        pool.roster.drop_leg(leg(&pool.roster, "b").guid(), &io::Error::other("gone")).unwrap();
+        assert!(!committing.is_finished());
+        late.hold(false);
+        committing.join().unwrap().unwrap();
+    });
+}
+
+/// A leg that joins fails in another thread when its copy has just ended: no label needs to be written for that, as none
+/// says yet that it counts. Then they said so, and it was taken for whole at the next import.
+#[test]
+fn a_leg_that_failed_at_the_end_of_its_copy_does_not_count() {
+    let world = World::new(&[("a", LEG_BYTES), ("n", LEG_BYTES)]);
+    let first = pool(&world, "/d/a");
+    let (roster, vdev) = (&first.roster, &first.vdevs[0]);
+    let joining = new_leg(&world.platform(), &roster.config().vdevs[0], "/d/n".as_ref(), false).unwrap();
+    let n = Arc::clone(&joining);
+    roster.add_leg(vdev, joining).unwrap();
+    vdev.resilver(n.guid(), &mut |_| true).unwrap();
+    // Somebody changes the labels just then, so both have to wait.
+    let labels = roster.state.lock();
+    std::thread::scope(|scope| {
+        let finishing = scope.spawn(|| roster.finish_resilver(vdev, n.guid()));
+        std::thread::sleep(Duration::from_millis(100));
+        // What a strike comes to.
+        n.set_state(LegState::Faulted);
+        drop(labels);
+        assert!(finishing.join().unwrap().is_err());
+    });
+    vdev.write(0, &[1; 4096]).unwrap();
+    vdev.flush().unwrap();
+    commit(roster, 2).unwrap();
+    drop((first, n));
+    let (again, _) = reopen(&world).unwrap();
+    assert_eq!(leg(&again.roster, "n").state(), LegState::Stale, "it has missed a write");
+}
+
 /// The last leg of a lane stays in its set when it is struck off. It stayed also when a healthy one had joined, and the
 /// lane ended with it.
 #[test]

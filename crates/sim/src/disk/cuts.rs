@@ -73,14 +73,25 @@ impl Cuts {
             match &event.what {
                 What::Flush => self.disks[event.disk].flush(),
                 What::Write { offset, bytes, durability } => {
-                    let others = self.cached();
+                    let mut others = self.cached();
+                    // One that is at its own place already is this write where it goes to several disks at once.
+                    let is_beside = |other: &Cached| {
+                        let (at, there) = &self.disks[other.0].cached[other.1];
+                        other.0 != event.disk || *at != *offset || there.len() != bytes.len()
+                    };
+                    let beside: Vec<_> = others.iter().copied().filter(is_beside).collect();
                     for tear in tears(bytes.len()) {
                         let torn = (event.disk, *offset + tear.start as u64, &bytes[tear]);
                         self.show(number, &[], Some(torn), see)?;
                         self.show(number, &others, Some(torn), see)?;
+                        self.show(number, &beside, Some(torn), see)?;
                     }
                     let durability = if self.lies { Durability::Cached } else { *durability };
                     self.disks[event.disk].write(*offset, bytes, durability);
+                    if durability == Durability::Durable {
+                        self.disks[event.disk].forget_covered(*offset, bytes.len());
+                        others = self.cached();
+                    }
                     let newest = Cached(event.disk, self.disks[event.disk].cached.len().wrapping_sub(1));
                     for mut kept in subsets(&others) {
                         if durability == Durability::Cached {
@@ -184,8 +195,8 @@ fn tears(length: usize) -> Vec<Tear> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::Power;
-    use tally_disk::Disk;
+    use crate::disk::{AtOnce, Power};
+    use tally_disk::{Disk, Fanout};
 
     /// Two cached pages, one durable, a flush: what may be there is exactly this.
     #[test]
@@ -218,6 +229,39 @@ mod tests {
         assert_eq!(whole, [(0, 0), (0, 2), (1, 0), (1, 2), (3, 2)], "each of them once");
         // Five tears of the first write, five of the second beside none and all, five of the third.
         assert_eq!(torn, 5 + 2 * 5 + 5);
+    }
+
+    /// Both disks are written at once: either may be ahead, and torn.
+    #[test]
+    fn what_goes_to_two_disks_at_once_is_cut_together() {
+        let power = Arc::new(Power::default());
+        let disks = [0, 1].map(|_| Arc::new(PowerDisk::new(&power, 1 << 20)));
+        let mut cuts = Cuts::of(disks.iter(), false);
+        power.record(true);
+        let targets = disks.clone().map(|disk| (disk as Arc<dyn Disk>, 0));
+        let outcomes = AtOnce::new(&power).write_durable(&targets, &[1; PAGE]);
+        assert!(outcomes.iter().all(Result::is_ok));
+        let mut met = Vec::new();
+        cuts.each::<()>(&power.take_events(), &mut |media, _| {
+            let of = |media: &Pages| {
+                let mut page = [0; PAGE];
+                media.read(0, &mut page);
+                match page.iter().map(|byte| usize::from(*byte)).sum() {
+                    0 => "none",
+                    PAGE => "whole",
+                    _ => "torn",
+                }
+            };
+            met.push((of(&media[0]), of(&media[1])));
+            Ok(())
+        })
+        .unwrap();
+        for (first, second) in
+            [("none", "whole"), ("torn", "whole"), ("whole", "none"), ("whole", "torn"), ("whole", "whole")]
+        {
+            assert!(met.contains(&(first, second)), "{first} and {second} of {met:?}");
+        }
+        assert!(met.contains(&("torn", "none")) && met.contains(&("none", "torn")), "{met:?}");
     }
 
     #[test]

@@ -61,6 +61,15 @@ pub enum What {
     Flush,
 }
 
+impl Event {
+    /// A write that is not durable yet.
+    fn under_way(&self) -> Option<Self> {
+        let What::Write { offset, bytes, .. } = &self.what else { return None };
+        let what = What::Write { offset: *offset, bytes: bytes.clone(), durability: Durability::Cached };
+        Some(Self { disk: self.disk, what })
+    }
+}
+
 #[derive(Default)]
 struct PowerState {
     off: bool,
@@ -89,9 +98,9 @@ impl Power {
         self.state.lock().left = events;
     }
 
-    /// Whether the cut that is planned comes with one of the next `events` writes and flushes.
-    pub(super) fn goes_within(&self, events: u64) -> bool {
-        self.state.lock().left.is_some_and(|left| (1..=events).contains(&left))
+    /// With which of the next `events` writes and flushes the cut comes that is planned, if it does.
+    pub(super) fn goes_within(&self, events: u64) -> Option<u64> {
+        self.state.lock().left.filter(|left| (1..=events).contains(left))
     }
 
     /// Cuts it now.
@@ -130,6 +139,18 @@ impl Power {
     /// What was recorded since it was last taken.
     pub fn take_events(&self) -> Vec<Event> {
         self.events.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Carries out writes of which any may be on its medium when the power goes: among the events each of them is in a cache
+    /// before the first is durable.
+    pub(super) fn together<T>(&self, writes: impl FnOnce() -> T) -> T {
+        let first = self.events.lock().as_ref().map(Vec::len);
+        let outcome = writes();
+        if let (Some(first), Some(events)) = (first, &mut *self.events.lock()) {
+            let under_way: Vec<_> = events.iter().skip(first).filter_map(Event::under_way).collect();
+            events.splice(first..first, under_way);
+        }
+        outcome
     }
 
     fn note(&self, disk: usize, what: impl FnOnce() -> What) {
@@ -418,6 +439,12 @@ impl DiskState {
         for (offset, bytes) in self.cached.drain(..) {
             self.stable.write(offset, &bytes);
         }
+    }
+
+    /// What was put aside and lies under a durable write says nothing any more.
+    pub(super) fn forget_covered(&mut self, offset: u64, length: usize) {
+        let end = offset + length as u64;
+        self.cached.retain(|(at, bytes)| *at < offset || at + bytes.len() as u64 > end);
     }
 
     fn write_durable(&mut self, offset: u64, bytes: &[u8]) {

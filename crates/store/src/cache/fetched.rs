@@ -13,11 +13,11 @@
 //!
 //! Lock order: `row`, then what the main part locks.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::queue::Queue;
 use super::{CacheKey, Cached, FETCHED_SHARE, Holdings, PLACED_SHARE, Shelf};
 
 /// The main part lends in this many steps: each time one goes to and fro it looks through all of its own parts.
@@ -28,15 +28,10 @@ const STEP_BYTES_MAX: u64 = 32 << 20;
 
 pub(super) struct Fetched {
     row: Mutex<Row>,
-    holdings: Arc<Holdings>,
 }
 
 struct Row {
-    entries: HashMap<CacheKey, (u64, Cached)>,
-    /// The same, by the number under which they came.
-    order: BTreeMap<u64, CacheKey>,
-    next: u64,
-    bytes: u64,
+    queue: Queue,
     /// Room for what is under way.
     reserved_bytes: u64,
     /// What the whole cache may hold now.
@@ -51,21 +46,18 @@ struct Row {
 impl Fetched {
     pub(super) fn new(cache_bytes: u64, holdings: &Arc<Holdings>) -> Self {
         let row = Row {
-            entries: HashMap::new(),
-            order: BTreeMap::new(),
-            next: 0,
-            bytes: 0,
+            queue: Queue::new(holdings),
             reserved_bytes: 0,
             cache_bytes,
             lent_bytes: 0,
             needed_bytes_max: 0,
             unread_bytes: 0,
         };
-        Self { row: Mutex::new(row), holdings: Arc::clone(holdings) }
+        Self { row: Mutex::new(row) }
     }
 
     pub(super) fn holds(&self, key: &CacheKey) -> bool {
-        self.row.lock().entries.contains_key(key)
+        self.row.lock().queue.get(key).is_some()
     }
 
     /// Takes room for what is going to be fetched, if there is any that nothing under way has taken.
@@ -74,7 +66,7 @@ impl Fetched {
         let fits = row.reserved_bytes + bytes <= row.bytes_max();
         if fits {
             row.reserved_bytes += bytes;
-            row.settle(&self.holdings, lender);
+            row.settle(lender);
         }
         fits
     }
@@ -84,39 +76,33 @@ impl Fetched {
         let mut row = self.row.lock();
         assert!(row.reserved_bytes >= bytes, "no more room is given back than was taken");
         row.reserved_bytes -= bytes;
-        row.settle(&self.holdings, lender);
+        row.settle(lender);
     }
 
     /// A block for which room was taken: that is its own now.
     pub(super) fn insert(&self, key: CacheKey, value: Cached) {
         let mut row = self.row.lock();
-        drop(row.remove(&key, &self.holdings));
-        let (at, weight) = (row.next, value.weight());
+        let weight = value.weight();
         assert!(row.reserved_bytes >= weight, "a block comes where there is room for it");
         row.reserved_bytes -= weight;
-        row.next += 1;
-        row.bytes += weight;
-        row.order.insert(at, key);
-        self.holdings.gain(&value);
-        row.entries.insert(key, (at, value));
+        row.queue.push(key, value);
     }
 
     pub(super) fn take(&self, key: &CacheKey, lender: &Shelf) -> Option<Cached> {
         let mut row = self.row.lock();
-        let value = row.remove(key, &self.holdings)?;
-        row.settle(&self.holdings, lender);
+        let value = row.queue.remove(key)?;
+        row.settle(lender);
         Some(value)
     }
 
     /// Nobody will come for it.
     pub(super) fn forget(&self, key: &CacheKey) {
-        self.row.lock().lose(key, &self.holdings);
+        self.row.lock().lose(key);
     }
 
     pub(super) fn clear(&self) {
         let mut row = self.row.lock();
-        let keys: Vec<_> = row.entries.keys().copied().collect();
-        keys.iter().for_each(|key| row.lose(key, &self.holdings));
+        while row.lose_first() {}
     }
 
     /// A round is over.
@@ -128,18 +114,18 @@ impl Fetched {
     pub(super) fn limit(&self, bytes: u64, lender: &Shelf) {
         let mut row = self.row.lock();
         row.cache_bytes = bytes;
-        row.make_room(&self.holdings);
+        row.make_room();
         // Also if the room that is reserved is more than the share is now: what comes finds its way out again.
         row.lent_bytes = row.lent_bytes.min(row.bytes_max());
         lender.limit(row.lender_bytes());
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.row.lock().bytes
+        self.row.lock().queue.bytes()
     }
 
     pub(super) fn count(&self) -> usize {
-        self.row.lock().entries.len()
+        self.row.lock().queue.len()
     }
 
     pub(super) fn unread_bytes(&self) -> u64 {
@@ -161,30 +147,24 @@ impl Row {
         self.cache_bytes - self.cache_bytes / PLACED_SHARE - self.lent_bytes
     }
 
-    fn remove(&mut self, key: &CacheKey, holdings: &Holdings) -> Option<Cached> {
-        let (at, value) = self.entries.remove(key)?;
-        self.order.remove(&at);
-        self.bytes -= value.weight();
-        holdings.lose(&value);
-        Some(value)
+    fn lose(&mut self, key: &CacheKey) {
+        let lost = self.queue.remove(key);
+        self.unread_bytes += lost.map_or(0, |value| value.bytes.len() as u64);
     }
 
-    fn lose(&mut self, key: &CacheKey, holdings: &Holdings) {
-        if let Some(value) = self.remove(key, holdings) {
-            self.unread_bytes += value.bytes.len() as u64;
-        }
+    /// What came first goes first. `false`: there is nothing.
+    fn lose_first(&mut self) -> bool {
+        let lost = self.queue.pop();
+        self.unread_bytes += lost.as_ref().map_or(0, |value| value.bytes.len() as u64);
+        lost.is_some()
     }
 
-    /// What came first goes first.
-    fn make_room(&mut self, holdings: &Holdings) {
-        while self.needed_bytes() > self.bytes_max() {
-            let Some(key) = self.order.first_key_value().map(|(_, key)| *key) else { return };
-            self.lose(&key, holdings);
-        }
+    fn make_room(&mut self) {
+        while self.needed_bytes() > self.bytes_max() && self.lose_first() {}
     }
 
-    fn settle(&mut self, holdings: &Holdings, lender: &Shelf) {
-        self.make_room(holdings);
+    fn settle(&mut self, lender: &Shelf) {
+        self.make_room();
         let needed = self.needed_bytes();
         self.needed_bytes_max = self.needed_bytes_max.max(needed);
         if needed > self.lent_bytes {
@@ -206,7 +186,7 @@ impl Row {
     }
 
     fn needed_bytes(&self) -> u64 {
-        self.bytes + self.reserved_bytes
+        self.queue.bytes() + self.reserved_bytes
     }
 
     fn step(&self) -> u64 {

@@ -53,3 +53,44 @@ fn a_large_cache_lends_no_more_than_streams_need() {
     let lent = before - cache.main.entries.capacity();
     assert!((1 << 20..=64 << 20).contains(&lent), "{lent} bytes");
 }
+
+/// Blocks of one content, at these places.
+fn place(cache: &BlockCache, content: &Cached, offsets: std::ops::Range<u64>) {
+    offsets.for_each(|at| cache.insert_placed(key(at << 20), content.clone()));
+}
+
+fn held(cache: &BlockCache, offsets: std::ops::Range<u64>) -> usize {
+    offsets.filter(|at| cache.holds(&key(at << 20))).count()
+}
+
+/// What was placed first stayed for ever, also of files that were removed long ago, and what came behind it went at once: the
+/// main part's order keeps what it has against what is new.
+#[test]
+fn of_what_was_placed_the_newest_stays() {
+    let cache = BlockCache::new(1 << 30);
+    let content = Cached { bytes: vec![7; 128 << 10].into(), checked: true, kind: BlockKind::Data };
+    (0..8192).for_each(|at| cache.insert(key(1 << 50 | at << 20), content.clone()));
+    place(&cache, &content, 0..4000);
+    assert_eq!(held(&cache, 3000..4000), 1000, "of an eighth of 1 GiB");
+    assert_eq!(held(&cache, 0..2000), 0);
+    assert!(cache.bytes() <= 1 << 30, "{} bytes", cache.bytes());
+}
+
+/// What was just written by long WRITEs is in the cache as what was written by short ones is: where there is room, all of it.
+#[test]
+fn what_is_placed_has_the_room_that_nobody_uses() {
+    let cache = BlockCache::new(1 << 30);
+    let content = Cached { bytes: vec![7; 128 << 10].into(), checked: true, kind: BlockKind::Data };
+    place(&cache, &content, 0..3200);
+    assert_eq!(held(&cache, 0..3200), 3200, "400 MiB");
+    (0..8192).for_each(|at| cache.insert(key(1 << 50 | at << 20), content.clone()));
+    assert!(cache.bytes() <= 1 << 30, "{} bytes", cache.bytes());
+    assert_eq!(held(&cache, 2200..3200), 1000, "an eighth is its own");
+    assert_eq!(held(&cache, 0..2000), 0);
+    assert!(cache.reserve_fetched(200 << 20));
+    (0..1500).for_each(|at| assert!(cache.insert_fetched(key(1 << 51 | at << 20), content.clone()) > 0));
+    assert!(cache.bytes() <= 1 << 30, "{} bytes", cache.bytes());
+    assert_eq!(held(&cache, 2200..3200), 1000, "also beside what is fetched ahead");
+    cache.limit(64 << 20);
+    assert!(cache.bytes() <= 64 << 20, "{} bytes", cache.bytes());
+}
