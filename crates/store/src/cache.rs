@@ -1,4 +1,4 @@
-//! The one cache of the pool: blocks as they were before compression, verified. Weighted by bytes.
+//! The one cache of the pool (rules P7): blocks as they were before compression, verified. Weighted by bytes.
 //!
 //! A block is known by its place, its birth and half of its checksum: a place that is used again within one txg
 //! holds another block, and must not be answered with the old one. A block that a group frees is needed by readers of

@@ -6,7 +6,8 @@
 //!
 //! So many subsets are too many. With up to [`FULL_MAX`] writes in the caches all are met; with more, these: none, each
 //! alone, each one missing, all, and each beginning of their order. A write that the cut falls into, or the newest in a
-//! cache, is also met torn, at the places of [`Tear`], beside none and all of the others.
+//! cache, is also met torn, at the places of [`tears`], beside none and all of the others; and one that goes to several
+//! places at once, torn in all of them.
 
 use std::collections::HashSet;
 use std::hash::Hasher;
@@ -36,6 +37,9 @@ pub struct Cuts {
 
 /// A part of a write that has reached the medium.
 type Tear = Range<usize>;
+
+/// Of which disk, where, and what it is.
+type Torn<'a> = (usize, u64, &'a [u8]);
 
 /// A write in a cache: of which disk, and which of its writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,7 +71,7 @@ impl Cuts {
         self.note_touched(events);
         let all = self.cached();
         for kept in subsets(&all) {
-            self.show(0, &kept, None, see)?;
+            self.show(0, &kept, &[], see)?;
         }
         for (number, event) in events.iter().enumerate() {
             match &event.what {
@@ -80,11 +84,15 @@ impl Cuts {
                         other.0 != event.disk || *at != *offset || there.len() != bytes.len()
                     };
                     let beside: Vec<_> = others.iter().copied().filter(is_beside).collect();
+                    let under_way = self.places_of(bytes);
                     for tear in tears(bytes.len()) {
-                        let torn = (event.disk, *offset + tear.start as u64, &bytes[tear]);
-                        self.show(number, &[], Some(torn), see)?;
-                        self.show(number, &others, Some(torn), see)?;
-                        self.show(number, &beside, Some(torn), see)?;
+                        let torn = |disk, offset: u64| (disk, offset + tear.start as u64, &bytes[tear.clone()]);
+                        let alone = [torn(event.disk, *offset)];
+                        self.show(number, &[], &alone, see)?;
+                        self.show(number, &others, &alone, see)?;
+                        self.show(number, &beside, &alone, see)?;
+                        let together: Vec<_> = under_way.iter().map(|(disk, offset)| torn(*disk, *offset)).collect();
+                        self.show(number, &[], &together, see)?;
                     }
                     let durability = if self.lies { Durability::Cached } else { *durability };
                     self.disks[event.disk].write(*offset, bytes, durability);
@@ -97,7 +105,7 @@ impl Cuts {
                         if durability == Durability::Cached {
                             kept.push(newest);
                         }
-                        self.show(number + 1, &kept, None, see)?;
+                        self.show(number + 1, &kept, &[], see)?;
                     }
                 }
             }
@@ -108,6 +116,15 @@ impl Cuts {
     fn cached(&self) -> Vec<Cached> {
         let of = |(disk, state): (usize, &DiskState)| (0..state.cached.len()).map(move |at| Cached(disk, at)).collect();
         self.disks.iter().enumerate().flat_map(of as fn(_) -> Vec<_>).collect()
+    }
+
+    /// Where these bytes are in a cache: of what goes to several places at once, all that are under way.
+    fn places_of(&self, bytes: &[u8]) -> Vec<(usize, u64)> {
+        let of = |Cached(disk, at)| {
+            let (offset, there): &(u64, Vec<u8>) = &self.disks[disk].cached[at];
+            (there == bytes).then_some((disk, *offset))
+        };
+        self.cached().into_iter().filter_map(of).collect()
     }
 
     fn note_touched(&mut self, events: &[Event]) {
@@ -134,7 +151,7 @@ impl Cuts {
         &mut self,
         event: usize,
         kept: &[Cached],
-        torn: Option<(usize, u64, &[u8])>,
+        torn: &[Torn<'_>],
         see: &mut impl FnMut(&[Pages], &Place) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut media: Vec<Pages> = self.disks.iter().map(|state| state.stable.clone()).collect();
@@ -145,15 +162,15 @@ impl Cuts {
                 }
             }
         }
-        if let Some((disk, offset, bytes)) = torn {
-            media[disk].write(offset, bytes);
+        for (disk, offset, bytes) in torn {
+            media[*disk].write(*offset, bytes);
         }
         if !self.met.insert(self.fingerprint(&media)) {
             return Ok(());
         }
         let names: Vec<String> = kept.iter().map(|Cached(disk, at)| format!("{disk}.{at}")).collect();
-        let torn =
-            torn.map_or(String::new(), |(disk, offset, bytes)| format!(" and {disk}:{offset:#x}+{}", bytes.len()));
+        let torn: String =
+            torn.iter().map(|(disk, offset, bytes)| format!(" and {disk}:{offset:#x}+{}", bytes.len())).collect();
         see(&media, &Place { event, kept: format!("[{}]{torn}", names.join(" ")) })
     }
 
@@ -261,7 +278,9 @@ mod tests {
         {
             assert!(met.contains(&(first, second)), "{first} and {second} of {met:?}");
         }
-        assert!(met.contains(&("torn", "none")) && met.contains(&("none", "torn")), "{met:?}");
+        for (first, second) in [("torn", "none"), ("none", "torn"), ("torn", "torn")] {
+            assert!(met.contains(&(first, second)), "{first} and {second} of {met:?}");
+        }
     }
 
     #[test]
