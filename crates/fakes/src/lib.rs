@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::{Clock, Rng, Time};
-use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
-use tally_disk::{Host, Platform};
+use tally_disk::{Disk, Durability, Geometry, Host, MemDisk, MemOpener, Platform, SerialFanout};
 
 /// What a disk was asked to do, in order over all disks that share the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]

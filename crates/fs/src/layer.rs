@@ -77,8 +77,13 @@ impl Piece {
 /// Bytes that follow each other, as they lie in memory.
 pub(crate) type Fragments = SmallVec<[Bytes; 1]>;
 
-/// A whole block that is in memory and in no record of the log, by its offset.
-pub(crate) type Unlogged = (u64, Fragments);
+/// A whole block that is in memory and in no record of the log.
+pub(crate) struct Unlogged {
+    pub(crate) offset: u64,
+    pub(crate) content: Fragments,
+    /// The length of the piece in which it begins, bytes.
+    pub(crate) piece_bytes: u64,
+}
 
 /// A stretch of a file as one layer sees it.
 #[derive(Debug)]
@@ -145,8 +150,8 @@ impl DataLayer {
             while left >= record_size && piece.unlogged_bytes() > 0 && at < offset + piece.length() {
                 let range = at..at + record_size;
                 let is_beside = range.end <= but.start || range.start >= but.end;
-                if is_beside && let Some(fragments) = self.unlogged(range) {
-                    blocks.push((at, fragments));
+                if is_beside && let Some(content) = self.unlogged(range) {
+                    blocks.push(Unlogged { offset: at, content, piece_bytes: piece.length() });
                     left -= record_size;
                 }
                 at += record_size;

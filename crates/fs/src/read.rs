@@ -11,7 +11,7 @@ use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
 use crate::ops::check_name;
 
-/// The cookies of `.` and `..`; real entries have ids from [`FIRST_ID`] on.
+/// The cookies of `.` and `..`; real entries have ids from [`FIRST_ID`] on (rules F21).
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
 

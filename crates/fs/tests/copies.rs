@@ -8,8 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
 use tally_base::{SECTOR, VdevGuid};
-use tally_disk::Platform;
-use tally_disk::{Disk, Fanout, SerialFanout, Work};
+use tally_disk::{Disk, Fanout, Platform, SerialFanout, Work};
 use tally_fs::filer::{CreateOptions, Filer};
 use tally_intent::Lane;
 use tally_members::create::new_leg;

@@ -10,8 +10,7 @@ use std::thread::JoinHandle;
 
 use peak_alloc::PeakAlloc;
 use tally_base::{SystemClock, SystemRng};
-use tally_disk::{Host, Platform};
-use tally_disk::{SerialFanout, SystemOpener};
+use tally_disk::{Host, Platform, SerialFanout, SystemOpener};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
 use tally_members::grammar::parse_vdev_args;

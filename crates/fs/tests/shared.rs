@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use peak_alloc::PeakAlloc;
 use tally_base::{SystemClock, SystemRng, Wait};
-use tally_disk::{Host, Platform};
-use tally_disk::{SerialFanout, SystemOpener};
+use tally_disk::{Host, Platform, SerialFanout, SystemOpener};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_members::assemble::PoolSelect;
@@ -46,16 +45,17 @@ fn tuning() -> Tuning {
     Tuning { cache_bytes: CACHE_BYTES, dirty_bytes_max: 1024 * MIB, ..Tuning::default() }
 }
 
-fn pool_in(dir: &Path) -> Arc<Filer> {
+fn pool_in(dir: &Path, log_bytes: u64, record_size: &str) -> Arc<Filer> {
     let mut words = Vec::new();
-    for (name, bytes) in [("data", 4096 * MIB), ("log", 2048 * MIB)] {
+    for (name, bytes) in [("data", 4096 * MIB), ("log", log_bytes)] {
         let path = dir.join(name);
         std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
         words.push(path.to_str().unwrap().to_owned());
     }
     words.insert(1, "log".into());
     let specs = parse_vdev_args(&words).unwrap();
-    let properties = PropertySet::from_iter([parse(Property::LogBias, "latency").unwrap()]);
+    let texts = [(Property::LogBias, "latency"), (Property::RecordSize, record_size)];
+    let properties = PropertySet::from_iter(texts.map(|(property, text)| parse(property, text).unwrap()));
     let options = CreateOptions { properties, ..CreateOptions::default() };
     Filer::create(&platform(), &tuning(), "tank", &specs, &options).unwrap()
 }
@@ -95,12 +95,13 @@ fn what_is_shared_is_what_the_cache_says() {
     whole_writes();
     writes_that_are_half_written_over();
     what_a_frame_has_brought();
+    what_follows();
 }
 
 /// Less than half of what the cache holds: each block of it is there still.
 fn whole_writes() {
     let dir = tempfile::tempdir().unwrap();
-    let filer = pool_in(dir.path());
+    let filer = pool_in(dir.path(), 2048 * MIB, "128K");
     let fs = vfs(&filer);
     let empty = HEAP.current_usage() as u64;
     let files: Vec<_> = (0..50).map(|number| file(&filer, &*fs, &format!("file {number}"))).collect();
@@ -119,7 +120,7 @@ fn whole_writes() {
 
 fn writes_that_are_half_written_over() {
     let dir = tempfile::tempdir().unwrap();
-    let filer = pool_in(dir.path());
+    let filer = pool_in(dir.path(), 2048 * MIB, "128K");
     let fs = vfs(&filer);
     let empty = HEAP.current_usage() as u64;
     for number in 0..100 {
@@ -134,7 +135,7 @@ fn writes_that_are_half_written_over() {
 /// A long WRITE and many short ones, each time in one frame of 4 MiB.
 fn what_a_frame_has_brought() {
     let dir = tempfile::tempdir().unwrap();
-    let filer = pool_in(dir.path());
+    let filer = pool_in(dir.path(), 2048 * MIB, "128K");
     let fs = vfs(&filer);
     let short: Vec<_> = (0..23).map(|number| file(&filer, &*fs, &format!("short {number}"))).collect();
     for number in 0..24 {
@@ -152,4 +153,28 @@ fn what_a_frame_has_brought() {
     let (filer, report) = Filer::import(&platform(), &tuning(), &source, &select, &options, &mut |_| {}).unwrap();
     assert!(report.records_replayed > 24 * 24, "{} records", report.records_replayed);
     check("replayed", empty, &filer);
+}
+
+/// Of each of many WRITEs one short block is left in memory, and follows when its file is placed.
+fn what_follows() {
+    let dir = tempfile::tempdir().unwrap();
+    let filer = pool_in(dir.path(), 512 * MIB, "4K");
+    let fs = vfs(&filer);
+    let empty = HEAP.current_usage() as u64;
+    let file = file(&filer, &*fs, "file");
+    let unstable = |at: u64| {
+        let data = noise(MIB as usize, at);
+        let written = fs.write(ctx(&Cred::root()), file, at, data, Stability::Unstable);
+        assert!(written.result.is_ok(), "the group is not closed before all of it has come");
+    };
+    (0..40).for_each(|number| unstable(number * 4 * KIB));
+    // An eighth of the ring stays in memory.
+    let (stays, placed) = (64 * MIB, 24 * MIB);
+    (0..(stays + placed) / MIB).for_each(|number| unstable((2 + number) * MIB));
+    let (taken, said) = (HEAP.current_usage() as u64 - empty, filer.pool().io.stats().cache_bytes);
+    println!("followed: the cache says {} KiB, and with what is dirty it is {} KiB", said / KIB, taken / KIB);
+    assert!(said > placed, "the cache says {} KiB", said / KIB);
+    // All that is left of it is dirty or in the cache.
+    let content = 2 * MIB + stays + placed;
+    assert!(taken <= content * 5 / 4 + REST_BYTES, "{} KiB of {}", taken / KIB, content / KIB);
 }

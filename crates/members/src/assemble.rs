@@ -12,8 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tally_base::{PoolGuid, Txg, VdevGuid};
-use tally_disk::Platform;
-use tally_disk::{Access, Disk};
+use tally_disk::{Access, Disk, Platform};
 
 use crate::choose::{Candidate, ChooseError, Chosen, choose};
 use crate::discover::{FoundLeg, FoundPool, ImportSource, Scan, leg_inside, scan};

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tally_base::{LaneId, PoolGuid, SECTOR, Size, Txg, VdevGuid};
-use tally_disk::Platform;
-use tally_disk::{Access, Disk, TrustedDisk};
+use tally_disk::{Access, Disk, Platform, TrustedDisk};
 use tally_intent::LaneGeometry;
 
 use crate::assemble::Assembled;

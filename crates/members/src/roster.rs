@@ -29,8 +29,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tally_base::{Rng, SECTOR, Time, Txg, VdevGuid};
-use tally_disk::Host;
-use tally_disk::{Disk, Fanout, Work};
+use tally_disk::{Disk, Fanout, Host, Work};
 use tally_intent::Lane;
 
 use self::lanes::lanes_agree;

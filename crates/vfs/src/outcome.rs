@@ -64,6 +64,6 @@ pub struct Outcome<T> {
     /// Attributes around the operation: of the object itself (SETATTR, WRITE, COMMIT), else of the directory
     /// (CREATE, MKDIR, SYMLINK, MKNOD, REMOVE, RMDIR, LINK), else of source and target directory (RENAME).
     pub changes: SmallVec<[Change; 2]>,
-    /// What the reply has to wait for, success or not.
+    /// What the reply has to wait for, success or not (rules F9).
     pub wait: Wait,
 }

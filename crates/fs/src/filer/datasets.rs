@@ -7,8 +7,7 @@ use tally_store::dataset::{DATASET_NAME_MAX, Dataset, DatasetBirth, DatasetLine,
 use tally_store::pool::{SyncError, ancestors};
 use tally_store::properties::{Effective, Property, PropertySet, SyncMode, Value, effective};
 use tally_store::tree::Tree;
-use tally_vfs::FIRST_ID;
-use tally_vfs::{Cred, FileKind, Vfs};
+use tally_vfs::{Cred, FIRST_ID, FileKind, Vfs};
 
 use super::mount_point::{MountPoint, component, remove_mount_point};
 use super::{CreateOptions, Filer, FilerError, Named, Names};

@@ -23,6 +23,7 @@ use tally_store::txg::Admission;
 use tally_vfs::ObjectRef;
 
 use crate::filesystem::Filesystem;
+use crate::fold::SHARED_PIECE_BYTES_MIN;
 use crate::layer::{DataLayer, Fragments, Unlogged};
 
 /// A block that earlier WRITEs left in memory, and its place now.
@@ -49,9 +50,10 @@ pub(super) fn place(
     compression: Compression,
     followers: &mut Vec<Follower>,
 ) -> Result<(), BlockError> {
-    for (offset, content) in blocks {
+    for Unlogged { offset, content, piece_bytes } in blocks {
         let bytes = match content.as_slice() {
-            [whole] => whole.clone(),
+            // As a fold takes it: of a shorter piece, which others have written over, it would keep all that the WRITE brought.
+            [whole] if piece_bytes >= SHARED_PIECE_BYTES_MIN => whole.clone(),
             fragments => fragments.concat().into(),
         };
         match out.put_bytes(BlockKind::Data, bytes, compression) {

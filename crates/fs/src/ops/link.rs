@@ -2,8 +2,7 @@
 
 use smallvec::smallvec;
 use tally_store::pool::SpaceClass;
-use tally_vfs::entry_charge;
-use tally_vfs::{Attr, FileKind, FsError, LINK_MAX, ObjectRef, OpCtx, Outcome};
+use tally_vfs::{Attr, FileKind, FsError, LINK_MAX, ObjectRef, OpCtx, Outcome, entry_charge};
 
 use super::{after, change, check_name, failed, is_dots, remember};
 use crate::admission::Ask;

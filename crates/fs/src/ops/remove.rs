@@ -3,8 +3,7 @@
 use smallvec::smallvec;
 use tally_base::ObjectId;
 use tally_store::pool::SpaceClass;
-use tally_vfs::permission;
-use tally_vfs::{FileKind, FsError, ObjectRef, OpCtx, Outcome};
+use tally_vfs::{FileKind, FsError, ObjectRef, OpCtx, Outcome, permission};
 
 use super::{after, change, check_name, failed, is_dots, remember};
 use crate::admission::Ask;

@@ -17,8 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tally_base::{Clock, SystemRng, Time};
-use tally_disk::{Host, Platform};
-use tally_disk::{MemDisk, MemOpener, SerialFanout};
+use tally_disk::{Host, MemDisk, MemOpener, Platform, SerialFanout};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions, ImportReport};
 use tally_fs::inspect::FsWords;

@@ -12,8 +12,7 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
-use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, SerialFanout};
-use tally_disk::{Host, Platform};
+use tally_disk::{Disk, Durability, Geometry, Host, MemDisk, MemOpener, Platform, SerialFanout};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
 use tally_members::assemble::PoolSelect;
 use tally_members::create::new_leg;

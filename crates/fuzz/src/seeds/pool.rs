@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_base::{Time, Txg};
-use tally_disk::{Host, Platform};
-use tally_disk::{MemDisk, MemOpener, SerialFanout};
+use tally_disk::{Host, MemDisk, MemOpener, Platform, SerialFanout};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
 use tally_members::grammar::parse_vdev_args;

@@ -1,7 +1,6 @@
 //! Imports from legs that are missing, stale, corrupt, copied, held or foreign.
 
-use tally_disk::Durability;
-use tally_disk::Host;
+use tally_disk::{Durability, Host};
 use tally_fakes::World;
 
 use super::*;

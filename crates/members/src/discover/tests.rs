@@ -5,8 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tally_disk::Platform;
-use tally_disk::{Access, Disk, Durability, Geometry, MemDisk, Opener, SystemOpener};
+use tally_disk::{Access, Disk, Durability, Geometry, MemDisk, Opener, Platform, SystemOpener};
 use tally_fakes::{FaultyDisk, World};
 
 use super::*;

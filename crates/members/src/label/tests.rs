@@ -1,6 +1,5 @@
 use tally_base::{LaneId, Time, Txg};
-use tally_disk::Host;
-use tally_disk::MemDisk;
+use tally_disk::{Host, MemDisk};
 
 use super::*;
 

@@ -4,8 +4,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use parking_lot::Condvar;
-use tally_disk::Platform;
-use tally_disk::{Durability, Geometry, MemDisk, ThreadFanout};
+use tally_disk::{Durability, Geometry, MemDisk, Platform, ThreadFanout};
 use tally_fakes::{FaultyDisk, World};
 use tally_intent::LegSet;
 

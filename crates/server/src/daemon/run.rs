@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tally_base::{SystemClock, SystemRng};
-use tally_disk::{Host, Platform};
-use tally_disk::{Opener, ThreadFanout};
+use tally_disk::{Host, Opener, Platform, ThreadFanout};
 use tally_nfs::rpcbind;
 use tally_nfs::serve::{self, ServeOptions, Server};
 use tally_nfs::service::Service;

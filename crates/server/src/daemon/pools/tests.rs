@@ -7,8 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tally_base::{SystemClock, SystemRng};
-use tally_disk::Host;
-use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, ThreadFanout};
+use tally_disk::{Disk, Durability, Geometry, Host, MemDisk, MemOpener, ThreadFanout};
 use tally_nfs::exports::Exports;
 use tally_vfs::{Cred, OpCtx, SetAttr};
 
