@@ -52,7 +52,8 @@ pub(super) fn place(
 ) -> Result<(), BlockError> {
     for Unlogged { offset, content, piece_bytes } in blocks {
         let bytes = match content.as_slice() {
-            // As a fold takes it: of a shorter piece, which others have written over, it would keep all that the WRITE brought.
+            // As a fold takes it: a block of a shorter piece may be what is left of a WRITE that others have written
+            // over, and would keep all of its buffer (rules P5).
             [whole] if piece_bytes >= SHARED_PIECE_BYTES_MIN => whole.clone(),
             fragments => fragments.concat().into(),
         };

@@ -225,7 +225,7 @@ fn the_format_has_not_drifted() {
     assert_eq!(*encode(LEG, &sample()).unwrap(), golden[..], "and still written");
 }
 
-/// Makes the golden file of a new version: `cargo test -p tally-store golden -- --ignored`.
+/// Makes the golden file of a new version: `cargo test -p tally-members golden -- --ignored`.
 #[test]
 #[ignore = "writes the fixture"]
 fn write_the_golden_label() {

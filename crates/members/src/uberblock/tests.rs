@@ -101,7 +101,7 @@ fn the_format_has_not_drifted() {
     assert_eq!(*sample(2, 99).encode(), golden[..], "and still written");
 }
 
-/// Makes the golden file of a new version: `cargo test -p tally-store golden -- --ignored`.
+/// Makes the golden file of a new version: `cargo test -p tally-members golden -- --ignored`.
 #[test]
 #[ignore = "writes the fixture"]
 fn write_the_golden_uberblock() {

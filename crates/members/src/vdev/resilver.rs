@@ -10,8 +10,8 @@
 //! What is left is reported by its place: no leg may be taken away on the strength of a copy that lacks something.
 //!
 //! **Rot.** Blocks cannot be verified here, as only pointers know their checksums, and what the leg gives whose turn it
-//! is may be rotten where another is sound. [`crate::pool::Pool::secure`] goes over the blocks behind this pass, before
-//! the copy counts.
+//! is may be rotten where another is sound. The pool, which has the pointers, goes over the blocks behind this pass, before
+//! the copy counts ([`Vdev::secure`]).
 
 use std::ops::Range;
 use std::sync::Arc;
