@@ -15,13 +15,14 @@ pub struct Platform {
     pub rng: Arc<dyn Rng>,
     /// Disks by path.
     pub opener: Arc<dyn Opener>,
-    /// One buffer onto several disks.
+    /// How work goes to several disks at once.
     pub fanout: Arc<dyn Fanout>,
     /// This machine, as pools record it.
     pub host: Host,
 }
 
-/// A machine.
+/// A machine. A pool's labels have these fields in this order (`tally_members::label`): to change them is to change the
+/// format.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Host {
     /// Stable across reboots (from `/etc/machine-id` where there is one).

@@ -138,7 +138,7 @@ impl Disk for FaultyDisk {
 }
 
 /// Time that stands still.
-pub struct StillClock;
+struct StillClock;
 
 impl Clock for StillClock {
     fn now(&self) -> Time {
@@ -152,7 +152,7 @@ impl Clock for StillClock {
 
 /// Numbers that count up: guids are all different and every run is the same.
 #[derive(Default)]
-pub struct CountingRng(AtomicU64);
+struct CountingRng(AtomicU64);
 
 impl Rng for CountingRng {
     fn fill(&self, bytes: &mut [u8]) {
