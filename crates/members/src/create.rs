@@ -17,12 +17,12 @@ use crate::label::{
     Supplement, VdevClass, VdevConfig, data_bytes_of,
 };
 use crate::roster::Roster;
-use crate::vdev::{LegState, Vdev, VdevLeg};
+use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
 
 /// The smallest data device: below it reserves and the ring leave no room worth the name.
-pub const DATA_LEG_BYTES_MIN: u64 = 16 << 20;
+const DATA_LEG_BYTES_MIN: u64 = 16 << 20;
 /// The smallest log device: two labels and the smallest ring.
-pub const LOG_LEG_BYTES_MIN: u64 = 2 << 20;
+const LOG_LEG_BYTES_MIN: u64 = 2 << 20;
 /// A ring in the pool takes this part of its vdev.
 const RING_PART: u64 = 64;
 /// Bounds of a ring in the pool.
@@ -342,7 +342,7 @@ fn plan_lane(lane: LaneId, vdev: &VdevConfig, ring: RingArea) -> LaneConfigLine 
 /// Erases what an earlier life has left in the labels, and writes the ring out.
 fn prepare(leg: &FreshLeg, ring: Option<RingArea>) -> Result<(), CreateError> {
     let wiped = label::wipe(leg.disk.as_ref());
-    let written = wiped.and_then(|()| ring.map_or(Ok(()), |ring| label::write_out(leg.disk.as_ref(), ring)));
+    let written = wiped.and_then(|()| ring.map_or(Ok(()), |ring| write_out_ring(leg.disk.as_ref(), ring)));
     written.map_err(|cause| CreateError::Write { path: leg.path.clone(), cause })
 }
 

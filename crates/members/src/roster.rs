@@ -25,6 +25,7 @@ mod legs;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -33,10 +34,14 @@ use tally_disk::{Disk, Fanout, Host, Work};
 use tally_intent::Lane;
 
 use self::lanes::lanes_agree;
-use self::legs::{TURN_WAIT, mark_stale};
+use self::legs::mark_stale;
 use crate::label::{self, FailMode, LabelError, PoolConfig, PoolState, VdevClass};
 use crate::uberblock::{Uberblock, slot_offsets};
 use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
+
+/// How long a change of the labels waits for an uberblock that is on its way. That takes a few turns of a disk, and whoever
+/// waits for a strike must not wait for one that hangs (rules P1).
+const TURN_WAIT: Duration = Duration::from_secs(1);
 
 /// Why the roster could not be changed, or an uberblock not be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,8 +90,8 @@ pub struct Roster {
     writable: AtomicBool,
     /// Whether a suspended pool tells its clients so. Apart from the state: with a disk that hangs that stays locked.
     fails_openly: AtomicBool,
-    /// Held while an uberblock is written; while a leg joins, as it gets every uberblock from a certain one on; and while
-    /// the labels are changed, with which a leg may be struck off.
+    /// Held while an uberblock is written, and while a leg joins, as it gets every uberblock from a certain one on. A change
+    /// of the labels, with which a leg may be struck off, takes it too, but waits no longer than [`TURN_WAIT`].
     uberblocks: Mutex<()>,
     /// The open lanes, to be told who has left their sets.
     lanes: Mutex<Vec<Weak<Lane>>>,
@@ -199,13 +204,13 @@ impl Roster {
     }
 
     /// Changes the configuration and makes the change durable. The sequence number is raised here. A leg that refuses it is
-    /// struck off, see [`Self::drop_leg`].
+    /// struck off, which waits for an uberblock that is on its way as [`Self::drop_leg`] does.
     pub fn update(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
         let _in_turn = self.uberblocks.try_lock_for(TURN_WAIT);
         self.update_in_turn(change)
     }
 
-    /// [`Self::update`], where no uberblock is on its way.
+    /// [`Self::update`], for whoever has waited for the uberblock.
     fn update_in_turn(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
         let mut state = self.state.lock();
         if !state.claimed {
@@ -386,7 +391,7 @@ impl Roster {
             self.write_copies_of(legs, txg, sector)?;
             // A leg that is failing in another thread must be struck off before this txg may count.
             for leg in self.legs().filter(|leg| leg.state() == LegState::Failing) {
-                self.strike_off(leg.guid(), &io::Error::other("it failed in another request"))?;
+                self.drop_leg_in_turn(leg.guid(), &io::Error::other("it failed in another request"))?;
             }
         }
         Ok(())
@@ -409,7 +414,7 @@ impl Roster {
         let seconds = firsts.split_off(written.len());
         for ((leg, first), second) in written.iter().zip(firsts).zip(seconds) {
             if let Err(error) = leg.note_write(first.and(second)) {
-                self.strike_off(leg.guid(), &error)?;
+                self.drop_leg_in_turn(leg.guid(), &error)?;
             }
         }
         Ok(())

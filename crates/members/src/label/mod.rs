@@ -58,8 +58,6 @@ pub const UBERBLOCK_RING_OFFSET: u64 = 128 << 10;
 /// Most lanes of a pool: that many fit into an uberblock beside the longest root.
 pub const LANES_MAX: usize = 32;
 
-/// Zeroes are written in pieces of this size.
-const ZERO_CHUNK_BYTES: u64 = 4 << 20;
 const CONFIG_SLOT_BYTES: u64 = 64 << 10;
 const CONFIG_SLOTS: u64 = 2;
 const MAGIC: [u8; 8] = *b"TALLYLBL";
@@ -302,19 +300,6 @@ pub(crate) fn write_encoded(disk: &dyn Disk, sequence: u64, bytes: &[u8]) -> io:
         disk.write(offset, bytes, Durability::Durable)?;
     }
     Ok(())
-}
-
-/// Fills a ring with zeroes, durably: no block of it is unwritten, and no frame of an earlier life stands there.
-pub(crate) fn write_out(disk: &dyn Disk, ring: RingArea) -> io::Result<()> {
-    let zeroes = AlignedBuf::zeroed(usize::try_from(ring.length.min(ZERO_CHUNK_BYTES)).expect("at most the chunk"));
-    let mut done = 0;
-    while done < ring.length {
-        let length = (ring.length - done).min(ZERO_CHUNK_BYTES);
-        let chunk = &zeroes[..usize::try_from(length).expect("at most the chunk")];
-        disk.write(LABEL_BYTES + ring.start + done, chunk, Durability::Cached)?;
-        done += length;
-    }
-    disk.flush()
 }
 
 /// Overwrites both labels with zeroes, durably: nothing of an earlier pool may speak beside the new one.

@@ -42,7 +42,7 @@ impl Roster {
     /// Strikes a leg out of a lane and returns the leg set as the labels have it then: what a lane calls when a frame's
     /// write failed on a leg. An error if the set still names that leg, as its last: no frame may be believed without
     /// it.
-    pub fn drop_lane_leg(&self, lane: LaneId, guid: VdevGuid, cause: &io::Error) -> Result<LegSet, RosterError> {
+    pub(super) fn drop_lane_leg(&self, lane: LaneId, guid: VdevGuid, cause: &io::Error) -> Result<LegSet, RosterError> {
         self.drop_leg(guid, cause)?;
         let state = self.state.lock();
         let line = state.config.lanes.iter().find(|line| line.lane == lane);

@@ -5,19 +5,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tally_base::VdevGuid;
 use tally_disk::{Disk, Durability};
 
-use super::{Roster, RosterError};
-use crate::label::{self, LegConfig, PoolConfig, VdevClass, VdevKind};
+use super::{Roster, RosterError, TURN_WAIT};
+use crate::label::{LegConfig, PoolConfig, VdevClass, VdevKind};
 use crate::uberblock::{self, slot_offsets};
-use crate::vdev::{LegState, Vdev, VdevLeg};
-
-/// How long a leg that failed stays in the labels for an uberblock that is on its way. That takes a few turns of a disk, and
-/// whoever waits for the strike must not wait for one that hangs (rules P1).
-pub(super) const TURN_WAIT: Duration = Duration::from_secs(1);
+use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
 
 impl Roster {
     /// Takes up a new leg, or a stale one again. It gets every write from now on; the caller copies the rest
@@ -27,7 +22,7 @@ impl Roster {
         let label_error = |error: io::Error| RosterError::Label(error.to_string());
         let ring = self.config().vdevs.get(vdev.index() as usize).and_then(|vdev| vdev.ring);
         if let (Some(ring), Some(disk)) = (ring, leg.disk()) {
-            label::write_out(disk.as_ref(), ring).map_err(label_error)?;
+            write_out_ring(disk.as_ref(), ring).map_err(label_error)?;
         }
         let _in_turn = self.uberblocks.lock();
         self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
@@ -99,11 +94,11 @@ impl Roster {
     /// look in vain for that (rules F8).
     pub fn drop_leg(&self, guid: VdevGuid, cause: &io::Error) -> Result<(), RosterError> {
         let _in_turn = self.uberblocks.try_lock_for(TURN_WAIT);
-        self.strike_off(guid, cause)
+        self.drop_leg_in_turn(guid, cause)
     }
 
-    /// [`Self::drop_leg`], where no uberblock is on its way.
-    pub(super) fn strike_off(&self, guid: VdevGuid, cause: &io::Error) -> Result<(), RosterError> {
+    /// [`Self::drop_leg`], for whoever has waited for the uberblock, or has just written it.
+    pub(super) fn drop_leg_in_turn(&self, guid: VdevGuid, cause: &io::Error) -> Result<(), RosterError> {
         let mut state = self.state.lock();
         if let Some(why) = &state.closed {
             return Err(RosterError::Closed(why.clone()));

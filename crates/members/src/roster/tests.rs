@@ -622,8 +622,8 @@ fn has_uberblock(disk: &dyn Disk, txg: Txg) -> bool {
 }
 
 /// An uberblock is on its way to both legs of a mirror, and on the medium of one. That one refuses a block or a label of
-/// somebody else and is struck off; then the power is cut. The other leg's label said that it has no vote, and what it told of a group that
-/// nobody was told of made every import refuse.
+/// somebody else and is struck off; then the power is cut. The other leg's label said that it has no vote, and what it told
+/// of a group that nobody was told of made every import refuse.
 #[test]
 fn no_leg_is_struck_off_while_it_alone_has_an_uberblock() {
     let write = |made: &Assembled| made.vdevs[0].write(0, &[1; 4096]).map_err(|error| error.to_string());

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use tally_base::VdevGuid;
-use tally_disk::{CountingDisk, Disk, IoCounts, TrustedDisk};
+use tally_disk::{AlignedBuf, CountingDisk, Disk, Durability, IoCounts, TrustedDisk};
 
-use crate::label;
+use crate::label::{self, LABEL_BYTES, RingArea};
+
+/// The zeroes of a ring are written in pieces of this size.
+const ZERO_CHUNK_BYTES: u64 = 4 << 20;
 
 /// How a leg stands.
 ///
@@ -173,4 +176,17 @@ impl VdevLeg {
     pub fn takes_writes(&self) -> bool {
         matches!(self.state(), LegState::Online | LegState::Resilvering)
     }
+}
+
+/// Fills a ring with zeroes, durably: no block of it is unwritten, and no frame of an earlier life stands there.
+pub(crate) fn write_out_ring(disk: &dyn Disk, ring: RingArea) -> io::Result<()> {
+    let zeroes = AlignedBuf::zeroed(usize::try_from(ring.length.min(ZERO_CHUNK_BYTES)).expect("at most the chunk"));
+    let mut done = 0;
+    while done < ring.length {
+        let length = (ring.length - done).min(ZERO_CHUNK_BYTES);
+        let chunk = &zeroes[..usize::try_from(length).expect("at most the chunk")];
+        disk.write(LABEL_BYTES + ring.start + done, chunk, Durability::Cached)?;
+        done += length;
+    }
+    disk.flush()
 }

@@ -30,6 +30,7 @@ use parking_lot::RwLock;
 use tally_base::{SECTOR, VdevGuid};
 use tally_disk::{AlignedBuf, Disk, Durability, IoKind, Work};
 
+pub(crate) use leg::write_out_ring;
 pub use leg::{LegErrors, LegState, VdevLeg};
 pub use resilver::ResilverReport;
 pub use secure::Secured;
@@ -131,7 +132,7 @@ impl Vdev {
     }
 
     /// Says who strikes off legs. Once; before that, and after the membership is gone, nothing can be written.
-    pub fn set_membership(&self, membership: std::sync::Weak<dyn Membership>) {
+    pub(crate) fn set_membership(&self, membership: std::sync::Weak<dyn Membership>) {
         // A second call would be a bug of the assembly, and the first answer stays.
         let _ = self.membership.set(membership);
     }
@@ -168,7 +169,7 @@ impl Vdev {
 
     /// Whether any leg has everything.
     #[must_use]
-    pub fn is_usable(&self) -> bool {
+    pub(crate) fn is_usable(&self) -> bool {
         self.legs.read().iter().any(|leg| leg.state() == LegState::Online)
     }
 
