@@ -36,7 +36,7 @@ use tally_store::tree::{Around, Change};
 use tally_vfs::FileKind;
 
 pub(crate) use self::content::SMALL_MAX;
-pub(crate) use self::extents::{BUFFER_BYTES_MAX, SHARED_PIECE_BYTES_MIN};
+pub(crate) use self::extents::SHARED_PIECE_BYTES_MIN;
 use self::stored::{Stored, absence};
 use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};

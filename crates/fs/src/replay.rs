@@ -17,11 +17,11 @@ use smallvec::SmallVec;
 use tally_base::codec::Malformed;
 use tally_base::{Dseq, ObjectId};
 use tally_store::key::{Class, Key};
-use tally_vfs::{FileKind, FsError};
+use tally_vfs::{FileKind, FsError, WRITE_BYTES_MAX};
 
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
-use crate::fold::{BUFFER_BYTES_MAX, SHARED_PIECE_BYTES_MIN};
+use crate::fold::SHARED_PIECE_BYTES_MIN;
 use crate::inode::Inode;
 use crate::object::Locked;
 use crate::record::{Data, Record, SizeRule};
@@ -126,15 +126,16 @@ impl Filesystem {
     }
 }
 
-/// A long piece is going to stand in the cache as it came ([`crate::fold`]). Here it is part of a frame, of up to four
-/// mebibytes and of many records, so it gets buffers such as a WRITE has brought (rules P5).
+/// A long piece is going to stand in the cache as it came ([`SHARED_PIECE_BYTES_MIN`]). Here it is part of a frame, of up to
+/// four mebibytes and of many records, so it gets buffers such as a WRITE has brought (rules P5).
 fn leave_the_frame(data: &mut Data) {
+    let buffer_bytes = WRITE_BYTES_MAX as usize;
     for (offset, bytes) in std::mem::take(&mut data.pieces) {
         if (bytes.len() as u64) < SHARED_PIECE_BYTES_MIN {
             data.pieces.push((offset, bytes));
             continue;
         }
-        for (at, part) in (offset..).step_by(BUFFER_BYTES_MAX).zip(bytes.chunks(BUFFER_BYTES_MAX)) {
+        for (at, part) in (offset..).step_by(buffer_bytes).zip(bytes.chunks(buffer_bytes)) {
             data.pieces.push((at, Bytes::copy_from_slice(part)));
         }
     }

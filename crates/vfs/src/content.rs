@@ -7,6 +7,10 @@ use crate::attributes::Attr;
 
 /// Largest file, bytes: offsets stay in the positive range of a signed 64-bit number.
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
+/// Longest WRITE that a protocol asks its clients for, bytes. A client's kernel sends a file of up to this size as one FILE_SYNC
+/// WRITE instead of WRITEs and a COMMIT. Whoever keeps a part of what one has brought keeps its buffer, so what may be kept goes
+/// by this (rules P5).
+pub const WRITE_BYTES_MAX: u32 = 1 << 20;
 
 /// How stable a WRITE must be, or has become (RFC 1813 §3.3.7, `stable_how`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,7 +15,7 @@ mod request;
 pub mod suite;
 
 pub use attributes::{Attr, Change, FileKind, FsStat, ObjectRef, PreAttr, SetAttr, SetTime};
-pub use content::{FILE_SIZE_MAX, ReadOut, Stability, Written};
+pub use content::{FILE_SIZE_MAX, ReadOut, Stability, WRITE_BYTES_MAX, Written};
 pub use door::Vfs;
 pub use names::{
     CreateHow, DirEntry, DirPage, ENTRY_BYTES, FIRST_ID, LINK_MAX, NAME_MAX, NodeKind, RENAME_PARENTS_MAX, SYMLINK_MAX,

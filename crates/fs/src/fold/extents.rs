@@ -11,7 +11,7 @@ use tally_store::block::BlockError;
 use tally_store::bp::{BlockKind, BlockPtr, Compression};
 use tally_store::key::{Class, Key};
 use tally_store::tree::{Change, VALUE_BYTES_MAX};
-use tally_vfs::FILE_SIZE_MAX;
+use tally_vfs::{FILE_SIZE_MAX, WRITE_BYTES_MAX};
 
 use super::Fold;
 use super::content::{Content, copy_prefix};
@@ -20,12 +20,9 @@ use crate::damage::Part;
 use crate::inode::{Inode, Layout};
 use crate::layer::{Layer, Piece, Seen};
 
-/// A block of a piece from this length on goes to the pool and into the cache as the WRITE has brought it, and is not copied.
-/// A WRITE has a mebibyte at most in its buffer, so of that no more than a fifth is kept alive for nothing (rules P5).
-pub(crate) const SHARED_PIECE_BYTES_MIN: u64 = BUFFER_BYTES_MAX as u64 * 4 / 5;
-
-/// Bytes of content in one buffer.
-pub(crate) const BUFFER_BYTES_MAX: usize = 1 << 20;
+/// A block of a piece from this length on goes to the pool and into the cache as the WRITE has brought it, and is not copied:
+/// of the longest WRITE's buffer no more than a fifth is kept alive for nothing (rules P5).
+pub(crate) const SHARED_PIECE_BYTES_MIN: u64 = WRITE_BYTES_MAX as u64 * 4 / 5;
 
 impl Fold<'_> {
     /// The content in blocks: those that were touched are written anew, those behind a cut go.

@@ -25,7 +25,7 @@ const GATHERED_SHARE: u64 = 8;
 
 /// As much as the longest WRITE brings: whoever stands behind a part of a COMMIT waits no longer than behind that, or,
 /// where a turn of the log's disk is longer, for two turns.
-const PART_BYTES: u64 = 1 << 20;
+const PART_BYTES: u64 = tally_vfs::WRITE_BYTES_MAX as u64;
 
 /// Longest record while the log has no disk: nothing but memory holds it.
 const UNLOGGED_RECORD_MAX: usize = 1 << 20;

@@ -72,8 +72,8 @@ pub(crate) struct Following(Arc<Mutex<HashSet<ObjectId>>>);
 
 impl Following {
     fn claim(&self, id: ObjectId) -> Option<Claim> {
-        let files = Arc::clone(&self.0);
-        files.lock().insert(id).then(|| Claim { id, looked: (Txg(0), 0), room: None, files: Arc::clone(&self.0) })
+        let is_first = self.0.lock().insert(id);
+        is_first.then(|| Claim { id, looked: (Txg(0), 0), room: None, files: Arc::clone(&self.0) })
     }
 }
 

@@ -19,7 +19,7 @@ mod wire;
 pub use procedure::{PROCEDURE_COUNT, Procedure};
 pub(crate) use request::failure_body;
 pub use request::{About, Answer, Done, Memo, Repeated, Request};
-pub use space::{READ_BYTES_MAX, WRITE_BYTES_MAX};
+pub use space::READ_BYTES_MAX;
 pub use status::Status;
 
 use crate::xdr::Garbage;

@@ -1,6 +1,6 @@
 //! FSSTAT, FSINFO, PATHCONF.
 
-use tally_vfs::{FILE_SIZE_MAX, LINK_MAX, NAME_MAX};
+use tally_vfs::{FILE_SIZE_MAX, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX};
 
 use super::procedure::Procedure;
 use super::request::{Done, Request, Target};
@@ -11,8 +11,6 @@ use crate::xdr::{Decoder, Encoder, Garbage};
 
 /// Largest READ. Linux clients ask for what FSINFO offers, and cap it at 1 MiB themselves.
 pub const READ_BYTES_MAX: u32 = 1 << 20;
-/// Largest WRITE: up to this size a file goes out as one FILE_SYNC WRITE instead of WRITEs and a COMMIT.
-pub const WRITE_BYTES_MAX: u32 = 1 << 20;
 const _: () = assert!(RECORD_BYTES_MAX > WRITE_BYTES_MAX as usize + 4096, "a WRITE and its header fit into a record");
 
 /// Transfers that are a multiple of this touch no block of a file twice.
