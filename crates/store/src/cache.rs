@@ -7,7 +7,7 @@
 //! **What it counts is what it holds.** An entry in the main part is alone in its buffer, and the buffer is hardly
 //! larger than the entry ([`alone`]): a slice of one byte would keep all the sectors that were read for it.
 //!
-//! What a long WRITE has brought has a part of its own until it is first read, see [`placed`]: most of it never is, and a
+//! What a long WRITE has brought has a part of its own until it is first read, see [`brought`]: most of it never is, and a
 //! long file through the whole cache would throw out what others need and touch fresh memory all the way. There the blocks
 //! of one request share its buffer, which is freed with the last of them; they get there and age out together. One that is
 //! read goes on by itself, as a copy; what it was copied from stays where it is, or its neighbours would keep the whole
@@ -16,17 +16,17 @@
 //! What was fetched ahead of a reader ([`crate::io`]) is in a third part until he comes, see [`fetched`]. That part takes
 //! its room from the main one, as long as anything comes into it.
 
+mod brought;
 mod fetched;
-mod placed;
 mod queue;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use brought::Brought;
 use bytes::Bytes;
 use fetched::Fetched;
 use parking_lot::Mutex;
-use placed::Placed;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, Weighter};
 
@@ -109,8 +109,8 @@ impl Weighter<CacheKey, Cached> for ByBytes {
     }
 }
 
-/// Placed and not read since: this part of the cache at least.
-const PLACED_SHARE: u64 = 8;
+/// Brought and not read since: this part of the cache at least.
+const BROUGHT_SHARE: u64 = 8;
 
 /// Fetched ahead of a reader and not read since, or about to be: this part of the cache at most. Sixteen streams on
 /// a disk with long turns need as much of a usual cache for reads that are long enough.
@@ -119,7 +119,7 @@ const FETCHED_SHARE: u64 = 4;
 /// So much of the cache goes into the main part during a round, see [`fetched`]: as much as the longest window takes.
 const ROUND_SHARE: u64 = 2 * FETCHED_SHARE;
 
-/// In a cache from this size on placed blocks share their request's buffer. A request is up to a mebibyte, and
+/// In a cache from this size on the blocks of a long WRITE share its buffer. A request is up to a mebibyte, and
 /// some are always half gone: of a smaller cache they would be a large part.
 const SHARING_BYTES_MIN: u64 = 128 << 20;
 
@@ -174,8 +174,8 @@ impl Shelf {
 pub(crate) struct BlockCache {
     /// What was read, and what groups have written.
     main: Shelf,
-    /// What was placed, until it is read.
-    placed: Placed,
+    /// What long WRITEs have brought, until it is read.
+    brought: Brought,
     /// What was fetched ahead of a reader, until he comes.
     fetched: Fetched,
     /// What went into the main part in this round, see [`fetched`].
@@ -187,29 +187,29 @@ pub(crate) struct BlockCache {
 impl BlockCache {
     pub(crate) fn new(bytes: u64) -> Self {
         let holdings = Arc::default();
-        let main = Shelf::new(bytes - bytes / PLACED_SHARE, &holdings);
-        let (placed, fetched) = (Placed::new(bytes, &holdings), Fetched::new(bytes, &holdings));
-        Self { main, placed, fetched, round_bytes: AtomicU64::new(0), holdings, bytes_max: bytes }
+        let main = Shelf::new(bytes - bytes / BROUGHT_SHARE, &holdings);
+        let (brought, fetched) = (Brought::new(bytes, &holdings), Fetched::new(bytes, &holdings));
+        Self { main, brought, fetched, round_bytes: AtomicU64::new(0), holdings, bytes_max: bytes }
     }
 
     #[inline]
     pub(crate) fn find(&self, key: &CacheKey) -> Option<Cached> {
-        self.main.entries.get(key).or_else(|| self.find_placed(key))
+        self.main.entries.get(key).or_else(|| self.find_brought(key))
     }
 
     #[cold]
-    fn find_placed(&self, key: &CacheKey) -> Option<Cached> {
+    fn find_brought(&self, key: &CacheKey) -> Option<Cached> {
         let alone = if self.shares() {
-            let value = self.placed.peek(key)?;
+            let value = self.brought.peek(key)?;
             Cached { bytes: Bytes::copy_from_slice(&value.bytes), ..value }
         } else {
-            self.placed.remove(key)?
+            self.brought.remove(key)?
         };
         self.insert(*key, alone.clone());
         Some(alone)
     }
 
-    /// Whether blocks that were placed share buffers.
+    /// Whether the blocks of one WRITE share its buffer.
     fn shares(&self) -> bool {
         self.bytes_max >= SHARING_BYTES_MIN
     }
@@ -220,7 +220,7 @@ impl BlockCache {
 
     /// Whether it is there because somebody has read or written it.
     pub(crate) fn holds_asked_for(&self, key: &CacheKey) -> bool {
-        self.main.entries.contains_key(key) || self.placed.holds(key)
+        self.main.entries.contains_key(key) || self.brought.holds(key)
     }
 
     /// A reader comes for what was fetched ahead of him: from now on it is as if he had read it from its device.
@@ -253,7 +253,7 @@ impl BlockCache {
         }
         let weight = value.weight();
         self.fetched.insert(key, value);
-        self.placed.make_room();
+        self.brought.make_room();
         weight
     }
 
@@ -270,7 +270,7 @@ impl BlockCache {
     pub(crate) fn insert(&self, key: CacheKey, value: Cached) {
         let weight = value.weight();
         self.main.insert(key, value);
-        self.placed.make_room();
+        self.brought.make_room();
         if self.round_bytes.fetch_add(weight, Ordering::Relaxed) + weight >= self.bytes_max / ROUND_SHARE {
             self.round_bytes.store(0, Ordering::Relaxed);
             self.fetched.end_round(&self.main);
@@ -278,14 +278,14 @@ impl BlockCache {
     }
 
     /// A block of a long WRITE.
-    pub(crate) fn insert_placed(&self, key: CacheKey, value: Cached) {
+    pub(crate) fn insert_brought(&self, key: CacheKey, value: Cached) {
         let bytes = if self.shares() { value.bytes } else { Bytes::copy_from_slice(&value.bytes) };
-        self.placed.insert(key, Cached { bytes, ..value });
+        self.brought.insert(key, Cached { bytes, ..value });
     }
 
     /// The entry of a block that was placed is found under `to` from now on.
     pub(crate) fn rename(&self, from: &CacheKey, to: CacheKey) {
-        self.placed.rename(from, to);
+        self.brought.rename(from, to);
         if let Some(value) = self.main.remove(from) {
             self.main.insert(to, value);
         }
@@ -293,23 +293,23 @@ impl BlockCache {
 
     pub(crate) fn remove(&self, key: &CacheKey) {
         self.main.remove(key);
-        self.placed.remove(key);
+        self.brought.remove(key);
         self.fetched.forget(key);
     }
 
-    /// Nobody will ask for the block again. What was placed stays until it ages out with its neighbours, where its buffer is
+    /// Nobody will ask for the block again. What a long WRITE has brought stays until it ages out with its neighbours, where its buffer is
     /// theirs.
     pub(crate) fn remove_read(&self, key: &CacheKey) {
         self.main.remove(key);
         self.fetched.forget(key);
         if !self.shares() {
-            self.placed.remove(key);
+            self.brought.remove(key);
         }
     }
 
     pub(crate) fn clear(&self) {
         self.main.clear();
-        self.placed.clear();
+        self.brought.clear();
         self.fetched.clear();
     }
 
@@ -317,7 +317,7 @@ impl BlockCache {
     pub(crate) fn limit(&self, bytes: u64) {
         let bytes = bytes.min(self.bytes_max);
         self.fetched.limit(bytes, &self.main);
-        self.placed.limit(bytes);
+        self.brought.limit(bytes);
     }
 
     /// The most it may hold: what it was made for.
@@ -326,7 +326,7 @@ impl BlockCache {
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.main.entries.weight() + self.placed.bytes() + self.fetched.bytes()
+        self.main.entries.weight() + self.brought.bytes() + self.fetched.bytes()
     }
 
     pub(crate) fn bytes_of(&self, kind: BlockKind) -> u64 {
@@ -334,7 +334,7 @@ impl BlockCache {
     }
 
     pub(crate) fn count(&self) -> u64 {
-        (self.main.entries.len() + self.placed.count() + self.fetched.count()) as u64
+        (self.main.entries.len() + self.brought.count() + self.fetched.count()) as u64
     }
 }
 

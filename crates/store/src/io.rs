@@ -460,12 +460,13 @@ impl BlockIo {
         }
     }
 
-    /// A new block: readable from now on, although it is written later.
-    pub(crate) fn accept(&self, bp: &BlockPtr, bytes: Bytes, shares: bool) {
+    /// A new block: readable from now on, although it is written later. `is_brought`: a long WRITE has brought it, so that it
+    /// may have a buffer with its neighbours.
+    pub(crate) fn accept(&self, bp: &BlockPtr, bytes: Bytes, is_brought: bool) {
         let key = CacheKey::of(bp);
         self.unwritten.write().insert(key, bytes.clone());
         let cached = Cached { bytes, checked: true, kind: bp.kind };
-        if shares { self.cache.insert_placed(key, cached) } else { self.cache.insert(key, cached) }
+        if is_brought { self.cache.insert_brought(key, cached) } else { self.cache.insert(key, cached) }
     }
 
     /// These blocks are on their device, or never will be.

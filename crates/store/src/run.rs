@@ -132,30 +132,31 @@ impl RunWriter {
         data: Bytes,
         compression: Compression,
     ) -> Result<BlockPtr, BlockError> {
-        let shares = self.txg == UNBORN;
-        self.put_into(kind, data, compression, shares)
+        // What is written ahead of any group, a WRITE has brought.
+        let is_brought = self.txg == UNBORN;
+        self.put_for_readers(kind, data, compression, is_brought)
     }
 
-    /// [`Self::put_bytes`] of a part of a request, which has a buffer with its neighbours: in the cache it stands beside
-    /// them, as what is placed ahead does.
+    /// [`Self::put_bytes`] of a part of a long WRITE, which has a buffer with its neighbours: in the cache it stands beside
+    /// them, as what is written ahead of any group does.
     pub fn put_shared(
         &mut self,
         kind: BlockKind,
         data: Bytes,
         compression: Compression,
     ) -> Result<BlockPtr, BlockError> {
-        self.put_into(kind, data, compression, true)
+        self.put_for_readers(kind, data, compression, true)
     }
 
-    fn put_into(
+    fn put_for_readers(
         &mut self,
         kind: BlockKind,
         data: Bytes,
         compression: Compression,
-        shares: bool,
+        is_brought: bool,
     ) -> Result<BlockPtr, BlockError> {
         let pointer = self.lay_out(kind, &data, compression)?;
-        self.io.accept(&pointer, data, shares);
+        self.io.accept(&pointer, data, is_brought);
         match &mut self.run {
             Some(run) => run.blocks.push(pointer),
             None => self.io.forget_unwritten(&[pointer]),

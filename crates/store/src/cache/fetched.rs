@@ -18,7 +18,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::queue::Queue;
-use super::{CacheKey, Cached, FETCHED_SHARE, Holdings, PLACED_SHARE, Shelf};
+use super::{BROUGHT_SHARE, CacheKey, Cached, FETCHED_SHARE, Holdings, Shelf};
 
 /// The main part lends in this many steps: each time one goes to and fro it looks through all of its own parts.
 const STEPS: u64 = 8;
@@ -144,7 +144,7 @@ impl Row {
 
     /// What the main part may hold beside it.
     fn lender_bytes(&self) -> u64 {
-        self.cache_bytes - self.cache_bytes / PLACED_SHARE - self.lent_bytes
+        self.cache_bytes - self.cache_bytes / BROUGHT_SHARE - self.lent_bytes
     }
 
     fn lose(&mut self, key: &CacheKey) {

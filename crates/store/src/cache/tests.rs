@@ -37,7 +37,7 @@ fn equal_blocks_in_a_row_are_spread_over_all_parts() {
         let cache = BlockCache::new(256 << 20);
         let row = |at: u64| CacheKey { vdev: 0, birth: 2, offset: at * 4096, checksum: 0x859f_34be_aa4c_c0ed };
         let content = Cached { bytes: vec![7; 128 << 10].into(), checked: true, kind: BlockKind::Data };
-        (0..64).for_each(|at| cache.insert_placed(row(at), content.clone()));
+        (0..64).for_each(|at| cache.insert_brought(row(at), content.clone()));
         let found = (0..64).filter(|at| cache.holds(&row(*at))).count();
         assert_eq!(found, 64, "round {round}: a fourth of the room would do");
     }
@@ -54,23 +54,23 @@ fn a_large_cache_lends_no_more_than_streams_need() {
     assert!((1 << 20..=64 << 20).contains(&lent), "{lent} bytes");
 }
 
-/// Blocks of one content, at these places.
-fn place(cache: &BlockCache, content: &Cached, offsets: std::ops::Range<u64>) {
-    offsets.for_each(|at| cache.insert_placed(key(at << 20), content.clone()));
+/// Blocks of one content, at these places, as a long WRITE brings them.
+fn bring(cache: &BlockCache, content: &Cached, offsets: std::ops::Range<u64>) {
+    offsets.for_each(|at| cache.insert_brought(key(at << 20), content.clone()));
 }
 
 fn held(cache: &BlockCache, offsets: std::ops::Range<u64>) -> usize {
     offsets.filter(|at| cache.holds(&key(at << 20))).count()
 }
 
-/// What was placed first stayed for ever, also of files that were removed long ago, and what came behind it went at once: the
+/// What was brought first stayed for ever, also of files that were removed long ago, and what came behind it went at once: the
 /// main part's order keeps what it has against what is new.
 #[test]
-fn of_what_was_placed_the_newest_stays() {
+fn of_what_was_brought_the_newest_stays() {
     let cache = BlockCache::new(1 << 30);
     let content = Cached { bytes: vec![7; 128 << 10].into(), checked: true, kind: BlockKind::Data };
     (0..8192).for_each(|at| cache.insert(key(1 << 50 | at << 20), content.clone()));
-    place(&cache, &content, 0..4000);
+    bring(&cache, &content, 0..4000);
     assert_eq!(held(&cache, 3000..4000), 1000, "of an eighth of 1 GiB");
     assert_eq!(held(&cache, 0..2000), 0);
     assert!(cache.bytes() <= 1 << 30, "{} bytes", cache.bytes());
@@ -78,10 +78,10 @@ fn of_what_was_placed_the_newest_stays() {
 
 /// What was just written by long WRITEs is in the cache as what was written by short ones is: where there is room, all of it.
 #[test]
-fn what_is_placed_has_the_room_that_nobody_uses() {
+fn what_is_brought_has_the_room_that_nobody_uses() {
     let cache = BlockCache::new(1 << 30);
     let content = Cached { bytes: vec![7; 128 << 10].into(), checked: true, kind: BlockKind::Data };
-    place(&cache, &content, 0..3200);
+    bring(&cache, &content, 0..3200);
     assert_eq!(held(&cache, 0..3200), 3200, "400 MiB");
     (0..8192).for_each(|at| cache.insert(key(1 << 50 | at << 20), content.clone()));
     assert!(cache.bytes() <= 1 << 30, "{} bytes", cache.bytes());

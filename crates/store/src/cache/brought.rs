@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::queue::Queue;
-use super::{CacheKey, Cached, Holdings, PLACED_SHARE};
+use super::{BROUGHT_SHARE, CacheKey, Cached, Holdings};
 
-pub(super) struct Placed {
+pub(super) struct Brought {
     queue: Mutex<Queue>,
     holdings: Arc<Holdings>,
     /// What the queue holds, for those who only look.
@@ -22,7 +22,7 @@ pub(super) struct Placed {
     cache_bytes: AtomicU64,
 }
 
-impl Placed {
+impl Brought {
     pub(super) fn new(cache_bytes: u64, holdings: &Arc<Holdings>) -> Self {
         let (queue, holdings) = (Mutex::new(Queue::new(holdings)), Arc::clone(holdings));
         Self { queue, holdings, bytes: AtomicU64::new(0), cache_bytes: AtomicU64::new(cache_bytes) }
@@ -52,7 +52,7 @@ impl Placed {
     /// Gives back what others have come for: all that is above its own share.
     pub(super) fn make_room(&self) {
         let cache_bytes = self.cache_bytes.load(Ordering::Relaxed);
-        let is_too_much = |bytes| bytes > cache_bytes / PLACED_SHARE && self.holdings.sum() > cache_bytes;
+        let is_too_much = |bytes| bytes > cache_bytes / BROUGHT_SHARE && self.holdings.sum() > cache_bytes;
         if is_too_much(self.bytes()) {
             self.change(|queue| while is_too_much(queue.bytes()) && queue.pop().is_some() {});
         }
