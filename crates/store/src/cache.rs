@@ -5,7 +5,7 @@
 //! the tree before; it goes when the group's own tree is published ([`crate::io::BlockIo::forget_freed`]).
 //!
 //! **What it counts is what it holds.** An entry in the main part is alone in its buffer, and the buffer is hardly
-//! larger than the entry ([`alone`]): a slice of one byte would keep all the sectors that were read for it.
+//! larger than the entry ([`alone`](crate::block::alone)): a slice of one byte would keep all the sectors that were read for it.
 //!
 //! What a long WRITE has brought has a part of its own until it is first read, see [`brought`]: most of it never is, and a
 //! long file through the whole cache would throw out what others need and touch fresh memory all the way. There the blocks

@@ -1,9 +1,9 @@
 //! Writes that are under way together when the power goes.
 //!
 //! Threads have no place in a world that a seed repeats, so what goes to several disks at once goes to one after the other
-//! here, and a cut would find all but one of them whole or not begun. Where a cut is near, all of them are first put where
-//! what was not flushed is: what is cut off is kept in part of each, in any order, and torn. Where every cut is tried, the
-//! events say the same. Of work that nobody looks into, labels and flushes, every second cut finds the last disk ahead of the
+//! here, and a cut would find all but one of them whole or not begun. Where a cut is near, each write is first put into its
+//! disk's cache: of what is there the cut keeps a part, in any order, and torn. Where every cut is tried, the events say the
+//! same ([`Power::together`]). Work is opaque (labels, flushes): of that, every second cut finds the last disk ahead of the
 //! others instead of the first.
 
 use std::io;
@@ -13,10 +13,10 @@ use tally_disk::{Disk, Durability, Fanout, SerialFanout, Work};
 
 use super::power::Power;
 
-/// Writes of one disk in what goes to several: a label has two copies.
-const WRITES_OF_DISK: u64 = 2;
+/// Writes that a piece of work has for its disk, at most: a label has two copies.
+const WRITES_OF_WORK_MAX: u64 = 2;
 
-/// Both copies of an uberblock, or the legs of a log, at once.
+/// The fan-out of a machine that may lose its power.
 pub(crate) struct AtOnce {
     power: Arc<Power>,
 }
@@ -29,7 +29,7 @@ impl AtOnce {
 
 impl Fanout for AtOnce {
     fn each(&self, mut work: Vec<Work>) -> Vec<io::Result<()>> {
-        let cut = self.power.goes_within(WRITES_OF_DISK * work.len() as u64);
+        let cut = self.power.goes_within(WRITES_OF_WORK_MAX * work.len() as u64);
         if cut.is_none_or(|left| left % 2 == 0) {
             return SerialFanout.each(work);
         }
@@ -42,7 +42,8 @@ impl Fanout for AtOnce {
     fn write_durable(&self, targets: &[(Arc<dyn Disk>, u64)], buf: &[u8]) -> Vec<io::Result<()>> {
         if self.power.goes_within(targets.len() as u64).is_some() {
             for (disk, offset) in targets.iter().rev() {
-                // What becomes of it is told below: by then the power is gone, but for what the clients of a hook took.
+                // How it ends is told by the durable write below. Where other requests run inside of these writes, they may
+                // meet the cut instead.
                 let _ = disk.write(*offset, buf, Durability::Cached);
             }
         }

@@ -98,7 +98,7 @@ impl Power {
         self.state.lock().left = events;
     }
 
-    /// With which of the next `events` writes and flushes the cut comes that is planned, if it does.
+    /// At which of the next `events` writes and flushes the planned cut comes, if it does.
     pub(super) fn goes_within(&self, events: u64) -> Option<u64> {
         self.state.lock().left.filter(|left| (1..=events).contains(left))
     }
@@ -141,8 +141,8 @@ impl Power {
         self.events.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Carries out writes of which any may be on its medium when the power goes: among the events each of them is in a cache
-    /// before the first is durable.
+    /// Carries out writes of which any may have reached its medium when the power goes. So among the events each of them goes
+    /// into its disk's cache before the first is durable.
     pub(super) fn together<T>(&self, writes: impl FnOnce() -> T) -> T {
         let first = self.events.lock().as_ref().map(Vec::len);
         let outcome = writes();
