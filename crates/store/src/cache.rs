@@ -5,7 +5,8 @@
 //! the tree before; it goes when the group's own tree is published ([`crate::io::BlockIo::forget_freed`]).
 //!
 //! **What it counts is what it holds.** An entry in the main part is alone in its buffer, and the buffer is hardly
-//! larger than the entry ([`alone`](crate::block::alone)): a slice of one byte would keep all the sectors that were read for it.
+//! larger than the entry ([`alone`](crate::block::alone)): a slice of one byte would keep all the sectors that were read
+//! for it.
 //!
 //! What a long WRITE has brought has a part of its own until it is first read, see [`brought`]: most of it never is, and a
 //! long file through the whole cache would throw out what others need and touch fresh memory all the way. There the blocks
@@ -109,7 +110,7 @@ impl Weighter<CacheKey, Cached> for ByBytes {
     }
 }
 
-/// Brought and not read since: this part of the cache at least.
+/// Brought by long WRITEs and not read since: this part of the cache at least.
 const BROUGHT_SHARE: u64 = 8;
 
 /// Fetched ahead of a reader and not read since, or about to be: this part of the cache at most. Sixteen streams on
@@ -297,8 +298,8 @@ impl BlockCache {
         self.fetched.forget(key);
     }
 
-    /// Nobody will ask for the block again. What a long WRITE has brought stays until it ages out with its neighbours, where its buffer is
-    /// theirs.
+    /// Nobody will ask for the block again. What a long WRITE has brought stays until it ages out with its neighbours, where
+    /// its buffer is theirs.
     pub(crate) fn remove_read(&self, key: &CacheKey) {
         self.main.remove(key);
         self.fetched.forget(key);
