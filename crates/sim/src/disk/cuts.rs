@@ -77,7 +77,7 @@ impl Cuts {
             match &event.what {
                 What::Flush => self.disks[event.disk].flush(),
                 What::Write { offset, bytes, durability } => {
-                    self.show_torn(number, (event.disk, *offset, bytes), see)?;
+                    self.show_torn(number, (event.disk, *offset, bytes.as_slice()), see)?;
                     let mut others = self.cached();
                     let durability = if self.lies { Durability::Cached } else { *durability };
                     self.disks[event.disk].write(*offset, bytes, durability);
