@@ -96,6 +96,24 @@ fn what_is_shared_is_what_the_cache_says() {
     writes_that_are_half_written_over();
     what_a_frame_has_brought();
     what_follows();
+    writes_of_which_a_third_is_whole_blocks();
+}
+
+/// The whole blocks of a WRITE are placed, and what is beside them is copied by its group.
+fn writes_of_which_a_third_is_whole_blocks() {
+    let dir = tempfile::tempdir().unwrap();
+    let filer = pool_in(dir.path(), 64 * MIB, "128K");
+    filer.set_property("tank", parse(Property::LogBias, "throughput").unwrap()).unwrap();
+    let fs = vfs(&filer);
+    let empty = HEAP.current_usage() as u64;
+    let file = file(&filer, &*fs, "file");
+    for number in 0..200 {
+        let data = noise(376 << 10, number);
+        let at = number * 512 * KIB + 4 * KIB;
+        admitted(&filer, || fs.write(ctx(&Cred::root()), file, at, data.clone(), Stability::Unstable));
+    }
+    filer.sync().unwrap();
+    check("a third is whole blocks", empty, &filer);
 }
 
 /// Less than half of what the cache holds: each block of it is there still.

@@ -271,6 +271,12 @@ impl Filesystem {
             return Ok(whole);
         }
         let part = |from: u64, to: u64| data.slice((from - offset) as usize..(to - offset) as usize);
+        // In the cache the blocks keep all that the WRITE brought: where they are not most of it, they are copied (rules P5).
+        let shares = (last - first) * 5 >= (end - offset) * 4;
+        let block = |from: u64| {
+            let content = part(from, from + record_size);
+            if shares { content } else { Bytes::copy_from_slice(&content) }
+        };
         let compression = self.dataset.effective().compression.into();
         let mut parts = Parts::default();
         let (claim, blocks) = self.claim_followers(object, record_size, &(offset..end)).unzip();
@@ -281,7 +287,7 @@ impl Filesystem {
             return self.give_back(&parts, Err(self.no_room_or_broken(&error)));
         }
         for start in (first..last).step_by(record_size as usize) {
-            match out.put_bytes(BlockKind::Data, part(start, start + record_size), compression) {
+            match out.put_bytes(BlockKind::Data, block(start), compression) {
                 Ok(block) => parts.placed.push((start, block)),
                 Err(error) => return self.give_back(&parts, Err(self.no_room_or_broken(&error))),
             }

@@ -141,6 +141,8 @@ impl Roster {
     pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, RosterError> {
         let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
         let index = vdev.index() as usize;
+        // Another leg may be struck off with it, for refusing the label: see [`Self::drop_leg`].
+        let _in_turn = self.uberblocks.try_lock_for(TURN_WAIT);
         let mut state = self.state.lock();
         if !state.claimed {
             return Err(RosterError::NotClaimed);
