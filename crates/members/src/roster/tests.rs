@@ -621,22 +621,27 @@ fn has_uberblock(disk: &dyn Disk, txg: Txg) -> bool {
     crate::uberblock::read_all(disk).iter().filter(|slot| is_it(slot)).count() == 2
 }
 
-/// An uberblock is on its way to both legs of a mirror, and on the medium of one. That one refuses a block or a label of
-/// somebody else and is struck off; then the power is cut. The other leg's label said that it has no vote, and what it told
-/// of a group that nobody was told of made every import refuse.
+/// An uberblock is on its way to the legs of a mirror, and on the medium of one. That one refuses a block or a label of
+/// somebody else, or the label with which a third one leaves, and is struck off; then the power is cut. The other leg's label
+/// said that it has no vote, and what it told of a group that nobody was told of made every import refuse.
 #[test]
 fn no_leg_is_struck_off_while_it_alone_has_an_uberblock() {
     let write = |made: &Assembled| made.vdevs[0].write(0, &[1; 4096]).map_err(|error| error.to_string());
     let change = |made: &Assembled| made.roster.set_failmode(FailMode::Continue).map_err(|error| error.to_string());
+    let detach = |made: &Assembled| {
+        let c = leg(&made.roster, "c").guid();
+        made.roster.detach(&made.vdevs[0], c).map(drop).map_err(|error| error.to_string())
+    };
     struck_off_beside_an_uberblock(&write);
     struck_off_beside_an_uberblock(&change);
+    struck_off_beside_an_uberblock(&detach);
 }
 
 fn struck_off_beside_an_uberblock(refused: &(dyn Fn(&Assembled) -> Result<(), String> + Sync)) {
     let late = Late { inner: MemDisk::new(LEG_BYTES), txg: Txg(2), held: false.into(), released: Condvar::new() };
-    let (world, late) = (World::new(&[("b", LEG_BYTES)]), Arc::new(late));
+    let (world, late) = (World::new(&[("b", LEG_BYTES), ("c", LEG_BYTES)]), Arc::new(late));
     world.opener.put("/d/a", Arc::clone(&late) as Arc<dyn Disk>);
-    let words: Vec<_> = ["mirror", "/d/a", "/d/b"].map(str::to_owned).into();
+    let words: Vec<_> = ["mirror", "/d/a", "/d/b", "/d/c"].map(str::to_owned).into();
     let platform = Platform { fanout: Arc::new(ThreadFanout::default()), ..world.platform() };
     let made = create(&platform, "tank", &parse_vdev_args(&words).unwrap(), &CreateOptions::default()).unwrap();
     let roster = &made.roster;
