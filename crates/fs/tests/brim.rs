@@ -325,6 +325,40 @@ fn what_finds_its_name_taken_is_not_refused_for_a_quota() {
     assert!(crowd.create("another").is_ok(), "there is room now");
 }
 
+/// Where the disk does not say whether a name is taken, that is what is told. Behind a read that was refused the name was
+/// taken for new, and who had asked was told of the quota; the next look found it. Seed 810045 of the simulator.
+#[test]
+fn a_look_that_fails_is_not_told_as_a_quota() {
+    let world = World::new(128 * MIB, 32 * MIB);
+    let filer = bounded(&world, "1M");
+    let mut crowd = Crowd::new(&filer, 1);
+    crowd.create("file").unwrap();
+    let longer = "f".repeat(250);
+    crowd.create(&longer).unwrap();
+    until_refused(|number| crowd.create(&format!("{number}")).map(drop));
+    drop(crowd);
+    filer.export().unwrap();
+    drop(filer);
+    type Attempt = fn(&dyn Vfs, &str) -> Result<(), FsError>;
+    let told_of = |refused, attempt: Attempt| {
+        let copy = world.cut();
+        let (filer, _) = copy.import();
+        copy.faults("/disks/data").reads_refused.store(refused, Ordering::SeqCst);
+        attempt(&*vfs(&filer), &longer)
+    };
+    let create: Attempt = |fs, _| {
+        let how = CreateHow::Guarded(mode(0o644));
+        patient(|| fs.create(ctx(&Cred::root()), fs.root(), b"file", &how)).map(drop)
+    };
+    let rename: Attempt =
+        |fs, longer| patient(|| fs.rename(ctx(&Cred::root()), fs.root(), b"0", fs.root(), longer.as_bytes()));
+    for (attempt, otherwise) in [(create, Err(FsError::Exists)), (rename, Ok(()))] {
+        let told: Vec<_> = (0..8).map(|refused| told_of(refused, attempt)).collect();
+        assert!(told.iter().all(|told| *told == otherwise || *told == Err(FsError::Io)), "{told:?}");
+        assert!(told.contains(&otherwise) && told.contains(&Err(FsError::Io)), "{told:?}");
+    }
+}
+
 /// A file of 1.1 MiB of which only the end is there takes 100 kB, and nothing once that is cut off. Until the group was
 /// synced the quota expected no room from the cut: a file that is still half a MiB long was taken to keep all of its
 /// 100 kB. So the next CREATE was refused and did not wait for the group. Seed 141 found it when quotas were first

@@ -122,7 +122,10 @@ impl Filesystem {
         let cut = if plan.set.size.is_some_and(|size| size > 0) { BLOCK_BYTES_MAX } else { 0 };
         let cut = FoldCost { bytes: cut, known_bytes: 0, patch_bytes: cut as i64 };
         loop {
-            let growth_bytes = self.growth_of_make(dir, name, plan);
+            let growth_bytes = match self.growth_of_make(dir, name, plan) {
+                Ok(growth_bytes) => growth_bytes,
+                Err(error) => return self.failed_after_look(&[dir.id], error),
+            };
             let admitted = match self.admit(&Ask::metadata(SpaceClass::Write).folding(cut).growing(growth_bytes)) {
                 Ok(admitted) => admitted,
                 Err(refusal) => return refusal.outcome(),
@@ -189,14 +192,14 @@ impl Filesystem {
         }
     }
 
-    /// By how much it may make the dataset grow: not at all where the name is taken, since then nothing is made.
-    fn growth_of_make(&self, dir: ObjectRef, name: &[u8], plan: &Plan<'_>) -> u64 {
+    /// By how much it may make the dataset grow: not at all where the name is taken, since then nothing is made. Where that
+    /// cannot be seen, no quota is to blame.
+    fn growth_of_make(&self, dir: ObjectRef, name: &[u8], plan: &Plan<'_>) -> Result<u64, FsError> {
         // Nobody asks without a quota.
-        let is_taken = || matches!(self.peek(dir, name), Ok(Some(_)));
-        if self.dataset.effective().refquota.is_some() && !is_dots(name) && is_taken() {
-            return 0;
+        if self.dataset.effective().refquota.is_some() && !is_dots(name) && self.peek(dir, name)?.is_some() {
+            return Ok(0);
         }
-        OBJECT_CHARGE + entry_charge(name) + plan.target.len() as u64
+        Ok(OBJECT_CHARGE + entry_charge(name) + plan.target.len() as u64)
     }
 
     /// The name is taken: what that means depends on how the client asked.

@@ -73,7 +73,11 @@ impl Filesystem {
         }
         let (from, to) = (End { dir: from_dir, name: from }, End { dir: to_dir, name: to });
         loop {
-            let admitted = match self.admit(&Ask::rename().growing(self.growth_of_rename(from, to))) {
+            let growth_bytes = match self.growth_of_rename(from, to) {
+                Ok(growth_bytes) => growth_bytes,
+                Err(error) => return self.failed_after_look(&[from_dir.id, to_dir.id], error),
+            };
+            let admitted = match self.admit(&Ask::rename().growing(growth_bytes)) {
                 Ok(admitted) => admitted,
                 Err(refusal) => return refusal.outcome(),
             };
@@ -110,12 +114,16 @@ impl Filesystem {
         }
     }
 
-    /// By how much a RENAME may make the dataset grow: by what the new name is longer, if nobody has it yet.
-    fn growth_of_rename(&self, from: End<'_>, to: End<'_>) -> u64 {
+    /// By how much a RENAME may make the dataset grow: by what the new name is longer, if nobody has it yet. Where that
+    /// cannot be seen, no quota is to blame.
+    fn growth_of_rename(&self, from: End<'_>, to: End<'_>) -> Result<u64, FsError> {
         let longer = entry_charge(to.name).saturating_sub(entry_charge(from.name));
-        // Nobody asks without a quota. Should the target go before the locks are there, the quota is passed by one name.
-        let replaces = || matches!(self.peek(to.dir, to.name), Ok(Some(_)));
-        if longer == 0 || self.dataset.effective().refquota.is_none() || replaces() { 0 } else { longer }
+        // Nobody asks without a quota.
+        if longer == 0 || self.dataset.effective().refquota.is_none() {
+            return Ok(0);
+        }
+        // Should the target go before the locks are there, the quota is passed by one name.
+        Ok(if self.peek_rename(from, to)?.target.is_some() { 0 } else { longer })
     }
 
     fn peek_rename(&self, from: End<'_>, to: End<'_>) -> Result<Peeked, FsError> {

@@ -18,6 +18,7 @@ use clap::ValueEnum;
 use tally_fs::filer::{FilerError, ImportOptions};
 use tally_members::assemble::ImportError;
 use tally_members::vdev::LegState;
+use tally_store::alloc::LoadError;
 use tally_store::pool::OpenError;
 
 use super::{Checked, State};
@@ -129,6 +130,12 @@ fn says_that_something_is_missing(error: &FilerError) -> bool {
     }
 }
 
+/// Whether an import was refused because of a block that no disk has as it was written.
+fn says_that_something_cannot_be_read(error: &FilerError) -> bool {
+    let FilerError::Open(error) = error else { return false };
+    matches!(error, OpenError::Block(_) | OpenError::Root(_) | OpenError::Space(LoadError::Block(_)))
+}
+
 /// Some requests of this disk take as long as disks take that try again and again.
 fn hang(disk: &PowerDisk, chance: &mut Chance) -> (u32, Duration) {
     let (count, time) = (1 + chance.below(5) as u32, Duration::from_secs(chance.pick(&[1, 7, 30, 120])));
@@ -170,7 +177,8 @@ impl State {
         match chance.below(8) {
             0 | 1 => disk.faults().all(),
             2 if forgets => {
-                disk.rot(1 + chance.below(20), chance);
+                let pages = disk.rot(1 + chance.below(20), chance);
+                self.note(format!("{victim} rots at {pages:x?}"));
                 self.troubles.rotten.push(victim.clone());
             }
             3 if forgets => {
@@ -257,8 +265,8 @@ impl State {
             }
             4 => {
                 if let Some(disk) = self.disk(&victim) {
-                    disk.rot(1 + chance.below(20), chance);
-                    self.note(format!("{victim} rots"));
+                    let pages = disk.rot(1 + chance.below(20), chance);
+                    self.note(format!("{victim} rots at {pages:x?}"));
                     self.troubles.rotten.push(victim);
                 }
             }
@@ -301,10 +309,12 @@ impl State {
             other.plug(path, Arc::new(disk.copy(other.power())));
         }
         self.note(format!("import without {good}"));
+        let is_rotten = self.troubles.rotten.iter().any(|rotten| rotten == victim);
         // Refused, because something is missing, or the state is one that could be: it had missed nothing.
         let report = match other.import(&ImportOptions::default()) {
             Ok(report) => report,
             Err(error) if says_that_something_is_missing(&error) => return Ok(()),
+            Err(error) if is_rotten && says_that_something_cannot_be_read(&error) => return Ok(()),
             Err(error) => return Err(format!("the import without {good} is refused: {error}")),
         };
         if !report.losses.is_empty() {
@@ -313,7 +323,6 @@ impl State {
         for part in self.parts.iter().filter(|part| part.is_there) {
             let Some(fs) = other.server().filer.by_name(&part.name) else { continue };
             // If it has rotted, too, the last frame of the log may be missing: it has no witness here.
-            let is_rotten = self.troubles.rotten.iter().any(|rotten| rotten == victim);
             let seen = part.oracle.find(is_rotten, |left| same_where_readable(&*fs, &left.model, false));
             seen.map_err(|what| format!("{} from {victim} alone, which had missed something: {what}", part.name))?;
         }

@@ -81,7 +81,10 @@ impl State {
             (nfsstat3::NFS3_OK, Ok(attr)) if told.granted == may(&attr, &who) => {}
             (nfsstat3::NFS3_OK, Ok(attr)) => {
                 let (granted, may) = (told.granted, may(&attr, &who));
-                return Err(format!("ACCESS to {of:?} grants {granted:#x} to {who:?}, not {may:#x} of {attr:?}"));
+                let seen = told.attr;
+                return Err(format!(
+                    "ACCESS to {of:?} grants {granted:#x} to {who:?}, not {may:#x} of {attr:?}; seen {seen:?}"
+                ));
             }
             (nfsstat3::NFS3ERR_STALE, Err(_)) => return Ok(()),
             (status, attr) => return Err(format!("ACCESS to {of:?} is answered with {status}: {attr:?}")),
