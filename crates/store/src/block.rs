@@ -301,6 +301,31 @@ pub(crate) fn in_parallel(count: usize, depth: usize, work: &(dyn Fn(usize) + Sy
     });
 }
 
+/// What is written together is this long at most, or as long as its last part makes it.
+const TOGETHER_BYTES_MAX: usize = 1 << 20;
+
+/// Writes whole sectors to their places, neighbours together: for a disk that turns each write is a turn.
+pub(crate) fn write_together(devs: &[Arc<dyn BlockDev>], mut parts: Vec<(Dva, &[u8])>) -> Result<(), BlockError> {
+    parts.sort_unstable_by_key(|(dva, _)| *dva);
+    let mut buf = AlignedBuf::with_capacity(TOGETHER_BYTES_MAX);
+    let mut start: Option<Dva> = None;
+    for (dva, bytes) in parts {
+        let end = start.map(|start| (start.vdev, start.offset + buf.len() as u64));
+        if let Some(start) = start.filter(|_| end != Some((dva.vdev, dva.offset)) || buf.len() >= TOGETHER_BYTES_MAX) {
+            write_sectors(devs, start.vdev, start.offset, &buf)?;
+            buf.clear();
+        }
+        if buf.is_empty() {
+            start = Some(dva);
+        }
+        buf.extend_from_slice(bytes);
+    }
+    match start {
+        Some(start) if !buf.is_empty() => write_sectors(devs, start.vdev, start.offset, &buf),
+        _ => Ok(()),
+    }
+}
+
 /// Writes whole sectors to a vdev.
 pub(crate) fn write_sectors(devs: &[Arc<dyn BlockDev>], vdev: u32, offset: u64, buf: &[u8]) -> Result<(), BlockError> {
     let dev = devs.get(vdev as usize).expect("the allocator hands out places on vdevs that exist");

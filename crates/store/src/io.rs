@@ -477,6 +477,14 @@ impl BlockIo {
         }
     }
 
+    /// Writes what ends a group: as one run, though it may be in places apart.
+    pub(crate) fn write_together(&self, parts: Vec<(Dva, &[u8])>) -> Result<(), BlockError> {
+        let bytes: usize = parts.iter().map(|(_, bytes)| bytes.len()).sum();
+        self.counters.runs_written.fetch_add(1, Ordering::Relaxed);
+        self.counters.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        block::write_together(&self.devs, parts)
+    }
+
     pub(crate) fn write_sectors(&self, place: Dva, buf: &[u8]) -> Result<(), BlockError> {
         self.counters.runs_written.fetch_add(1, Ordering::Relaxed);
         self.counters.written_bytes.fetch_add(buf.len() as u64, Ordering::Relaxed);

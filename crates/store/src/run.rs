@@ -238,16 +238,25 @@ impl RunWriter {
 
     /// Writes what there is of the run, and gives the rest back.
     fn close_run(&mut self) -> Result<(), BlockError> {
-        let Some(run) = self.run.take() else { return Ok(()) };
-        self.io.alloc.shrink(run.place, run.used_bytes());
+        let Some(run) = self.take_run() else { return Ok(()) };
         let written = if run.buf.is_empty() { Ok(()) } else { self.io.write_sectors(run.place, &run.buf) };
+        self.run_ended(&run, written.is_ok());
+        written
+    }
+
+    /// What there is of the run, which is to be written; the rest goes back.
+    fn take_run(&mut self) -> Option<Run> {
+        self.run.take().inspect(|run| self.io.alloc.shrink(run.place, run.used_bytes()))
+    }
+
+    /// A run is on its device, or never will be.
+    fn run_ended(&mut self, run: &Run, is_written: bool) {
         self.io.counters.blocks_written.fetch_add(run.blocks.len() as u64, Ordering::Relaxed);
         self.stats.write_count += 1;
         self.io.forget_unwritten(&run.blocks);
-        if let (Ok(()), Some(told)) = (&written, &self.told) {
+        if let Some(told) = self.told.as_ref().filter(|_| is_written) {
             told(run.blocks.iter().map(|block| u64::from(block.lsize)).sum());
         }
-        written
     }
 
     /// Writes what is not written yet. Durable after [`BlockIo::flush`].
@@ -256,15 +265,29 @@ impl RunWriter {
         Ok(self.stats)
     }
 
-    /// Ends the txg's fold: writes what is left, persists the allocator, and writes the pool's root, which
-    /// `encode` makes from the allocator's. `root_bytes_max` bounds its size without the allocator's part. The
-    /// pointer goes into the uberblock, after a [`BlockIo::flush`]; the previous root must have been freed before.
+    /// Ends the txg's fold: persists the allocator, and writes the pool's root, which `encode` makes from the
+    /// allocator's, and what is left, together where they are neighbours. `root_bytes_max` bounds its size without the
+    /// allocator's part. The pointer goes into the uberblock, after a [`BlockIo::flush`]; the previous root must have been
+    /// freed before.
     pub fn commit(
         mut self,
         root_bytes_max: usize,
         encode: impl FnOnce(&AllocRoot) -> Vec<u8>,
     ) -> Result<(BlockPtr, WriteStats), BlockError> {
-        self.close_run()?;
+        let run = self.take_run();
+        let committed = self.commit_behind(run.as_ref(), root_bytes_max, encode);
+        if let Some(run) = &run {
+            self.run_ended(run, committed.is_ok());
+        }
+        Ok((committed?, self.stats))
+    }
+
+    fn commit_behind(
+        &mut self,
+        run: Option<&Run>,
+        root_bytes_max: usize,
+        encode: impl FnOnce(&AllocRoot) -> Vec<u8>,
+    ) -> Result<BlockPtr, BlockError> {
         let alloc: &Allocator = &self.io.alloc;
         let committed = alloc.commit(self.txg, root_bytes_max + alloc.root_bytes_max() + size_of::<u32>())?;
         let root = encode(&committed.root);
@@ -277,8 +300,19 @@ impl RunWriter {
         bytes.resize(place.bytes() as usize, 0);
         let size = u32::try_from(bytes.len()).expect("a root is far below 16 MiB");
         let checksum = block_checksum(&bytes);
+        let mut parts: Vec<(Dva, &[u8])> = committed.sectors.iter().map(|(dva, bytes)| (*dva, &bytes[..])).collect();
+        let sector_count = 1 + parts.len() as u64;
+        parts.extend(run.filter(|run| !run.buf.is_empty()).map(|run| (run.place, &run.buf[..])));
+        let dva = match place {
+            Place::Whole(dva) => {
+                parts.push((dva, &bytes));
+                dva
+            }
+            pieces @ Place::Pieces(..) => pieces.write(&self.io.devs, &bytes, checksum)?,
+        };
+        self.io.write_together(parts)?;
         let pointer = BlockPtr {
-            dva: place.write(&self.io.devs, &bytes, checksum)?,
+            dva,
             copy: None,
             lsize: size,
             psize: size,
@@ -287,9 +321,9 @@ impl RunWriter {
             birth: self.txg,
             checksum,
         };
-        self.stats.block_count += 1 + committed.sector_count;
-        self.stats.allocated_bytes += (1 + committed.sector_count) * SECTOR as u64;
-        Ok((pointer, self.stats))
+        self.stats.block_count += sector_count;
+        self.stats.allocated_bytes += sector_count * SECTOR as u64;
+        Ok(pointer)
     }
 }
 

@@ -9,34 +9,28 @@
 //!    holds. Each round only adds regions, and a new run comes from a touched one if that has space, so the
 //!    second round is nearly always the last;
 //! 3. what is replaced goes on the deferred list, which is final now, as are the bitmaps;
-//! 4. everything is encoded bottom-up, since a pointer needs the checksum of what it points to, and written.
-
-use std::sync::Arc;
+//! 4. everything is encoded bottom-up, since a pointer needs the checksum of what it points to. Whoever commits writes it,
+//!    with the root that names it.
 
 use tally_base::{SECTOR, Txg};
-use tally_disk::AlignedBuf;
-use tally_members::blockdev::BlockDev;
 
 use super::deferred::{RANGES_PER_SECTOR, encode_sector};
 use super::root::VdevRoot;
 use super::space_index::{SpaceIndex, sector_pointer};
 use super::{AllocRoot, Allocator, Persisted};
 use crate::block::scatter::Place;
-use crate::block::{BlockError, NoSpace, sectors_of, write_sectors};
+use crate::block::{BlockError, NoSpace, sectors_of};
 use crate::bp::{BlockKind, BlockPtr, Dva};
 
-/// Neighbouring sectors are written together up to this size.
-const WRITE_BYTES_MAX: usize = 1 << 20;
-
-/// What a commit leaves to its caller: the root to store, and the place to store it in.
+/// What a commit leaves to its caller: what is to be written, the root to store, and the place to store it in.
 #[derive(Clone, Debug)]
 pub struct Committed {
     /// To be encoded into the pool's root.
     pub root: AllocRoot,
-    /// As many sectors as were asked for, for the pool's root. Allocated in the space maps just written.
+    /// As many sectors as were asked for, for the pool's root. Allocated in the space maps that are to be written.
     pub(crate) place: Place,
-    /// Sectors written.
-    pub sector_count: u64,
+    /// The allocator's own sectors, and where they belong: on no disk yet.
+    pub(crate) sectors: Vec<(Dva, Vec<u8>)>,
 }
 
 /// What a commit is going to write.
@@ -56,13 +50,10 @@ impl Places {
     }
 }
 
-/// What is to be written: places and their bytes.
-type Output = Vec<(Dva, Vec<u8>)>;
-
 impl Allocator {
-    /// Persists the allocator as of `txg`, and reserves a place of `root_bytes` for the pool's root. Called once
-    /// for each txg, when nobody allocates or frees for it any more. After an error the state in memory is ahead
-    /// of the disk, and the pool must be imported anew.
+    /// What persists the allocator as of `txg`, once it is written. Reserves a place of `root_bytes` for the pool's root. Called once
+    /// for each txg, when nobody allocates or frees for it any more. After an error, also of those writes, the state in
+    /// memory is ahead of the disk, and the pool must be imported anew.
     pub fn commit(&self, txg: Txg, root_bytes: usize) -> Result<Committed, BlockError> {
         let mut persisted = self.persisted.lock();
         assert!(txg > persisted.txg, "txg {txg} is committed after {}", persisted.txg);
@@ -81,18 +72,16 @@ impl Allocator {
         places.reverse();
         let mut places = Places(places);
         self.defer_replaced(&persisted, &plan, txg);
-        let mut output = Vec::with_capacity(plan.sectors);
+        let mut sectors = Vec::with_capacity(plan.sectors);
         for (vdev, plan) in plan.index.iter().enumerate() {
-            self.write_index(vdev, &mut persisted.indexes[vdev], plan, txg, &mut places, &mut output);
+            self.encode_index(vdev, &mut persisted.indexes[vdev], plan, txg, &mut places, &mut sectors);
         }
-        self.write_chain(plan.chain_sectors, txg, &mut places, &mut output);
+        self.encode_chain(plan.chain_sectors, txg, &mut places, &mut sectors);
         assert!(places.0.is_empty(), "{} sectors were taken for nothing", places.0.len());
-        let sector_count = output.len() as u64;
-        write_grouped(&self.devs, output)?;
         persisted.txg = txg;
         let space = self.space();
         assert!(space.free + space.deferred <= space.total, "sectors are counted twice: {space:?}");
-        Ok(Committed { root: self.root(&persisted, txg), place, sector_count })
+        Ok(Committed { root: self.root(&persisted, txg), place, sectors })
     }
 
     fn plan(&self, persisted: &Persisted, txg: Txg, range_count: usize) -> Plan {
@@ -114,14 +103,14 @@ impl Allocator {
         }
     }
 
-    fn write_index(
+    fn encode_index(
         &self,
         vdev: usize,
         index: &mut SpaceIndex,
         plan: &[Vec<usize>],
         txg: Txg,
         places: &mut Places,
-        output: &mut Output,
+        sectors: &mut Vec<(Dva, Vec<u8>)>,
     ) {
         for (level, touched) in plan.iter().enumerate() {
             for at in touched {
@@ -134,13 +123,13 @@ impl Allocator {
                 };
                 let pointer = sector_pointer(places.next(), kind, txg, &bytes);
                 index.levels[level][*at] = Some(pointer);
-                output.push((pointer.dva, bytes));
+                sectors.push((pointer.dva, bytes));
             }
         }
     }
 
     /// The last sector first, since each names the next.
-    fn write_chain(&self, sector_count: usize, txg: Txg, places: &mut Places, output: &mut Output) {
+    fn encode_chain(&self, sector_count: usize, txg: Txg, places: &mut Places, sectors: &mut Vec<(Dva, Vec<u8>)>) {
         let mut deferred = self.deferred.lock();
         let list = deferred.list_mut(txg);
         debug_assert_eq!(list.ranges.len().div_ceil(RANGES_PER_SECTOR), sector_count, "the list is as planned");
@@ -148,7 +137,7 @@ impl Allocator {
         for ranges in list.ranges.chunks(RANGES_PER_SECTOR).rev() {
             let bytes = encode_sector(next.as_ref(), ranges);
             let pointer = sector_pointer(places.next(), BlockKind::Deferred, txg, &bytes);
-            output.push((pointer.dva, bytes));
+            sectors.push((pointer.dva, bytes));
             list.chain.push(pointer);
             next = Some(pointer);
         }
@@ -180,26 +169,4 @@ impl Allocator {
 
 fn single_sectors(run: Dva) -> impl Iterator<Item = Dva> {
     (0..u64::from(run.sectors)).map(move |at| Dva { sectors: 1, offset: run.offset + at * SECTOR as u64, ..run })
-}
-
-/// Writes the sectors in order of their places, neighbours together.
-fn write_grouped(devs: &[Arc<dyn BlockDev>], mut output: Output) -> Result<(), BlockError> {
-    output.sort_unstable_by_key(|(dva, _)| *dva);
-    let mut buf = AlignedBuf::with_capacity(WRITE_BYTES_MAX);
-    let mut start: Option<Dva> = None;
-    for (dva, bytes) in output {
-        let end = start.map(|start| (start.vdev, start.offset + buf.len() as u64));
-        if let Some(start) = start.filter(|_| end != Some((dva.vdev, dva.offset)) || buf.len() >= WRITE_BYTES_MAX) {
-            write_sectors(devs, start.vdev, start.offset, &buf)?;
-            buf.clear();
-        }
-        if buf.is_empty() {
-            start = Some(dva);
-        }
-        buf.extend_from_slice(&bytes);
-    }
-    match start {
-        Some(start) if !buf.is_empty() => write_sectors(devs, start.vdev, start.offset, &buf),
-        _ => Ok(()),
-    }
 }

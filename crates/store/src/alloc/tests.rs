@@ -3,6 +3,7 @@ use tally_base::codec::Reader;
 use tally_members::blockdev::MemBlockDev;
 
 use super::*;
+use crate::block::write_together;
 
 const SECTOR_BYTES: u64 = SECTOR as u64;
 const MIB: u64 = 1 << 20;
@@ -11,6 +12,14 @@ fn devices(sizes: &[u64]) -> (Vec<Arc<MemBlockDev>>, Vec<Arc<dyn BlockDev>>) {
     let mem: Vec<_> = sizes.iter().map(|size| Arc::new(MemBlockDev::new(*size))).collect();
     let devs = mem.iter().map(|dev| dev.clone() as Arc<dyn BlockDev>).collect();
     (mem, devs)
+}
+
+/// A commit that is written.
+fn commit(alloc: &Allocator, txg: Txg, root_bytes: usize) -> Committed {
+    let committed = alloc.commit(txg, root_bytes).expect("there is space");
+    let parts = committed.sectors.iter().map(|(dva, bytes)| (*dva, &bytes[..])).collect();
+    write_together(&alloc.devs, parts).expect("a disk in memory");
+    committed
 }
 
 fn overlap(a: &Dva, b: &Dva) -> bool {
@@ -131,7 +140,7 @@ impl World {
         if let Some(durable) = self.window.last() {
             self.alloc.free(durable.place, txg);
         }
-        let Ok(committed) = self.alloc.commit(txg, 100) else { panic!("there is space") };
+        let committed = commit(&self.alloc, txg, 100);
         let place = committed.place;
         let crate::block::scatter::Place::Whole(place) = place else { panic!("there was room in one piece") };
         self.assert_unused(&place);
@@ -284,9 +293,9 @@ fn bad_frees_are_counted_and_change_nothing() {
     world.live.clear();
     let place = world.window[0].place;
     world.alloc.free(place, Txg(2));
-    world.alloc.commit(Txg(2), 100).expect("there is space");
+    commit(&world.alloc, Txg(2), 100);
     assert_eq!(world.alloc.bad_free_count(), 9, "the second free of the first sector");
-    world.alloc.commit(Txg(3), 100).expect("there is space");
+    commit(&world.alloc, Txg(3), 100);
     world.alloc.released(Txg(3));
     assert_eq!(world.alloc.bad_free_count(), 9);
     assert!(!world.alloc.is_busy(&block));
@@ -298,9 +307,9 @@ fn inspection_goes_on_after_damage() {
     let (mem, devs) = devices(&[300 * MIB, 16 * MIB]);
     let alloc = Allocator::create(&devs, &[]);
     let blocks: Vec<_> = (0..8).map(|_| alloc.alloc(Txg(1), MIB).expect("an empty pool")).collect();
-    alloc.commit(Txg(1), 1).expect("there is space");
+    commit(&alloc, Txg(1), 1);
     blocks.iter().step_by(2).for_each(|block| alloc.free(*block, Txg(2)));
-    let root = alloc.commit(Txg(2), 1).expect("there is space").root;
+    let root = commit(&alloc, Txg(2), 1).root;
     let look = || {
         let (mut sound, mut damaged, mut used, mut deferred) = (Vec::new(), Vec::new(), 0, 0);
         root.inspect(&devs, &mut |visit| match visit {
@@ -392,13 +401,13 @@ fn a_vdev_that_has_grown_brings_its_space_along() {
     let (mem, devs) = devices(&[100 * MIB]);
     let alloc = Allocator::create(&devs, &[(0, 0, MIB)]);
     let block = alloc.alloc(Txg(1), MIB).expect("an empty pool");
-    let first = alloc.commit(Txg(1), 1).expect("there is space");
+    let first = commit(&alloc, Txg(1), 1);
     // From one region, without an index above it, to three.
     mem[0].grow(300 * MIB);
     let alloc = Allocator::load(&devs, &first.root, Txg(1), &mut Vec::new()).expect("sound space maps");
     assert_eq!(alloc.space().total, 299 * MIB);
     assert_eq!(alloc.space().allocated, block.bytes() + first.place.bytes() + alloc.own_bytes());
-    let second = alloc.commit(Txg(2), 1).expect("there is space");
+    let second = commit(&alloc, Txg(2), 1);
     let allocated = alloc.space().allocated;
     let alloc = Allocator::load(&devs, &second.root, Txg(2), &mut Vec::new()).expect("sound space maps");
     assert_eq!(alloc.space().allocated, allocated);
@@ -416,9 +425,9 @@ fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names(
     let (mem, devs) = devices(&[300 * MIB]);
     let alloc = Allocator::create(&devs, &[]);
     let blocks: Vec<_> = (0..3).map(|_| alloc.alloc(Txg(1), MIB).expect("an empty pool")).collect();
-    alloc.commit(Txg(1), 1).expect("there is space");
+    commit(&alloc, Txg(1), 1);
     blocks.iter().for_each(|block| alloc.free(*block, Txg(2)));
-    let root = alloc.commit(Txg(2), 1).expect("there is space").root;
+    let root = commit(&alloc, Txg(2), 1).root;
     let top = root.vdevs[0].top.expect("an index");
     let chain = root.deferred.last().expect("a list").head;
     let mut remarks = Vec::new();
@@ -432,7 +441,7 @@ fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names(
     assert!(remarks[0].contains("transaction group 2"), "{remarks:?}");
     let leaked = Space { allocated: whole.allocated + whole.deferred, deferred: 0, ..whole };
     assert_eq!(alloc.space(), leaked, "what was freed stays in use");
-    let next = alloc.commit(Txg(3), 1).expect("there is space").root;
+    let next = commit(&alloc, Txg(3), 1).root;
     remarks.clear();
     Allocator::load(&devs, &next, Txg(3), &mut remarks).expect("what was committed can be loaded");
     assert!(remarks.is_empty(), "the next root does not name it: {remarks:?}");
@@ -443,7 +452,7 @@ fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names(
 fn a_ring_that_is_free_in_the_maps_is_found() {
     let (_, devs) = devices(&[16 * MIB]);
     let ring = (0, 2 * MIB, 2 * MIB);
-    let committed = Allocator::create(&devs, &[ring]).commit(Txg(1), 1).expect("there is space");
+    let committed = commit(&Allocator::create(&devs, &[ring]), Txg(1), 1);
     let alloc = Allocator::load(&devs, &committed.root, Txg(1), &mut Vec::new()).expect("sound maps");
     assert!(alloc.check_rings(&[ring]).is_ok());
     for ring in [(0, 2 * MIB, 2 * MIB + SECTOR_BYTES), (0, 8 * MIB, MIB), (0, 15 * MIB, 2 * MIB), (1, 0, MIB)] {
@@ -457,12 +466,12 @@ fn a_commit_writes_what_was_touched() {
     let (mem, devs) = devices(&[3 << 30]);
     let alloc = Allocator::create(&devs, &[]);
     alloc.alloc(Txg(1), MIB).expect("an empty pool");
-    alloc.commit(Txg(1), 1).expect("there is space");
+    commit(&alloc, Txg(1), 1);
     let before = mem[0].written_bytes();
     alloc.alloc(Txg(2), MIB).expect("a free pool");
-    let committed = alloc.commit(Txg(2), 1).expect("there is space");
+    let committed = commit(&alloc, Txg(2), 1);
     // One region, one index sector, and a list of the two that they replace.
-    assert_eq!(committed.sector_count, 3);
+    assert_eq!(committed.sectors.len(), 3);
     assert_eq!(mem[0].written_bytes() - before, 3 * SECTOR_BYTES);
 }
 
@@ -472,7 +481,7 @@ fn a_commit_writes_what_was_touched() {
 fn an_allocator_whose_own_sectors_are_free_in_its_maps_is_not_loaded() {
     let (_, devs) = devices(&[16 * MIB]);
     let alloc = Allocator::create(&devs, &[]);
-    let committed = alloc.commit(Txg(1), 100).expect("there is space");
+    let committed = commit(&alloc, Txg(1), 100);
     Allocator::load(&devs, &committed.root, Txg(1), &mut Vec::new()).expect("what was committed can be loaded");
     // The same map in a place that it says is free.
     let mut root = committed.root;

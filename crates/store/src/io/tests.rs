@@ -45,6 +45,35 @@ fn thousands_of_blocks_are_few_writes() {
     }
 }
 
+/// What ends a group lies together, and is one write: for a disk that turns each is a turn.
+#[test]
+fn a_group_that_changes_little_is_one_write() {
+    let (mem, io) = pool(&[64 << 20], 1 << 20);
+    let mut old: Option<BlockPtr> = None;
+    for txg in 1..5 {
+        let before = mem[0].write_count();
+        let mut out = io.writer(Txg(txg));
+        old.iter().for_each(|root| io.free(root, Txg(txg)));
+        let bp = out.put(BlockKind::Leaf, &noise(9000, txg), Compression::Off).expect("there is space");
+        let mut alloc = None;
+        let (root, stats) = out
+            .commit(200, |root| {
+                alloc = Some(root.clone());
+                let mut bytes = Vec::new();
+                root.encode(&mut bytes);
+                bytes
+            })
+            .expect("there is space");
+        assert_eq!((mem[0].write_count() - before, stats.write_count), (1, 1), "group {txg}");
+        let devs: Vec<_> = mem.iter().map(|dev| dev.clone() as Arc<dyn BlockDev>).collect();
+        let loaded = Allocator::load(&devs, &alloc.expect("it was asked for"), Txg(txg), &mut Vec::new());
+        assert!(loaded.is_ok_and(|alloc| alloc.is_busy(&bp.dva) && alloc.is_busy(&root.dva)), "group {txg}");
+        io.drop_cache();
+        assert_eq!(io.read(&bp).expect("written"), noise(9000, txg));
+        old = Some(root);
+    }
+}
+
 /// With a cache that keeps nothing, what is not written yet must come from the writer.
 #[test]
 fn an_unwritten_block_needs_no_cache() {
