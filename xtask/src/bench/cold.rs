@@ -39,6 +39,10 @@ pub(crate) struct Cold {
     /// Time of the slow disks for a READ, milliseconds.
     #[arg(long, default_value_t = 8)]
     delay_ms: u64,
+    /// Cache of the server that reads from this machine's disk, MiB, instead of what it takes by itself. Where much more is read
+    /// than that, its memory is used again, as in a server that runs for long.
+    #[arg(long)]
+    ssd_cache_mebibytes: Option<u64>,
     /// Cache of the server whose hot set is looked at, MiB.
     #[arg(long, default_value_t = 128)]
     cache_mebibytes: u64,
@@ -128,20 +132,22 @@ impl Place {
         match self {
             Self::Slow => format!("disk of {} ms", cold.delay_ms),
             Self::Turning => format!("disk of {} ms, one at a time", cold.delay_ms),
-            Self::Ssd => "quick disk".to_owned(),
+            Self::Ssd => match cold.ssd_cache_mebibytes {
+                None => "quick disk".to_owned(),
+                Some(mebibytes) => format!("quick disk, cache of {mebibytes} MiB"),
+            },
             Self::Hot => format!("quick disk, cache of {} MiB", cold.cache_mebibytes),
         }
     }
 
     fn setup(self, cold: &Cold) -> Setup {
         let slow = |rule| Setup { slowness: slowness(rule, POOL_FILE, cold.delay_ms), ..Setup::default() };
+        let with_cache = |mebibytes| Setup { configuration: format!("cache = \"{mebibytes}M\"\n"), ..Setup::default() };
         match self {
             Self::Slow => slow("--queued"),
             Self::Turning => slow("--turning"),
-            Self::Ssd => Setup::default(),
-            Self::Hot => {
-                Setup { configuration: format!("cache = \"{}M\"\n", cold.cache_mebibytes), ..Setup::default() }
-            }
+            Self::Ssd => cold.ssd_cache_mebibytes.map_or_else(Setup::default, with_cache),
+            Self::Hot => with_cache(cold.cache_mebibytes),
         }
     }
 
