@@ -138,6 +138,12 @@ impl Filesystem {
         DamageReport { places: met.places.keys().map(place).collect(), beyond: met.beyond }
     }
 
+    /// Every block was looked at since this group: content that was met before, and not then, is right again.
+    pub(crate) fn forget_content_met_before(&self, group: Txg) {
+        let is_content = |part: Part| matches!(part, Part::Content(_));
+        self.damage.met.lock().places.retain(|(_, part), met| !is_content(*part) || *met >= group);
+    }
+
     /// Content is not read for that, or each look would be another error of a disk: a block that was written since is
     /// good.
     fn is_still_damaged(&self, id: ObjectId, part: Part, met: Txg) -> bool {

@@ -10,6 +10,7 @@ mod loss;
 mod mount_point;
 mod names;
 mod relief;
+mod scrub;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Disks that join a mirror, and disks that leave it, while the others have rotted, each in its own places.
+//! Disks that join a mirror, disks that leave it, and scrubs, while disks have rotted, each in its own places.
 
 mod world;
 
@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use bytes::Bytes;
 use tally_base::{SECTOR, VdevGuid};
 use tally_disk::{Disk, Fanout, Platform, SerialFanout, Work};
+use tally_fs::damage::Part;
 use tally_fs::filer::{CreateOptions, Filer};
 use tally_intent::Lane;
 use tally_members::create::new_leg;
@@ -184,10 +185,96 @@ fn those_that_stay_are_given_what_the_leaving_one_alone_has() {
     check(&world.cut().import().0);
 }
 
+/// A scrub gives each disk what it lacks, node over node of the tree and the pool's own blocks among it, so that each is
+/// enough by itself; and the pool goes on meanwhile.
+#[test]
+fn a_scrub_leaves_every_disk_with_every_block() {
+    let (world, filer) = mirror();
+    let everything = blocks(&filer, |_, _| true);
+    let own: Vec<_> = used(&world, &filer, A).into_iter().filter(|at| !everything.contains(at)).collect();
+    filer.export().unwrap();
+    drop(filer);
+    rot(&world, A, everything.iter().copied().step_by(2));
+    rot(&world, B, everything.iter().copied().skip(1).step_by(2));
+    let (filer, _) = world.import();
+    let fs = vfs(&filer);
+    let mut steps = 0;
+    let report = filer.scrub(&mut |_| {
+        steps += 1;
+        if steps % 5 == 0 {
+            make(&*fs, &format!("new {steps}"), 100_000, steps as u8);
+        }
+        if steps % 11 == 0 {
+            filer.pool().sync().unwrap();
+        }
+        true
+    });
+    let report = report.unwrap();
+    assert!(report.repaired_count as usize >= LENGTHS.len() && report.lost_count == 0, "{report:?}");
+    let again = filer.scrub(&mut |_| true).unwrap();
+    assert!(again.repaired_count == 0 && again.checked_bytes > report.checked_bytes, "{again:?}");
+    assert!(filer.pool().io.unrepaired_count() == 0 && !own.is_empty());
+    drop(fs);
+    filer.export().unwrap();
+    drop(filer);
+    for path in [A, B] {
+        let mut alone = world.cut();
+        alone.take(&[path]);
+        check(&alone.import().0);
+    }
+}
+
+/// What no disk has right is told by the file. Behind the next scrub it is told no more if it is right again.
+#[test]
+fn a_scrub_names_the_files_that_are_damaged_and_forgets_those_that_are_not() {
+    let (world, filer) = mirror();
+    let (attr, _) = vfs(&filer).lookup(&Cred::root(), vfs(&filer).root(), b"file 7").unwrap();
+    let of_file = blocks(&filer, |class, object| class == Class::Extent && object == attr.object.id.0);
+    let damage = |filer: &Filer| filer.names().iter().next().unwrap().filesystem.damage_report().places;
+    for path in [A, B] {
+        rot(&world, path, [of_file[1]].into_iter());
+    }
+    let report = filer.scrub(&mut |_| true).unwrap();
+    assert_eq!((report.lost_count, report.repaired_count), (1, 0), "{report:?}");
+    let places = damage(&filer);
+    assert_eq!(places.len(), 1, "{places:?}");
+    assert_eq!((places[0].path.as_deref(), places[0].part), (Some("/file 7"), Part::Content(131_072)));
+    assert_eq!(filer.pool().io.unrepaired_count(), 1);
+    // A disk gives it again.
+    rot(&world, B, [of_file[1]].into_iter());
+    let report = filer.scrub(&mut |_| true).unwrap();
+    assert_eq!((report.lost_count, report.repaired_count), (0, 1), "{report:?}");
+    assert_eq!((damage(&filer), filer.pool().io.unrepaired_count()), (Vec::new(), 0));
+    check(&filer);
+}
+
+/// A disk fails in the middle of a scrub: the others are gone over all the same.
+#[test]
+fn a_scrub_goes_on_without_a_disk_that_fails() {
+    let (world, filer) = mirror();
+    let everything = blocks(&filer, |_, _| true);
+    rot(&world, A, everything.iter().copied().step_by(2));
+    let mut steps = 0;
+    let report = filer.scrub(&mut |_| {
+        steps += 1;
+        if steps == 3 {
+            let failed = std::io::Error::other("its cable is out");
+            filer.pool().roster.drop_leg(leg(&filer, B), &failed).unwrap();
+            world.faults(B).writes.store(true, SeqCst);
+        }
+        true
+    });
+    let report = report.unwrap();
+    assert!(report.repaired_count > 3 && report.lost_count == 0, "{report:?}");
+    check(&filer);
+}
+
 /// Whoever hears of the progress can end it.
 #[test]
 fn it_ends_when_nobody_wants_it() {
     let (_world, filer) = mirror();
+    let outcome = filer.scrub(&mut |_| false);
+    assert!(matches!(outcome, Err(SecureError::Stopped)), "{outcome:?}");
     let outcome = filer.pool().secure(&vdev(&filer), &[leg(&filer, A)], &mut |_| false);
     assert!(matches!(outcome, Err(SecureError::Stopped)), "{outcome:?}");
 }

@@ -241,6 +241,11 @@ impl BlockIo {
         self.unrepaired.note(bp.dva);
     }
 
+    /// Somebody has looked at every copy of this block, and each is right by now.
+    pub(crate) fn note_repaired(&self, bp: &BlockPtr) {
+        self.unrepaired.clear(bp.dva);
+    }
+
     /// Blocks of which that was found since the pool was opened, and which are still there.
     pub fn unrepaired_count(&self) -> u64 {
         self.unrepaired.count()

@@ -89,9 +89,10 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         | Request::PoolDestroy { .. }
         | Request::PoolForget { .. } => "tally pool list".into(),
         Request::PoolSet { name, .. } => format!("tally pool get all {name}"),
-        Request::PoolAttach { name, .. } | Request::PoolDetach { name, .. } | Request::PoolReplace { name, .. } => {
-            format!("tally pool status {name}")
-        }
+        Request::PoolAttach { name, .. }
+        | Request::PoolDetach { name, .. }
+        | Request::PoolReplace { name, .. }
+        | Request::PoolScrub { name, .. } => format!("tally pool status {name}"),
         Request::DatasetCreate { .. } | Request::DatasetDestroy { .. } | Request::DatasetRename { .. } => {
             "tally dataset list".into()
         }

@@ -108,6 +108,17 @@ pub enum PoolCommand {
         /// The new one, when it has another path
         new_device: Option<String>,
     },
+    /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is
+    Scrub {
+        /// Stop the one that is under way
+        #[arg(short)]
+        stop: bool,
+        /// Wait until it is over
+        #[arg(short, conflicts_with = "stop")]
+        wait: bool,
+        /// The pool
+        name: String,
+    },
 }
 
 /// Words of `pool create`.
@@ -203,6 +214,7 @@ impl PoolCommand {
                 new_device: new_device.as_ref().map(|path| words::device(path, here)),
                 force: *force,
             },
+            Self::Scrub { stop, wait, name } => Request::PoolScrub { name: name.clone(), stop: *stop, wait: *wait },
         })
     }
 }

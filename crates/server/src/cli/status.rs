@@ -111,10 +111,10 @@ fn scan(copy: &CopyReport) -> String {
         copy.seconds_left.map_or_else(|| "no estimated completion time".into(), |left| clock_words(left) + " to go");
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Not negative, and far below.
     let rate = Size(copy.bytes_per_second as u64);
+    let of = if copy.device.is_empty() { String::new() } else { format!(" of {}", copy.device) };
     format!(
-        "{} of {} in progress for {}: {}\n        {} / {} at {rate}/s, {}.{}% done, {left}",
+        "{}{of} in progress for {}: {}\n        {} / {} at {rate}/s, {}.{}% done, {left}",
         copy.what,
-        copy.device,
         clock_words(copy.seconds),
         copy.phase,
         Size(copy.done_bytes),

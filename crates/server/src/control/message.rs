@@ -94,6 +94,14 @@ pub enum Request {
         new_device: Option<PathBuf>,
         force: bool,
     },
+    /// Begins to look at every block on every disk; with `wait`, does all of it; with `stop`, ends it instead.
+    PoolScrub {
+        name: String,
+        #[serde(default)]
+        stop: bool,
+        #[serde(default)]
+        wait: bool,
+    },
     /// With `parents`, missing ancestors are made, too.
     DatasetCreate {
         name: String,

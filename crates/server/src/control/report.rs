@@ -106,12 +106,12 @@ pub struct PoolReport {
     pub prefetch: PrefetchReport,
 }
 
-/// A disk that joins or leaves, and how far that is.
+/// A disk that joins or leaves, or a scrub of all of them, and how far that is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CopyReport {
-    /// `resilver`: it joins and is given everything; `check`: it leaves, and every block must be on another.
+    /// `resilver`: it joins and is given everything; `check`: it leaves, and every block must be on another; `scrub`.
     pub what: String,
-    /// The disk.
+    /// The disk; of a scrub none.
     pub device: String,
     /// `preparing`, `copying`, `checking` or `stopping`.
     pub phase: String,

@@ -1,16 +1,18 @@
-//! What runs for hours beside other commands: copies to disks that join, and the look at every block before one leaves.
+//! What runs for hours beside other commands: copies to disks that join, the look at every block before one leaves, and
+//! scrubs.
 //!
 //! Such a command has a thread of its own, so that the daemon's is free for the others, and for the end. What it must
-//! be safe from stands here: at most one at a time for each vdev, none on a pool that is being let go, and each can be
-//! stopped, by whoever detaches the disk that joins and by the end of the daemon. It looks whether it should go on with
-//! each step, so that a stop takes as long as one step.
+//! be safe from stands here: at most one at a time for each vdev and one scrub beside them, none on a pool that is being let
+//! go, and each can be stopped, by whoever detaches the disk that joins, by `scrub -s`, and by the end of the daemon. It
+//! looks whether it should go on with each step, so that a stop takes as long as one step. A scrub keeps nobody from
+//! letting go of its pool: it is stopped.
 //!
 //! ```text
 //!   begin ──▶ preparing ──▶ copying ──▶ checking ──▶ joining or leaving ──▶ ended: its outcome is kept for `status`
 //!                  └───────────┴── stop ────┴──▶ the disk is taken out again, or stays: as before
 //! ```
 //!
-//! What ended is remembered for as long as the pool is imported, the last of each vdev.
+//! What ended is remembered for as long as the pool is imported: the last of each vdev, and the last scrub.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tally_base::{Size, VdevGuid};
+use tally_store::pool::SecureReport;
 use tally_store::pool::membership::Stage;
 
 use super::disks::DiskError;
@@ -32,6 +35,8 @@ pub(super) enum Purpose {
     Join,
     /// A disk leaves.
     Leave,
+    /// Every block of the pool is looked at.
+    Scrub,
 }
 
 /// What there is to do, and what is done, in bytes.
@@ -47,7 +52,8 @@ struct Progress {
 
 /// A command that is under way.
 pub(super) struct Copy {
-    vdev: VdevGuid,
+    /// None: the whole pool.
+    vdev: Option<VdevGuid>,
     purpose: Purpose,
     /// The disk that joins or leaves.
     path: PathBuf,
@@ -95,7 +101,12 @@ impl Copy {
         let bytes_per_second = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
         let left = total.saturating_sub(done) as f64;
         CopyReport {
-            what: if self.purpose == Purpose::Join { "resilver" } else { "check" }.into(),
+            what: match self.purpose {
+                Purpose::Join => "resilver",
+                Purpose::Leave => "check",
+                Purpose::Scrub => "scrub",
+            }
+            .into(),
             device: self.path.display().to_string(),
             phase: match progress.stage {
                 _ if self.is_stopped() => "stopping",
@@ -120,7 +131,13 @@ impl Copy {
         match self.purpose {
             Purpose::Join => format!("the copy to {path} is still running ({percent} %)"),
             Purpose::Leave => format!("{path} is about to leave, and its blocks are being checked ({percent} %)"),
+            Purpose::Scrub => format!("a scrub is under way ({percent} %)"),
         }
+    }
+
+    fn busy(&self) -> DiskError {
+        let other = self.words();
+        if self.purpose == Purpose::Scrub { DiskError::Scrubbing { other } } else { DiskError::Busy { other } }
     }
 }
 
@@ -136,7 +153,7 @@ struct Ended {
 #[derive(Default)]
 struct State {
     running: Vec<Arc<Copy>>,
-    ended: BTreeMap<VdevGuid, Ended>,
+    ended: BTreeMap<Option<VdevGuid>, Ended>,
     /// The pool is being let go: nothing begins any more.
     closed: bool,
 }
@@ -149,19 +166,19 @@ pub struct Copies {
 }
 
 /// Keeps the place of a copy that runs; others may begin when it is dropped.
-pub(super) struct Running<'a> {
-    copies: &'a Copies,
+pub(super) struct Running {
+    copies: Arc<Copies>,
     pub(super) copy: Arc<Copy>,
 }
 
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
         self.copies.state.lock().running.retain(|other| !Arc::ptr_eq(other, &self.copy));
         self.copies.one_ended.notify_all();
     }
 }
 
-impl Running<'_> {
+impl Running {
     /// Keeps for `status` what came of it.
     pub(super) fn ended(&self, outcome: String, notice: Option<String>) {
         self.copies.state.lock().ended.insert(self.copy.vdev, Ended { outcome, notice });
@@ -170,13 +187,27 @@ impl Running<'_> {
 
 impl Copies {
     /// Begins, unless something runs on that vdev already or the pool is being let go.
-    pub(super) fn begin(&self, vdev: VdevGuid, purpose: Purpose, path: &Path) -> Result<Running<'_>, DiskError> {
+    pub(super) fn begin(self: &Arc<Self>, vdev: VdevGuid, purpose: Purpose, path: &Path) -> Result<Running, DiskError> {
+        self.begin_any(Some(vdev), purpose, path)
+    }
+
+    /// Begins a scrub, unless there is one, or the pool is being let go.
+    pub(super) fn begin_scrub(self: &Arc<Self>) -> Result<Running, DiskError> {
+        self.begin_any(None, Purpose::Scrub, Path::new(""))
+    }
+
+    fn begin_any(
+        self: &Arc<Self>,
+        vdev: Option<VdevGuid>,
+        purpose: Purpose,
+        path: &Path,
+    ) -> Result<Running, DiskError> {
         let mut state = self.state.lock();
         if state.closed {
             return Err(DiskError::LettingGo);
         }
         if let Some(other) = state.running.iter().find(|other| other.vdev == vdev) {
-            return Err(DiskError::Busy { other: other.words() });
+            return Err(other.busy());
         }
         let copy = Arc::new(Copy {
             vdev,
@@ -187,14 +218,22 @@ impl Copies {
             progress: Mutex::default(),
         });
         state.running.push(Arc::clone(&copy));
-        Ok(Running { copies: self, copy })
+        Ok(Running { copies: Arc::clone(self), copy })
     }
 
     /// Stops the copy to the disk at `path`, and waits for its end. Whether there was one.
     pub(super) fn stop_join(&self, vdev: VdevGuid, path: &Path) -> bool {
+        self.stop(|copy| copy.vdev == Some(vdev) && copy.path == path && copy.purpose == Purpose::Join)
+    }
+
+    /// Stops the scrub, and waits for its end. Whether there was one.
+    pub(super) fn stop_scrub(&self) -> bool {
+        self.stop(|copy| copy.purpose == Purpose::Scrub)
+    }
+
+    fn stop(&self, is_it: impl Fn(&Copy) -> bool) -> bool {
         let mut state = self.state.lock();
-        let is_it = |copy: &&Arc<Copy>| copy.vdev == vdev && copy.path == path && copy.purpose == Purpose::Join;
-        let Some(copy) = state.running.iter().find(is_it).cloned() else { return false };
+        let Some(copy) = state.running.iter().find(|copy| is_it(copy)).cloned() else { return false };
         copy.stop.store(true, Ordering::Release);
         while state.running.iter().any(|other| Arc::ptr_eq(other, &copy)) {
             self.one_ended.wait(&mut state);
@@ -202,13 +241,16 @@ impl Copies {
         true
     }
 
-    /// From now on none begins: the pool is let go. Refused while one runs.
+    /// From now on none begins: the pool is let go. Refused while one runs, but for a scrub, which is stopped.
     pub(super) fn close(&self) -> Result<(), DiskError> {
-        let mut state = self.state.lock();
-        if let Some(other) = state.running.first() {
-            return Err(DiskError::Busy { other: other.words() });
+        {
+            let mut state = self.state.lock();
+            if let Some(other) = state.running.iter().find(|copy| copy.purpose != Purpose::Scrub) {
+                return Err(other.busy());
+            }
+            state.closed = true;
         }
-        state.closed = true;
+        self.stop_scrub();
         Ok(())
     }
 
@@ -227,7 +269,7 @@ impl Copies {
         self.state.lock().running.iter().map(|copy| copy.report()).collect()
     }
 
-    /// What came of the last of each vdev, in a line each.
+    /// What came of the last of each vdev, and of the last scrub, in a line each.
     pub(super) fn outcomes(&self) -> Vec<String> {
         self.state.lock().ended.values().map(|ended| ended.outcome.clone()).collect()
     }
@@ -249,6 +291,14 @@ pub(super) fn outcome_words(path: &Path, copied: u64, elapsed: Duration, repaire
         words += &format!("; {} right on no disk", blocks(lost));
     }
     words
+}
+
+/// The line that is kept of a scrub that ended, as `zpool status` has it.
+pub(super) fn scrub_words(secured: &SecureReport, elapsed: Duration, ended: &str) -> String {
+    let (repaired, seconds) = (blocks(secured.repaired_count), elapsed.as_secs_f64());
+    let lost = secured.lost_count + secured.given_up_count;
+    let errors = if lost == 1 { "1 error".to_owned() } else { format!("{lost} errors") };
+    format!("scrub repaired {repaired} in {seconds:.0} s with {errors} on {ended} UTC")
 }
 
 fn blocks(count: u64) -> String {

@@ -61,6 +61,12 @@ pub enum DiskError {
         /// What it is.
         other: String,
     },
+    /// A scrub runs already.
+    #[error("{other}; `tally pool scrub -s` stops it, and `tally pool status` shows how far it is")]
+    Scrubbing {
+        /// What it is.
+        other: String,
+    },
     /// The pool is being exported or destroyed, or the daemon ends.
     #[error("the pool is on its way out: it is being exported or destroyed, or the daemon is ending")]
     LettingGo,
@@ -70,7 +76,7 @@ pub enum DiskError {
 }
 
 /// What a look at every block has to say.
-fn remarks_of(secured: &SecureReport) -> Vec<String> {
+pub(super) fn remarks_of(secured: &SecureReport) -> Vec<String> {
     let mut remarks = Vec::new();
     if secured.repaired_count > 0 {
         remarks.push(format!(
@@ -217,7 +223,7 @@ struct Asker<'a> {
     place: &'a Member,
     /// The disk that joins, or leaves.
     path: &'a Path,
-    running: &'a Running<'a>,
+    running: &'a Running,
     progress: OnProgress<'a>,
     stage: Option<Stage>,
     /// Bytes of the stage.
@@ -302,7 +308,7 @@ fn keep_outcome(
     served: &ServedPool,
     place: &Member,
     (old, path): (Option<PathBuf>, &Path),
-    running: &Running<'_>,
+    running: &Running,
     copied: &Copied,
 ) -> Result<(), DiskError> {
     let Copied { report, secured } = copied;

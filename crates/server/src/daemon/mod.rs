@@ -44,6 +44,7 @@ pub mod process;
 mod registration;
 mod rules_above;
 mod run;
+mod scrub;
 mod service;
 mod signals;
 mod silence;

@@ -219,6 +219,11 @@ impl Desk {
                 let remarks = self.pools.replace(&name, &device, new_device.as_deref(), force, progress)?;
                 Ok(done(format!("{device} was replaced"), remarks))
             }
+            Request::PoolScrub { name, stop: true, .. } => {
+                self.pools.stop_scrub(&name)?;
+                Ok(done(format!("the scrub of '{name}' was stopped"), Vec::new()))
+            }
+            Request::PoolScrub { name, wait, .. } => Ok(Reply::Done(self.pools.scrub(&name, wait, progress)?)),
             other => self.carry_out_on_datasets(other),
         }
     }

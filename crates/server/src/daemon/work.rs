@@ -62,7 +62,13 @@ impl Order {
 impl Work {
     /// Whether it copies or reads a whole disk, and must not keep the daemon's thread from others.
     pub(super) const fn takes_long(&self) -> bool {
-        matches!(self.request, Request::PoolAttach { .. } | Request::PoolDetach { .. } | Request::PoolReplace { .. })
+        matches!(
+            self.request,
+            Request::PoolAttach { .. }
+                | Request::PoolDetach { .. }
+                | Request::PoolReplace { .. }
+                | Request::PoolScrub { .. }
+        )
     }
 
     /// Whether files are to be made before the daemon's thread can do anything.

@@ -103,6 +103,65 @@ fn a_disk_with_a_bad_sector_stays_until_its_owner_says_otherwise() {
     daemon.stop();
 }
 
+/// A scrub finds what has rotted where nobody reads, repairs it from the other disk, and says so; where there is no other
+/// it names the file. It keeps nobody from an export, and is refused where it can do nothing.
+#[test]
+fn a_scrub_repairs_what_it_can_and_names_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let here = data_dir.display().to_string();
+    let opener = Arc::new(MemOpener::default());
+    let disks = ["a", "b", "c"].map(|name| {
+        let disk = Failing::new(32 << 20);
+        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
+        disk
+    });
+    let daemon = Running::start(data_dir, &opener);
+    let import = ["pool", "import", "-d", &here, "dozer"];
+    story(
+        data_dir,
+        &[
+            (&["pool", "create", "dozer", "mirror", "a", "b"], true, &[]),
+            (&["pool", "create", "lone", "c"], true, &[]),
+            (&["dataset", "create", "dozer/x"], true, &[]),
+            (&["pool", "export", "dozer"], true, &[]),
+        ],
+    );
+    disks[0].used_sectors().into_iter().for_each(|at| disks[0].rot(at));
+    story(
+        data_dir,
+        &[
+            (&import, true, &[]),
+            (&["pool", "scrub", "-s", "dozer"], false, &["no scrub of pool 'dozer' is under way"]),
+            (&["pool", "scrub", "-w", "dozer"], true, &["scrub repaired", "with 0 errors on"]),
+            (&["pool", "status", "dozer"], true, &["  scan: scrub repaired", "repaired from other disks"]),
+            (&["pool", "scrub", "-w", "dozer"], true, &["scrub repaired 0 blocks", "with 0 errors"]),
+            (&["pool", "scrub", "tonk"], false, &["no pool 'tonk'"]),
+            (&["pool", "scrub", "dozer"], true, &["has begun", "tally pool status dozer"]),
+        ],
+    );
+    wait_for(data_dir, &["pool", "status", "dozer"], "scrub repaired 0 blocks");
+    story(
+        data_dir,
+        &[
+            (&["pool", "export", "dozer"], true, &[]),
+            (&["pool", "import", "--readonly", "-d", &here, "dozer"], true, &[]),
+            (&["pool", "scrub", "dozer"], false, &["read-only"]),
+            (&["pool", "export", "dozer"], true, &[]),
+        ],
+    );
+    // Its whole tree is gone, as far as disks know.
+    disks[2].used_sectors().into_iter().for_each(|at| disks[2].rot(at));
+    let (well, text) = tally(data_dir, &["pool", "scrub", "-w", "lone"]);
+    assert!(well && text.contains("scrub repaired 0 blocks") && !text.contains("with 0 errors"), "{text}");
+    assert!(text.contains("right on no disk") && text.contains("backup"), "{text}");
+    story(
+        data_dir,
+        &[(&["pool", "status", "lone"], true, &["  scan: scrub repaired 0 blocks", "damaged on every disk"])],
+    );
+    daemon.stop();
+}
+
 /// Disks of a mirror, of which b was away while the pool changed, in a daemon that serves it.
 fn with_a_stale_disk(data_dir: &Path, opener: &Arc<MemOpener>) -> (Running, [Arc<Failing>; 2]) {
     let here = data_dir.display().to_string();

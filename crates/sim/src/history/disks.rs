@@ -1,5 +1,5 @@
-//! The administrator's commands for disks: attach, detach, replace, with requests between the steps and inside a copy,
-//! and the power cut at any write. The steps are the store's own, [`tally_store::pool::membership`], as in the daemon.
+//! The administrator's commands for disks: attach, detach, replace, scrub, with requests between the steps and inside a
+//! copy, and the power cut at any write. The steps are the store's own, [`tally_store::pool::membership`], as in the daemon.
 //!
 //! A new disk may refuse requests while it joins, and the old one may have sectors that cannot be read. What must hold:
 //! a command that says that it is done has lost nothing, whatever leaves the pool; one that fails, or is cut short,
@@ -38,6 +38,7 @@ enum Deed {
     Attach,
     Detach,
     Replace,
+    Scrub,
 }
 
 impl History {
@@ -82,6 +83,11 @@ impl History {
             Deed::Attach => pool.join(place, new, false, &mut asker).map(|_| Ok(())),
             Deed::Detach => pool.make_sure(place, &mut asker).and_then(|_| pool.leave(place, &mut asker)).map(Ok),
             Deed::Replace => pool.replace(place, new, false, &mut asker).map(|(_, copied)| is_whole(copied.is_whole())),
+            Deed::Scrub => {
+                let scrubbed = pool.scrub(&mut |done| asker.on_progress(Stage::CheckingRest, done), &mut |_| {});
+                let checked = scrubbed.map_err(|cause| MembershipError::NotChecked { path: new.into(), cause });
+                checked.map(|report| is_whole(report.lost_count == 0))
+            }
         };
         if let Some(found) = asker.found {
             return Err(found);
@@ -204,10 +210,11 @@ impl Onlooker for Asker<'_> {
 /// What may be done with a disk.
 fn deed(place: &Member, chance: &mut Chance) -> Option<Deed> {
     let legs = place.vdev.legs().len();
-    match chance.below(4) {
+    match chance.below(5) {
         0 if legs > 1 => Some(Deed::Detach),
         1 if legs < LEGS_MAX => Some(Deed::Attach),
         2 | 3 => Some(Deed::Replace),
+        4 => Some(Deed::Scrub),
         _ => None,
     }
 }
@@ -219,6 +226,13 @@ impl State {
         let is_out = place.vdev.leg(place.leg).is_some_and(|leg| leg.state() == LegState::Faulted);
         if deed == Deed::Detach {
             self.note(format!("detach {old}"));
+            return old;
+        }
+        if deed == Deed::Scrub {
+            self.note("scrub");
+            if chance.one_in(2) {
+                self.spoil_old(place, chance);
+            }
             return old;
         }
         if deed == Deed::Replace && is_out && chance.one_in(2) {
@@ -261,22 +275,25 @@ impl State {
                 self.note(format!("{path} refuses {fault:?} {count} times"));
                 self.troubles.struck = true;
             }
-            1 => {
-                let Some(old) = self.disk(&shown(place)).cloned() else { return };
-                let is_online = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
-                if place.vdev.legs().into_iter().filter(is_online).count() < 2 {
-                    // What nobody else has is rot to the group that comes by, and is given up. So none does.
-                    if self.op > self.synced_op || self.has_orphans() {
-                        return;
-                    }
-                    self.troubles.is_quiet = true;
-                }
-                let hit = old.spoil(1 + chance.below(3), u32::MAX, chance);
-                self.note(format!("{} cannot be read at {hit:x?}", shown(place)));
-                self.troubles.struck = true;
-            }
+            1 => self.spoil_old(place, chance),
             _ => {}
         }
+    }
+
+    /// A disk that is there has sectors that cannot be read.
+    fn spoil_old(&mut self, place: &Member, chance: &mut Chance) {
+        let Some(old) = self.disk(&shown(place)).cloned() else { return };
+        let is_online = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
+        if place.vdev.legs().into_iter().filter(is_online).count() < 2 {
+            // What nobody else has is rot to the group that comes by, and is given up. So none does.
+            if self.op > self.synced_op || self.has_orphans() {
+                return;
+            }
+            self.troubles.is_quiet = true;
+        }
+        let hit = old.spoil(1 + chance.below(3), u32::MAX, chance);
+        self.note(format!("{} cannot be read at {hit:x?}", shown(place)));
+        self.troubles.struck = true;
     }
 }
 

@@ -1,7 +1,9 @@
-//! Before a leg counts, or one leaves: every block of the pool, as far as it lies on that vdev, is made sure of.
+//! Every block of the pool is made sure of: on one vdev before a leg of it counts, or leaves ([`Pool::secure`]), and on all
+//! of them when somebody asks for a scrub ([`Pool::scrub`]).
 //!
-//! **The problem.** The legs of a mirror rot apart from each other. A copy that takes what it is given may take the rot of
-//! one leg, and with the leg that leaves the last good copy is gone. Only block pointers know how a block must be.
+//! **The problem.** Disks rot where nobody reads, and the legs of a mirror apart from each other. A copy that takes what it
+//! is given may take the rot of one leg, and with the leg that leaves, or fails, the last good copy is gone. Only block
+//! pointers know how a block must be.
 //!
 //! **The idea.** All pointers of the pool are gone through, and each block is read from the legs that are to keep it.
 //! What they lack is given to them by any leg that has it ([`Vdev::secure`]). What no leg has right is as lost as it was
@@ -17,7 +19,7 @@
 //! that a device refuses, on whichever vdev it lies, may be read again some day, and then leads on to blocks that nobody has
 //! looked at. So it counts as lost and unread: no leg leaves on the strength of such a walk.
 //!
-//! **What it costs.** One read of every allocated byte of the vdev, and of the trees' nodes.
+//! **What it costs.** One read of every allocated byte of the vdev, from each leg that is to keep it, and of the trees' nodes.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -89,6 +91,8 @@ pub struct SecureReport {
     pub lost_count: u64,
     /// Those of them that a leg which may leave could not be read at: it may be read again some day.
     pub unread_count: u64,
+    /// Blocks that were given up before ([`BlockPtr::given_up`]): nothing of them can be lost any more.
+    pub given_up_count: u64,
     /// The first of the lost ones.
     pub lost: Vec<LostBlock>,
 }
@@ -111,13 +115,35 @@ impl Pool {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<SecureReport, SecureError> {
         let Some(place) = self.roster.data_place(vdev.guid()) else { return Ok(SecureReport::default()) };
-        let report = SecureReport::default();
-        let mut securing = Securing { pool: self, vdev, place: place as u32, keepers, report, progress };
+        let subject = Subject { place: place as u32, vdev, keepers: Keepers::These(keepers) };
+        self.go_over(&[subject], progress, &mut |_| {})
+    }
+
+    /// Sees to it that every block of the pool is right on each leg that counts, and durable there. `lost` hears of each that
+    /// no leg has right or that was given up, `progress` of bytes done, and ends it by answering `false`. Legs may fail, leave and join meanwhile:
+    /// one that joins is made sure of by itself.
+    pub fn scrub(
+        &self,
+        progress: &mut dyn FnMut(u64) -> bool,
+        lost: &mut dyn FnMut(&LostBlock),
+    ) -> Result<SecureReport, SecureError> {
+        let places = self.roster.data_vdevs().zip(0..);
+        let subjects = places.map(|(vdev, place)| Subject { place, vdev: vdev.as_ref(), keepers: Keepers::Online });
+        self.go_over(&subjects.collect::<Vec<_>>(), progress, lost)
+    }
+
+    fn go_over(
+        &self,
+        subjects: &[Subject<'_>],
+        progress: &mut dyn FnMut(u64) -> bool,
+        lost: &mut dyn FnMut(&LostBlock),
+    ) -> Result<SecureReport, SecureError> {
+        let mut securing = Securing { pool: self, subjects, report: SecureReport::default(), progress, lost };
         securing.top()?;
         for dataset in self.datasets() {
             securing.dataset(dataset.birth.id)?;
         }
-        vdev.flush_legs(keepers)?;
+        subjects.iter().try_for_each(|subject| subject.vdev.flush_legs(&subject.keepers()))?;
         Ok(securing.report)
     }
 
@@ -170,12 +196,40 @@ impl Pool {
         let Some(parts) = parts(&self.io.devs, bp).ok().filter(|_| !bp.is_given_up()) else { return false };
         parts.iter().all(|part| {
             let Some(vdev) = self.roster.data_vdevs().nth(part.dva.vdev as usize) else { return false };
-            let legs = vdev.legs().into_iter().filter(|leg| leg.state() == LegState::Online);
-            let online: Vec<_> = legs.map(|leg| leg.guid()).collect();
             let length = part.dva.sectors as usize * SECTOR;
-            let secured = vdev.secure(part.dva.offset, length, &|bytes| part.is_right(bytes), &online);
+            let secured = vdev.secure(part.dva.offset, length, &|bytes| part.is_right(bytes), &online(vdev));
             matches!(secured, Ok(Secured::Sound | Secured::Repaired))
         })
+    }
+}
+
+/// The legs that count.
+fn online(vdev: &Vdev) -> Vec<VdevGuid> {
+    let legs = vdev.legs().into_iter().filter(|leg| leg.state() == LegState::Online);
+    legs.map(|leg| leg.guid()).collect()
+}
+
+/// A vdev whose blocks are made sure of.
+struct Subject<'a> {
+    /// By which block pointers name it.
+    place: u32,
+    vdev: &'a Vdev,
+    keepers: Keepers<'a>,
+}
+
+/// Legs that are to have every block right.
+enum Keepers<'a> {
+    These(&'a [VdevGuid]),
+    /// Whichever count at that moment.
+    Online,
+}
+
+impl Subject<'_> {
+    fn keepers(&self) -> Vec<VdevGuid> {
+        match self.keepers {
+            Keepers::These(guids) => guids.to_vec(),
+            Keepers::Online => online(self.vdev),
+        }
     }
 }
 
@@ -188,12 +242,10 @@ enum Verdict {
 
 struct Securing<'a> {
     pool: &'a Pool,
-    vdev: &'a Vdev,
-    /// By which block pointers name the vdev.
-    place: u32,
-    keepers: &'a [VdevGuid],
+    subjects: &'a [Subject<'a>],
     report: SecureReport,
     progress: &'a mut dyn FnMut(u64) -> bool,
+    lost: &'a mut dyn FnMut(&LostBlock),
 }
 
 impl Securing<'_> {
@@ -234,6 +286,11 @@ impl Securing<'_> {
                 self.note_lost(true, LostBlock { dataset: Some(id), content: None, block: bp.to_string() });
             }
             for (key, bp) in content {
+                if bp.is_given_up() {
+                    self.report.given_up_count += 1;
+                    let content = Some((key.object, key.a));
+                    (self.lost)(&LostBlock { dataset: Some(id), content, block: bp.to_string() });
+                }
                 self.block_of(id, &bp, Some(key))?;
             }
             let Some(next) = step.next else { break };
@@ -257,6 +314,7 @@ impl Securing<'_> {
         self.report.lost_count += 1;
         self.report.unread_count += u64::from(unread);
         tracing::error!("no disk has this block right: {lost}");
+        (self.lost)(&lost);
         if self.report.lost.len() < NAMED_MAX {
             self.report.lost.push(lost);
         }
@@ -270,19 +328,25 @@ impl Securing<'_> {
         // A pointer that leads nowhere keeps nobody, and a map that no leg has is lost wherever it lies.
         let Ok(parts) = parts(&self.pool.io.devs, bp) else { return Ok(Verdict::Lost { unread: false }) };
         let mut verdict = Verdict::Kept;
-        let place = self.place;
-        for part in parts.iter().filter(|part| part.dva.vdev == place) {
-            if let Verdict::Lost { unread } = self.part(part)? {
+        let (subjects, mut looked_at) = (self.subjects, 0);
+        for part in &parts {
+            let Some(subject) = subjects.iter().find(|subject| subject.place == part.dva.vdev) else { continue };
+            looked_at += 1;
+            if let Verdict::Lost { unread } = self.part(subject, part)? {
                 let before = verdict == Verdict::Lost { unread: true };
                 verdict = Verdict::Lost { unread: unread || before };
             }
         }
+        if verdict == Verdict::Kept && looked_at == parts.len() {
+            self.pool.io.note_repaired(bp);
+        }
         Ok(verdict)
     }
 
-    fn part(&mut self, part: &Part) -> Result<Verdict, SecureError> {
+    fn part(&mut self, subject: &Subject<'_>, part: &Part) -> Result<Verdict, SecureError> {
         let length = part.dva.sectors as usize * SECTOR;
-        let secured = self.vdev.secure(part.dva.offset, length, &|bytes| part.is_right(bytes), self.keepers)?;
+        let is_right = |bytes: &[u8]| part.is_right(bytes);
+        let secured = subject.vdev.secure(part.dva.offset, length, &is_right, &subject.keepers())?;
         self.report.checked_bytes += length as u64;
         self.report.repaired_count += u64::from(secured == Secured::Repaired);
         if !(self.progress)(self.report.checked_bytes) {

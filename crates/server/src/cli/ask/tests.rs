@@ -118,6 +118,9 @@ fn words_become_requests() {
             &["pool", "detach", "tank", "no-such-path"],
             "PoolDetach { name: \"tank\", device: \"no-such-path\", force: false }",
         ),
+        (&["pool", "scrub", "tank"], "PoolScrub { name: \"tank\", stop: false, wait: false }"),
+        (&["pool", "scrub", "-s", "tank"], "PoolScrub { name: \"tank\", stop: true, wait: false }"),
+        (&["pool", "scrub", "-w", "tank"], "PoolScrub { name: \"tank\", stop: false, wait: true }"),
         (
             &["pool", "import", "--accept-loss", "tank"],
             "PoolImport { pool: \"tank\", dirs: [], force: false, read_only: false, accept_loss: true, destroyed: false }",

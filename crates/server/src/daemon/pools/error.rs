@@ -9,6 +9,7 @@ use tally_store::properties::PropertyError;
 
 use crate::daemon::disks::DiskError;
 use crate::daemon::new_files::NewFileError;
+use crate::daemon::scrub::ScrubError;
 
 /// Why a command on pools or datasets was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,9 @@ pub enum PoolsError {
     /// A command on a disk was refused.
     #[error(transparent)]
     Disk(Box<DiskError>),
+    /// A scrub was not begun, or ended early.
+    #[error(transparent)]
+    Scrub(#[from] ScrubError),
     /// The words behind a pool's name make no sense.
     #[error(transparent)]
     Grammar(#[from] GrammarError),

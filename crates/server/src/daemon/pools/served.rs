@@ -26,7 +26,7 @@ pub struct ServedPool {
     /// What the import found, for `status`.
     pub remarks: Vec<String>,
     /// Copies to and checks of its disks.
-    pub copies: Copies,
+    pub copies: Arc<Copies>,
     /// Its disks that have left it.
     pub(in crate::daemon) left: silence::Left,
     /// Somebody looks for the paths of what is damaged, which may take as long as a disk hangs: one at a time.
@@ -51,7 +51,7 @@ impl ServedPool {
         let start = |bodies: Vec<_>| bodies.into_iter().map(spawn).collect::<io::Result<Vec<_>>>();
         let threads = Mutex::new(start(filer.needed()).map_err(PoolsError::Thread)?);
         let fetching_ahead = Mutex::new(start(filer.fetching_ahead()).map_err(PoolsError::Thread)?);
-        let (since, copies) = (Instant::now(), Copies::default());
+        let (since, copies) = (Instant::now(), Arc::<Copies>::default());
         let (left, looking, list_trouble) = (silence::Left::default(), Mutex::default(), Mutex::default());
         Ok(Arc::new(Self {
             filer,
