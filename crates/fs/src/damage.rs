@@ -138,7 +138,8 @@ impl Filesystem {
         DamageReport { places: met.places.keys().map(place).collect(), beyond: met.beyond }
     }
 
-    /// Every block was looked at since this group: content that was met before, and not then, is right again.
+    /// Every block was looked at since this group, and what was damaged was noted: content that was met before, and not
+    /// since, is right again.
     pub(crate) fn forget_content_met_before(&self, group: Txg) {
         let is_content = |part: Part| matches!(part, Part::Content(_));
         self.damage.met.lock().places.retain(|(_, part), met| !is_content(*part) || *met >= group);

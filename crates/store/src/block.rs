@@ -301,7 +301,7 @@ pub(crate) fn in_parallel(count: usize, depth: usize, work: &(dyn Fn(usize) + Sy
     });
 }
 
-/// What is written together is this long at most, or as long as its last part makes it.
+/// What is written together is this long at most, for a log on the same disk (rules P3). One part may be longer by itself.
 const TOGETHER_BYTES_MAX: usize = 1 << 20;
 
 /// Writes whole sectors to their places, neighbours together: for a disk that turns each write is a turn.
@@ -311,7 +311,8 @@ pub(crate) fn write_together(devs: &[Arc<dyn BlockDev>], mut parts: Vec<(Dva, &[
     let mut start: Option<Dva> = None;
     for (dva, bytes) in parts {
         let end = start.map(|start| (start.vdev, start.offset + buf.len() as u64));
-        if let Some(start) = start.filter(|_| end != Some((dva.vdev, dva.offset)) || buf.len() >= TOGETHER_BYTES_MAX) {
+        let is_apart = end != Some((dva.vdev, dva.offset)) || buf.len() + bytes.len() > TOGETHER_BYTES_MAX;
+        if let Some(start) = start.filter(|_| is_apart) {
             write_sectors(devs, start.vdev, start.offset, &buf)?;
             buf.clear();
         }

@@ -39,8 +39,8 @@ pub(crate) struct Cold {
     /// Time of the slow disks for a READ, milliseconds.
     #[arg(long, default_value_t = 8)]
     delay_ms: u64,
-    /// Cache of the server that reads from this machine's disk, MiB, instead of what it takes by itself. Where much more is read
-    /// than that, its memory is used again, as in a server that runs for long.
+    /// Cache of the server that reads from this machine's disk, MiB, instead of what it takes by itself. Where much more
+    /// is read than that, its memory is used again, as in a server that runs for long.
     #[arg(long)]
     ssd_cache_mebibytes: Option<u64>,
     /// Cache of the server whose hot set is looked at, MiB.

@@ -14,7 +14,7 @@ impl Filer {
     /// was met before, and is right by now, it has forgotten. `progress` hears of bytes done, and ends it by answering
     /// `false`.
     pub fn scrub(&self, progress: &mut dyn FnMut(u64) -> bool) -> Result<SecureReport, SecureError> {
-        // Whatever is met from here on is newer than this group.
+        // What is met from here on is noted with this group or a later one.
         let began = self.pool.sync()?;
         let mut hiding = BTreeSet::new();
         let report = self.pool.scrub(progress, &mut |lost| {

@@ -83,10 +83,10 @@ pub struct PoolReport {
     /// Blocks that were found damaged since the import and are right on no disk.
     #[serde(default)]
     pub unrepaired: u64,
-    /// Copies to its disks, and checks of them, that run now.
+    /// Copies to its disks, checks of them, and a scrub, that run now.
     #[serde(default)]
     pub copies: Vec<CopyReport>,
-    /// What came of the last of each vdev since the import, in words.
+    /// What came of the last of each vdev, and of the last scrub, since the import, in words.
     #[serde(default)]
     pub copies_ended: Vec<String>,
     /// Bytes of blocks that are written in part, and that the open group has to read and write whole.

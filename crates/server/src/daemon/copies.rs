@@ -12,6 +12,8 @@
 //!                  └───────────┴── stop ────┴──▶ the disk is taken out again, or stays: as before
 //! ```
 //!
+//! A scrub has no copying, and ends with what it has checked.
+//!
 //! What ended is remembered for as long as the pool is imported: the last of each vdev, and the last scrub.
 
 use std::collections::BTreeMap;
@@ -55,7 +57,7 @@ pub(super) struct Copy {
     /// None: the whole pool.
     vdev: Option<VdevGuid>,
     purpose: Purpose,
-    /// The disk that joins or leaves.
+    /// The disk that joins or leaves; of a scrub empty.
     path: PathBuf,
     began: Instant,
     stop: AtomicBool,
@@ -135,6 +137,7 @@ impl Copy {
         }
     }
 
+    /// What keeps others from beginning, with what its kind is stopped by.
     fn busy(&self) -> DiskError {
         let other = self.words();
         if self.purpose == Purpose::Scrub { DiskError::Scrubbing { other } } else { DiskError::Busy { other } }
@@ -158,7 +161,7 @@ struct State {
     closed: bool,
 }
 
-/// The copies of one pool.
+/// The copies, checks and scrubs of one pool.
 #[derive(Default)]
 pub struct Copies {
     state: Mutex<State>,
@@ -243,13 +246,12 @@ impl Copies {
 
     /// From now on none begins: the pool is let go. Refused while one runs, but for a scrub, which is stopped.
     pub(super) fn close(&self) -> Result<(), DiskError> {
-        {
-            let mut state = self.state.lock();
-            if let Some(other) = state.running.iter().find(|copy| copy.purpose != Purpose::Scrub) {
-                return Err(other.busy());
-            }
-            state.closed = true;
+        let mut state = self.state.lock();
+        if let Some(other) = state.running.iter().find(|copy| copy.purpose != Purpose::Scrub) {
+            return Err(other.busy());
         }
+        state.closed = true;
+        drop(state);
         self.stop_scrub();
         Ok(())
     }
@@ -304,3 +306,6 @@ pub(super) fn scrub_words(secured: &SecureReport, elapsed: Duration, ended: &str
 fn blocks(count: u64) -> String {
     if count == 1 { "1 block".into() } else { format!("{count} blocks") }
 }
+
+#[cfg(test)]
+mod tests;

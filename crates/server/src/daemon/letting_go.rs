@@ -101,9 +101,9 @@ impl Pools {
         self.unlist(pool);
     }
 
-    /// A pool that may be let go: no disk of it hangs, no copy runs on it, and none begins any more. A disk that owes
-    /// an answer may write what it was given at any time, also when the pool is long imported elsewhere; and whoever
-    /// let go of it would wait for that disk.
+    /// A pool that may be let go: no disk of it hangs, no copy runs on it, and none begins any more; a scrub is
+    /// stopped. A disk that owes an answer may write what it was given at any time, also when the pool is long imported
+    /// elsewhere; and whoever let go of it would wait for that disk.
     fn pool_to_let_go(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = self.pool(name)?;
         if let Some(leg) = silence::silent(std::slice::from_ref(&pool)).pop() {

@@ -3,6 +3,7 @@
 //! It runs in a thread of its own, and whoever has asked for it need not wait; [`super::copies`] knows how far it is, and
 //! what came of the last one. An export and the end of the daemon stop it, between two blocks.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::SystemTime;
 
@@ -53,16 +54,13 @@ impl Pools {
         if wait {
             let what = format!("scrubbing {name}");
             let mut tell = |done, total| progress(Progress { what: what.clone(), done, total });
-            let (outcome, secured) = run(&served, &running, &mut tell).map_err(ScrubError::Ended)?;
+            let (outcome, secured) = run(served, running, &mut tell).map_err(ScrubError::Ended)?;
             return Ok(std::iter::once(outcome).chain(remarks_of(&secured)).collect());
         }
         let scrub = move || {
-            if let Err(why) = run(&served, &running, &mut |_, _| {}) {
+            if let Err(why) = run(served, running, &mut |_, _| {}) {
                 tracing::warn!("{why}");
             }
-            // In this order: who waits for the end of all that runs may open the disks next.
-            drop(served);
-            drop(running);
         };
         thread::Builder::new().name("scrub".into()).spawn(scrub).map_err(ScrubError::NoThread)?;
         Ok(vec![format!("the scrub of '{name}' has begun; `tally pool status {name}` shows how far it is")])
@@ -77,8 +75,8 @@ impl Pools {
 
 /// Carries a scrub out, and keeps what came of it for `status`: in a line, which is given. An error is why it ended early.
 fn run(
-    served: &ServedPool,
-    running: &Running,
+    served: Arc<ServedPool>,
+    running: Running,
     tell: &mut dyn FnMut(u64, u64),
 ) -> Result<(String, SecureReport), String> {
     let space = served.filer.pool().io.allocator().space();
@@ -97,6 +95,9 @@ fn run(
         Err(error) => format!("scrub ended early, after {} on {now} UTC: {error}", Size(done)),
     };
     running.ended(outcome.clone(), None);
+    // In this order: who waits for the end of all that runs may open the disks next.
+    drop(served);
+    drop(running);
     match scrubbed {
         Ok(secured) => Ok((outcome, secured)),
         Err(_) => Err(outcome),

@@ -51,9 +51,9 @@ impl Places {
 }
 
 impl Allocator {
-    /// What persists the allocator as of `txg`, once it is written. Reserves a place of `root_bytes` for the pool's root. Called once
-    /// for each txg, when nobody allocates or frees for it any more. After an error, also of those writes, the state in
-    /// memory is ahead of the disk, and the pool must be imported anew.
+    /// Gives what persists the allocator as of `txg` once it is written, and reserves a place of `root_bytes` for the
+    /// pool's root. Called once for each txg, when nobody allocates or frees for it any more. After an error, also of
+    /// those writes, the state in memory is ahead of the disk, and the pool must be imported anew.
     pub fn commit(&self, txg: Txg, root_bytes: usize) -> Result<Committed, BlockError> {
         let mut persisted = self.persisted.lock();
         assert!(txg > persisted.txg, "txg {txg} is committed after {}", persisted.txg);

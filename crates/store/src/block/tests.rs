@@ -108,3 +108,32 @@ fn who_reads_or_writes_a_block_says_that_it_sits_still() {
     open_stretch(&devs, &[&bp]).expect("it was just written");
     assert_eq!(sat.0.get(), 3, "a read of neighbours");
 }
+
+/// For a disk that turns each write is a turn; but a log on the same disk waits for one no longer than for a run (rules P3).
+/// The second case took two runs in one write.
+#[test]
+fn neighbours_are_written_together_up_to_a_bound() {
+    const MIB: u64 = 1 << 20;
+    let cases: &[(&[(u64, usize)], u64)] = &[
+        (&[(2 * SECTOR as u64, SECTOR), (0, SECTOR), (SECTOR as u64, SECTOR)], 1),
+        (&[(0, MIB as usize / 2), (MIB / 2, MIB as usize)], 2),
+        (&[(0, MIB as usize - SECTOR), (MIB - SECTOR as u64, SECTOR), (MIB, SECTOR)], 2),
+        (&[(0, 2 * MIB as usize), (2 * MIB, SECTOR)], 2),
+        (&[(0, SECTOR), (2 * SECTOR as u64, SECTOR)], 2),
+        (&[], 0),
+    ];
+    for (places, writes) in cases {
+        let mem = Arc::new(MemBlockDev::new(4 * MIB));
+        let devs: Vec<Arc<dyn BlockDev>> = vec![mem.clone()];
+        let contents: Vec<_> = places.iter().zip(1..).map(|((_, length), byte)| vec![byte; *length]).collect();
+        let dva =
+            |(offset, length): &(u64, usize)| Dva { vdev: 0, offset: *offset, sectors: (*length / SECTOR) as u32 };
+        let parts = places.iter().map(dva).zip(contents.iter().map(|content| &content[..])).collect();
+        write_together(&devs, parts).expect("memory takes it");
+        assert_eq!(mem.write_count(), *writes, "{places:?}");
+        for ((offset, length), content) in places.iter().zip(&contents) {
+            let found = mem.read(*offset, *length, &|_| true).expect("in memory");
+            assert!(found[..] == content[..], "{places:?} at {offset}");
+        }
+    }
+}

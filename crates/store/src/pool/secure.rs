@@ -9,9 +9,9 @@
 //! What they lack is given to them by any leg that has it ([`Vdev::secure`]). What no leg has right is as lost as it was
 //! before: it is named and counted.
 //!
-//! **While the pool changes.** A joining leg gets every write, so only what was written before it joined has to be looked
-//! at. One group is synced first, which gives a pointer to what was placed ahead. Trees are walked in steps, each in the
-//! newest version ([`crate::tree::Step`]), and the root of a step is held, so that nothing of it is written anew
+//! **While the pool changes.** A leg that joins, or counts, gets every write, so only what was written before has to be
+//! looked at. One group is synced first, which gives a pointer to what was placed ahead. Trees are walked in steps, each
+//! in the newest version ([`crate::tree::Step`]), and the root of a step is held, so that nothing of it is written anew
 //! meanwhile. The pool's own blocks have no keys to go by; they are few, and their version is held until all are seen.
 //!
 //! **The way down.** Pointers are read from the legs that count, and where those have rotted, what hangs below would be passed
@@ -19,7 +19,8 @@
 //! that a device refuses, on whichever vdev it lies, may be read again some day, and then leads on to blocks that nobody has
 //! looked at. So it counts as lost and unread: no leg leaves on the strength of such a walk.
 //!
-//! **What it costs.** One read of every allocated byte of the vdev, from each leg that is to keep it, and of the trees' nodes.
+//! **What it costs.** One read of every allocated byte of the vdev from each leg that is to keep it, and of the trees'
+//! nodes.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -119,9 +120,10 @@ impl Pool {
         self.go_over(&[subject], progress, &mut |_| {})
     }
 
-    /// Sees to it that every block of the pool is right on each leg that counts, and durable there. `lost` hears of each that
-    /// no leg has right or that was given up, `progress` of bytes done, and ends it by answering `false`. Legs may fail, leave and join meanwhile:
-    /// one that joins is made sure of by itself.
+    /// Sees to it that every block of the pool is right on each leg that counts, and durable there. `lost` hears of each
+    /// that no leg has right or that was given up, `progress` of bytes done, and ends it by answering `false`. Legs may
+    /// fail, leave and join meanwhile: one that joins is made sure of by itself. What was placed ahead and belongs to no
+    /// group yet is looked at if the caller has synced one before.
     pub fn scrub(
         &self,
         progress: &mut dyn FnMut(u64) -> bool,
@@ -132,6 +134,7 @@ impl Pool {
         self.go_over(&subjects.collect::<Vec<_>>(), progress, lost)
     }
 
+    /// The walk of both, over the blocks that lie on these vdevs.
     fn go_over(
         &self,
         subjects: &[Subject<'_>],

@@ -95,8 +95,9 @@ fn a_copy_shows_how_far_it_is() {
         seconds_left: Some(90_061.0),
     };
     let preparing = CopyReport { phase: "preparing".into(), device: "/disks/c".into(), ..CopyReport::default() };
+    let scrub = CopyReport { what: "scrub".into(), phase: "checking".into(), ..CopyReport::default() };
     let pool = PoolReport {
-        copies: vec![copy, preparing],
+        copies: vec![copy, scrub, preparing],
         copies_ended: vec!["resilvered 1.00G to /disks/d in 5 s".into()],
         ..PoolReport::default()
     };
@@ -105,6 +106,7 @@ fn a_copy_shows_how_far_it_is() {
         3G / 8G at 191M/s, 37.5% done, 1 days 01:01:01 to go
 ";
     assert!(text.contains(expected), "{text}");
+    assert!(text.contains("  scan: scrub in progress for 00:00:00: checking\n"), "{text}");
     assert!(text.contains("/disks/c in progress for 00:00:00: preparing"), "{text}");
     assert!(
         text.contains("no estimated completion time\n  scan: resilvered 1.00G to /disks/d in 5 s\nconfig:"),

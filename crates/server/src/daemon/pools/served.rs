@@ -25,7 +25,7 @@ pub struct ServedPool {
     pub since: Instant,
     /// What the import found, for `status`.
     pub remarks: Vec<String>,
-    /// Copies to and checks of its disks.
+    /// Copies to its disks, checks of them, and scrubs.
     pub copies: Arc<Copies>,
     /// Its disks that have left it.
     pub(in crate::daemon) left: silence::Left,
