@@ -53,14 +53,18 @@ impl Pools {
         if wait {
             let what = format!("scrubbing {name}");
             let mut tell = |done, total| progress(Progress { what: what.clone(), done, total });
-            let (outcome, secured) = run(&served, &running, &mut tell).map_err(ScrubError::Ended)?;
+            let ended = run(&served, &running, &mut tell);
+            // In this order: who waits for the end of all that runs may open the disks next.
+            drop(served);
+            drop(running);
+            let (outcome, secured) = ended.map_err(ScrubError::Ended)?;
             return Ok(std::iter::once(outcome).chain(remarks_of(&secured)).collect());
         }
         let scrub = move || {
             if let Err(why) = run(&served, &running, &mut |_, _| {}) {
                 tracing::warn!("{why}");
             }
-            // In this order: who waits for the end of all that runs may open the disks next.
+            // In this order, as above.
             drop(served);
             drop(running);
         };
