@@ -17,7 +17,7 @@ use crate::filesystem::Filesystem;
 use crate::inode::Layout;
 
 /// Places that are kept of one dataset.
-const PLACES_MAX: usize = 1000;
+pub(crate) const PLACES_MAX: usize = 1000;
 
 /// Directory entries that are looked at to find the paths of damaged objects: a tenth of a second, when they are
 /// cached.
@@ -138,11 +138,26 @@ impl Filesystem {
         DamageReport { places: met.places.keys().map(place).collect(), beyond: met.beyond }
     }
 
-    /// Every block was looked at since this group, and what was damaged was noted: content that was met before, and not
-    /// since, is right again.
-    pub(crate) fn forget_content_met_before(&self, group: Txg) {
+    /// How often a place was met that there was no room for.
+    pub(crate) fn damage_beyond(&self) -> u64 {
+        self.damage.met.lock().beyond
+    }
+
+    /// Every block was looked at since this group, when `beyond` were without room, and `found` was found: content that was
+    /// met before, and not since, is right again. What is left has the room of that.
+    pub(crate) fn forget_content_met_before(&self, group: Txg, beyond: u64, found: &BTreeSet<(ObjectId, u64)>) {
         let is_content = |part: Part| matches!(part, Part::Content(_));
-        self.damage.met.lock().places.retain(|(_, part), met| !is_content(*part) || *met >= group);
+        let synced = self.pool.txgs.last_synced();
+        let mut met = self.damage.met.lock();
+        met.places.retain(|(_, part), met| !is_content(*part) || *met >= group);
+        met.beyond = met.beyond.saturating_sub(beyond);
+        for (id, offset) in found {
+            let place = (*id, Part::Content(*offset));
+            if met.places.len() < PLACES_MAX && !met.places.contains_key(&place) {
+                met.places.insert(place, synced);
+                met.beyond = met.beyond.saturating_sub(1);
+            }
+        }
     }
 
     /// Content is not read for that, or each look would be another error of a disk: a block that was written since is

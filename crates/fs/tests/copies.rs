@@ -248,6 +248,92 @@ fn a_scrub_names_the_files_that_are_damaged_and_forgets_those_that_are_not() {
     check(&filer);
 }
 
+/// What is the matter with files, by path.
+fn damage(filer: &Filer) -> Vec<(Option<String>, Part)> {
+    let report = filer.names().iter().next().unwrap().filesystem.damage_report();
+    assert_eq!(report.beyond, 0);
+    report.places.into_iter().map(|place| (place.path, place.part)).collect()
+}
+
+/// A block that was found rotten had been replaced since its pointer was read: the file was called damaged, though all of
+/// it was right, and the freed blocks were counted as unrepaired for ever.
+#[test]
+fn a_scrub_does_not_tell_of_blocks_that_are_gone_meanwhile() {
+    let (world, filer) = mirror();
+    let fs = vfs(&filer);
+    let (attr, _) = fs.lookup(&Cred::root(), fs.root(), b"file 7").unwrap();
+    let of_file = blocks(&filer, |class, object| class == Class::Extent && object == attr.object.id.0);
+    [A, B].into_iter().for_each(|path| rot(&world, path, of_file.iter().copied()));
+    let (cred, mut is_written) = (Cred::root(), false);
+    let report = filer.scrub(&mut |_| {
+        if filer.pool().io.unrepaired_count() > 0 && !std::mem::replace(&mut is_written, true) {
+            patient(|| fs.write(ctx(&cred), attr.object, 0, pattern(LENGTHS[7], 7), Stability::FileSync)).unwrap();
+            filer.pool().sync().unwrap();
+        }
+        true
+    });
+    assert!(is_written && of_file.len() > 3);
+    assert_eq!(report.unwrap().lost_count, 1);
+    assert_eq!((damage(&filer), filer.pool().io.unrepaired_count()), (Vec::new(), 0));
+    check(&filer);
+}
+
+/// Leaves hold the content of small files. One was given up, for what was written beside the rot in it, and a scrub said
+/// that all was well and forgot the files that it had held.
+#[test]
+fn a_scrub_tells_of_nodes_that_were_given_up() {
+    let (world, filer) = mirror();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let small: Vec<_> = (0..100).map(|number| make(&*fs, &format!("small {number}"), 1500, number)).collect();
+    filer.pool().sync().unwrap();
+    let (mut leaf, mut found) = (None, None);
+    filer.pool().datasets()[0].root().tree.check(&filer.pool().io, &mut |visit| match visit {
+        Visit::Block { bp, .. } => leaf = Some(*bp),
+        Visit::Entry { key, .. } if key.class == Class::Small && key.object == small[50].id.0 => found = leaf,
+        _ => {}
+    });
+    drop(fs);
+    filer.export().unwrap();
+    drop(filer);
+    let at = LABEL_BYTES + found.unwrap().dva.offset;
+    [A, B].into_iter().for_each(|path| rot(&world, path, [at].into_iter()));
+    let (filer, _) = world.import();
+    let fs = vfs(&filer);
+    // What is beside it in the leaf cannot be read from here on, whatever disks give.
+    patient(|| fs.write(ctx(&cred), small[50], 0, pattern(1500, 1), Stability::FileSync)).unwrap();
+    filer.pool().sync().unwrap();
+    let unreadable = |file: &&ObjectRef| fs.read(&cred, **file, 0, 1500).is_err();
+    let lost = small.iter().filter(unreadable).count();
+    assert!(lost > 0, "the leaf held others, too");
+    let before = damage(&filer);
+    let report = filer.scrub(&mut |_| true).unwrap();
+    assert!(report.given_up_count + report.lost_count > 0, "{report:?}");
+    assert_eq!(damage(&filer), before);
+    assert_eq!(small.iter().filter(unreadable).count(), lost);
+}
+
+/// The list of damaged places was full of what was right again, so that what the next scrub found was counted only, and
+/// when it had forgotten them nothing was left.
+#[test]
+fn a_scrub_finds_room_in_a_list_that_is_full_of_what_is_right_again() {
+    let (world, filer) = mirror();
+    let fs = vfs(&filer);
+    let file = make(&*fs, "many", 1, 1);
+    let cred = Cred::root();
+    let files: Vec<_> = (0..1100).map(|number| make(&*fs, &format!("many {number}"), 5000, number as u8)).collect();
+    patient(|| fs.write(ctx(&cred), file, 0, pattern(10, 1), Stability::FileSync)).unwrap();
+    filer.pool().sync().unwrap();
+    let (first, last) = (files[0].id.0, files[files.len() - 1].id.0);
+    let of_files = blocks(&filer, |class, object| class == Class::Extent && (first..=last).contains(&object));
+    assert_eq!(of_files.len(), files.len());
+    [A, B].into_iter().for_each(|path| rot(&world, path, of_files.iter().copied()));
+    assert_eq!(filer.scrub(&mut |_| true).unwrap().lost_count as usize, of_files.len());
+    // A disk gives them again, but for the last.
+    rot(&world, B, of_files[..of_files.len() - 1].iter().copied());
+    assert_eq!(filer.scrub(&mut |_| true).unwrap().lost_count, 1);
+    assert_eq!(damage(&filer), [(Some("/many 1099".to_owned()), Part::Content(0))]);
+}
+
 /// A disk fails in the middle of a scrub: the others are gone over all the same.
 #[test]
 fn a_scrub_goes_on_without_a_disk_that_fails() {

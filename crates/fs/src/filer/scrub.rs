@@ -1,12 +1,13 @@
 //! A scrub: every block of the pool is looked at on every disk, and what is damaged gets the names of files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tally_base::ObjectId;
+use tally_base::{DatasetId, ObjectId};
 use tally_store::pool::{LostBlock, SecureError, SecureReport};
 
 use super::Filer;
-use crate::damage::Part;
+use crate::damage::{PLACES_MAX, Part};
+use crate::filesystem::Filesystem;
 
 impl Filer {
     /// Looks at every block of the pool on every disk that counts, and gives those that lack it what another has right
@@ -16,12 +17,20 @@ impl Filer {
     pub fn scrub(&self, progress: &mut dyn FnMut(u64) -> bool) -> Result<SecureReport, SecureError> {
         // What is met from here on is noted with this group or a later one.
         let began = self.pool.sync()?;
+        let beyond_of = |filesystem: &Filesystem| (filesystem.dataset.birth.id, filesystem.damage_beyond());
+        let beyond: BTreeMap<_, _> = self.names().iter().map(|named| beyond_of(&named.filesystem)).collect();
         let mut hiding = BTreeSet::new();
+        // A dataset's list may be full of what is about to be forgotten.
+        let mut found = BTreeMap::<DatasetId, BTreeSet<(ObjectId, u64)>>::new();
         let report = self.pool.scrub(progress, &mut |lost| {
             let LostBlock { dataset: Some(dataset), content, block } = lost else { return };
             let Some(filesystem) = self.filesystem(*dataset) else { return };
             match content {
                 Some((object, offset)) => {
+                    let found = found.entry(*dataset).or_default();
+                    if found.len() < PLACES_MAX {
+                        found.insert((ObjectId(*object), *offset));
+                    }
                     let _ = filesystem.damaged(ObjectId(*object), Part::Content(*offset), block);
                 }
                 None => {
@@ -30,9 +39,13 @@ impl Filer {
             }
         })?;
         // Below a node that cannot be read nothing was looked at.
-        let names = self.names();
-        let seen = names.iter().filter(|named| !hiding.contains(&named.filesystem.dataset.birth.id));
-        seen.for_each(|named| named.filesystem.forget_content_met_before(began));
+        for named in self.names().iter() {
+            let id = named.filesystem.dataset.birth.id;
+            if !hiding.contains(&id) {
+                let (beyond, found) = (beyond.get(&id).copied().unwrap_or(0), found.remove(&id).unwrap_or_default());
+                named.filesystem.forget_content_met_before(began, beyond, &found);
+            }
+        }
         Ok(report)
     }
 }

@@ -30,6 +30,10 @@ use tally_store::pool::membership::Stage;
 use super::disks::DiskError;
 use crate::control::report::CopyReport;
 
+/// How long whoever lets go of a pool waits for the end of its scrub. A step is over in a moment, unless a disk hangs; and
+/// one that has hung for so long is shown by `status`.
+const STOPPING_MAX: Duration = Duration::from_secs(5);
+
 /// What a command is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -244,15 +248,22 @@ impl Copies {
         true
     }
 
-    /// From now on none begins: the pool is let go. Refused while one runs, but for a scrub, which is stopped.
+    /// From now on none begins: the pool is let go. Refused while one runs, but for a scrub, which is stopped; and where that
+    /// waits for a disk, as whoever lets go keeps all other commands waiting.
     pub(super) fn close(&self) -> Result<(), DiskError> {
         let mut state = self.state.lock();
         if let Some(other) = state.running.iter().find(|copy| copy.purpose != Purpose::Scrub) {
             return Err(other.busy());
         }
         state.closed = true;
-        drop(state);
-        self.stop_scrub();
+        state.running.iter().for_each(|scrub| scrub.stop.store(true, Ordering::Release));
+        let until = Instant::now() + STOPPING_MAX;
+        while !state.running.is_empty() {
+            if self.one_ended.wait_until(&mut state, until).timed_out() && !state.running.is_empty() {
+                state.closed = false;
+                return Err(DiskError::Stopping);
+            }
+        }
         Ok(())
     }
 

@@ -67,6 +67,12 @@ pub enum DiskError {
         /// What it is.
         other: String,
     },
+    /// A scrub was to end, and waits for a disk.
+    #[error(
+        "a scrub has been told to stop, and still waits for a disk; `tally pool status` shows it, and which disk hangs. Try \
+         again when the scrub is over"
+    )]
+    Stopping,
     /// The pool is being exported or destroyed, or the daemon ends.
     #[error("the pool is on its way out: it is being exported or destroyed, or the daemon is ending")]
     LettingGo,

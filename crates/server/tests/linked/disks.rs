@@ -10,6 +10,8 @@ pub(super) struct Failing {
     /// Reads as long as a step of a copy that are let through; without a number all are.
     long_reads_left: Mutex<Option<u64>>,
     let_through: Condvar,
+    /// How long a long read is.
+    pub(super) long: AtomicUsize,
 }
 
 impl Failing {
@@ -20,6 +22,7 @@ impl Failing {
             bad_sectors: Mutex::default(),
             long_reads_left: Mutex::new(None),
             let_through: Condvar::new(),
+            long: AtomicUsize::new(1 << 20),
         })
     }
 
@@ -61,7 +64,7 @@ impl Disk for Failing {
         if self.bad_sectors.lock().unwrap().range(offset..offset + buf.len() as u64).next().is_some() {
             return Err(io::Error::other("a sector that cannot be read"));
         }
-        if buf.len() >= 1 << 20 {
+        if buf.len() >= self.long.load(Ordering::SeqCst) {
             self.wait_for_turn();
         }
         self.disk.read(offset, buf)

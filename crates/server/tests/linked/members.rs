@@ -162,6 +162,33 @@ fn a_scrub_repairs_what_it_can_and_names_the_rest() {
     daemon.stop();
 }
 
+/// An export waited for a scrub that waited for a disk, and all other commands, also those of other pools, for the export.
+#[test]
+fn a_scrub_that_hangs_keeps_no_command_but_the_export_of_its_pool() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let disk = Failing::new(32 << 20);
+    opener.put(data_dir.join("a"), Arc::clone(&disk) as Arc<dyn Disk>);
+    let daemon = Running::start(data_dir, &opener);
+    story(data_dir, &[(&["pool", "create", "dozer", "a"], true, &[])]);
+    disk.long.store(1, Ordering::SeqCst);
+    disk.let_through(Some(3));
+    story(
+        data_dir,
+        &[
+            (&["pool", "scrub", "dozer"], true, &["has begun"]),
+            (&["pool", "scrub", "dozer"], false, &["a scrub is under way", "scrub -s"]),
+            (&["pool", "export", "dozer"], false, &["told to stop"]),
+            (&["dataset", "create", "tank/meanwhile"], true, &[]),
+        ],
+    );
+    disk.let_through(None);
+    wait_for(data_dir, &["pool", "status", "dozer"], "scrub stopped");
+    story(data_dir, &[(&["pool", "export", "dozer"], true, &[])]);
+    daemon.stop();
+}
+
 /// Disks of a mirror, of which b was away while the pool changed, in a daemon that serves it.
 fn with_a_stale_disk(data_dir: &Path, opener: &Arc<MemOpener>) -> (Running, [Arc<Failing>; 2]) {
     let here = data_dir.display().to_string();

@@ -283,16 +283,18 @@ impl Securing<'_> {
             looks_left = LOOKS_MAX;
             let hiding = step.damage.as_ref().filter(|damage| damage.is_of_device()).and(step.way.last());
             for bp in step.way.iter().filter(|bp| !way.contains(*bp) && Some(*bp) != hiding) {
+                if bp.is_given_up() {
+                    self.note_given_up(&LostBlock { dataset: Some(id), content: None, block: bp.to_string() });
+                }
                 self.block_of(id, bp, None)?;
             }
             if let Some(bp) = hiding {
                 self.note_lost(true, LostBlock { dataset: Some(id), content: None, block: bp.to_string() });
             }
             for (key, bp) in content {
-                if bp.is_given_up() {
-                    self.report.given_up_count += 1;
+                if bp.is_given_up() && self.is_named(id, &bp, Some(key)) {
                     let content = Some((key.object, key.a));
-                    (self.lost)(&LostBlock { dataset: Some(id), content, block: bp.to_string() });
+                    self.note_given_up(&LostBlock { dataset: Some(id), content, block: bp.to_string() });
                 }
                 self.block_of(id, &bp, Some(key))?;
             }
@@ -304,13 +306,27 @@ impl Securing<'_> {
 
     fn block_of(&mut self, id: DatasetId, bp: &BlockPtr, key: Option<Key>) -> Result<(), SecureError> {
         if let Verdict::Lost { unread } = self.block(bp)?
-            && self.pool.dataset(id).is_some()
+            && self.is_named(id, bp, key)
         {
             self.pool.io.note_unrepaired(bp);
             let content = key.map(|key| (key.object, key.a));
             self.note_lost(unread, LostBlock { dataset: Some(id), content, block: bp.to_string() });
         }
         Ok(())
+    }
+
+    /// Whether the newest tree has the block still. Content that was replaced since its pointer was read is nobody's loss; a
+    /// node is, as what hung below it was not looked at.
+    fn is_named(&self, id: DatasetId, bp: &BlockPtr, key: Option<Key>) -> bool {
+        let Some(dataset) = self.pool.dataset(id) else { return false };
+        let Some(key) = key else { return true };
+        let newest = dataset.root().tree.get(&self.pool.io, &key);
+        newest.map_or(true, |value| value.and_then(|value| pointer(&value)).is_some_and(|newest| newest.dva == bp.dva))
+    }
+
+    fn note_given_up(&mut self, block: &LostBlock) {
+        self.report.given_up_count += 1;
+        (self.lost)(block);
     }
 
     fn note_lost(&mut self, unread: bool, lost: LostBlock) {
