@@ -120,8 +120,12 @@ impl Filesystem {
         }
     }
 
-    /// The failure of an operation that looked at `ids` without their locks: it waits for what they rest on (rules F9).
+    /// The failure of an operation that looked at `ids` without their locks: it waits for what they rest on (rules F9), unless
+    /// it tells of a disk and of nothing else.
     pub(crate) fn failed_after_look<T>(&self, ids: &[ObjectId], error: FsError) -> Outcome<T> {
+        if error == FsError::Io {
+            return failed(error);
+        }
         match self.lock(ids) {
             Ok(locked) => self.refused(&locked, SmallVec::new(), error),
             Err(error) => failed(error),

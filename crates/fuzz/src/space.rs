@@ -85,6 +85,7 @@ fn go_on(allocator: &Allocator, devs: &[Arc<dyn BlockDev>], loaded: Txg) {
     allocator.released(loaded);
     check_space(allocator);
     let Ok(committed) = allocator.commit(txg, POOL_ROOT_BYTES) else { return };
+    committed.write(devs).expect("devices in memory");
     allocator.released(txg);
     check_space(allocator);
     let again = Allocator::load(devs, &committed.root, txg, &mut Vec::new()).expect("what was committed can be loaded");

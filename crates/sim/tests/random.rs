@@ -122,6 +122,22 @@ fn a_leg_that_has_rotted_is_not_enough_by_itself() {
     kept(810_385, Syncs::Between, Trouble::Legs);
 }
 
+/// Seed 831295, as it was drawn on 2026-11-26. Between two parts of a COMMIT somebody wrote over the first one, so that both
+/// together were more than the log takes, and the rest waited for its group. The history expected it in the log.
+#[test]
+fn all_parts_of_a_commit_go_by_the_bound_together() {
+    kept(831_295, Syncs::Between, Trouble::Rot);
+}
+
+/// Seed 832407, as it was drawn on the same day. Between the look at what a rotten leaf would cost and the rot itself a
+/// neighbour of the leaf became empty, so that the leaf stood for its keys, too: those of the blocks of a file that has none,
+/// since all that was written into it were zeroes. The history held that file for sound, but nobody knew any more that it
+/// has no blocks.
+#[test]
+fn a_leaf_that_rots_later_damages_what_it_stands_for_by_then() {
+    kept(832_407, Syncs::Between, Trouble::Rot);
+}
+
 /// Seed 39 of the first version. An import raises the labels' sequence number on one disk after the other. Cut there,
 /// the log disk was one behind, which the next import accepts; cut there again it was two behind, was taken for an
 /// older copy, and the pool with everything acknowledged in its log could not be imported any more.

@@ -11,6 +11,7 @@
 //! at it once and may be wrong about what others did, never about what is promised.
 
 use tally_store::properties::LogBias;
+use tally_vfs::ObjectRef;
 
 use crate::filesystem::Filesystem;
 use crate::object::ObjectState;
@@ -50,6 +51,14 @@ impl Filesystem {
             gathered_bytes: self.gather_max(),
             part_bytes: self.part_max() as u64,
         }
+    }
+
+    /// The bounds for a COMMIT of this file, as they are now: what was logged of it in parts is part of the whole.
+    #[must_use]
+    pub fn log_bounds_of_commit(&self, object: ObjectRef) -> LogBounds {
+        let parts_bytes = self.objects.look(object.id, |state| state.parts_bytes);
+        let bounds = self.log_bounds();
+        LogBounds { request_bytes: bounds.request_bytes.saturating_sub(parts_bytes), ..bounds }
     }
 
     /// Bytes of data that one request, or one file at a COMMIT, may put into the log (rules F5), by `logbias`; nothing

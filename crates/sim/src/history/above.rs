@@ -387,7 +387,16 @@ impl History {
                 state.machine.lose_power(chance);
                 if target.is_still_there(&state)? {
                     target.rot(&state);
-                    state.rotten.as_mut().expect("it was just put there").is_met = true;
+                    // The history's own choices go on as if nobody had looked.
+                    let mut scout = state.fork(&mut chance.clone());
+                    let names = state.names_of_parts();
+                    let rotten = state.rotten.as_mut().expect("it was just put there");
+                    rotten.is_met = true;
+                    if scout.machine.import(&ImportOptions::default()).is_ok() {
+                        for (part, id) in rotten.is_met_by(scout.machine.server(), &names) {
+                            state.parts[part].oracle.forget_rewritten(id);
+                        }
+                    }
                 }
             }
             if let Came::Refused = state.import_above(chance)? {

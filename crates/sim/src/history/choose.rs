@@ -6,7 +6,7 @@ use tally_base::Time;
 use tally_store::properties::{LogBias, SyncMode};
 use tally_vfs::{CreateHow, FileKind, NodeKind, SetAttr, SetTime, Stability, Vfs};
 
-use super::{State, Trouble};
+use super::{Checked, State, Trouble};
 use crate::chance::{Chance, Stream};
 use crate::op::{NAMES, Object, Op};
 use crate::oracle::Limits;
@@ -131,6 +131,16 @@ impl State {
     /// What the log takes of requests to a part.
     pub(super) fn limits(&self, part: usize) -> Limits {
         self.machine.server().limits(&self.parts[part].name)
+    }
+
+    /// What the log takes of this request. All parts of a COMMIT go by its bound together, also where somebody has written
+    /// over one of them meanwhile.
+    pub(super) fn limits_of(&self, op: &Op) -> Checked<Limits> {
+        let (limits, filer) = (self.limits(op.dataset()), &self.machine.server().filer);
+        let Op::Commit { object, .. } = op else { return Ok(limits) };
+        let Some(fs) = filer.by_name(&self.parts[object.dataset].name) else { return Ok(limits) };
+        let real = object.real(&filer.pool().roster.config().handle_key)?;
+        Ok(Limits { inline_bytes_max: fs.log_bounds_of_commit(real).request_bytes, ..limits })
     }
 
     /// One write of a burst: as long as the log takes one.

@@ -136,7 +136,7 @@ impl State {
     /// Runs a request until its answer waits for a device, or is there.
     pub(super) fn carry_out(&mut self, mut attempt: Attempt, chance: &mut Chance) -> Checked<Next> {
         let server = Arc::clone(self.machine.server());
-        let limits = self.limits(attempt.op.dataset());
+        let limits = self.limits_of(&attempt.op)?;
         let before = self.parts[attempt.op.dataset()].oracle.before(&attempt.op, limits);
         match server.service.run(&mut attempt.job) {
             Step::Again(promise) if matches!(attempt.op, Op::Commit { .. }) && !self.is_off() => {

@@ -90,6 +90,18 @@ impl Rotten {
         self.keep_without_inode(server, names);
     }
 
+    /// It has rotted now. Until then the tree has gone on, and the leaf has come to stand for more keys, as where a neighbour
+    /// became empty: whatever cannot be read by now is damaged as well. Gives what was not before.
+    pub(super) fn is_met_by(&mut self, server: &Server, names: &[Option<String>]) -> Vec<Of> {
+        let (damaged, without_inode) = (self.damaged.clone(), self.without_inode.clone());
+        self.probe(server, names);
+        let new = self.damaged.difference(&damaged).copied().collect();
+        self.damaged.extend(damaged);
+        self.without_inode.extend(without_inode);
+        self.keep_without_inode(server, names);
+        new
+    }
+
     /// Asks again for the inodes that could not be read: what was believed in their place has been written since.
     fn keep_without_inode(&mut self, server: &Server, names: &[Option<String>]) {
         let there = &self.there;

@@ -89,6 +89,12 @@ impl Line {
         Self { newest: left.fork(), dirty: HashMap::new(), placed: HashSet::new(), states: vec![(op, left)] }
     }
 
+    /// See [`super::Oracle::forget_rewritten`].
+    pub(super) fn forget_rewritten(&mut self, file: ObjectId) {
+        let states = self.states.iter_mut().map(|(_, left)| left);
+        states.chain([&mut self.newest]).for_each(|left| left.rewritten.forget(file));
+    }
+
     /// Nobody will ask for a state from before operation `op`.
     pub(super) fn forget_before(&mut self, op: usize) {
         let keep_from = self.first_at(op);

@@ -348,6 +348,12 @@ impl Oracle {
         }
     }
 
+    /// What was written into a file so far may be hidden by what rots now: it was written before.
+    pub fn forget_rewritten(&mut self, file: ObjectId) {
+        self.rewritten.forget(file);
+        self.lines.iter_mut().for_each(|line| line.forget_rewritten(file));
+    }
+
     /// A group is closed behind operation `op`, and its sync begins.
     pub fn begin_group(&mut self, op: usize) {
         self.lines.push(Line::new(&self.live, &self.rewritten, op));

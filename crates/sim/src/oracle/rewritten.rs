@@ -32,6 +32,12 @@ impl Rewritten {
         }
     }
 
+    pub(super) fn forget(&mut self, file: ObjectId) {
+        if self.0.contains_key(&file) {
+            Arc::make_mut(&mut self.0).remove(&file);
+        }
+    }
+
     /// Whether what stands at an offset of a file is in such a block.
     #[must_use]
     pub fn contains(&self, file: ObjectId, offset: u64) -> bool {

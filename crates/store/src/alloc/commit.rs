@@ -12,14 +12,17 @@
 //! 4. everything is encoded bottom-up, since a pointer needs the checksum of what it points to. Whoever commits writes it,
 //!    with the root that names it.
 
+use std::sync::Arc;
+
 use tally_base::{SECTOR, Txg};
+use tally_members::blockdev::BlockDev;
 
 use super::deferred::{RANGES_PER_SECTOR, encode_sector};
 use super::root::VdevRoot;
 use super::space_index::{SpaceIndex, sector_pointer};
 use super::{AllocRoot, Allocator, Persisted};
 use crate::block::scatter::Place;
-use crate::block::{BlockError, NoSpace, sectors_of};
+use crate::block::{BlockError, NoSpace, sectors_of, write_together};
 use crate::bp::{BlockKind, BlockPtr, Dva};
 
 /// What a commit leaves to its caller: what is to be written, the root to store, and the place to store it in.
@@ -31,6 +34,13 @@ pub struct Committed {
     pub(crate) place: Place,
     /// The allocator's own sectors, and where they belong: on no disk yet.
     pub(crate) sectors: Vec<(Dva, Vec<u8>)>,
+}
+
+impl Committed {
+    /// Writes the allocator's own sectors, for whoever has no root to write with them.
+    pub fn write(&self, devs: &[Arc<dyn BlockDev>]) -> Result<(), BlockError> {
+        write_together(devs, self.sectors.iter().map(|(dva, bytes)| (*dva, &bytes[..])).collect())
+    }
 }
 
 /// What a commit is going to write.

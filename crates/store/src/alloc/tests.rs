@@ -3,7 +3,6 @@ use tally_base::codec::Reader;
 use tally_members::blockdev::MemBlockDev;
 
 use super::*;
-use crate::block::write_together;
 
 const SECTOR_BYTES: u64 = SECTOR as u64;
 const MIB: u64 = 1 << 20;
@@ -17,8 +16,7 @@ fn devices(sizes: &[u64]) -> (Vec<Arc<MemBlockDev>>, Vec<Arc<dyn BlockDev>>) {
 /// A commit that is written.
 fn commit(alloc: &Allocator, txg: Txg, root_bytes: usize) -> Committed {
     let committed = alloc.commit(txg, root_bytes).expect("there is space");
-    let parts = committed.sectors.iter().map(|(dva, bytes)| (*dva, &bytes[..])).collect();
-    write_together(&alloc.devs, parts).expect("a disk in memory");
+    committed.write(&alloc.devs).expect("a disk in memory");
     committed
 }
 
