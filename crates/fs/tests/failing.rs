@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
-use tally_fs::filer::{Filer, FilerError, ImportOptions};
+use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions};
 use tally_members::assemble::ImportError;
 use tally_members::label::FailMode;
 use tally_members::vdev::LegState;
-use tally_store::properties::PropertySet;
+use tally_store::properties::{Property, PropertySet, parse};
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Stability, Vfs};
 use world::{Faults, World, content, ctx, done, mode, patient, vfs};
 
@@ -276,6 +276,25 @@ fn a_suspended_pool_can_be_let_go_and_leaves_no_thread_behind() {
     }
     let (after, report) = world.cut().import();
     assert!(!report.was_clean && has(&*vfs(&after), "before"));
+}
+
+/// Where a quota is set a name is looked for before anything else. The pool was suspended, its disk gave nothing, and who made
+/// or renamed something got an I/O error for that look, where clients are to wait.
+#[test]
+fn a_quota_does_not_turn_the_wait_for_a_suspended_pool_into_an_error() {
+    let world = World::of(&[("/disks/a", DATA)], "/disks/a");
+    let properties = PropertySet::from_iter([parse(Property::RefQuota, "1M").unwrap()]);
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
+    let (cred, fs) = (Cred::root(), vfs(&filer));
+    make(&*fs, "before").unwrap();
+    filer.sync().unwrap();
+    world.faults("/disks/a").all(true);
+    filer.sync().unwrap_err();
+    filer.pool().io.drop_cache();
+    let made = done(fs.create(ctx(&cred), fs.root(), b"x", &CreateHow::Guarded(mode(0o600))));
+    assert_eq!(made.map(drop), Err(FsError::Unavailable));
+    let renamed = done(fs.rename(ctx(&cred), fs.root(), b"before", fs.root(), b"a longer name"));
+    assert_eq!(renamed, Err(FsError::Unavailable));
 }
 
 #[test]

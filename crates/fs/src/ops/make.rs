@@ -122,6 +122,10 @@ impl Filesystem {
         let cut = if plan.set.size.is_some_and(|size| size > 0) { BLOCK_BYTES_MAX } else { 0 };
         let cut = FoldCost { bytes: cut, known_bytes: 0, patch_bytes: cut as i64 };
         loop {
+            // Before anything is looked for: where the pool takes no changes, that is what is told.
+            if let Err(refusal) = self.check_takes_changes() {
+                return refusal.outcome();
+            }
             let growth_bytes = match self.growth_of_make(dir, name, plan) {
                 Ok(growth_bytes) => growth_bytes,
                 Err(error) => return self.failed_after_look(&[dir.id], error),

@@ -73,6 +73,10 @@ impl Filesystem {
         }
         let (from, to) = (End { dir: from_dir, name: from }, End { dir: to_dir, name: to });
         loop {
+            // Before anything is looked for: where the pool takes no changes, that is what is told.
+            if let Err(refusal) = self.check_takes_changes() {
+                return refusal.outcome();
+            }
             let growth_bytes = match self.growth_of_rename(from, to) {
                 Ok(growth_bytes) => growth_bytes,
                 Err(error) => return self.failed_after_look(&[from_dir.id, to_dir.id], error),
