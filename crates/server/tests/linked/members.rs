@@ -2,17 +2,22 @@
 
 use super::*;
 
+/// Disks of 32 MiB at paths of these names.
+fn failing<const N: usize>(data_dir: &Path, opener: &MemOpener, names: [&str; N]) -> [Arc<Failing>; N] {
+    names.map(|name| {
+        let disk = Failing::new(32 << 20);
+        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
+        disk
+    })
+}
+
 #[test]
 fn disks_that_fail_while_the_daemon_runs() {
     let dir = tempfile::tempdir().unwrap();
     let data_dir = dir.path();
     let here = data_dir.display().to_string();
     let opener = Arc::new(MemOpener::default());
-    let disks = ["a", "l", "m"].map(|name| {
-        let disk = Failing::new(32 << 20);
-        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
-        disk
-    });
+    let disks = failing(data_dir, &opener, ["a", "l", "m"]);
     let fail = |index: usize, on: bool| disks[index].fails.store(on, Ordering::SeqCst);
 
     let daemon = Running::start(data_dir, &opener);
@@ -67,11 +72,7 @@ fn a_disk_with_a_bad_sector_stays_until_its_owner_says_otherwise() {
     let data_dir = dir.path();
     let here = data_dir.display().to_string();
     let opener = Arc::new(MemOpener::default());
-    let disks = ["a", "b"].map(|name| {
-        let disk = Failing::new(32 << 20);
-        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
-        disk
-    });
+    let disks = failing(data_dir, &opener, ["a", "b"]);
     let daemon = Running::start(data_dir, &opener);
     story(data_dir, &[(&["pool", "create", "dozer", "a"], true, &[]), (&["dataset", "create", "dozer/x"], true, &[])]);
     // In free space, far from everything: nothing says that it will not be needed.
@@ -111,11 +112,7 @@ fn a_scrub_repairs_what_it_can_and_names_the_rest() {
     let data_dir = dir.path();
     let here = data_dir.display().to_string();
     let opener = Arc::new(MemOpener::default());
-    let disks = ["a", "b", "c"].map(|name| {
-        let disk = Failing::new(32 << 20);
-        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
-        disk
-    });
+    let disks = failing(data_dir, &opener, ["a", "b", "c"]);
     let daemon = Running::start(data_dir, &opener);
     let import = ["pool", "import", "-d", &here, "dozer"];
     story(
@@ -192,11 +189,7 @@ fn a_scrub_that_hangs_keeps_no_command_but_the_export_of_its_pool() {
 /// Disks of a mirror, of which b was away while the pool changed, in a daemon that serves it.
 fn with_a_stale_disk(data_dir: &Path, opener: &Arc<MemOpener>) -> (Running, [Arc<Failing>; 2]) {
     let here = data_dir.display().to_string();
-    let disks = ["a", "b"].map(|name| {
-        let disk = Failing::new(32 << 20);
-        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
-        disk
-    });
+    let disks = failing(data_dir, opener, ["a", "b"]);
     let daemon = Running::start(data_dir, opener);
     let import: &[&str] = &["pool", "import", "-d", &here, "dozer"];
     story(data_dir, &[(&["pool", "create", "dozer", "mirror", "a", "b"], true, &[])]);
@@ -294,11 +287,7 @@ fn what_one_disk_alone_has_right_is_not_lost_with_it() {
     let data_dir = dir.path();
     let here = data_dir.display().to_string();
     let opener = Arc::new(MemOpener::default());
-    let disks = ["a", "b", "c"].map(|name| {
-        let disk = Failing::new(32 << 20);
-        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
-        disk
-    });
+    let disks = failing(data_dir, &opener, ["a", "b", "c"]);
     let daemon = Running::start(data_dir, &opener);
     story(data_dir, &[(&["pool", "create", "dozer", "mirror", "a", "b"], true, &[])]);
     for name in ["dozer/x", "dozer/y", "dozer/z"] {
@@ -334,11 +323,7 @@ fn a_copy_runs_beside_other_commands_and_ends_with_the_daemon() {
     let data_dir = dir.path().to_owned();
     let here = data_dir.display().to_string();
     let opener = Arc::new(MemOpener::default());
-    let disks = ["a", "b"].map(|name| {
-        let disk = Failing::new(32 << 20);
-        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
-        disk
-    });
+    let disks = failing(&data_dir, &opener, ["a", "b"]);
     for name in ["c", "d"] {
         opener.put(data_dir.join(name), Failing::new(32 << 20) as Arc<dyn Disk>);
     }
