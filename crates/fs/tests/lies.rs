@@ -376,7 +376,8 @@ fn rotten_below_the_reaper(class: Class) -> World {
         _ => {}
     });
     let cut = by_hand.cut();
-    cut.poke("/disks/data", LABEL_BYTES + leaf.expect("there is one").dva.offset, &[0x55; 64]);
+    let places = leaf.expect("there is one").dvas();
+    places.for_each(|dva| cut.poke("/disks/data", LABEL_BYTES + dva.offset, &[0x55; 64]));
     cut
 }
 

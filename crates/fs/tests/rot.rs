@@ -1,5 +1,5 @@
-//! One sector rots, and then clients go on. Each block of a small pool in turn is spoilt on the data device (the log is
-//! on a device of its own); then there is a WRITE within the block, a cut, a REMOVE, a RENAME over, a CREATE and a
+//! A block rots, and then clients go on. Each block of a small pool in turn is spoilt on the data device, in each of its
+//! places (the log is on a device of its own); then there is a WRITE within the block, a cut, a REMOVE, a RENAME over, a CREATE and a
 //! COMMIT, most of them logged; the group is synced; the power goes; the pool is imported as usual. Each of these was
 //! the end of the pool once: the fold met the block, the pool was suspended, and the import replayed the same records
 //! into the same fold.
@@ -271,6 +271,11 @@ fn import(world: &World) -> Arc<Filer> {
     filer
 }
 
+/// All copies of a block are damaged.
+fn spoil(world: &World, block: &BlockPtr) {
+    block.dvas().for_each(|dva| world.poke(DATA, LABEL + dva.offset + 8, &[0x5a; 64]));
+}
+
 /// The sweep. `synced` says whether the work's group is synced before the power goes, or replayed.
 fn sweep(synced: bool, every: usize) {
     let world = World::new(32 * MIB, 4 * MIB);
@@ -284,9 +289,7 @@ fn sweep(synced: bool, every: usize) {
     for target in targets.iter().step_by(every) {
         let what = format!("{target}");
         let cut = world.cut();
-        let offset = LABEL + target.dva.offset;
-        let rotten = [0x5a; 64];
-        cut.poke(DATA, offset + 8, &rotten);
+        spoil(&cut, target);
         let filer = import(&cut);
         let mut client = Client::new(&filer, before.model.clone());
         let rotten_before = client.compare(&what);
@@ -346,7 +349,7 @@ fn with_a_rotten_block(size: usize, offset: u64) -> (World, Arc<Filer>, Client) 
     filer.sync().unwrap();
     let block = extents(&filer, "tank").into_iter().find(|(at, _)| *at == offset).unwrap().1;
     let cut = world.cut();
-    cut.poke(DATA, LABEL + block.dva.offset + 8, &[0x5a; 64]);
+    spoil(&cut, &block);
     let filer = import(&cut);
     client.follow(&filer);
     (cut, filer, client)
@@ -433,7 +436,7 @@ fn what_a_destroyed_dataset_leaves_behind_is_counted() {
     assert!(left > 0);
     let cut = world.cut();
     let of_extents = leaves(&filer, "tank/child", Class::Extent).pop().unwrap();
-    cut.poke(DATA, LABEL + of_extents.dva.offset + 8, &[0x5a; 64]);
+    spoil(&cut, &of_extents);
     let (filer, _) = cut.import();
     filer.destroy_dataset("tank/child", false).unwrap();
     for _ in 0..3 {
@@ -500,7 +503,7 @@ fn an_inode_that_rots_behind_the_change_ends_no_group() {
     client.create("new", b"with an inode behind all others").unwrap();
     let rotten = leaves(&filer, "tank", Class::Inode);
     for leaf in &rotten {
-        world.poke(DATA, LABEL + leaf.dva.offset + 8, &[0x5a; 64]);
+        spoil(&world, leaf);
     }
     filer.pool().io.drop_cache();
     filer.sync().unwrap();
@@ -560,7 +563,7 @@ fn above_rotten_last_leaves() -> (World, Arc<Filer>, Client) {
     filer.sync().unwrap();
     let cut = world.cut();
     for leaf in last_leaves(&import(&world.cut()), &[Class::DirEntry, Class::DirHash, Class::Extent]) {
-        cut.poke(DATA, LABEL + leaf.dva.offset + 8, &[0x5a; 64]);
+        spoil(&cut, &leaf);
     }
     let filer = import(&cut);
     let client = Client::new(&filer, before.model.clone());
@@ -683,9 +686,9 @@ fn hole_across_a_rotten_leaf(in_one_group: bool) {
         filer.sync().unwrap();
     }
     let mut cut = world.cut();
-    let leaf = LABEL + last_leaves(&import(&world.cut()), &[Class::Extent])[0].dva.offset + 8;
-    let sound = cut.content_of(DATA)[leaf as usize..][..64].to_vec();
-    cut.poke(DATA, leaf, &[0x5a; 64]);
+    let leaf = last_leaves(&import(&world.cut()), &[Class::Extent])[0];
+    let sound = cut.content_of(DATA)[(LABEL + leaf.dva.offset + 8) as usize..][..64].to_vec();
+    spoil(&cut, &leaf);
     let mut filer = import(&cut);
     client.follow(&filer);
     let piece = |client: &Client, at: usize| -> Result<Vec<u8>, FsError> {
@@ -718,7 +721,7 @@ fn hole_across_a_rotten_leaf(in_one_group: bool) {
     // The disk gives the leaf again: what it had was cut off.
     drop(filer);
     cut = cut.cut();
-    cut.poke(DATA, leaf, &sound);
+    cut.poke(DATA, LABEL + leaf.dva.offset + 8, &sound);
     filer = import(&cut);
     client.follow(&filer);
     for at in [30, 545, 598] {

@@ -84,7 +84,7 @@ fn go_on(allocator: &Allocator, devs: &[Arc<dyn BlockDev>], loaded: Txg) {
     allocator.free(Dva { vdev: 0, offset: 64 << 10, sectors: 2 }, txg);
     allocator.released(loaded);
     check_space(allocator);
-    let Ok(committed) = allocator.commit(txg, POOL_ROOT_BYTES) else { return };
+    let Ok(committed) = allocator.commit(txg, POOL_ROOT_BYTES, true) else { return };
     committed.write(devs).expect("devices in memory");
     allocator.released(txg);
     check_space(allocator);

@@ -185,6 +185,13 @@ pub(crate) fn open(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, B
     outcome
 }
 
+/// The places of a block that is there twice, where it is not as its pointer says; none while a copy is right.
+pub(crate) fn damaged_copies(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Vec<(Dva, BlockError)> {
+    let damage = |dva| Some((dva, open_copy(devs, bp, dva).err()?));
+    let damaged: Vec<_> = bp.copy.map_or_else(Vec::new, |copy| [bp.dva, copy].into_iter().filter_map(damage).collect());
+    if damaged.len() == 2 { Vec::new() } else { damaged }
+}
+
 fn open_copy(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr, dva: Dva) -> Result<Bytes, BlockError> {
     let dev = usize::try_from(dva.vdev)
         .ok()
@@ -301,17 +308,19 @@ pub(crate) fn in_parallel(count: usize, depth: usize, work: &(dyn Fn(usize) + Sy
     });
 }
 
-/// What is written together is this long at most, for a log on the same disk (rules P3). One part may be longer by itself.
-const TOGETHER_BYTES_MAX: usize = 1 << 20;
-
-/// Writes whole sectors to their places, neighbours together: for a disk that turns each write is a turn.
-pub(crate) fn write_together(devs: &[Arc<dyn BlockDev>], mut parts: Vec<(Dva, &[u8])>) -> Result<(), BlockError> {
+/// Writes whole sectors to their places, neighbours together: for a disk that turns each write is a turn. A write is at most
+/// `write_bytes_max` long, for a log on the same disk (rules P3), but where one part is longer by itself.
+pub(crate) fn write_together(
+    devs: &[Arc<dyn BlockDev>],
+    mut parts: Vec<(Dva, &[u8])>,
+    write_bytes_max: usize,
+) -> Result<(), BlockError> {
     parts.sort_unstable_by_key(|(dva, _)| *dva);
-    let mut buf = AlignedBuf::with_capacity(TOGETHER_BYTES_MAX);
+    let mut buf = AlignedBuf::with_capacity(0);
     let mut start: Option<Dva> = None;
     for (dva, bytes) in parts {
         let end = start.map(|start| (start.vdev, start.offset + buf.len() as u64));
-        let is_apart = end != Some((dva.vdev, dva.offset)) || buf.len() + bytes.len() > TOGETHER_BYTES_MAX;
+        let is_apart = end != Some((dva.vdev, dva.offset)) || buf.len() + bytes.len() > write_bytes_max;
         if let Some(start) = start.filter(|_| is_apart) {
             write_sectors(devs, start.vdev, start.offset, &buf)?;
             buf.clear();

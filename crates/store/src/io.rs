@@ -46,6 +46,7 @@ pub struct BlockIo {
     /// Cached, and freed by a group that is not published yet.
     freed: Mutex<Vec<CacheKey>>,
     read_depth: AtomicUsize,
+    write_bytes_max: AtomicUsize,
     flights: Flights,
     pub(crate) counters: Counters,
     unrepaired: Unrepaired,
@@ -111,6 +112,12 @@ pub struct CacheStats {
     pub misses: u64,
 }
 
+/// How long one device write is at most: so long that a disk spends its time writing and not seeking.
+const WRITE_BYTES_MAX: usize = 4 << 20;
+
+/// The same where the log lies on such a device, so that a frame does not wait long for its turn (rules P3).
+const WRITE_BYTES_MAX_BESIDE_LOG: usize = 1 << 20;
+
 /// Most blocks of one device read.
 const STRETCH_BLOCKS_MAX: usize = 8;
 
@@ -133,6 +140,7 @@ impl BlockIo {
             unwritten: RwLock::default(),
             freed: Mutex::default(),
             read_depth: AtomicUsize::new(READ_DEPTH),
+            write_bytes_max: AtomicUsize::new(WRITE_BYTES_MAX_BESIDE_LOG),
             flights: Flights::default(),
             counters: Counters::default(),
             unrepaired: Unrepaired::default(),
@@ -144,6 +152,16 @@ impl BlockIo {
     /// Reads in flight of blocks that are read together; 1 makes no threads, so that a simulation can be repeated.
     pub fn set_read_depth(&self, depth: usize) {
         self.read_depth.store(depth.max(1), Ordering::Relaxed);
+    }
+
+    /// No lane of the intent log lies on these devices: nobody waits for a long write to end.
+    pub fn has_no_log_beside(&self) {
+        self.write_bytes_max.store(WRITE_BYTES_MAX, Ordering::Relaxed);
+    }
+
+    /// How long one device write is at most, if no single block is longer; and a run.
+    pub(crate) fn write_bytes_max(&self) -> usize {
+        self.write_bytes_max.load(Ordering::Relaxed)
     }
 
     /// The pool's allocator.
@@ -487,7 +505,7 @@ impl BlockIo {
         let bytes: usize = parts.iter().map(|(_, bytes)| bytes.len()).sum();
         self.counters.runs_written.fetch_add(1, Ordering::Relaxed);
         self.counters.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        block::write_together(&self.devs, parts)
+        block::write_together(&self.devs, parts, self.write_bytes_max())
     }
 
     pub(crate) fn write_sectors(&self, place: Dva, buf: &[u8]) -> Result<(), BlockError> {

@@ -1,9 +1,11 @@
 //! Runs: thousands of small blocks reach the disk as a few long writes.
 //!
-//! A writer reserves a contiguous run of up to 1 MiB, places each block behind the one before, and writes the run
+//! A writer reserves a contiguous run of one or a few MiB, places each block behind the one before, and writes the run
 //! when it is full. A block's pointer is known at once, since its place and checksum are; so a parent can be built
 //! while its children are still in memory. All kinds of blocks share a run: what is written together in a txg lies
 //! together. What a run did not need goes back to the allocator, whose cursor goes back with it.
+//!
+//! Second copies of what the pool cannot do without ([`RedundantMetadata`]) are a run of their own, far from the first.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,15 +15,14 @@ use tally_base::codec::Put;
 use tally_base::{BlockChecksum, LongWork, SECTOR, Txg, block_checksum};
 use tally_disk::AlignedBuf;
 
-use crate::alloc::{AllocRoot, Allocator, UNBORN};
+use crate::alloc::{AllocRoot, Allocator, Space, UNBORN};
 use crate::block::scatter::Place;
 use crate::block::{BlockError, NoSpace, seal};
 use crate::bp::{BLOCK_BYTES_MAX, BlockKind, BlockPtr, Coding, Compression, Dva};
 use crate::io::BlockIo;
 
-/// Length of a run: long enough that a disk spends its time writing and not seeking, short enough that a log on
-/// the same disk does not wait long (rules P3).
-const RUN_BYTES: u64 = 1 << 20;
+/// Length of a run of second copies. They are few, and each run takes room far from the others.
+const COPIES_BYTES: u64 = 1 << 20;
 
 /// What a writer has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,17 @@ pub struct WriteStats {
     pub write_count: u64,
 }
 
+/// Which blocks are written twice, to places far from each other. After the property of ZFS of that name; data never is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RedundantMetadata {
+    /// None.
+    None,
+    /// What much hangs from: the pool's root, the allocator's sectors, the inner nodes of trees.
+    Most,
+    /// Also the leaves of trees, but for those whose entries are the content of small files.
+    All,
+}
+
 /// Writes blocks of one txg. Not shared between threads: each makes its own. Blocks reach their device when a run
 /// is full, and at the latest in [`Self::finish`]; a writer that is dropped has written only part of them.
 pub struct RunWriter {
@@ -43,6 +55,7 @@ pub struct RunWriter {
     txg: Txg,
     run: Option<Run>,
     run_bytes: u64,
+    copies: Copies,
     scratch: Vec<u8>,
     stats: WriteStats,
     work: LongWork,
@@ -52,6 +65,16 @@ pub struct RunWriter {
 /// Told of the bytes of blocks, before compression, that have reached their device.
 type Told = Box<dyn Fn(u64) + Send + Sync>;
 
+/// The run of second copies.
+struct Copies {
+    of: RedundantMetadata,
+    can_spare: CanSpare,
+    run: Option<Run>,
+}
+
+/// Whether so many bytes of this space may go to copies. Room for them is nobody's due.
+type CanSpare = Box<dyn Fn(&Space, u64) -> bool + Send + Sync>;
+
 struct Run {
     place: Dva,
     buf: AlignedBuf,
@@ -59,6 +82,10 @@ struct Run {
 }
 
 impl Run {
+    fn at(place: Dva) -> Self {
+        Self { place, buf: AlignedBuf::with_capacity(place.bytes() as usize), blocks: Vec::new() }
+    }
+
     fn used_bytes(&self) -> u64 {
         self.buf.len() as u64
     }
@@ -80,13 +107,26 @@ impl Run {
 impl RunWriter {
     pub(crate) fn new(io: Arc<BlockIo>, txg: Txg) -> Self {
         let (stats, work) = (WriteStats::default(), LongWork::default());
-        Self { io, txg, run: None, run_bytes: RUN_BYTES, scratch: Vec::new(), stats, work, told: None }
+        let copies = Copies { of: RedundantMetadata::None, can_spare: Box::new(|_, _| false), run: None };
+        Self { run_bytes: io.write_bytes_max() as u64, io, txg, run: None, copies, scratch: Vec::new(), stats, work, told: None }
+    }
+
+    /// With second copies of these blocks, as long as `can_spare` says of the pool's space that so many bytes of it may go to
+    /// copies.
+    #[must_use]
+    pub fn with_copies(
+        mut self,
+        of: RedundantMetadata,
+        can_spare: impl Fn(&Space, u64) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.copies = Copies { of, can_spare: Box::new(can_spare), run: None };
+        self
     }
 
     /// For no more than so many bytes: what others reserve meanwhile lies directly behind.
     #[must_use]
     pub fn expecting(mut self, bytes: u64) -> Self {
-        self.run_bytes = bytes.min(RUN_BYTES);
+        self.run_bytes = self.run_bytes.min(bytes);
         self
     }
 
@@ -134,7 +174,19 @@ impl RunWriter {
     ) -> Result<BlockPtr, BlockError> {
         // What is written ahead of any group, a WRITE has brought.
         let is_brought = self.txg == UNBORN;
-        self.put_for_readers(kind, data, compression, is_brought)
+        self.put_for_readers(kind, data, compression, is_brought, false)
+    }
+
+    /// [`Self::put_bytes`] of what belongs to the pool itself and not to a file: in two places, if that is asked of this
+    /// kind of block.
+    pub fn put_metadata(
+        &mut self,
+        kind: BlockKind,
+        data: Bytes,
+        compression: Compression,
+    ) -> Result<BlockPtr, BlockError> {
+        let least = if kind == BlockKind::Leaf { RedundantMetadata::All } else { RedundantMetadata::Most };
+        self.put_for_readers(kind, data, compression, false, self.copies.of >= least)
     }
 
     /// [`Self::put_bytes`] of a part of a long WRITE, which has a buffer with its neighbours: in the cache it stands beside
@@ -145,7 +197,7 @@ impl RunWriter {
         data: Bytes,
         compression: Compression,
     ) -> Result<BlockPtr, BlockError> {
-        self.put_for_readers(kind, data, compression, true)
+        self.put_for_readers(kind, data, compression, true, false)
     }
 
     fn put_for_readers(
@@ -154,8 +206,9 @@ impl RunWriter {
         data: Bytes,
         compression: Compression,
         is_brought: bool,
+        twice: bool,
     ) -> Result<BlockPtr, BlockError> {
-        let pointer = self.lay_out(kind, &data, compression)?;
+        let pointer = self.lay_out(kind, &data, compression, twice)?;
         self.io.accept(&pointer, data, is_brought);
         match &mut self.run {
             Some(run) => run.blocks.push(pointer),
@@ -172,11 +225,17 @@ impl RunWriter {
         data: &[u8],
         compression: Compression,
     ) -> Result<BlockPtr, BlockError> {
-        Ok(self.lay_out(kind, data, compression)?.given_up())
+        Ok(self.lay_out(kind, data, compression, false)?.given_up())
     }
 
-    /// Finds a place for a block, and puts its bytes there.
-    fn lay_out(&mut self, kind: BlockKind, data: &[u8], compression: Compression) -> Result<BlockPtr, BlockError> {
+    /// Finds a place for a block, and puts its bytes there; `twice`: another one as well, if there is room to spare.
+    fn lay_out(
+        &mut self,
+        kind: BlockKind,
+        data: &[u8],
+        compression: Compression,
+        twice: bool,
+    ) -> Result<BlockPtr, BlockError> {
         assert!(!data.is_empty() && data.len() <= BLOCK_BYTES_MAX as usize, "a block of {} bytes", data.len());
         self.work.step();
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -189,9 +248,11 @@ impl RunWriter {
             Err(BlockError::NoSpace(_)) => self.scatter(sectors, sealed.bytes(), checksum)?,
             Err(error) => return Err(error),
         };
+        // Where not even the first copy has room in one piece there is none to spare.
+        let copy = if twice && pieces.is_empty() { self.copy(&dva, sealed.bytes())? } else { None };
         let pointer = BlockPtr {
             dva,
-            copy: None,
+            copy,
             lsize: data.len() as u32,
             psize: sealed.bytes().len() as u32,
             coding: sealed.coding(),
@@ -222,6 +283,23 @@ impl RunWriter {
         Ok((dva, pieces))
     }
 
+    /// Puts the bytes of the block at `first` into the run of second copies, if there is room for them.
+    fn copy(&mut self, first: &Dva, bytes: &[u8]) -> Result<Option<Dva>, BlockError> {
+        let fits = |run: &Run| run.has_room(first.bytes()) && self.io.alloc.are_apart(&run.place, first);
+        if !self.copies.run.as_ref().is_some_and(fits) {
+            self.close_copies()?;
+            self.copies.run = self.run_for_copies(first);
+        }
+        Ok(self.copies.run.as_mut().map(|run| run.append(bytes, first.sectors)))
+    }
+
+    fn run_for_copies(&self, first: &Dva) -> Option<Run> {
+        let bytes = COPIES_BYTES.max(first.bytes());
+        let is_spare = (self.copies.can_spare)(&self.io.alloc.space(), bytes);
+        let place = is_spare.then(|| self.io.alloc.alloc_apart(self.txg, first, bytes, first.bytes())).flatten()?;
+        Some(Run::at(place))
+    }
+
     /// The run that has room for a block; none is open after an error.
     fn make_room(&mut self, bytes: u64) -> Result<&mut Run, BlockError> {
         let run = match self.run.take() {
@@ -230,7 +308,7 @@ impl RunWriter {
                 self.run = full;
                 self.close_run()?;
                 let place = self.io.alloc.alloc_run(self.txg, self.run_bytes.max(bytes), bytes)?;
-                Run { place, buf: AlignedBuf::with_capacity(place.bytes() as usize), blocks: Vec::new() }
+                Run::at(place)
             }
         };
         Ok(self.run.insert(run))
@@ -238,15 +316,22 @@ impl RunWriter {
 
     /// Writes what there is of the run, and gives the rest back.
     fn close_run(&mut self) -> Result<(), BlockError> {
-        let Some(run) = self.take_run() else { return Ok(()) };
+        let Some(run) = self.run.take().inspect(|run| self.shrink(run)) else { return Ok(()) };
         let written = if run.buf.is_empty() { Ok(()) } else { self.io.write_sectors(run.place, &run.buf) };
         self.run_ended(&run, written.is_ok());
         written
     }
 
-    /// What there is of the run, which is to be written; the rest goes back.
-    fn take_run(&mut self) -> Option<Run> {
-        self.run.take().inspect(|run| self.io.alloc.shrink(run.place, run.used_bytes()))
+    /// The same for the second copies.
+    fn close_copies(&mut self) -> Result<(), BlockError> {
+        let Some(run) = self.copies.run.take().inspect(|run| self.shrink(run)) else { return Ok(()) };
+        self.stats.write_count += 1;
+        self.io.write_sectors(run.place, &run.buf)
+    }
+
+    /// Gives back what a run did not need.
+    fn shrink(&self, run: &Run) {
+        self.io.alloc.shrink(run.place, run.used_bytes());
     }
 
     /// A run is on its device, or never will be.
@@ -262,6 +347,7 @@ impl RunWriter {
     /// Writes what is not written yet. Durable after [`BlockIo::flush`].
     pub fn finish(mut self) -> Result<WriteStats, BlockError> {
         self.close_run()?;
+        self.close_copies()?;
         Ok(self.stats)
     }
 
@@ -274,8 +360,10 @@ impl RunWriter {
         root_bytes_max: usize,
         encode: impl FnOnce(&AllocRoot) -> Vec<u8>,
     ) -> Result<(BlockPtr, WriteStats), BlockError> {
-        let run = self.take_run();
-        let committed = self.commit_behind(run.as_ref(), root_bytes_max, encode);
+        let run = self.run.take().inspect(|run| self.shrink(run));
+        let copies = self.copies.run.take().inspect(|run| self.shrink(run));
+        let runs = [&run, &copies].map(Option::as_ref);
+        let committed = self.commit_behind(runs, root_bytes_max, encode);
         if let Some(run) = &run {
             self.run_ended(run, committed.is_ok());
         }
@@ -284,14 +372,17 @@ impl RunWriter {
 
     fn commit_behind(
         &mut self,
-        run: Option<&Run>,
+        runs: [Option<&Run>; 2],
         root_bytes_max: usize,
         encode: impl FnOnce(&AllocRoot) -> Vec<u8>,
     ) -> Result<BlockPtr, BlockError> {
         let alloc: &Allocator = &self.io.alloc;
-        let committed = alloc.commit(self.txg, root_bytes_max + alloc.root_bytes_max() + size_of::<u32>())?;
+        let root_bytes_max = root_bytes_max + alloc.root_bytes_max() + size_of::<u32>();
+        let twice = self.copies.of > RedundantMetadata::None
+            && (self.copies.can_spare)(&alloc.space(), COPIES_BYTES.max(root_bytes_max as u64));
+        let committed = alloc.commit(self.txg, root_bytes_max, twice)?;
         let root = encode(&committed.root);
-        let place = committed.place;
+        let (place, copy) = (&committed.place, committed.copy);
         let mut bytes = Vec::with_capacity(place.bytes() as usize);
         bytes.put_blob(&root);
         if bytes.len() as u64 > place.bytes() {
@@ -300,20 +391,21 @@ impl RunWriter {
         bytes.resize(place.bytes() as usize, 0);
         let size = u32::try_from(bytes.len()).expect("a root is far below 16 MiB");
         let checksum = block_checksum(&bytes);
-        let mut parts: Vec<(Dva, &[u8])> = committed.sectors.iter().map(|(dva, bytes)| (*dva, &bytes[..])).collect();
+        let mut parts: Vec<(Dva, &[u8])> = committed.parts().collect();
         let sector_count = 1 + parts.len() as u64;
-        parts.extend(run.filter(|run| !run.buf.is_empty()).map(|run| (run.place, &run.buf[..])));
+        let runs = runs.into_iter().flatten().filter(|run| !run.buf.is_empty());
+        parts.extend(runs.map(|run| (run.place, &run.buf[..])));
         let dva = match place {
             Place::Whole(dva) => {
-                parts.push((dva, &bytes));
-                dva
+                parts.extend(std::iter::once(*dva).chain(copy).map(|dva| (dva, &bytes[..])));
+                *dva
             }
             pieces @ Place::Pieces(..) => pieces.write(&self.io.devs, &bytes, checksum)?,
         };
         self.io.write_together(parts)?;
         let pointer = BlockPtr {
             dva,
-            copy: None,
+            copy,
             lsize: size,
             psize: size,
             coding: Coding::Raw,
@@ -331,8 +423,11 @@ impl Drop for RunWriter {
     /// A writer that is dropped with an open run has failed: its blocks will not be read.
     fn drop(&mut self) {
         if let Some(run) = self.run.take() {
-            self.io.alloc.shrink(run.place, run.used_bytes());
+            self.shrink(&run);
             self.io.forget_unwritten(&run.blocks);
+        }
+        if let Some(copies) = self.copies.run.take() {
+            self.shrink(&copies);
         }
     }
 }

@@ -136,10 +136,10 @@ fn spaces() -> Vec<Seed> {
         let excluded = (excluded > 0).then_some((0, 1 << 20, excluded));
         let allocator = Allocator::create(&devs, excluded.as_slice());
         let taken: Vec<_> = (0..takes).filter_map(|turn| allocator.alloc(Txg(1), (turn % 7 + 1) * 4096).ok()).collect();
-        let first = allocator.commit(Txg(1), 1000).expect("there is room");
+        let first = allocator.commit(Txg(1), 1000, true).expect("there is room");
         first.write(&devs).expect("devices in memory");
         taken.iter().step_by(2).take(frees).for_each(|dva| allocator.free(*dva, Txg(2)));
-        let second = allocator.commit(Txg(2), 1000).expect("there is room");
+        let second = allocator.commit(Txg(2), 1000, true).expect("there is room");
         second.write(&devs).expect("devices in memory");
         for (committed, txg) in [(first, 1), (second, 2)] {
             let mut root = Vec::new();

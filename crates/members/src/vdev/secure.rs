@@ -97,18 +97,36 @@ impl Vdev {
             Ok(true) => {}
             other => return Ok(Given::Nothing { is_read: other.is_ok() }),
         }
-        let mut outcome = Given::Refused;
-        for leg in lacking {
-            match leg.write_data(offset, buf) {
+        let is_taken = self.hand_out(lacking, offset, buf)?;
+        Ok(if is_taken { Given::Taken } else { Given::Refused })
+    }
+
+    /// Writes to each of `keepers` that takes writes what another vdev, or another place on this one, has right: no leg here
+    /// has. Whether one of them took it.
+    pub fn restore(&self, offset: u64, bytes: &AlignedBuf, keepers: &[VdevGuid]) -> Result<bool, BlockDevError> {
+        self.check(offset, bytes.len() as u64)?;
+        self.may_write()?;
+        let mut legs = self.legs();
+        legs.retain(|leg| keepers.contains(&leg.guid()) && leg.takes_writes());
+        let _alone = self.repair.write();
+        self.hand_out(&legs, offset, bytes)
+    }
+
+    /// Writes to these legs, with other writers kept out by the caller. Those that refuse it are struck off. Whether one of
+    /// them took it.
+    fn hand_out(&self, legs: &[Arc<VdevLeg>], offset: u64, bytes: &AlignedBuf) -> Result<bool, BlockDevError> {
+        let mut is_taken = false;
+        for leg in legs {
+            match leg.write_data(offset, bytes) {
                 Ok(()) => {
                     // A joining leg had it never, and is no disk that went wrong.
                     leg.repaired.fetch_add(u64::from(leg.state() == LegState::Online), Ordering::Relaxed);
-                    outcome = Given::Taken;
+                    is_taken = true;
                 }
                 Err(error) => self.strike_off(leg, &error)?,
             }
         }
-        Ok(outcome)
+        Ok(is_taken)
     }
 }
 

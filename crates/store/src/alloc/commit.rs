@@ -32,14 +32,21 @@ pub struct Committed {
     pub root: AllocRoot,
     /// As many sectors as were asked for, for the pool's root. Allocated in the space maps that are to be written.
     pub(crate) place: Place,
-    /// The allocator's own sectors, and where they belong: on no disk yet.
-    pub(crate) sectors: Vec<(Dva, Vec<u8>)>,
+    /// As many for a second copy of it, if there is one.
+    pub(crate) copy: Option<Dva>,
+    /// The allocator's own sectors: on no disk yet.
+    pub(crate) sectors: Vec<(BlockPtr, Vec<u8>)>,
 }
 
 impl Committed {
     /// Writes the allocator's own sectors, for whoever has no root to write with them.
     pub fn write(&self, devs: &[Arc<dyn BlockDev>]) -> Result<(), BlockError> {
-        write_together(devs, self.sectors.iter().map(|(dva, bytes)| (*dva, &bytes[..])).collect())
+        write_together(devs, self.parts().collect(), usize::MAX)
+    }
+
+    /// What is to be written where, without the root: each sector once, or in two places.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (Dva, &[u8])> {
+        self.sectors.iter().flat_map(|(bp, bytes)| bp.dvas().map(|dva| (dva, &bytes[..])))
     }
 }
 
@@ -51,23 +58,35 @@ struct Plan {
     sectors: usize,
 }
 
+/// The places of a sector.
+#[derive(Clone, Copy)]
+pub(super) struct Twofold {
+    pub(super) dva: Dva,
+    pub(super) copy: Option<Dva>,
+}
+
 /// Single sectors, handed out in order.
-struct Places(Vec<Dva>);
+struct Places(Vec<Twofold>);
 
 impl Places {
-    fn next(&mut self) -> Dva {
+    fn next(&mut self) -> Twofold {
         self.0.pop().expect("the plan has counted every sector")
     }
 }
 
 impl Allocator {
     /// Gives what persists the allocator as of `txg` once it is written, and reserves a place of `root_bytes` for the
-    /// pool's root. Called once for each txg, when nobody allocates or frees for it any more. After an error, also of
-    /// those writes, the state in memory is ahead of the disk, and the pool must be imported anew.
-    pub fn commit(&self, txg: Txg, root_bytes: usize) -> Result<Committed, BlockError> {
+    /// pool's root. Called once for each txg, when nobody allocates or frees for it any more. `twice`: all of it in two
+    /// places, where there are such. After an error, also of those writes, the state in memory is ahead of the disk, and
+    /// the pool must be imported anew.
+    pub fn commit(&self, txg: Txg, root_bytes: usize, twice: bool) -> Result<Committed, BlockError> {
         let mut persisted = self.persisted.lock();
         assert!(txg > persisted.txg, "txg {txg} is committed after {}", persisted.txg);
         let place = self.place(txg, sectors_of(root_bytes))?;
+        let copy = match &place {
+            Place::Whole(dva) if twice => self.alloc_apart(txg, dva, dva.bytes(), dva.bytes()),
+            _ => None,
+        };
         let (range_count, freed_twice) = self.deferred.lock().prepare(txg);
         self.count_freed_twice(freed_twice);
         let mut places = Vec::new();
@@ -77,7 +96,8 @@ impl Allocator {
                 break plan;
             };
             let run = self.alloc_sectors(txg, u32::try_from(missing).unwrap_or(u32::MAX), 1)?;
-            places.extend(single_sectors(run));
+            let mut copies = if twice { self.sectors_apart(txg, &run) } else { Vec::new() }.into_iter();
+            places.extend(single_sectors(run).map(|dva| Twofold { dva, copy: copies.next() }));
         };
         places.reverse();
         let mut places = Places(places);
@@ -91,7 +111,7 @@ impl Allocator {
         persisted.txg = txg;
         let space = self.space();
         assert!(space.free + space.deferred <= space.total, "sectors are counted twice: {space:?}");
-        Ok(Committed { root: self.root(&persisted, txg), place, sectors })
+        Ok(Committed { root: self.root(&persisted, txg), place, copy, sectors })
     }
 
     fn plan(&self, persisted: &Persisted, txg: Txg, range_count: usize) -> Plan {
@@ -120,7 +140,7 @@ impl Allocator {
         plan: &[Vec<usize>],
         txg: Txg,
         places: &mut Places,
-        sectors: &mut Vec<(Dva, Vec<u8>)>,
+        sectors: &mut Vec<(BlockPtr, Vec<u8>)>,
     ) {
         for (level, touched) in plan.iter().enumerate() {
             for at in touched {
@@ -133,13 +153,19 @@ impl Allocator {
                 };
                 let pointer = sector_pointer(places.next(), kind, txg, &bytes);
                 index.levels[level][*at] = Some(pointer);
-                sectors.push((pointer.dva, bytes));
+                sectors.push((pointer, bytes));
             }
         }
     }
 
     /// The last sector first, since each names the next.
-    fn encode_chain(&self, sector_count: usize, txg: Txg, places: &mut Places, sectors: &mut Vec<(Dva, Vec<u8>)>) {
+    fn encode_chain(
+        &self,
+        sector_count: usize,
+        txg: Txg,
+        places: &mut Places,
+        sectors: &mut Vec<(BlockPtr, Vec<u8>)>,
+    ) {
         let mut deferred = self.deferred.lock();
         let list = deferred.list_mut(txg);
         debug_assert_eq!(list.ranges.len().div_ceil(RANGES_PER_SECTOR), sector_count, "the list is as planned");
@@ -147,7 +173,7 @@ impl Allocator {
         for ranges in list.ranges.chunks(RANGES_PER_SECTOR).rev() {
             let bytes = encode_sector(next.as_ref(), ranges);
             let pointer = sector_pointer(places.next(), BlockKind::Deferred, txg, &bytes);
-            sectors.push((pointer.dva, bytes));
+            sectors.push((pointer, bytes));
             list.chain.push(pointer);
             next = Some(pointer);
         }
@@ -169,6 +195,18 @@ impl Allocator {
     /// An upper bound for the encoded size of the root that the next commit returns.
     pub fn root_bytes_max(&self) -> usize {
         AllocRoot::bytes(self.vdevs.len(), self.deferred.lock().list_count() + 1)
+    }
+
+    /// Second places for the sectors of a run, as far as there are any.
+    fn sectors_apart(&self, txg: Txg, run: &Dva) -> Vec<Dva> {
+        let mut copies: Vec<Dva> = Vec::new();
+        let mut missing = run.bytes();
+        while missing > 0 {
+            let Some(found) = self.alloc_apart(txg, run, missing, SECTOR as u64) else { break };
+            missing -= found.bytes();
+            copies.extend(single_sectors(found));
+        }
+        copies
     }
 
     pub(super) fn alloc_sectors(&self, txg: Txg, want: u32, at_least: u32) -> Result<Dva, NoSpace> {

@@ -3,7 +3,7 @@
 //! Groups have one cursor, and what is placed ahead of them another. With one for both, a fold that wrote a file in runs of a
 //! mebibyte, while a client placed another, put each into the gaps of the other: whoever read either had a turn of the disk
 //! for each mebibyte. The two keep apart by regions, as each spares that in which the other one is, and begin side by side,
-//! since a disk that turns writes now at one and now at the other.
+//! since a disk that turns writes now at one and now at the other. Second copies have a third, far from both.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +13,11 @@ use tally_base::Txg;
 use super::UNBORN;
 use super::bitmap::REGION_SECTORS;
 
-/// Both, in sectors of the vdev: behind the last run that was handed out.
+/// All of them, in sectors of the vdev: behind the last run that was handed out.
 pub(super) struct Cursors {
     groups: AtomicU64,
     unborn: AtomicU64,
+    copies: AtomicU64,
 }
 
 /// Where one of them stands.
@@ -29,7 +30,8 @@ pub(super) struct Cursor {
 
 impl Default for Cursors {
     fn default() -> Self {
-        Self { groups: AtomicU64::new(0), unborn: AtomicU64::new(u64::from(REGION_SECTORS)) }
+        let [groups, copies] = [0, u64::MAX].map(AtomicU64::new);
+        Self { groups, unborn: AtomicU64::new(u64::from(REGION_SECTORS)), copies }
     }
 }
 
@@ -55,9 +57,18 @@ impl Cursors {
         own.store(to, Ordering::Relaxed);
     }
 
+    /// Behind the last run of second copies; beyond every vdev if there was none.
+    pub(super) fn copies(&self) -> u64 {
+        self.copies.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_copies(&self, to: u64) {
+        self.copies.store(to, Ordering::Relaxed);
+    }
+
     /// What was handed out last is not needed.
     pub(super) fn take_back(&self, run: Range<u64>) {
-        for cursor in [&self.groups, &self.unborn] {
+        for cursor in [&self.groups, &self.unborn, &self.copies] {
             // Failure means that it is elsewhere, or that somebody moved it on, which is as good.
             let _ = cursor.compare_exchange(run.end, run.start, Ordering::Relaxed, Ordering::Relaxed);
         }

@@ -61,12 +61,12 @@ impl Deferred {
 
     /// Sectors of the chains themselves.
     pub(super) fn chain_sectors(&self) -> u64 {
-        (self.lists.values().map(|list| list.chain.len()).sum::<usize>() + self.retired.len()) as u64
+        self.own_sectors().map(|range| u64::from(range.sectors)).sum()
     }
 
     /// Where the chains themselves lie.
     pub(super) fn own_sectors(&self) -> impl Iterator<Item = Dva> {
-        let chains = self.lists.values().flat_map(|list| list.chain.iter().map(|sector| sector.dva));
+        let chains = self.lists.values().flat_map(|list| list.chain.iter().flat_map(BlockPtr::dvas));
         chains.chain(self.retired.iter().copied())
     }
 
@@ -76,8 +76,8 @@ impl Deferred {
     }
 
     /// A sector of the allocator's own that the next commit has to free.
-    pub(super) fn retire(&mut self, dva: Dva) {
-        self.retired.push(dva);
+    pub(super) fn retire(&mut self, sector: &BlockPtr) {
+        self.retired.extend(sector.dvas());
     }
 
     /// Takes out everything freed before `durable`: it is reusable now.
@@ -89,7 +89,7 @@ impl Deferred {
         assert!(released.keys().all(is_old), "group {durable} is durable, and a later one's blocks are reused (F8)");
         let mut ranges = Vec::new();
         for list in released.into_values() {
-            self.retired.extend(list.chain.iter().map(|sector| sector.dva));
+            self.retired.extend(list.chain.iter().flat_map(BlockPtr::dvas));
             ranges.extend(list.ranges);
         }
         self.sectors -= ranges.iter().map(|dva| u64::from(dva.sectors)).sum::<u64>();

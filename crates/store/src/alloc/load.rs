@@ -79,7 +79,7 @@ impl Allocator {
             let mut vdev = VdevSpace::new(at as u32, dev.data_bytes());
             let mut index = SpaceIndex::new(vdev.regions.len());
             if let Some(line) = root.vdevs.get(at) {
-                load_vdev(devs, line, at as u32, &mut vdev, &mut index, |bp| deferred.retire(bp.dva))?;
+                load_vdev(devs, line, at as u32, &mut vdev, &mut index, |bp| deferred.retire(bp))?;
             }
             vdevs.push(vdev);
             indexes.push(index);
@@ -132,7 +132,7 @@ impl Allocator {
     fn check_own_sectors(&self) -> Result<(), LoadError> {
         let (persisted, deferred) = (self.persisted.lock(), self.deferred.lock());
         let indexes = persisted.indexes.iter().flat_map(|index| index.levels.iter().flatten().flatten());
-        let mut own = indexes.map(|pointer| pointer.dva).chain(deferred.own_sectors());
+        let mut own = indexes.flat_map(BlockPtr::dvas).chain(deferred.own_sectors());
         if own.all(|sector| self.is_busy(&sector)) { Ok(()) } else { Err(Malformed("space map").into()) }
     }
 
@@ -217,7 +217,7 @@ pub(super) fn read_sector(
     bp: &BlockPtr,
     kind: BlockKind,
 ) -> Result<bytes::Bytes, LoadError> {
-    if bp.kind != kind || bp.lsize as usize != SECTOR || bp.copy.is_some() {
+    if bp.kind != kind || bp.lsize as usize != SECTOR {
         return Err(BlockError::Pointer { bp: *bp, what: "it is not one of the allocator's" }.into());
     }
     Ok(block::open(devs, bp)?)

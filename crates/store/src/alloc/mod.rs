@@ -23,6 +23,7 @@
 //!
 //! Lock order: `persisted`, then `deferred` or `claims`, then a region, then its vdev's longest runs.
 
+mod apart;
 mod bitmap;
 mod commit;
 mod cursors;

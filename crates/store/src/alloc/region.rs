@@ -13,6 +13,8 @@
 //!  3. giving back what was never committed edits the take itself: a pair "took, gave" would free somebody
 //!     else's sectors if they were taken in between by another txg.
 
+use std::ops::Range;
+
 use tally_base::Txg;
 
 use super::UNBORN;
@@ -80,14 +82,16 @@ impl Region {
         &mut self.pending[at]
     }
 
-    /// Takes the first free run of at least `want` sectors from `from` on, at most `most` of it.
-    pub(super) fn take(&mut self, txg: Txg, from: u32, want: u32, most: u32) -> Option<Run> {
+    /// Takes the first free run of at least `want` sectors within `range`, at most `most` of it. The range may go beyond the
+    /// region.
+    pub(super) fn take(&mut self, txg: Txg, range: Range<u32>, want: u32, most: u32) -> Option<Run> {
         if self.free < want || self.longest_at_most < want {
             return None;
         }
-        let whole = (from, self.sectors.saturating_sub(from));
+        let (from, to) = (range.start, range.end.min(self.sectors));
+        let whole = (from, to.saturating_sub(from));
         let found = match &self.maps {
-            Some(maps) => maps.busy.find(from, self.sectors, want),
+            Some(maps) => maps.busy.find(from, to, want),
             None if whole.1 >= want => Ok(whole),
             None => Err(whole.1),
         };
@@ -99,7 +103,7 @@ impl Region {
                 Some(run)
             }
             Err(longest) => {
-                if from == 0 {
+                if (from, to) == (0, self.sectors) {
                     self.longest_at_most = longest;
                 }
                 None

@@ -12,9 +12,11 @@
 //! block of it is one sector, so a fragmented pool can always place it, and how many sectors a commit needs is
 //! counted before anything is written.
 
+use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Reader};
 use tally_base::{SECTOR, Txg, block_checksum};
 
+use super::commit::Twofold;
 use crate::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr, Coding, Dva};
 
 /// Pointers in one sector.
@@ -42,7 +44,7 @@ impl SpaceIndex {
 
     /// Sectors that the tree has on disk.
     pub(super) fn sector_count(&self) -> u64 {
-        self.levels.iter().flatten().flatten().count() as u64
+        self.levels.iter().flatten().flatten().map(|bp| bp.dvas().count() as u64).sum()
     }
 
     /// What must be written, level by level, when these regions are touched.
@@ -60,7 +62,7 @@ impl SpaceIndex {
     /// The sectors that a plan replaces.
     pub(super) fn replaced<'a>(&'a self, plan: &'a [Vec<usize>]) -> impl Iterator<Item = Dva> + 'a {
         let levels = self.levels.iter().zip(plan);
-        levels.flat_map(|(level, touched)| touched.iter().filter_map(|at| level[*at].map(|bp| bp.dva)))
+        levels.flat_map(|(level, touched)| touched.iter().filter_map(|at| level[*at]).flat_map(|bp| bp.dvas().collect::<SmallVec<[Dva; 2]>>()))
     }
 
     /// The pointers that the sector `at` of `level` (1 or higher) holds.
@@ -86,11 +88,12 @@ impl SpaceIndex {
 }
 
 /// The pointer to one of the allocator's own sectors.
-pub(super) fn sector_pointer(dva: Dva, kind: BlockKind, birth: Txg, bytes: &[u8]) -> BlockPtr {
+pub(super) fn sector_pointer(place: Twofold, kind: BlockKind, birth: Txg, bytes: &[u8]) -> BlockPtr {
+    let Twofold { dva, copy } = place;
     debug_assert!(bytes.len() == SECTOR && dva.sectors == 1, "the allocator's blocks are single sectors");
     BlockPtr {
         dva,
-        copy: None,
+        copy,
         lsize: SECTOR as u32,
         psize: SECTOR as u32,
         coding: Coding::Raw,

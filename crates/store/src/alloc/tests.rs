@@ -15,7 +15,11 @@ fn devices(sizes: &[u64]) -> (Vec<Arc<MemBlockDev>>, Vec<Arc<dyn BlockDev>>) {
 
 /// A commit that is written.
 fn commit(alloc: &Allocator, txg: Txg, root_bytes: usize) -> Committed {
-    let committed = alloc.commit(txg, root_bytes).expect("there is space");
+    commit_as(alloc, txg, root_bytes, false)
+}
+
+fn commit_as(alloc: &Allocator, txg: Txg, root_bytes: usize, twice: bool) -> Committed {
+    let committed = alloc.commit(txg, root_bytes, twice).expect("there is space");
     committed.write(&alloc.devs).expect("a disk in memory");
     committed
 }
@@ -29,7 +33,8 @@ fn overlap(a: &Dva, b: &Dva) -> bool {
 struct Durable {
     txg: Txg,
     root: AllocRoot,
-    place: Dva,
+    /// Of the root, and of its second copy.
+    places: Vec<Dva>,
     live: Vec<Dva>,
 }
 
@@ -58,7 +63,9 @@ enum Step {
     Abandon {
         which: usize,
     },
-    Commit,
+    Commit {
+        twice: bool,
+    },
     Crash,
     /// The newest uberblock turned out to be torn.
     FallBack,
@@ -70,7 +77,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(early, want, at_least, used)| Step::Alloc { early, want: want.max(at_least), at_least, used }),
         8 => any::<usize>().prop_map(|which| Step::Free { which }),
         2 => any::<usize>().prop_map(|which| Step::Abandon { which }),
-        5 => Just(Step::Commit),
+        5 => any::<bool>().prop_map(|twice| Step::Commit { twice }),
         1 => Just(Step::Crash),
         1 => Just(Step::FallBack),
     ];
@@ -90,7 +97,7 @@ impl World {
             assert!(!overlap(dva, live), "{dva} was handed out while {live} of txg {birth} is in use");
         }
         for durable in &self.window {
-            let named = durable.live.iter().chain([&durable.place]);
+            let named = durable.live.iter().chain(&durable.places);
             for live in named {
                 assert!(!overlap(dva, live), "{dva} was handed out, and uberblock {} names {live}", durable.txg);
             }
@@ -122,7 +129,7 @@ impl World {
                 }
             }
             Step::Free { .. } | Step::Abandon { .. } => {}
-            Step::Commit => self.commit(),
+            Step::Commit { twice } => self.commit_as(*twice),
             Step::Crash => self.load(),
             Step::FallBack if self.window.len() == 2 => {
                 self.window.pop();
@@ -134,21 +141,29 @@ impl World {
     }
 
     fn commit(&mut self) {
+        self.commit_as(false);
+    }
+
+    fn commit_as(&mut self, twice: bool) {
         let txg = self.syncing;
         if let Some(durable) = self.window.last() {
-            self.alloc.free(durable.place, txg);
+            durable.places.iter().for_each(|place| self.alloc.free(*place, txg));
         }
-        let committed = commit(&self.alloc, txg, 100);
-        let place = committed.place;
-        let crate::block::scatter::Place::Whole(place) = place else { panic!("there was room in one piece") };
-        self.assert_unused(&place);
+        let committed = commit_as(&self.alloc, txg, 100, twice);
+        let crate::block::scatter::Place::Whole(place) = committed.place else { panic!("there was room in one piece") };
+        assert!(committed.copy.is_none_or(|copy| twice && self.alloc.are_apart(&place, &copy)));
+        for (bp, _) in &committed.sectors {
+            assert!(bp.copy.is_none_or(|copy| twice && self.alloc.are_apart(&bp.dva, &copy)), "{bp} and {:?}", bp.copy);
+        }
+        let places: Vec<_> = std::iter::once(place).chain(committed.copy).collect();
+        places.iter().for_each(|place| self.assert_unused(place));
         let live = self.live.iter().filter(|(_, birth)| *birth <= txg).map(|(dva, _)| *dva).collect();
         let mut bytes = Vec::new();
         committed.root.encode(&mut bytes);
         assert!(bytes.len() <= self.alloc.root_bytes_max());
         let root = AllocRoot::decode(&mut Reader::new(&bytes, "test")).expect("just encoded");
         assert_eq!(root, committed.root);
-        self.window.push(Durable { txg, root, place, live });
+        self.window.push(Durable { txg, root, places, live });
         if self.window.len() > 2 {
             self.window.remove(0);
         }
@@ -169,7 +184,7 @@ impl World {
     fn check_space(&self) {
         let space = self.alloc.space();
         let live: u64 = self.live.iter().map(|(dva, _)| dva.bytes()).sum();
-        let place = self.window.last().map_or(0, |durable| durable.place.bytes());
+        let place: u64 = self.window.last().iter().flat_map(|durable| &durable.places).map(Dva::bytes).sum();
         assert_eq!(space.allocated, live + place + self.alloc.own_bytes(), "{space:?}");
         assert_eq!(space.total, space.allocated + space.deferred + space.free);
         assert!(self.live.iter().all(|(dva, _)| self.alloc.is_busy(dva)));
@@ -242,7 +257,7 @@ fn claims_become_allocations_only_when_adopted() {
         assert_eq!(world.alloc.claim(dva), Err(ClaimError::InUse(dva)), "a second record claims it");
     }
     let cases = [
-        (world.window[0].place, true),
+        (world.window[0].places[0], true),
         (at(8 * MIB + SECTOR_BYTES, 1), true),
         (at(2 * MIB, 1), true),
         (at(16 * MIB, 1), false),
@@ -289,7 +304,7 @@ fn bad_frees_are_counted_and_change_nothing() {
     world.alloc.free(block, Txg(2));
     world.alloc.free(Dva { sectors: 1, ..block }, Txg(2));
     world.live.clear();
-    let place = world.window[0].place;
+    let place = world.window[0].places[0];
     world.alloc.free(place, Txg(2));
     commit(&world.alloc, Txg(2), 100);
     assert_eq!(world.alloc.bad_free_count(), 9, "the second free of the first sector");
@@ -490,4 +505,55 @@ fn an_allocator_whose_own_sectors_are_free_in_its_maps_is_not_loaded() {
     root.vdevs[0].top = Some(crate::bp::BlockPtr { dva: elsewhere, ..map });
     let error = Allocator::load(&devs, &root, Txg(1), &mut Vec::new()).err();
     assert!(matches!(error, Some(LoadError::Malformed(_))), "{error:?}");
+}
+
+/// Second copies lie on another vdev, or an eighth of their own away from what they are copies of, on both sides of it; and
+/// where there is no such place there is none.
+#[test]
+fn copies_lie_far_apart() {
+    let eighth = 8 * MIB;
+    for near in [0, 3 * MIB, 20 * MIB, 32 * MIB, 63 * MIB] {
+        let (_, devs) = devices(&[64 * MIB]);
+        let alloc = Allocator::create(&devs, &[]);
+        let first = Dva { vdev: 0, offset: near, sectors: 4 };
+        alloc.claim(first).expect("an empty pool");
+        let mut room = 0;
+        while let Some(copy) = alloc.alloc_apart(Txg(1), &first, MIB, SECTOR_BYTES) {
+            assert!(alloc.are_apart(&first, &copy) && alloc.are_apart(&copy, &first), "{first} and {copy}");
+            assert!(copy.end() + eighth <= near || first.end() + eighth <= copy.offset, "{first} and {copy}");
+            room += copy.bytes();
+        }
+        let allowed = near.saturating_sub(eighth) + (64 * MIB).saturating_sub(first.end() + eighth);
+        assert_eq!(room, allowed, "beside {first}");
+    }
+    let (_, devs) = devices(&[64 * MIB, 16 * MIB, 32 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    let first = alloc.alloc(Txg(1), MIB).expect("an empty pool");
+    let copy = alloc.alloc_apart(Txg(1), &first, MIB, MIB).expect("an empty pool");
+    assert!(copy.vdev != first.vdev && copy.bytes() == MIB, "{copy}");
+}
+
+/// In an empty pool nothing of the allocator's is there only once, and an import does with either copy.
+#[test]
+fn each_sector_can_be_lost_once() {
+    let (mem, devs) = devices(&[300 * MIB, 40 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    for _ in 0..20 {
+        alloc.alloc(Txg(1), MIB).expect("an empty pool");
+    }
+    commit_as(&alloc, Txg(1), 100, true);
+    let freed = alloc.alloc(Txg(1), MIB);
+    freed.into_iter().for_each(|dva| alloc.shrink(dva, 0));
+    alloc.free(Dva { vdev: 0, offset: 0, sectors: 1 }, Txg(2));
+    let committed = commit_as(&alloc, Txg(2), 100, true);
+    assert!(committed.copy.is_some() && committed.sectors.iter().all(|(bp, _)| bp.copy.is_some()));
+    let sectors: Vec<_> = committed.sectors.iter().flat_map(|(bp, bytes)| bp.dvas().map(move |dva| (dva, bytes))).collect();
+    for (dva, bytes) in &sectors {
+        let dev = &mem[dva.vdev as usize];
+        dev.write(dva.offset, &[0x5a; SECTOR]).expect("in memory");
+        let (mut remarks, root) = (Vec::new(), &committed.root);
+        let loaded = Allocator::load(&devs, root, Txg(2), &mut remarks).expect("its other copy is right");
+        assert_eq!((loaded.space(), remarks), (alloc.space(), Vec::new()), "{dva}");
+        dev.write(dva.offset, bytes).expect("in memory");
+    }
 }

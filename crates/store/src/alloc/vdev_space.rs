@@ -143,11 +143,60 @@ impl VdevSpace {
 
     fn take_from(&self, txg: Txg, region: usize, from: u32, length: u32, most: u32) -> Option<Dva> {
         self.examined.fetch_add(1, Ordering::Relaxed);
-        let run = self.change(region, |region| region.take(txg, from, length, most))?;
-        self.free.fetch_sub(u64::from(run.1), Ordering::Relaxed);
-        let dva = self.dva(region, run);
+        let run = self.change(region, |region| region.take(txg, from..REGION_SECTORS, length, most))?;
+        let dva = self.taken(region, run);
         self.cursors.advance(txg, dva.end() / SECTOR as u64);
         Some(dva)
+    }
+
+    fn taken(&self, region: usize, run: Run) -> Dva {
+        self.free.fetch_sub(u64::from(run.1), Ordering::Relaxed);
+        self.dva(region, run)
+    }
+
+    /// A run of `want` sectors, or a shorter one of `at_least`, for second copies: an eighth of the vdev away from what they
+    /// are copies of, if that lies here. It is looked for behind the last one, or else half a vdev away.
+    pub(super) fn take_for_copies(&self, txg: Txg, near: Option<&Dva>, want: u32, at_least: u32) -> Option<Dva> {
+        let want = want.min(REGION_SECTORS).max(at_least);
+        let gap = self.apart_sectors();
+        let (start, end) = near.map_or((0, 0), |near| (near.offset / SECTOR as u64, near.end() / SECTOR as u64));
+        let allowed = match near {
+            Some(_) => [0..start.saturating_sub(gap), end.saturating_add(gap)..self.sectors],
+            None => [0..0, 0..self.sectors],
+        };
+        let last = Some(self.cursors.copies()).filter(|at| allowed.iter().any(|range| range.contains(at)));
+        let from = last.unwrap_or_else(|| (start + self.sectors / 2) % self.sectors.max(1));
+        let behind = allowed.clone().map(|range| range.start.max(from)..range.end);
+        let take = |length| behind.iter().chain(&allowed).find_map(|range| self.take_within(txg, range, length, want));
+        take(want).or_else(|| take(at_least))
+    }
+
+    /// How far apart the two copies of a block lie on one vdev, at least.
+    pub(super) fn apart_sectors(&self) -> u64 {
+        self.sectors / 8
+    }
+
+    /// A run in these sectors of the vdev, for a copy.
+    fn take_within(&self, txg: Txg, range: &Range<u64>, length: u32, most: u32) -> Option<Dva> {
+        let want = Sectors::try_from(length).ok()?;
+        let region_sectors = u64::from(REGION_SECTORS);
+        let mut from = range.start;
+        while from < range.end {
+            let next = self.longest.lock().next(usize::try_from(from / region_sectors).ok()?, want)?;
+            let first = next as u64 * region_sectors;
+            if first >= range.end {
+                return None;
+            }
+            let within = (from.max(first) - first) as u32..(range.end - first).min(region_sectors) as u32;
+            self.examined.fetch_add(1, Ordering::Relaxed);
+            if let Some(run) = self.change(next, |region| region.take(txg, within, length, most)) {
+                let dva = self.taken(next, run);
+                self.cursors.set_copies(dva.end() / SECTOR as u64);
+                return Some(dva);
+            }
+            from = first + region_sectors;
+        }
+        None
     }
 
     /// Changes a region, and keeps what is known of its longest run.

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use tally_base::{SECTOR, block_checksum};
+use tally_base::{SECTOR, block_checksum, blocking};
+use tally_disk::AlignedBuf;
 use tally_members::blockdev::BlockDev;
 
 use super::{BlockError, scatter};
@@ -35,6 +36,16 @@ impl Part {
             Right::Map(bp) => scatter::is_map_of(bytes, bp),
             Right::Piece(sum) => scatter::sum(bytes) == *sum,
         }
+    }
+
+    /// What `other` should hold, if this is another copy of it and right.
+    pub(crate) fn read_for(&self, other: &Self, devs: &[Arc<dyn BlockDev>]) -> Option<AlignedBuf> {
+        let is_whole = |part: &Self| matches!(part.right, Right::Whole(_));
+        if self.dva == other.dva || !is_whole(self) || !is_whole(other) {
+            return None;
+        }
+        let (dev, length) = (devs.get(self.dva.vdev as usize)?, usize::try_from(self.dva.bytes()).ok()?);
+        blocking(|| dev.read(self.dva.offset, length, &|bytes| self.is_right(bytes))).ok()
     }
 
     /// Whether it can lie there: what a map says was never compared with the devices.

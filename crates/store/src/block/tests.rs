@@ -129,7 +129,7 @@ fn neighbours_are_written_together_up_to_a_bound() {
         let dva =
             |(offset, length): &(u64, usize)| Dva { vdev: 0, offset: *offset, sectors: (*length / SECTOR) as u32 };
         let parts = places.iter().map(dva).zip(contents.iter().map(|content| &content[..])).collect();
-        write_together(&devs, parts).expect("memory takes it");
+        write_together(&devs, parts, MIB as usize).expect("memory takes it");
         assert_eq!(mem.write_count(), *writes, "{places:?}");
         for ((offset, length), content) in places.iter().zip(&contents) {
             let found = mem.read(*offset, *length, &|_| true).expect("in memory");

@@ -53,6 +53,7 @@ pub(super) fn read_root(report: &mut Report<'_>, view: &PoolView<'_>) -> Option<
         match root_of(view, uberblock) {
             Ok(root) => {
                 say_root(report, &root, at > 0);
+                view.say_copies(report, Part::Trees, &root.block);
                 return Some(root);
             }
             Err(why) => {
@@ -197,6 +198,7 @@ impl Walk<'_, '_> {
                 let source = self.view.source(bp.dva);
                 let fact = block_fact(if *height == 0 { "leaf" } else { "node" }, source.clone(), bp);
                 self.report.say(Detail::Verbose, &fact.with("height", *height).with("count", *count));
+                self.view.say_copies(self.report, Part::Trees, bp);
                 if *height == 0 {
                     self.leaf = source;
                 }
@@ -254,7 +256,11 @@ pub(super) fn block_fact(what: &'static str, source: Option<Source>, bp: &BlockP
         .with("psize", bp.psize)
         .with("coding", format!("{:?}", bp.coding).to_lowercase())
         .with("birth", bp.birth);
-    if bp.is_scattered() { fact.with("map_sectors", bp.dva.sectors) } else { fact }
+    let fact = if bp.is_scattered() { fact.with("map_sectors", bp.dva.sectors) } else { fact };
+    match bp.copy {
+        Some(copy) => fact.with("copy", copy.to_string()),
+        None => fact,
+    }
 }
 
 const fn class_word(class: Class) -> &'static str {

@@ -13,7 +13,8 @@ use tally_members::uberblock::Uberblock;
 use super::devices::{Device, LegView, VdevView};
 use super::fact::{Fact, Part, Source};
 use super::{Detail, Report};
-use crate::bp::Dva;
+use crate::block::damaged_copies;
+use crate::bp::{BlockPtr, Dva};
 
 /// The devices of one pool, put together as far as they can be.
 pub(super) struct PoolView<'a> {
@@ -72,6 +73,14 @@ impl<'a> PoolView<'a> {
     pub(super) fn say_faults(&self, report: &mut Report<'_>, part: Part) {
         for (source, why) in self.data.iter().flat_map(|vdev| vdev.drain_faults()) {
             let fact = Fact::new(part, "block copy").at(source).damaged(format!("{why}; another leg has it"));
+            report.say(Detail::Summary, &fact);
+        }
+    }
+
+    /// Says where a block that is there twice is wrong while its other copy is right.
+    pub(super) fn say_copies(&self, report: &mut Report<'_>, part: Part, bp: &BlockPtr) {
+        for (dva, why) in damaged_copies(&self.block_devs(), bp) {
+            let fact = Fact::new(part, "block copy").at(self.source(dva)).damaged(format!("{why}; its other copy is right"));
             report.say(Detail::Summary, &fact);
         }
     }

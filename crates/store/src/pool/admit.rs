@@ -74,6 +74,11 @@ impl Pool {
         space.free >= kept_back.saturating_add(folding).saturating_add(self.replies.fold_bytes())
     }
 
+    /// Whether `bytes` may go to what nobody was promised, beside all that folds may take.
+    pub(super) fn can_spare(space: &Space, folding: u64, bytes: u64) -> bool {
+        space.free >= Self::reserve_bytes(space).saturating_add(folding).saturating_add(bytes)
+    }
+
     /// Whether groups that are not synced yet, or frees that are not reusable yet, will bring space, and when.
     #[must_use]
     pub fn space_coming(&self) -> Option<Wait> {

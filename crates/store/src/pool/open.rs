@@ -190,6 +190,9 @@ impl Pool {
         if !tuning.helper_threads {
             io.set_read_depth(1);
         }
+        if rings_in_pool(roster).is_empty() {
+            io.has_no_log_beside();
+        }
         let unreplayed = root_block.is_some().then(|| uberblock.lanes.clone());
         let root_bytes = root.encode().len() as u64;
         let (changes, datasets) = (Arc::default(), datasets_of(&root));

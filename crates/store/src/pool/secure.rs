@@ -6,8 +6,8 @@
 //! pointers know how a block must be.
 //!
 //! **The idea.** All pointers of the pool are gone through, and each block is read from the legs that are to keep it.
-//! What they lack is given to them by any leg that has it ([`Vdev::secure`]). What no leg has right is as lost as it was
-//! before: it is named and counted.
+//! What they lack is given to them by any leg that has it ([`Vdev::secure`]), or by the block's other copy where there is
+//! one. What none has right is as lost as it was before: it is named and counted.
 //!
 //! **While the pool changes.** A leg that joins, or counts, gets every write, so only what was written before has to be
 //! looked at. One group is synced first, which gives a pointer to what was placed ahead. Trees are walked in steps, each
@@ -351,7 +351,9 @@ impl Securing<'_> {
         for part in &parts {
             let Some(subject) = subjects.iter().find(|subject| subject.place == part.dva.vdev) else { continue };
             looked_at += 1;
-            if let Verdict::Lost { unread } = self.part(subject, part)? {
+            if let Verdict::Lost { unread } = self.part(subject, part)?
+                && !self.restore(subject, part, &parts)?
+            {
                 let before = verdict == Verdict::Lost { unread: true };
                 verdict = Verdict::Lost { unread: unread || before };
             }
@@ -360,6 +362,14 @@ impl Securing<'_> {
             self.pool.io.note_repaired(bp);
         }
         Ok(verdict)
+    }
+
+    /// Gives a range that no leg of its vdev has right what the block's other copy says. Whether that is there.
+    fn restore(&mut self, subject: &Subject<'_>, part: &Part, parts: &[Part]) -> Result<bool, SecureError> {
+        let Some(bytes) = parts.iter().find_map(|other| other.read_for(part, &self.pool.io.devs)) else { return Ok(false) };
+        let restored = subject.vdev.restore(part.dva.offset, &bytes, &subject.keepers())?;
+        self.report.repaired_count += u64::from(restored);
+        Ok(restored)
     }
 
     fn part(&mut self, subject: &Subject<'_>, part: &Part) -> Result<Verdict, SecureError> {

@@ -6,16 +6,16 @@ use std::sync::{Arc, Weak};
 use tally_base::{Broken, Txg};
 use tally_members::roster::RosterError;
 use tally_members::uberblock::Uberblock;
-use tally_members::vdev::VdevLeg;
+use tally_members::vdev::{Vdev, VdevLeg};
 
 use super::entries::Entries;
 use super::root::{self, PoolRoot, ROOT_BYTES_MAX};
 use super::{Pool, Syncing};
-use crate::alloc::AllocRoot;
+use crate::alloc::{AllocRoot, Space};
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
 use crate::dataset::{Dataset, DatasetRoot};
-use crate::run::RunWriter;
+use crate::run::{RedundantMetadata, RunWriter};
 use crate::txg::Next;
 
 /// Why a transaction group was not synced. The pool is suspended then.
@@ -177,7 +177,10 @@ impl Pool {
 
     fn write_group(&self, syncing: &mut Syncing, txg: Txg, clean: bool) -> Result<Vec<Folded>, SyncError> {
         let txgs = Arc::clone(&self.txgs);
-        let mut out = self.io.writer(txg).telling(move |bytes| txgs.wrote(txg, bytes));
+        let out = self.io.writer(txg).telling(move |bytes| txgs.wrote(txg, bytes));
+        let txgs = Arc::clone(&self.txgs);
+        let can_spare = move |space: &Space, bytes| Self::can_spare(space, txgs.fold_bytes(), bytes);
+        let mut out = out.with_copies(self.redundant_metadata(), can_spare);
         let folded = self.fold_datasets(syncing, txg, clean, &mut out)?;
         self.fold_replies(syncing, txg, &mut out)?;
         if let Some(old) = syncing.root.take() {
@@ -220,6 +223,12 @@ impl Pool {
         syncing.fold_all = syncing.unreplayed.is_some();
         syncing.uberblock = uberblock;
         Ok(folded)
+    }
+
+    /// A vdev of one disk has nothing else to repair a leaf from.
+    fn redundant_metadata(&self) -> RedundantMetadata {
+        let is_single = |vdev: &Arc<Vdev>| vdev.legs().len() == 1;
+        if self.roster.data_vdevs().any(is_single) { RedundantMetadata::All } else { RedundantMetadata::Most }
     }
 
     /// What the uberblock of `txg` will name is durable when this returns (I2), on every leg that is not struck off.

@@ -269,7 +269,7 @@ fn write_pieces<T>(
     let key = key_of(piece.first().expect("a cut is not empty"));
     let bytes = Bytes::from(encode(piece));
     let can_shrink = piece.len() > 1 && bytes.len() > SECTOR;
-    match merger.put(kind, bytes) {
+    match merger.put(kind, &key, bytes) {
         Ok(bp) => out.push(Child { key, bp }),
         Err(BlockError::NoSpace(_)) if can_shrink => {
             let (left, right) = piece.split_at(piece.len() / 2);

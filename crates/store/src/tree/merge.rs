@@ -20,7 +20,7 @@ use super::{Change, Tree, VALUE_BYTES_MAX, malformed_block, read_inner, view_inn
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
 use crate::io::BlockIo;
-use crate::key::Key;
+use crate::key::{Class, Key};
 use crate::run::RunWriter;
 
 /// Leaves that are read ahead: at most 4 MiB of them.
@@ -322,8 +322,14 @@ impl Merger<'_> {
         self.io.free(bp, self.out.txg());
     }
 
-    pub(super) fn put(&mut self, kind: BlockKind, bytes: Bytes) -> Result<BlockPtr, BlockError> {
-        self.out.put_bytes(kind, bytes, Compression::Lz4)
+    /// Writes a node of which the first key is `first`.
+    pub(super) fn put(&mut self, kind: BlockKind, first: &Key, bytes: Bytes) -> Result<BlockPtr, BlockError> {
+        let is_content = kind == BlockKind::Leaf && first.class == Class::Small;
+        if is_content {
+            self.out.put_bytes(kind, bytes, Compression::Lz4)
+        } else {
+            self.out.put_metadata(kind, bytes, Compression::Lz4)
+        }
     }
 }
 

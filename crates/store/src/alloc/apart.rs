@@ -1,0 +1,37 @@
+//! Room for the second copies of blocks that the pool cannot do without: on another vdev, or else so far away on the same
+//! one that what takes one of them rarely takes the other.
+//!
+//! **The problem.** On a pool of one disk, one sector that rots in the pool's root, a space map or an upper node of a tree
+//! takes everything along that hangs from it, though the disk is well but for that sector.
+//!
+//! **The idea.** Such blocks are few and small; each is written twice, and a pointer has room for both places.
+//!
+//! **What it costs.** One more long write for each group. Room for copies is nobody's due: what was promised to clients
+//! goes before (rules F19), so whoever writes them asks first whether there is room to spare, and a copy that finds none
+//! is left out.
+
+use tally_base::{SECTOR, Txg};
+
+use super::Allocator;
+use super::vdev_space::VdevSpace;
+use crate::bp::Dva;
+
+impl Allocator {
+    /// A run of `want` bytes in one piece, or a shorter one of at least `at_least`, for second copies of what lies at `first`.
+    /// `None` if no place is far enough away.
+    pub(crate) fn alloc_apart(&self, txg: Txg, first: &Dva, want: u64, at_least: u64) -> Option<Dva> {
+        let sectors = |bytes: u64| u32::try_from(bytes.div_ceil(SECTOR as u64)).ok().map(|sectors| sectors.max(1));
+        let (want, at_least) = (sectors(want)?, sectors(at_least)?);
+        let others = self.vdevs.iter().zip(0..).filter(|(_, at)| *at != first.vdev).map(|(vdev, _)| vdev);
+        let emptiest = others.max_by_key(|vdev| vdev.free());
+        let elsewhere = emptiest.and_then(|vdev| vdev.take_for_copies(txg, None, want, at_least));
+        elsewhere.or_else(|| self.vdev_of(first)?.take_for_copies(txg, Some(first), want, at_least))
+    }
+
+    /// Whether two ranges may be copies of each other.
+    pub(crate) fn are_apart(&self, one: &Dva, other: &Dva) -> bool {
+        let gap = self.vdevs.get(one.vdev as usize).map_or(0, VdevSpace::apart_sectors) * SECTOR as u64;
+        let (low, high) = if one.offset < other.offset { (one, other) } else { (other, one) };
+        one.vdev != other.vdev || low.end().saturating_add(gap) <= high.offset
+    }
+}
