@@ -536,6 +536,14 @@ fn a_disk_stays_while_nobody_can_read_which_blocks_it_has() {
     let used = bytes.chunks(SECTOR).enumerate().filter(|(_, sector)| sector.iter().any(|byte| *byte != 0));
     let offsets = used.map(|(at, _)| (at * SECTOR) as u64);
     rot(&world, B, offsets.filter(|at| (LABEL_BYTES..DISK - LABEL_BYTES).contains(at)));
+    // What leads on from the other vdev is on the mirror as well, and there rotten on both disks.
+    let mut copies = Vec::new();
+    filer.pool().datasets()[0].root().tree.check(&filer.pool().io, &mut |visit| match visit {
+        Visit::Block { bp, .. } if bp.dva.vdev == 0 => copies.extend(bp.copy),
+        _ => {}
+    });
+    assert!(!copies.is_empty() && copies.iter().all(|copy| copy.vdev == 1), "{copies:?}");
+    rot(&world, A, copies.iter().map(|copy| LABEL_BYTES + copy.offset));
     filer.pool().io.drop_cache();
     let mirror = Arc::clone(&filer.pool().roster.vdevs()[1]);
     let old = mirror.legs()[0].guid();

@@ -376,8 +376,8 @@ fn rotten_below_the_reaper(class: Class) -> World {
         _ => {}
     });
     let cut = by_hand.cut();
-    let places = leaf.expect("there is one").dvas();
-    places.for_each(|dva| cut.poke("/disks/data", LABEL_BYTES + dva.offset, &[0x55; 64]));
+    let leaf = leaf.expect("there is one");
+    leaf.dvas().for_each(|dva| cut.poke("/disks/data", LABEL_BYTES + dva.offset, &[0x55; 64]));
     cut
 }
 

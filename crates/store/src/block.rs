@@ -175,14 +175,13 @@ pub(crate) fn open(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, B
         let gathered_bytes = stored.len();
         return expand(bp, stored, gathered_bytes);
     }
-    let mut outcome = Err(BlockError::Pointer { bp: *bp, what: "it names no place" });
-    for dva in bp.dvas() {
-        outcome = open_copy(devs, bp, dva);
-        if outcome.is_ok() {
-            break;
-        }
-    }
-    outcome
+    let first = match open_copy(devs, bp, bp.dva) {
+        Ok(bytes) => return Ok(bytes),
+        Err(error) => error,
+    };
+    let Some(copy) = bp.copy else { return Err(first) };
+    // Where a device refuses either of them the block is not lost yet.
+    open_copy(devs, bp, copy).map_err(|second| if first.is_of_device() { first } else { second })
 }
 
 /// The places of a block that is there twice, where it is not as its pointer says; none while a copy is right.

@@ -108,7 +108,17 @@ impl RunWriter {
     pub(crate) fn new(io: Arc<BlockIo>, txg: Txg) -> Self {
         let (stats, work) = (WriteStats::default(), LongWork::default());
         let copies = Copies { of: RedundantMetadata::None, can_spare: Box::new(|_, _| false), run: None };
-        Self { run_bytes: io.write_bytes_max() as u64, io, txg, run: None, copies, scratch: Vec::new(), stats, work, told: None }
+        Self {
+            run_bytes: io.write_bytes_max() as u64,
+            io,
+            txg,
+            run: None,
+            copies,
+            scratch: Vec::new(),
+            stats,
+            work,
+            told: None,
+        }
     }
 
     /// With second copies of these blocks, as long as `can_spare` says of the pool's space that so many bytes of it may go to

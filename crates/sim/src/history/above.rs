@@ -9,8 +9,9 @@
 //! Behind an import everything is durable and known, so the world can be forked there: copies of the disks, of the
 //! models and of what clients know. In each fork one block rots for good. What must hold: the pool serves and is
 //! imported, whatever is changed; who was damaged by the rot may answer EIO, and is named then; nobody else may; and
-//! everything that is read is what the models say. A block that is in no dataset's tree may cost the import itself,
-//! where the format keeps it once only: then that is said, and it can be read where the root can.
+//! everything that is read is what the models say. Where one place of a block rots that has two, nobody is damaged. A
+//! block that is in no dataset's tree may cost the import itself, where there was no room for a second copy of it: then
+//! that is said, and it can be read where the root can.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use tally_base::ObjectId;
 use tally_fs::damage::Part as DamagedPart;
 use tally_fs::filer::{Filer, FilerError, ImportOptions};
 use tally_members::label::LABEL_BYTES;
-use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use tally_members::uberblock;
+use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr, Dva};
 use tally_store::key::Class;
 use tally_store::pool::OpenError;
 use tally_store::tree::Visit;
@@ -47,14 +49,18 @@ const LIVES: u64 = 2;
 const CHANGES_MIN: u64 = 10;
 /// Blocks of datasets beside which one other sector rots.
 const BLOCKS_FOR_A_SECTOR: usize = 4;
+/// Of so many places of blocks with two one rots alone.
+const ONE_COPY_OF: usize = 5;
 /// Imports of a fork that are cut short, at most.
 const CUT_IMPORTS_MAX: u64 = 2;
 
 /// A block that is to rot.
 #[derive(Clone, Debug)]
 enum Target {
-    /// A node of a dataset's tree, or content.
+    /// A node of a dataset's tree, or content, wherever it lies.
     OfDataset(BlockPtr),
+    /// One of its two places.
+    OneCopy(BlockPtr, Dva),
     /// Anything else that was ever written: space maps, remembered answers, the root, labels, rings, and what was
     /// freed.
     Elsewhere(u64),
@@ -71,7 +77,7 @@ enum Came {
 impl Target {
     /// Whether the pool that is switched off has the block. Something else may stand in its place.
     fn is_still_there(&self, state: &State) -> Checked<bool> {
-        let Self::OfDataset(block) = self else { return Ok(false) };
+        let (Self::OfDataset(block) | Self::OneCopy(block, _)) = self else { return Ok(false) };
         let mut scout = state.machine.copy();
         let only_read = ImportOptions { read_only: true, ..ImportOptions::default() };
         scout.import(&only_read).map_err(|error| format!("only to be read: {error}"))?;
@@ -81,11 +87,15 @@ impl Target {
     /// It rots, wherever it rots in the same bit.
     fn rot(&self, state: &State) {
         let disk = state.disk(DATA).expect("it is never taken out");
-        let (offset, bytes) = match self {
-            Self::OfDataset(block) => (LABEL_BYTES + block.dva.offset, block.dva.bytes().min(u64::from(block.psize))),
-            Self::Elsewhere(offset) => (*offset, SECTOR),
+        let rot = |offset, bytes| disk.rot_within(offset, bytes, &mut Chance::of(state.plan.seed, Stream::Rot, offset));
+        let rot_block = |block: &BlockPtr, dva: Dva| {
+            rot(LABEL_BYTES + dva.offset, dva.bytes().min(u64::from(block.psize)));
         };
-        disk.rot_within(offset, bytes, &mut Chance::of(state.plan.seed, Stream::Rot, offset));
+        match self {
+            Self::OfDataset(block) => block.dvas().for_each(|dva| rot_block(block, dva)),
+            Self::OneCopy(block, dva) => rot_block(block, *dva),
+            Self::Elsewhere(offset) => rot(*offset, SECTOR),
+        }
     }
 }
 
@@ -132,7 +142,10 @@ impl State {
         let wanted = blocks.len().div_ceil(BLOCKS_FOR_A_SECTOR).max(1);
         let elsewhere = elsewhere.iter().step_by(elsewhere.len().div_ceil(wanted).max(1));
         let elsewhere: Vec<Target> = elsewhere.map(|at| Target::Elsewhere(*at)).collect();
-        blocks.into_iter().map(Target::OfDataset).chain(elsewhere).collect()
+        let copies = blocks.iter().filter(|block| block.copy.is_some());
+        let copies = copies.flat_map(|block| block.dvas().map(|dva| Target::OneCopy(*block, dva)));
+        let copies: Vec<Target> = copies.step_by(ONE_COPY_OF).collect();
+        blocks.into_iter().map(Target::OfDataset).chain(copies).chain(elsewhere).collect()
     }
 
     fn fork(&self, chance: &mut Chance) -> Self {
@@ -266,6 +279,11 @@ impl State {
     fn refused(&mut self, error: &FilerError, chance: &mut Chance) -> Checked<()> {
         self.note(format!("refused: {error}"));
         self.totals.named += 1;
+        if matches!(error, FilerError::Open(OpenError::Block(_) | OpenError::Root(_) | OpenError::Space(_)))
+            && self.newest_root().is_some_and(|root| root.copy.is_some())
+        {
+            return Err(format!("one place has rotted of what is there twice: {error}"));
+        }
         match error {
             FilerError::Open(OpenError::Block(_) | OpenError::Root(_)) => Ok(()),
             FilerError::Open(OpenError::Space(_)) => {
@@ -285,6 +303,15 @@ impl State {
             }
             error => Err(format!("refused: {error}")),
         }
+    }
+
+    /// The pool's root, as the newest uberblock names it. All of the allocator's that an import needs was written with it,
+    /// in as many places: these pools have one space map.
+    fn newest_root(&self) -> Option<BlockPtr> {
+        let slots = uberblock::read_all(self.disk(DATA)?.as_ref());
+        let found = slots.into_iter().filter_map(|slot| slot.content.ok().flatten());
+        let newest = found.max_by_key(|found| found.rank())?;
+        BlockPtr::decode(newest.root[..].try_into().ok()?).ok()
     }
 
     /// A change, most often of what is damaged.
@@ -420,11 +447,14 @@ impl History {
         if let Err(error) = scout.machine.import(&ImportOptions::default()) {
             scout.refused(&error, chance)?;
             return match target {
-                Target::OfDataset(block) => Err(format!("{block} ends the pool: {error}")),
+                Target::OfDataset(block) | Target::OneCopy(block, _) => Err(format!("{block} ends the pool: {error}")),
                 Target::Elsewhere(_) => Ok(None),
             };
         }
         rotten.probe(scout.machine.server(), &state.names_of_parts());
+        if matches!(target, Target::OneCopy(..)) && rotten.damaged().next().is_some() {
+            return Err(format!("{target:?}: its other copy is right, and something cannot be read"));
+        }
         let damaged: Vec<String> = rotten.damaged().map(|(part, id)| format!("{part}:{id}")).collect();
         state.note(format!("rot damages {}", damaged.join(" ")));
         Ok(Some(rotten))

@@ -159,13 +159,7 @@ impl Allocator {
     }
 
     /// The last sector first, since each names the next.
-    fn encode_chain(
-        &self,
-        sector_count: usize,
-        txg: Txg,
-        places: &mut Places,
-        sectors: &mut Vec<(BlockPtr, Vec<u8>)>,
-    ) {
+    fn encode_chain(&self, sector_count: usize, txg: Txg, places: &mut Places, sectors: &mut Vec<(BlockPtr, Vec<u8>)>) {
         let mut deferred = self.deferred.lock();
         let list = deferred.list_mut(txg);
         debug_assert_eq!(list.ranges.len().div_ceil(RANGES_PER_SECTOR), sector_count, "the list is as planned");

@@ -62,7 +62,9 @@ impl SpaceIndex {
     /// The sectors that a plan replaces.
     pub(super) fn replaced<'a>(&'a self, plan: &'a [Vec<usize>]) -> impl Iterator<Item = Dva> + 'a {
         let levels = self.levels.iter().zip(plan);
-        levels.flat_map(|(level, touched)| touched.iter().filter_map(|at| level[*at]).flat_map(|bp| bp.dvas().collect::<SmallVec<[Dva; 2]>>()))
+        levels.flat_map(|(level, touched)| {
+            touched.iter().filter_map(|at| level[*at]).flat_map(|bp| bp.dvas().collect::<SmallVec<[Dva; 2]>>())
+        })
     }
 
     /// The pointers that the sector `at` of `level` (1 or higher) holds.

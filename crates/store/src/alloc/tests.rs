@@ -547,7 +547,8 @@ fn each_sector_can_be_lost_once() {
     alloc.free(Dva { vdev: 0, offset: 0, sectors: 1 }, Txg(2));
     let committed = commit_as(&alloc, Txg(2), 100, true);
     assert!(committed.copy.is_some() && committed.sectors.iter().all(|(bp, _)| bp.copy.is_some()));
-    let sectors: Vec<_> = committed.sectors.iter().flat_map(|(bp, bytes)| bp.dvas().map(move |dva| (dva, bytes))).collect();
+    let sectors: Vec<_> =
+        committed.sectors.iter().flat_map(|(bp, bytes)| bp.dvas().map(move |dva| (dva, bytes))).collect();
     for (dva, bytes) in &sectors {
         let dev = &mem[dva.vdev as usize];
         dev.write(dva.offset, &[0x5a; SECTOR]).expect("in memory");

@@ -80,7 +80,8 @@ impl<'a> PoolView<'a> {
     /// Says where a block that is there twice is wrong while its other copy is right.
     pub(super) fn say_copies(&self, report: &mut Report<'_>, part: Part, bp: &BlockPtr) {
         for (dva, why) in damaged_copies(&self.block_devs(), bp) {
-            let fact = Fact::new(part, "block copy").at(self.source(dva)).damaged(format!("{why}; its other copy is right"));
+            let fact =
+                Fact::new(part, "block copy").at(self.source(dva)).damaged(format!("{why}; its other copy is right"));
             report.say(Detail::Summary, &fact);
         }
     }

@@ -366,7 +366,9 @@ impl Securing<'_> {
 
     /// Gives a range that no leg of its vdev has right what the block's other copy says. Whether that is there.
     fn restore(&mut self, subject: &Subject<'_>, part: &Part, parts: &[Part]) -> Result<bool, SecureError> {
-        let Some(bytes) = parts.iter().find_map(|other| other.read_for(part, &self.pool.io.devs)) else { return Ok(false) };
+        let Some(bytes) = parts.iter().find_map(|other| other.read_for(part, &self.pool.io.devs)) else {
+            return Ok(false);
+        };
         let restored = subject.vdev.restore(part.dva.offset, &bytes, &subject.keepers())?;
         self.report.repaired_count += u64::from(restored);
         Ok(restored)
