@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What begins a rule's number. `S` and `V` come with what they are about.
-const SERIES: [char; 3] = ['F', 'P', 'I'];
+const SERIES: [char; 4] = ['F', 'P', 'I', 'S'];
 
 /// What looks like a rule and is a percentile, as a column's head or in a sentence.
 const PERCENTILES: [&str; 4] = ["P50", "P90", "P95", "P99"];

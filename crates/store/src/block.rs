@@ -180,7 +180,7 @@ pub(crate) fn open(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, B
         Err(error) => error,
     };
     let Some(copy) = bp.copy else { return Err(first) };
-    // Where a device refuses either of them the block is not lost yet.
+    // Where a device refuses either of them the block is not lost yet (rules S4).
     open_copy(devs, bp, copy).map_err(|second| if first.is_of_device() { first } else { second })
 }
 

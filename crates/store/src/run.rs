@@ -5,7 +5,8 @@
 //! while its children are still in memory. All kinds of blocks share a run: what is written together in a txg lies
 //! together. What a run did not need goes back to the allocator, whose cursor goes back with it.
 //!
-//! Second copies of what the pool cannot do without ([`RedundantMetadata`]) are a run of their own, far from the first.
+//! Second copies of what the pool cannot do without ([`RedundantMetadata`]) are a run of their own, far from the first
+//! (rules S4).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -122,7 +122,7 @@ impl History {
         state.machine.create(properties).map_err(|error| format!("create: {error}"))?;
         state.add_part(POOL, SyncMode::Standard)?;
         let sync = chance.one_in(2).then(|| chance.pick(&[SyncMode::Standard, SyncMode::Always, SyncMode::Disabled]));
-        let free_bytes = (plan.trouble == Trouble::Full).then(|| (128 << 10) * (1 + chance.below(12)));
+        let free_bytes = (plan.trouble == Trouble::Full).then(|| (128 << 10) * (1 + chance.below(10)));
         let history = Self(Arc::new(Mutex::new(state)));
         if let Some(free_bytes) = free_bytes {
             history.fill_with_ballast(free_bytes)?;

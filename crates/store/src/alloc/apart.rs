@@ -1,5 +1,5 @@
 //! Room for the second copies of blocks that the pool cannot do without: on another vdev, or else so far away on the same
-//! one that what takes one of them rarely takes the other.
+//! one that what takes one of them rarely takes the other (rules S4).
 //!
 //! **The problem.** On a pool of one disk, one sector that rots in the pool's root, a space map or an upper node of a tree
 //! takes everything along that hangs from it, though the disk is well but for that sector.

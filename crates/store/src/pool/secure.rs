@@ -364,7 +364,7 @@ impl Securing<'_> {
         Ok(verdict)
     }
 
-    /// Gives a range that no leg of its vdev has right what the block's other copy says. Whether that is there.
+    /// Gives a range that no leg of its vdev has right what the block's other copy says (rules S4). Whether that is there.
     fn restore(&mut self, subject: &Subject<'_>, part: &Part, parts: &[Part]) -> Result<bool, SecureError> {
         let Some(bytes) = parts.iter().find_map(|other| other.read_for(part, &self.pool.io.devs)) else {
             return Ok(false);
