@@ -13,6 +13,7 @@ use tally_fs::filer::{Filer, FilerError, ImportOptions, ImportReport};
 use tally_fs::inspect::FsWords;
 use tally_members::discover::ImportSource;
 use tally_members::label::LABEL_BYTES;
+use tally_members::uberblock;
 use tally_store::inspect::{Fact, Plan, inspect};
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
@@ -169,4 +170,46 @@ fn a_scrub_restores_a_copy_from_the_other_one() {
     }
     assert!(copies >= 8, "{copies} copies in {} blocks", blocks.len());
     assert_eq!(filer.pool().io.unrepaired_count(), 0);
+}
+
+/// Three of four slots of a label, or the other label's uberblocks, are no longer there when somebody needs them: a scrub is
+/// who looks.
+#[test]
+fn a_scrub_makes_labels_and_uberblocks_whole() {
+    let world = World::of(&[(DISK, 16 * MIB), ("/disks/other", 16 * MIB)], "mirror /disks/data /disks/other");
+    let filer = world.create_without_threads(&Default::default());
+    filer.sync().unwrap();
+    let (end, slot) = (16 * MIB - LABEL_BYTES, 64 << 10);
+    for offset in [0, slot, end, end + slot] {
+        for at in [offset + 20, offset + 200] {
+            world.poke(DISK, at, &[0x5a; 8]);
+            let report = filer.scrub(&mut |_| true).unwrap();
+            assert_eq!((report.repaired_count, report.lost_count), (1, 0), "{at:#x}: {report:?}");
+            let again = filer.scrub(&mut |_| true).unwrap();
+            assert_eq!((again.repaired_count, again.lost_count), (0, 0), "{at:#x}: {again:?}");
+        }
+    }
+    // An older configuration in the place of the newest: a write that was lost.
+    let old = world.content_of(DISK)[end as usize..][..2 * slot as usize].to_vec();
+    filer.pool().roster.set_failmode(tally_members::label::FailMode::Continue).unwrap();
+    world.poke(DISK, end, &old);
+    assert_eq!(filer.scrub(&mut |_| true).unwrap().repaired_count, 1);
+    for copy in 0..2 {
+        // The group with which a scrub begins has the slot behind that one; one before the newest is damaged.
+        let txg = filer.pool().txgs.last_synced();
+        let places = uberblock::slot_offsets(16 * MIB, txg).unwrap();
+        world.poke(DISK, places[copy] + 100, &[0x5a; 8]);
+        let report = filer.scrub(&mut |_| true).unwrap();
+        assert_eq!((report.repaired_count, report.lost_count), (1, 0), "{copy}: {report:?}");
+        assert!(filer.pool().roster.damaged_uberblocks(|| filer.pool().txgs.last_synced()).is_empty());
+    }
+    let errors = filer.pool().roster.vdevs()[0].legs()[0].errors();
+    assert_eq!((errors.checksum, errors.repaired), (11, 11), "{errors:?}");
+    filer.export().unwrap();
+    drop(filer);
+    for path in [DISK, "/disks/other"] {
+        let mut alone = world.cut();
+        alone.take(&[path]);
+        alone.import();
+    }
 }

@@ -21,6 +21,7 @@
 
 mod lanes;
 mod legs;
+mod look;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,8 @@ use parking_lot::Mutex;
 use tally_base::{Rng, SECTOR, Time, Txg, VdevGuid};
 use tally_disk::{Disk, Fanout, Host, Work};
 use tally_intent::Lane;
+
+pub use self::look::{DamagedPlace, SecuredPlaces};
 
 use self::lanes::lanes_agree;
 use self::legs::mark_stale;

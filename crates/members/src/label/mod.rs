@@ -59,7 +59,8 @@ pub const UBERBLOCK_RING_OFFSET: u64 = 128 << 10;
 pub const LANES_MAX: usize = 32;
 
 const CONFIG_SLOT_BYTES: u64 = 64 << 10;
-const CONFIG_SLOTS: u64 = 2;
+/// Slots for the configuration in a label.
+pub(crate) const CONFIG_SLOTS: u64 = 2;
 const MAGIC: [u8; 8] = *b"TALLYLBL";
 const HEADER_BYTES: usize = 96;
 const HEADER_CHECKED_BYTES: usize = 88;

@@ -79,8 +79,8 @@ pub struct VdevLeg {
     pub(super) flushed: AtomicU64,
     pub(super) read_errors: AtomicU64,
     pub(super) write_errors: AtomicU64,
-    pub(super) checksum_errors: AtomicU64,
-    pub(super) repaired: AtomicU64,
+    pub(crate) checksum_errors: AtomicU64,
+    pub(crate) repaired: AtomicU64,
 }
 
 impl VdevLeg {

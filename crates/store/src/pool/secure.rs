@@ -27,6 +27,7 @@ use std::sync::{Arc, Weak};
 
 use tally_base::{DatasetId, SECTOR, VdevGuid};
 use tally_members::blockdev::BlockDevError;
+use tally_members::roster::{RosterError, SecuredPlaces};
 use tally_members::vdev::{LegState, Secured, Vdev};
 
 use super::{Pool, PoolRoot, SyncError};
@@ -50,6 +51,9 @@ pub enum SecureError {
     /// The group before it could not be synced.
     #[error(transparent)]
     Sync(#[from] SyncError),
+    /// The labels could not be written.
+    #[error(transparent)]
+    Roster(#[from] RosterError),
     /// The legs that were to keep the blocks failed.
     #[error(transparent)]
     Vdev(#[from] BlockDevError),
@@ -98,6 +102,18 @@ pub struct SecureReport {
     pub lost: Vec<LostBlock>,
 }
 
+impl SecureReport {
+    fn note_lost(&mut self, unread: bool, lost: LostBlock, heard: &mut dyn FnMut(&LostBlock)) {
+        self.lost_count += 1;
+        self.unread_count += u64::from(unread);
+        tracing::error!("no disk has this right: {lost}");
+        heard(&lost);
+        if self.lost.len() < NAMED_MAX {
+            self.lost.push(lost);
+        }
+    }
+}
+
 /// See [`Pool::top_blocks`].
 struct TopBlocks {
     blocks: Vec<BlockPtr>,
@@ -120,7 +136,8 @@ impl Pool {
         self.go_over(&[subject], progress, &mut |_| {})
     }
 
-    /// Sees to it that every block of the pool is right on each leg that counts, and durable there. `lost` hears of each
+    /// Sees to it that every block of the pool is right on each leg that counts, and durable there; and its labels and
+    /// uberblocks. `lost` hears of each
     /// that no leg has right or that was given up, `progress` of bytes done, and ends it by answering `false`. Legs may
     /// fail, leave and join meanwhile: one that joins is made sure of by itself. What was placed ahead and belongs to no
     /// group yet is looked at if the caller has synced one before.
@@ -131,7 +148,14 @@ impl Pool {
     ) -> Result<SecureReport, SecureError> {
         let places = self.roster.data_vdevs().zip(0..);
         let subjects = places.map(|(vdev, place)| Subject { place, vdev: vdev.as_ref(), keepers: Keepers::Online });
-        self.go_over(&subjects.collect::<Vec<_>>(), progress, lost)
+        let subjects: Vec<_> = subjects.collect();
+        let secured = self.secure_places()?;
+        let mut report = self.go_over(&subjects, progress, lost)?;
+        for place in secured.iter().flat_map(|secured| &secured.lost) {
+            report.note_lost(true, LostBlock { dataset: None, content: None, block: place.to_string() }, lost);
+        }
+        report.repaired_count += secured.iter().map(|secured| secured.repaired.len() as u64).sum::<u64>();
+        Ok(report)
     }
 
     /// The walk of both, over the blocks that lie on these vdevs.
@@ -197,12 +221,29 @@ impl Pool {
     /// Gives a block to the legs that count, where they lack it and any other has it right. Whether it may be readable now.
     fn heals(&self, bp: &BlockPtr) -> bool {
         let Some(parts) = parts(&self.io.devs, bp).ok().filter(|_| !bp.is_given_up()) else { return false };
-        parts.iter().all(|part| {
+        let is_healed = |part: &Part| {
             let Some(vdev) = self.roster.data_vdevs().nth(part.dva.vdev as usize) else { return false };
             let length = part.dva.sectors as usize * SECTOR;
             let secured = vdev.secure(part.dva.offset, length, &|bytes| part.is_right(bytes), &online(vdev));
             matches!(secured, Ok(Secured::Sound | Secured::Repaired))
-        })
+        };
+        // All pieces of a block, or one copy of it.
+        if bp.is_scattered() { parts.iter().all(is_healed) } else { parts.iter().any(is_healed) }
+    }
+
+    /// Labels, and the uberblocks that an import would choose from, are whole on each leg that counts.
+    fn secure_places(&self) -> Result<[SecuredPlaces; 2], SecureError> {
+        let labels = self.roster.secure_labels()?;
+        let damaged = || self.roster.damaged_uberblocks(|| self.txgs.last_synced());
+        let before = damaged();
+        if before.is_empty() {
+            return Ok([labels, SecuredPlaces::default()]);
+        }
+        // The slots of two more groups are others.
+        for _ in 0..2 {
+            self.sync()?;
+        }
+        Ok([labels, self.roster.note_uberblocks(before, damaged())])
     }
 }
 
@@ -330,13 +371,7 @@ impl Securing<'_> {
     }
 
     fn note_lost(&mut self, unread: bool, lost: LostBlock) {
-        self.report.lost_count += 1;
-        self.report.unread_count += u64::from(unread);
-        tracing::error!("no disk has this block right: {lost}");
-        (self.lost)(&lost);
-        if self.report.lost.len() < NAMED_MAX {
-            self.report.lost.push(lost);
-        }
+        self.report.note_lost(unread, lost, self.lost);
     }
 
     fn block(&mut self, bp: &BlockPtr) -> Result<Verdict, SecureError> {

@@ -1,0 +1,153 @@
+//! A look at what the roster has written, for a scrub: labels, and the uberblocks that an import may choose. Each is there
+//! several times, so that damage to one of them is met by nobody until the others are damaged, too.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tally_base::{Txg, VdevGuid};
+use tally_disk::Disk;
+
+use super::{Roster, RosterError};
+use crate::label::{self, CONFIG_SLOTS, PoolConfig};
+use crate::uberblock::{self, Uberblock};
+use crate::vdev::{LegState, VdevLeg};
+
+/// A place of a leg in use where something is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedPlace {
+    /// The leg.
+    pub leg: VdevGuid,
+    /// Its path.
+    pub path: PathBuf,
+    /// Bytes from the start of the leg.
+    pub offset: u64,
+    /// What stands there, or should.
+    pub what: &'static str,
+    /// What is wrong.
+    pub why: String,
+}
+
+impl fmt::Display for DamagedPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:#x} of {}: {}", self.what, self.offset, self.path.display(), self.why)
+    }
+}
+
+/// What was damaged, and what still is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecuredPlaces {
+    /// Places that were written anew.
+    pub repaired: Vec<DamagedPlace>,
+    /// Places that are wrong all the same.
+    pub lost: Vec<DamagedPlace>,
+}
+
+impl Roster {
+    /// Sees to it that both labels of every leg that counts are whole: where one is not, the configuration is written anew
+    /// into every slot of all of them, in the order in which any change of it is.
+    pub fn secure_labels(&self) -> Result<SecuredPlaces, RosterError> {
+        let damaged = twice(|| self.damaged_labels(&self.config()));
+        if damaged.is_empty() {
+            return Ok(SecuredPlaces::default());
+        }
+        for _ in 0..CONFIG_SLOTS {
+            self.update(|_| {})?;
+        }
+        Ok(self.sort_out(damaged, self.damaged_labels(&self.config())))
+    }
+
+    /// Which of the places that were damaged are right by now.
+    fn sort_out(&self, damaged: Vec<DamagedPlace>, lost: Vec<DamagedPlace>) -> SecuredPlaces {
+        let repaired: Vec<_> = damaged.into_iter().filter(|place| !is_among(place, &lost)).collect();
+        for leg in self.online() {
+            let count = |places: &[DamagedPlace]| places.iter().filter(|place| place.leg == leg.guid()).count() as u64;
+            leg.note_damage(count(&repaired) + count(&lost), count(&repaired));
+        }
+        SecuredPlaces { repaired, lost }
+    }
+
+    fn online(&self) -> impl Iterator<Item = Arc<VdevLeg>> {
+        self.legs().filter(|leg| leg.state() == LegState::Online)
+    }
+
+    /// Slots of labels that do not say what they must where this configuration is the newest.
+    fn damaged_labels(&self, config: &PoolConfig) -> Vec<DamagedPlace> {
+        let mut damaged = Vec::new();
+        for leg in self.online() {
+            let Some(disk) = leg.disk() else { continue };
+            for slot in label::inspect(disk.as_ref()) {
+                let is_newest = slot.slot == config.sequence % CONFIG_SLOTS;
+                let why = match slot.content {
+                    Err(why) => why,
+                    Ok(Some(label)) if label.leg != leg.guid() => "it is another disk's".to_owned(),
+                    Ok(Some(label)) if is_newest && label.config.rank() < config.rank() => {
+                        "it is out of date".to_owned()
+                    }
+                    Ok(None) if is_newest => "it is empty".to_owned(),
+                    Ok(_) => continue,
+                };
+                damaged.push(place(&leg, slot.offset, "a label", why));
+            }
+        }
+        damaged
+    }
+
+    /// Copies of the uberblock of `newest()`, and of the one before it, which are not whole: what an import chooses from. Those
+    /// before are written over by the next groups.
+    pub fn damaged_uberblocks(&self, newest: impl Fn() -> Txg) -> Vec<DamagedPlace> {
+        twice(|| self.damaged_uberblocks_of(newest()))
+    }
+
+    fn damaged_uberblocks_of(&self, newest: Txg) -> Vec<DamagedPlace> {
+        let before = Txg(newest.0.saturating_sub(1));
+        let mut damaged = Vec::new();
+        for leg in self.online() {
+            let Some(disk) = leg.disk() else { continue };
+            let slots_of = |txg| uberblock::slot_offsets(disk.geometry().size, txg).unwrap_or_default();
+            for slot in uberblock::read_all(disk.as_ref()) {
+                let is_newest = slots_of(newest).contains(&slot.offset);
+                let is_of_it = |found: &Uberblock| found.txg >= newest;
+                let why = match slot.content {
+                    Err(why) if is_newest || slots_of(before).contains(&slot.offset) => why,
+                    Ok(found) if is_newest && !found.as_ref().is_some_and(is_of_it) => "it is out of date".to_owned(),
+                    _ => continue,
+                };
+                damaged.push(place(&leg, slot.offset, "an uberblock", why));
+            }
+        }
+        damaged
+    }
+
+    /// Counts what was damaged, and is right since two more groups were synced but for `lost`.
+    pub fn note_uberblocks(&self, damaged: Vec<DamagedPlace>, lost: Vec<DamagedPlace>) -> SecuredPlaces {
+        self.sort_out(damaged, lost)
+    }
+}
+
+impl VdevLeg {
+    fn note_damage(&self, found: u64, repaired: u64) {
+        self.checksum_errors.fetch_add(found, Ordering::Relaxed);
+        self.repaired.fetch_add(repaired, Ordering::Relaxed);
+    }
+}
+
+/// What two looks have both found: what was on its way at one of them is no damage. Nothing waits for them, since a disk may
+/// take its time (rules P1).
+fn twice(look: impl Fn() -> Vec<DamagedPlace>) -> Vec<DamagedPlace> {
+    let first = look();
+    if first.is_empty() {
+        return first;
+    }
+    let second = look();
+    first.into_iter().filter(|place| is_among(place, &second)).collect()
+}
+
+fn is_among(place: &DamagedPlace, others: &[DamagedPlace]) -> bool {
+    others.iter().any(|other| (other.leg, other.offset) == (place.leg, place.offset))
+}
+
+fn place(leg: &VdevLeg, offset: u64, what: &'static str, why: String) -> DamagedPlace {
+    DamagedPlace { leg: leg.guid(), path: leg.path().to_owned(), offset, what, why }
+}
