@@ -138,6 +138,14 @@ fn a_leaf_that_rots_later_damages_what_it_stands_for_by_then() {
     kept(832_407, Syncs::Between, Trouble::Rot);
 }
 
+/// Seed 841102, as it was drawn on the same day. A WRITE that was placed took along what stayed in memory before it, so that a
+/// COMMIT of that waited for its group; the history believed it in the log, and that whoever was refused meanwhile had
+/// waited for it.
+#[test]
+fn nobody_waits_for_the_commit_of_what_a_write_took_along() {
+    kept(841_102, Syncs::Between, Trouble::Disks);
+}
+
 /// Seed 39 of the first version. An import raises the labels' sequence number on one disk after the other. Cut there,
 /// the log disk was one behind, which the next import accepts; cut there again it was two behind, was taken for an
 /// older copy, and the pool with everything acknowledged in its log could not be imported any more.

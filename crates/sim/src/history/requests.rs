@@ -372,6 +372,7 @@ impl State {
                     }
                     let bytes = bytes_of(&reply);
                     let told = told(sent.op.call().procedure, &bytes)?;
+                    self.note(format!("#{} is answered: {}", sent.taken.number, told.status));
                     self.answered(&sent.op, sent.taken, (&told, bytes))?;
                 }
             }

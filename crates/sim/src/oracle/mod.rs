@@ -200,7 +200,10 @@ impl Oracle {
         if matches!(effect, Effect::Unlogged { .. }) {
             return if self.is_stable(op) { Promised::Group(number) } else { Promised::Nothing };
         }
-        if limits.is_whole || !matches!(effect, Effect::Written { .. }) {
+        // A WRITE that is placed takes along what stayed in memory before it. Then a COMMIT of that waits for its group, and
+        // nobody else for the COMMIT.
+        let may_have_followed = matches!(effect, Effect::Committed { object, .. } if self.lines[0].is_placed(object));
+        if (limits.is_whole || !matches!(effect, Effect::Written { .. })) && !may_have_followed {
             for id in changed {
                 self.last_change.insert(id, number);
             }
