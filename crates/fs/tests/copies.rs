@@ -657,3 +657,24 @@ fn the_only_disk_with_the_frames_of_a_log_stays() {
         }
     }
 }
+
+/// Each block was read by itself, in the order of files: a disk that turns had a turn for each.
+#[test]
+fn a_scrub_reads_content_in_long_stretches() {
+    const FILES: u8 = 4;
+    const LENGTH: usize = 4 << 20;
+    let world = World::of(&[(A, 128 << 20), (B, 128 << 20), (C, 16 << 20)], "mirror /disks/a /disks/b log /disks/c");
+    let filer = world.create();
+    for number in 0..FILES {
+        make(&*vfs(&filer), &format!("file {number}"), LENGTH, number);
+    }
+    filer.pool().sync().unwrap();
+    let reads = || vdev(&filer).legs().iter().map(|leg| leg.counts().reads).collect::<Vec<_>>();
+    let before = reads();
+    let report = filer.scrub(&mut |_| true).unwrap();
+    assert!(report.checked_bytes >= u64::from(FILES) * LENGTH as u64 && report.repaired_count == 0, "{report:?}");
+    for (before, after) in before.into_iter().zip(reads()) {
+        // Of 128 blocks of content, and the labels, the root and the trees.
+        assert!(after - before < 100, "{} reads of a leg", after - before);
+    }
+}

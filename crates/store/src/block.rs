@@ -238,6 +238,13 @@ pub(crate) fn is_in_one_piece(bp: &BlockPtr) -> bool {
     bp.is_sensible() && !bp.is_given_up() && u64::from(bp.psize) <= bp.dva.bytes()
 }
 
+/// Whether a block is as its pointer says in bytes that begin at `start` of its vdev.
+pub(crate) fn is_at(bytes: &[u8], start: u64, bp: &BlockPtr) -> bool {
+    let from = bp.dva.offset.checked_sub(start).and_then(|from| usize::try_from(from).ok());
+    let stored = from.and_then(|from| bytes.get(from..)?.get(..bp.psize as usize));
+    stored.is_some_and(|stored| block_checksum(stored) == bp.checksum)
+}
+
 /// Reads blocks that follow each other on one vdev ([`is_in_one_piece`] each), for nobody yet: gives those that are as their
 /// pointers say, by their number in the stretch, and says nothing about the others.
 pub(crate) fn open_quietly<'a>(

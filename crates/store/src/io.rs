@@ -154,9 +154,18 @@ impl BlockIo {
         self.read_depth.store(depth.max(1), Ordering::Relaxed);
     }
 
+    pub(crate) fn read_depth(&self) -> usize {
+        self.read_depth.load(Ordering::Relaxed)
+    }
+
     /// No lane of the intent log lies on these devices: nobody waits for a long write to end.
     pub fn has_no_log_beside(&self) {
         self.write_bytes_max.store(WRITE_BYTES_MAX, Ordering::Relaxed);
+    }
+
+    /// Whether a lane of the intent log lies on one of these devices.
+    pub(crate) fn has_log_beside(&self) -> bool {
+        self.write_bytes_max() <= WRITE_BYTES_MAX_BESIDE_LOG
     }
 
     /// How long one device write is at most, if no single block is longer; and a run.

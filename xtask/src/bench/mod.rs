@@ -19,7 +19,8 @@ mod neighbour;
 mod peers;
 mod report;
 mod rivals;
-pub(crate) mod server;
+pub(crate) mod scrub;
+mod server;
 mod sizes;
 mod slope;
 mod slow;
@@ -52,6 +53,8 @@ pub(crate) enum Bench {
     Ways(ways::Ways),
     /// Sequential WRITEs of 1 MiB and COMMIT, and READs after a restart, beside the same on a file with O_DIRECT.
     Stream(stream::Stream),
+    /// A scrub beside a sequential read of as many bytes.
+    Scrub(scrub::Scrub),
     /// Many connections against one on a slow log device; and cached READs while a client commits on one.
     Slow(slow::Slow),
     /// More than a slow disk takes, beside a fast log: how long anybody waits, and small files beside it.
@@ -116,6 +119,7 @@ impl Bench {
             Self::Lone(lone) => lone.run(),
             Self::Ways(ways) => ways.run(),
             Self::Stream(stream) => stream.run(),
+            Self::Scrub(scrub) => scrub.run(),
             Self::Slow(slow) => slow.run(),
             Self::Slope(slope) => slope.run(),
             Self::Crowd(crowd) => crowd.run(),

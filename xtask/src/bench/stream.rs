@@ -92,7 +92,7 @@ pub(super) fn drop_from_page_cache(folder: &Path) -> Result<()> {
 }
 
 /// Sequential writes and an fsync, then reads, of a file with O_DIRECT, in pieces of 1 MiB: the disk's own rate.
-fn direct_file(path: &Path, mebibytes: u64) -> Result<(Duration, Duration)> {
+pub(super) fn direct_file(path: &Path, mebibytes: u64) -> Result<(Duration, Duration)> {
     let flags = OFlags::DIRECT.bits().cast_signed();
     // Allocated, as the pool's file is.
     SystemOpener.create(path, mebibytes << 20, false, &mut |_| true)?;

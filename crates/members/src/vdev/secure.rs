@@ -75,6 +75,15 @@ impl Vdev {
         Ok(Secured::Lost { unread })
     }
 
+    /// Whether a leg that takes writes has a range for which `is_right` is true: for whoever asks [`Self::secure`] about each
+    /// part of a range that is not right as a whole. Nothing is counted.
+    #[must_use]
+    pub fn leg_has(&self, leg: VdevGuid, offset: u64, length: usize, is_right: &dyn Fn(&[u8]) -> bool) -> bool {
+        let Some(leg) = self.leg(leg).filter(|leg| leg.takes_writes()) else { return false };
+        let mut buf = AlignedBuf::zeroed(length);
+        self.check(offset, length as u64).is_ok() && leg.read_data(offset, &mut buf).is_ok() && is_right(&buf)
+    }
+
     /// Makes what was given to these legs durable.
     pub fn flush_legs(&self, guids: &[VdevGuid]) -> Result<(), BlockDevError> {
         let legs = self.legs();

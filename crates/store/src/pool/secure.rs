@@ -20,7 +20,10 @@
 //! looked at. So it counts as lost and unread: no leg leaves on the strength of such a walk.
 //!
 //! **What it costs.** One read of every allocated byte of the vdev from each leg that is to keep it, and of the trees'
-//! nodes.
+//! nodes. Content is gathered and read in the order in which it lies ([`gathered`]): a disk that turns has a turn for a long
+//! stretch, and not for each block.
+
+mod gathered;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -37,6 +40,7 @@ use crate::block::parts::{Part, parts};
 use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
+use gathered::Gathered;
 
 /// Lost blocks that a report names. A person who sees so many will ask `tally inspect`.
 const NAMED_MAX: usize = 64;
@@ -309,11 +313,12 @@ impl Securing<'_> {
 
     fn dataset(&mut self, id: DatasetId) -> Result<(), SecureError> {
         let (mut from, mut way, mut looks_left) = (None, Vec::new(), LOOKS_MAX);
+        let mut gathered = Gathered::default();
         // A dataset that is destroyed has nothing to keep.
         while let Some(dataset) = self.pool.dataset(id) {
             // Held for the step: nothing of it is freed for good meanwhile.
             let root = dataset.root();
-            let mut content = Vec::new();
+            let mut content: Vec<(Key, BlockPtr)> = Vec::new();
             let step = root.tree.step(&self.pool.io, from.as_ref(), Class::Extent, &mut |key, value| {
                 content.extend(pointer(value).map(|bp| (key, bp)));
             });
@@ -337,12 +342,44 @@ impl Securing<'_> {
                     let content = Some((key.object, key.a));
                     self.note_given_up(&LostBlock { dataset: Some(id), content, block: bp.to_string() });
                 }
-                self.block_of(id, &bp, Some(key))?;
+                gathered.take((key, bp), &root);
+            }
+            if gathered.is_enough() {
+                self.content(id, &mut gathered)?;
             }
             let Some(next) = step.next else { break };
             (from, way) = (Some(next), step.way);
         }
+        self.content(id, &mut gathered)
+    }
+
+    /// Makes sure of the content that was gathered: of stretches that are right as a whole at once, else block by block.
+    fn content(&mut self, id: DatasetId, gathered: &mut Gathered) -> Result<(), SecureError> {
+        let (stretches, _held) = gathered.in_order(&self.pool.io);
+        for some in &stretches {
+            let right = gathered::which_are_right(&self.pool.io, self.subjects, some);
+            for (stretch, is_right) in some.iter().zip(right) {
+                for (key, bp) in stretch {
+                    if is_right {
+                        self.note_right(bp)?;
+                    } else {
+                        self.block_of(id, bp, Some(*key))?;
+                    }
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// A block is right wherever it is to be.
+    fn note_right(&mut self, bp: &BlockPtr) -> Result<(), SecureError> {
+        self.pool.io.note_repaired(bp);
+        self.note_checked(bp.dva.bytes())
+    }
+
+    fn note_checked(&mut self, bytes: u64) -> Result<(), SecureError> {
+        self.report.checked_bytes += bytes;
+        if (self.progress)(self.report.checked_bytes) { Ok(()) } else { Err(SecureError::Stopped) }
     }
 
     fn block_of(&mut self, id: DatasetId, bp: &BlockPtr, key: Option<Key>) -> Result<(), SecureError> {
@@ -413,11 +450,8 @@ impl Securing<'_> {
         let length = part.dva.sectors as usize * SECTOR;
         let is_right = |bytes: &[u8]| part.is_right(bytes);
         let secured = subject.vdev.secure(part.dva.offset, length, &is_right, &subject.keepers())?;
-        self.report.checked_bytes += length as u64;
         self.report.repaired_count += u64::from(secured == Secured::Repaired);
-        if !(self.progress)(self.report.checked_bytes) {
-            return Err(SecureError::Stopped);
-        }
+        self.note_checked(length as u64)?;
         Ok(match secured {
             Secured::Sound | Secured::Repaired => Verdict::Kept,
             Secured::Lost { unread } => Verdict::Lost { unread },

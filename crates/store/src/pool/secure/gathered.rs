@@ -1,0 +1,108 @@
+//! Content that a walk has met, to be read in the order in which it lies.
+//!
+//! Blocks are met in the order of files, and lie in the order in which they were written. So they are gathered over several
+//! steps of the walk, whose roots are held meanwhile, sorted by their places, and read in stretches of neighbours from each
+//! leg. A stretch in which anything is wrong tells no more than that: its blocks are looked at one by one.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Subject;
+use crate::block::{self, is_in_one_piece};
+use crate::bp::BlockPtr;
+use crate::dataset::DatasetRoot;
+use crate::io::BlockIo;
+use crate::key::Key;
+
+/// So much is gathered before it is read. What has been freed of it meanwhile stays until then.
+const GATHERED_BYTES_MAX: u64 = 64 << 20;
+
+/// Stretches that are read at once, from each of their legs: one is compared while the other one comes. Where the log lies on
+/// the same disk it is one, for whoever waits for a frame (rules P3).
+const STRETCHES_AT_ONCE: usize = 2;
+
+/// Neighbours on one vdev.
+pub(super) type Stretch = Vec<(Key, BlockPtr)>;
+
+/// See the module's head.
+#[derive(Default)]
+pub(super) struct Gathered {
+    content: Vec<(Key, BlockPtr)>,
+    bytes: u64,
+    held: Vec<Arc<DatasetRoot>>,
+}
+
+impl Gathered {
+    /// Content that `root` names.
+    pub(super) fn take(&mut self, content: (Key, BlockPtr), root: &Arc<DatasetRoot>) {
+        self.bytes += content.1.dva.bytes();
+        self.content.push(content);
+        if !self.held.last().is_some_and(|held| Arc::ptr_eq(held, root)) {
+            self.held.push(Arc::clone(root));
+        }
+    }
+
+    pub(super) fn is_enough(&self) -> bool {
+        self.bytes >= GATHERED_BYTES_MAX
+    }
+
+    /// All of it, as many stretches together as are read at once; and what holds it. A stretch is no longer than a device
+    /// write, if no single block is.
+    pub(super) fn in_order(&mut self, io: &BlockIo) -> (Vec<Vec<Stretch>>, Vec<Arc<DatasetRoot>>) {
+        let Self { mut content, held, .. } = std::mem::take(self);
+        let bytes_max = io.write_bytes_max() as u64;
+        content.sort_unstable_by_key(|(_, bp)| bp.dva);
+        let mut stretches: Vec<Stretch> = Vec::new();
+        for (key, bp) in content {
+            let fits = |stretch: &Stretch| {
+                let (first, last) = (stretch.first().map(|(_, bp)| bp.dva), stretch.last().map(|(_, bp)| bp.dva));
+                first.zip(last).is_some_and(|(first, last)| {
+                    let is_neighbour = last.vdev == bp.dva.vdev && last.end() == bp.dva.offset;
+                    is_neighbour && bp.dva.end().saturating_sub(first.offset) <= bytes_max
+                })
+            };
+            match stretches.last_mut().filter(|stretch| fits(stretch)) {
+                Some(stretch) => stretch.push((key, bp)),
+                None => stretches.push(vec![(key, bp)]),
+            }
+        }
+        let at_once = if io.has_log_beside() { 1 } else { STRETCHES_AT_ONCE };
+        (stretches.chunks(at_once).map(<[Stretch]>::to_vec).collect(), held)
+    }
+}
+
+/// Of each of these whether all of its blocks are right on every leg that is to keep them. False also where that cannot be
+/// told at once: of a block in pieces or in two places, or on a vdev that is no subject.
+pub(super) fn which_are_right(io: &BlockIo, subjects: &[Subject<'_>], stretches: &[Stretch]) -> Vec<bool> {
+    let mut looks = Vec::new();
+    let mut right: Vec<_> = Vec::new();
+    for (at, stretch) in stretches.iter().enumerate() {
+        let can_tell = stretch.iter().all(|(_, bp)| is_in_one_piece(bp) && bp.copy.is_none());
+        let place = stretch.first().map(|(_, bp)| bp.dva.vdev);
+        let subject = subjects.iter().find(|subject| can_tell && Some(subject.place) == place);
+        let keepers = subject.map(Subject::keepers).unwrap_or_default();
+        right.push(Mutex::new(!keepers.is_empty()));
+        looks.extend(
+            subject
+                .into_iter()
+                .flat_map(|subject| keepers.iter().map(move |leg| (at, subject.vdev, *leg)).collect::<Vec<_>>()),
+        );
+    }
+    block::in_parallel(looks.len(), io.read_depth(), &|number| {
+        let (at, vdev, leg) = looks[number];
+        let (start, length) = extent_of(&stretches[at]);
+        let is_right = |bytes: &[u8]| stretches[at].iter().all(|(_, bp)| block::is_at(bytes, start, bp));
+        if !vdev.leg_has(leg, start, length, &is_right) {
+            *right[at].lock() = false;
+        }
+    });
+    right.into_iter().map(Mutex::into_inner).collect()
+}
+
+/// Where a stretch begins, and how long it is.
+fn extent_of(stretch: &Stretch) -> (u64, usize) {
+    let start = stretch.first().map_or(0, |(_, bp)| bp.dva.offset);
+    let end = stretch.last().map_or(0, |(_, bp)| bp.dva.end());
+    (start, usize::try_from(end.saturating_sub(start)).unwrap_or(0))
+}
