@@ -17,12 +17,13 @@ impl Filer {
     pub fn scrub(&self, progress: &mut dyn FnMut(u64) -> bool) -> Result<SecureReport, SecureError> {
         // What is met from here on is noted with this group or a later one.
         let began = self.pool.sync()?;
+        let uberblocks = self.pool.secure_uberblocks()?;
         let beyond_of = |filesystem: &Filesystem| (filesystem.dataset.birth.id, filesystem.damage_beyond());
         let beyond: BTreeMap<_, _> = self.names().iter().map(|named| beyond_of(&named.filesystem)).collect();
         let mut hiding = BTreeSet::new();
         // A dataset's list may be full of what is about to be forgotten.
         let mut found = BTreeMap::<DatasetId, BTreeSet<(ObjectId, u64)>>::new();
-        let report = self.pool.scrub(progress, &mut |lost| {
+        let mut report = self.pool.scrub(progress, &mut |lost| {
             let LostBlock { dataset: Some(dataset), content, block } = lost else { return };
             let Some(filesystem) = self.filesystem(*dataset) else { return };
             match content {
@@ -38,6 +39,7 @@ impl Filer {
                 }
             }
         })?;
+        report.note_places(&uberblocks, &mut |_| {});
         // Below a node that cannot be read nothing was looked at.
         for named in self.names().iter() {
             let id = named.filesystem.dataset.birth.id;

@@ -107,6 +107,14 @@ pub struct SecureReport {
 }
 
 impl SecureReport {
+    /// Adds what became of places that are no blocks. `heard` hears of each that is lost.
+    pub fn note_places(&mut self, places: &SecuredPlaces, heard: &mut dyn FnMut(&LostBlock)) {
+        self.repaired_count += places.repaired.len() as u64;
+        for place in &places.lost {
+            self.note_lost(true, LostBlock { dataset: None, content: None, block: place.to_string() }, heard);
+        }
+    }
+
     fn note_lost(&mut self, unread: bool, lost: LostBlock, heard: &mut dyn FnMut(&LostBlock)) {
         self.lost_count += 1;
         self.unread_count += u64::from(unread);
@@ -140,8 +148,7 @@ impl Pool {
         self.go_over(&[subject], progress, &mut |_| {})
     }
 
-    /// Sees to it that every block of the pool is right on each leg that counts, and durable there; and its labels and
-    /// uberblocks. `lost` hears of each
+    /// Sees to it that every block of the pool is right on each leg that counts, and durable there; and its labels. `lost` hears of each
     /// that no leg has right or that was given up, `progress` of bytes done, and ends it by answering `false`. Legs may
     /// fail, leave and join meanwhile: one that joins is made sure of by itself. What was placed ahead and belongs to no
     /// group yet is looked at if the caller has synced one before.
@@ -153,12 +160,9 @@ impl Pool {
         let places = self.roster.data_vdevs().zip(0..);
         let subjects = places.map(|(vdev, place)| Subject { place, vdev: vdev.as_ref(), keepers: Keepers::Online });
         let subjects: Vec<_> = subjects.collect();
-        let secured = self.secure_places()?;
+        let labels = self.roster.secure_labels()?;
         let mut report = self.go_over(&subjects, progress, lost)?;
-        for place in secured.iter().flat_map(|secured| &secured.lost) {
-            report.note_lost(true, LostBlock { dataset: None, content: None, block: place.to_string() }, lost);
-        }
-        report.repaired_count += secured.iter().map(|secured| secured.repaired.len() as u64).sum::<u64>();
+        report.note_places(&labels, lost);
         Ok(report)
     }
 
@@ -235,19 +239,18 @@ impl Pool {
         if bp.is_scattered() { parts.iter().all(is_healed) } else { parts.iter().any(is_healed) }
     }
 
-    /// Labels, and the uberblocks that an import would choose from, are whole on each leg that counts.
-    fn secure_places(&self) -> Result<[SecuredPlaces; 2], SecureError> {
-        let labels = self.roster.secure_labels()?;
+    /// Sees to it that the uberblocks that an import would choose from are whole on each leg that counts. Where they are not,
+    /// two more groups are synced: their slots are others.
+    pub fn secure_uberblocks(&self) -> Result<SecuredPlaces, SecureError> {
         let damaged = || self.roster.damaged_uberblocks(|| self.txgs.last_synced());
         let before = damaged();
         if before.is_empty() {
-            return Ok([labels, SecuredPlaces::default()]);
+            return Ok(SecuredPlaces::default());
         }
-        // The slots of two more groups are others.
         for _ in 0..2 {
             self.sync()?;
         }
-        Ok([labels, self.roster.note_uberblocks(before, damaged())])
+        Ok(self.roster.note_uberblocks(before, damaged()))
     }
 }
 
