@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What begins a rule's number. `S` and `V` come with what they are about.
+/// What begins a rule's number. `V` comes with what it is about.
 const SERIES: [char; 4] = ['F', 'P', 'I', 'S'];
 
 /// What looks like a rule and is a percentile, as a column's head or in a sentence.

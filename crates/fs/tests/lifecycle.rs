@@ -4,11 +4,12 @@ mod world;
 
 use bytes::Bytes;
 use tally_base::Time;
+use tally_disk::Durability;
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, SetAttr, Stability, Vfs};
-use world::{World, content, ctx, done, mode, vfs};
+use world::{Event, World, content, ctx, done, mode, noise, vfs};
 
 const MIB: u64 = 1 << 20;
 
@@ -17,6 +18,33 @@ fn pattern(length: usize, seed: u8) -> Bytes {
         .map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed).wrapping_add((i >> 8) as u8))
         .collect::<Vec<u8>>()
         .into()
+}
+
+/// To a disk that turns each write is a turn; where the log lies on it as well, a frame gets its turn between two of them
+/// (rules P3).
+#[test]
+fn writes_are_longer_where_no_frame_waits_for_them() {
+    for (world, files, longest) in [
+        (World::new(64 * MIB, 64 * MIB), 40, 4 * MIB),
+        // As many as so small a ring lets come before their group is written.
+        (World::without_log(512 * MIB), 12, MIB),
+    ] {
+        let filer = world.create_without_threads(&CreateOptions::default());
+        let (fs, cred) = (vfs(&filer), Cred::root());
+        // Files that are not placed before their group is written.
+        for number in 0..files {
+            let how = CreateHow::Guarded(mode(0o644));
+            let file = fs.create(ctx(&cred), fs.root(), format!("{number}").as_bytes(), &how).result.unwrap();
+            fs.write(ctx(&cred), file.object, 0, noise(128 << 10, number), Stability::Unstable).result.unwrap();
+        }
+        world.start_journal();
+        filer.sync().unwrap();
+        let bytes_written = |event| match event {
+            Event::Write { disk, bytes, durability: Durability::Cached, .. } if disk == "/disks/data" => bytes.len(),
+            _ => 0,
+        };
+        assert_eq!(world.end_journal().into_iter().map(bytes_written).max(), Some(longest as usize));
+    }
 }
 
 #[test]

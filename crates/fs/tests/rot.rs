@@ -1,8 +1,8 @@
 //! A block rots, and then clients go on. Each block of a small pool in turn is spoilt on the data device, in each of its
-//! places (the log is on a device of its own); then there is a WRITE within the block, a cut, a REMOVE, a RENAME over, a CREATE and a
-//! COMMIT, most of them logged; the group is synced; the power goes; the pool is imported as usual. Each of these was
-//! the end of the pool once: the fold met the block, the pool was suspended, and the import replayed the same records
-//! into the same fold.
+//! places (the log is on a device of its own); then there is a WRITE within the block, a cut, a REMOVE, a RENAME over, a
+//! CREATE and a COMMIT, most of them logged; the group is synced; the power goes; the pool is imported as usual. Each of
+//! these was the end of the pool once: the fold met the block, the pool was suspended, and the import replayed the same
+//! records into the same fold.
 //!
 //! What must hold: the pool serves and can be imported for writing; a read gives what was acknowledged, or says that it
 //! cannot; it can only not where the block was; and what is allocated is named by something.

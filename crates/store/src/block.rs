@@ -33,7 +33,7 @@ pub enum BlockError {
     Unreadable {
         /// The pointer.
         bp: BlockPtr,
-        /// The last copy's error.
+        /// The last copy's error, or that of the first one if a device refused that.
         source: BlockDevError,
     },
     /// The checksum is right, and yet the bytes are not what the pointer's kind says.
@@ -184,11 +184,14 @@ pub(crate) fn open(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, B
     open_copy(devs, bp, copy).map_err(|second| if first.is_of_device() { first } else { second })
 }
 
-/// The places of a block that is there twice, where it is not as its pointer says; none while a copy is right.
-pub(crate) fn damaged_copies(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Vec<(Dva, BlockError)> {
-    let damage = |dva| Some((dva, open_copy(devs, bp, dva).err()?));
-    let damaged: Vec<_> = bp.copy.map_or_else(Vec::new, |copy| [bp.dva, copy].into_iter().filter_map(damage).collect());
-    if damaged.len() == 2 { Vec::new() } else { damaged }
+/// The place of a block that is there twice, if it is wrong in one alone: where it is right nowhere, whoever reads it says so.
+pub(crate) fn damaged_copy(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Option<(Dva, BlockError)> {
+    let copy = bp.copy?;
+    match (open_copy(devs, bp, bp.dva), open_copy(devs, bp, copy)) {
+        (Err(why), Ok(_)) => Some((bp.dva, why)),
+        (Ok(_), Err(why)) => Some((copy, why)),
+        _ => None,
+    }
 }
 
 fn open_copy(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr, dva: Dva) -> Result<Bytes, BlockError> {

@@ -159,7 +159,7 @@ impl BlockIo {
     }
 
     /// No lane of the intent log lies on these devices: nobody waits for a long write to end.
-    pub fn has_no_log_beside(&self) {
+    pub(crate) fn has_no_log_beside(&self) {
         self.write_bytes_max.store(WRITE_BYTES_MAX, Ordering::Relaxed);
     }
 
@@ -168,7 +168,7 @@ impl BlockIo {
         self.write_bytes_max() <= WRITE_BYTES_MAX_BESIDE_LOG
     }
 
-    /// How long one device write is at most, if no single block is longer; and a run.
+    /// How long one device write is at most, if no single block is longer; and so how long a run is.
     pub(crate) fn write_bytes_max(&self) -> usize {
         self.write_bytes_max.load(Ordering::Relaxed)
     }

@@ -40,7 +40,7 @@ pub struct WriteStats {
 
 /// Which blocks are written twice, to places far from each other. After the property of ZFS of that name; data never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RedundantMetadata {
+pub(crate) enum RedundantMetadata {
     /// None.
     None,
     /// What much hangs from: the pool's root, the allocator's sectors, the inner nodes of trees.
@@ -122,10 +122,10 @@ impl RunWriter {
         }
     }
 
-    /// With second copies of these blocks, as long as `can_spare` says of the pool's space that so many bytes of it may go to
-    /// copies.
+    /// With second copies of these blocks, as long as `can_spare` says of the pool's space that so many bytes of it may
+    /// go to them.
     #[must_use]
-    pub fn with_copies(
+    pub(crate) fn with_copies(
         mut self,
         of: RedundantMetadata,
         can_spare: impl Fn(&Space, u64) -> bool + Send + Sync + 'static,
@@ -190,7 +190,7 @@ impl RunWriter {
 
     /// [`Self::put_bytes`] of what belongs to the pool itself and not to a file: in two places, if that is asked of this
     /// kind of block.
-    pub fn put_metadata(
+    pub(crate) fn put_metadata(
         &mut self,
         kind: BlockKind,
         data: Bytes,

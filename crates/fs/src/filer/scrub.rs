@@ -39,7 +39,7 @@ impl Filer {
                 }
             }
         })?;
-        report.note_places(&uberblocks, &mut |_| {});
+        report.note_slots(&uberblocks, &mut |_| {});
         // Below a node that cannot be read nothing was looked at.
         for named in self.names().iter() {
             let id = named.filesystem.dataset.birth.id;

@@ -18,8 +18,9 @@ use tally_members::assemble::PoolSelect;
 use tally_members::create::new_leg;
 use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
-use tally_members::uberblock;
+use tally_members::uberblock::{self, Uberblock};
 use tally_members::vdev::LegState;
+use tally_store::bp::BlockPtr;
 use tally_store::tuning::Tuning;
 use tally_vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 
@@ -352,6 +353,13 @@ impl World {
             places.iter().for_each(|place| self.poke(path, place + 64, &[0x5a; 64]));
         }
         true
+    }
+
+    /// The pool's root, as the newest uberblock names it.
+    pub(crate) fn root_block(&self) -> BlockPtr {
+        let slots = self.disks.iter().flat_map(|(_, disk)| uberblock::read_all(disk.as_ref()));
+        let newest = slots.filter_map(|slot| slot.content.ok()?).max_by_key(Uberblock::rank).expect("there is a pool");
+        BlockPtr::decode(newest.root[..].try_into().unwrap()).unwrap()
     }
 
     fn at(&self, path: &str) -> &MemDisk {

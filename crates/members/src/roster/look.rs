@@ -4,7 +4,6 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tally_base::{Txg, VdevGuid};
 use tally_disk::Disk;
@@ -14,22 +13,22 @@ use crate::label::{self, CONFIG_SLOTS, PoolConfig};
 use crate::uberblock::{self, Uberblock};
 use crate::vdev::{LegState, VdevLeg};
 
-/// A place of a leg in use where something is not as it was written.
+/// A slot for a label or an uberblock, of a leg in use, that does not hold what it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DamagedPlace {
+pub struct DamagedSlot {
     /// The leg.
     pub leg: VdevGuid,
     /// Its path.
     pub path: PathBuf,
     /// Bytes from the start of the leg.
     pub offset: u64,
-    /// What stands there, or should.
+    /// What stands in it, or should.
     pub what: &'static str,
     /// What is wrong.
     pub why: String,
 }
 
-impl fmt::Display for DamagedPlace {
+impl fmt::Display for DamagedSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {:#x} of {}: {}", self.what, self.offset, self.path.display(), self.why)
     }
@@ -37,20 +36,20 @@ impl fmt::Display for DamagedPlace {
 
 /// What was damaged, and what still is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SecuredPlaces {
-    /// Places that were written anew.
-    pub repaired: Vec<DamagedPlace>,
-    /// Places that are wrong all the same.
-    pub lost: Vec<DamagedPlace>,
+pub struct SecuredSlots {
+    /// Slots that are right again, or that no import chooses from any more.
+    pub repaired: Vec<DamagedSlot>,
+    /// Slots that are wrong all the same.
+    pub lost: Vec<DamagedSlot>,
 }
 
 impl Roster {
     /// Sees to it that both labels of every leg that counts are whole: where one is not, the configuration is written anew
     /// into every slot of all of them, in the order in which any change of it is.
-    pub fn secure_labels(&self) -> Result<SecuredPlaces, RosterError> {
-        let damaged = twice(|| self.damaged_labels(&self.config()));
+    pub fn secure_labels(&self) -> Result<SecuredSlots, RosterError> {
+        let damaged = seen_twice(|| self.damaged_labels(&self.config()));
         if damaged.is_empty() {
-            return Ok(SecuredPlaces::default());
+            return Ok(SecuredSlots::default());
         }
         for _ in 0..CONFIG_SLOTS {
             self.update(|_| {})?;
@@ -58,14 +57,20 @@ impl Roster {
         Ok(self.sort_out(damaged, self.damaged_labels(&self.config())))
     }
 
-    /// Which of the places that were damaged are right by now.
-    fn sort_out(&self, damaged: Vec<DamagedPlace>, lost: Vec<DamagedPlace>) -> SecuredPlaces {
-        let repaired: Vec<_> = damaged.into_iter().filter(|place| !is_among(place, &lost)).collect();
+    /// Copies of the uberblock of `newest()`, and of the one before it, which are not whole: what an import chooses from. Those
+    /// before are written over by the next groups.
+    pub fn damaged_uberblocks(&self, newest: impl Fn() -> Txg) -> Vec<DamagedSlot> {
+        seen_twice(|| self.damaged_uberblocks_of(newest()))
+    }
+
+    /// Tells what was damaged, and by now harms nobody, from what is `lost`; and counts both on the legs.
+    pub fn sort_out(&self, damaged: Vec<DamagedSlot>, lost: Vec<DamagedSlot>) -> SecuredSlots {
+        let repaired: Vec<_> = damaged.into_iter().filter(|slot| !is_among(slot, &lost)).collect();
         for leg in self.online() {
-            let count = |places: &[DamagedPlace]| places.iter().filter(|place| place.leg == leg.guid()).count() as u64;
+            let count = |slots: &[DamagedSlot]| slots.iter().filter(|slot| slot.leg == leg.guid()).count() as u64;
             leg.note_damage(count(&repaired) + count(&lost), count(&repaired));
         }
-        SecuredPlaces { repaired, lost }
+        SecuredSlots { repaired, lost }
     }
 
     fn online(&self) -> impl Iterator<Item = Arc<VdevLeg>> {
@@ -73,7 +78,7 @@ impl Roster {
     }
 
     /// Slots of labels that do not say what they must where this configuration is the newest.
-    fn damaged_labels(&self, config: &PoolConfig) -> Vec<DamagedPlace> {
+    fn damaged_labels(&self, config: &PoolConfig) -> Vec<DamagedSlot> {
         let mut damaged = Vec::new();
         for leg in self.online() {
             let Some(disk) = leg.disk() else { continue };
@@ -88,19 +93,13 @@ impl Roster {
                     Ok(None) if is_newest => "it is empty".to_owned(),
                     Ok(_) => continue,
                 };
-                damaged.push(place(&leg, slot.offset, "a label", why));
+                damaged.push(damaged_slot(&leg, slot.offset, "a label", why));
             }
         }
         damaged
     }
 
-    /// Copies of the uberblock of `newest()`, and of the one before it, which are not whole: what an import chooses from. Those
-    /// before are written over by the next groups.
-    pub fn damaged_uberblocks(&self, newest: impl Fn() -> Txg) -> Vec<DamagedPlace> {
-        twice(|| self.damaged_uberblocks_of(newest()))
-    }
-
-    fn damaged_uberblocks_of(&self, newest: Txg) -> Vec<DamagedPlace> {
+    fn damaged_uberblocks_of(&self, newest: Txg) -> Vec<DamagedSlot> {
         let before = Txg(newest.0.saturating_sub(1));
         let mut damaged = Vec::new();
         for leg in self.online() {
@@ -114,40 +113,28 @@ impl Roster {
                     Ok(found) if is_newest && !found.as_ref().is_some_and(is_of_it) => "it is out of date".to_owned(),
                     _ => continue,
                 };
-                damaged.push(place(&leg, slot.offset, "an uberblock", why));
+                damaged.push(damaged_slot(&leg, slot.offset, "an uberblock", why));
             }
         }
         damaged
-    }
-
-    /// Counts what was damaged, and is right since two more groups were synced but for `lost`.
-    pub fn note_uberblocks(&self, damaged: Vec<DamagedPlace>, lost: Vec<DamagedPlace>) -> SecuredPlaces {
-        self.sort_out(damaged, lost)
-    }
-}
-
-impl VdevLeg {
-    fn note_damage(&self, found: u64, repaired: u64) {
-        self.checksum_errors.fetch_add(found, Ordering::Relaxed);
-        self.repaired.fetch_add(repaired, Ordering::Relaxed);
     }
 }
 
 /// What two looks have both found: what was on its way at one of them is no damage. Nothing waits for them, since a disk may
 /// take its time (rules P1).
-fn twice(look: impl Fn() -> Vec<DamagedPlace>) -> Vec<DamagedPlace> {
+fn seen_twice(look: impl Fn() -> Vec<DamagedSlot>) -> Vec<DamagedSlot> {
     let first = look();
     if first.is_empty() {
         return first;
     }
     let second = look();
-    first.into_iter().filter(|place| is_among(place, &second)).collect()
+    first.into_iter().filter(|slot| is_among(slot, &second)).collect()
 }
 
-fn is_among(place: &DamagedPlace, others: &[DamagedPlace]) -> bool {
-    others.iter().any(|other| (other.leg, other.offset) == (place.leg, place.offset))
+fn is_among(slot: &DamagedSlot, others: &[DamagedSlot]) -> bool {
+    others.iter().any(|other| (other.leg, other.offset) == (slot.leg, slot.offset))
 }
 
-fn place(leg: &VdevLeg, offset: u64, what: &'static str, why: String) -> DamagedPlace {
-    DamagedPlace { leg: leg.guid(), path: leg.path().to_owned(), offset, what, why }
+fn damaged_slot(leg: &VdevLeg, offset: u64, what: &'static str, why: String) -> DamagedSlot {
+    DamagedSlot { leg: leg.guid(), path: leg.path().to_owned(), offset, what, why }
 }

@@ -63,7 +63,7 @@ pub struct LegErrors {
     pub write: u64,
     /// Reads that returned something else than had been written.
     pub checksum: u64,
-    /// Ranges that it had wrong or could not read, and that were written again from another leg.
+    /// Ranges that it had wrong or could not read, and that were written again from where they were right.
     pub repaired: u64,
 }
 
@@ -79,8 +79,8 @@ pub struct VdevLeg {
     pub(super) flushed: AtomicU64,
     pub(super) read_errors: AtomicU64,
     pub(super) write_errors: AtomicU64,
-    pub(crate) checksum_errors: AtomicU64,
-    pub(crate) repaired: AtomicU64,
+    pub(super) checksum_errors: AtomicU64,
+    pub(super) repaired: AtomicU64,
 }
 
 impl VdevLeg {
@@ -144,6 +144,12 @@ impl VdevLeg {
             checksum: self.checksum_errors.load(Ordering::Relaxed),
             repaired: self.repaired.load(Ordering::Relaxed),
         }
+    }
+
+    /// Counts what a look at its labels and uberblocks has found, and how much of that is right again.
+    pub(crate) fn note_damage(&self, found: u64, repaired: u64) {
+        self.checksum_errors.fetch_add(found, Ordering::Relaxed);
+        self.repaired.fetch_add(repaired, Ordering::Relaxed);
     }
 
     /// What the disk was asked to do so far; zeroes for a missing one.

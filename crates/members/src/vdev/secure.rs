@@ -1,7 +1,8 @@
 //! Making sure of a range before a leg counts, or before one leaves: that the legs which are to keep it have it right.
 //!
 //! A copy takes what it is given, and legs rot apart from each other. So whoever knows how the bytes must be asks here,
-//! range by range, and what the keepers lack is given to them by any leg that has it.
+//! range by range, and what the keepers lack is given to them by any leg that has it; or by the caller, where no leg has
+//! and there is a second copy elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,6 +85,17 @@ impl Vdev {
         self.check(offset, length as u64).is_ok() && leg.read_data(offset, &mut buf).is_ok() && is_right(&buf)
     }
 
+    /// Writes to each of `keepers` that takes writes what no leg here has right, and another vdev, or another place on this
+    /// one, has. Whether one of them took it.
+    pub fn restore(&self, offset: u64, bytes: &AlignedBuf, keepers: &[VdevGuid]) -> Result<bool, BlockDevError> {
+        self.check(offset, bytes.len() as u64)?;
+        self.may_write()?;
+        let mut legs = self.legs();
+        legs.retain(|leg| keepers.contains(&leg.guid()) && leg.takes_writes());
+        let _alone = self.repair.write();
+        self.hand_out(&legs, offset, bytes)
+    }
+
     /// Makes what was given to these legs durable.
     pub fn flush_legs(&self, guids: &[VdevGuid]) -> Result<(), BlockDevError> {
         let legs = self.legs();
@@ -108,17 +120,6 @@ impl Vdev {
         }
         let is_taken = self.hand_out(lacking, offset, buf)?;
         Ok(if is_taken { Given::Taken } else { Given::Refused })
-    }
-
-    /// Writes to each of `keepers` that takes writes what another vdev, or another place on this one, has right: no leg here
-    /// has. Whether one of them took it.
-    pub fn restore(&self, offset: u64, bytes: &AlignedBuf, keepers: &[VdevGuid]) -> Result<bool, BlockDevError> {
-        self.check(offset, bytes.len() as u64)?;
-        self.may_write()?;
-        let mut legs = self.legs();
-        legs.retain(|leg| keepers.contains(&leg.guid()) && leg.takes_writes());
-        let _alone = self.repair.write();
-        self.hand_out(&legs, offset, bytes)
     }
 
     /// Writes to these legs, with other writers kept out by the caller. Those that refuse it are struck off. Whether one of

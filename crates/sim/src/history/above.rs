@@ -49,7 +49,7 @@ const LIVES: u64 = 2;
 const CHANGES_MIN: u64 = 10;
 /// Blocks of datasets beside which one other sector rots.
 const BLOCKS_FOR_A_SECTOR: usize = 4;
-/// Of so many places of blocks with two one rots alone.
+/// Of so many places of blocks that have two, one rots alone.
 const ONE_COPY_OF: usize = 5;
 /// Imports of a fork that are cut short, at most.
 const CUT_IMPORTS_MAX: u64 = 2;

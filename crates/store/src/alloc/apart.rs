@@ -12,16 +12,15 @@
 
 use tally_base::{SECTOR, Txg};
 
-use super::Allocator;
 use super::vdev_space::VdevSpace;
+use super::{Allocator, sectors_of_run};
 use crate::bp::Dva;
 
 impl Allocator {
     /// A run of `want` bytes in one piece, or a shorter one of at least `at_least`, for second copies of what lies at `first`.
     /// `None` if no place is far enough away.
     pub(crate) fn alloc_apart(&self, txg: Txg, first: &Dva, want: u64, at_least: u64) -> Option<Dva> {
-        let sectors = |bytes: u64| u32::try_from(bytes.div_ceil(SECTOR as u64)).ok().map(|sectors| sectors.max(1));
-        let (want, at_least) = (sectors(want)?, sectors(at_least)?);
+        let (want, at_least) = (sectors_of_run(want), sectors_of_run(at_least));
         let others = self.vdevs.iter().zip(0..).filter(|(_, at)| *at != first.vdev).map(|(vdev, _)| vdev);
         let emptiest = others.max_by_key(|vdev| vdev.free());
         let elsewhere = emptiest.and_then(|vdev| vdev.take_for_copies(txg, None, want, at_least));

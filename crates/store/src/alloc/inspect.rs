@@ -65,6 +65,18 @@ pub enum SpaceVisit<'a> {
     },
 }
 
+impl SpaceVisit<'_> {
+    /// The pointer to the sector that it is about.
+    pub(crate) fn block(&self) -> Option<&BlockPtr> {
+        match self {
+            Self::Vdev { .. } => None,
+            Self::Index { bp, .. } | Self::Map { bp, .. } | Self::Deferred { bp, .. } | Self::Damage { bp, .. } => {
+                Some(bp)
+            }
+        }
+    }
+}
+
 type Visitor<'a> = dyn FnMut(SpaceVisit<'_>) + 'a;
 
 impl AllocRoot {

@@ -144,8 +144,7 @@ impl Allocator {
     /// A run of `want` bytes in one piece; where the pool is too fragmented, a shorter one of at least `at_least`.
     /// What the writer does not need goes back by [`Self::shrink`].
     pub fn alloc_run(&self, txg: Txg, want: u64, at_least: u64) -> Result<Dva, NoSpace> {
-        let sectors = |bytes: u64| u32::try_from(bytes.div_ceil(SECTOR as u64)).unwrap_or(u32::MAX).max(1);
-        let (want, at_least) = (sectors(want), sectors(at_least));
+        let (want, at_least) = (sectors_of_run(want), sectors_of_run(at_least));
         let first = self.turn();
         let order = (0..self.vdevs.len()).map(|step| (first + step) % self.vdevs.len());
         order
@@ -300,6 +299,11 @@ impl Allocator {
         self.bad_frees.fetch_add(1, Ordering::Relaxed);
         tracing::error!(%dva, "a range that is not allocated was freed; it stays as it is");
     }
+}
+
+/// Whole sectors for so many bytes, at least one. More than a range can have are found nowhere.
+fn sectors_of_run(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(SECTOR as u64)).unwrap_or(u32::MAX).max(1)
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@
 //! block of it is one sector, so a fragmented pool can always place it, and how many sectors a commit needs is
 //! counted before anything is written.
 
-use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Reader};
 use tally_base::{SECTOR, Txg, block_checksum};
 
@@ -62,9 +61,7 @@ impl SpaceIndex {
     /// The sectors that a plan replaces.
     pub(super) fn replaced<'a>(&'a self, plan: &'a [Vec<usize>]) -> impl Iterator<Item = Dva> + 'a {
         let levels = self.levels.iter().zip(plan);
-        levels.flat_map(|(level, touched)| {
-            touched.iter().filter_map(|at| level[*at]).flat_map(|bp| bp.dvas().collect::<SmallVec<[Dva; 2]>>())
-        })
+        levels.flat_map(|(level, touched)| touched.iter().filter_map(|at| level[*at].as_ref()).flat_map(BlockPtr::dvas))
     }
 
     /// The pointers that the sector `at` of `level` (1 or higher) holds.

@@ -142,16 +142,17 @@ impl VdevSpace {
     }
 
     fn take_from(&self, txg: Txg, region: usize, from: u32, length: u32, most: u32) -> Option<Dva> {
-        self.examined.fetch_add(1, Ordering::Relaxed);
-        let run = self.change(region, |region| region.take(txg, from..REGION_SECTORS, length, most))?;
-        let dva = self.taken(region, run);
+        let dva = self.take_in(txg, region, from..REGION_SECTORS, length, most)?;
         self.cursors.advance(txg, dva.end() / SECTOR as u64);
         Some(dva)
     }
 
-    fn taken(&self, region: usize, run: Run) -> Dva {
+    /// A run in these sectors of a region.
+    fn take_in(&self, txg: Txg, region: usize, sectors: Range<u32>, length: u32, most: u32) -> Option<Dva> {
+        self.examined.fetch_add(1, Ordering::Relaxed);
+        let run = self.change(region, |region| region.take(txg, sectors, length, most))?;
         self.free.fetch_sub(u64::from(run.1), Ordering::Relaxed);
-        self.dva(region, run)
+        Some(self.dva(region, run))
     }
 
     /// A run of `want` sectors, or a shorter one of `at_least`, for second copies: an eighth of the vdev away from what they
@@ -188,9 +189,7 @@ impl VdevSpace {
                 return None;
             }
             let within = (from.max(first) - first) as u32..(range.end - first).min(region_sectors) as u32;
-            self.examined.fetch_add(1, Ordering::Relaxed);
-            if let Some(run) = self.change(next, |region| region.take(txg, within, length, most)) {
-                let dva = self.taken(next, run);
+            if let Some(dva) = self.take_in(txg, next, within, length, most) {
                 self.cursors.set_copies(dva.end() / SECTOR as u64);
                 return Some(dva);
             }

@@ -56,8 +56,8 @@ pub(super) fn say_space(report: &mut Report<'_>, view: &PoolView<'_>, root: &Roo
 
 fn say_sector(report: &mut Report<'_>, view: &PoolView<'_>, visit: &SpaceVisit<'_>) {
     let of = |what, bp: &crate::bp::BlockPtr| Fact { part: Part::Space, ..block_fact(what, view.source(bp.dva), bp) };
-    if let SpaceVisit::Index { bp, .. } | SpaceVisit::Map { bp, .. } | SpaceVisit::Deferred { bp, .. } = visit {
-        view.say_copies(report, Part::Space, bp);
+    if let Some(bp) = visit.block() {
+        view.say_damaged_copy(report, Part::Space, bp);
     }
     match visit {
         SpaceVisit::Vdev { .. } => {}

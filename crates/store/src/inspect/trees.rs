@@ -53,7 +53,7 @@ pub(super) fn read_root(report: &mut Report<'_>, view: &PoolView<'_>) -> Option<
         match root_of(view, uberblock) {
             Ok(root) => {
                 say_root(report, &root, at > 0);
-                view.say_copies(report, Part::Trees, &root.block);
+                view.say_damaged_copy(report, Part::Trees, &root.block);
                 return Some(root);
             }
             Err(why) => {
@@ -84,7 +84,8 @@ fn say_root(report: &mut Report<'_>, root: &Root, is_older: bool) {
         .with("datasets", root.content.datasets.len())
         .with("next_dataset", root.content.next_dataset)
         .with("reply_blocks", root.content.reply_blocks.iter().flatten().count())
-        .with("tombstones", root.content.tombstones.len());
+        .with("tombstones", root.content.tombstones.len())
+        .with_some("copy", copy_words(&root.block));
     report.say(Detail::Summary, &fact);
     if is_older {
         let why = "of an older uberblock: what follows is an earlier state, parts of which may have been overwritten";
@@ -198,7 +199,7 @@ impl Walk<'_, '_> {
                 let source = self.view.source(bp.dva);
                 let fact = block_fact(if *height == 0 { "leaf" } else { "node" }, source.clone(), bp);
                 self.report.say(Detail::Verbose, &fact.with("height", *height).with("count", *count));
-                self.view.say_copies(self.report, Part::Trees, bp);
+                self.view.say_damaged_copy(self.report, Part::Trees, bp);
                 if *height == 0 {
                     self.leaf = source;
                 }
@@ -256,11 +257,13 @@ pub(super) fn block_fact(what: &'static str, source: Option<Source>, bp: &BlockP
         .with("psize", bp.psize)
         .with("coding", format!("{:?}", bp.coding).to_lowercase())
         .with("birth", bp.birth);
-    let fact = if bp.is_scattered() { fact.with("map_sectors", bp.dva.sectors) } else { fact };
-    match bp.copy {
-        Some(copy) => fact.with("copy", copy.to_string()),
-        None => fact,
-    }
+    let map_sectors = bp.is_scattered().then_some(bp.dva.sectors);
+    fact.with_some("map_sectors", map_sectors).with_some("copy", copy_words(bp))
+}
+
+/// Where a block's second copy lies.
+fn copy_words(bp: &BlockPtr) -> Option<String> {
+    bp.copy.map(|copy| copy.to_string())
 }
 
 const fn class_word(class: Class) -> &'static str {

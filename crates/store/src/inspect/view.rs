@@ -13,7 +13,7 @@ use tally_members::uberblock::Uberblock;
 use super::devices::{Device, LegView, VdevView};
 use super::fact::{Fact, Part, Source};
 use super::{Detail, Report};
-use crate::block::damaged_copies;
+use crate::block::damaged_copy;
 use crate::bp::{BlockPtr, Dva};
 
 /// The devices of one pool, put together as far as they can be.
@@ -77,9 +77,9 @@ impl<'a> PoolView<'a> {
         }
     }
 
-    /// Says where a block that is there twice is wrong while its other copy is right.
-    pub(super) fn say_copies(&self, report: &mut Report<'_>, part: Part, bp: &BlockPtr) {
-        for (dva, why) in damaged_copies(&self.block_devs(), bp) {
+    /// Says where a block that is there twice is wrong, while its other copy is right.
+    pub(super) fn say_damaged_copy(&self, report: &mut Report<'_>, part: Part, bp: &BlockPtr) {
+        if let Some((dva, why)) = damaged_copy(&self.block_devs(), bp) {
             let fact =
                 Fact::new(part, "block copy").at(self.source(dva)).damaged(format!("{why}; its other copy is right"));
             report.say(Detail::Summary, &fact);

@@ -4,6 +4,7 @@ use tally_members::blockdev::MemBlockDev;
 use super::*;
 use crate::alloc::{AllocRoot, UNBORN};
 use crate::bp::Compression;
+use crate::run::RedundantMetadata;
 
 fn pool(sizes: &[u64], cache_bytes: u64) -> (Vec<Arc<MemBlockDev>>, Arc<BlockIo>) {
     let mem: Vec<_> = sizes.iter().map(|size| Arc::new(MemBlockDev::new(*size))).collect();
@@ -72,6 +73,22 @@ fn a_group_that_changes_little_is_one_write() {
         assert_eq!(io.read(&bp).expect("written"), noise(9000, txg));
         old = Some(root);
     }
+}
+
+/// A run of second copies is far from its blocks when it begins; by its end the blocks may have come near.
+#[test]
+fn a_copy_is_far_from_its_block_wherever_that_is() {
+    let (_, io) = pool(&[64 << 20], 0);
+    let mut out = io.writer(Txg(1)).with_copies(RedundantMetadata::All, |_, _| true);
+    for turn in 0..2 {
+        let bp = out.put_metadata(BlockKind::Leaf, noise(9000, turn).into(), Compression::Off).expect("there is space");
+        let copy = bp.copy.expect("there is space");
+        assert!(io.alloc.are_apart(&bp.dva, &copy), "{bp} and {copy}");
+        for at in 0..240 {
+            out.put(BlockKind::Data, &noise(128 << 10, at), Compression::Off).expect("there is space");
+        }
+    }
+    out.finish().expect("memory takes it");
 }
 
 /// With a cache that keeps nothing, what is not written yet must come from the writer.

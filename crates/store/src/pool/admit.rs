@@ -74,9 +74,14 @@ impl Pool {
         space.free >= kept_back.saturating_add(folding).saturating_add(self.replies.fold_bytes())
     }
 
-    /// Whether `bytes` may go to what nobody was promised, beside all that folds may take.
-    pub(super) fn can_spare(space: &Space, folding: u64, bytes: u64) -> bool {
-        space.free >= Self::reserve_bytes(space).saturating_add(folding).saturating_add(bytes)
+    /// Tells, while a group is written, whether so many bytes may go to what nobody was promised: if a WRITE that takes as
+    /// much would be let in (rules S4).
+    pub(super) fn can_spare(&self) -> impl Fn(&Space, u64) -> bool + Send + Sync + use<> {
+        let (txgs, replies_bytes) = (Arc::clone(&self.txgs), self.replies.fold_bytes());
+        move |space, bytes| {
+            let kept_back = Self::reserve_bytes(space).saturating_add(replies_bytes);
+            space.free >= kept_back.saturating_add(txgs.fold_bytes()).saturating_add(bytes)
+        }
     }
 
     /// Whether groups that are not synced yet, or frees that are not reusable yet, will bring space, and when.

@@ -30,7 +30,7 @@ use std::sync::{Arc, Weak};
 
 use tally_base::{DatasetId, SECTOR, VdevGuid};
 use tally_members::blockdev::BlockDevError;
-use tally_members::roster::{RosterError, SecuredPlaces};
+use tally_members::roster::{RosterError, SecuredSlots};
 use tally_members::vdev::{LegState, Secured, Vdev};
 
 use super::{Pool, PoolRoot, SyncError};
@@ -66,14 +66,14 @@ pub enum SecureError {
     Stopped,
 }
 
-/// A block that no leg has right.
+/// A block that no leg has right; or a label or an uberblock that stays damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostBlock {
     /// Its dataset; none: a block of the pool itself.
     pub dataset: Option<DatasetId>,
     /// The file that it is content of; none: a node of the dataset's tree, or a block of the pool itself.
     pub content: Option<(u64, u64)>,
-    /// Its pointer in words.
+    /// Its pointer in words; or what is wrong where.
     pub block: String,
 }
 
@@ -107,11 +107,11 @@ pub struct SecureReport {
 }
 
 impl SecureReport {
-    /// Adds what became of places that are no blocks. `heard` hears of each that is lost.
-    pub fn note_places(&mut self, places: &SecuredPlaces, heard: &mut dyn FnMut(&LostBlock)) {
-        self.repaired_count += places.repaired.len() as u64;
-        for place in &places.lost {
-            self.note_lost(true, LostBlock { dataset: None, content: None, block: place.to_string() }, heard);
+    /// Adds what became of slots, which are no blocks. `heard` hears of each that is lost.
+    pub fn note_slots(&mut self, slots: &SecuredSlots, heard: &mut dyn FnMut(&LostBlock)) {
+        self.repaired_count += slots.repaired.len() as u64;
+        for slot in &slots.lost {
+            self.note_lost(true, LostBlock { dataset: None, content: None, block: slot.to_string() }, heard);
         }
     }
 
@@ -148,21 +148,21 @@ impl Pool {
         self.go_over(&[subject], progress, &mut |_| {})
     }
 
-    /// Sees to it that every block of the pool is right on each leg that counts, and durable there; and its labels. `lost` hears of each
-    /// that no leg has right or that was given up, `progress` of bytes done, and ends it by answering `false`. Legs may
-    /// fail, leave and join meanwhile: one that joins is made sure of by itself. What was placed ahead and belongs to no
-    /// group yet is looked at if the caller has synced one before.
+    /// Sees to it that every block of the pool, and its labels, are right on each leg that counts, and durable there. `lost`
+    /// hears of each that is right nowhere or that was given up, `progress` of bytes done, and ends it by answering `false`.
+    /// Legs may fail, leave and join meanwhile: one that joins is made sure of by itself. What was placed ahead and belongs
+    /// to no group yet is looked at if the caller has synced one before.
     pub fn scrub(
         &self,
         progress: &mut dyn FnMut(u64) -> bool,
         lost: &mut dyn FnMut(&LostBlock),
     ) -> Result<SecureReport, SecureError> {
         let places = self.roster.data_vdevs().zip(0..);
-        let subjects = places.map(|(vdev, place)| Subject { place, vdev: vdev.as_ref(), keepers: Keepers::Online });
-        let subjects: Vec<_> = subjects.collect();
+        let subject = |(vdev, place): (_, u32)| Subject { place, vdev: Arc::as_ref(vdev), keepers: Keepers::Online };
+        let subjects: Vec<_> = places.map(subject).collect();
         let labels = self.roster.secure_labels()?;
         let mut report = self.go_over(&subjects, progress, lost)?;
-        report.note_places(&labels, lost);
+        report.note_slots(&labels, lost);
         Ok(report)
     }
 
@@ -209,7 +209,7 @@ impl Pool {
             blocks.clone_from(&top);
             let Some(alloc) = &alloc else { break };
             alloc.inspect(&self.io.devs, &mut |visit| {
-                blocks.extend(pointer_of(&visit));
+                blocks.extend(visit.block());
                 if let SpaceVisit::Damage { bp, error } = visit {
                     damaged.push(*bp);
                     hiding
@@ -241,16 +241,16 @@ impl Pool {
 
     /// Sees to it that the uberblocks that an import would choose from are whole on each leg that counts. Where they are not,
     /// two more groups are synced: their slots are others.
-    pub fn secure_uberblocks(&self) -> Result<SecuredPlaces, SecureError> {
+    pub fn secure_uberblocks(&self) -> Result<SecuredSlots, SecureError> {
         let damaged = || self.roster.damaged_uberblocks(|| self.txgs.last_synced());
         let before = damaged();
         if before.is_empty() {
-            return Ok(SecuredPlaces::default());
+            return Ok(SecuredSlots::default());
         }
         for _ in 0..2 {
             self.sync()?;
         }
-        Ok(self.roster.note_uberblocks(before, damaged()))
+        Ok(self.roster.sort_out(before, damaged()))
     }
 }
 
@@ -459,17 +459,6 @@ impl Securing<'_> {
             Secured::Sound | Secured::Repaired => Verdict::Kept,
             Secured::Lost { unread } => Verdict::Lost { unread },
         })
-    }
-}
-
-/// The pointer to a sector of the allocator.
-fn pointer_of(visit: &SpaceVisit<'_>) -> Option<BlockPtr> {
-    match visit {
-        SpaceVisit::Vdev { .. } => None,
-        SpaceVisit::Index { bp, .. }
-        | SpaceVisit::Map { bp, .. }
-        | SpaceVisit::Deferred { bp, .. }
-        | SpaceVisit::Damage { bp, .. } => Some(**bp),
     }
 }
 

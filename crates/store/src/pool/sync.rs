@@ -11,7 +11,7 @@ use tally_members::vdev::{Vdev, VdevLeg};
 use super::entries::Entries;
 use super::root::{self, PoolRoot, ROOT_BYTES_MAX};
 use super::{Pool, Syncing};
-use crate::alloc::{AllocRoot, Space};
+use crate::alloc::AllocRoot;
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
 use crate::dataset::{Dataset, DatasetRoot};
@@ -178,9 +178,7 @@ impl Pool {
     fn write_group(&self, syncing: &mut Syncing, txg: Txg, clean: bool) -> Result<Vec<Folded>, SyncError> {
         let txgs = Arc::clone(&self.txgs);
         let out = self.io.writer(txg).telling(move |bytes| txgs.wrote(txg, bytes));
-        let txgs = Arc::clone(&self.txgs);
-        let can_spare = move |space: &Space, bytes| Self::can_spare(space, txgs.fold_bytes(), bytes);
-        let mut out = out.with_copies(self.redundant_metadata(), can_spare);
+        let mut out = out.with_copies(self.redundant_metadata(), self.can_spare());
         let folded = self.fold_datasets(syncing, txg, clean, &mut out)?;
         self.fold_replies(syncing, txg, &mut out)?;
         if let Some(old) = syncing.root.take() {
