@@ -15,10 +15,11 @@ use tally_members::discover::ImportSource;
 use tally_members::label::LABEL_BYTES;
 use tally_members::uberblock;
 use tally_store::inspect::{Fact, Plan, inspect};
+use tally_store::properties::PropertySet;
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, Stability, Vfs};
-use world::{World, ctx, mode, vfs};
+use world::{World, content, ctx, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 const DISK: &str = "/disks/data";
@@ -212,4 +213,52 @@ fn a_scrub_makes_labels_and_uberblocks_whole() {
         alone.take(&[path]);
         alone.import();
     }
+}
+
+/// A scrub was about to give one place of a node what the other one has, and its dataset was destroyed meanwhile: the place
+/// had been given to a file by then, and the node was written over that (rules S4).
+#[test]
+fn a_scrub_writes_to_no_place_that_was_given_to_another() {
+    let world = World::without_log(64 * MIB);
+    let filer = world.create();
+    let child = filer.create_dataset("tank/child", PropertySet::new(), (0, 0)).unwrap();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let how = CreateHow::Guarded(mode(0o600));
+    // So many names that what is free behind them is long enough for a run.
+    for number in 0..8000 {
+        let name: String = noise(220, number).iter().map(|byte| char::from(b'0' + byte % 64)).collect();
+        patient(|| child.create(ctx(&cred), child.root(), name.as_bytes(), &how)).unwrap();
+    }
+    let file = patient(|| fs.create(ctx(&cred), fs.root(), b"file", &how)).unwrap().object;
+    filer.sync().unwrap();
+    let mut nodes = Vec::new();
+    filer.pool().dataset(child.info().id).unwrap().root().tree.check(&filer.pool().io, &mut |visit| {
+        if let Visit::Block { bp, .. } = visit {
+            nodes.push(*bp);
+        }
+    });
+    let node = nodes[nodes.len() / 2];
+    let at = LABEL_BYTES + node.copy.unwrap().offset;
+    world.poke(DISK, at + 40, &[0x5a; 64]);
+    let stands_there = || world.content_of(DISK)[at as usize..][..SECTOR].to_vec();
+    let rotten = stands_there();
+    let mut parts = 0;
+    filer
+        .scrub(&mut |_| {
+            if parts == 0 && filer.pool().roster.vdevs()[0].legs()[0].errors().checksum > 0 {
+                filer.destroy_dataset("tank/child", false).unwrap();
+                while parts < 24 && stands_there() == rotten {
+                    let data = noise(MIB as usize, parts);
+                    patient(|| fs.write(ctx(&cred), file, parts * MIB, data.clone(), Stability::FileSync)).unwrap();
+                    parts += 1;
+                    filer.sync().unwrap();
+                }
+            }
+            true
+        })
+        .unwrap();
+    assert!(parts > 0, "the damage was met");
+    filer.pool().io.drop_cache();
+    let expected: Vec<u8> = (0..parts).flat_map(|part| noise(MIB as usize, part)).collect();
+    assert!(content(&*fs, file) == expected);
 }
