@@ -74,7 +74,7 @@ impl Pool {
         space.free >= kept_back.saturating_add(folding).saturating_add(self.replies.fold_bytes())
     }
 
-    /// Whether `bytes` may go to what nobody was promised, beside all that folds may take.
+    /// Whether `bytes` may go to what nobody was promised, beside all that folds may take, remembered answers included.
     pub(super) fn can_spare(space: &Space, folding: u64, bytes: u64) -> bool {
         space.free >= Self::reserve_bytes(space).saturating_add(folding).saturating_add(bytes)
     }

@@ -179,7 +179,8 @@ impl Pool {
         let txgs = Arc::clone(&self.txgs);
         let out = self.io.writer(txg).telling(move |bytes| txgs.wrote(txg, bytes));
         let txgs = Arc::clone(&self.txgs);
-        let can_spare = move |space: &Space, bytes| Self::can_spare(space, txgs.fold_bytes(), bytes);
+        let replies_bytes = self.replies.fold_bytes();
+        let can_spare = move |space: &Space, bytes| Self::can_spare(space, txgs.fold_bytes() + replies_bytes, bytes);
         let mut out = out.with_copies(self.redundant_metadata(), can_spare);
         let folded = self.fold_datasets(syncing, txg, clean, &mut out)?;
         self.fold_replies(syncing, txg, &mut out)?;
