@@ -7,6 +7,8 @@
 
 mod world;
 
+use std::sync::atomic::Ordering::SeqCst;
+
 use bytes::Bytes;
 use tally_base::SECTOR;
 use tally_fs::filer::{Filer, FilerError, ImportOptions, ImportReport};
@@ -261,4 +263,27 @@ fn a_scrub_writes_to_no_place_that_was_given_to_another() {
     filer.pool().io.drop_cache();
     let expected: Vec<u8> = (0..parts).flat_map(|part| noise(MIB as usize, part)).collect();
     assert!(content(&*fs, file) == expected);
+}
+
+/// The only disk refused what a scrub gave to one place of a block. Nothing was lost, and the pool was suspended for it.
+#[test]
+fn a_place_that_takes_nothing_ends_no_pool() {
+    let world = furnished();
+    let (filer, _) = world.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+    let node = *filer.pool().datasets()[0].root().tree.root().unwrap();
+    world.poke(DISK, LABEL_BYTES + node.copy.unwrap().offset + 40, &[0x5a; 64]);
+    let faults = world.faults(DISK);
+    let scrub = |refuses: bool| {
+        let before = filer.pool().roster.vdevs()[0].legs()[0].errors().checksum;
+        let report = filer.scrub(&mut |_| {
+            let is_met = filer.pool().roster.vdevs()[0].legs()[0].errors().checksum > before;
+            faults.writes.store(refuses && is_met, SeqCst);
+            true
+        });
+        faults.writes.store(false, SeqCst);
+        report.map(|report| (report.repaired_count, report.lost_count))
+    };
+    assert_eq!(scrub(true).unwrap(), (0, 1));
+    filer.sync().unwrap();
+    assert_eq!(scrub(false).unwrap(), (1, 0));
 }

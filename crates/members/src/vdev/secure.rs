@@ -112,8 +112,8 @@ impl Vdev {
         self.hand_out(&legs, offset, bytes)
     }
 
-    /// Writes to these legs, with other writers kept out by the caller. Those that refuse it are struck off. Whether one of
-    /// them took it.
+    /// Writes to these legs, with other writers kept out by the caller. Those that refuse it are struck off, but for the last
+    /// one: nothing rests on what it was to be given, and the pool would end with it. Whether one of them took it.
     fn hand_out(&self, legs: &[Arc<VdevLeg>], offset: u64, bytes: &AlignedBuf) -> Result<bool, BlockDevError> {
         let mut is_taken = false;
         for leg in legs {
@@ -123,10 +123,19 @@ impl Vdev {
                     leg.repaired.fetch_add(u64::from(leg.state() == LegState::Online), Ordering::Relaxed);
                     is_taken = true;
                 }
+                Err(error) if self.is_last(leg) => {
+                    tracing::error!(vdev = %self.guid, leg = %leg.guid(), offset, %error, "the only disk cannot be repaired");
+                }
                 Err(error) => self.strike_off(leg, &error)?,
             }
         }
         Ok(is_taken)
+    }
+
+    /// Whether a leg counts and no other one does.
+    fn is_last(&self, leg: &VdevLeg) -> bool {
+        let mut online = self.legs().into_iter().filter(|leg| leg.state() == LegState::Online);
+        online.next().is_some_and(|first| first.guid() == leg.guid()) && online.next().is_none()
     }
 }
 
