@@ -287,3 +287,17 @@ fn a_place_that_takes_nothing_ends_no_pool() {
     filer.sync().unwrap();
     assert_eq!(scrub(false).unwrap(), (1, 0));
 }
+
+/// A disk of which an uberblock was damaged refused the next one, and was struck off: nothing of it was repaired.
+#[test]
+fn what_is_struck_off_counts_as_repaired_by_nobody() {
+    let world = World::of(&[(DISK, 16 * MIB), ("/disks/other", 16 * MIB)], "mirror /disks/data /disks/other");
+    let filer = world.create_without_threads(&Default::default());
+    filer.sync().unwrap();
+    let places = uberblock::slot_offsets(16 * MIB, filer.pool().txgs.last_synced()).unwrap();
+    world.poke(DISK, places[0] + 100, &[0x5a; 8]);
+    world.faults(DISK).durable_writes.store(true, SeqCst);
+    let report = filer.pool().scrub(&mut |_| true, &mut |_| {}).unwrap();
+    assert_eq!(filer.pool().roster.vdevs()[0].legs().iter().filter(|leg| leg.takes_writes()).count(), 1);
+    assert_eq!((report.repaired_count, report.lost_count), (0, 1), "{report:?}");
+}

@@ -58,9 +58,12 @@ impl Roster {
         Ok(self.sort_out(damaged, self.damaged_labels(&self.config())))
     }
 
-    /// Which of the places that were damaged are right by now.
-    fn sort_out(&self, damaged: Vec<DamagedPlace>, lost: Vec<DamagedPlace>) -> SecuredPlaces {
-        let repaired: Vec<_> = damaged.into_iter().filter(|place| !is_among(place, &lost)).collect();
+    /// Which of the places that were damaged are right by now. Those of a leg that was struck off for it are not.
+    fn sort_out(&self, damaged: Vec<DamagedPlace>, mut lost: Vec<DamagedPlace>) -> SecuredPlaces {
+        let counts = |place: &DamagedPlace| self.online().any(|leg| leg.guid() == place.leg);
+        let damaged = damaged.into_iter().filter(|place| !is_among(place, &lost));
+        let (repaired, gone): (Vec<_>, Vec<_>) = damaged.partition(counts);
+        lost.extend(gone);
         for leg in self.online() {
             let count = |places: &[DamagedPlace]| places.iter().filter(|place| place.leg == leg.guid()).count() as u64;
             leg.note_damage(count(&repaired) + count(&lost), count(&repaired));
