@@ -564,6 +564,26 @@ fn a_disk_stays_while_nobody_can_read_which_blocks_it_has() {
     assert!(matches!(made_sure, Err(MembershipError::MayHaveMore { .. })), "{made_sure:?}");
 }
 
+/// The only disk that counts refused what a struck-off one still has. It was to be struck off as well, and the pool was
+/// suspended, which had all but that block.
+#[test]
+fn the_last_disk_that_refuses_a_repair_stays() {
+    let (world, filer) = mirror();
+    filer.pool().roster.drop_leg(leg(&filer, B), &std::io::Error::other("it refused one write")).unwrap();
+    let first = blocks(&filer, |class, _| class == Class::Extent)[0];
+    rot(&world, A, [first].into_iter());
+    let scrub = |refuses: bool| {
+        world.faults(A).writes.store(refuses, SeqCst);
+        let report = filer.pool().scrub(&mut |_| true, &mut |_| {});
+        world.faults(A).writes.store(false, SeqCst);
+        report.map(|report| (report.repaired_count, report.lost_count))
+    };
+    assert_eq!(scrub(true).unwrap(), (0, 1));
+    filer.pool().sync().unwrap();
+    assert_eq!(scrub(false).unwrap(), (1, 0));
+    check(&filer);
+}
+
 /// One sector of a disk could not be read, and the disk was replaced. If the copy is taken for whole then the old disk
 /// leaves with what it alone has, and may give again a moment later.
 #[test]
