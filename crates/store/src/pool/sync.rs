@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use tally_base::{Broken, Txg};
 use tally_members::roster::RosterError;
 use tally_members::uberblock::Uberblock;
-use tally_members::vdev::{Vdev, VdevLeg};
+use tally_members::vdev::{LegState, Vdev, VdevLeg};
 
 use super::entries::Entries;
 use super::root::{self, PoolRoot, ROOT_BYTES_MAX};
@@ -226,9 +226,10 @@ impl Pool {
         Ok(folded)
     }
 
-    /// A vdev of one disk has nothing else to repair a leaf from.
+    /// A vdev of one disk has nothing else to repair a leaf from, and neither has a mirror of which one disk counts.
     fn redundant_metadata(&self) -> RedundantMetadata {
-        let is_single = |vdev: &Arc<Vdev>| vdev.legs().len() == 1;
+        let counts = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
+        let is_single = |vdev: &Arc<Vdev>| vdev.legs().iter().filter(|leg| counts(leg)).count() < 2;
         if self.roster.data_vdevs().any(is_single) { RedundantMetadata::All } else { RedundantMetadata::Most }
     }
 
