@@ -176,6 +176,36 @@ fn small_records_without_compression() {
     fill_and_empty(&World::new(64 * MIB, 32 * MIB), 3, properties);
 }
 
+/// Leaves get a second place once their vdev has one disk only. In a full pool that took the room which is kept for the
+/// remembered answers, and then nothing could be removed any more.
+#[test]
+fn second_places_take_no_room_that_removing_needs() {
+    let disks = [("/disks/a", 48 * MIB), ("/disks/b", 48 * MIB), ("/disks/slog", 16 * MIB)];
+    let world = World::of(&disks, "mirror /disks/a /disks/b log /disks/slog");
+    let filer = world.create();
+    let mut crowd = Crowd::new(&filer, 100_000);
+    let word = |number: usize| -> String {
+        let letter = |byte: &u8| char::from(b'0' + byte % 64);
+        noise(220, number as u64).iter().map(letter).collect()
+    };
+    let name = |number: usize| format!("{number}{}", word(number));
+    for number in 0..20_000 {
+        crowd.create(&name(number)).unwrap();
+    }
+    crowd.large_file("large", 1 << 20);
+    crowd.large_file("crumbs", 10_000);
+    for _ in 0..4 {
+        crowd.sync("full");
+    }
+    let mirror = Arc::clone(&filer.pool().roster.vdevs()[0]);
+    filer.pool().roster.detach(&mirror, mirror.legs()[1].guid()).unwrap();
+    for number in (0..20_000).step_by(40) {
+        let removed = patient(|| crowd.fs.remove(ctx(&crowd.cred), crowd.fs.root(), name(number).as_bytes()));
+        assert_eq!(removed, Ok(()), "removing {number} from a full pool");
+    }
+    crowd.sync("after removals");
+}
+
 #[test]
 fn a_quota() {
     let properties = PropertySet::from_iter([parse(Property::RefQuota, "20M").unwrap()]);

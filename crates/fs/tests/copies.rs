@@ -564,6 +564,61 @@ fn a_disk_stays_while_nobody_can_read_which_blocks_it_has() {
     assert!(matches!(made_sure, Err(MembershipError::MayHaveMore { .. })), "{made_sure:?}");
 }
 
+/// The only disk that counts refused what a struck-off one still has. It was to be struck off as well, and the pool was
+/// suspended, which had all but that block.
+#[test]
+fn the_last_disk_that_refuses_a_repair_stays() {
+    let (world, filer) = mirror();
+    filer.pool().roster.drop_leg(leg(&filer, B), &std::io::Error::other("it refused one write")).unwrap();
+    let first = blocks(&filer, |class, _| class == Class::Extent)[0];
+    rot(&world, A, [first].into_iter());
+    let scrub = |refuses: bool| {
+        world.faults(A).writes.store(refuses, SeqCst);
+        let report = filer.pool().scrub(&mut |_| true, &mut |_| {});
+        world.faults(A).writes.store(false, SeqCst);
+        report.map(|report| (report.repaired_count, report.lost_count))
+    };
+    assert_eq!(scrub(true).unwrap(), (0, 1));
+    filer.pool().sync().unwrap();
+    assert_eq!(scrub(false).unwrap(), (1, 0));
+    check(&filer);
+}
+
+/// A mirror of which one disk has failed, or another has only begun to join, has no second leg that has a leaf right: what was
+/// written meanwhile had one place, and one sector took a directory along.
+#[test]
+fn leaves_have_two_places_while_one_disk_counts() {
+    let (mut world, filer) = mirror();
+    let changed = |name: &str| {
+        make(&*vfs(&filer), name, 300, 1);
+        filer.pool().sync().unwrap();
+        let (mut leaf, mut leaves) = (None, 0);
+        let mut twice = 0;
+        filer.pool().datasets()[0].root().tree.check(&filer.pool().io, &mut |visit| match visit {
+            Visit::Block { bp, height: 0, .. } => leaf = Some(*bp),
+            Visit::Entry { key, .. } if key.class == Class::DirEntry => {
+                if let Some(leaf) = leaf.take() {
+                    (leaves, twice) = (leaves + 1, twice + usize::from(leaf.copy.is_some()));
+                }
+            }
+            _ => {}
+        });
+        (leaves, twice)
+    };
+    assert_eq!(changed("on two disks"), (1, 0));
+    filer.pool().roster.drop_leg(leg(&filer, B), &std::io::Error::other("it refused one write")).unwrap();
+    assert_eq!(changed("on one disk"), (1, 1));
+    filer.pool().roster.detach(&vdev(&filer), leg(&filer, B)).unwrap();
+    let mut joining = None;
+    attach(&mut world, &filer, C, &mut |step| {
+        if step == 1 {
+            joining = Some(changed("while another joins"));
+        }
+    });
+    assert_eq!(joining, Some((1, 1)));
+    assert_eq!(changed("on two disks again"), (1, 0));
+}
+
 /// One sector of a disk could not be read, and the disk was replaced. If the copy is taken for whole then the old disk
 /// leaves with what it alone has, and may give again a moment later.
 #[test]

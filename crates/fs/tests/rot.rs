@@ -484,6 +484,35 @@ fn a_disk_that_reads_nothing_suspends_the_pool_and_costs_no_content() {
     assert_eq!(before.compare("behind the failure"), Vec::<String>::new());
 }
 
+/// One place of a leaf had rotted, and the disk with the other one read nothing for a while. That the first disk reads
+/// everything else says nothing of the other: the leaf was given up, and the disk that was back a moment later had it.
+#[test]
+fn nothing_is_given_up_while_the_disk_of_the_other_place_reads_nothing() {
+    let paths = ["/disks/a", "/disks/b"];
+    let disks = [(paths[0], 32 * MIB), (paths[1], 32 * MIB), ("/disks/slog", 4 * MIB)];
+    let world = World::of(&disks, "/disks/a /disks/b log /disks/slog");
+    let filer = world.create_without_threads(&CreateOptions::default());
+    drive_lanes(&filer);
+    let mut client = Client::new(&filer, Model::new());
+    for name in ["one", "two", "three"] {
+        client.create(name, b"small").unwrap();
+    }
+    filer.sync().unwrap();
+    client.write("one", 0, b"in the log", Stability::FileSync).unwrap();
+    let leaf = leaves(&filer, "tank", Class::Inode).pop().unwrap();
+    let copy = leaf.copy.unwrap();
+    assert_ne!(leaf.dva.vdev, copy.vdev);
+    world.poke(paths[leaf.dva.vdev as usize], LABEL + leaf.dva.offset + 8, &[0x5a; 64]);
+    filer.pool().io.drop_cache();
+    world.faults(paths[copy.vdev as usize]).reads.store(true, SeqCst);
+    filer.sync().unwrap_err();
+    assert!(filer.pool().fault().is_some());
+    let filer = import(&world.cut());
+    client.follow(&filer);
+    filer.sync().unwrap();
+    assert_eq!(client.compare("behind the failure"), Vec::<String>::new());
+}
+
 /// The leaf of the inodes rots when the changes were acknowledged and before their group looks for the old inodes.
 /// Memory has the new ones; so nothing ends, what was changed is as it was promised, and what was removed is gone.
 #[test]

@@ -9,6 +9,7 @@
 mod world;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
 use tally_base::SECTOR;
@@ -20,10 +21,11 @@ use tally_members::uberblock;
 use tally_store::bp::BlockPtr;
 use tally_store::inspect::{Fact, Plan, Value, inspect};
 use tally_store::key::Class;
+use tally_store::properties::PropertySet;
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, Stability, Vfs};
-use world::{World, ctx, mode, vfs};
+use world::{World, content, ctx, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 const DISK: &str = "/disks/data";
@@ -286,4 +288,89 @@ fn a_scrub_makes_labels_and_uberblocks_whole() {
         alone.take(&[path]);
         alone.import();
     }
+}
+
+/// A scrub was about to give one place of a node what the other one has, and its dataset was destroyed meanwhile: the place
+/// had been given to a file by then, and the node was written over that (rules S4).
+#[test]
+fn a_scrub_writes_to_no_place_that_was_given_to_another() {
+    let world = World::without_log(64 * MIB);
+    let filer = world.create();
+    let child = filer.create_dataset("tank/child", PropertySet::new(), (0, 0)).unwrap();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let how = CreateHow::Guarded(mode(0o600));
+    // So many names that what is free behind them is long enough for a run.
+    for number in 0..8000 {
+        let name: String = noise(220, number).iter().map(|byte| char::from(b'0' + byte % 64)).collect();
+        patient(|| child.create(ctx(&cred), child.root(), name.as_bytes(), &how)).unwrap();
+    }
+    let file = patient(|| fs.create(ctx(&cred), fs.root(), b"file", &how)).unwrap().object;
+    filer.sync().unwrap();
+    let mut nodes = Vec::new();
+    filer.pool().dataset(child.info().id).unwrap().root().tree.check(&filer.pool().io, &mut |visit| {
+        if let Visit::Block { bp, .. } = visit {
+            nodes.push(*bp);
+        }
+    });
+    let node = nodes[nodes.len() / 2];
+    let at = LABEL_BYTES + node.copy.unwrap().offset;
+    world.poke(DISK, at + 40, &[0x5a; 64]);
+    let stands_there = || world.content_of(DISK)[at as usize..][..SECTOR].to_vec();
+    let rotten = stands_there();
+    let mut parts = 0;
+    filer
+        .scrub(&mut |_| {
+            if parts == 0 && filer.pool().roster.vdevs()[0].legs()[0].errors().checksum > 0 {
+                filer.destroy_dataset("tank/child", false).unwrap();
+                while parts < 24 && stands_there() == rotten {
+                    let data = noise(MIB as usize, parts);
+                    patient(|| fs.write(ctx(&cred), file, parts * MIB, data.clone(), Stability::FileSync)).unwrap();
+                    parts += 1;
+                    filer.sync().unwrap();
+                }
+            }
+            true
+        })
+        .unwrap();
+    assert!(parts > 0, "the damage was met");
+    filer.pool().io.drop_cache();
+    let expected: Vec<u8> = (0..parts).flat_map(|part| noise(MIB as usize, part)).collect();
+    assert!(content(&*fs, file) == expected);
+}
+
+/// The only disk refused what a scrub gave to one place of a block. Nothing was lost, and the pool was suspended for it.
+#[test]
+fn a_place_that_takes_nothing_ends_no_pool() {
+    let world = furnished();
+    let (filer, _) = world.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+    let node = *filer.pool().datasets()[0].root().tree.root().unwrap();
+    world.poke(DISK, LABEL_BYTES + node.copy.unwrap().offset + 40, &[0x5a; 64]);
+    let faults = world.faults(DISK);
+    let scrub = |refuses: bool| {
+        let before = filer.pool().roster.vdevs()[0].legs()[0].errors().checksum;
+        let report = filer.scrub(&mut |_| {
+            let is_met = filer.pool().roster.vdevs()[0].legs()[0].errors().checksum > before;
+            faults.writes.store(refuses && is_met, SeqCst);
+            true
+        });
+        faults.writes.store(false, SeqCst);
+        report.map(|report| (report.repaired_count, report.lost_count))
+    };
+    assert_eq!(scrub(true).unwrap(), (0, 1));
+    filer.sync().unwrap();
+    assert_eq!(scrub(false).unwrap(), (1, 0));
+}
+
+/// A disk of which an uberblock was damaged refused the next one, and was struck off: nothing of it was repaired.
+#[test]
+fn what_is_struck_off_counts_as_repaired_by_nobody() {
+    let world = World::of(&[(DISK, 16 * MIB), ("/disks/other", 16 * MIB)], "mirror /disks/data /disks/other");
+    let filer = world.create_without_threads(&Default::default());
+    filer.sync().unwrap();
+    let places = uberblock::slot_offsets(16 * MIB, filer.pool().txgs.last_synced()).unwrap();
+    world.poke(DISK, places[0] + 100, &[0x5a; 8]);
+    world.faults(DISK).durable_writes.store(true, SeqCst);
+    let report = filer.pool().scrub(&mut |_| true, &mut |_| {}).unwrap();
+    assert_eq!(filer.pool().roster.vdevs()[0].legs().iter().filter(|leg| leg.takes_writes()).count(), 1);
+    assert_eq!((report.repaired_count, report.lost_count), (0, 1), "{report:?}");
 }

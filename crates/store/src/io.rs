@@ -341,7 +341,9 @@ impl BlockIo {
         // In this order: a device that has come to itself by now has the block as well.
         // Nor has a block rotted that is right when it is read again.
         let is_misread = || matches!(error, BlockError::Unreadable { .. }) && block::open(&self.devs, &bp).is_ok();
-        let is_of_the_block = (!is_of_the_device || self.answers(bp.dva.vdev)) && !is_misread();
+        // Either place may be the one that was refused.
+        let all_answer = || bp.dvas().all(|dva| self.answers(dva.vdev));
+        let is_of_the_block = (!is_of_the_device || all_answer()) && !is_misread();
         if is_of_the_block { Ok(bp) } else { Err(error) }
     }
 

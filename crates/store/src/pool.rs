@@ -18,6 +18,7 @@
 //! | `syncing` | its mutex: held over a whole sync, an export, a change of the configuration |
 //! | `datasets` | its lock, briefly; what hangs below has its own |
 //! | `lanes` | read by all; replaced under `syncing` |
+//! | `held` | its mutex, for a few instructions |
 //! | `time` | atomics, and a mutex of its own that is held for a few instructions |
 //! | `fault` | set once; from then on nothing is believed (I7) |
 //!
@@ -99,6 +100,8 @@ pub struct Pool {
     time: ServerTime,
     break_even: BreakEven,
     syncing: Mutex<Syncing>,
+    /// What holds the blocks that the newest group named when it was asked for ([`Pool::hold_blocks`]), by that group.
+    held: Mutex<Vec<(Txg, Weak<()>)>>,
     /// When the pool was opened, by the clock that nobody sets.
     opened: Duration,
     fault: OnceLock<Broken>,

@@ -63,9 +63,13 @@ impl Roster {
         seen_twice(|| self.damaged_uberblocks_of(newest()))
     }
 
-    /// Tells what was damaged, and by now harms nobody, from what is `lost`; and counts both on the legs.
-    pub fn sort_out(&self, damaged: Vec<DamagedSlot>, lost: Vec<DamagedSlot>) -> SecuredSlots {
-        let repaired: Vec<_> = damaged.into_iter().filter(|slot| !is_among(slot, &lost)).collect();
+    /// Tells what was damaged, and by now harms nobody, from what is `lost`; and counts both on the legs. Slots of a leg that was
+    /// struck off for it harm whoever takes it back.
+    pub fn sort_out(&self, damaged: Vec<DamagedSlot>, mut lost: Vec<DamagedSlot>) -> SecuredSlots {
+        let counts = |slot: &DamagedSlot| self.online().any(|leg| leg.guid() == slot.leg);
+        let damaged = damaged.into_iter().filter(|slot| !is_among(slot, &lost));
+        let (repaired, gone): (Vec<_>, Vec<_>) = damaged.partition(counts);
+        lost.extend(gone);
         for leg in self.online() {
             let count = |slots: &[DamagedSlot]| slots.iter().filter(|slot| slot.leg == leg.guid()).count() as u64;
             leg.note_damage(count(&repaired) + count(&lost), count(&repaired));

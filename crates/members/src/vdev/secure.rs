@@ -31,7 +31,7 @@ pub enum Secured {
 enum Given {
     /// One of them took it at least; the others were struck off.
     Taken,
-    /// All of them refused it and were struck off.
+    /// All of them refused it and were struck off, or the last one did, which stays.
     Refused,
     /// Whoever was to give it does not have it, or could not be read.
     Nothing { is_read: bool },
@@ -66,6 +66,7 @@ impl Vdev {
         for leg in good.iter().chain(&others) {
             match self.give(leg, &lacking, offset, &mut buf, is_right)? {
                 Given::Taken => return Ok(Secured::Repaired),
+                Given::Refused if lacking.iter().any(|leg| leg.takes_writes()) => return Ok(Secured::Lost { unread }),
                 // They were struck off, and are no keepers any more.
                 Given::Refused if !good.is_empty() => return Ok(Secured::Sound),
                 Given::Refused => return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into()),
@@ -86,7 +87,7 @@ impl Vdev {
     }
 
     /// Writes to each of `keepers` that takes writes what no leg here has right, and another vdev, or another place on this
-    /// one, has. Whether one of them took it.
+    /// one, has. Whether each that is left took it.
     pub fn restore(&self, offset: u64, bytes: &AlignedBuf, keepers: &[VdevGuid]) -> Result<bool, BlockDevError> {
         self.check(offset, bytes.len() as u64)?;
         self.may_write()?;
@@ -122,10 +123,10 @@ impl Vdev {
         Ok(if is_taken { Given::Taken } else { Given::Refused })
     }
 
-    /// Writes to these legs, with other writers kept out by the caller. Those that refuse it are struck off. Whether one of
-    /// them took it.
+    /// Writes to these legs, with other writers kept out by the caller. Those that refuse it are struck off, but for the last
+    /// one: nothing rests on what it was to be given, and the pool would end with it. Whether all took it that are left.
     fn hand_out(&self, legs: &[Arc<VdevLeg>], offset: u64, bytes: &AlignedBuf) -> Result<bool, BlockDevError> {
-        let mut is_taken = false;
+        let (mut is_taken, mut is_refused) = (false, false);
         for leg in legs {
             match leg.write_data(offset, bytes) {
                 Ok(()) => {
@@ -133,10 +134,20 @@ impl Vdev {
                     leg.repaired.fetch_add(u64::from(leg.state() == LegState::Online), Ordering::Relaxed);
                     is_taken = true;
                 }
+                Err(error) if self.is_last(leg) => {
+                    is_refused = true;
+                    tracing::error!(vdev = %self.guid, leg = %leg.guid(), offset, %error, "the only disk cannot be repaired");
+                }
                 Err(error) => self.strike_off(leg, &error)?,
             }
         }
-        Ok(is_taken)
+        Ok(is_taken && !is_refused)
+    }
+
+    /// Whether a leg counts and no other one does.
+    fn is_last(&self, leg: &VdevLeg) -> bool {
+        let mut online = self.legs().into_iter().filter(|leg| leg.state() == LegState::Online);
+        online.next().is_some_and(|first| first.guid() == leg.guid()) && online.next().is_none()
     }
 }
 

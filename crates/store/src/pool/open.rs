@@ -234,6 +234,7 @@ impl Pool {
                 opening: Vec::new(),
                 put_away: false,
             }),
+            held: Mutex::default(),
             opened: platform.clock.monotonic(),
             fault: OnceLock::new(),
             closed: AtomicBool::new(false),

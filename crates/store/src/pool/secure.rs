@@ -11,8 +11,8 @@
 //!
 //! **While the pool changes.** A leg that joins, or counts, gets every write, so only what was written before has to be
 //! looked at. One group is synced first, which gives a pointer to what was placed ahead. Trees are walked in steps, each
-//! in the newest version ([`crate::tree::Step`]), and the root of a step is held, so that nothing of it is written anew
-//! meanwhile. The pool's own blocks have no keys to go by; they are few, and their version is held until all are seen.
+//! in the newest version ([`crate::tree::Step`]), and its blocks are held ([`Pool::hold_blocks`]), so that nothing of it is
+//! written anew meanwhile. The pool's own blocks have no keys to go by; they are few, and their version is held until all are seen.
 //!
 //! **The way down.** Pointers are read from the legs that count, and where those have rotted, what hangs below would be passed
 //! over. So a node that none of them has right is given to them first, by any leg that has it, and the walk looks again. One
@@ -317,9 +317,12 @@ impl Securing<'_> {
     fn dataset(&mut self, id: DatasetId) -> Result<(), SecureError> {
         let (mut from, mut way, mut looks_left) = (None, Vec::new(), LOOKS_MAX);
         let mut gathered = Gathered::default();
-        // A dataset that is destroyed has nothing to keep.
-        while let Some(dataset) = self.pool.dataset(id) {
-            // Held for the step: nothing of it is freed for good meanwhile.
+        loop {
+            // For the step, and before its root is asked for: what is found wrong is written again, and must be nobody else's by
+            // then. The root itself holds nothing of a dataset that is destroyed meanwhile.
+            let held = self.pool.hold_blocks();
+            // A dataset that is destroyed has nothing to keep.
+            let Some(dataset) = self.pool.dataset(id) else { break };
             let root = dataset.root();
             let mut content: Vec<(Key, BlockPtr)> = Vec::new();
             let step = root.tree.step(&self.pool.io, from.as_ref(), Class::Extent, &mut |key, value| {
@@ -345,7 +348,7 @@ impl Securing<'_> {
                     let content = Some((key.object, key.a));
                     self.note_given_up(&LostBlock { dataset: Some(id), content, block: bp.to_string() });
                 }
-                gathered.take((key, bp), &root);
+                gathered.take((key, bp), &held);
             }
             if gathered.is_enough() {
                 self.content(id, &mut gathered)?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use tally_base::{Broken, Txg};
 use tally_members::roster::RosterError;
 use tally_members::uberblock::Uberblock;
-use tally_members::vdev::{Vdev, VdevLeg};
+use tally_members::vdev::{LegState, Vdev, VdevLeg};
 
 use super::entries::Entries;
 use super::root::{self, PoolRoot, ROOT_BYTES_MAX};
@@ -223,9 +223,10 @@ impl Pool {
         Ok(folded)
     }
 
-    /// A vdev of one disk has nothing else to repair a leaf from.
+    /// A vdev of one disk has nothing else to repair a leaf from, and neither has a mirror of which one disk counts.
     fn redundant_metadata(&self) -> RedundantMetadata {
-        let is_single = |vdev: &Arc<Vdev>| vdev.legs().len() == 1;
+        let counts = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
+        let is_single = |vdev: &Arc<Vdev>| vdev.legs().iter().filter(|leg| counts(leg)).count() < 2;
         if self.roster.data_vdevs().any(is_single) { RedundantMetadata::All } else { RedundantMetadata::Most }
     }
 
@@ -361,8 +362,25 @@ impl Pool {
         self.io.forget_freed();
         // Whoever still reads an old root must not find its blocks reused: hold back what was freed after it.
         syncing.old_roots.retain(|(_, root)| root.strong_count() > 0);
-        let oldest_read = syncing.old_roots.iter().map(|(of, _)| of.next()).min();
+        let read = syncing.old_roots.iter().map(|(of, _)| *of);
+        let oldest_read = read.chain(self.oldest_held()).min().map(Txg::next);
         self.io.allocator().released(oldest_read.map_or(txg, |oldest| oldest.min(txg)));
         self.txgs.synced(txg);
+    }
+
+    /// While what this gives is alive, nothing that the newest group names is given to another, be it freed, and be its dataset
+    /// destroyed. Roots are asked for afterwards.
+    pub(super) fn hold_blocks(&self) -> Arc<()> {
+        let holds = Arc::new(());
+        let mut held = self.held.lock();
+        // Under the lock: no group beyond the next one has released anything without a look at this.
+        held.push((self.txgs.last_synced(), Arc::downgrade(&holds)));
+        holds
+    }
+
+    fn oldest_held(&self) -> Option<Txg> {
+        let mut held = self.held.lock();
+        held.retain(|(_, holds)| holds.strong_count() > 0);
+        held.iter().map(|(of, _)| *of).min()
     }
 }

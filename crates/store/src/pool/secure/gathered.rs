@@ -1,7 +1,7 @@
 //! Content that a walk has met, to be read in the order in which it lies.
 //!
 //! Blocks are met in the order of files, and lie in the order in which they were written. So they are gathered over several
-//! steps of the walk, whose roots are held meanwhile, sorted by their places, and read in stretches of neighbours from each
+//! steps of the walk, whose blocks are held meanwhile, sorted by their places, and read in stretches of neighbours from each
 //! leg. A stretch in which anything is wrong tells no more than that: its blocks are looked at one by one.
 
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 use super::Subject;
 use crate::block::{self, is_in_one_piece};
 use crate::bp::BlockPtr;
-use crate::dataset::DatasetRoot;
 use crate::io::BlockIo;
 use crate::key::Key;
 
@@ -30,16 +29,16 @@ pub(super) type Stretch = Vec<(Key, BlockPtr)>;
 pub(super) struct Gathered {
     content: Vec<(Key, BlockPtr)>,
     bytes: u64,
-    held: Vec<Arc<DatasetRoot>>,
+    held: Vec<Arc<()>>,
 }
 
 impl Gathered {
-    /// Content that `root` names.
-    pub(super) fn take(&mut self, content: (Key, BlockPtr), root: &Arc<DatasetRoot>) {
+    /// Content that a step has met, and what holds its blocks ([`super::Pool::hold_blocks`]).
+    pub(super) fn take(&mut self, content: (Key, BlockPtr), held: &Arc<()>) {
         self.bytes += content.1.dva.bytes();
         self.content.push(content);
-        if !self.held.last().is_some_and(|held| Arc::ptr_eq(held, root)) {
-            self.held.push(Arc::clone(root));
+        if !self.held.last().is_some_and(|last| Arc::ptr_eq(last, held)) {
+            self.held.push(Arc::clone(held));
         }
     }
 
@@ -49,7 +48,7 @@ impl Gathered {
 
     /// All of it, as many stretches together as are read at once; and what holds it. A stretch is no longer than a device
     /// write, if no single block is.
-    pub(super) fn in_order(&mut self, io: &BlockIo) -> (Vec<Vec<Stretch>>, Vec<Arc<DatasetRoot>>) {
+    pub(super) fn in_order(&mut self, io: &BlockIo) -> (Vec<Vec<Stretch>>, Vec<Arc<()>>) {
         let Self { mut content, held, .. } = std::mem::take(self);
         let bytes_max = io.write_bytes_max() as u64;
         content.sort_unstable_by_key(|(_, bp)| bp.dva);
