@@ -558,3 +558,24 @@ fn each_sector_can_be_lost_once() {
         dev.write(dva.offset, bytes).expect("in memory");
     }
 }
+
+/// The index of a vdev that has grown gets another shape, and its old sectors are freed, in both of their places.
+#[test]
+fn a_vdev_that_has_grown_leaks_nothing_of_its_old_index() {
+    let (_, small) = devices(&[200 * MIB]);
+    let committed = commit_as(&Allocator::create(&small, &[]), Txg(1), 100, true);
+    assert!(committed.sectors.iter().any(|(bp, _)| bp.kind == crate::bp::BlockKind::SpaceIndex && bp.copy.is_some()));
+    let (mem, large) = devices(&[9 << 30]);
+    for (dva, bytes) in committed.parts() {
+        mem[0].write(dva.offset, bytes).expect("in memory");
+    }
+    let alloc = Allocator::load(&large, &committed.root, Txg(1), &mut Vec::new()).expect("sound space maps");
+    let mut roots: u64 = committed.place.bytes() + committed.copy.map_or(0, |copy| copy.bytes());
+    for txg in (2..5).map(Txg) {
+        assert_eq!(alloc.space().allocated, alloc.own_bytes() + roots, "before group {txg}");
+        let next = commit_as(&alloc, txg, 100, true);
+        roots += next.place.bytes() + next.copy.map_or(0, |copy| copy.bytes());
+        alloc.released(txg);
+    }
+    assert_eq!(alloc.space().allocated, alloc.own_bytes() + roots);
+}
