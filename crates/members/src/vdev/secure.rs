@@ -22,7 +22,8 @@ pub enum Secured {
     Repaired,
     /// No leg has it.
     Lost {
-        /// Whether some leg outside the keepers could not be read: what it has there is not known.
+        /// Whether some leg outside the keepers could not be read, so that what it has there is not known; or has it, and the
+        /// last keeper refuses it.
         unread: bool,
     },
 }
@@ -66,7 +67,10 @@ impl Vdev {
         for leg in good.iter().chain(&others) {
             match self.give(leg, &lacking, offset, &mut buf, is_right)? {
                 Given::Taken => return Ok(Secured::Repaired),
-                Given::Refused if lacking.iter().any(|leg| leg.takes_writes()) => return Ok(Secured::Lost { unread }),
+                // Nobody who has it may leave on the strength of this.
+                Given::Refused if lacking.iter().any(|leg| leg.takes_writes()) => {
+                    return Ok(Secured::Lost { unread: true });
+                }
                 // They were struck off, and are no keepers any more.
                 Given::Refused if !good.is_empty() => return Ok(Secured::Sound),
                 Given::Refused => return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into()),

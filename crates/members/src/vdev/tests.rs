@@ -336,6 +336,22 @@ fn what_only_a_leg_that_was_struck_off_has_right_is_taken_from_it() {
     assert_eq!(secured, Secured::Repaired, "and may leave now");
 }
 
+/// The leg that was to stay refused what only the one that was to leave had right, and stayed, as it is the last that counts: the
+/// block was called lost for good, and the other one left with it.
+#[test]
+fn what_the_last_leg_refuses_keeps_the_one_that_has_it() {
+    let mirror = mirror(2);
+    let legs = mirror.vdev.legs();
+    mirror.vdev.write(0, &block(1)).unwrap();
+    legs[1].set_state(LegState::Faulted);
+    mirror.disks[0].rot(LABEL_BYTES);
+    FaultyDisk::set(&mirror.disks[0].writes_fail, true);
+    let secure = || mirror.vdev.secure(0, 8192, &is_block(1), &[legs[0].guid()]).unwrap();
+    assert_eq!(secure(), Secured::Lost { unread: true });
+    FaultyDisk::set(&mirror.disks[0].writes_fail, false);
+    assert_eq!((secure(), secure()), (Secured::Repaired, Secured::Sound));
+}
+
 /// A disk was to leave a mirror of three. One that stayed had a block right, the other had rotten there; that was enough, and
 /// when the good one died the block was gone, though the disk that left had had it.
 #[test]
