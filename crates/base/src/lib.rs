@@ -23,7 +23,7 @@ pub use promise::{Broken, Fate, Keeper, Kept, Promise, Wait};
 pub use rng::{Rng, SystemRng};
 pub use size::{Size, SizeError};
 pub use timing::{Speed, Timing};
-pub use units::{DatasetId, Dseq, Generation, LaneId, Lsn, ObjectId, PoolGuid, Time, Txg, VdevGuid};
+pub use units::{DatasetId, Dseq, Generation, LaneId, Lsn, ObjectId, PoolGuid, Time, Txg, VdevGuid, VdevIndex};
 
 /// The unit of everything that reaches a disk: blocks, frames and labels start and end on it, because
 /// O_DIRECT asks for it on 4Kn devices and because no smaller write is atomic anywhere we care for.

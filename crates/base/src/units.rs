@@ -62,6 +62,37 @@ unit!(
     Generation
 );
 
+/// A top-level vdev: its place in the pool's configuration, for ever. What block pointers name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+pub struct VdevIndex(pub u16);
+
+impl VdevIndex {
+    /// The vdev in this place of a configuration, if it can be named.
+    #[must_use]
+    pub fn at(place: usize) -> Option<Self> {
+        // The last number says in a block pointer that there is none.
+        u16::try_from(place).ok().filter(|index| *index < u16::MAX).map(Self)
+    }
+
+    /// Its place in the configuration.
+    #[must_use]
+    pub fn place(self) -> usize {
+        self.0.into()
+    }
+}
+
+impl fmt::Display for VdevIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for VdevIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VdevIndex({})", self.0)
+    }
+}
+
 macro_rules! guid {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

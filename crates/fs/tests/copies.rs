@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
-use tally_base::{SECTOR, VdevGuid};
+use tally_base::{SECTOR, VdevGuid, VdevIndex};
 use tally_disk::{Disk, Fanout, Platform, SerialFanout, Work};
 use tally_fs::damage::Part;
 use tally_fs::filer::{CreateOptions, Filer};
@@ -421,7 +421,7 @@ fn member(filer: &Filer, path: &str) -> Member {
     let has_it = |leg: &Arc<VdevLeg>| leg.path() == Path::new(path);
     let found = roster.vdevs().iter().find_map(|vdev| Some((vdev, vdev.legs().into_iter().find(has_it)?)));
     let (vdev, leg) = found.unwrap();
-    let config = roster.config().vdevs[vdev.index() as usize].clone();
+    let config = roster.config().vdevs[vdev.index().place()].clone();
     Member { vdev: Arc::clone(vdev), config, leg: leg.guid() }
 }
 
@@ -526,7 +526,7 @@ fn a_disk_stays_while_nobody_can_read_which_blocks_it_has() {
     // Until the way to them leads over the other vdev.
     for number in 0.. {
         filer.pool().sync().unwrap();
-        if filer.pool().datasets()[0].root().tree.root().unwrap().dva.vdev == 0 {
+        if filer.pool().datasets()[0].root().tree.root().unwrap().dva.vdev == VdevIndex(0) {
             break;
         }
         assert!(number < 100);
@@ -539,10 +539,10 @@ fn a_disk_stays_while_nobody_can_read_which_blocks_it_has() {
     // What leads on from the other vdev is on the mirror as well, and there rotten on both disks.
     let mut copies = Vec::new();
     filer.pool().datasets()[0].root().tree.check(&filer.pool().io, &mut |visit| match visit {
-        Visit::Block { bp, .. } if bp.dva.vdev == 0 => copies.extend(bp.copy),
+        Visit::Block { bp, .. } if bp.dva.vdev == VdevIndex(0) => copies.extend(bp.copy),
         _ => {}
     });
-    assert!(!copies.is_empty() && copies.iter().all(|copy| copy.vdev == 1), "{copies:?}");
+    assert!(!copies.is_empty() && copies.iter().all(|copy| copy.vdev == VdevIndex(1)), "{copies:?}");
     rot(&world, A, copies.iter().map(|copy| LABEL_BYTES + copy.offset));
     filer.pool().io.drop_cache();
     let mirror = Arc::clone(&filer.pool().roster.vdevs()[1]);

@@ -502,9 +502,9 @@ fn nothing_is_given_up_while_the_disk_of_the_other_place_reads_nothing() {
     let leaf = leaves(&filer, "tank", Class::Inode).pop().unwrap();
     let copy = leaf.copy.unwrap();
     assert_ne!(leaf.dva.vdev, copy.vdev);
-    world.poke(paths[leaf.dva.vdev as usize], LABEL + leaf.dva.offset + 8, &[0x5a; 64]);
+    world.poke(paths[leaf.dva.vdev.place()], LABEL + leaf.dva.offset + 8, &[0x5a; 64]);
     filer.pool().io.drop_cache();
-    world.faults(paths[copy.vdev as usize]).reads.store(true, SeqCst);
+    world.faults(paths[copy.vdev.place()]).reads.store(true, SeqCst);
     filer.sync().unwrap_err();
     assert!(filer.pool().fault().is_some());
     let filer = import(&world.cut());

@@ -16,19 +16,26 @@ const BLOCKS_MAX: usize = 24;
 
 /// Fields of a block pointer, by the drawing in `tally_store::bp`.
 pub(crate) mod at {
-    pub(crate) const OFFSET: usize = 0;
-    pub(crate) const VDEV: usize = 16;
-    pub(crate) const SECTORS: usize = 24;
-    pub(crate) const LSIZE: usize = 28;
-    pub(crate) const PSIZE: usize = 32;
-    pub(crate) const CODING: usize = 36;
-    pub(crate) const KIND: usize = 37;
+    pub(crate) const VDEV: usize = 0;
+    pub(crate) const SECTORS: usize = 2;
+    pub(crate) const START: usize = 4;
+    pub(crate) const VDEV_2: usize = 10;
+    pub(crate) const LSIZE: usize = 20;
+    pub(crate) const PSIZE: usize = 24;
+    pub(crate) const CODING: usize = 28;
+    pub(crate) const KIND: usize = 29;
+    pub(crate) const SUM: usize = 30;
+    pub(crate) const BIRTH: usize = 32;
+    pub(crate) const WRITTEN: usize = 40;
     pub(crate) const CHECKSUM: usize = 48;
 }
 
+/// Bytes of a place's first sector.
+pub(crate) const START_BYTES: usize = 6;
+
 /// Blocks of an input, by vdev and number.
 pub(crate) struct Blocks {
-    blocks: BTreeMap<(u32, u64), Block>,
+    blocks: BTreeMap<(u16, u64), Block>,
     /// How far apart they lie on their device.
     slot_bytes: u64,
 }
@@ -58,7 +65,7 @@ impl Blocks {
             let place = input.u16();
             let mut bytes = input.blob().to_vec();
             bytes.resize(SECTOR, 0);
-            let place = (u32::from(place >> 15), u64::from(place & 0x7fff));
+            let place = (place >> 15, u64::from(place & 0x7fff));
             all.blocks.insert(place, Block { bytes, is_resolved: false });
         }
         all
@@ -66,8 +73,10 @@ impl Blocks {
 
     /// Makes a real pointer of one that holds a block's number.
     pub(crate) fn resolve(&mut self, pointer: &mut [u8]) {
-        let number = u64::from_le_bytes(pointer[at::OFFSET..8].try_into().expect("eight bytes"));
-        let vdev = u32::from_le_bytes(pointer[at::VDEV..at::VDEV + 4].try_into().expect("four bytes"));
+        let mut number = [0; 8];
+        number[..START_BYTES].copy_from_slice(&pointer[at::START..at::START + START_BYTES]);
+        let number = u64::from_le_bytes(number);
+        let vdev = u16::from_le_bytes(pointer[at::VDEV..at::VDEV + 2].try_into().expect("two bytes"));
         let kind = pointer[at::KIND];
         let Some(block) = self.blocks.get_mut(&(vdev, number)) else { return };
         if !std::mem::replace(&mut block.is_resolved, true) {
@@ -81,8 +90,8 @@ impl Blocks {
         }
         let block = &self.blocks[&(vdev, number)].bytes;
         let mut put = |at: usize, bytes: &[u8]| pointer[at..at + bytes.len()].copy_from_slice(bytes);
-        put(at::OFFSET, &(number * self.slot_bytes).to_le_bytes());
-        put(at::SECTORS, &(block.len().div_ceil(SECTOR) as u32).to_le_bytes());
+        put(at::START, &(number * self.slot_bytes / SECTOR as u64).to_le_bytes()[..START_BYTES]);
+        put(at::SECTORS, &(block.len().div_ceil(SECTOR) as u16).to_le_bytes());
         put(at::PSIZE, &(block.len() as u32).to_le_bytes());
         put(at::CHECKSUM, &block_checksum(block).to_le_bytes());
         if pointer[at::CODING] == 0 {
@@ -91,7 +100,7 @@ impl Blocks {
     }
 
     /// The device on which those of a vdev lie.
-    pub(crate) fn device(&self, vdev: u32, data_bytes: u64) -> SparseDev {
+    pub(crate) fn device(&self, vdev: u16, data_bytes: u64) -> SparseDev {
         let device = SparseDev::new(data_bytes);
         for ((_, number), block) in self.blocks.range((vdev, 0)..=(vdev, u64::MAX)) {
             let mut bytes = block.bytes.clone();

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use tally_base::{SECTOR, block_checksum};
+use tally_base::{SECTOR, VdevIndex, block_checksum};
 use tally_members::label::LABEL_BYTES;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr, Coding};
 
@@ -199,7 +199,7 @@ impl Finder<'_> {
         }
         let start = usize::try_from(LABEL_BYTES.checked_add(pointer.dva.offset)?).ok()?;
         let stored = self.disks.first()?.get(start..start.checked_add(pointer.psize as usize)?)?;
-        if pointer.dva.vdev != 0 || pointer.is_scattered() || block_checksum(stored) != pointer.checksum {
+        if pointer.dva.vdev != VdevIndex(0) || pointer.in_pieces || block_checksum(stored) != pointer.checksum {
             return None;
         }
         let lsize = pointer.lsize as usize;

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tally_base::Txg;
-use tally_members::blockdev::BlockDev;
+use tally_base::{Txg, VdevIndex};
+use tally_members::blockdev::numbered;
 use tally_store::alloc::Allocator;
 use tally_store::io::BlockIo;
 use tally_store::key::{Class, Key};
@@ -43,8 +43,8 @@ pub(crate) fn tree(data: &[u8]) -> bool {
         blocks.resolve(&mut root[ROOT_AT..]);
         let Ok(tree) = Tree::decode(&root) else { return false };
         assert_eq!(Tree::decode(&tree.encode()).as_ref(), Ok(&tree), "what was written reads the same");
-        let devs: Vec<Arc<dyn BlockDev>> = vec![Arc::new(blocks.device(0, DEVICE_BYTES))];
-        let alloc = Arc::new(Allocator::create(&devs, &[(0, 0, DEVICE_BYTES / 4)]));
+        let devs = numbered([Arc::new(blocks.device(0, DEVICE_BYTES)) as _]);
+        let alloc = Arc::new(Allocator::create(&devs, &[(VdevIndex(0), 0, DEVICE_BYTES / 4)]));
         let io = BlockIo::new(devs, alloc, CACHE_BYTES);
         io.set_read_depth(1);
         let Some(walked) = walk(&tree, &io) else { return true };

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use tally_base::Txg;
 use tally_base::codec::Reader;
-use tally_members::blockdev::BlockDev;
+use tally_base::{Txg, VdevIndex};
+use tally_members::blockdev::{BlockDevs, numbered};
 use tally_store::alloc::{AllocRoot, Allocator, SpaceVisit};
 use tally_store::bp::{BLOCK_PTR_BYTES, Dva};
 
@@ -19,7 +19,7 @@ use crate::input::Input;
 pub(crate) const DEVICE_BYTES: [u64; 2] = [8 << 20, 192 << 20];
 /// Before the lines of an encoded root, before the pointer of a line, and a whole line.
 pub(crate) const ROOT_HEAD_BYTES: usize = 16;
-pub(crate) const LINE_HEAD_BYTES: usize = 16;
+pub(crate) const LINE_HEAD_BYTES: usize = 24;
 pub(crate) const LINE_BYTES: usize = LINE_HEAD_BYTES + BLOCK_PTR_BYTES;
 /// Room for the pool's root that a commit leaves.
 const POOL_ROOT_BYTES: usize = 1000;
@@ -42,7 +42,7 @@ pub(crate) fn allocator(data: &[u8]) -> bool {
         }
         let Some(root) = decode(&bytes) else { return false };
         let devices = DEVICE_BYTES.iter().zip(0..).map(|(bytes, vdev)| Arc::new(blocks.device(vdev, *bytes)) as _);
-        let devs: Vec<Arc<dyn BlockDev>> = devices.collect();
+        let devs = numbered(devices);
         root.inspect(&devs, &mut |visit| {
             if let SpaceVisit::Damage { error, .. } = visit {
                 drop(error.to_string());
@@ -66,7 +66,7 @@ fn decode(bytes: &[u8]) -> Option<AllocRoot> {
 }
 
 /// What a pool does with an allocator that it has loaded: takes, frees, and commits.
-fn go_on(allocator: &Allocator, devs: &[Arc<dyn BlockDev>], loaded: Txg) {
+fn go_on(allocator: &Allocator, devs: &BlockDevs, loaded: Txg) {
     let txg = loaded.next();
     check_space(allocator);
     let mut taken: Vec<Dva> = Vec::new();
@@ -80,8 +80,8 @@ fn go_on(allocator: &Allocator, devs: &[Arc<dyn BlockDev>], loaded: Txg) {
     if let Some(dva) = taken.first() {
         allocator.abandon(*dva);
     }
-    let _ = allocator.claim(Dva { vdev: 0, offset: 0, sectors: 3 });
-    allocator.free(Dva { vdev: 0, offset: 64 << 10, sectors: 2 }, txg);
+    let _ = allocator.claim(Dva { vdev: VdevIndex(0), offset: 0, sectors: 3 });
+    allocator.free(Dva { vdev: VdevIndex(0), offset: 64 << 10, sectors: 2 }, txg);
     allocator.released(loaded);
     check_space(allocator);
     let Ok(committed) = allocator.commit(txg, POOL_ROOT_BYTES, true) else { return };
@@ -98,5 +98,7 @@ fn go_on(allocator: &Allocator, devs: &[Arc<dyn BlockDev>], loaded: Txg) {
 fn check_space(allocator: &Allocator) {
     let space = allocator.space();
     assert!(space.free <= DEVICE_BYTES.iter().sum(), "{space:?}");
-    assert_eq!(allocator.vdev_free().iter().sum::<u64>(), space.free, "the vdevs' free space is the pool's");
+    let free_of = |place| allocator.vdev_free(VdevIndex::at(place)?);
+    let free: u64 = (0..DEVICE_BYTES.len()).filter_map(free_of).sum();
+    assert_eq!(free, space.free, "the vdevs' free space is the pool's");
 }

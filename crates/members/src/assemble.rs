@@ -11,7 +11,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tally_base::{PoolGuid, Txg, VdevGuid};
+use tally_base::{PoolGuid, Txg, VdevGuid, VdevIndex};
 use tally_disk::{Access, Disk, Platform};
 
 use crate::choose::{Candidate, ChooseError, Chosen, choose};
@@ -137,7 +137,7 @@ pub enum ImportError {
         /// Name of the pool.
         pool: String,
         /// Which vdev.
-        vdev: u32,
+        vdev: VdevIndex,
         /// Path and state of each leg.
         legs: Vec<String>,
     },

@@ -2,13 +2,14 @@
 //! possible. How many legs stand behind it, and how a bad one is repaired, is the vdev's business; that is why
 //! a read takes the check along with it: only who knows the checksum can tell which leg is right.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 
 use parking_lot::RwLock;
-use tally_base::SECTOR;
+use tally_base::{SECTOR, VdevIndex};
 use tally_disk::{AlignedBuf, Fanout, Work};
 
 /// A vdev could not do what it was asked.
@@ -69,25 +70,34 @@ pub trait BlockDev: Send + Sync {
     }
 }
 
-/// Makes everything written durable, on every device, all at once. Fails with the place of one that could not, and why.
-pub fn flush_all(devs: &[Arc<dyn BlockDev>], fanout: &dyn Fanout) -> Result<(), (u32, BlockDevError)> {
+/// The data vdevs of a pool that are there. Block pointers name one by its index in the configuration and not by its place
+/// among them, which another one's removal would change.
+pub type BlockDevs = BTreeMap<VdevIndex, Arc<dyn BlockDev>>;
+
+/// Devices as a pool that has no others would name them.
+pub fn numbered(devs: impl IntoIterator<Item = Arc<dyn BlockDev>>) -> BlockDevs {
+    (0..).map(VdevIndex).zip(devs).collect()
+}
+
+/// Makes everything written durable, on every device, all at once. Fails with one that could not, and why.
+pub fn flush_all(devs: &BlockDevs, fanout: &dyn Fanout) -> Result<(), (VdevIndex, BlockDevError)> {
     let (sender, failures) = mpsc::channel();
-    let flush = |(place, dev): (u32, &Arc<dyn BlockDev>)| -> Work {
-        let (dev, sender) = (Arc::clone(dev), sender.clone());
+    let flush = |(index, dev): (&VdevIndex, &Arc<dyn BlockDev>)| -> Work {
+        let (index, dev, sender) = (*index, Arc::clone(dev), sender.clone());
         Box::new(move || {
             dev.flush().map_err(|error| {
-                let _heard = sender.send((place, error));
+                let _heard = sender.send((index, error));
                 io::Error::other("the flush failed")
             })
         })
     };
-    let outcomes = fanout.each((0..).zip(devs).map(flush).collect());
+    let outcomes = fanout.each(devs.iter().map(flush).collect());
     drop(sender);
     if let Some(failure) = failures.into_iter().next() {
         return Err(failure);
     }
     // A helper that died has said nothing.
-    let died = (0..).zip(outcomes).find_map(|(place, outcome)| Some((place, outcome.err()?.into())));
+    let died = devs.keys().zip(outcomes).find_map(|(index, outcome)| Some((*index, outcome.err()?.into())));
     died.map_or(Ok(()), Err)
 }
 

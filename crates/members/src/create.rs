@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tally_base::{LaneId, PoolGuid, SECTOR, Size, Txg, VdevGuid};
+use tally_base::{LaneId, PoolGuid, SECTOR, Size, Txg, VdevGuid, VdevIndex};
 use tally_disk::{Access, Disk, Platform, TrustedDisk};
 use tally_intent::LaneGeometry;
 
@@ -257,6 +257,7 @@ fn plan(
     options: &CreateOptions,
 ) -> PoolConfig {
     let mut vdevs: Vec<_> = (0..)
+        .map(VdevIndex)
         .zip(specs.iter().zip(legs))
         .map(|(index, (spec, legs))| plan_vdev(platform, index, spec, legs, options))
         .collect();
@@ -291,7 +292,7 @@ fn plan(
 
 fn plan_vdev(
     platform: &Platform,
-    index: u32,
+    index: VdevIndex,
     spec: &VdevSpec,
     legs: &[FreshLeg],
     options: &CreateOptions,

@@ -135,7 +135,7 @@ impl Roster {
         &self.vdevs
     }
 
-    /// The data vdevs, in the order in which block pointers name them.
+    /// The data vdevs, in the order of their indexes.
     pub fn data_vdevs(&self) -> impl Iterator<Item = &Arc<Vdev>> {
         self.vdevs.iter().filter(|vdev| vdev.class() == VdevClass::Data)
     }
@@ -143,12 +143,6 @@ impl Roster {
     /// The legs of the data vdevs.
     pub fn data_legs(&self) -> impl Iterator<Item = Arc<VdevLeg>> {
         self.data_vdevs().flat_map(|vdev| vdev.legs())
-    }
-
-    /// By which block pointers name a vdev; a log device has no such place.
-    #[must_use]
-    pub fn data_place(&self, vdev: VdevGuid) -> Option<usize> {
-        self.data_vdevs().position(|other| other.guid() == vdev)
     }
 
     /// The configuration as it stands in the labels. Waits for nobody.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tally_base::Txg;
-use tally_members::blockdev::{BlockDev, MemBlockDev};
+use tally_members::blockdev::{MemBlockDev, numbered};
 use tally_store::alloc::Allocator;
 use tally_store::block::BlockError;
 use tally_store::io::BlockIo;
@@ -68,8 +68,7 @@ fn scatter(count: u64, salt: u64) -> impl Iterator<Item = u64> {
 }
 
 fn main() -> Result<(), BlockError> {
-    let dev: Arc<dyn BlockDev> = Arc::new(MemBlockDev::new(2 << 30));
-    let devs = vec![dev];
+    let devs = numbered([Arc::new(MemBlockDev::new(2 << 30)) as _]);
     let alloc = Arc::new(Allocator::create(&devs, &[]));
     let io = BlockIo::new(devs, alloc, 512 << 20);
     let mut pool = Pool { io, tree: Tree::empty(), txg: Txg(0) };

@@ -7,13 +7,12 @@
 pub(crate) mod parts;
 pub(crate) mod scatter;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use tally_base::{SECTOR, block_checksum, blocking, round_to_sector};
+use tally_base::{SECTOR, VdevIndex, block_checksum, blocking, round_to_sector};
 use tally_disk::AlignedBuf;
-use tally_members::blockdev::{BlockDev, BlockDevError};
+use tally_members::blockdev::{BlockDevError, BlockDevs};
 
 use crate::bp::{BlockPtr, Coding, Compression, Dva};
 
@@ -54,7 +53,7 @@ pub enum BlockError {
     #[error("writing {bytes} bytes at {offset:#x} of vdev {vdev} failed: {source}; see `tally pool status`")]
     Write {
         /// Index of the vdev.
-        vdev: u32,
+        vdev: VdevIndex,
         /// Where.
         offset: u64,
         /// How much.
@@ -66,7 +65,7 @@ pub enum BlockError {
     #[error("flushing vdev {vdev} failed: {source}; what was written since the last flush may be lost")]
     Flush {
         /// Index of the vdev.
-        vdev: u32,
+        vdev: VdevIndex,
         /// The vdev's error.
         source: BlockDevError,
     },
@@ -163,14 +162,14 @@ pub(crate) fn seal<'a>(data: &'a [u8], compression: Compression, scratch: &'a mu
 }
 
 /// Reads, verifies and expands the block behind `bp`, from the first copy that is good.
-pub(crate) fn open(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, BlockError> {
+pub(crate) fn open(devs: &BlockDevs, bp: &BlockPtr) -> Result<Bytes, BlockError> {
     if !bp.is_sensible() {
         return Err(BlockError::Pointer { bp: *bp, what: "its sizes contradict each other" });
     }
     if bp.is_given_up() {
         return Err(BlockError::GivenUp { bp: *bp });
     }
-    if bp.is_scattered() {
+    if bp.in_pieces {
         let stored = scatter::open(devs, bp)?;
         let gathered_bytes = stored.len();
         return expand(bp, stored, gathered_bytes);
@@ -185,7 +184,7 @@ pub(crate) fn open(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, B
 }
 
 /// The place of a block that is there twice, if it is wrong in one alone: where it is right nowhere, whoever reads it says so.
-pub(crate) fn damaged_copy(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Option<(Dva, BlockError)> {
+pub(crate) fn damaged_copy(devs: &BlockDevs, bp: &BlockPtr) -> Option<(Dva, BlockError)> {
     let copy = bp.copy?;
     match (open_copy(devs, bp, bp.dva), open_copy(devs, bp, copy)) {
         (Err(why), Ok(_)) => Some((bp.dva, why)),
@@ -194,11 +193,8 @@ pub(crate) fn damaged_copy(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Option<
     }
 }
 
-fn open_copy(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr, dva: Dva) -> Result<Bytes, BlockError> {
-    let dev = usize::try_from(dva.vdev)
-        .ok()
-        .and_then(|index| devs.get(index))
-        .ok_or(BlockError::Pointer { bp: *bp, what: "the pool has no such vdev" })?;
+fn open_copy(devs: &BlockDevs, bp: &BlockPtr, dva: Dva) -> Result<Bytes, BlockError> {
+    let dev = devs.get(&dva.vdev).ok_or(BlockError::Pointer { bp: *bp, what: "the pool has no such vdev" })?;
     if dva.end() > dev.data_bytes() {
         return Err(BlockError::Pointer { bp: *bp, what: "it points beyond the end of its vdev" });
     }
@@ -216,10 +212,10 @@ fn open_copy(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr, dva: Dva) -> Result<Byte
 }
 
 /// Reads blocks that follow each other on one vdev at once. `None` if there is anything the matter with any of them.
-pub(crate) fn open_stretch(devs: &[Arc<dyn BlockDev>], stretch: &[&BlockPtr]) -> Option<Vec<Bytes>> {
+pub(crate) fn open_stretch(devs: &BlockDevs, stretch: &[&BlockPtr]) -> Option<Vec<Bytes>> {
     let first = stretch.first()?.dva;
     let length = stretch.last()?.dva.end().checked_sub(first.offset)?;
-    let dev = devs.get(usize::try_from(first.vdev).ok()?)?;
+    let dev = devs.get(&first.vdev)?;
     let sound = |bp: &&&BlockPtr| is_in_one_piece(bp);
     if stretch.iter().filter(sound).count() < stretch.len() || first.offset.checked_add(length)? > dev.data_bytes() {
         return None;
@@ -238,7 +234,7 @@ pub(crate) fn open_stretch(devs: &[Arc<dyn BlockDev>], stretch: &[&BlockPtr]) ->
 
 /// Whether a block lies in one piece where its pointer says, as far as the pointer itself tells.
 pub(crate) fn is_in_one_piece(bp: &BlockPtr) -> bool {
-    bp.is_sensible() && !bp.is_given_up() && u64::from(bp.psize) <= bp.dva.bytes()
+    bp.is_sensible() && !bp.is_given_up() && !bp.in_pieces
 }
 
 /// Whether a block is as its pointer says in bytes that begin at `start` of its vdev.
@@ -251,7 +247,7 @@ pub(crate) fn is_at(bytes: &[u8], start: u64, bp: &BlockPtr) -> bool {
 /// Reads blocks that follow each other on one vdev ([`is_in_one_piece`] each), for nobody yet: gives those that are as their
 /// pointers say, by their number in the stretch, and says nothing about the others.
 pub(crate) fn open_quietly<'a>(
-    devs: &[Arc<dyn BlockDev>],
+    devs: &BlockDevs,
     stretch: &'a [BlockPtr],
 ) -> impl Iterator<Item = (usize, Bytes)> + use<'a> {
     let stored = read_quietly(devs, stretch).unwrap_or_default();
@@ -266,9 +262,9 @@ pub(crate) fn open_quietly<'a>(
 }
 
 /// Each in a buffer of its own, so that none is copied out of what all of them were read into.
-fn read_quietly(devs: &[Arc<dyn BlockDev>], stretch: &[BlockPtr]) -> Option<Vec<AlignedBuf>> {
+fn read_quietly(devs: &BlockDevs, stretch: &[BlockPtr]) -> Option<Vec<AlignedBuf>> {
     let first = stretch.first()?.dva;
-    let dev = devs.get(usize::try_from(first.vdev).ok()?)?;
+    let dev = devs.get(&first.vdev)?;
     let mut parts = Vec::new();
     for bp in stretch {
         parts.push(AlignedBuf::zeroed(usize::try_from(bp.dva.bytes()).ok()?));
@@ -320,7 +316,7 @@ pub(crate) fn in_parallel(count: usize, depth: usize, work: &(dyn Fn(usize) + Sy
 /// Writes whole sectors to their places, neighbours together: for a disk that turns each write is a turn. A write is at most
 /// `write_bytes_max` long, for a log on the same disk (rules P3), but where one part is longer by itself.
 pub(crate) fn write_together(
-    devs: &[Arc<dyn BlockDev>],
+    devs: &BlockDevs,
     mut parts: Vec<(Dva, &[u8])>,
     write_bytes_max: usize,
 ) -> Result<(), BlockError> {
@@ -346,8 +342,8 @@ pub(crate) fn write_together(
 }
 
 /// Writes whole sectors to a vdev.
-pub(crate) fn write_sectors(devs: &[Arc<dyn BlockDev>], vdev: u32, offset: u64, buf: &[u8]) -> Result<(), BlockError> {
-    let dev = devs.get(vdev as usize).expect("the allocator hands out places on vdevs that exist");
+pub(crate) fn write_sectors(devs: &BlockDevs, vdev: VdevIndex, offset: u64, buf: &[u8]) -> Result<(), BlockError> {
+    let dev = devs.get(&vdev).expect("the allocator hands out places on vdevs that exist");
     blocking(|| dev.write(offset, buf)).map_err(|source| BlockError::Write { vdev, offset, bytes: buf.len(), source })
 }
 

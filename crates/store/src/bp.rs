@@ -4,19 +4,23 @@
 //! elsewhere, cannot vouch for itself.
 //!
 //! ```text
-//!   0        8        16       20       24       28       32       36   37   38     40       48              64
-//!   +--------+--------+--------+--------+--------+--------+--------+----+----+------+--------+---------------+
-//!   |offset 1|offset 2| vdev 1 | vdev 2 |sectors | lsize  | psize  |comp|kind| zero | birth  |   checksum    |
-//!   +--------+--------+--------+--------+--------+--------+--------+----+----+------+--------+---------------+
+//!   0                   10                  20       24       28   29   30   31   32       40       48         64
+//!   +-------------------+-------------------+--------+--------+----+----+----+----+--------+--------+----------+
+//!   | place 1           | place 2           | lsize  | psize  |code|kind|sum |flag| birth  |written | checksum |
+//!   +-------------------+-------------------+--------+--------+----+----+----+----+--------+--------+----------+
+//!   place: vdev u16 · sectors u16 · first sector u48
 //! ```
 //!
-//! `vdev 2` is 0xffff_ffff where there is no second copy; both copies have the same number of sectors. A pointer
-//! of 64 zeroes is "no block". The checksum is taken over the `psize` bytes as they stand on disk.
+//! The vdev is named by its index in the pool's configuration, and is 0xffff, with zeroes behind, where there is no second
+//! place. A pointer of 64 zeroes is "no block". The checksum is taken over the `psize` bytes as they stand on disk; `sum`
+//! says which one that is, 1 for XXH3-128. Flags: 1 where place 1 is that of a map of pieces; what another bit says nobody
+//! knows yet, and a pointer that has one is refused. `birth` is the group in which this tree got the block, `written` the one
+//! that wrote its bytes: they will differ where trees share blocks.
 
 use std::fmt;
 
 use tally_base::codec::{Malformed, Put, Reader};
-use tally_base::{BlockChecksum, SECTOR, Txg};
+use tally_base::{BlockChecksum, SECTOR, Txg, VdevIndex};
 
 /// Encoded size of a [`BlockPtr`].
 pub const BLOCK_PTR_BYTES: usize = 64;
@@ -24,19 +28,29 @@ pub const BLOCK_PTR_BYTES: usize = 64;
 /// The largest block, before and after compression. Bounds what a damaged pointer can make a reader allocate.
 pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
 
-/// What `vdev 2` holds where there is no second copy.
-const NO_VDEV: u32 = u32::MAX;
+/// Encoded size of a place.
+const PLACE_BYTES: usize = 10;
+
+/// No second place.
+const NO_PLACE: [u8; PLACE_BYTES] = [0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// The only checksum: XXH3-128.
+const XXH3: u8 = 1;
+
+/// Flag: place 1 is that of a map of pieces.
+const IN_PIECES: u8 = 1;
 
 /// The lower half of the checksum of a block that was given up. A block in 2^64 has it by chance, and cannot be read then.
 const GIVEN_UP: BlockChecksum = u64::from_le_bytes(*b"GIVEN UP") as BlockChecksum;
 
 const WHAT: &str = "block pointer";
+const NEWER: &str = "block pointer that a program of this version can read";
 
 /// A range of sectors on one top-level vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dva {
-    /// Index of the vdev.
-    pub vdev: u32,
+    /// Which vdev.
+    pub vdev: VdevIndex,
     /// Byte offset in its data area, a whole sector.
     pub offset: u64,
     /// Length in sectors.
@@ -54,6 +68,23 @@ impl Dva {
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes())
+    }
+
+    /// As it stands in a pointer.
+    fn encode(&self) -> [u8; PLACE_BYTES] {
+        let mut bytes = [0; PLACE_BYTES];
+        let sectors = u16::try_from(self.sectors).expect("a block has at most 4096 sectors");
+        bytes[0..2].copy_from_slice(&self.vdev.0.to_le_bytes());
+        bytes[2..4].copy_from_slice(&sectors.to_le_bytes());
+        bytes[4..].copy_from_slice(&(self.offset / SECTOR as u64).to_le_bytes()[..6]);
+        bytes
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let (vdev, sectors) = (VdevIndex(reader.u16()?), reader.u16()?);
+        let mut start = [0; 8];
+        start[..6].copy_from_slice(&reader.array::<6>()?);
+        Ok(Self { vdev, offset: u64::from_le_bytes(start) * SECTOR as u64, sectors: sectors.into() })
     }
 }
 
@@ -138,10 +169,12 @@ pub enum Coding {
 /// Names, sizes and vouches for one block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockPtr {
-    /// Where it lies.
+    /// Where it lies; or where the map of its pieces does ([`crate::block::scatter`]).
     pub dva: Dva,
     /// Where a second copy lies, if there is one; as many sectors as the first.
     pub copy: Option<Dva>,
+    /// Whether it is in pieces.
+    pub in_pieces: bool,
     /// Logical bytes.
     pub lsize: u32,
     /// Bytes on disk after compression; the rest of the last sector is zero.
@@ -150,8 +183,10 @@ pub struct BlockPtr {
     pub coding: Coding,
     /// What the block holds.
     pub kind: BlockKind,
-    /// The txg that wrote it.
+    /// The txg in which the tree that has this pointer got it.
     pub birth: Txg,
+    /// The txg that wrote its bytes.
+    pub written: Txg,
     /// Checksum of the `psize` bytes on disk.
     pub checksum: BlockChecksum,
 }
@@ -160,7 +195,7 @@ impl BlockPtr {
     /// Allocated bytes, over all copies.
     #[must_use]
     pub fn asize(&self) -> u64 {
-        let pieces = if self.is_scattered() { self.stored_bytes() } else { 0 };
+        let pieces = if self.in_pieces { self.stored_bytes() } else { 0 };
         self.dva.bytes() + self.copy.map_or(0, |copy| copy.bytes()) + pieces
     }
 
@@ -185,13 +220,6 @@ impl BlockPtr {
         self.checksum == checksum || self.is_given_up() && self.checksum == checksum << 64 | GIVEN_UP
     }
 
-    /// Whether the pointer names a map of pieces ([`crate::block::scatter`]) and not the block itself: then it has fewer
-    /// sectors than the block needs.
-    #[must_use]
-    pub fn is_scattered(&self) -> bool {
-        self.dva.bytes() < self.stored_bytes()
-    }
-
     /// `psize` in whole sectors.
     fn stored_bytes(&self) -> u64 {
         tally_base::round_to_sector(u64::from(self.psize))
@@ -205,19 +233,19 @@ impl BlockPtr {
     /// The 64 bytes of the drawing above.
     #[must_use]
     pub fn encode(&self) -> [u8; BLOCK_PTR_BYTES] {
-        debug_assert!(self.copy.is_none_or(|copy| copy.sectors == self.dva.sectors), "copies are of one size");
         let mut bytes = [0; BLOCK_PTR_BYTES];
-        let copy = self.copy.unwrap_or(Dva { vdev: NO_VDEV, offset: 0, sectors: 0 });
-        bytes[0..8].copy_from_slice(&self.dva.offset.to_le_bytes());
-        bytes[8..16].copy_from_slice(&copy.offset.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.dva.vdev.to_le_bytes());
-        bytes[20..24].copy_from_slice(&copy.vdev.to_le_bytes());
-        bytes[24..28].copy_from_slice(&self.dva.sectors.to_le_bytes());
-        bytes[28..32].copy_from_slice(&self.lsize.to_le_bytes());
-        bytes[32..36].copy_from_slice(&self.psize.to_le_bytes());
-        bytes[36] = self.coding as u8;
-        bytes[37] = self.kind as u8;
-        bytes[40..48].copy_from_slice(&self.birth.0.to_le_bytes());
+        bytes[0..10].copy_from_slice(&self.dva.encode());
+        bytes[10..20].copy_from_slice(&self.copy.map_or(NO_PLACE, |copy| copy.encode()));
+        bytes[20..24].copy_from_slice(&self.lsize.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.psize.to_le_bytes());
+        bytes[28..32].copy_from_slice(&[
+            self.coding as u8,
+            self.kind as u8,
+            XXH3,
+            if self.in_pieces { IN_PIECES } else { 0 },
+        ]);
+        bytes[32..40].copy_from_slice(&self.birth.0.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.written.0.to_le_bytes());
         bytes[48..64].copy_from_slice(&self.checksum.to_le_bytes());
         bytes
     }
@@ -226,9 +254,10 @@ impl BlockPtr {
     /// in memory is always of a sensible size.
     pub fn decode(bytes: &[u8; BLOCK_PTR_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes, WHAT);
-        let (offset, copy_offset) = (reader.u64()?, reader.u64()?);
-        let (vdev, copy_vdev) = (reader.u32()?, reader.u32()?);
-        let (sectors, lsize, psize) = (reader.u32()?, reader.u32()?, reader.u32()?);
+        let dva = Dva::decode(&mut reader)?;
+        let copy = reader.array::<PLACE_BYTES>()?;
+        let copy = (copy != NO_PLACE).then(|| Dva::decode(&mut Reader::new(&copy, WHAT))).transpose()?;
+        let (lsize, psize) = (reader.u32()?, reader.u32()?);
         let coding = match reader.u8()? {
             0 => Coding::Raw,
             1 => Coding::Lz4,
@@ -236,12 +265,15 @@ impl BlockPtr {
             _ => return Err(Malformed(WHAT)),
         };
         let kind = BlockKind::decode(reader.u8()?).ok_or(Malformed(WHAT))?;
-        let zero = reader.u16()?;
-        let birth = Txg(reader.u64()?);
+        let (sum, flags) = (reader.u8()?, reader.u8()?);
+        if sum != XXH3 || flags & !IN_PIECES != 0 {
+            return Err(Malformed(NEWER));
+        }
+        let in_pieces = flags & IN_PIECES != 0;
+        let (birth, written) = (Txg(reader.u64()?), Txg(reader.u64()?));
         let checksum = reader.u128()?;
-        let copy = (copy_vdev != NO_VDEV).then_some(Dva { vdev: copy_vdev, offset: copy_offset, sectors });
-        let pointer = Self { dva: Dva { vdev, offset, sectors }, copy, lsize, psize, coding, kind, birth, checksum };
-        if zero == 0 && pointer.is_sensible() { Ok(pointer) } else { Err(Malformed(WHAT)) }
+        let pointer = Self { dva, copy, in_pieces, lsize, psize, coding, kind, birth, written, checksum };
+        if pointer.is_sensible() { Ok(pointer) } else { Err(Malformed(WHAT)) }
     }
 
     /// An optional pointer: 64 zeroes are `None`.
@@ -263,23 +295,26 @@ impl BlockPtr {
     /// Whether the sizes fit together and the ranges are whole sectors. The devices' sizes are not known here.
     #[must_use]
     pub fn is_sensible(&self) -> bool {
-        let asize = self.dva.bytes();
-        let whole = |dva: &Dva| dva.offset.is_multiple_of(SECTOR as u64) && dva.offset.checked_add(asize).is_some();
+        let stored = self.stored_bytes();
+        let whole = |dva: &Dva| dva.offset.is_multiple_of(SECTOR as u64) && dva.offset.checked_add(stored).is_some();
+        let holds_it = |dva: &Dva| whole(dva) && dva.bytes() == stored;
+        // A map is never as long as what it maps.
+        let holds_map = |dva: &Dva| whole(dva) && dva.bytes() < stored && self.copy.is_none();
         self.lsize > 0
             && self.lsize <= BLOCK_BYTES_MAX
             && self.psize > 0
             && self.psize <= self.lsize
             && (self.coding != Coding::Raw || self.psize == self.lsize)
+            && self.written <= self.birth
             && self.dva.sectors > 0
-            && (asize == self.stored_bytes() || self.is_scattered() && self.copy.is_none())
-            && whole(&self.dva)
-            && self.copy.as_ref().is_none_or(whole)
+            && (if self.in_pieces { holds_map(&self.dva) } else { holds_it(&self.dva) })
+            && self.copy.as_ref().is_none_or(holds_it)
     }
 }
 
 impl fmt::Display for BlockPtr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pieces = if self.is_scattered() { " (in pieces)" } else { "" };
+        let pieces = if self.in_pieces { " (in pieces)" } else { "" };
         let Self { kind, dva, lsize, psize, birth, .. } = self;
         write!(f, "{kind:?} {dva}{pieces} lsize {lsize} psize {psize} birth {birth}")
     }

@@ -30,6 +30,7 @@ use fetched::Fetched;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use quick_cache::{Lifecycle, Weighter};
+use tally_base::VdevIndex;
 
 use crate::bp::{BlockKind, BlockPtr};
 
@@ -41,15 +42,15 @@ const TYPICAL_BLOCK_BYTES: u64 = 16 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct CacheKey {
-    vdev: u32,
-    birth: u64,
+    vdev: VdevIndex,
+    written: u64,
     offset: u64,
     checksum: u64,
 }
 
 impl CacheKey {
     pub(crate) fn of(bp: &BlockPtr) -> Self {
-        Self { vdev: bp.dva.vdev, birth: bp.birth.0, offset: bp.dva.offset, checksum: bp.checksum as u64 }
+        Self { vdev: bp.dva.vdev, written: bp.written.0, offset: bp.dva.offset, checksum: bp.checksum as u64 }
     }
 }
 

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
-use tally_base::Txg;
 use tally_base::codec::{Malformed, Reader};
+use tally_base::{Txg, VdevIndex};
 use tally_disk::Fanout;
-use tally_members::blockdev::{BlockDev, flush_all};
+use tally_members::blockdev::{BlockDevs, flush_all};
 
 use crate::alloc::Allocator;
 use crate::block::{self, BlockError};
@@ -39,7 +39,7 @@ pub type Check = fn(&[u8]) -> Result<(), Malformed>;
 
 /// Reads and writes the blocks of one pool.
 pub struct BlockIo {
-    pub(crate) devs: Vec<Arc<dyn BlockDev>>,
+    pub(crate) devs: BlockDevs,
     pub(crate) alloc: Arc<Allocator>,
     cache: BlockCache,
     unwritten: RwLock<HashMap<CacheKey, Bytes>>,
@@ -130,9 +130,9 @@ fn are_neighbours(left: &BlockPtr, right: &BlockPtr) -> bool {
 }
 
 impl BlockIo {
-    /// `cache_bytes` bounds the cache. Block pointers name a device by its index in `devs`.
+    /// `cache_bytes` bounds the cache.
     #[must_use]
-    pub fn new(devs: Vec<Arc<dyn BlockDev>>, alloc: Arc<Allocator>, cache_bytes: u64) -> Arc<Self> {
+    pub fn new(devs: BlockDevs, alloc: Arc<Allocator>, cache_bytes: u64) -> Arc<Self> {
         Arc::new(Self {
             devs,
             alloc,
@@ -348,8 +348,8 @@ impl BlockIo {
     }
 
     /// Whether every copy of a vdev can be read somewhere.
-    fn answers(&self, vdev: u32) -> bool {
-        self.devs.get(vdev as usize).is_some_and(|dev| tally_base::blocking(|| dev.answers()))
+    fn answers(&self, vdev: VdevIndex) -> bool {
+        self.devs.get(&vdev).is_some_and(|dev| tally_base::blocking(|| dev.answers()))
     }
 
     /// Frees a block of an earlier txg, see [`Allocator::free`].
@@ -412,7 +412,7 @@ impl BlockIo {
 
     /// Every range of a block that no group has yet; once for one in pieces. `None` if it is none of those.
     fn take_unborn_ranges(&self, bp: &BlockPtr) -> Option<impl Iterator<Item = Dva> + use<>> {
-        let pieces = match bp.is_scattered() {
+        let pieces = match bp.in_pieces {
             true => self.unborn_pieces.lock().remove(&CacheKey::of(bp))?,
             false => Vec::new(),
         };
@@ -422,7 +422,7 @@ impl BlockIo {
     /// Every range that the block takes, for a later [`Allocator::free`]. Where the map of its pieces is gone they are
     /// leaked, since nothing else knows them.
     pub fn ranges(&self, bp: &BlockPtr) -> impl Iterator<Item = Dva> + use<> {
-        let pieces = bp.is_scattered().then(|| block::scatter::pieces_of(&self.devs, bp));
+        let pieces = bp.in_pieces.then(|| block::scatter::pieces_of(&self.devs, bp));
         let pieces = pieces.transpose().unwrap_or_else(|error| {
             tracing::error!("the pieces of a block cannot be freed: {error}");
             self.note_leak();
@@ -447,7 +447,7 @@ impl BlockIo {
         if !self.take_unborn_ranges(bp)?.all(|dva| self.alloc.settle(dva, txg)) {
             return None;
         }
-        let born = BlockPtr { birth: txg, ..*bp };
+        let born = BlockPtr { birth: txg, written: txg, ..*bp };
         self.cache.rename(&CacheKey::of(bp), CacheKey::of(&born));
         Some(born)
     }
@@ -464,7 +464,7 @@ impl BlockIo {
     }
 
     /// The content of a pool root, as [`RunWriter::commit`] has stored it.
-    pub fn read_root(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, BlockError> {
+    pub fn read_root(devs: &BlockDevs, bp: &BlockPtr) -> Result<Bytes, BlockError> {
         let bytes = block::open(devs, bp)?;
         let malformed = BlockError::Malformed { bp: *bp, what: "pool root" };
         let mut reader = Reader::new(&bytes, "pool root");

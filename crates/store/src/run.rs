@@ -264,11 +264,13 @@ impl RunWriter {
         let pointer = BlockPtr {
             dva,
             copy,
+            in_pieces: !pieces.is_empty(),
             lsize: data.len() as u32,
             psize: sealed.bytes().len() as u32,
             coding: sealed.coding(),
             kind,
             birth: self.txg,
+            written: self.txg,
             checksum,
         };
         self.scratch = scratch;
@@ -417,11 +419,13 @@ impl RunWriter {
         let pointer = BlockPtr {
             dva,
             copy,
+            in_pieces: matches!(place, Place::Pieces(..)),
             lsize: size,
             psize: size,
             coding: Coding::Raw,
             kind: BlockKind::Root,
             birth: self.txg,
+            written: self.txg,
             checksum,
         };
         self.stats.block_count += sector_count;

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tally_base::{SECTOR, Txg};
-use tally_members::blockdev::BlockDev;
+use tally_base::{SECTOR, Txg, VdevIndex};
+use tally_members::blockdev::{BlockDevs, numbered};
 use tally_store::alloc::Allocator;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr};
 use tally_store::key::{Class, Key};
 use tally_store::tree::TREE_BYTES;
 
 use super::{Seed, put_blob, trimmed};
-use crate::blocks::{SparseDev, at, pointers_in};
+use crate::blocks::{START_BYTES, SparseDev, at, pointers_in};
 use crate::golden::{Golden, PartKind};
 use crate::node::ROOT_AT;
 use crate::space::{DEVICE_BYTES, LINE_BYTES, LINE_HEAD_BYTES, ROOT_HEAD_BYTES};
@@ -26,11 +26,13 @@ pub(super) fn seeds() -> Vec<Seed> {
 /// A pointer to a block of the input.
 fn pointer(number: u64, kind: BlockKind) -> [u8; BLOCK_PTR_BYTES] {
     let mut pointer = [0; BLOCK_PTR_BYTES];
-    pointer[..8].copy_from_slice(&number.to_le_bytes());
+    pointer[at::START..at::START + START_BYTES].copy_from_slice(&number.to_le_bytes()[..START_BYTES]);
     // No second copy.
-    pointer[20..24].copy_from_slice(&u32::MAX.to_le_bytes());
+    pointer[at::VDEV_2..at::VDEV_2 + 2].copy_from_slice(&u16::MAX.to_le_bytes());
     pointer[at::KIND] = kind as u8;
-    pointer[40] = 3;
+    pointer[at::SUM] = 1;
+    pointer[at::BIRTH] = 3;
+    pointer[at::WRITTEN] = 3;
     pointer
 }
 
@@ -71,7 +73,7 @@ fn real_leaves() -> Vec<Seed> {
 }
 
 fn leaf(entries: &[(Key, &[u8])]) -> Vec<u8> {
-    let mut bytes = b"TLF1".to_vec();
+    let mut bytes = b"TLF2".to_vec();
     bytes.extend([entries[0].0.class as u8, 0]);
     bytes.extend((entries.len() as u16).to_le_bytes());
     bytes.extend([0; 8]);
@@ -86,7 +88,7 @@ fn leaf(entries: &[(Key, &[u8])]) -> Vec<u8> {
 }
 
 fn inner(height: u8, children: &[(Key, u64)]) -> Vec<u8> {
-    let mut bytes = b"TND1".to_vec();
+    let mut bytes = b"TND2".to_vec();
     bytes.extend([height, 0]);
     bytes.extend((children.len() as u16).to_le_bytes());
     bytes.extend([0; 8]);
@@ -132,8 +134,8 @@ fn spaces() -> Vec<Seed> {
     for (name, excluded, takes, frees) in
         [("new", 0, 0, 0), ("in-use", 1 << 20, 20, 4), ("freed", 64 << 10, 300, 290), ("deferred", 0, 900, 500)]
     {
-        let devs: Vec<Arc<dyn BlockDev>> = DEVICE_BYTES.map(|bytes| Arc::new(SparseDev::new(bytes)) as _).to_vec();
-        let excluded = (excluded > 0).then_some((0, 1 << 20, excluded));
+        let devs = numbered(DEVICE_BYTES.map(|bytes| Arc::new(SparseDev::new(bytes)) as _));
+        let excluded = (excluded > 0).then_some((VdevIndex(0), 1 << 20, excluded));
         let allocator = Allocator::create(&devs, excluded.as_slice());
         let taken: Vec<_> = (0..takes).filter_map(|turn| allocator.alloc(Txg(1), (turn % 7 + 1) * 4096).ok()).collect();
         let first = allocator.commit(Txg(1), 1000, true).expect("there is room");
@@ -145,8 +147,8 @@ fn spaces() -> Vec<Seed> {
             let mut root = Vec::new();
             committed.root.encode(&mut root);
             let mut sectors = Sectors { devs: &devs, found: BTreeMap::new() };
-            for line in root[ROOT_HEAD_BYTES..].chunks_exact_mut(LINE_BYTES) {
-                sectors.number(&mut line[LINE_HEAD_BYTES..]);
+            for line in root[ROOT_HEAD_BYTES..].chunks_exact(LINE_BYTES) {
+                sectors.take(&line[LINE_HEAD_BYTES..]);
             }
             let mut bytes = vec![txg];
             put_blob(&mut bytes, &root);
@@ -162,24 +164,23 @@ fn spaces() -> Vec<Seed> {
 
 /// Sectors that hang from a root, by vdev and number.
 struct Sectors<'a> {
-    devs: &'a [Arc<dyn BlockDev>],
+    devs: &'a BlockDevs,
     found: BTreeMap<(u16, u64), Vec<u8>>,
 }
 
 impl Sectors<'_> {
-    /// Puts the number of a sector in the place of its offset, and goes on below it.
-    fn number(&mut self, pointer: &mut [u8]) {
+    /// Takes up the sector that a pointer names by its number, and those below it.
+    fn take(&mut self, pointer: &[u8]) {
         let Ok(found) = BlockPtr::decode(pointer.first_chunk().expect("64 bytes")) else { return };
         let number = found.dva.offset / SECTOR as u64;
-        let place = (found.dva.vdev as u16, number);
+        let place = (found.dva.vdev.0, number);
         if !self.found.contains_key(&place) {
-            let read = self.devs[found.dva.vdev as usize].read(found.dva.offset, SECTOR, &|_| true);
-            let mut sector = read.expect("it was written").to_vec();
+            let read = self.devs[&found.dva.vdev].read(found.dva.offset, SECTOR, &|_| true);
+            let sector = read.expect("it was written").to_vec();
             for at in pointers_in(&sector, found.kind as u8) {
-                self.number(&mut sector[at..at + BLOCK_PTR_BYTES]);
+                self.take(&sector[at..at + BLOCK_PTR_BYTES]);
             }
             self.found.insert(place, sector);
         }
-        pointer[..8].copy_from_slice(&number.to_le_bytes());
     }
 }

@@ -178,7 +178,7 @@ fn an_older_copy_of_a_lone_vdev_is_refused() {
     live(&world, 2..=3);
     live(&world, 4..=5);
     world.swap("b", &copy);
-    assert!(matches!(reopen(&world), Err(ImportError::VdevUnavailable { vdev: 1, .. })));
+    assert!(matches!(reopen(&world), Err(ImportError::VdevUnavailable { vdev: VdevIndex(1), .. })));
 }
 
 /// Power is cut after each single write of a claim in turn: every import after it works, and no leg has missed anything,

@@ -51,7 +51,7 @@ fn log_devices_are_rings_and_spare_the_pool() {
     let shown: Vec<_> = config
         .vdevs
         .iter()
-        .map(|vdev| (vdev.index, vdev.class, vdev.kind, vdev.data_bytes, vdev.ring.map(|ring| ring.length)))
+        .map(|vdev| (vdev.index.0, vdev.class, vdev.kind, vdev.data_bytes, vdev.ring.map(|ring| ring.length)))
         .collect();
     use crate::label::VdevKind::{Disk, Mirror};
     assert_eq!(
@@ -63,7 +63,7 @@ fn log_devices_are_rings_and_spare_the_pool() {
         ]
     );
     let lanes: Vec<_> = config.lanes.iter().map(|line| (line.lane, line.vdev, line.legset.len())).collect();
-    assert_eq!(lanes, [(LaneId(0), 1, 2), (LaneId(1), 2, 1)]);
+    assert_eq!(lanes, [(LaneId(0), VdevIndex(1), 2), (LaneId(1), VdevIndex(2), 1)]);
 }
 
 #[test]

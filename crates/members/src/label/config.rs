@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tally_base::{LaneId, PoolGuid, Time, Txg, VdevGuid};
+use tally_base::{LaneId, PoolGuid, Time, Txg, VdevGuid, VdevIndex};
 use tally_disk::Host;
 use tally_intent::LaneGeometry;
 
@@ -19,7 +19,7 @@ pub struct PoolConfig {
     pub version: u32,
     /// What it uses beyond that version.
     pub features: Features,
-    /// Top-level vdevs. A vdev's index is its place here, for ever. Block pointers name its place among the data vdevs.
+    /// Top-level vdevs. A vdev's index is its place here, for ever: block pointers name it by that.
     pub vdevs: Vec<VdevConfig>,
     /// The intent log's lanes; a lane's id is its own, not its place.
     pub lanes: Vec<LaneConfigLine>,
@@ -79,7 +79,7 @@ pub struct VdevConfig {
     /// Its name for ever.
     pub guid: VdevGuid,
     /// Its place in [`PoolConfig::vdevs`].
-    pub index: u32,
+    pub index: VdevIndex,
     /// What it holds.
     pub class: VdevClass,
     /// How it is made.
@@ -122,7 +122,7 @@ pub struct LaneConfigLine {
     /// Which lane.
     pub lane: LaneId,
     /// Index of the vdev whose ring it is.
-    pub vdev: u32,
+    pub vdev: VdevIndex,
     /// Size of the ring.
     pub size: u64,
     /// Longest frame.
@@ -176,7 +176,7 @@ impl PoolConfig {
     /// program with other ideas; what is checked here is what the code above relies on.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         for (place, vdev) in self.vdevs.iter().enumerate() {
-            if usize::try_from(vdev.index) != Ok(place) {
+            if VdevIndex::at(place) != Some(vdev.index) {
                 return Err("a vdev's index is not its place");
             }
             if !vdev.data_bytes.is_multiple_of(tally_base::SECTOR as u64) || vdev.data_bytes >= 1 << 62 {
@@ -213,7 +213,7 @@ impl PoolConfig {
     /// What is wrong with one lane.
     fn check_lane(&self, line: &LaneConfigLine) -> Result<(), &'static str> {
         line.geometry().validate()?;
-        let vdev = usize::try_from(line.vdev).ok().and_then(|index| self.vdevs.get(index));
+        let vdev = self.vdevs.get(line.vdev.place());
         let ring = vdev.and_then(|vdev| vdev.ring).ok_or("a lane on a vdev without a ring")?;
         if line.size > ring.length {
             return Err("a lane longer than its ring");

@@ -1,4 +1,4 @@
-use tally_base::{LaneId, Time, Txg};
+use tally_base::{LaneId, Time, Txg, VdevIndex};
 use tally_disk::{Host, MemDisk};
 
 use super::*;
@@ -14,7 +14,7 @@ pub(crate) fn sample() -> PoolConfig {
         vdevs: vec![
             VdevConfig {
                 guid: VdevGuid(0x11),
-                index: 0,
+                index: VdevIndex(0),
                 class: VdevClass::Data,
                 kind: VdevKind::Mirror,
                 legs: vec![leg(0x21, "/dev/a", None), leg(0x22, "/dev/b", Some(4))],
@@ -24,7 +24,7 @@ pub(crate) fn sample() -> PoolConfig {
             },
             VdevConfig {
                 guid: VdevGuid(0x12),
-                index: 1,
+                index: VdevIndex(1),
                 class: VdevClass::Log,
                 kind: VdevKind::Disk,
                 legs: vec![leg(0x23, "/dev/log", None)],
@@ -35,7 +35,7 @@ pub(crate) fn sample() -> PoolConfig {
         ],
         lanes: vec![LaneConfigLine {
             lane: LaneId(3),
-            vdev: 1,
+            vdev: VdevIndex(1),
             size: 2 << 20,
             frame_bytes_max: 256 << 10,
             frames_in_flight_max: 4,
@@ -136,21 +136,22 @@ type Spoil = fn(&mut PoolConfig);
 #[test]
 fn parts_that_do_not_fit_are_refused() {
     let cases: [(&str, Spoil); 14] = [
-        ("index", |config| config.vdevs[1].index = 5),
+        ("index", |config| config.vdevs[1].index = VdevIndex(5)),
         ("data size odd", |config| config.vdevs[0].data_bytes += 1),
         ("data size huge", |config| config.vdevs[0].data_bytes = 1 << 62),
         ("ring outside", |config| config.vdevs[1].ring = Some(RingArea { start: 4096, length: 2 << 20 })),
         ("ring wraps", |config| config.vdevs[1].ring = Some(RingArea { start: 4096, length: u64::MAX - 4095 })),
         ("no legs", |config| config.vdevs[0].legs.clear()),
-        ("lane elsewhere", |config| config.lanes[0].vdev = 9),
+        ("lane elsewhere", |config| config.lanes[0].vdev = VdevIndex(9)),
         ("lane too long", |config| config.lanes[0].size = 1 << 30),
         ("sequence", |config| config.sequence = u64::MAX),
         ("a lane twice", |config| config.lanes.push(config.lanes[0].clone())),
         // The first uberblock after the import could not name them all, and panicked.
         ("too many lanes", |config| {
             let (vdev, line) = (config.vdevs[1].clone(), config.lanes[0].clone());
-            config.vdevs.extend((2..34).map(|index| VdevConfig { index, ..vdev.clone() }));
-            let line = |index: u32| LaneConfigLine { lane: LaneId(u64::from(index)), vdev: index, ..line.clone() };
+            config.vdevs.extend((2..34).map(|index| VdevConfig { index: VdevIndex(index), ..vdev.clone() }));
+            let line =
+                |index: u16| LaneConfigLine { lane: LaneId(u64::from(index)), vdev: VdevIndex(index), ..line.clone() };
             config.lanes.extend((4..34).map(line).chain([line(2), line(0)]));
             config.vdevs[0].ring = config.vdevs[1].ring;
             config.lanes.iter_mut().for_each(|line| line.legset.clear());

@@ -89,7 +89,7 @@ impl Roster {
                 self.legs().filter(|leg| leg.state() == LegState::Online).map(|leg| leg.guid()).collect();
             let vdevs = config.vdevs.clone();
             for line in &mut config.lanes {
-                let vdev = usize::try_from(line.vdev).ok().and_then(|index| vdevs.get(index));
+                let vdev = vdevs.get(line.vdev.place());
                 let legs = vdev.into_iter().flat_map(|vdev| &vdev.legs).map(|leg| leg.guid);
                 let legset: Vec<_> = legs.filter(|guid| online.contains(guid)).collect();
                 if legset.is_empty() {
@@ -139,7 +139,7 @@ impl Roster {
     #[must_use]
     pub fn lane_config(&self, line: &LaneConfigLine) -> LaneConfig {
         let config = self.config();
-        let ring = config.vdevs.get(line.vdev as usize).and_then(|vdev| vdev.ring);
+        let ring = config.vdevs.get(line.vdev.place()).and_then(|vdev| vdev.ring);
         let start = LABEL_BYTES + ring.map_or(0, |ring| ring.start);
         let leg_of = |guid: VdevGuid| {
             let leg = self.legs().find(|leg| leg.guid() == guid)?;

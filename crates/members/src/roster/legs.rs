@@ -20,7 +20,7 @@ impl Roster {
     pub fn add_leg(&self, vdev: &Vdev, leg: Arc<VdevLeg>) -> Result<(), RosterError> {
         let (guid, path) = (leg.guid(), leg.path().to_owned());
         let label_error = |error: io::Error| RosterError::Label(error.to_string());
-        let ring = self.config().vdevs.get(vdev.index() as usize).and_then(|vdev| vdev.ring);
+        let ring = self.config().vdevs.get(vdev.index().place()).and_then(|vdev| vdev.ring);
         if let (Some(ring), Some(disk)) = (ring, leg.disk()) {
             write_out_ring(disk.as_ref(), ring).map_err(label_error)?;
         }
@@ -28,7 +28,7 @@ impl Roster {
         self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
         leg.set_state(LegState::Resilvering);
         vdev.put_leg(leg);
-        let index = vdev.index() as usize;
+        let index = vdev.index().place();
         let changed = self.update_in_turn(|config| {
             let sequence = config.sequence;
             let Some(vdev) = config.vdevs.get_mut(index) else { return };
@@ -140,7 +140,7 @@ impl Roster {
     /// erases it.
     pub fn detach(&self, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, RosterError> {
         let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
-        let index = vdev.index() as usize;
+        let index = vdev.index().place();
         // Another leg may be struck off with it, for refusing the label: see [`Self::drop_leg`].
         let _in_turn = self.uberblocks.try_lock_for(TURN_WAIT);
         let mut state = self.state.lock();

@@ -10,7 +10,7 @@ use tally_intent::LegSet;
 
 use super::*;
 use crate::assemble::{Assembled, ImportError, ImportOptions, PoolSelect, import};
-use crate::blockdev::{BlockDev, flush_all};
+use crate::blockdev::{BlockDev, flush_all, numbered};
 use crate::choose::Chosen;
 use crate::create::{CreateOptions, create, new_leg};
 use crate::discover::ImportSource;
@@ -493,8 +493,8 @@ fn labels_uberblocks_and_flushes_go_to_all_legs_at_once() {
         turnstile.wanted.store(2 * disks, Ordering::SeqCst);
         commit(roster, 2).unwrap();
         turnstile.wanted.store(disks, Ordering::SeqCst);
-        let devs: Vec<_> = made.vdevs.iter().map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect();
-        devs.iter().for_each(|dev| dev.write(0, &[1; 4096]).unwrap());
+        let devs = numbered(made.vdevs.iter().map(|vdev| Arc::clone(vdev) as _));
+        devs.values().for_each(|dev| dev.write(0, &[1; 4096]).unwrap());
         flush_all(&devs, platform.fanout.as_ref()).unwrap();
         assert!(roster.legs().all(|leg| leg.state() == LegState::Online), "{disks} disks in mirrors of {width}");
         let passed = *turnstile.waiting.lock();
@@ -736,7 +736,7 @@ fn a_leg_that_was_struck_off_leaves_the_set_when_another_has_joined() {
     roster.drop_leg(l, &io::Error::other("it refused an uberblock")).unwrap();
     let line = roster.config().lanes[0].clone();
     assert_eq!(line.legset, [l], "the last one stays");
-    let config = roster.config().vdevs[log.index() as usize].clone();
+    let config = roster.config().vdevs[log.index().place()].clone();
     let fresh = new_leg(&world.platform(), &config, std::path::Path::new("/d/n"), true).unwrap();
     let n = fresh.guid();
     roster.add_leg(&log, fresh).unwrap();

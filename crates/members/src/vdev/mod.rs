@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
-use tally_base::{SECTOR, VdevGuid};
+use tally_base::{SECTOR, VdevGuid, VdevIndex};
 use tally_disk::{AlignedBuf, Disk, Durability, IoKind, Work};
 
 pub(crate) use leg::write_out_ring;
@@ -106,7 +106,7 @@ impl From<VdevError> for BlockDevError {
 /// One top-level vdev.
 pub struct Vdev {
     guid: VdevGuid,
-    index: u32,
+    index: VdevIndex,
     class: VdevClass,
     data_bytes: u64,
     ring: Option<RingArea>,
@@ -139,7 +139,7 @@ impl Vdev {
 
     /// Its place in the pool's configuration: what block pointers say.
     #[must_use]
-    pub fn index(&self) -> u32 {
+    pub fn index(&self) -> VdevIndex {
         self.index
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use tally_base::{SECTOR, Txg};
+use tally_base::{SECTOR, Txg, VdevIndex};
 
 use super::bitmap::{Bitmap, REGION_SECTORS};
 use super::vdev_space::VdevSpace;
@@ -38,7 +38,7 @@ fn aged_region(dice: &mut Dice) -> Box<Bitmap> {
 }
 
 fn aged_vdev(region_count: u64, dice: &mut Dice) -> VdevSpace {
-    let mut vdev = VdevSpace::new(0, region_count * u64::from(REGION_SECTORS) * SECTOR as u64);
+    let mut vdev = VdevSpace::new(VdevIndex(0), region_count * u64::from(REGION_SECTORS) * SECTOR as u64);
     for region in &mut vdev.regions {
         region.get_mut().restore(aged_region(dice));
     }
@@ -74,7 +74,8 @@ fn a_run_is_found_without_looking_everywhere() {
     assert!(most <= 16, "one run looked at {most} of 512 regions");
     assert!(vdev.examined() <= 2 * 3000, "3000 runs looked at {} regions", vdev.examined());
     // A hole that is long enough is found wherever it is, and gone when it is taken.
-    let place = Dva { vdev: 0, offset: 300 * u64::from(REGION_SECTORS) * SECTOR as u64, sectors: REGION_SECTORS };
+    let place =
+        Dva { vdev: VdevIndex(0), offset: 300 * u64::from(REGION_SECTORS) * SECTOR as u64, sectors: REGION_SECTORS };
     let mut freed = 0;
     for at in 0..u64::from(REGION_SECTORS) {
         let sector = Dva { offset: place.offset + at * SECTOR as u64, sectors: 1, ..place };

@@ -21,7 +21,7 @@ impl Allocator {
     /// `None` if no place is far enough away.
     pub(crate) fn alloc_apart(&self, txg: Txg, first: &Dva, want: u64, at_least: u64) -> Option<Dva> {
         let (want, at_least) = (sectors_of_run(want), sectors_of_run(at_least));
-        let others = self.vdevs.iter().zip(0..).filter(|(_, at)| *at != first.vdev).map(|(vdev, _)| vdev);
+        let others = self.vdevs.iter().filter(|vdev| vdev.index() != first.vdev);
         let emptiest = others.max_by_key(|vdev| vdev.free());
         let elsewhere = emptiest.and_then(|vdev| vdev.take_for_copies(txg, None, want, at_least));
         elsewhere.or_else(|| self.vdev_of(first)?.take_for_copies(txg, Some(first), want, at_least))
@@ -29,7 +29,7 @@ impl Allocator {
 
     /// Whether two ranges may be copies of each other.
     pub(crate) fn are_apart(&self, one: &Dva, other: &Dva) -> bool {
-        let gap = self.vdevs.get(one.vdev as usize).map_or(0, VdevSpace::apart_sectors) * SECTOR as u64;
+        let gap = self.vdev(one.vdev).map_or(0, VdevSpace::apart_sectors) * SECTOR as u64;
         let (low, high) = if one.offset < other.offset { (one, other) } else { (other, one) };
         one.vdev != other.vdev || low.end().saturating_add(gap) <= high.offset
     }

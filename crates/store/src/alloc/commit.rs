@@ -12,10 +12,8 @@
 //! 4. everything is encoded bottom-up, since a pointer needs the checksum of what it points to. Whoever commits writes it,
 //!    with the root that names it.
 
-use std::sync::Arc;
-
 use tally_base::{SECTOR, Txg};
-use tally_members::blockdev::BlockDev;
+use tally_members::blockdev::BlockDevs;
 
 use super::deferred::{RANGES_PER_SECTOR, encode_sector};
 use super::root::VdevRoot;
@@ -40,7 +38,7 @@ pub struct Committed {
 
 impl Committed {
     /// Writes the allocator's own sectors, for whoever has no root to write with them.
-    pub fn write(&self, devs: &[Arc<dyn BlockDev>]) -> Result<(), BlockError> {
+    pub fn write(&self, devs: &BlockDevs) -> Result<(), BlockError> {
         write_together(devs, self.parts().collect(), usize::MAX)
     }
 
@@ -176,6 +174,7 @@ impl Allocator {
 
     fn root(&self, persisted: &Persisted, txg: Txg) -> AllocRoot {
         let line = |(vdev, index): (&super::VdevSpace, &SpaceIndex)| VdevRoot {
+            index: vdev.index(),
             sectors: vdev.sectors(),
             excluded: vdev.excluded(),
             top: index.top(),

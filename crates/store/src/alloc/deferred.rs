@@ -11,14 +11,14 @@
 //! ```text
 //!   0              64        80                     4096
 //!   +--------------+---------+---------+--- ... ----+
-//!   | next pointer | range 0 | range 1 |  range 251 |      a range: vdev u32, sectors u32, offset u64;
+//!   | next pointer | range 0 | range 1 |  range 251 |      a range: vdev u16, zero u16, sectors u32, first sector u64;
 //!   +--------------+---------+---------+--- ... ----+      zero sectors ends the list
 //! ```
 
 use std::collections::BTreeMap;
 
 use tally_base::codec::{Malformed, Put, Reader};
-use tally_base::{SECTOR, Txg};
+use tally_base::{SECTOR, Txg, VdevIndex};
 
 use crate::bp::{BLOCK_PTR_BYTES, BlockPtr, Dva};
 
@@ -158,9 +158,10 @@ pub(super) fn encode_sector(next: Option<&BlockPtr>, ranges: &[Dva]) -> Vec<u8> 
     let mut bytes = Vec::with_capacity(SECTOR);
     bytes.put(&BlockPtr::encode_option(next));
     for range in ranges {
-        bytes.put_u32(range.vdev);
+        bytes.put_u16(range.vdev.0);
+        bytes.put_u16(0);
         bytes.put_u32(range.sectors);
-        bytes.put_u64(range.offset);
+        bytes.put_u64(range.offset / SECTOR as u64);
     }
     bytes.resize(SECTOR, 0);
     bytes
@@ -171,10 +172,12 @@ pub(super) fn decode_sector(bytes: &[u8], out: &mut Vec<Dva>) -> Result<Option<B
     let mut reader = Reader::new(bytes, WHAT);
     let next = BlockPtr::decode_option(&reader.array()?)?;
     for _ in 0..RANGES_PER_SECTOR {
-        let (vdev, sectors, offset) = (reader.u32()?, reader.u32()?, reader.u64()?);
+        let (vdev, zero) = (VdevIndex(reader.u16()?), reader.u16()?);
+        let (sectors, start) = (reader.u32()?, reader.u64()?);
         if sectors == 0 {
             break;
         }
+        let offset = start.checked_mul(SECTOR as u64).filter(|_| zero == 0).ok_or(Malformed(WHAT))?;
         out.push(Dva { vdev, offset, sectors });
     }
     Ok(next)

@@ -1,10 +1,8 @@
 //! Looking at the allocator of an unimported pool: every sector of it is visited, changes nothing, and damage is
 //! reported and walked around.
 
-use std::sync::Arc;
-
-use tally_base::Txg;
-use tally_members::blockdev::BlockDev;
+use tally_base::{Txg, VdevIndex};
+use tally_members::blockdev::BlockDevs;
 
 use super::AllocRoot;
 use super::bitmap::{Bitmap, REGION_SECTORS};
@@ -19,7 +17,7 @@ pub enum SpaceVisit<'a> {
     /// A vdev; its index and maps follow.
     Vdev {
         /// Index of the vdev.
-        vdev: u32,
+        vdev: VdevIndex,
         /// Its sectors.
         sectors: u64,
         /// Those of them that are never allocated.
@@ -28,7 +26,7 @@ pub enum SpaceVisit<'a> {
     /// A sector of pointers.
     Index {
         /// Index of the vdev.
-        vdev: u32,
+        vdev: VdevIndex,
         /// 1 above the space maps.
         level: usize,
         /// Its number in the level.
@@ -39,7 +37,7 @@ pub enum SpaceVisit<'a> {
     /// The space map of a region. Regions without one are free.
     Map {
         /// Index of the vdev.
-        vdev: u32,
+        vdev: VdevIndex,
         /// The region's number.
         region: usize,
         /// Its pointer.
@@ -81,11 +79,10 @@ type Visitor<'a> = dyn FnMut(SpaceVisit<'_>) + 'a;
 
 impl AllocRoot {
     /// Visits every sector of the allocator.
-    pub fn inspect(&self, devs: &[Arc<dyn BlockDev>], visit: &mut Visitor<'_>) {
-        for (vdev, (line, dev)) in self.vdevs.iter().zip(devs).enumerate() {
-            let vdev = vdev as u32;
-            visit(SpaceVisit::Vdev { vdev, sectors: line.sectors, excluded: line.excluded });
-            inspect_vdev(devs, vdev, line, dev.data_bytes(), visit);
+    pub fn inspect(&self, devs: &BlockDevs, visit: &mut Visitor<'_>) {
+        for line in &self.vdevs {
+            visit(SpaceVisit::Vdev { vdev: line.index, sectors: line.sectors, excluded: line.excluded });
+            inspect_vdev(devs, line, visit);
         }
         for head in &self.deferred {
             inspect_list(devs, head, visit);
@@ -93,9 +90,11 @@ impl AllocRoot {
     }
 }
 
-fn inspect_vdev(devs: &[Arc<dyn BlockDev>], vdev: u32, line: &VdevRoot, data_bytes: u64, visit: &mut Visitor<'_>) {
+fn inspect_vdev(devs: &BlockDevs, line: &VdevRoot, visit: &mut Visitor<'_>) {
+    let vdev = line.index;
+    let Some(dev) = devs.get(&vdev) else { return };
     // A damaged root may claim any size; the device's is what can be looked at.
-    let sectors = line.sectors.min(data_bytes / tally_base::SECTOR as u64);
+    let sectors = line.sectors.min(dev.data_bytes() / tally_base::SECTOR as u64);
     let region_count = usize::try_from(sectors.div_ceil(u64::from(REGION_SECTORS))).unwrap_or(0);
     let mut index = SpaceIndex::new(region_count);
     if let Some(place) = index.levels.last_mut().and_then(|level| level.first_mut()) {
@@ -122,7 +121,7 @@ fn inspect_vdev(devs: &[Arc<dyn BlockDev>], vdev: u32, line: &VdevRoot, data_byt
     }
 }
 
-fn inspect_list(devs: &[Arc<dyn BlockDev>], head: &DeferredHead, visit: &mut Visitor<'_>) {
+fn inspect_list(devs: &BlockDevs, head: &DeferredHead, visit: &mut Visitor<'_>) {
     let mut next = Some(head.head);
     let mut count = 0;
     // The head's count bounds the chain, so that one that runs in a circle ends.

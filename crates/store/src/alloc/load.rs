@@ -1,11 +1,9 @@
 //! Reading the allocator back at import.
 
-use std::sync::Arc;
-
 use parking_lot::Mutex;
 use tally_base::codec::Malformed;
-use tally_base::{SECTOR, Txg};
-use tally_members::blockdev::BlockDev;
+use tally_base::{SECTOR, Txg, VdevIndex};
+use tally_members::blockdev::BlockDevs;
 
 use super::bitmap::{Bitmap, REGION_SECTORS};
 use super::deferred::{Deferred, DeferredHead, FreeList, decode_sector};
@@ -38,48 +36,43 @@ pub enum LoadError {
     )]
     RingFree {
         /// Index of the vdev.
-        vdev: u32,
+        vdev: VdevIndex,
     },
     /// A vdev is smaller than it was.
     #[error("vdev {vdev} has {found} sectors where the pool knows {expected}; attach the device it was created on")]
     VdevShrunk {
         /// Index of the vdev.
-        vdev: u32,
+        vdev: VdevIndex,
         /// Sectors when the space maps were written.
         expected: u64,
         /// Sectors now.
         found: u64,
     },
     /// A vdev is missing.
-    #[error("the pool has {expected} data vdevs and only {found} are present")]
-    VdevsMissing {
-        /// Data vdevs in the root.
-        expected: usize,
-        /// Data vdevs present.
-        found: usize,
+    #[error(
+        "vdev {vdev} has blocks of the pool, and no data vdev of its configuration has that index; see `tally inspect`"
+    )]
+    VdevMissing {
+        /// Index of the vdev.
+        vdev: VdevIndex,
     },
 }
 
 impl Allocator {
     /// The allocator of a root, as of `txg`. A vdev that has grown, or is new, brings its free space along. What of it is
     /// damaged and can be done without is told in `remarks`.
-    pub fn load(
-        devs: &[Arc<dyn BlockDev>],
-        root: &AllocRoot,
-        txg: Txg,
-        remarks: &mut Vec<String>,
-    ) -> Result<Self, LoadError> {
-        if devs.len() < root.vdevs.len() {
-            return Err(LoadError::VdevsMissing { expected: root.vdevs.len(), found: devs.len() });
+    pub fn load(devs: &BlockDevs, root: &AllocRoot, txg: Txg, remarks: &mut Vec<String>) -> Result<Self, LoadError> {
+        if let Some(line) = root.vdevs.iter().find(|line| !devs.contains_key(&line.index)) {
+            return Err(LoadError::VdevMissing { vdev: line.index });
         }
         let mut vdevs = Vec::with_capacity(devs.len());
         let mut indexes = Vec::with_capacity(devs.len());
         let mut deferred = Deferred::default();
-        for (at, dev) in devs.iter().enumerate() {
-            let mut vdev = VdevSpace::new(at as u32, dev.data_bytes());
+        for (number, dev) in devs {
+            let mut vdev = VdevSpace::new(*number, dev.data_bytes());
             let mut index = SpaceIndex::new(vdev.regions.len());
-            if let Some(line) = root.vdevs.get(at) {
-                load_vdev(devs, line, at as u32, &mut vdev, &mut index, |bp| deferred.retire(bp))?;
+            if let Some(line) = root.vdevs.iter().find(|line| line.index == *number) {
+                load_vdev(devs, line, &mut vdev, &mut index, |bp| deferred.retire(bp))?;
             }
             vdevs.push(vdev);
             indexes.push(index);
@@ -109,15 +102,15 @@ impl Allocator {
     /// The allocator of a pool that is only read, and whose space maps cannot be: it knows how large the vdevs are, and has
     /// nothing to give.
     #[must_use]
-    pub fn without_maps(devs: &[Arc<dyn BlockDev>], txg: Txg) -> Self {
-        let vdevs = devs.iter().enumerate().map(|(at, dev)| VdevSpace::without_maps(at as u32, dev.data_bytes()));
+    pub fn without_maps(devs: &BlockDevs, txg: Txg) -> Self {
+        let vdevs = devs.iter().map(|(index, dev)| VdevSpace::without_maps(*index, dev.data_bytes()));
         let indexes = devs.iter().map(|_| SpaceIndex::new(0)).collect();
         Self::assemble(devs, vdevs.collect(), Persisted { txg, indexes })
     }
 
     /// The rings that the configuration has placed on data vdevs (vdev, offset, bytes) are busy, or blocks would be written
     /// over the log: a map that has them free is damaged, however sound its checksum.
-    pub fn check_rings(&self, rings: &[(u32, u64, u64)]) -> Result<(), LoadError> {
+    pub fn check_rings(&self, rings: &[(VdevIndex, u64, u64)]) -> Result<(), LoadError> {
         for (vdev, offset, bytes) in rings {
             let sectors = u32::try_from(bytes / SECTOR as u64).unwrap_or(u32::MAX);
             if !self.is_busy(&Dva { vdev: *vdev, offset: *offset, sectors }) {
@@ -155,15 +148,14 @@ impl Allocator {
 }
 
 fn load_vdev(
-    devs: &[Arc<dyn BlockDev>],
+    devs: &BlockDevs,
     line: &VdevRoot,
-    at: u32,
     vdev: &mut VdevSpace,
     index: &mut SpaceIndex,
     mut retire: impl FnMut(&BlockPtr),
 ) -> Result<(), LoadError> {
     if line.sectors > vdev.sectors() {
-        return Err(LoadError::VdevShrunk { vdev: at, expected: line.sectors, found: vdev.sectors() });
+        return Err(LoadError::VdevShrunk { vdev: line.index, expected: line.sectors, found: vdev.sectors() });
     }
     let region_count =
         usize::try_from(line.sectors.div_ceil(u64::from(REGION_SECTORS))).expect("fewer than the device has");
@@ -185,7 +177,7 @@ fn load_vdev(
     Ok(())
 }
 
-fn load_index(devs: &[Arc<dyn BlockDev>], top: Option<BlockPtr>, index: &mut SpaceIndex) -> Result<(), LoadError> {
+fn load_index(devs: &BlockDevs, top: Option<BlockPtr>, index: &mut SpaceIndex) -> Result<(), LoadError> {
     let Some(place) = index.levels.last_mut().and_then(|level| level.first_mut()) else { return Ok(()) };
     *place = top;
     for level in (1..index.levels.len()).rev() {
@@ -198,7 +190,7 @@ fn load_index(devs: &[Arc<dyn BlockDev>], top: Option<BlockPtr>, index: &mut Spa
     Ok(())
 }
 
-fn load_maps(devs: &[Arc<dyn BlockDev>], level: &[Option<BlockPtr>], vdev: &mut VdevSpace) -> Result<(), LoadError> {
+fn load_maps(devs: &BlockDevs, level: &[Option<BlockPtr>], vdev: &mut VdevSpace) -> Result<(), LoadError> {
     let pointers = present(level);
     let blocks = read_sectors(devs, &pointers, BlockKind::SpaceMap);
     for ((at, _), bytes) in pointers.iter().zip(blocks) {
@@ -212,11 +204,7 @@ fn present(level: &[Option<BlockPtr>]) -> Vec<(usize, BlockPtr)> {
     level.iter().enumerate().filter_map(|(at, pointer)| Some((at, (*pointer)?))).collect()
 }
 
-pub(super) fn read_sector(
-    devs: &[Arc<dyn BlockDev>],
-    bp: &BlockPtr,
-    kind: BlockKind,
-) -> Result<bytes::Bytes, LoadError> {
+pub(super) fn read_sector(devs: &BlockDevs, bp: &BlockPtr, kind: BlockKind) -> Result<bytes::Bytes, LoadError> {
     if bp.kind != kind || bp.lsize as usize != SECTOR {
         return Err(BlockError::Pointer { bp: *bp, what: "it is not one of the allocator's" }.into());
     }
@@ -225,7 +213,7 @@ pub(super) fn read_sector(
 
 /// Reads many sectors, several at a time; the results are in the order of the pointers.
 fn read_sectors(
-    devs: &[Arc<dyn BlockDev>],
+    devs: &BlockDevs,
     pointers: &[(usize, BlockPtr)],
     kind: BlockKind,
 ) -> Vec<Result<bytes::Bytes, LoadError>> {

@@ -38,11 +38,10 @@ mod space_index;
 mod vdev_space;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tally_base::{SECTOR, Txg};
+use tally_base::{SECTOR, Txg, VdevIndex};
 
 pub use commit::Committed;
 pub use inspect::SpaceVisit;
@@ -51,7 +50,7 @@ pub use root::AllocRoot;
 
 use deferred::Deferred;
 use space_index::SpaceIndex;
-use tally_members::blockdev::BlockDev;
+use tally_members::blockdev::BlockDevs;
 use vdev_space::VdevSpace;
 
 use crate::block::NoSpace;
@@ -63,7 +62,8 @@ pub const UNBORN: Txg = Txg(u64::MAX);
 
 /// See the module's head.
 pub struct Allocator {
-    devs: Vec<Arc<dyn BlockDev>>,
+    devs: BlockDevs,
+    /// By index.
     vdevs: Vec<VdevSpace>,
     /// Whose turn it is: each vdev's credit, see [`Self::turn`].
     credits: Mutex<Vec<i64>>,
@@ -108,25 +108,23 @@ impl Allocator {
     /// The allocator of a new pool. `excluded` ranges (vdev, offset, bytes) are never allocated; they are rounded
     /// outwards to whole sectors, must lie on their vdev and must not overlap.
     #[must_use]
-    pub fn create(devs: &[Arc<dyn BlockDev>], excluded: &[(u32, u64, u64)]) -> Self {
-        let mut vdevs: Vec<_> =
-            devs.iter().enumerate().map(|(at, dev)| VdevSpace::new(at as u32, dev.data_bytes())).collect();
+    pub fn create(devs: &BlockDevs, excluded: &[(VdevIndex, u64, u64)]) -> Self {
+        let mut vdevs: Vec<_> = devs.iter().map(|(index, dev)| VdevSpace::new(*index, dev.data_bytes())).collect();
         for (vdev, offset, bytes) in excluded {
             let sector = SECTOR as u64;
             let start = offset / sector * sector;
             let sectors = u32::try_from((offset + bytes - start).div_ceil(sector)).expect("below 16 TiB");
             let dva = Dva { vdev: *vdev, offset: start, sectors };
-            let vdev = &mut vdevs[*vdev as usize];
-            assert!(vdev.contains(&dva), "the excluded range {dva} lies outside its vdev");
-            vdev.exclude(&dva);
+            let vdev = vdevs.iter_mut().find(|space| space.index() == *vdev && space.contains(&dva));
+            vdev.unwrap_or_else(|| panic!("the excluded range {dva} lies outside its vdev")).exclude(&dva);
         }
         let indexes = vdevs.iter().map(|vdev| SpaceIndex::new(vdev.regions.len())).collect();
         Self::assemble(devs, vdevs, Persisted { txg: Txg(0), indexes })
     }
 
-    fn assemble(devs: &[Arc<dyn BlockDev>], vdevs: Vec<VdevSpace>, persisted: Persisted) -> Self {
+    fn assemble(devs: &BlockDevs, vdevs: Vec<VdevSpace>, persisted: Persisted) -> Self {
         Self {
-            devs: devs.to_vec(),
+            devs: devs.clone(),
             credits: Mutex::new(vec![0; vdevs.len()]),
             vdevs,
             deferred: Mutex::default(),
@@ -261,9 +259,9 @@ impl Allocator {
         self.persisted.lock().txg
     }
 
-    /// Free bytes of each vdev.
-    pub fn vdev_free(&self) -> Vec<u64> {
-        self.vdevs.iter().map(|vdev| vdev.free() * SECTOR as u64).collect()
+    /// Free bytes of a vdev, if it is a data vdev of the pool.
+    pub fn vdev_free(&self, index: VdevIndex) -> Option<u64> {
+        self.vdev(index).map(|vdev| vdev.free() * SECTOR as u64)
     }
 
     /// Bytes of the allocator's own sectors: space maps, their index, and deferred lists.
@@ -283,9 +281,12 @@ impl Allocator {
         self.vdev_of(dva).is_some_and(|vdev| vdev.all(dva, true))
     }
 
+    fn vdev(&self, index: VdevIndex) -> Option<&VdevSpace> {
+        self.vdevs.binary_search_by_key(&index, VdevSpace::index).ok().and_then(|at| self.vdevs.get(at))
+    }
+
     fn vdev_of(&self, dva: &Dva) -> Option<&VdevSpace> {
-        let vdev = usize::try_from(dva.vdev).ok().and_then(|at| self.vdevs.get(at))?;
-        vdev.contains(dva).then_some(vdev)
+        self.vdev(dva.vdev).filter(|vdev| vdev.contains(dva))
     }
 
     fn count_freed_twice(&self, count: usize) {

@@ -1,5 +1,5 @@
 use tally_base::codec::{Malformed, Put, Reader};
-use tally_base::{SECTOR, Txg};
+use tally_base::{SECTOR, Txg, VdevIndex};
 
 use super::bitmap::REGION_SECTORS;
 use super::deferred::DeferredHead;
@@ -10,16 +10,24 @@ const WHAT: &str = "allocator root";
 /// Bytes before the vdevs.
 const HEAD_BYTES: usize = 16;
 /// Bytes of one vdev, and of one deferred list.
-const LINE_BYTES: usize = 16 + BLOCK_PTR_BYTES;
+const LINE_BYTES: usize = 24 + BLOCK_PTR_BYTES;
+
+const ZEROES: [u8; 6] = [0; 6];
+
+/// State of a list: its ranges are in use in the maps.
+const WAITING: u16 = 0;
 
 /// From where an [`Allocator`](super::Allocator) is loaded. Stands in the pool's root.
 ///
 /// ```text
 ///   0        4               8       12      16
-///   +--------+---------------+-------+-------+-- per vdev: sectors u64, excluded sectors u64, top pointer 64
-///   | zero   | region sectors| vdevs | lists |-- per list: txg u64, ranges u64, head of the chain 64
+///   +--------+---------------+-------+-------+-- per vdev: index u16, zero 6, sectors u64, excluded sectors u64, top 64
+///   | zero   | region sectors| vdevs | lists |-- per list: state u16, zero 6, txg u64, ranges u64, head of the chain 64
 ///   +--------+---------------+-------+-------+
 /// ```
+///
+/// Pointers at the end of each. Vdevs stand by index, the one in the pool's configuration. The state of a list is 0: its ranges
+/// are in use in the maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocRoot {
     pub(super) vdevs: Vec<VdevRoot>,
@@ -29,6 +37,7 @@ pub struct AllocRoot {
 /// One vdev's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct VdevRoot {
+    pub(super) index: VdevIndex,
     pub(super) sectors: u64,
     pub(super) excluded: u64,
     pub(super) top: Option<BlockPtr>,
@@ -53,11 +62,15 @@ impl AllocRoot {
         out.put_u32(count(self.vdevs.len()));
         out.put_u32(count(self.deferred.len()));
         for vdev in &self.vdevs {
+            out.put_u16(vdev.index.0);
+            out.put(&ZEROES);
             out.put_u64(vdev.sectors);
             out.put_u64(vdev.excluded);
             out.put(&BlockPtr::encode_option(vdev.top.as_ref()));
         }
         for list in &self.deferred {
+            out.put_u16(WAITING);
+            out.put(&ZEROES);
             out.put_u64(list.txg.0);
             out.put_u64(list.ranges);
             out.put(&list.head.encode());
@@ -73,13 +86,21 @@ impl AllocRoot {
             return Err(Malformed(WHAT));
         }
         let vdev = |_| {
+            let (index, zeroes) = (VdevIndex(reader.u16()?), reader.array()?);
             let (sectors, excluded) = (reader.u64()?, reader.u64()?);
             let top = BlockPtr::decode_option(&reader.array()?)?;
-            let sensible = excluded <= sectors && sectors <= u64::MAX / SECTOR as u64;
-            if sensible { Ok(VdevRoot { sectors, excluded, top }) } else { Err(Malformed(WHAT)) }
+            let sensible = zeroes == ZEROES && excluded <= sectors && sectors <= u64::MAX / SECTOR as u64;
+            if sensible { Ok(VdevRoot { index, sectors, excluded, top }) } else { Err(Malformed(WHAT)) }
         };
-        let vdevs = (0..vdev_count).map(vdev).collect::<Result<_, _>>()?;
+        let vdevs = (0..vdev_count).map(vdev).collect::<Result<Vec<_>, _>>()?;
+        if !vdevs.is_sorted_by(|one, next| one.index < next.index) {
+            return Err(Malformed(WHAT));
+        }
         let list = |_| {
+            let (state, zeroes) = (reader.u16()?, reader.array()?);
+            if (state, zeroes) != (WAITING, ZEROES) {
+                return Err(Malformed(WHAT));
+            }
             let (txg, ranges) = (Txg(reader.u64()?), reader.u64()?);
             Ok(DeferredHead { txg, ranges, head: BlockPtr::decode(&reader.array()?)? })
         };

@@ -93,11 +93,13 @@ pub(super) fn sector_pointer(place: Twofold, kind: BlockKind, birth: Txg, bytes:
     BlockPtr {
         dva,
         copy,
+        in_pieces: false,
         lsize: SECTOR as u32,
         psize: SECTOR as u32,
         coding: Coding::Raw,
         kind,
         birth,
+        written: birth,
         checksum: block_checksum(bytes),
     }
 }

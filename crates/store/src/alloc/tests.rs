@@ -1,15 +1,17 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use tally_base::codec::Reader;
-use tally_members::blockdev::MemBlockDev;
+use tally_members::blockdev::{BlockDev, MemBlockDev, numbered};
 
 use super::*;
 
 const SECTOR_BYTES: u64 = SECTOR as u64;
 const MIB: u64 = 1 << 20;
 
-fn devices(sizes: &[u64]) -> (Vec<Arc<MemBlockDev>>, Vec<Arc<dyn BlockDev>>) {
+fn devices(sizes: &[u64]) -> (Vec<Arc<MemBlockDev>>, BlockDevs) {
     let mem: Vec<_> = sizes.iter().map(|size| Arc::new(MemBlockDev::new(*size))).collect();
-    let devs = mem.iter().map(|dev| dev.clone() as Arc<dyn BlockDev>).collect();
+    let devs = numbered(mem.iter().map(|dev| dev.clone() as _));
     (mem, devs)
 }
 
@@ -40,7 +42,7 @@ struct Durable {
 
 /// An allocator under random use, and what it must remember.
 struct World {
-    devs: Vec<Arc<dyn BlockDev>>,
+    devs: BlockDevs,
     alloc: Allocator,
     /// Newest last; the two that an import can choose.
     window: Vec<Durable>,
@@ -87,7 +89,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 impl World {
     fn new(sizes: &[u64]) -> Self {
         let (_, devs) = devices(sizes);
-        let alloc = Allocator::create(&devs, &[(0, 2 * MIB, MIB)]);
+        let alloc = Allocator::create(&devs, &[(VdevIndex(0), 2 * MIB, MIB)]);
         Self { devs, alloc, window: Vec::new(), live: Vec::new(), syncing: Txg(1) }
     }
 
@@ -102,7 +104,10 @@ impl World {
                 assert!(!overlap(dva, live), "{dva} was handed out, and uberblock {} names {live}", durable.txg);
             }
         }
-        assert!(dva.vdev != 0 || dva.offset >= 3 * MIB || dva.end() <= 2 * MIB, "{dva} is in the excluded range");
+        assert!(
+            dva.vdev != VdevIndex(0) || dva.offset >= 3 * MIB || dva.end() <= 2 * MIB,
+            "{dva} is in the excluded range"
+        );
     }
 
     fn step(&mut self, step: &Step) {
@@ -250,7 +255,7 @@ fn a_freed_block_waits_for_the_next_uberblock_also_after_an_import() {
 fn claims_become_allocations_only_when_adopted() {
     let mut world = World::new(&[16 * MIB]);
     world.commit();
-    let at = |offset: u64, sectors| Dva { vdev: 0, offset, sectors };
+    let at = |offset: u64, sectors| Dva { vdev: VdevIndex(0), offset, sectors };
     let (adopted, kept, dropped) = (at(8 * MIB, 32), at(9 * MIB, 1), at(10 * MIB, 2));
     for dva in [adopted, kept, dropped] {
         assert_eq!(world.alloc.claim(dva), Ok(()));
@@ -264,8 +269,8 @@ fn claims_become_allocations_only_when_adopted() {
         (at(0, 0), false),
         (at(1, 1), false),
         (at(u64::MAX - 4095, 1), false),
-        (Dva { vdev: 1, ..at(0, 1) }, false),
-        (Dva { vdev: u32::MAX, ..at(0, 1) }, false),
+        (Dva { vdev: VdevIndex(1), ..at(0, 1) }, false),
+        (Dva { vdev: VdevIndex(u16::MAX), ..at(0, 1) }, false),
     ];
     for (dva, in_range) in cases {
         let expected = if in_range { ClaimError::InUse(dva) } else { ClaimError::OutOfRange(dva) };
@@ -292,7 +297,7 @@ fn bad_frees_are_counted_and_change_nothing() {
     let bad = [
         Dva { offset: 12 * MIB, ..block },
         Dva { offset: block.offset + SECTOR_BYTES, sectors: 1 << 20, ..block },
-        Dva { vdev: 7, ..block },
+        Dva { vdev: VdevIndex(7), ..block },
         Dva { offset: u64::MAX, ..block },
     ];
     for dva in bad {
@@ -345,9 +350,9 @@ fn inspection_goes_on_after_damage() {
     assert_eq!((sound.len() as u64 * SECTOR_BYTES, damaged.len()), (alloc.own_bytes(), 0));
     assert_eq!((used * SECTOR_BYTES, deferred), (space.allocated + space.deferred, space.deferred));
     for bp in &sound {
-        mem[bp.dva.vdev as usize].rot(bp.dva.offset, 1);
+        mem[bp.dva.vdev.place()].rot(bp.dva.offset, 1);
         assert_eq!(look().1, [*bp]);
-        mem[bp.dva.vdev as usize].rot(bp.dva.offset, 1);
+        mem[bp.dva.vdev.place()].rot(bp.dva.offset, 1);
     }
 }
 
@@ -358,7 +363,7 @@ fn vdevs_fill_up_together() {
     for _ in 0..128 {
         alloc.alloc_run(Txg(1), MIB, SECTOR_BYTES).expect("half of the pool");
     }
-    assert_eq!(alloc.vdev_free(), [32 * MIB, 96 * MIB]);
+    assert_eq!([0, 1, 2].map(|vdev| alloc.vdev_free(VdevIndex(vdev))), [Some(32 * MIB), Some(96 * MIB), None]);
     for _ in 0..128 {
         alloc.alloc_run(Txg(1), MIB, MIB).expect("the other half, to the last byte");
     }
@@ -412,7 +417,7 @@ fn threads_are_given_different_sectors() {
 #[test]
 fn a_vdev_that_has_grown_brings_its_space_along() {
     let (mem, devs) = devices(&[100 * MIB]);
-    let alloc = Allocator::create(&devs, &[(0, 0, MIB)]);
+    let alloc = Allocator::create(&devs, &[(VdevIndex(0), 0, MIB)]);
     let block = alloc.alloc(Txg(1), MIB).expect("an empty pool");
     let first = commit(&alloc, Txg(1), 1);
     // From one region, without an index above it, to three.
@@ -424,13 +429,14 @@ fn a_vdev_that_has_grown_brings_its_space_along() {
     let allocated = alloc.space().allocated;
     let alloc = Allocator::load(&devs, &second.root, Txg(2), &mut Vec::new()).expect("sound space maps");
     assert_eq!(alloc.space().allocated, allocated);
-    assert!(alloc.is_busy(&block) && alloc.is_busy(&Dva { vdev: 0, offset: 0, sectors: 256 }));
+    assert!(alloc.is_busy(&block) && alloc.is_busy(&Dva { vdev: VdevIndex(0), offset: 0, sectors: 256 }));
     let (_, smaller) = devices(&[50 * MIB]);
     assert!(matches!(
         Allocator::load(&smaller, &first.root, Txg(1), &mut Vec::new()),
         Err(LoadError::VdevShrunk { .. })
     ));
-    assert!(matches!(Allocator::load(&[], &first.root, Txg(1), &mut Vec::new()), Err(LoadError::VdevsMissing { .. })));
+    let none = Allocator::load(&BlockDevs::new(), &first.root, Txg(1), &mut Vec::new());
+    assert!(matches!(none, Err(LoadError::VdevMissing { vdev: VdevIndex(0) })));
 }
 
 #[test]
@@ -461,14 +467,37 @@ fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names(
 }
 
 /// A faulty map with a good checksum handed the log's sectors out as blocks.
+/// Pointers named a data vdev by its place among those that were there. With the first one gone they would all have led to the
+/// neighbour's blocks.
+#[test]
+fn a_vdev_is_named_by_its_index_whatever_else_is_there() {
+    let (_, mut devs) = devices(&[16 * MIB, 8 * MIB, 16 * MIB]);
+    let between = devs.remove(&VdevIndex(1)).expect("there are three");
+    let alloc = Allocator::create(&devs, &[]);
+    let taken: Vec<_> = (0..40).map(|_| alloc.alloc(Txg(1), MIB / 4).expect("there is room")).collect();
+    let named: BTreeSet<_> = taken.iter().map(|dva| dva.vdev).collect();
+    assert_eq!(named, [VdevIndex(0), VdevIndex(2)].into());
+    let committed = commit_as(&alloc, Txg(1), 1, true);
+    devs.insert(VdevIndex(1), between);
+    let alloc = Allocator::load(&devs, &committed.root, Txg(1), &mut Vec::new()).expect("one more is there");
+    assert!(taken.iter().all(|dva| alloc.is_busy(dva)));
+    assert_eq!(alloc.vdev_free(VdevIndex(1)), Some(8 * MIB));
+    devs.remove(&VdevIndex(0));
+    let gone = Allocator::load(&devs, &committed.root, Txg(1), &mut Vec::new());
+    assert!(matches!(gone, Err(LoadError::VdevMissing { vdev: VdevIndex(0) })));
+}
+
 #[test]
 fn a_ring_that_is_free_in_the_maps_is_found() {
     let (_, devs) = devices(&[16 * MIB]);
-    let ring = (0, 2 * MIB, 2 * MIB);
+    let ring = (VdevIndex(0), 2 * MIB, 2 * MIB);
     let committed = commit(&Allocator::create(&devs, &[ring]), Txg(1), 1);
     let alloc = Allocator::load(&devs, &committed.root, Txg(1), &mut Vec::new()).expect("sound maps");
     assert!(alloc.check_rings(&[ring]).is_ok());
-    for ring in [(0, 2 * MIB, 2 * MIB + SECTOR_BYTES), (0, 8 * MIB, MIB), (0, 15 * MIB, 2 * MIB), (1, 0, MIB)] {
+    for (vdev, start, bytes) in
+        [(0, 2 * MIB, 2 * MIB + SECTOR_BYTES), (0, 8 * MIB, MIB), (0, 15 * MIB, 2 * MIB), (1, 0, MIB)]
+    {
+        let ring = (VdevIndex(vdev), start, bytes);
         assert!(matches!(alloc.check_rings(&[ring]), Err(LoadError::RingFree { .. })), "{ring:?}");
     }
 }
@@ -499,9 +528,9 @@ fn an_allocator_whose_own_sectors_are_free_in_its_maps_is_not_loaded() {
     // The same map in a place that it says is free.
     let mut root = committed.root;
     let map = root.vdevs[0].top.expect("something was allocated");
-    let bytes = devs[0].read(map.dva.offset, SECTOR, &|_| true).expect("it was written");
+    let bytes = devs[&VdevIndex(0)].read(map.dva.offset, SECTOR, &|_| true).expect("it was written");
     let elsewhere = Dva { offset: 8 * MIB, ..map.dva };
-    devs[0].write(elsewhere.offset, &bytes).expect("there is a device");
+    devs[&VdevIndex(0)].write(elsewhere.offset, &bytes).expect("there is a device");
     root.vdevs[0].top = Some(crate::bp::BlockPtr { dva: elsewhere, ..map });
     let error = Allocator::load(&devs, &root, Txg(1), &mut Vec::new()).err();
     assert!(matches!(error, Some(LoadError::Malformed(_))), "{error:?}");
@@ -515,7 +544,7 @@ fn copies_lie_far_apart() {
     for near in [0, 3 * MIB, 20 * MIB, 32 * MIB, 63 * MIB] {
         let (_, devs) = devices(&[64 * MIB]);
         let alloc = Allocator::create(&devs, &[]);
-        let first = Dva { vdev: 0, offset: near, sectors: 4 };
+        let first = Dva { vdev: VdevIndex(0), offset: near, sectors: 4 };
         alloc.claim(first).expect("an empty pool");
         let mut room = 0;
         while let Some(copy) = alloc.alloc_apart(Txg(1), &first, MIB, SECTOR_BYTES) {
@@ -544,13 +573,13 @@ fn each_sector_can_be_lost_once() {
     commit_as(&alloc, Txg(1), 100, true);
     let freed = alloc.alloc(Txg(1), MIB);
     freed.into_iter().for_each(|dva| alloc.shrink(dva, 0));
-    alloc.free(Dva { vdev: 0, offset: 0, sectors: 1 }, Txg(2));
+    alloc.free(Dva { vdev: VdevIndex(0), offset: 0, sectors: 1 }, Txg(2));
     let committed = commit_as(&alloc, Txg(2), 100, true);
     assert!(committed.copy.is_some() && committed.sectors.iter().all(|(bp, _)| bp.copy.is_some()));
     let sectors: Vec<_> =
         committed.sectors.iter().flat_map(|(bp, bytes)| bp.dvas().map(move |dva| (dva, bytes))).collect();
     for (dva, bytes) in &sectors {
-        let dev = &mem[dva.vdev as usize];
+        let dev = &mem[dva.vdev.place()];
         dev.write(dva.offset, &[0x5a; SECTOR]).expect("in memory");
         let (mut remarks, root) = (Vec::new(), &committed.root);
         let loaded = Allocator::load(&devs, root, Txg(2), &mut remarks).expect("its other copy is right");

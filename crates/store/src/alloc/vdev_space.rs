@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tally_base::{SECTOR, Txg};
+use tally_base::{SECTOR, Txg, VdevIndex};
 
 use super::bitmap::REGION_SECTORS;
 use super::cursors::{Cursor, Cursors};
@@ -14,7 +14,7 @@ use crate::bp::Dva;
 
 /// Several threads may allocate at once; each region has its own lock, and none is held while another is taken.
 pub(super) struct VdevSpace {
-    index: u32,
+    index: VdevIndex,
     sectors: u64,
     excluded: u64,
     pub(super) regions: Vec<Mutex<Region>>,
@@ -28,7 +28,7 @@ pub(super) struct VdevSpace {
 }
 
 impl VdevSpace {
-    pub(super) fn new(index: u32, data_bytes: u64) -> Self {
+    pub(super) fn new(index: VdevIndex, data_bytes: u64) -> Self {
         let sectors = data_bytes / SECTOR as u64;
         let region = u64::from(REGION_SECTORS);
         let regions = (0..sectors.div_ceil(region))
@@ -40,7 +40,7 @@ impl VdevSpace {
     }
 
     /// A vdev of which only the size is known: nothing of it is free, and no region can be asked.
-    pub(super) fn without_maps(index: u32, data_bytes: u64) -> Self {
+    pub(super) fn without_maps(index: VdevIndex, data_bytes: u64) -> Self {
         Self {
             index,
             sectors: data_bytes / SECTOR as u64,
@@ -51,6 +51,10 @@ impl VdevSpace {
             free: AtomicU64::new(0),
             examined: AtomicU64::new(0),
         }
+    }
+
+    pub(super) fn index(&self) -> VdevIndex {
+        self.index
     }
 
     pub(super) fn sectors(&self) -> u64 {

@@ -4,35 +4,32 @@
 //! foldable (rules F19), and admission counts bytes, not runs: no account of runs would hold, since every small block may
 //! break the run that a large one was let in for.
 //!
-//! **The idea.** Such a block is written in as many pieces as it takes, and its pointer names a *map* of them. The
-//! pointer looks like any other, except that it has fewer sectors than its `psize` needs: that is how a map is told from a
-//! block. Blocks of one sector never need one, so the last free sectors of a pool can always be used.
+//! **The idea.** Such a block is written in as many pieces as it takes, and its pointer names a *map* of them, and says so
+//! by a flag. Blocks of one sector never need one, so the last free sectors of a pool can always be used.
 //!
 //! **What it costs.** A sector for the map, and one more read for each piece. Nothing where there is room.
 //!
 //! ```text
 //!   0        4        8        16              32
 //!   +--------+--------+--------+---------------+-- per piece, in order of the content: ------------+-- zeroes --+-----------+
-//!   |"TSC1"  | pieces | zero   | checksum of   | vdev u32 | sectors u32 | offset u64 | checksum u64 |            | checksum  |
-//!   |        |        |        | the block     |                                                    |            | u64       |
-//!   +--------+--------+--------+---------------+----------------------------------------------------+------------+-----------+
+//!   |"TSC2"  | pieces | zero   | checksum of   | vdev u16 | sectors u16 | data sectors u16 | zero u16 |            | checksum  |
+//!   |        |        |        | the block     | first sector u64 | checksum u64                    |            | u64       |
+//!   +--------+--------+--------+---------------+-----------------------------------------------------+------------+-----------+
 //! ```
 //!
 //! A map vouches for its own bytes, and names the checksum that its pointer has: an older map in the same place is
 //! another block's. What it points to is checked piece by piece, so that a mirror's good leg is found, and as a whole.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
-use tally_base::{BlockChecksum, SECTOR, block_checksum, blocking};
+use tally_base::{BlockChecksum, SECTOR, VdevIndex, block_checksum, blocking};
 use tally_disk::AlignedBuf;
-use tally_members::blockdev::{BlockDev, BlockDevError};
+use tally_members::blockdev::{BlockDevError, BlockDevs};
 
 use super::{BlockError, sectors_of, write_sectors};
 use crate::bp::{BlockPtr, Dva};
 
-const MAGIC: u32 = u32::from_le_bytes(*b"TSC1");
+const MAGIC: u32 = u32::from_le_bytes(*b"TSC2");
 const HEAD_BYTES: usize = 32;
 const PIECE_BYTES: usize = 24;
 const TAIL_BYTES: usize = 8;
@@ -71,12 +68,7 @@ impl Place {
     }
 
     /// Writes the block, and its map if it needs one. Gives what its pointer names.
-    pub(crate) fn write(
-        &self,
-        devs: &[Arc<dyn BlockDev>],
-        bytes: &[u8],
-        checksum: BlockChecksum,
-    ) -> Result<Dva, BlockError> {
+    pub(crate) fn write(&self, devs: &BlockDevs, bytes: &[u8], checksum: BlockChecksum) -> Result<Dva, BlockError> {
         match self {
             Self::Whole(dva) => write_padded(devs, dva, bytes).map(|()| *dva),
             Self::Pieces(map, pieces) => {
@@ -101,11 +93,11 @@ fn padded(dva: &Dva, bytes: &[u8]) -> AlignedBuf {
     buf
 }
 
-fn write_padded(devs: &[Arc<dyn BlockDev>], dva: &Dva, bytes: &[u8]) -> Result<(), BlockError> {
+fn write_padded(devs: &BlockDevs, dva: &Dva, bytes: &[u8]) -> Result<(), BlockError> {
     write_sectors(devs, dva.vdev, dva.offset, &padded(dva, bytes))
 }
 
-fn write_padded_summed(devs: &[Arc<dyn BlockDev>], dva: &Dva, bytes: &[u8]) -> Result<u64, BlockError> {
+fn write_padded_summed(devs: &BlockDevs, dva: &Dva, bytes: &[u8]) -> Result<u64, BlockError> {
     let buf = padded(dva, bytes);
     write_sectors(devs, dva.vdev, dva.offset, &buf)?;
     Ok(sum(&buf))
@@ -124,9 +116,12 @@ fn encode_map(checksum: BlockChecksum, pieces: &[Dva], sums: &[u64]) -> Vec<u8> 
     bytes.put_u64(0);
     bytes.put_u128(checksum);
     for (piece, sum) in pieces.iter().zip(sums) {
-        bytes.put_u32(piece.vdev);
-        bytes.put_u32(piece.sectors);
-        bytes.put_u64(piece.offset);
+        let sectors = u16::try_from(piece.sectors).expect("a block has at most 4096 sectors");
+        bytes.put_u16(piece.vdev.0);
+        bytes.put_u16(sectors);
+        bytes.put_u16(sectors);
+        bytes.put_u16(0);
+        bytes.put_u64(piece.offset / SECTOR as u64);
         bytes.put_u64(*sum);
     }
     bytes.resize(length - TAIL_BYTES, 0);
@@ -146,32 +141,29 @@ fn decode_map(bytes: &[u8], bp: &BlockPtr) -> Result<Vec<(Dva, u64)>, Malformed>
     }
     // Bounded by the bytes that are there before anything is allocated.
     let pieces = (0..count.min(checked.len() / PIECE_BYTES)).map(|_| {
-        let (vdev, sectors, offset) = (reader.u32()?, reader.u32()?, reader.u64()?);
-        Ok((Dva { vdev, offset, sectors }, reader.u64()?))
+        let (vdev, sectors) = (VdevIndex(reader.u16()?), u32::from(reader.u16()?));
+        let (data_sectors, zero, start, sum) = (reader.u16()?, reader.u16()?, reader.u64()?, reader.u64()?);
+        // Where a vdev has parity a piece will have more sectors than data.
+        let offset = start.checked_mul(SECTOR as u64).filter(|_| (u32::from(data_sectors), zero) == (sectors, 0));
+        Ok((Dva { vdev, offset: offset.ok_or(malformed)?, sectors }, sum))
     });
     let pieces = pieces.collect::<Result<Vec<_>, Malformed>>()?;
     let sectors: u64 = pieces.iter().map(|(piece, _)| u64::from(piece.sectors)).sum();
     let whole = pieces.len() == count && sectors == u64::from(sectors_of(bp.psize as usize));
-    // A device takes whole sectors, and asks for them with an assert.
-    let on_sectors = |(piece, _): &(Dva, u64)| piece.sectors > 0 && piece.offset.is_multiple_of(SECTOR as u64);
-    if whole && pieces.iter().all(on_sectors) { Ok(pieces) } else { Err(malformed) }
+    if whole && pieces.iter().all(|(piece, _)| piece.sectors > 0) { Ok(pieces) } else { Err(malformed) }
 }
 
-fn read(
-    devs: &[Arc<dyn BlockDev>],
-    bp: &BlockPtr,
-    dva: &Dva,
-    verify: &dyn Fn(&[u8]) -> bool,
-) -> Result<AlignedBuf, BlockError> {
+fn read(devs: &BlockDevs, bp: &BlockPtr, dva: &Dva, verify: &dyn Fn(&[u8]) -> bool) -> Result<AlignedBuf, BlockError> {
     let beyond = BlockError::Pointer { bp: *bp, what: "it, or its map, points to where the pool has nothing" };
-    let dev = usize::try_from(dva.vdev).ok().and_then(|index| devs.get(index));
-    let Some(dev) = dev.filter(|dev| dva.sectors > 0 && dva.end() <= dev.data_bytes()) else { return Err(beyond) };
+    let Some(dev) = devs.get(&dva.vdev).filter(|dev| dva.sectors > 0 && dva.end() <= dev.data_bytes()) else {
+        return Err(beyond);
+    };
     blocking(|| dev.read(dva.offset, dva.bytes() as usize, verify))
         .map_err(|source| BlockError::Unreadable { bp: *bp, source })
 }
 
 /// The pieces of a block, each with its checksum.
-pub(super) fn map_of(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Vec<(Dva, u64)>, BlockError> {
+pub(super) fn map_of(devs: &BlockDevs, bp: &BlockPtr) -> Result<Vec<(Dva, u64)>, BlockError> {
     let map = read(devs, bp, &bp.dva, &|bytes| decode_map(bytes, bp).is_ok())?;
     decode_map(&map, bp).map_err(|Malformed(what)| BlockError::Malformed { bp: *bp, what })
 }
@@ -182,12 +174,12 @@ pub(super) fn is_map_of(bytes: &[u8], bp: &BlockPtr) -> bool {
 }
 
 /// The pieces of a block, without their map.
-pub(crate) fn pieces_of(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Vec<Dva>, BlockError> {
+pub(crate) fn pieces_of(devs: &BlockDevs, bp: &BlockPtr) -> Result<Vec<Dva>, BlockError> {
     Ok(map_of(devs, bp)?.into_iter().map(|(piece, _)| piece).collect())
 }
 
 /// The `psize` bytes of a block in pieces, verified.
-pub(crate) fn open(devs: &[Arc<dyn BlockDev>], bp: &BlockPtr) -> Result<Bytes, BlockError> {
+pub(crate) fn open(devs: &BlockDevs, bp: &BlockPtr) -> Result<Bytes, BlockError> {
     let mut stored = Vec::with_capacity(bp.psize as usize + SECTOR);
     for (piece, expected) in map_of(devs, bp)? {
         stored.extend_from_slice(&read(devs, bp, &piece, &|bytes| sum(bytes) == expected)?);

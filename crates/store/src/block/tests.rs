@@ -1,10 +1,11 @@
-use tally_base::{Seat, Txg, seat_this_thread};
-use tally_members::blockdev::MemBlockDev;
+use tally_base::{Seat, Txg, VdevIndex, seat_this_thread};
+use tally_members::blockdev::{BlockDev, MemBlockDev, numbered};
 
 use super::*;
 use crate::bp::BlockKind;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Text that compresses, and bytes that do not.
 fn samples() -> Vec<Vec<u8>> {
@@ -19,27 +20,29 @@ fn samples() -> Vec<Vec<u8>> {
     vec![text, noise, vec![7; 100], vec![7; SECTOR], vec![7; SECTOR + 1]]
 }
 
-fn store(devs: &[Arc<dyn BlockDev>], data: &[u8], compression: Compression, offset: u64) -> BlockPtr {
+fn store(devs: &BlockDevs, data: &[u8], compression: Compression, offset: u64) -> BlockPtr {
     let mut scratch = Vec::new();
     let sealed = seal(data, compression, &mut scratch);
     let mut sectors = sealed.bytes().to_vec();
     sectors.resize(sealed.sectors() as usize * SECTOR, 0);
-    write_sectors(devs, 0, offset, &sectors).expect("memory takes it");
+    write_sectors(devs, VdevIndex(0), offset, &sectors).expect("memory takes it");
     BlockPtr {
-        dva: Dva { vdev: 0, offset, sectors: sealed.sectors() },
+        dva: Dva { vdev: VdevIndex(0), offset, sectors: sealed.sectors() },
         copy: None,
+        in_pieces: false,
         lsize: data.len() as u32,
         psize: sealed.bytes().len() as u32,
         coding: sealed.coding(),
         kind: BlockKind::Data,
         birth: Txg(1),
+        written: Txg(1),
         checksum: block_checksum(sealed.bytes()),
     }
 }
 
 #[test]
 fn what_is_sealed_is_opened_and_compression_saves_whole_sectors() {
-    let devs: Vec<Arc<dyn BlockDev>> = vec![Arc::new(MemBlockDev::new(1 << 20))];
+    let devs = numbered([Arc::new(MemBlockDev::new(1 << 20)) as _]);
     for compression in [Compression::Off, Compression::Lz4, Compression::Zstd(3)] {
         for data in samples() {
             let bp = store(&devs, &data, compression, 8192);
@@ -53,7 +56,7 @@ fn what_is_sealed_is_opened_and_compression_saves_whole_sectors() {
 #[test]
 fn rot_is_found_and_the_second_copy_serves() {
     let dev = Arc::new(MemBlockDev::new(1 << 20));
-    let devs: Vec<Arc<dyn BlockDev>> = vec![dev.clone()];
+    let devs = numbered([dev.clone() as _]);
     let data = &samples()[0];
     let single = store(&devs, data, Compression::Lz4, 0);
     let second = store(&devs, data, Compression::Lz4, 65536);
@@ -65,12 +68,12 @@ fn rot_is_found_and_the_second_copy_serves() {
 
 #[test]
 fn damaged_pointers_are_errors() {
-    let devs: Vec<Arc<dyn BlockDev>> = vec![Arc::new(MemBlockDev::new(1 << 20))];
+    let devs = numbered([Arc::new(MemBlockDev::new(1 << 20)) as _]);
     let good = store(&devs, &samples()[0], Compression::Lz4, 0);
-    let place = |vdev, offset| BlockPtr { dva: Dva { vdev, offset, ..good.dva }, ..good };
+    let place = |vdev, offset| BlockPtr { dva: Dva { vdev: VdevIndex(vdev), offset, ..good.dva }, ..good };
     let cases = [
         ("vdev", place(1, 0)),
-        ("vdev huge", place(u32::MAX - 1, 0)),
+        ("vdev huge", place(u16::MAX, 0)),
         ("beyond the end", place(0, 1 << 20)),
         ("offset overflows", place(0, !4095)),
         ("asize 0", BlockPtr { dva: Dva { sectors: 0, ..good.dva }, ..good }),
@@ -98,7 +101,7 @@ impl Seat for Sat {
 
 #[test]
 fn who_reads_or_writes_a_block_says_that_it_sits_still() {
-    let devs: Vec<Arc<dyn BlockDev>> = vec![Arc::new(MemBlockDev::new(1 << 20))];
+    let devs = numbered([Arc::new(MemBlockDev::new(1 << 20)) as _]);
     let sat = Rc::new(Sat::default());
     seat_this_thread(Rc::clone(&sat) as Rc<dyn Seat>);
     let bp = store(&devs, &[7; SECTOR], Compression::Off, 0);
@@ -124,10 +127,13 @@ fn neighbours_are_written_together_up_to_a_bound() {
     ];
     for (places, writes) in cases {
         let mem = Arc::new(MemBlockDev::new(4 * MIB));
-        let devs: Vec<Arc<dyn BlockDev>> = vec![mem.clone()];
+        let devs = numbered([mem.clone() as _]);
         let contents: Vec<_> = places.iter().zip(1..).map(|((_, length), byte)| vec![byte; *length]).collect();
-        let dva =
-            |(offset, length): &(u64, usize)| Dva { vdev: 0, offset: *offset, sectors: (*length / SECTOR) as u32 };
+        let dva = |(offset, length): &(u64, usize)| Dva {
+            vdev: VdevIndex(0),
+            offset: *offset,
+            sectors: (*length / SECTOR) as u32,
+        };
         let parts = places.iter().map(dva).zip(contents.iter().map(|content| &content[..])).collect();
         write_together(&devs, parts, MIB as usize).expect("memory takes it");
         assert_eq!(mem.write_count(), *writes, "{places:?}");

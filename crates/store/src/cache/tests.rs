@@ -1,7 +1,7 @@
 use super::*;
 
 fn key(offset: u64) -> CacheKey {
-    CacheKey { vdev: 0, birth: 1, offset, checksum: offset }
+    CacheKey { vdev: VdevIndex(0), written: 1, offset, checksum: offset }
 }
 
 fn leaf(bytes: usize) -> Cached {
@@ -35,7 +35,8 @@ fn an_entry_that_takes_the_place_of_itself_is_counted_once() {
 fn equal_blocks_in_a_row_are_spread_over_all_parts() {
     for round in 0..200 {
         let cache = BlockCache::new(256 << 20);
-        let row = |at: u64| CacheKey { vdev: 0, birth: 2, offset: at * 4096, checksum: 0x859f_34be_aa4c_c0ed };
+        let row =
+            |at: u64| CacheKey { vdev: VdevIndex(0), written: 2, offset: at * 4096, checksum: 0x859f_34be_aa4c_c0ed };
         let content = Cached { bytes: vec![7; 128 << 10].into(), checked: true, kind: BlockKind::Data };
         (0..64).for_each(|at| cache.insert_brought(row(at), content.clone()));
         let found = (0..64).filter(|at| cache.holds(&row(*at))).count();

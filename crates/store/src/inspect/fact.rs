@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use tally_base::{DatasetId, Dseq, LaneId, Lsn, PoolGuid, Time, Txg, VdevGuid};
+use tally_base::{DatasetId, Dseq, LaneId, Lsn, PoolGuid, Time, Txg, VdevGuid, VdevIndex};
 
 /// The parts of a pool that can be looked at, in the order in which they are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -290,7 +290,8 @@ macro_rules! numbers {
 }
 
 numbers!(Number: u64 => |n| n, u32 => |n| n.into(), u16 => |n| n.into(), u8 => |n| n.into(), Txg => |n| n.0,
-    Lsn => |n| n.0, Dseq => |n| n.0, LaneId => |n| n.0, DatasetId => |n| n.0, tally_base::ObjectId => |n| n.0);
+    Lsn => |n| n.0, Dseq => |n| n.0, LaneId => |n| n.0, DatasetId => |n| n.0, tally_base::ObjectId => |n| n.0,
+    VdevIndex => |n| n.0.into());
 numbers!(Hex: PoolGuid => |n| n.0, VdevGuid => |n| n.0, tally_base::Generation => |n| n.0);
 
 #[cfg(test)]

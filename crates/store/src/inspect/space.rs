@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tally_base::VdevIndex;
+
 use super::fact::{Fact, Part};
 use super::trees::{Root, block_fact};
 use super::view::PoolView;
@@ -19,7 +21,7 @@ struct Usage {
 
 /// Every sector of the allocator, and what they add up to.
 pub(super) fn say_space(report: &mut Report<'_>, view: &PoolView<'_>, root: &Root) {
-    let mut usage: BTreeMap<u32, Usage> = BTreeMap::new();
+    let mut usage: BTreeMap<VdevIndex, Usage> = BTreeMap::new();
     let (mut lists, mut deferred) = (0u64, 0u64);
     root.alloc.inspect(&view.block_devs(), &mut |visit| {
         match visit {

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use tally_base::DatasetId;
 use tally_base::codec::Malformed;
+use tally_members::blockdev::BlockDevs;
 use tally_members::uberblock::Uberblock;
 
 use super::fact::{Fact, Part, Source};
@@ -100,7 +101,8 @@ fn say_root(report: &mut Report<'_>, root: &Root, is_older: bool) {
 /// The reply cache and all datasets.
 pub(super) fn say_trees(report: &mut Report<'_>, view: &PoolView<'_>, root: &Root, words: &dyn Words) {
     // An allocator without devices: nothing is ever allocated here.
-    let io = BlockIo::new(view.block_devs(), std::sync::Arc::new(Allocator::create(&[], &[])), CACHE_BYTES);
+    let io =
+        BlockIo::new(view.block_devs(), std::sync::Arc::new(Allocator::create(&BlockDevs::new(), &[])), CACHE_BYTES);
     if report.plan.trees.is_empty() {
         say_replies(report, view, root, &io);
     }
@@ -257,7 +259,7 @@ pub(super) fn block_fact(what: &'static str, source: Option<Source>, bp: &BlockP
         .with("psize", bp.psize)
         .with("coding", format!("{:?}", bp.coding).to_lowercase())
         .with("birth", bp.birth);
-    let map_sectors = bp.is_scattered().then_some(bp.dva.sectors);
+    let map_sectors = bp.in_pieces.then_some(bp.dva.sectors);
     fact.with_some("map_sectors", map_sectors).with_some("copy", copy_words(bp))
 }
 

@@ -1,12 +1,12 @@
 //! One pool as its devices show it: who is who, and which uberblocks there are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tally_base::{PoolGuid, VdevGuid};
+use tally_base::{PoolGuid, VdevGuid, VdevIndex};
 use tally_disk::SerialFanout;
 use tally_intent::{LaneConfig, LaneFailed, Leg, StaleLeg};
-use tally_members::blockdev::BlockDev;
+use tally_members::blockdev::{BlockDev, BlockDevs};
 use tally_members::label::{LABEL_BYTES, LaneConfigLine, LegConfig, PoolConfig, VdevClass, VdevConfig};
 use tally_members::uberblock::Uberblock;
 
@@ -25,7 +25,7 @@ pub(super) struct PoolView<'a> {
     /// Vdevs in use, in order.
     pub(super) vdevs: Vec<(VdevConfig, Arc<VdevView>)>,
     /// What block pointers name.
-    pub(super) data: Vec<Arc<VdevView>>,
+    pub(super) data: BTreeMap<VdevIndex, Arc<VdevView>>,
     /// Every uberblock with the place of its first copy, the newest first.
     pub(super) uberblocks: Vec<(Source, &'a Uberblock)>,
 }
@@ -43,22 +43,24 @@ impl<'a> PoolView<'a> {
             .flat_map(|(_, config)| config.vdevs_present().map(|vdev| (vdev.clone(), view_of(config, vdev, &devices))))
             .collect();
         let of_data = vdevs.iter().filter(|(config, _)| config.class == VdevClass::Data);
-        let mut data: Vec<_> = of_data.map(|(_, vdev)| Arc::clone(vdev)).collect();
+        // A vdev in use is named by its index; where no configuration tells, devices are by their order.
+        let mut data: BTreeMap<_, _> = of_data.map(|(config, vdev)| (config.index, Arc::clone(vdev))).collect();
         if config.is_none() {
-            data = devices.iter().map(|device| Arc::new(VdevView::assumed(device))).collect();
+            let assumed = devices.iter().map(|device| Arc::new(VdevView::assumed(device)));
+            data = (0..).map(VdevIndex).zip(assumed).collect();
         }
         let uberblocks = uberblocks_of(pool, &devices);
         Self { pool, devices, config, vdevs, data, uberblocks }
     }
 
     /// The data vdevs as block I/O wants them.
-    pub(super) fn block_devs(&self) -> Vec<Arc<dyn BlockDev>> {
-        self.data.iter().map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect()
+    pub(super) fn block_devs(&self) -> BlockDevs {
+        self.data.iter().map(|(index, vdev)| (*index, Arc::clone(vdev) as Arc<dyn BlockDev>)).collect()
     }
 
     /// Where a block lies.
     pub(super) fn source(&self, dva: Dva) -> Option<Source> {
-        self.data.get(usize::try_from(dva.vdev).ok()?)?.source(dva.offset)
+        self.data.get(&dva.vdev)?.source(dva.offset)
     }
 
     /// Legs that the configuration names and no device is.
@@ -71,7 +73,7 @@ impl<'a> PoolView<'a> {
 
     /// Says where a leg of a mirror was wrong while another one was right.
     pub(super) fn say_faults(&self, report: &mut Report<'_>, part: Part) {
-        for (source, why) in self.data.iter().flat_map(|vdev| vdev.drain_faults()) {
+        for (source, why) in self.data.values().flat_map(|vdev| vdev.drain_faults()) {
             let fact = Fact::new(part, "block copy").at(source).damaged(format!("{why}; another leg has it"));
             report.say(Detail::Summary, &fact);
         }

@@ -149,7 +149,7 @@ impl BlockIo {
     }
 
     fn is_worth_fetching(&self, bp: &BlockPtr) -> bool {
-        let dev = usize::try_from(bp.dva.vdev).ok().and_then(|index| self.devs.get(index));
+        let dev = self.devs.get(&bp.dva.vdev);
         let is_plain = bp.kind == BlockKind::Data && block::is_in_one_piece(bp);
         // A pointer that names no place is for whoever reads it in earnest.
         let is_there = dev.is_some_and(|dev| bp.dva.end() <= dev.data_bytes() && !dev.is_behind());

@@ -1,5 +1,5 @@
 use tally_base::SECTOR;
-use tally_members::blockdev::MemBlockDev;
+use tally_members::blockdev::{BlockDev, MemBlockDev, numbered};
 
 use super::*;
 use crate::alloc::{AllocRoot, UNBORN};
@@ -8,7 +8,7 @@ use crate::run::RedundantMetadata;
 
 fn pool(sizes: &[u64], cache_bytes: u64) -> (Vec<Arc<MemBlockDev>>, Arc<BlockIo>) {
     let mem: Vec<_> = sizes.iter().map(|size| Arc::new(MemBlockDev::new(*size))).collect();
-    let devs: Vec<Arc<dyn BlockDev>> = mem.iter().map(|dev| dev.clone() as Arc<dyn BlockDev>).collect();
+    let devs = numbered(mem.iter().map(|dev| dev.clone() as _));
     let alloc = Arc::new(Allocator::create(&devs, &[]));
     (mem, BlockIo::new(devs, alloc, cache_bytes))
 }
@@ -66,7 +66,7 @@ fn a_group_that_changes_little_is_one_write() {
             })
             .expect("there is space");
         assert_eq!((mem[0].write_count() - before, stats.write_count), (1, 1), "group {txg}");
-        let devs: Vec<_> = mem.iter().map(|dev| dev.clone() as Arc<dyn BlockDev>).collect();
+        let devs = numbered(mem.iter().map(|dev| dev.clone() as _));
         let loaded = Allocator::load(&devs, &alloc.expect("it was asked for"), Txg(txg), &mut Vec::new());
         assert!(loaded.is_ok_and(|alloc| alloc.is_busy(&bp.dva) && alloc.is_busy(&root.dva)), "group {txg}");
         io.drop_cache();
@@ -223,7 +223,7 @@ fn a_settled_block_is_found_by_its_final_pointer() {
     out.finish().expect("memory takes it");
     let cached = io.stats().cache_blocks;
     let born = io.settle(&ahead, Txg(5)).expect("it was written ahead");
-    assert_eq!(born, BlockPtr { birth: Txg(5), ..ahead });
+    assert_eq!(born, BlockPtr { birth: Txg(5), written: Txg(5), ..ahead });
     assert_eq!(io.read(&born).expect("it is there"), noise(128 << 10, 1));
     assert_eq!((mem[0].read_count(), io.stats().cache_blocks), (0, cached), "from the cache, which has it once");
     let nowhere = BlockPtr { dva: Dva { offset: 8 << 20, ..ahead.dva }, ..ahead };
@@ -250,7 +250,7 @@ fn a_block_for_which_there_is_no_run_is_written_in_pieces() {
     let large = out.put(BlockKind::Data, &data, Compression::Off).expect("in pieces");
     let packed = out.put(BlockKind::Leaf, &[7; 300_000], Compression::Lz4).expect("compressed");
     out.finish().expect("memory takes it");
-    assert!(large.is_scattered() && !small.is_scattered());
+    assert!(large.in_pieces && !small.in_pieces);
     assert_eq!(before - free(), small.asize() + large.asize() + packed.asize(), "asize counts the map");
     assert_eq!(BlockPtr::decode(&large.encode()), Ok(large));
     for _ in 0..2 {
@@ -369,8 +369,8 @@ fn a_root_in_pieces_is_read_back() {
     let (mem, io, txg) = crumbled(1024);
     let root = noise(20_000, 8);
     let (bp, _) = io.writer(txg).commit(root.len(), |_| root.clone()).expect("in pieces");
-    assert!(bp.is_scattered());
-    let devs: Vec<Arc<dyn BlockDev>> = mem.iter().map(|dev| dev.clone() as Arc<dyn BlockDev>).collect();
+    assert!(bp.in_pieces);
+    let devs = numbered(mem.iter().map(|dev| dev.clone() as _));
     assert_eq!(BlockIo::read_root(&devs, &bp).expect("written"), root);
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use tally_base::VdevIndex;
 
 use crate::bp::Dva;
 
@@ -18,7 +19,7 @@ const PLACES_MAX: usize = 1 << 16;
 pub(crate) struct Unrepaired {
     /// How many there are: most pools have none, and look no further.
     count: AtomicU64,
-    places: Mutex<BTreeSet<(u32, u64)>>,
+    places: Mutex<BTreeSet<(VdevIndex, u64)>>,
 }
 
 impl Unrepaired {

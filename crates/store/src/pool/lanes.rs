@@ -22,7 +22,7 @@
 
 use std::sync::Arc;
 
-use tally_base::{DatasetId, LaneId, Lsn, Txg, VdevGuid};
+use tally_base::{DatasetId, LaneId, Lsn, Txg, VdevGuid, VdevIndex};
 use tally_intent::{Checkpoint, Lane};
 use tally_members::label::{PoolConfig, VdevClass, VdevConfig};
 use tally_members::roster::RosterError;
@@ -103,7 +103,7 @@ impl Pool {
     /// A fresh life for every lane that has a disk.
     pub(super) fn fresh_lanes(&self) -> Vec<(LaneId, Checkpoint)> {
         let config = self.roster.config();
-        let has_disk = |index: u32| {
+        let has_disk = |index: VdevIndex| {
             let legs = self.roster.vdevs().iter().find(|vdev| vdev.index() == index).map(|vdev| vdev.legs());
             // A stale leg of a log device has nothing to catch up with once the ring is empty.
             let usable = |state| state == LegState::Online || is_log(&config, index) && state == LegState::Stale;
@@ -177,8 +177,8 @@ impl Pool {
     }
 }
 
-fn is_log(config: &PoolConfig, index: u32) -> bool {
-    let vdev: Option<&VdevConfig> = config.vdevs.iter().find(|vdev| vdev.index == index);
+fn is_log(config: &PoolConfig, index: VdevIndex) -> bool {
+    let vdev: Option<&VdevConfig> = config.vdevs.get(index.place());
     vdev.is_some_and(|vdev| vdev.class == VdevClass::Log)
 }
 

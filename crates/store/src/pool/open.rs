@@ -12,12 +12,12 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tally_base::codec::Malformed;
-use tally_base::{DatasetId, LaneId, Time, Txg};
+use tally_base::{DatasetId, LaneId, Time, Txg, VdevIndex};
 use tally_disk::Platform;
 use tally_intent::recovery::{
     self, Cursor, DatasetReplay, DatasetVerdict, Disowned, LaneScan, MergeError, Merged, ScanError, Verdict,
 };
-use tally_members::blockdev::BlockDev;
+use tally_members::blockdev::{BlockDev, BlockDevs};
 use tally_members::choose::{ChooseError, Chosen};
 use tally_members::label::{LaneConfigLine, PoolConfig, VdevClass};
 use tally_members::roster::{Roster, RosterError};
@@ -181,7 +181,7 @@ impl Pool {
         platform: &Platform,
         tuning: &Tuning,
         roster: &Arc<Roster>,
-        (devs, alloc): (Vec<Arc<dyn BlockDev>>, Arc<Allocator>),
+        (devs, alloc): (BlockDevs, Arc<Allocator>),
         (uberblock, root_block, root): (Uberblock, Option<BlockPtr>, PoolRoot),
         open: Txg,
         read_only: bool,
@@ -295,15 +295,15 @@ pub struct LoadOptions {
     pub accept_loss: bool,
 }
 
-fn data_vdevs(roster: &Roster) -> Vec<Arc<dyn BlockDev>> {
-    roster.data_vdevs().map(|vdev| Arc::clone(vdev) as Arc<dyn BlockDev>).collect()
+fn data_vdevs(roster: &Roster) -> BlockDevs {
+    roster.data_vdevs().map(|vdev| (vdev.index(), Arc::clone(vdev) as Arc<dyn BlockDev>)).collect()
 }
 
 /// The space maps. Who only reads needs none: where they are damaged, or do not fit the disks, the pool is full, and that
 /// is told.
 fn load_space(
     roster: &Roster,
-    devs: &[Arc<dyn BlockDev>],
+    devs: &BlockDevs,
     root: &AllocRoot,
     uberblock: &Uberblock,
     options: LoadOptions,
@@ -327,11 +327,11 @@ fn check_lanes(roster: &Roster, root: &PoolRoot) -> Result<(), Malformed> {
     if root.datasets.iter().all(known) { Ok(()) } else { Err(Malformed("lane of a dataset")) }
 }
 
-/// The rings that lie on data vdevs, by the vdev's place among them: not the allocator's to give.
-fn rings_in_pool(roster: &Roster) -> Vec<(u32, u64, u64)> {
+/// The rings that lie on data vdevs: not the allocator's to give.
+fn rings_in_pool(roster: &Roster) -> Vec<(VdevIndex, u64, u64)> {
     let config = roster.config();
-    let data = config.vdevs.iter().filter(|vdev| vdev.class == VdevClass::Data);
-    data.zip(0..).filter_map(|(vdev, place)| vdev.ring.map(|ring| (place, ring.start, ring.length))).collect()
+    let data = config.vdevs_present().filter(|vdev| vdev.class == VdevClass::Data);
+    data.filter_map(|vdev| vdev.ring.map(|ring| (vdev.index, ring.start, ring.length))).collect()
 }
 
 fn datasets_of(root: &PoolRoot) -> BTreeMap<DatasetId, Arc<Dataset>> {

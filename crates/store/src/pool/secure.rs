@@ -143,9 +143,10 @@ impl Pool {
         keepers: &[VdevGuid],
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<SecureReport, SecureError> {
-        let Some(place) = self.roster.data_place(vdev.guid()) else { return Ok(SecureReport::default()) };
-        let subject = Subject { place: place as u32, vdev, keepers: Keepers::These(keepers) };
-        self.go_over(&[subject], progress, &mut |_| {})
+        if !self.roster.data_vdevs().any(|data| data.index() == vdev.index()) {
+            return Ok(SecureReport::default());
+        }
+        self.go_over(&[Subject { vdev, keepers: Keepers::These(keepers) }], progress, &mut |_| {})
     }
 
     /// Sees to it that every block of the pool, and its labels, are right on each leg that counts, and durable there. `lost`
@@ -157,9 +158,8 @@ impl Pool {
         progress: &mut dyn FnMut(u64) -> bool,
         lost: &mut dyn FnMut(&LostBlock),
     ) -> Result<SecureReport, SecureError> {
-        let places = self.roster.data_vdevs().zip(0..);
-        let subject = |(vdev, place): (_, u32)| Subject { place, vdev: Arc::as_ref(vdev), keepers: Keepers::Online };
-        let subjects: Vec<_> = places.map(subject).collect();
+        let subject = |vdev| Subject { vdev: Arc::as_ref(vdev), keepers: Keepers::Online };
+        let subjects: Vec<_> = self.roster.data_vdevs().map(subject).collect();
         let labels = self.roster.secure_labels()?;
         let mut report = self.go_over(&subjects, progress, lost)?;
         report.note_slots(&labels, lost);
@@ -230,13 +230,14 @@ impl Pool {
     fn heals(&self, bp: &BlockPtr) -> bool {
         let Some(parts) = parts(&self.io.devs, bp).ok().filter(|_| !bp.is_given_up()) else { return false };
         let is_healed = |part: &Part| {
-            let Some(vdev) = self.roster.data_vdevs().nth(part.dva.vdev as usize) else { return false };
+            let mut vdevs = self.roster.data_vdevs();
+            let Some(vdev) = vdevs.find(|vdev| vdev.index() == part.dva.vdev) else { return false };
             let length = part.dva.sectors as usize * SECTOR;
             let secured = vdev.secure(part.dva.offset, length, &|bytes| part.is_right(bytes), &online(vdev));
             matches!(secured, Ok(Secured::Sound | Secured::Repaired))
         };
         // All pieces of a block, or one copy of it.
-        if bp.is_scattered() { parts.iter().all(is_healed) } else { parts.iter().any(is_healed) }
+        if bp.in_pieces { parts.iter().all(is_healed) } else { parts.iter().any(is_healed) }
     }
 
     /// Sees to it that the uberblocks that an import would choose from are whole on each leg that counts. Where they are not,
@@ -262,8 +263,6 @@ fn online(vdev: &Vdev) -> Vec<VdevGuid> {
 
 /// A vdev whose blocks are made sure of.
 struct Subject<'a> {
-    /// By which block pointers name it.
-    place: u32,
     vdev: &'a Vdev,
     keepers: Keepers<'a>,
 }
@@ -427,7 +426,7 @@ impl Securing<'_> {
         let mut verdict = Verdict::Kept;
         let (subjects, mut looked_at) = (self.subjects, 0);
         for part in &parts {
-            let Some(subject) = subjects.iter().find(|subject| subject.place == part.dva.vdev) else { continue };
+            let Some(subject) = subjects.iter().find(|subject| subject.vdev.index() == part.dva.vdev) else { continue };
             looked_at += 1;
             if let Verdict::Lost { unread } = self.part(subject, part)?
                 && !self.restore(subject, part, &parts)?

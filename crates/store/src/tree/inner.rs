@@ -3,11 +3,11 @@
 //! ```text
 //!   0      4        5      6       8        12     16               16+25n           16+89n
 //!   +------+--------+------+-------+--------+------+------ ... ------+------- ... ------+
-//!   |"TND1"| height | zero | count | length | zero | n keys of 25    | n pointers of 64 |
+//!   |"TND2"| height | form | count | length | zero | n keys of 25    | n pointers of 64 |
 //!   +------+--------+------+-------+--------+------+------ ... ------+------- ... ------+
 //! ```
 //!
-//! Height 1 stands above leaves. The first key is a lower bound like the others, but a key below it would still
+//! Form is 0: pointers of 64 bytes. Height 1 stands above leaves. The first key is a lower bound like the others, but a key below it would still
 //! be put into the first child.
 
 use tally_base::codec::{Malformed, Put, Reader};
@@ -17,7 +17,8 @@ use crate::key::{Class, KEY_BYTES, Key};
 
 const HEAD_BYTES: usize = 16;
 const CHILD_BYTES: usize = KEY_BYTES + BLOCK_PTR_BYTES;
-const MAGIC: u32 = u32::from_le_bytes(*b"TND1");
+const MAGIC: u32 = u32::from_le_bytes(*b"TND2");
+const PLAIN: u8 = 0;
 const WHAT: &str = "tree node";
 
 /// Children of a full node: what fits into 16 KiB.
@@ -47,13 +48,13 @@ impl<'a> Inner<'a> {
     pub(super) fn view(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes, WHAT);
         let magic = reader.u32()?;
-        let (height, zero) = (reader.u8()?, reader.u8()?);
+        let (height, form) = (reader.u8()?, reader.u8()?);
         let count = usize::from(reader.u16()?);
-        let (length, zero_2) = (reader.u32()? as usize, reader.u32()?);
+        let (length, zero) = (reader.u32()? as usize, reader.u32()?);
         let keys = reader.bytes(count * KEY_BYTES)?.as_chunks().0;
         let pointers = reader.bytes(count * BLOCK_PTR_BYTES)?.as_chunks().0;
         reader.end()?;
-        let sound = magic == MAGIC && zero == 0 && zero_2 == 0 && count > 0 && length == bytes.len();
+        let sound = magic == MAGIC && form == PLAIN && zero == 0 && count > 0 && length == bytes.len();
         if sound { Ok(Self { height, keys, pointers }) } else { Err(Malformed(WHAT)) }
     }
 
@@ -146,7 +147,7 @@ pub(super) fn encode(height: u8, children: &[Child]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length);
     bytes.put_u32(MAGIC);
     bytes.put_u8(height);
-    bytes.put_u8(0);
+    bytes.put_u8(PLAIN);
     bytes.put_u16(children.len() as u16);
     bytes.put_u32(length as u32);
     bytes.put_u32(0);

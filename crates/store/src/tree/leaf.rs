@@ -4,11 +4,11 @@
 //! ```text
 //!   0      4       5      6       8        12     16                16+24n         16+28n
 //!   +------+-------+------+-------+--------+------+------- ... ------+---- ... -----+---- ... ----+
-//!   |"TLF1"| class | zero | count | length | zero | n keys of 24     | n ends of 4  | values      |
+//!   |"TLF2"| class | form | count | length | zero | n keys of 24     | n ends of 4  | values      |
 //!   +------+-------+------+-------+--------+------+------- ... ------+---- ... -----+---- ... ----+
 //! ```
 //!
-//! A key is object, a, b, big-endian: [`Key::encode`] without the class. Value `i` lies between end `i - 1` and
+//! Form is 0: pointers in values have 64 bytes. A key is object, a, b, big-endian: [`Key::encode`] without the class. Value `i` lies between end `i - 1` and
 //! end `i`, counted from the start of the values. `length` is that of the whole leaf.
 
 use std::ops::Range;
@@ -25,7 +25,8 @@ pub(super) const ENTRY_BYTES: usize = REST_BYTES + END_BYTES;
 
 const REST_BYTES: usize = 24;
 const END_BYTES: usize = 4;
-const MAGIC: u32 = u32::from_le_bytes(*b"TLF1");
+const MAGIC: u32 = u32::from_le_bytes(*b"TLF2");
+const PLAIN: u8 = 0;
 const WHAT: &str = "tree leaf";
 
 /// The size at which a leaf is split: whole small files want large leaves, so that few sectors are padded;
@@ -66,13 +67,13 @@ impl<'a> Leaf<'a> {
         let mut reader = Reader::new(bytes, WHAT);
         let magic = reader.u32()?;
         let class = usize::from(reader.u8()?);
-        let zero = reader.u8()?;
+        let form = reader.u8()?;
         let count = usize::from(reader.u16()?);
-        let (length, zero_2) = (reader.u32()? as usize, reader.u32()?);
+        let (length, zero) = (reader.u32()? as usize, reader.u32()?);
         let keys = reader.bytes(count * REST_BYTES)?.as_chunks().0;
         let ends = reader.bytes(count * END_BYTES)?.as_chunks().0;
         let class = *Class::ALL.get(class).ok_or(Malformed(WHAT))?;
-        let sound = magic == MAGIC && zero == 0 && zero_2 == 0 && count > 0 && length == bytes.len();
+        let sound = magic == MAGIC && form == PLAIN && zero == 0 && count > 0 && length == bytes.len();
         if sound { Ok(Self { class, keys, ends, values: reader.rest() }) } else { Err(Malformed(WHAT)) }
     }
 
@@ -153,7 +154,7 @@ pub(super) fn encode(entries: &[Entry]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length);
     bytes.put_u32(MAGIC);
     bytes.put_u8(first.key.class as u8);
-    bytes.put_u8(0);
+    bytes.put_u8(PLAIN);
     bytes.put_u16(u16::try_from(entries.len()).expect("a leaf of 64 KiB has at most 2340 entries"));
     bytes.put_u32(length as u32);
     bytes.put_u32(0);

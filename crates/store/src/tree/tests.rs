@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tally_base::codec::Reader;
-use tally_base::{SECTOR, Txg};
-use tally_members::blockdev::{BlockDev, MemBlockDev};
+use tally_base::{SECTOR, Txg, VdevIndex};
+use tally_members::blockdev::{BlockDevs, MemBlockDev, numbered};
 
 use super::*;
 use crate::alloc::{AllocRoot, Allocator};
@@ -14,7 +14,7 @@ use crate::key::Class;
 /// A pool with one tree, as a txg engine would use it.
 struct World {
     mem: Vec<Arc<MemBlockDev>>,
-    devs: Vec<Arc<dyn BlockDev>>,
+    devs: BlockDevs,
     io: Arc<BlockIo>,
     tree: Tree,
     model: BTreeMap<Key, Bytes>,
@@ -28,8 +28,8 @@ const ROOT_BYTES: usize = 200;
 impl World {
     fn new(dev_bytes: &[u64]) -> Self {
         let mem: Vec<_> = dev_bytes.iter().map(|bytes| Arc::new(MemBlockDev::new(*bytes))).collect();
-        let devs: Vec<Arc<dyn BlockDev>> = mem.iter().map(|dev| dev.clone() as Arc<dyn BlockDev>).collect();
-        let alloc = Arc::new(Allocator::create(&devs, &[(0, 1 << 20, 1 << 20)]));
+        let devs = numbered(mem.iter().map(|dev| dev.clone() as _));
+        let alloc = Arc::new(Allocator::create(&devs, &[(VdevIndex(0), 1 << 20, 1 << 20)]));
         let io = BlockIo::new(devs.clone(), alloc, CACHE_BYTES);
         Self { mem, devs, io, tree: Tree::empty(), model: BTreeMap::new(), root: None, txg: Txg(0) }
     }
@@ -237,13 +237,15 @@ proptest! {
 
 fn pointer(kind: BlockKind, at: u64) -> BlockPtr {
     BlockPtr {
-        dva: Dva { vdev: 0, offset: at * SECTOR as u64, sectors: 1 },
+        dva: Dva { vdev: VdevIndex(0), offset: at * SECTOR as u64, sectors: 1 },
         copy: None,
+        in_pieces: false,
         lsize: 4000,
         psize: 4000,
         coding: crate::bp::Coding::Raw,
         kind,
         birth: Txg(1),
+        written: Txg(1),
         checksum: 1,
     }
 }
@@ -416,7 +418,7 @@ fn roots_are_checked() {
     let bytes = world.tree.encode();
     assert_eq!(Tree::decode(&bytes), Ok(world.tree.clone()));
     assert_eq!(Tree::decode(&Tree::empty().encode()), Ok(Tree::empty()));
-    for (at, value) in [(0, 1), (1, 0), (1, 9), (2, 1), (16, 1)] {
+    for (at, value) in [(0, 1), (1, 0), (1, 9), (2, 1), (46, 2), (47, 2)] {
         let mut damaged = bytes;
         damaged[at] = value;
         assert!(Tree::decode(&damaged).is_err(), "byte {at} = {value}");

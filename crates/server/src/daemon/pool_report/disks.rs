@@ -25,8 +25,7 @@ pub(super) fn vdev_reports(served: &ServedPool, config: &PoolConfig) -> Vec<Vdev
 
 /// What of a data vdev is in use, its ring aside, and what is free; none for a log device.
 pub(in crate::daemon) fn space_of(pool: &Pool, vdev: &VdevConfig) -> Option<VdevSpace> {
-    let place = pool.roster.data_place(vdev.guid)?;
-    let free = pool.io.allocator().vdev_free().get(place).copied().unwrap_or(0);
+    let free = pool.io.allocator().vdev_free(vdev.index)?;
     let ring = vdev.ring.map_or(0, |ring| ring.length);
     Some(VdevSpace { allocated: vdev.data_bytes.saturating_sub(ring).saturating_sub(free), free })
 }

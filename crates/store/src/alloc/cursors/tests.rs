@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use tally_base::Txg;
-use tally_members::blockdev::{BlockDev, MemBlockDev};
+use tally_members::blockdev::{MemBlockDev, numbered};
 
 use super::super::{Allocator, UNBORN};
 use crate::bp::Dva;
@@ -9,7 +9,7 @@ use crate::bp::Dva;
 const MIB: u64 = 1 << 20;
 
 fn pool(mebibytes: u64) -> Allocator {
-    let devs: [Arc<dyn BlockDev>; 1] = [Arc::new(MemBlockDev::new(mebibytes * MIB))];
+    let devs = numbered([Arc::new(MemBlockDev::new(mebibytes * MIB)) as _]);
     Allocator::create(&devs, &[])
 }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use tally_base::{Seat, Txg, seat_this_thread};
-use tally_members::blockdev::{BlockDev, MemBlockDev};
+use tally_members::blockdev::{MemBlockDev, numbered};
 
 use super::*;
 use crate::alloc::Allocator;
@@ -32,7 +32,7 @@ fn when_it_waits(act: impl FnOnce() + 'static) {
 /// A block that is on its device alone.
 fn cold(kind: BlockKind) -> (Arc<MemBlockDev>, Arc<BlockIo>, BlockPtr) {
     let mem = Arc::new(MemBlockDev::new(16 << 20));
-    let devs: Vec<Arc<dyn BlockDev>> = vec![mem.clone()];
+    let devs = numbered([mem.clone() as _]);
     let io = BlockIo::new(devs.clone(), Arc::new(Allocator::create(&devs, &[])), 1 << 20);
     let mut out = io.writer(Txg(1));
     let bp = out.put(kind, &[7; 5000], Compression::Off).expect("there is space");

@@ -78,8 +78,8 @@ pub(super) fn which_are_right(io: &BlockIo, subjects: &[Subject<'_>], stretches:
     let mut right: Vec<_> = Vec::new();
     for (at, stretch) in stretches.iter().enumerate() {
         let can_tell = stretch.iter().all(|(_, bp)| is_in_one_piece(bp) && bp.copy.is_none());
-        let place = stretch.first().map(|(_, bp)| bp.dva.vdev);
-        let subject = subjects.iter().find(|subject| can_tell && Some(subject.place) == place);
+        let index = stretch.first().map(|(_, bp)| bp.dva.vdev);
+        let subject = subjects.iter().find(|subject| can_tell && Some(subject.vdev.index()) == index);
         let keepers = subject.map(Subject::keepers).unwrap_or_default();
         right.push(Mutex::new(!keepers.is_empty()));
         looks.extend(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_base::Txg;
-use tally_members::blockdev::{BlockDev, MemBlockDev};
+use tally_members::blockdev::{MemBlockDev, numbered};
 
 use super::*;
 use crate::alloc::Allocator;
@@ -31,7 +31,7 @@ type Model = BTreeMap<Key, Bytes>;
 impl World {
     fn new() -> Self {
         let mem = Arc::new(MemBlockDev::new(512 << 20));
-        let devs = vec![mem.clone() as Arc<dyn BlockDev>];
+        let devs = numbered([mem.clone() as _]);
         let alloc = Arc::new(Allocator::create(&devs, &[]));
         Self { mem, io: BlockIo::new(devs, alloc, 8 << 20) }
     }
