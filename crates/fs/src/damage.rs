@@ -23,6 +23,9 @@ pub(crate) const PLACES_MAX: usize = 1000;
 /// cached.
 const ENTRIES_LOOKED_AT_MAX: usize = 100_000;
 
+/// Directories above an object that are gone through to find its path.
+const DEPTH_MAX: usize = 1000;
+
 /// What of an object cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
@@ -192,14 +195,37 @@ impl Filesystem {
         }
     }
 
-    /// Goes through the directories, breadth first, until all are found or enough was looked at.
+    /// One of an object's paths within the dataset, with a slash at the front, by what it and the directories above it say of
+    /// their names: no directory is gone through. `None` if it is gone, if one of them cannot be read, or if it knows none of
+    /// its names ([`Inode::parent`](crate::inode::Inode::parent)).
+    #[must_use]
+    pub fn path_of(&self, id: ObjectId) -> Option<String> {
+        let root = self.dataset.birth.root_object;
+        let (mut at, mut names) = (id, Vec::new());
+        while at != root {
+            let inode = self.see(at, |sight| sight.inode()).ok().flatten()?;
+            let first = Key::new(Class::DirEntry, inode.parent.0, inode.entry.0, 0);
+            let end = Key { a: inode.entry.0.checked_add(1)?, ..first };
+            let entries = self.see(inode.parent, |sight| sight.range(first, end, 1)).ok()?;
+            let (object, name) = decode_entry(&entries.first()?.1)?;
+            // Faulty software may have written parents in a circle.
+            if object != at || names.len() >= DEPTH_MAX {
+                return None;
+            }
+            names.push(format!("/{}", String::from_utf8_lossy(&name)));
+            at = inode.parent;
+        }
+        names.reverse();
+        Some(if names.is_empty() { "/".to_owned() } else { names.concat() })
+    }
+
+    /// Asks each object; for those that do not know goes through the directories, breadth first, until all are found or
+    /// enough was looked at.
     fn paths_of(&self, wanted: &[((ObjectId, Part), Txg)]) -> HashMap<ObjectId, String> {
         let mut missing: BTreeSet<ObjectId> = wanted.iter().map(|((id, _), _)| *id).collect();
-        let mut paths = HashMap::new();
+        let mut paths: HashMap<_, _> = missing.iter().filter_map(|id| Some((*id, self.path_of(*id)?))).collect();
+        missing.retain(|id| !paths.contains_key(id));
         let root = self.dataset.birth.root_object;
-        if missing.remove(&root) {
-            paths.insert(root, "/".to_owned());
-        }
         let mut directories = std::collections::VecDeque::from([(root, String::new())]);
         let mut left = ENTRIES_LOOKED_AT_MAX;
         while let Some((dir, path)) = directories.pop_front().filter(|_| left > 0 && !missing.is_empty()) {

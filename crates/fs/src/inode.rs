@@ -2,14 +2,23 @@
 //! records carry of every object that they touch.
 //!
 //! ```text
-//!   0  version  u8 = 1        1  kind     u8        2  mode     u16       4  nlink    u32
+//!   0  version  u8 = 2        1  kind     u8        2  mode     u16       4  nlink    u32
 //!   8  uid      u32          12  gid      u32      16  size     u64      24  used     u64
 //!  32  rdev major u32        36  rdev minor u32
 //!  40  atime    u64          48  mtime    u64      56  ctime    u64      64  change   u64
-//!  72  generation u64        80  parent   u64 (directories; 0 elsewhere)
+//!  72  generation u64        80  parent   u64 (where it has a name; 0: not known)
 //!  88  layout   u8           89  record shift u8   90  flags    u16 (bit 0: create verifier present)
-//!  92  create verifier u64  100  inline length u16, then that many bytes (a short symbolic link's target)
+//!  92  create verifier u64  100  birth    u64     108  reserved u64 = 0
+//! 116  ACL kind u8 = 0      117  zero     3       120  project  u32 = 0      124  entry    u64 (of that name)
+//! 132  inline length u16, then that many bytes (a short symbolic link's target)
+//!      length of the sections u16, then the sections: id u16, length u16, bytes
 //! ```
+//!
+//! What is drawn as 0 and flags behind bit 0 are for what comes: an inode that has them is of a newer program, and refused.
+//! No section is known: those that are there stay as they are.
+//!
+//! An object tells **one of its names**, by directory and entry: who knows its id finds its path without looking through
+//! all directories. It is the newest name; when that one goes before the others, none is known.
 //!
 //! `size` of a directory is its number of entries plus two, as `ls` shows it on other copy-on-write pools. `used` of a
 //! directory is what its entries are charged ([`entry_charge`]), and that of a symbolic link the bytes of its target: the
@@ -61,8 +70,12 @@ pub struct Inode {
     pub change: Time,
     /// Drawn at creation.
     pub generation: Generation,
-    /// The directory that holds this directory.
+    /// The directory in which it has one of its names. 0 if none is known, but a directory's always is.
     pub parent: ObjectId,
+    /// That name's entry; 0 for a root directory, which has none.
+    pub entry: ObjectId,
+    /// When it was made.
+    pub birth: Time,
     /// Where the content lies. Decided by the fold alone.
     pub layout: Layout,
     /// Log2 of the block size that this file was made with, 12..=20.
@@ -71,6 +84,8 @@ pub struct Inode {
     pub create_verifier: Option<u64>,
     /// Target of a symbolic link.
     pub target: Bytes,
+    /// What other programs have put there.
+    pub sections: Bytes,
 }
 
 /// Entries of a directory that its `size` counts beside the real ones.
@@ -78,6 +93,14 @@ pub const DOT_ENTRIES: u64 = 2;
 
 /// Links of a directory without subdirectories: its name and its own `.`.
 const DIRECTORY_LINKS_MIN: u32 = 2;
+
+const VERSION: u8 = 2;
+
+/// The flag of a create verifier.
+const HAS_VERIFIER: u16 = 1;
+
+/// Reserved bytes, ACL kind and project of an object that has none of these.
+const NOT_YET: [u8; 16] = [0; 16];
 
 /// No `change` is issued from here on, in the year 2262: later sums would overflow.
 const CHANGE_END: u64 = 1 << 63;
@@ -114,10 +137,13 @@ impl Inode {
             change: now,
             generation,
             parent: ObjectId(FIRST_ID),
+            entry: ObjectId(0),
+            birth: now,
             layout: Layout::Small,
             record_shift: 17,
             create_verifier: None,
             target: Bytes::new(),
+            sections: Bytes::new(),
         }
     }
 
@@ -145,6 +171,18 @@ impl Inode {
     #[must_use]
     pub fn record_size(&self) -> u64 {
         1 << self.record_shift
+    }
+
+    /// It has a name there.
+    pub(crate) fn gain_name(&mut self, dir: ObjectId, entry: ObjectId) {
+        (self.parent, self.entry) = (dir, entry);
+    }
+
+    /// It has no name there any more.
+    pub(crate) fn lose_name(&mut self, dir: ObjectId, entry: ObjectId) {
+        if (self.parent, self.entry) == (dir, entry) {
+            (self.parent, self.entry) = (ObjectId(0), ObjectId(0));
+        }
     }
 
     /// Marks a change of metadata at an issued time.
@@ -182,7 +220,7 @@ impl Inode {
 
     /// Appends the encoding drawn in the module's head.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(1);
+        out.put_u8(VERSION);
         out.put_u8(self.kind as u8);
         out.put_u16(self.mode as u16);
         out.put_u32(self.nlink);
@@ -199,16 +237,21 @@ impl Inode {
         out.put_u64(self.parent.0);
         out.put_u8(self.layout as u8);
         out.put_u8(self.record_shift);
-        out.put_u16(u16::from(self.create_verifier.is_some()));
+        out.put_u16(if self.create_verifier.is_some() { HAS_VERIFIER } else { 0 });
         out.put_u64(self.create_verifier.unwrap_or(0));
+        out.put_u64(self.birth.0);
+        out.put(&NOT_YET);
+        out.put_u64(self.entry.0);
         out.put_u16(self.target.len() as u16);
         out.put(&self.target);
+        out.put_u16(self.sections.len() as u16);
+        out.put(&self.sections);
     }
 
     /// Reads one encoding from the front of `reader`.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let malformed = reader.malformed();
-        if reader.u8()? != 1 {
+        if reader.u8()? != VERSION {
             return Err(malformed);
         }
         let kind = kind_of(reader.u8()?).ok_or(malformed)?;
@@ -225,13 +268,21 @@ impl Inode {
             _ => return Err(malformed),
         };
         let record_shift = reader.u8()?;
-        let has_verifier = reader.u16()? & 1 != 0;
+        let flags = reader.u16()?;
         let verifier = reader.u64()?;
+        let birth = Time(reader.u64()?);
+        let not_yet = reader.array()?;
+        let entry = ObjectId(reader.u64()?);
         let target_length = usize::from(reader.u16()?);
         let target = Bytes::copy_from_slice(reader.bytes(target_length)?);
+        let sections_length = usize::from(reader.u16()?);
+        let sections = Bytes::copy_from_slice(reader.bytes(sections_length)?);
         let [atime, mtime, ctime, change] = times;
         // A sound checksum says that it was written so, not that it can be.
-        let possible = mode <= 0o7777
+        let possible = flags & !HAS_VERIFIER == 0
+            && not_yet == NOT_YET
+            && are_sections(&sections)
+            && mode <= 0o7777
             && nlink <= LINK_MAX
             && size <= FILE_SIZE_MAX
             && used <= FILE_SIZE_MAX
@@ -256,12 +307,27 @@ impl Inode {
             change,
             generation,
             parent,
+            entry,
+            birth,
             layout,
             record_shift,
-            create_verifier: has_verifier.then_some(verifier),
+            create_verifier: (flags & HAS_VERIFIER != 0).then_some(verifier),
             target,
+            sections,
         })
     }
+}
+
+/// Whether these bytes are sections, one behind the other.
+fn are_sections(bytes: &[u8]) -> bool {
+    let mut reader = Reader::new(bytes, "inode sections");
+    while !reader.rest().is_empty() {
+        let length = reader.u16().and_then(|_| reader.u16());
+        if length.and_then(|length| reader.bytes(length.into())).is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 /// The kind with this number on disk.

@@ -107,8 +107,12 @@ fn inode_fields(id: ObjectId, inode: &Inode) -> Fields {
         ("ctime", inode.ctime.into()),
         ("generation", inode.generation.into()),
     ];
+    if inode.parent != ObjectId(0) {
+        fields.push(("parent", inode.parent.into()));
+        fields.push(("entry", inode.entry.into()));
+    }
     match inode.kind {
-        FileKind::Directory => fields.push(("parent", inode.parent.into())),
+        FileKind::Directory => {}
         FileKind::Symlink => fields.push(("target", text_of(&inode.target))),
         FileKind::BlockDevice | FileKind::CharDevice => {
             fields.push(("rdev", format!("{}:{}", inode.rdev.0, inode.rdev.1).into()));

@@ -261,3 +261,43 @@ fn while_clients_rename_each_name_is_found_and_each_listing_is_whole() {
         });
     });
 }
+
+/// Whoever is told of damage knows the number of an object. A pool with millions of names must not be gone through for one of
+/// them.
+#[test]
+fn an_object_knows_its_newest_name() {
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let of_dir = |dir: ObjectRef, name: &str| {
+        let made = done(fs.mkdir(ctx(&cred), dir, name.as_bytes(), &mode(0o755)));
+        made.unwrap().object
+    };
+    let path = |filer: &Filer, object: ObjectRef| filer.by_name("tank").unwrap().path_of(object.id);
+    let path_here = |object| path(&filer, object).unwrap_or_default();
+    let outer = of_dir(fs.root(), "outer");
+    let inner = of_dir(outer, "inner");
+    let file = make(&*fs, inner, "file");
+    assert_eq!([fs.root(), outer, inner, file].map(path_here), ["/", "/outer", "/outer/inner", "/outer/inner/file"]);
+    done(fs.rename(ctx(&cred), outer, b"inner", fs.root(), b"moved")).unwrap();
+    done(fs.rename(ctx(&cred), inner, b"file", inner, b"renamed")).unwrap();
+    assert_eq!(path_here(file), "/moved/renamed");
+    filer.sync().unwrap();
+    assert_eq!(path_here(file), "/moved/renamed");
+    // What many programs do to save a file: another name, and the first one goes.
+    done(fs.link(ctx(&cred), file, outer, b"linked")).unwrap();
+    done(fs.remove(ctx(&cred), inner, b"renamed")).unwrap();
+    assert_eq!(path_here(file), "/outer/linked");
+    let over = make(&*fs, outer, "over");
+    done(fs.rename(ctx(&cred), outer, b"linked", outer, b"over")).unwrap();
+    assert_eq!((path(&filer, over), path_here(file)), (None, "/outer/over".to_owned()));
+    let twice = make(&*fs, outer, "old");
+    done(fs.link(ctx(&cred), twice, outer, b"new")).unwrap();
+    done(fs.remove(ctx(&cred), outer, b"new")).unwrap();
+    assert_eq!(path(&filer, twice), None, "it has another, and does not know it");
+    done(fs.rename(ctx(&cred), outer, b"old", inner, b"known again")).unwrap();
+    let (again, report) = world.cut().import();
+    assert!(report.records_replayed > 0, "some of it is in the log alone");
+    assert_eq!(path(&again, file).as_deref(), Some("/outer/over"));
+    assert_eq!(path(&again, twice).as_deref(), Some("/moved/known again"));
+}

@@ -46,11 +46,13 @@ impl Filesystem {
         parent_after.modify(now);
         parent_after.gain_entry(name, false);
         let mut inode = before;
+        let entry = self.draw_id();
         inode.nlink += 1;
+        inode.gain_name(dir.id, entry);
         inode.touch(now);
         let rule = if inode.kind == FileKind::File { SizeRule::Keep } else { SizeRule::Exact };
         let mut record = Record::default();
-        self.put_entry(&mut record, dir.id, self.draw_id(), name, object.id, inode.kind);
+        self.put_entry(&mut record, dir.id, entry, name, object.id, inode.kind);
         record.inodes = smallvec![after(dir.id, &parent_after, SizeRule::Exact), after(object.id, &inode, rule)];
         remember(&mut record, ctx, Some(object));
         let wait = self.carry_out(admitted, &mut locked, RecordKind::Link, record);

@@ -173,17 +173,18 @@ impl Filesystem {
                 return self.refused_in(&locked, dir, Some(&parent), FsError::TooManyLinks);
             }
             let now = self.now();
-            let inode = match self.new_inode(ctx, dir, &parent, plan, now) {
+            let mut inode = match self.new_inode(ctx, dir, &parent, plan, now) {
                 Ok(inode) => inode,
                 Err(error) => return self.refused_in(&locked, dir, Some(&parent), error),
             };
-            let id = self.draw_id();
+            let (id, entry) = (self.draw_id(), self.draw_id());
+            inode.gain_name(dir.id, entry);
             if plan.covered {
                 self.mountpoints.write().insert(id);
             }
             locked.add_new(&self.objects, id);
             let mut record = Record::default();
-            self.put_entry(&mut record, dir.id, self.draw_id(), name, id, plan.kind);
+            self.put_entry(&mut record, dir.id, entry, name, id, plan.kind);
             let mut parent_after = parent.clone();
             parent_after.modify(now);
             parent_after.gain_entry(name, plan.kind == FileKind::Directory);
@@ -277,11 +278,14 @@ impl Filesystem {
             ctime: now,
             change: now,
             generation: self.draw_generation(),
-            parent: if directory { dir.id } else { ObjectId(0) },
+            parent: ObjectId(0),
+            entry: ObjectId(0),
+            birth: now,
             layout: Layout::Small,
             record_shift: self.dataset.effective().recordsize.ilog2() as u8,
             create_verifier: plan.verifier,
             target: Bytes::copy_from_slice(plan.target),
+            sections: Bytes::new(),
         };
         (inode.uid, inode.gid) = permission::owners_given(ctx.cred, (inode.uid, inode.gid), plan.set);
         apply_times(&mut inode, plan.set, now);

@@ -11,6 +11,7 @@ use crate::filesystem::Filesystem;
 use crate::inode::Inode;
 use crate::object::Locked;
 use crate::record::{InodeAfter, Record, RecordKind, SizeRule};
+use crate::sight::Found;
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,13 +23,14 @@ pub(crate) enum Removal {
 }
 
 /// An object with one name less.
-pub(super) fn unlinked(id: ObjectId, inode: &Inode, now: tally_base::Time) -> InodeAfter {
+pub(super) fn unlinked(dir: ObjectId, found: Found, inode: &Inode, now: tally_base::Time) -> InodeAfter {
     let mut less = inode.clone();
     less.touch(now);
+    less.lose_name(dir, found.entry);
     less.nlink = less.nlink.saturating_sub(1);
     let gone = less.nlink == 0 || inode.kind == FileKind::Directory;
     let rule = if inode.kind == FileKind::File { SizeRule::Keep } else { SizeRule::Exact };
-    InodeAfter { object: id, inode: (!gone).then_some(less), size: rule }
+    InodeAfter { object: found.object, inode: (!gone).then_some(less), size: rule }
 }
 
 impl Filesystem {
@@ -75,7 +77,7 @@ impl Filesystem {
             let mut record = Record::default();
             self.drop_entry(&mut record, dir.id, found.entry, name);
             record.inodes =
-                smallvec![after(dir.id, &parent_after, SizeRule::Exact), unlinked(found.object, &inode, now)];
+                smallvec![after(dir.id, &parent_after, SizeRule::Exact), unlinked(dir.id, found, &inode, now)];
             remember(&mut record, ctx, None);
             let kind = if removal == Removal::Directory { RecordKind::Rmdir } else { RecordKind::Remove };
             let wait = self.carry_out(admitted, &mut locked, kind, record);

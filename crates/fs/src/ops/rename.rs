@@ -306,16 +306,14 @@ impl Filesystem {
         };
         if let Some((target, inode)) = &replaced {
             planned.lose_target(same_dir, to.name, inode.kind == FileKind::Directory);
-            record.inodes.push(unlinked(target.object, inode, now));
+            record.inodes.push(unlinked(to.dir.id, *target, inode, now));
         }
         if planned.to_after.nlink > LINK_MAX {
             return Err(FsError::TooManyLinks);
         }
         self.put_entry(&mut record, to.dir.id, entry, to.name, source.object, moved.kind);
         moved.touch(now);
-        if directory {
-            moved.parent = to.dir.id;
-        }
+        moved.gain_name(to.dir.id, entry);
         let rule = if moved.kind == FileKind::File { SizeRule::Keep } else { SizeRule::Exact };
         record.inodes.push(after(source.object, &moved, rule));
         record.inodes.push(after(to.dir.id, &planned.to_after, SizeRule::Exact));

@@ -23,10 +23,13 @@ fn inode(size: u64) -> Inode {
         change: Time(4),
         generation: Generation(5),
         parent: ObjectId(6),
+        entry: ObjectId(11),
+        birth: Time(12),
         layout: Layout::Extents,
         record_shift: 17,
         create_verifier: Some(77),
         target: Bytes::from_static(b"target"),
+        sections: Bytes::from_static(&[1, 2, 3, 0, 7, 8, 9]),
     }
 }
 
