@@ -23,8 +23,7 @@
 //! `size` of a directory is its number of entries plus two, as `ls` shows it on other copy-on-write pools. `used` of a
 //! directory is what its entries are charged ([`entry_charge`]), and that of a symbolic link the bytes of its target: the
 //! dataset's account is the sum of what its objects use and of a charge for each, so both count against a quota, and an
-//! object that goes takes with it exactly what it brought. Pools made before that have directories whose `used` does not
-//! know all their entries: it stops at zero, so it never says more than there is, and is right again once they are gone.
+//! object that goes takes with it exactly what it brought. Where faulty software wrote less it stops at zero.
 
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
