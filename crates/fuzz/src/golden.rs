@@ -16,8 +16,8 @@ use crate::{blocks, frame, label, uberblock};
 
 /// The devices: where the pool was made, their size, and what they hold.
 const DEVICES: [(&str, usize, &[u8]); 2] = [
-    ("/disks/data", 16 << 20, include_bytes!("../../fs/tests/golden/v1-data.zst")),
-    ("/disks/slog", 2 << 20, include_bytes!("../../fs/tests/golden/v1-slog.zst")),
+    ("/disks/data", 16 << 20, include_bytes!("../../fs/tests/golden/v2-data.zst")),
+    ("/disks/slog", 2 << 20, include_bytes!("../../fs/tests/golden/v2-slog.zst")),
 ];
 /// Slots of a label: of the configuration and of uberblocks; the drawing is in `tally_members::label`.
 const CONFIG_SLOTS: [usize; 2] = [0, 64 << 10];

@@ -10,7 +10,7 @@ use crate::cli::{Console, Failure, Interrupts};
 fn opener(zeroed: &[(&str, u64)]) -> MemOpener {
     let opener = MemOpener::default();
     for (name, size) in [("data", 16 << 20), ("slog", 2 << 20)] {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../fs/tests/golden/v1-{name}.zst"));
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../fs/tests/golden/v2-{name}.zst"));
         let disk = MemDisk::from_bytes(&zstd::bulk::decompress(&std::fs::read(file).unwrap(), size).unwrap());
         for (_, offset) in zeroed.iter().filter(|(of, _)| *of == name) {
             disk.write(*offset, &[0xff; 4096], Durability::Cached).unwrap();
