@@ -121,7 +121,6 @@ impl DatasetClient for Filesystem {
         let (logged, log_from) = self.logging_after(txg, old);
         let root = DatasetRoot {
             tree,
-            log_txg: old.log_txg,
             replay_dseq: self.replayed_up_to(txg),
             logged,
             log_from,

@@ -47,6 +47,7 @@ impl Words for FsWords {
             Class::Xattr | Class::Orphan => {
                 Ok(vec![object(key), ("a", key.a.into()), ("b", key.b.into()), ("bytes", value.len().into())])
             }
+            Class::Dataset => Err(Malformed("class of a dataset's tree")),
         }
     }
 }

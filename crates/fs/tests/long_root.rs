@@ -1,18 +1,19 @@
-//! A pool with so many datasets and properties that its root, which lists them all, was longer than what a block pointer may
-//! claim: it was written, everything was answered OK, and no import could read it any more.
+//! A pool with so many datasets and properties that its root, which listed them all, was longer than what a block pointer may
+//! claim: it was written, everything was answered OK, and no import could read it any more. Then commands were refused from
+//! 8 MiB on. Now the root names a catalog, and lists none of them.
 
 mod world;
 
 use std::sync::Arc;
 
-use tally_fs::filer::{DatasetError, Filer};
+use tally_fs::filer::Filer;
 use tally_store::dataset::{Dataset, DatasetBirth, DatasetLine};
-use tally_store::pool::{ROOT_BYTES_MAX, SyncError};
 use tally_store::properties::{Property, PropertySet, Value, effective, parse};
 use tally_store::tree::Tree;
 use world::World;
 
 const MIB: u64 = 1 << 20;
+const MANY: u64 = 5000;
 
 /// The longest property that there is.
 fn long() -> Value {
@@ -24,11 +25,10 @@ fn line(name: String) -> DatasetLine {
 }
 
 /// Adds so many empty datasets at once, as many commands would.
-fn add_many(filer: &Filer, count: u64) -> Result<(), SyncError> {
+fn add_many(filer: &Filer, count: u64) {
     let pool = filer.pool();
     let tank = filer.pool().datasets().remove(0);
-    let bytes = count * line("tank/many-1000".into()).root_bytes();
-    pool.administer_more(bytes, |pool, _| {
+    let added = pool.administer(|pool, _| {
         for number in 0..count {
             let birth = DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
             let mut root = (*tank.root()).clone();
@@ -37,35 +37,76 @@ fn add_many(filer: &Filer, count: u64) -> Result<(), SyncError> {
             let in_force = effective(&[&line.local]);
             pool.add_dataset(Arc::new(Dataset::new(birth, line, in_force, root)));
         }
-    })
+    });
+    added.unwrap();
 }
 
 #[test]
-fn a_root_that_could_not_be_read_is_not_written() {
+fn more_than_a_block_holds_is_read_again() {
     let world = World::new(256 * MIB, 16 * MIB);
     let filer = world.create();
-    // More than 16 MiB, which no import can read.
-    let refused = add_many(&filer, 5000).unwrap_err();
-    assert!(matches!(refused, SyncError::RootFull { bytes } if bytes > 16 * MIB), "{refused}");
-    assert!(refused.to_string().contains("destroy datasets"), "{refused}");
-    assert_eq!(filer.pool().datasets().len(), 1, "nothing was done");
-    let nearly = ROOT_BYTES_MAX / line("tank/many-1000".into()).root_bytes() - 8;
-    add_many(&filer, nearly).unwrap();
-    let is_full = |result: Result<(), DatasetError>| {
-        let full = matches!(result, Err(DatasetError::Sync(SyncError::RootFull { .. })));
-        assert!(full || result.is_ok(), "{result:?}");
-        full
-    };
-    let create = |name: &str| filer.create_dataset(name, line(name.into()).local, (0, 0)).map(drop);
-    let made = (0..100).take_while(|number| !is_full(create(&format!("tank/{number}")))).count();
-    assert!((1..20).contains(&made), "{made}");
-    let long_name = format!("tank/{}", "x".repeat(250));
-    assert!(is_full(filer.set_property("tank", long())));
-    filer.sync().unwrap();
+    // 20 MiB; a pointer claims 16 at most.
+    add_many(&filer, MANY);
+    filer.create_dataset("tank/0", line("tank/0".into()).local, (0, 0)).unwrap();
+    filer.create_dataset("tank/1", PropertySet::new(), (0, 0)).unwrap();
+    filer.set_property("tank", long()).unwrap();
     let (again, _) = world.cut().import();
-    assert_eq!(again.datasets().len() as u64, 1 + nearly + made as u64, "all of it is read");
-    // The way out is open.
+    assert_eq!(again.datasets().len() as u64, MANY + 3, "all of it is read");
+    let long_name = format!("tank/{}", "x".repeat(250));
     again.destroy_dataset("tank/0", false).unwrap();
     again.rename_dataset("tank/1", &long_name).unwrap();
-    again.inherit_property(&long_name, Property::ShareNfs).unwrap();
+    again.inherit_property("tank/many-7", Property::ShareNfs).unwrap();
+}
+
+/// Every command is durable when it has answered, whatever is cut behind it; and of the datasets around nothing changes.
+#[test]
+fn each_command_is_there_after_a_cut() {
+    let mut world = World::new(256 * MIB, 16 * MIB);
+    let filer = world.create();
+    add_many(&filer, 200);
+    let is_long =
+        |filer: &Filer, name: &str| filer.by_name(name).unwrap().info().local.value(Property::ShareNfs).is_some();
+    drop(filer);
+    type Step = (&'static str, fn(&Filer), fn(&Filer) -> bool);
+    let steps: [Step; 5] = [
+        (
+            "create",
+            |filer| drop(filer.create_dataset("tank/new", PropertySet::new(), (0, 0)).unwrap()),
+            |filer| filer.by_name("tank/new").is_some(),
+        ),
+        (
+            "set",
+            |filer| filer.set_property("tank/new", long()).unwrap(),
+            |filer| filer.by_name("tank/new").unwrap().info().local.value(Property::ShareNfs).is_some(),
+        ),
+        (
+            "rename",
+            |filer| filer.rename_dataset("tank/new", "tank/other").unwrap(),
+            |filer| filer.by_name("tank/new").is_none() && filer.by_name("tank/other").is_some(),
+        ),
+        (
+            "inherit",
+            |filer| filer.inherit_property("tank/many-7", Property::ShareNfs).unwrap(),
+            |filer| filer.by_name("tank/many-7").unwrap().info().local.value(Property::ShareNfs).is_none(),
+        ),
+        (
+            "destroy",
+            |filer| filer.destroy_dataset("tank/many-9", false).unwrap(),
+            |filer| filer.by_name("tank/many-9").is_none(),
+        ),
+    ];
+    for (what, command, is_done) in steps {
+        let (filer, _) = world.import();
+        assert!(!is_done(&filer), "{what}: not yet");
+        command(&filer);
+        let cut = world.cut();
+        drop(filer);
+        world = cut;
+        let (filer, _) = world.import();
+        assert!(is_done(&filer), "{what}");
+        assert!(filer.pool().check_catalog().is_ok() && is_long(&filer, "tank/many-100"), "{what}");
+        world = world.cut();
+    }
+    let (filer, _) = world.import();
+    assert_eq!(filer.datasets().len(), 1 + 200 + 1 - 1);
 }

@@ -30,6 +30,7 @@ struct Walked {
 pub fn sound(filer: &Filer) -> Result<(), String> {
     let pool = filer.pool();
     let mut faults = Vec::new();
+    faults.extend(pool.check_catalog().err());
     let mut reachable = pool.top_bytes() + pool.io.allocator().own_bytes();
     for dataset in pool.datasets() {
         let root = dataset.root();
@@ -151,7 +152,7 @@ impl Walked {
                     self.small.insert(key.object, value.len());
                 }
                 Class::Orphan => self.orphans.push(key.object),
-                Class::Xattr => self.faults.push(format!("{key:?}")),
+                Class::Xattr | Class::Dataset => self.faults.push(format!("{key:?}")),
             },
         }
     }

@@ -6,29 +6,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use parking_lot::RwLock;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{DatasetId, Dseq, Generation, LaneId, ObjectId, Time, Txg};
 
 use crate::block::BlockError;
-use crate::properties::{Effective, PropertySet};
+use crate::properties::{Effective, PropertySet, SHARENFS_BYTES_MAX};
 use crate::run::RunWriter;
-use crate::tree::{TREE_BYTES, Tree};
+use crate::tree::{Tree, VALUE_BYTES_MAX};
 
 pub(crate) use changes::Changes;
 
 /// Longest full name of a dataset, bytes.
 pub const DATASET_NAME_MAX: usize = 255;
 
+// An entry is one value of the catalog; all properties but the longest are a few bytes.
+const _: () = assert!(DATASET_NAME_MAX + SHARENFS_BYTES_MAX + (1 << 10) < VALUE_BYTES_MAX);
+
 /// What one transaction group leaves of a dataset.
 #[derive(Clone, Debug)]
 pub struct DatasetRoot {
     /// Everything in it.
     pub tree: Tree,
-    /// Log records of groups up to this one are in the tree (rules F1). Frozen while records are unreplayed. On disk it goes
-    /// on with every group; here it is of the group that made this root.
-    pub log_txg: Txg,
-    /// Log records up to this one are in the tree, whatever their group. Moves during replay only.
+    /// Log records up to this one are in the tree, whatever their group. Moves during replay only. Up to which group they are
+    /// the pool's root says, for all datasets (rules F1).
     pub replay_dseq: Dseq,
     /// Whether operations are logged (`sync` is not `disabled`), and from which group on (rules F13).
     pub logged: bool,
@@ -47,6 +49,10 @@ pub struct DatasetRoot {
     pub orphan_count: u64,
 }
 
+/// Up to which group a dataset's records are in its tree, if that is not what the pool's root says of all: the place is kept
+/// for datasets whose records are set aside one by one. 0 is none of them.
+const FROZEN_TXG: u64 = 0;
+
 /// What an object costs beside what it uses, for quota and `used`.
 pub const OBJECT_CHARGE: u64 = 512;
 
@@ -59,7 +65,7 @@ pub const ACCOUNT_MAX: u64 = 1 << 62;
 impl DatasetRoot {
     fn encode(&self, out: &mut Vec<u8>) {
         out.put(&self.tree.encode());
-        out.put_u64(self.log_txg.0);
+        out.put_u64(FROZEN_TXG);
         out.put_u64(self.replay_dseq.0);
         out.put_u8(u8::from(self.logged));
         out.put_u64(self.log_from.0);
@@ -72,11 +78,11 @@ impl DatasetRoot {
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let tree = Tree::decode(&reader.array()?)?;
+        let frozen_txg = reader.u64()?;
         // Every object and every orphan has a key of its own.
         let counted_max = tree.entry_count().min(ACCOUNT_MAX);
         let root = Self {
             tree,
-            log_txg: Txg(reader.u64()?),
             replay_dseq: Dseq(reader.u64()?),
             logged: reader.u8()? != 0,
             log_from: Txg(reader.u64()?),
@@ -86,8 +92,9 @@ impl DatasetRoot {
             object_count: reader.u64()?.min(counted_max),
             orphan_count: reader.u64()?.min(counted_max),
         };
-        let drawn = [root.log_txg.0, root.replay_dseq.0, root.log_from.0, root.next_object.0];
-        if drawn.into_iter().all(|number| number < DRAWN_END) { Ok(root) } else { Err(Malformed("dataset root")) }
+        let drawn = [root.replay_dseq.0, root.log_from.0, root.next_object.0];
+        let is_possible = frozen_txg == FROZEN_TXG && drawn.into_iter().all(|number| number < DRAWN_END);
+        if is_possible { Ok(root) } else { Err(Malformed("dataset root")) }
     }
 }
 
@@ -98,15 +105,6 @@ pub struct DatasetLine {
     pub name: String,
     /// Local properties.
     pub local: PropertySet,
-}
-
-impl DatasetLine {
-    /// Bytes that a dataset of this line takes in the pool's root.
-    #[must_use]
-    pub fn root_bytes(&self) -> u64 {
-        let local = postcard::to_stdvec(&self.local).expect("a property set is plain data");
-        ENTRY_BYTES + (self.name.len() + local.len()) as u64
-    }
 }
 
 /// What never changes in a dataset.
@@ -248,21 +246,25 @@ impl Dataset {
     }
 }
 
-/// Bytes of an entry without name and properties.
-const ENTRY_BYTES: u64 = 6 * 8 + 2 * 4 + ROOT_BYTES;
-/// Bytes of an encoded [`DatasetRoot`].
-const ROOT_BYTES: u64 = (TREE_BYTES + LOG_TXG_FROM_END) as u64;
-/// Where in an entry [`DatasetRoot::log_txg`] stands: it and what follows it have a fixed length.
-pub(crate) const LOG_TXG_FROM_END: usize = 8 * 8 + 1;
-
 impl Dataset {
-    /// Appends its entry, with this root.
-    pub(crate) fn encode_entry(&self, root: &DatasetRoot, out: &mut Vec<u8>) {
-        encode_entry(&self.birth, &self.line.read(), root, out);
+    /// Its entry in the catalog, with this root.
+    pub(crate) fn entry(&self, root: &DatasetRoot) -> Bytes {
+        encode_entry(&self.birth, &self.line.read(), root)
     }
 }
 
-/// A dataset as it stands in the pool root block.
+/// A dataset as it stands in the catalog.
+///
+/// ```text
+///   0    8         16     24         32            40                48     52+n   56+n
+///   +----+---------+------+----------+-------------+-----------------+------+------+------------+------+
+///   | id | created | lane | name key | root object | root generation | name | size | properties | root |
+///   +----+---------+------+----------+-------------+-----------------+------+------+------------+------+
+///
+///   name: its length u32, bytes          root: tree root (80) | 0 (frozen txg) u64 | replay dseq u64 | logged u8 |
+///   properties: postcard                       log from u64 | next object u64 | verifier u64 | used bytes u64 |
+///                                              objects u64 | orphans u64
+/// ```
 #[derive(Clone, Debug)]
 pub(crate) struct DatasetEntry {
     pub(crate) birth: DatasetBirth,
@@ -271,11 +273,13 @@ pub(crate) struct DatasetEntry {
 }
 
 impl DatasetEntry {
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        encode_entry(&self.birth, &self.line, &self.root, out);
+    #[cfg(test)]
+    pub(crate) fn encode(&self) -> Bytes {
+        encode_entry(&self.birth, &self.line, &self.root)
     }
 
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(bytes, "dataset");
         let malformed = reader.malformed();
         let birth = DatasetBirth {
             id: DatasetId(reader.u64()?),
@@ -287,11 +291,19 @@ impl DatasetEntry {
         };
         let name = String::from_utf8(reader.blob()?.to_vec()).map_err(|_| malformed)?;
         let local = postcard::from_bytes(reader.blob()?).map_err(|_| malformed)?;
-        Ok(Self { birth, line: DatasetLine { name, local }, root: DatasetRoot::decode(reader)? })
+        let root = DatasetRoot::decode(&mut reader)?;
+        reader.end()?;
+        Ok(Self { birth, line: DatasetLine { name, local }, root })
+    }
+
+    /// Whether its numbers can have been drawn in a pool whose next dataset is this one: a sound checksum does not say so.
+    pub(crate) fn is_possible(&self, next_dataset: u64) -> bool {
+        self.birth.id.0 < next_dataset && self.birth.root_object < self.root.next_object
     }
 }
 
-fn encode_entry(birth: &DatasetBirth, line: &DatasetLine, root: &DatasetRoot, out: &mut Vec<u8>) {
+fn encode_entry(birth: &DatasetBirth, line: &DatasetLine, root: &DatasetRoot) -> Bytes {
+    let mut out = Vec::with_capacity(256);
     for field in
         [birth.id.0, birth.created.0, birth.lane.0, birth.name_key, birth.root_object.0, birth.root_generation.0]
     {
@@ -299,7 +311,6 @@ fn encode_entry(birth: &DatasetBirth, line: &DatasetLine, root: &DatasetRoot, ou
     }
     out.put_blob(line.name.as_bytes());
     out.put_blob(&postcard::to_stdvec(&line.local).expect("a property set is plain data"));
-    let before = out.len();
-    root.encode(out);
-    debug_assert_eq!((out.len() - before) as u64, ROOT_BYTES, "the root's length is fixed");
+    root.encode(&mut out);
+    out.into()
 }

@@ -1,4 +1,8 @@
-//! Keys of a dataset's tree: class first, so that what is read together lies together (rules F10).
+//! Keys of trees, a dataset's or the catalog of all datasets: class first, so that what is read together lies together (rules
+//! F10).
+//!
+//! Classes of a dataset's tree are below 32, those of the catalog from 32 on: 33 to 51 are spoken for, see
+//! docs/on-disk-trees.md.
 
 use std::fmt;
 
@@ -23,20 +27,38 @@ pub enum Class {
     Small = 5,
     /// `(object, from offset, 0)` → cursor of the reaper.
     Orphan = 6,
+    /// In the catalog: `(dataset, 0, 0)` → its entry ([`crate::dataset`]).
+    Dataset = 32,
 }
 
 impl Class {
-    /// All classes, in order.
+    /// All classes of a dataset's tree, in order.
     pub const ALL: [Self; 7] =
         [Self::Inode, Self::DirEntry, Self::DirHash, Self::Xattr, Self::Extent, Self::Small, Self::Orphan];
+
+    /// The class of this number, or `None` for one that we do not know.
+    #[must_use]
+    pub const fn of(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Inode,
+            1 => Self::DirEntry,
+            2 => Self::DirHash,
+            3 => Self::Xattr,
+            4 => Self::Extent,
+            5 => Self::Small,
+            6 => Self::Orphan,
+            32 => Self::Dataset,
+            _ => return None,
+        })
+    }
 }
 
-/// A key of a dataset's tree. The derived order is the order of its encoded bytes.
+/// A key of a tree. The derived order is the order of its encoded bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Which range.
     pub class: Class,
-    /// The object it belongs to.
+    /// The object it belongs to; in the catalog the dataset.
     pub object: u64,
     /// First part of the rest, by class.
     pub a: u64,
@@ -68,7 +90,7 @@ impl Key {
     /// The key of an encoding, or `None` for a class we do not know.
     #[must_use]
     pub fn decode(bytes: &[u8; KEY_BYTES]) -> Option<Self> {
-        let class = *Class::ALL.get(usize::from(bytes[0]))?;
+        let class = Class::of(bytes[0])?;
         let field = |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("eight bytes of twenty-five"));
         Some(Self { class, object: field(1), a: field(9), b: field(17) })
     }
@@ -125,7 +147,7 @@ impl Key {
         let next_object = || object.checked_add(1).map(|object| Self::new(class, object, 0, 0));
         let next_a = |step: u64| a.checked_add(step).map(|a| Self::new(class, object, a, 0)).or_else(next_object);
         let next = match class {
-            Class::Inode | Class::Small => next_object(),
+            Class::Inode | Class::Small | Class::Dataset => next_object(),
             Class::DirEntry => next_a(1),
             Class::Extent => next_a(EXTENT_STEP_MIN),
             Class::DirHash | Class::Xattr | Class::Orphan => {
@@ -137,7 +159,7 @@ impl Key {
 }
 
 impl Class {
-    /// The first key behind those of this class; none: it is the last one.
+    /// The first key behind those of this class; none: it is the last one of its kind of tree.
     pub(crate) fn end(self) -> Option<Key> {
         Self::ALL.get(self as usize + 1).map(|next| Key::new(*next, 0, 0, 0))
     }

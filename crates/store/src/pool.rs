@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  1 close the group           operations go on in the next one
-//!  2 fold every dataset        blocks that nobody names yet                      ┐
+//!  2 fold every dataset that has changed, and the catalog of them                ┐
 //!  3 write the reply cache, the pool root and the space maps                     │ a crash here leaves the
 //!  4 flush every data vdev     what the uberblock will name is durable (I2)      │ previous group, and the log
 //!  5 write the uberblock       durably, to all labels  ◀── the commit point      ┘
@@ -26,7 +26,7 @@
 
 mod admit;
 mod break_even;
-mod entries;
+mod catalog;
 mod lanes;
 pub mod membership;
 mod open;
@@ -57,15 +57,15 @@ use crate::replies::{BUCKETS, ReplyCache};
 use crate::tuning::Tuning;
 use crate::txg::{TxgHistory, Txgs};
 use break_even::BreakEven;
-use entries::Entries;
+use catalog::{Catalog, Told};
 use server_time::ServerTime;
 
 pub use admit::{NotServing, SpaceClass};
+pub(crate) use catalog::{Top, entry_of};
 pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
 pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
 pub(crate) use root::PoolRoot;
-pub use root::ROOT_BYTES_MAX;
 pub use secure::{LostBlock, SecureError, SecureReport};
 pub use server_time::{ClockFault, PROBATION};
 pub use sync::{SuspendsOnPanic, SyncError};
@@ -116,10 +116,11 @@ struct Syncing {
     uberblock: Uberblock,
     /// The pool root block that it names.
     root: Option<BlockPtr>,
-    /// Bytes of that block, without the allocator's part.
-    root_bytes: u64,
-    /// The datasets' part of it.
-    entries: Entries,
+    /// The datasets below it.
+    catalog: Catalog,
+    told: Told,
+    /// Up to which group the log's records are in the trees, as it says (rules F1).
+    log_txg: Txg,
     /// The next group folds every dataset: what the import has changed in them nobody noted.
     fold_all: bool,
     reply_blocks: [Option<BlockPtr>; BUCKETS],
@@ -205,12 +206,23 @@ impl Pool {
         self.replies.time(self.platform.clock.monotonic().saturating_sub(self.opened))
     }
 
-    /// Bytes on disk of what is neither a dataset's nor the allocator's own: the pool root and the reply cache, as of
-    /// the newest durable group. For checks that account for every allocated sector.
+    /// Bytes on disk of what is neither a dataset's nor the allocator's own: the pool root, the catalog and the reply cache,
+    /// as of the newest durable group. For checks that account for every allocated sector.
     #[must_use]
     pub fn top_bytes(&self) -> u64 {
         let syncing = self.syncing.lock();
-        syncing.root.iter().chain(syncing.reply_blocks.iter().flatten()).map(BlockPtr::asize).sum()
+        let catalog = catalog::blocks_of(syncing.catalog.tree(), &self.io);
+        let alone = syncing.root.iter().chain(syncing.reply_blocks.iter().flatten());
+        alone.chain(catalog.iter().map(|(bp, _)| bp)).map(BlockPtr::asize).sum()
+    }
+
+    /// Whether the catalog on disk is what memory knows of all datasets, while nothing is dirty. For checks.
+    pub fn check_catalog(&self) -> Result<(), String> {
+        let syncing = self.syncing.lock();
+        let known: BTreeMap<_, _> =
+            self.datasets.read().values().map(|dataset| (dataset.birth.id, dataset.entry(&dataset.root()))).collect();
+        let found = catalog::entries_of(syncing.catalog.tree(), &self.io).map_err(|error| error.to_string())?;
+        if found == known { Ok(()) } else { Err("the catalog is not what memory knows of the datasets".to_owned()) }
     }
 
     /// All datasets, by id.
@@ -232,20 +244,10 @@ impl Pool {
     }
 
     /// Changes the pool by command: `change` runs under a hold on the open group, which is durable when this returns
-    /// (rules F18). For what makes the pool's root no longer.
+    /// (rules F18).
     pub fn administer<R>(&self, change: impl FnOnce(&Self, Txg) -> R) -> Result<R, SyncError> {
-        self.administer_more(0, change)
-    }
-
-    /// The same for a command that makes the root longer by so many bytes: if that is too much nothing is done.
-    pub fn administer_more<R>(
-        &self,
-        more_root_bytes: u64,
-        change: impl FnOnce(&Self, Txg) -> R,
-    ) -> Result<R, SyncError> {
         let mut syncing = self.syncing.lock();
         self.check_syncing(&syncing)?;
-        self.check_root_room(&syncing, more_root_bytes)?;
         let hold = self.txgs.hold(None);
         let result = change(self, hold.txg());
         drop(hold);
@@ -254,16 +256,8 @@ impl Pool {
     }
 
     /// Whether commands can be carried out: for what cannot be taken back if [`Self::administer`] refuses.
-    pub fn check_administrable(&self, more_root_bytes: u64) -> Result<(), SyncError> {
-        let syncing = self.syncing.lock();
-        self.check_syncing(&syncing)?;
-        self.check_root_room(&syncing, more_root_bytes)
-    }
-
-    fn check_root_room(&self, syncing: &Syncing, more_bytes: u64) -> Result<(), SyncError> {
-        // What does not make it longer is the way out of a root that is too long already.
-        let bytes = if more_bytes == 0 { 0 } else { self.root_bytes(syncing) + more_bytes };
-        if bytes <= ROOT_BYTES_MAX { Ok(()) } else { Err(SyncError::RootFull { bytes }) }
+    pub fn check_administrable(&self) -> Result<(), SyncError> {
+        self.check_syncing(&self.syncing.lock())
     }
 
     /// Adds a dataset, within [`Self::administer`].

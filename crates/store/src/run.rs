@@ -43,7 +43,7 @@ pub struct WriteStats {
 pub(crate) enum RedundantMetadata {
     /// None.
     None,
-    /// What much hangs from: the pool's root, the allocator's sectors, the inner nodes of trees.
+    /// What much hangs from: the pool's root, the allocator's sectors, the inner nodes of trees, the catalog of datasets.
     Most,
     /// Also the leaves of trees, but for those whose entries are the content of small files.
     All,
@@ -188,15 +188,15 @@ impl RunWriter {
         self.put_for_readers(kind, data, compression, is_brought, false)
     }
 
-    /// [`Self::put_bytes`] of what belongs to the pool itself and not to a file: in two places, if that is asked of this
-    /// kind of block.
+    /// [`Self::put_bytes`] of what belongs to the pool itself and not to a file: in two places, where `least` or more is written
+    /// twice.
     pub(crate) fn put_metadata(
         &mut self,
         kind: BlockKind,
         data: Bytes,
         compression: Compression,
+        least: RedundantMetadata,
     ) -> Result<BlockPtr, BlockError> {
-        let least = if kind == BlockKind::Leaf { RedundantMetadata::All } else { RedundantMetadata::Most };
         self.put_for_readers(kind, data, compression, false, self.copies.of >= least)
     }
 

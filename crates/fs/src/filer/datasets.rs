@@ -99,7 +99,7 @@ impl Filer {
             return Err(DatasetError::Exists(name.to_owned()));
         }
         // Before anything is made that a refusal would leave behind.
-        self.pool.check_administrable(DatasetLine { name: name.to_owned(), local: local.clone() }.root_bytes())?;
+        self.pool.check_administrable()?;
         let point = MountPoint::take(&parent, name)?;
         let filesystem = self.add_dataset(name, local, owner).inspect_err(|_| point.give_back(&parent, name))?;
         self.cover(&parent, name, filesystem.dataset.birth.id);
@@ -107,17 +107,12 @@ impl Filer {
     }
 
     /// Looks whether a dataset and those above it that are missing can be made, before the first of them is.
-    pub fn check_new(&self, name: &str, local: &PropertySet) -> Result<(), DatasetError> {
+    pub fn check_new(&self, name: &str) -> Result<(), DatasetError> {
         check_name(name)?;
         if self.by_name(name).is_some() {
             return Err(DatasetError::Exists(name.to_owned()));
         }
-        let missing = ancestors(name).filter(|above| self.by_name(above).is_none());
-        let line = |above: &str| {
-            let local = if above == name { local.clone() } else { PropertySet::new() };
-            DatasetLine { name: above.to_owned(), local }
-        };
-        Ok(self.pool.check_administrable(missing.map(|above| line(above).root_bytes()).sum())?)
+        Ok(self.pool.check_administrable()?)
     }
 
     fn parent_of(&self, name: &str) -> Result<Arc<Filesystem>, DatasetError> {
@@ -138,11 +133,9 @@ impl Filer {
             root_generation: tally_base::Generation(pool.platform.rng.next_u64()),
         };
         let line = DatasetLine { name: name.to_owned(), local };
-        let root_bytes = line.root_bytes();
         let in_force = effective_of(&self.names(), &line);
         let root = DatasetRoot {
             tree: Tree::empty(),
-            log_txg: Txg(0),
             replay_dseq: Dseq(0),
             logged: in_force.sync != SyncMode::Disabled,
             log_from: Txg(0),
@@ -154,7 +147,7 @@ impl Filer {
         };
         let dataset = Arc::new(Dataset::new(birth, line, in_force, root));
         let filesystem = Filesystem::mount(pool, &self.ahead, &dataset, true);
-        pool.administer_more(root_bytes, |pool, txg| {
+        pool.administer(|pool, txg| {
             filesystem.found(txg, owner);
             pool.add_dataset(dataset);
         })?;
@@ -182,7 +175,7 @@ impl Filer {
     }
 
     fn remove_dataset(&self, filesystem: &Arc<Filesystem>) -> Result<(), DatasetError> {
-        self.pool.check_administrable(0)?;
+        self.pool.check_administrable()?;
         let name = filesystem.name();
         self.mounted.write().remove(&filesystem.dataset.birth.id);
         Arc::make_mut(&mut self.names.write()).remove(&name);
@@ -220,10 +213,9 @@ impl Filer {
         let moved = self.subtree(from);
         let new_name = |filesystem: &Filesystem| format!("{to}{}", &filesystem.name()[from.len()..]);
         moved.iter().try_for_each(|filesystem| check_name(&new_name(filesystem)))?;
-        let more_root_bytes = (to.len().saturating_sub(from.len()) * moved.len()) as u64;
-        self.pool.check_administrable(more_root_bytes)?;
+        self.pool.check_administrable()?;
         let point = MountPoint::take(&new_parent, to)?;
-        let renamed = self.pool.administer_more(more_root_bytes, |_, _| {
+        let renamed = self.pool.administer(|_, _| {
             for filesystem in &moved {
                 let name = new_name(filesystem);
                 filesystem.dataset.change_line(|line| line.name = name);
@@ -236,7 +228,7 @@ impl Filer {
             self.cover(&new_parent, to, root.dataset.birth.id);
         }
         remove_mount_point(&old_parent, from);
-        self.put_in_force(&moved, 0, || {})
+        self.put_in_force(&moved, || {})
     }
 
     /// Sets a local property; it is in force, here and below, when this returns.
@@ -262,24 +254,17 @@ impl Filer {
     ) -> Result<(), DatasetError> {
         let _one = self.command.lock();
         let affected = self.subtree(&filesystem.name());
-        let before = filesystem.dataset.line();
-        let mut after = before.clone();
+        let mut after = filesystem.dataset.line();
         change(&mut after.local);
-        let more_root_bytes = after.root_bytes().saturating_sub(before.root_bytes());
         // The line changes in the group that puts it in force, or a crash between the two would leave a dataset that
         // says `standard` and does not log.
-        self.put_in_force(&affected, more_root_bytes, || filesystem.dataset.change_line(|line| *line = after))
+        self.put_in_force(&affected, || filesystem.dataset.change_line(|line| *line = after))
     }
 
     /// Computes the properties in force anew. A change of `sync` between logging and not takes effect at the border of
     /// the group that makes it durable (rules F13).
-    fn put_in_force(
-        &self,
-        affected: &[Arc<Filesystem>],
-        more_root_bytes: u64,
-        change: impl FnOnce(),
-    ) -> Result<(), DatasetError> {
-        self.pool.administer_more(more_root_bytes, |_, txg| {
+    fn put_in_force(&self, affected: &[Arc<Filesystem>], change: impl FnOnce()) -> Result<(), DatasetError> {
+        self.pool.administer(|_, txg| {
             change();
             let names = self.names();
             for filesystem in affected {

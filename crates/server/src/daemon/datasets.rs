@@ -42,7 +42,7 @@ impl Pools {
         let pool = self.pool(pool_of(name))?;
         let set = property_set(set)?;
         if parents {
-            pool.filer.check_new(name, &set)?;
+            pool.filer.check_new(name)?;
             for (end, _) in name.match_indices('/') {
                 if pool.filer.by_name(&name[..end]).is_none() {
                     let made = pool.filer.create_dataset(&name[..end], PropertySet::new(), process::owner())?;

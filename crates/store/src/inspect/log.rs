@@ -167,7 +167,7 @@ fn say_frame(report: &mut Report<'_>, lane: &Lane<'_>, tally: &mut Tally, frame:
 fn say_record(report: &mut Report<'_>, lane: &Lane<'_>, tally: &mut Tally, frame: &FrameInfo, record: &RecordInfo) {
     let head = &record.head;
     let replayed = lane.root.map(|root| {
-        let cursor = cursor_of(&root.content, head.dataset);
+        let cursor = cursor_of(&root.top, head.dataset);
         cursor.is_none_or(|cursor| head.txg > cursor.log_txg && head.dseq > cursor.replay_dseq)
     });
     tally.to_replay += u64::from(replayed == Some(true));
@@ -235,7 +235,7 @@ fn say_scan(report: &mut Report<'_>, lane: &Lane<'_>, scan: &LaneScan) {
 /// What each dataset would get from all lanes.
 fn say_histories(report: &mut Report<'_>, view: &PoolView<'_>, root: &Root, scans: Vec<LaneScan>) {
     let source = view.config.as_ref().map(|(source, _)| source.clone());
-    let merged = match merge(scans, &|id| cursor_of(&root.content, id)) {
+    let merged = match merge(scans, &|id| cursor_of(&root.top, id)) {
         Ok(merged) => merged,
         Err(why) => return report.say(Detail::Summary, &Fact::new(Part::Log, "log").at(source).damaged(why)),
     };

@@ -6,7 +6,7 @@ use tally_base::codec::Malformed;
 use tally_members::blockdev::BlockDevs;
 use tally_members::uberblock::Uberblock;
 
-use super::fact::{Fact, Part, Source};
+use super::fact::{Fact, Fields, Part, Source};
 use super::view::PoolView;
 use super::{Detail, Report, Words};
 use crate::alloc::{AllocRoot, Allocator};
@@ -15,7 +15,7 @@ use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::pool::PoolRoot;
+use crate::pool::{PoolRoot, Top, entry_of};
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
 
@@ -25,7 +25,10 @@ const CACHE_BYTES: u64 = 1 << 20;
 /// A pool root that could be read.
 pub(super) struct Root {
     pub(super) uberblock: Uberblock,
-    pub(super) content: PoolRoot,
+    /// Its content, and the datasets that can be read.
+    pub(super) top: Top,
+    /// Where the entry of each was read.
+    entries: Vec<Option<Source>>,
     pub(super) alloc: AllocRoot,
     pub(super) block: BlockPtr,
     /// Where the root block was read.
@@ -35,7 +38,7 @@ pub(super) struct Root {
 impl Root {
     /// A dataset's name.
     pub(super) fn name_of(&self, id: DatasetId) -> Option<&str> {
-        self.content.datasets.iter().find(|entry| entry.birth.id == id).map(|entry| entry.line.name.as_str())
+        self.top.find(id).map(|entry| entry.line.name.as_str())
     }
 }
 
@@ -52,9 +55,10 @@ enum RootError {
 pub(super) fn read_root(report: &mut Report<'_>, view: &PoolView<'_>) -> Option<Root> {
     for (at, (source, uberblock)) in view.uberblocks.iter().enumerate() {
         match root_of(view, uberblock) {
-            Ok(root) => {
+            Ok(mut root) => {
                 say_root(report, &root, at > 0);
                 view.say_damaged_copy(report, Part::Trees, &root.block);
+                read_catalog(report, view, &mut root);
                 return Some(root);
             }
             Err(why) => {
@@ -74,25 +78,86 @@ fn root_of(view: &PoolView<'_>, uberblock: &Uberblock) -> Result<Root, RootError
     let pointer: &[u8; BLOCK_PTR_BYTES] = uberblock.root[..].try_into().map_err(|_| Malformed("uberblock root"))?;
     let block = BlockPtr::decode(pointer)?;
     let (content, alloc) = PoolRoot::decode(&BlockIo::read_root(&view.block_devs(), &block)?)?;
-    Ok(Root { uberblock: uberblock.clone(), content, alloc, block, source: view.source(block.dva) })
+    let top = Top { root: content, datasets: Vec::new() };
+    let source = view.source(block.dva);
+    Ok(Root { uberblock: uberblock.clone(), top, entries: Vec::new(), alloc, block, source })
+}
+
+/// Blocks as they are on the devices. Nothing is ever allocated here.
+fn io_of(view: &PoolView<'_>) -> std::sync::Arc<BlockIo> {
+    BlockIo::new(view.block_devs(), std::sync::Arc::new(Allocator::create(&BlockDevs::new(), &[])), CACHE_BYTES)
+}
+
+/// All datasets that can be read. An import reads all of them, or none.
+fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
+    let tree = root.top.root.catalog.clone();
+    let mut leaf = None;
+    let mut datasets = Vec::new();
+    let summary = tree.check(&io_of(view), &mut |visit| match visit {
+        Visit::Block { bp, height, count } => {
+            let what = if height == 0 { "catalog leaf" } else { "catalog node" };
+            let source = view.source(bp.dva);
+            let fact = block_fact(what, source.clone(), bp).with("height", height).with("count", count);
+            report.say(Detail::Verbose, &fact);
+            view.say_damaged_copy(report, Part::Trees, bp);
+            leaf = source;
+        }
+        Visit::Entry { key, value } => match entry_of(&root.top.root, &key, value) {
+            Ok(entry) => datasets.push((entry, leaf.clone())),
+            Err(why) => {
+                let fact = Fact::new(Part::Trees, "dataset").at(leaf.clone()).with("key", format!("{key:?}"));
+                report.say(Detail::Summary, &fact.damaged(why));
+            }
+        },
+        Visit::Damage { bp, height, from, to, error } => {
+            let what = if height == 0 { "catalog leaf" } else { "catalog node" };
+            let fact = block_fact(what, view.source(bp.dva), bp).with_all(stretch(from, to));
+            report.say(Detail::Summary, &fact.damaged(error));
+        }
+    });
+    datasets.sort_by_key(|(entry, _)| entry.birth.id);
+    (root.top.datasets, root.entries) = datasets.into_iter().unzip();
+    let fact = Fact::new(Part::Trees, "catalog")
+        .at(tree.root().and_then(|root| view.source(root.dva)))
+        .with("height", tree.height())
+        .with("nodes", summary.node_count)
+        .with("leaves", summary.leaf_count)
+        .with("datasets", root.top.datasets.len())
+        .with("lsize", summary.logical_bytes)
+        .with("asize", summary.allocated_bytes);
+    let fact = if summary.damage_count == 0 && summary.entry_count != tree.entry_count() {
+        fact.damaged(format!("the pool's root tells of {} datasets", tree.entry_count()))
+    } else {
+        fact
+    };
+    report.say(Detail::Summary, &fact);
+    view.say_faults(report, Part::Trees);
+}
+
+/// The keys that are missing from a walk.
+fn stretch(from: Option<Key>, to: Option<Key>) -> Fields {
+    let word = |key: Option<Key>, without: &str| key.map_or(without.to_owned(), |key| format!("{key:?}"));
+    vec![("from", word(from, "the beginning").into()), ("to", word(to, "the end").into())]
 }
 
 fn say_root(report: &mut Report<'_>, root: &Root, is_older: bool) {
+    let content = &root.top.root;
     let fact = Fact::new(Part::Trees, "pool root")
         .at(root.source.clone())
         .with("txg", root.uberblock.txg)
         .with("bytes", root.block.lsize)
-        .with("datasets", root.content.datasets.len())
-        .with("next_dataset", root.content.next_dataset)
-        .with("reply_blocks", root.content.reply_blocks.iter().flatten().count())
-        .with("tombstones", root.content.tombstones.len())
+        .with("datasets", content.catalog.entry_count())
+        .with("next_dataset", content.next_dataset)
+        .with("log_txg", content.log_txg)
+        .with("reply_blocks", content.reply_blocks.iter().flatten().count())
+        .with("tombstones", content.tombstones.len())
         .with_some("copy", copy_words(&root.block));
     report.say(Detail::Summary, &fact);
     if is_older {
         let why = "of an older uberblock: what follows is an earlier state, parts of which may have been overwritten";
         report.say(Detail::Summary, &Fact::new(Part::Trees, "pool root").at(root.source.clone()).note(why));
     }
-    for (dataset, txg) in &root.content.tombstones {
+    for (dataset, txg) in &content.tombstones {
         let fact = Fact::new(Part::Trees, "tombstone").at(root.source.clone());
         report.say(Detail::Lines, &fact.with("dataset", *dataset).with("txg", *txg));
     }
@@ -100,16 +165,14 @@ fn say_root(report: &mut Report<'_>, root: &Root, is_older: bool) {
 
 /// The reply cache and all datasets.
 pub(super) fn say_trees(report: &mut Report<'_>, view: &PoolView<'_>, root: &Root, words: &dyn Words) {
-    // An allocator without devices: nothing is ever allocated here.
-    let io =
-        BlockIo::new(view.block_devs(), std::sync::Arc::new(Allocator::create(&BlockDevs::new(), &[])), CACHE_BYTES);
+    let io = io_of(view);
     if report.plan.trees.is_empty() {
         say_replies(report, view, root, &io);
     }
-    for entry in &root.content.datasets {
+    for (entry, source) in root.top.datasets.iter().zip(&root.entries) {
         if report.plan.wants_tree(&entry.line.name) {
             report.trees_found.push(entry.line.name.clone());
-            say_dataset(report, root, entry);
+            say_dataset(report, source, entry);
             Walk { report, view, io: &io, words, leaf: None, entries: [0; Class::ALL.len()] }.run(entry);
             view.say_faults(report, Part::Trees);
         }
@@ -117,7 +180,7 @@ pub(super) fn say_trees(report: &mut Report<'_>, view: &PoolView<'_>, root: &Roo
 }
 
 fn say_replies(report: &mut Report<'_>, view: &PoolView<'_>, root: &Root, io: &BlockIo) {
-    for (bucket, bp) in root.content.reply_blocks.iter().enumerate() {
+    for (bucket, bp) in root.top.root.reply_blocks.iter().enumerate() {
         let Some(bp) = bp else { continue };
         let fact = Fact::new(Part::Trees, "reply cache").with("bucket", bucket).with("bytes", bp.lsize);
         let loaded = ReplyCache::default();
@@ -130,10 +193,10 @@ fn say_replies(report: &mut Report<'_>, view: &PoolView<'_>, root: &Root, io: &B
     }
 }
 
-fn say_dataset(report: &mut Report<'_>, root: &Root, entry: &DatasetEntry) {
+fn say_dataset(report: &mut Report<'_>, source: &Option<Source>, entry: &DatasetEntry) {
     let (birth, state) = (&entry.birth, &entry.root);
     let fact = Fact::new(Part::Trees, "dataset")
-        .at(root.source.clone())
+        .at(source.clone())
         .with("dataset", birth.id)
         .with("name", entry.line.name.as_str())
         .with("created", birth.created)
@@ -144,13 +207,12 @@ fn say_dataset(report: &mut Report<'_>, root: &Root, entry: &DatasetEntry) {
         .with("orphans", state.orphan_count)
         .with("used_bytes", state.used_bytes)
         .with("next_object", state.next_object)
-        .with("log_txg", state.log_txg)
         .with("replay_dseq", state.replay_dseq)
         .with("logged", state.logged)
         .with("log_from", state.log_from);
     report.say(Detail::Summary, &fact);
     for value in entry.line.local.iter() {
-        let fact = Fact::new(Part::Trees, "property").at(root.source.clone()).with("dataset", birth.id);
+        let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);
         report.say(Detail::Lines, &fact.with("name", value.property().name()).with("value", value.to_string()));
     }
 }
@@ -209,8 +271,7 @@ impl Walk<'_, '_> {
             Visit::Entry { key, value } => self.entry(key, value),
             Visit::Damage { bp, height, from, to, error } => {
                 let fact = block_fact(if *height == 0 { "leaf" } else { "node" }, self.view.source(bp.dva), bp)
-                    .with("from", from.map_or("the beginning".to_owned(), |key| format!("{key:?}")))
-                    .with("to", to.map_or("the end".to_owned(), |key| format!("{key:?}")));
+                    .with_all(stretch(*from, *to));
                 self.report.say(Detail::Summary, &fact.damaged(error));
             }
         }
@@ -277,5 +338,6 @@ const fn class_word(class: Class) -> &'static str {
         Class::Extent => "extent",
         Class::Small => "small",
         Class::Orphan => "orphan",
+        Class::Dataset => "dataset",
     }
 }

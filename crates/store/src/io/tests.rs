@@ -81,7 +81,9 @@ fn a_copy_is_far_from_its_block_wherever_that_is() {
     let (_, io) = pool(&[64 << 20], 0);
     let mut out = io.writer(Txg(1)).with_copies(RedundantMetadata::All, |_, _| true);
     for turn in 0..2 {
-        let bp = out.put_metadata(BlockKind::Leaf, noise(9000, turn).into(), Compression::Off).expect("there is space");
+        let bp = out
+            .put_metadata(BlockKind::Leaf, noise(9000, turn).into(), Compression::Off, RedundantMetadata::All)
+            .expect("there is space");
         let copy = bp.copy.expect("there is space");
         assert!(io.alloc.are_apart(&bp.dva, &copy), "{bp} and {copy}");
         for at in 0..240 {

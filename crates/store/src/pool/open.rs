@@ -1,7 +1,7 @@
 //! How a pool comes into memory: made new, or imported with what its log holds.
 //!
-//! An import goes: choose the uberblock (done by [`tally_members::assemble`]), read the root below it, scan all lanes, and only
-//! then number the first group: above every group that any uberblock or frame has seen (rules F1). The file system
+//! An import goes: choose the uberblock (done by [`tally_members::assemble`]), read the root and the catalog below it, scan all
+//! lanes, and only then number the first group: above every group that any uberblock or frame has seen (rules F1). The file system
 //! replays; [`Pool::finish_replay`] opens the lanes under new epochs, and the sync that follows is the one commit
 //! point of the whole recovery. Until then a crash finds the same disks and decides the same.
 
@@ -24,7 +24,7 @@ use tally_members::roster::{Roster, RosterError};
 use tally_members::uberblock::Uberblock;
 
 use super::break_even::BreakEven;
-use super::entries::Entries;
+use super::catalog::{Catalog, Told, Top};
 use super::lanes::home_among;
 use super::room;
 use super::root::PoolRoot;
@@ -37,7 +37,7 @@ use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::dataset::{Dataset, DatasetEntry};
 use crate::io::BlockIo;
 use crate::properties::effective;
-use crate::replies::{BUCKETS, ReplyCache};
+use crate::replies::ReplyCache;
 use crate::tuning::Tuning;
 use crate::txg::{TxgHistory, Txgs};
 
@@ -50,8 +50,14 @@ pub enum OpenError {
          its mirror that are missing; `tally inspect` shows what there is"
     )]
     Block(#[from] BlockError),
+    /// The list of all datasets could not be read.
+    #[error(
+        "the catalog of the pool's datasets cannot be read: {0}. No import gets by without it, --readonly neither: bring back \
+         the disks of its mirror that are missing; `tally inspect` shows what there is"
+    )]
+    Catalog(#[source] BlockError),
     /// The pool root is not what its checksum says.
-    #[error("the pool's root block is damaged ({0}); see `tally inspect`")]
+    #[error("the pool's root block or its catalog of datasets is damaged ({0}); see `tally inspect`")]
     Root(#[from] Malformed),
     /// The space maps could not be loaded.
     #[error("{0}")]
@@ -128,13 +134,8 @@ impl Pool {
             clean: false,
             config_sequence: 0,
         };
-        let root = PoolRoot {
-            next_dataset: 1,
-            datasets: Vec::new(),
-            reply_blocks: [None; BUCKETS],
-            tombstones: BTreeMap::new(),
-        };
-        let pool = Self::assemble(platform, tuning, roster, (devs, alloc), (uberblock, None, root), Txg(1), false);
+        let top = (uberblock, None, Top { root: PoolRoot::new(), datasets: Vec::new() });
+        let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, Txg(1), false);
         {
             // Its first uberblock makes the pool, and the lanes with it.
             let mut syncing = pool.syncing.lock();
@@ -159,8 +160,9 @@ impl Pool {
         let pointer: &[u8; BLOCK_PTR_BYTES] = uberblock.root[..].try_into().map_err(|_| Malformed("uberblock root"))?;
         let pointer = BlockPtr::decode(pointer)?;
         let (root, alloc_root) = PoolRoot::decode(&BlockIo::read_root(&devs, &pointer)?)?;
-        check_lanes(roster, &root)?;
-        let (mut content, seen) = read_log(roster, &uberblock, chosen, &root, progress)?;
+        let top = read_top(&devs, tuning, root, &uberblock)?;
+        check_lanes(roster, &top)?;
+        let (mut content, seen) = read_log(roster, &uberblock, chosen, &top, progress)?;
         if !content.losses.is_empty() && !options.read_only && !options.accept_loss {
             return Err(OpenError::LogLost { report: content.losses.join("\n") + "\n" });
         }
@@ -168,10 +170,10 @@ impl Pool {
         let open = seen.max(chosen.txg_max).max(uberblock.txg).next();
         let mut uberblock = uberblock;
         if !options.read_only {
-            room::check(&roster.config(), &uberblock, &root, &content, open)?;
+            room::check(&roster.config(), &uberblock, &top, &content, open)?;
             uberblock.open_gen = roster.claim(&platform.host, platform.rng.as_ref(), uberblock.open_gen)?;
         }
-        let top = (uberblock, Some(pointer), root);
+        let top = (uberblock, Some(pointer), top);
         let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, open, options.read_only);
         pool.load_replies(&mut content.remarks);
         Ok((pool, content))
@@ -182,7 +184,7 @@ impl Pool {
         tuning: &Tuning,
         roster: &Arc<Roster>,
         (devs, alloc): (BlockDevs, Arc<Allocator>),
-        (uberblock, root_block, root): (Uberblock, Option<BlockPtr>, PoolRoot),
+        (uberblock, root_block, top): (Uberblock, Option<BlockPtr>, Top),
         open: Txg,
         read_only: bool,
     ) -> Arc<Self> {
@@ -194,8 +196,8 @@ impl Pool {
             io.has_no_log_beside();
         }
         let unreplayed = root_block.is_some().then(|| uberblock.lanes.clone());
-        let root_bytes = root.encode().len() as u64;
-        let (changes, datasets) = (Arc::default(), datasets_of(&root));
+        let (changes, datasets) = (Arc::default(), datasets_of(&top.datasets));
+        let root = top.root;
         datasets.values().for_each(|dataset| dataset.join(&changes));
         Arc::new(Self {
             platform: platform.clone(),
@@ -225,8 +227,9 @@ impl Pool {
             syncing: Mutex::new(Syncing {
                 uberblock,
                 root: root_block,
-                root_bytes,
-                entries: Entries::default(),
+                catalog: Catalog::new(root.catalog),
+                told: Told::default(),
+                log_txg: root.log_txg,
                 fold_all: true,
                 reply_blocks: root.reply_blocks,
                 old_roots: Vec::new(),
@@ -320,11 +323,32 @@ fn load_space(
     }
 }
 
+/// For the reading of a catalog: the way from its root to a leaf, and leaves that are read together.
+const CATALOG_CACHE_BYTES: u64 = 4 << 20;
+
+/// The datasets below a root. Nothing is written, and no space map is needed for it.
+fn read_top(
+    devs: &BlockDevs,
+    tuning: &Tuning,
+    root: PoolRoot,
+    uberblock: &Uberblock,
+) -> Result<Top, OpenError> {
+    // What a root says of the log was true when it was written.
+    if root.log_txg > uberblock.txg {
+        return Err(Malformed("pool root").into());
+    }
+    let io = BlockIo::new(devs.clone(), Arc::new(Allocator::create(&BlockDevs::new(), &[])), CATALOG_CACHE_BYTES);
+    if !tuning.helper_threads {
+        io.set_read_depth(1);
+    }
+    Top::read(root, &io)
+}
+
 /// A dataset logs to one of the pool's lanes, whatever its root says.
-fn check_lanes(roster: &Roster, root: &PoolRoot) -> Result<(), Malformed> {
+fn check_lanes(roster: &Roster, top: &Top) -> Result<(), Malformed> {
     let lanes = roster.config().lanes;
     let known = |entry: &DatasetEntry| lanes.iter().any(|line| line.lane == entry.birth.lane);
-    if root.datasets.iter().all(known) { Ok(()) } else { Err(Malformed("lane of a dataset")) }
+    if top.datasets.iter().all(known) { Ok(()) } else { Err(Malformed("lane of a dataset")) }
 }
 
 /// The rings that lie on data vdevs: not the allocator's to give.
@@ -334,13 +358,13 @@ fn rings_in_pool(roster: &Roster) -> Vec<(VdevIndex, u64, u64)> {
     data.filter_map(|vdev| vdev.ring.map(|ring| (vdev.index, ring.start, ring.length))).collect()
 }
 
-fn datasets_of(root: &PoolRoot) -> BTreeMap<DatasetId, Arc<Dataset>> {
-    let local: HashMap<&str, _> = root.datasets.iter().map(|entry| (&*entry.line.name, &entry.line.local)).collect();
+fn datasets_of(entries: &[DatasetEntry]) -> BTreeMap<DatasetId, Arc<Dataset>> {
+    let local: HashMap<&str, _> = entries.iter().map(|entry| (&*entry.line.name, &entry.line.local)).collect();
     let make = |entry: &DatasetEntry| {
         let chain: Vec<_> = ancestors(&entry.line.name).filter_map(|name| local.get(name).copied()).collect();
         Arc::new(Dataset::new(entry.birth, entry.line.clone(), effective(&chain), entry.root.clone()))
     };
-    root.datasets.iter().map(|entry| (entry.birth.id, make(entry))).collect()
+    entries.iter().map(|entry| (entry.birth.id, make(entry))).collect()
 }
 
 /// The names above a dataset, the topmost first, and its own.
@@ -354,7 +378,7 @@ fn read_log(
     roster: &Roster,
     uberblock: &Uberblock,
     chosen: &Chosen,
-    root: &PoolRoot,
+    top: &Top,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(LogContent, Txg), OpenError> {
     let mut content = LogContent::default();
@@ -368,7 +392,7 @@ fn read_log(
         let who = format!("lane {} of the intent log", line.lane);
         chosen.witness(recovery::synced_at_the_beginning(&lane), &who)?;
         if lane.legs.is_empty() {
-            note_missing(&mut content, &config, line, uberblock, checkpoint.map(|_| root));
+            note_missing(&mut content, &config, line, uberblock, checkpoint.map(|_| top));
         }
         // A lane that the uberblock does not name has nothing that could be needed: see `lanes`.
         let Some(checkpoint) = checkpoint.filter(|_| !lane.legs.is_empty()) else { continue };
@@ -381,14 +405,14 @@ fn read_log(
         note_lane(&mut content, &config, line.lane, &scan);
         // A dataset is durable before it takes records, so one that is not in the root was destroyed by then: a record of
         // it may have waited for company until its tombstone was gone.
-        scan.records.retain(|record| record.head.txg > uberblock.txg || is_known(root, record.head.dataset));
+        scan.records.retain(|record| record.head.txg > uberblock.txg || is_known(top, record.head.dataset));
         scans.push(scan);
     }
-    let merged = recovery::merge(scans, &|id| cursor_of(root, id))?;
+    let merged = recovery::merge(scans, &|id| cursor_of(top, id))?;
     for (id, replay) in &merged.datasets {
-        note_dataset(&mut content, root, *id, &replay.verdict);
+        note_dataset(&mut content, top, *id, &replay.verdict);
     }
-    note_suspects(&mut content, root, uberblock, &merged);
+    note_suspects(&mut content, top, uberblock, &merged);
     content.datasets = merged.datasets;
     Ok((content, seen))
 }
@@ -400,7 +424,7 @@ fn note_missing(
     config: &PoolConfig,
     line: &LaneConfigLine,
     uberblock: &Uberblock,
-    named_in: Option<&PoolRoot>,
+    named_in: Option<&Top>,
 ) {
     let vdev = config.vdevs.iter().find(|vdev| vdev.index == line.vdev);
     // One that has left the set may be there, and is no help.
@@ -412,10 +436,10 @@ fn note_missing(
             "{device} is missing: nothing is lost, but changes wait for transaction groups until `tally pool replace` gives \
              the intent log another device"
         )),
-        Some(root) => {
+        Some(top) => {
             let open: Vec<_> = uberblock.lanes.iter().map(|(lane, _)| *lane).collect();
             let is_at_home = |entry: &&DatasetEntry| home_among(&open, entry.birth.lane, entry.birth.id) == line.lane;
-            let suspect = root.datasets.iter().filter(|entry| entry.root.logged).filter(is_at_home);
+            let suspect = top.datasets.iter().filter(|entry| entry.root.logged).filter(is_at_home);
             let names: Vec<_> = suspect.map(|entry| entry.line.name.as_str()).collect();
             content.losses.push(format!(
                 "the log device {device} is missing: what was acknowledged after transaction group {} in {} is on no \
@@ -427,22 +451,22 @@ fn note_missing(
     }
 }
 
-fn is_known(root: &PoolRoot, id: DatasetId) -> bool {
-    root.tombstones.contains_key(&id) || root.datasets.iter().any(|entry| entry.birth.id == id)
+fn is_known(top: &Top, id: DatasetId) -> bool {
+    top.root.tombstones.contains_key(&id) || top.find(id).is_some()
 }
 
 /// Which of a dataset's records are still to be replayed (rules F1, F13, F18).
-pub(crate) fn cursor_of(root: &PoolRoot, id: DatasetId) -> Option<Cursor> {
+pub(crate) fn cursor_of(top: &Top, id: DatasetId) -> Option<Cursor> {
     let all_skipped = Cursor { log_txg: Txg(u64::MAX), replay_dseq: tally_base::Dseq(0), next_dseq: None };
-    if root.tombstones.contains_key(&id) {
+    if top.root.tombstones.contains_key(&id) {
         return Some(all_skipped);
     }
-    let found = &root.datasets.iter().find(|entry| entry.birth.id == id)?.root;
+    let found = &top.find(id)?.root;
     if !found.logged {
         return Some(all_skipped);
     }
     let before_log = Txg(found.log_from.0.saturating_sub(1));
-    Some(Cursor { log_txg: found.log_txg.max(before_log), replay_dseq: found.replay_dseq, next_dseq: None })
+    Some(Cursor { log_txg: top.root.log_txg.max(before_log), replay_dseq: found.replay_dseq, next_dseq: None })
 }
 
 fn note_lane(content: &mut LogContent, config: &PoolConfig, lane: LaneId, scan: &LaneScan) {
@@ -476,14 +500,14 @@ fn note_lane(content: &mut LogContent, config: &PoolConfig, lane: LaneId, scan: 
 
 /// Datasets that a lane's loss may have cost something, without a gap to tell (rules F26): those with records on one side of it
 /// only, and those at home there of which no record is left.
-fn note_suspects(content: &mut LogContent, root: &PoolRoot, uberblock: &Uberblock, merged: &Merged) {
+fn note_suspects(content: &mut LogContent, top: &Top, uberblock: &Uberblock, merged: &Merged) {
     let open: Vec<_> = uberblock.lanes.iter().map(|(lane, _)| *lane).collect();
     for (lane, _) in merged.lanes.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Lost { .. })) {
         let is_suspect = |entry: &&DatasetEntry| match merged.datasets.get(&entry.birth.id) {
             Some(replay) => replay.verdict == DatasetVerdict::Suspect { lane: *lane },
             None => entry.root.logged && home_among(&open, entry.birth.lane, entry.birth.id) == *lane,
         };
-        let suspects: Vec<_> = root.datasets.iter().filter(is_suspect).map(|entry| entry.line.name.as_str()).collect();
+        let suspects: Vec<_> = top.datasets.iter().filter(is_suspect).map(|entry| entry.line.name.as_str()).collect();
         if !suspects.is_empty() {
             content.losses.push(format!(
                 "lane {lane}: nothing tells whose records are gone; they may have been of {}",
@@ -493,8 +517,8 @@ fn note_suspects(content: &mut LogContent, root: &PoolRoot, uberblock: &Uberbloc
     }
 }
 
-fn note_dataset(content: &mut LogContent, root: &PoolRoot, id: DatasetId, verdict: &DatasetVerdict) {
-    let name = root.datasets.iter().find(|entry| entry.birth.id == id).map_or("(unknown)", |entry| &entry.line.name);
+fn note_dataset(content: &mut LogContent, top: &Top, id: DatasetId, verdict: &DatasetVerdict) {
+    let name = top.find(id).map_or("(unknown)", |entry| &entry.line.name);
     match verdict {
         DatasetVerdict::Whole | DatasetVerdict::Suspect { .. } => {}
         DatasetVerdict::Cut { after, dropped } => {

@@ -10,8 +10,8 @@ use tally_base::{Time, Txg};
 use tally_members::label::PoolConfig;
 use tally_members::uberblock::Uberblock;
 
+use super::catalog::Top;
 use super::open::{LogContent, OpenError};
-use super::root::PoolRoot;
 use crate::dataset::DRAWN_END;
 
 /// Groups, generations, objects and records are drawn from numbers below this only.
@@ -24,7 +24,7 @@ pub const TIME_ROOM_END: Time = Time((1 << 63) - (1 << 58));
 pub(super) fn check(
     config: &PoolConfig,
     uberblock: &Uberblock,
-    root: &PoolRoot,
+    top: &Top,
     content: &LogContent,
     open: Txg,
 ) -> Result<(), OpenError> {
@@ -32,11 +32,11 @@ pub(super) fn check(
         ("transaction group", open.0),
         ("open generation", config.open_gen.max(uberblock.open_gen)),
         ("label sequence", config.sequence),
-        ("dataset id", root.next_dataset),
+        ("dataset id", top.root.next_dataset),
     ];
-    let of_datasets = root.datasets.iter().flat_map(|entry| {
+    let of_datasets = top.datasets.iter().flat_map(|entry| {
         let root = &entry.root;
-        [("object id", root.next_object.0), ("log record", root.replay_dseq.0.max(root.log_txg.0).max(root.log_from.0))]
+        [("object id", root.next_object.0), ("log record", root.replay_dseq.0.max(root.log_from.0))]
     });
     let records = content.datasets.values().flat_map(|replay| &replay.records);
     let of_records = records.map(|record| ("log record", record.head.dseq.0));

@@ -33,11 +33,12 @@ use tally_members::blockdev::BlockDevError;
 use tally_members::roster::{RosterError, SecuredSlots};
 use tally_members::vdev::{LegState, Secured, Vdev};
 
+use super::catalog::{self, Damage};
 use super::{Pool, PoolRoot, SyncError};
 use crate::alloc::{LoadError, SpaceVisit};
 use crate::block::BlockError;
 use crate::block::parts::{Part, parts};
-use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use crate::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr};
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
 use gathered::Gathered;
@@ -182,8 +183,8 @@ impl Pool {
         Ok(securing.report)
     }
 
-    /// What is neither in a dataset's tree nor content: the pool root, the reply cache, and the allocator's own, as the
-    /// newest uberblock names them. None of it is freed for good while what this gives is held.
+    /// What is neither in a dataset's tree nor content: the pool root, the reply cache, the catalog, and the allocator's own, as
+    /// the newest uberblock names them. None of it is freed for good while what this gives is held.
     fn top_blocks(&self) -> TopBlocks {
         let mut syncing = self.syncing.lock();
         let (txg, held) = (syncing.uberblock.txg, Arc::new(()));
@@ -191,7 +192,7 @@ impl Pool {
         syncing.old_roots.push((txg, reader));
         let replies = syncing.reply_blocks.iter().flatten();
         let top: Vec<_> = syncing.root.iter().chain(replies).copied().collect();
-        let root = syncing.root;
+        let (root, catalog) = (syncing.root, syncing.catalog.tree().clone());
         drop(syncing);
         // A root that cannot be read is named with the lost ones; the next group writes another.
         let read = |root: &BlockPtr| BlockIo::read_root(&self.io.devs, root);
@@ -207,15 +208,21 @@ impl Pool {
             let mut damaged = Vec::new();
             hiding.clear();
             blocks.clone_from(&top);
-            let Some(alloc) = &alloc else { break };
-            alloc.inspect(&self.io.devs, &mut |visit| {
-                blocks.extend(visit.block());
-                if let SpaceVisit::Damage { bp, error } = visit {
-                    damaged.push(*bp);
-                    hiding
-                        .extend(Some(*bp).filter(|_| matches!(error, LoadError::Block(error) if error.is_of_device())));
-                }
-            });
+            for (bp, damage) in catalog::blocks_of(&catalog, &self.io) {
+                blocks.push(bp);
+                damaged.extend(Some(bp).filter(|_| damage.is_some()));
+                hiding.extend(Some(bp).filter(|_| damage == Some(Damage::Refused)));
+            }
+            if let Some(alloc) = &alloc {
+                alloc.inspect(&self.io.devs, &mut |visit| {
+                    blocks.extend(visit.block());
+                    if let SpaceVisit::Damage { bp, error } = visit {
+                        damaged.push(*bp);
+                        let is_refused = matches!(error, LoadError::Block(error) if error.is_of_device());
+                        hiding.extend(Some(*bp).filter(|_| is_refused));
+                    }
+                });
+            }
             if damaged == damaged_before || !damaged.iter().map(|bp| self.heals(bp)).fold(false, |any, one| any | one) {
                 break;
             }
@@ -302,15 +309,24 @@ impl Securing<'_> {
     fn top(&mut self) -> Result<(), SecureError> {
         let TopBlocks { blocks, hiding, _held } = self.pool.top_blocks();
         for bp in hiding {
+            self.note_lost_top(&bp);
             self.note_lost(true, LostBlock { dataset: None, content: None, block: bp.to_string() });
         }
         for bp in blocks {
             if let Verdict::Lost { unread } = self.block(&bp)? {
                 self.pool.io.note_unrepaired(&bp);
+                self.note_lost_top(&bp);
                 self.note_lost(unread, LostBlock { dataset: None, content: None, block: bp.to_string() });
             }
         }
         Ok(())
+    }
+
+    /// The catalog is known by heart: the next group writes what is lost of it.
+    fn note_lost_top(&self, bp: &BlockPtr) {
+        if matches!(bp.kind, BlockKind::TreeNode | BlockKind::Leaf) {
+            self.pool.syncing.lock().catalog.note_damage();
+        }
     }
 
     fn dataset(&mut self, id: DatasetId) -> Result<(), SecureError> {

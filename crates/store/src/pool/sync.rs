@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use tally_base::{Broken, Txg};
+use tally_base::{Broken, DatasetId, Txg};
 use tally_members::roster::RosterError;
 use tally_members::uberblock::Uberblock;
 use tally_members::vdev::{LegState, Vdev, VdevLeg};
 
-use super::entries::Entries;
-use super::root::{self, PoolRoot, ROOT_BYTES_MAX};
+use super::catalog::Entries;
+use super::root::PoolRoot;
 use super::{Pool, Syncing};
 use crate::alloc::AllocRoot;
 use crate::block::BlockError;
@@ -36,15 +36,6 @@ pub enum SyncError {
     /// The uberblock or a label could not be written.
     #[error("{0}")]
     Roster(#[from] RosterError),
-    /// The root would be longer than what can be read.
-    #[error(
-        "the list of all datasets with their properties would take {bytes} bytes, and at most {ROOT_BYTES_MAX} are written with \
-         each transaction group: destroy datasets that are not needed, or set long properties once, on a dataset above"
-    )]
-    RootFull {
-        /// How long it would be.
-        bytes: u64,
-    },
     /// No time behind it could be written down.
     #[error("the clock is beyond the year 2250, and nothing can be stamped with that: set it right first")]
     Clock,
@@ -65,7 +56,7 @@ impl Drop for SuspendsOnPanic<'_> {
 }
 
 /// Whether a root without its allocator's part is read in the form in which it was written. Its numbers may be others where
-/// faulty software has made them: accounts that cannot be are cut at the import, and ids that cannot be are refused.
+/// faulty software has made them: those that cannot be are refused.
 fn is_read_as_written(head: &[u8]) -> bool {
     let mut bytes = head.to_vec();
     AllocRoot::empty().encode(&mut bytes);
@@ -74,6 +65,13 @@ fn is_read_as_written(head: &[u8]) -> bool {
 
 /// A dataset with the root that the group gives it; `None`: the one that it has.
 type Folded = (Arc<Dataset>, Option<DatasetRoot>);
+
+impl Syncing {
+    /// Up to which group the log's records are in the trees once `txg` is synced (rules F1).
+    fn log_txg(&self, txg: Txg) -> Txg {
+        if self.unreplayed.is_none() { txg } else { self.log_txg }
+    }
+}
 
 impl Pool {
     /// Closes the open group and makes it durable. Gives its number.
@@ -187,7 +185,8 @@ impl Pool {
         // A tombstone is needed while the log may hold records of its dataset: as long as the oldest importable
         // uberblock's lanes do, which is the previous one's.
         self.tombstones.lock().retain(|_, destroyed| txg.0 <= destroyed.0 + 2);
-        let mut head = self.encode_root(syncing);
+        let log_txg = syncing.log_txg(txg);
+        let mut head = self.encode_root(syncing, log_txg);
         debug_assert!(is_read_as_written(&head), "what the root says is what an import will read");
         let head_bytes = head.len();
         let (root, _) = out.commit(head_bytes, |alloc| {
@@ -217,7 +216,7 @@ impl Pool {
             self.release_rings(&uberblock);
         }
         syncing.root = Some(root);
-        syncing.root_bytes = head_bytes as u64;
+        syncing.log_txg = log_txg;
         syncing.fold_all = syncing.unreplayed.is_some();
         syncing.uberblock = uberblock;
         Ok(folded)
@@ -239,7 +238,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Folds the datasets that have changed, and puts the entries of the root in order.
+    /// Folds the datasets that have changed, and takes their entries into the catalog.
     fn fold_datasets(
         &self,
         syncing: &mut Syncing,
@@ -247,58 +246,51 @@ impl Pool {
         clean: bool,
         out: &mut RunWriter,
     ) -> Result<Vec<Folded>, SyncError> {
-        let mut folded = Vec::new();
-        let mut entry = Vec::new();
-        for dataset in self.changed_datasets(syncing, txg, clean) {
+        let (changed, gone) = self.changed_datasets(syncing, txg, clean);
+        let (mut folded, mut entries) = (Vec::new(), Entries::new());
+        for dataset in changed {
             let old = dataset.root();
             let changed = dataset.client().filter(|client| client.has_changed(txg, &old));
             let root = changed.map(|client| client.fold(txg, &old, out)).transpose()?;
-            let root = root.map(|root| DatasetRoot { log_txg: Self::log_txg(syncing, txg, &root), ..root });
-            entry.clear();
-            dataset.encode_entry(root.as_ref().unwrap_or(&old), &mut entry);
-            syncing.entries.set(dataset.birth.id, &entry);
+            entries.insert(dataset.birth.id, dataset.entry(root.as_ref().unwrap_or(&old)));
             folded.push((dataset, root));
         }
-        if syncing.unreplayed.is_none() {
-            syncing.entries.take_to(txg);
-        }
+        syncing.told.note(&entries, &gone);
         debug_assert!(self.all_is_told(syncing, txg, &folded), "a change of a dataset was not noted");
+        syncing.catalog.fold(&self.io, out, entries, &gone, || self.entries(&folded))?;
         Ok(folded)
     }
 
-    /// The datasets that `txg` may have changed, in the order of ids. An export looks at all: its group is the last word.
-    fn changed_datasets(&self, syncing: &mut Syncing, txg: Txg, clean: bool) -> Vec<Arc<Dataset>> {
+    /// The datasets that `txg` may have changed, in the order of ids, and those that it has removed. An export looks at all:
+    /// its group is the last word.
+    fn changed_datasets(&self, syncing: &Syncing, txg: Txg, clean: bool) -> (Vec<Arc<Dataset>>, Vec<DatasetId>) {
         let noted = self.changes.take(txg);
-        if clean || syncing.fold_all || syncing.unreplayed.is_some() {
-            syncing.entries = Entries::default();
-            return self.datasets();
-        }
         let datasets = self.datasets.read();
         let (there, gone): (Vec<_>, Vec<_>) = noted.into_iter().partition(|id| datasets.contains_key(id));
-        gone.into_iter().for_each(|id| syncing.entries.remove(id));
-        there.iter().filter_map(|id| datasets.get(id).cloned()).collect()
+        let changed = if clean || syncing.fold_all || syncing.unreplayed.is_some() {
+            datasets.values().cloned().collect()
+        } else {
+            there.iter().filter_map(|id| datasets.get(id).cloned()).collect()
+        };
+        (changed, gone)
     }
 
-    /// Whether the entries say of every dataset what it is, and none has changes that nobody folds.
-    fn all_is_told(&self, syncing: &Syncing, txg: Txg, folded: &[Folded]) -> bool {
-        let mut bytes = Vec::new();
-        for dataset in self.datasets() {
+    /// The entries of all datasets, with the roots that a group gives them.
+    fn entries(&self, folded: &[Folded]) -> Entries {
+        let entry_of = |dataset: &Arc<Dataset>| {
             let at = folded.binary_search_by_key(&dataset.birth.id, |(folded, _)| folded.birth.id);
-            let old = dataset.root();
-            let new = at.ok().and_then(|at| folded[at].1.as_ref()).unwrap_or(&old);
-            let root = DatasetRoot { log_txg: Self::log_txg(syncing, txg, new), ..new.clone() };
-            dataset.encode_entry(&root, &mut bytes);
-            let holds_changes = || dataset.client().is_some_and(|client| client.holds_changes_of(txg));
-            if at.is_err() && holds_changes() {
-                return false;
-            }
-        }
-        bytes == syncing.entries.bytes()
+            let new = at.ok().and_then(|at| folded[at].1.as_ref());
+            new.map_or_else(|| dataset.entry(&dataset.root()), |new| dataset.entry(new))
+        };
+        self.datasets.read().values().map(|dataset| (dataset.birth.id, entry_of(dataset))).collect()
     }
 
-    /// Up to which group a dataset's log records are in its tree once `txg` is synced (rules F1).
-    fn log_txg(syncing: &Syncing, txg: Txg, root: &DatasetRoot) -> Txg {
-        if syncing.unreplayed.is_none() { txg } else { root.log_txg }
+    /// Whether the catalog was told of every dataset what it is, and none has changes that nobody folds.
+    fn all_is_told(&self, syncing: &Syncing, txg: Txg, folded: &[Folded]) -> bool {
+        let is_folded = |id| folded.binary_search_by_key(&id, |(folded, _)| folded.birth.id).is_ok();
+        let holds_changes = |dataset: &Arc<Dataset>| dataset.client().is_some_and(|it| it.holds_changes_of(txg));
+        let are_all_folded = self.datasets().iter().all(|it| is_folded(it.birth.id) || !holds_changes(it));
+        are_all_folded && syncing.told.is(&self.entries(folded))
     }
 
     fn fold_replies(&self, syncing: &mut Syncing, txg: Txg, out: &mut RunWriter) -> Result<(), SyncError> {
@@ -312,20 +304,16 @@ impl Pool {
     }
 
     /// The root without the allocator's part.
-    fn encode_root(&self, syncing: &Syncing) -> Vec<u8> {
-        let room = self.io.allocator().root_bytes_max();
-        let entries = |out: &mut Vec<u8>| {
-            // All that follows, or it would be copied once more.
-            out.reserve(syncing.entries.bytes().len() + room + (64 << 10));
-            out.extend_from_slice(syncing.entries.bytes());
+    fn encode_root(&self, syncing: &Syncing, log_txg: Txg) -> Vec<u8> {
+        assert!(syncing.log_txg <= log_txg, "what is in the trees stays in them: the log's cursor does not go back");
+        let root = PoolRoot {
+            next_dataset: self.next_dataset.load(Ordering::Relaxed),
+            log_txg,
+            catalog: syncing.catalog.tree().clone(),
+            reply_blocks: syncing.reply_blocks,
+            tombstones: self.tombstones.lock().clone(),
         };
-        let next_dataset = self.next_dataset.load(Ordering::Relaxed);
-        root::encode(next_dataset, syncing.entries.count(), entries, &syncing.reply_blocks, &self.tombstones.lock())
-    }
-
-    /// Bytes of the root, as the newest group has written it.
-    pub(super) fn root_bytes(&self, syncing: &Syncing) -> u64 {
-        syncing.root_bytes + self.io.allocator().root_bytes_max() as u64
+        root.encode()
     }
 
     fn uberblock_of(&self, syncing: &Syncing, txg: Txg, root: &BlockPtr, clean: bool) -> Uberblock {
@@ -346,9 +334,6 @@ impl Pool {
     fn publish(&self, syncing: &mut Syncing, txg: Txg, folded: Vec<Folded>) {
         for (dataset, root) in folded {
             let Some(root) = root else { continue };
-            // Set by the fold of each dataset, unless what the log holds is still to be replayed (rules F1).
-            let is_in_tree = syncing.unreplayed.is_some() || root.log_txg == txg;
-            assert!(is_in_tree, "a root that is published has taken in its group's records");
             let old = dataset.publish(root);
             let reader: Weak<DatasetRoot> = Arc::downgrade(&old);
             syncing.old_roots.push((Txg(txg.0 - 1), reader));

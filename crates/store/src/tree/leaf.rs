@@ -66,13 +66,13 @@ impl<'a> Leaf<'a> {
     pub(super) fn view(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes, WHAT);
         let magic = reader.u32()?;
-        let class = usize::from(reader.u8()?);
+        let class = reader.u8()?;
         let form = reader.u8()?;
         let count = usize::from(reader.u16()?);
         let (length, zero) = (reader.u32()? as usize, reader.u32()?);
         let keys = reader.bytes(count * REST_BYTES)?.as_chunks().0;
         let ends = reader.bytes(count * END_BYTES)?.as_chunks().0;
-        let class = *Class::ALL.get(class).ok_or(Malformed(WHAT))?;
+        let class = Class::of(class).ok_or(Malformed(WHAT))?;
         let sound = magic == MAGIC && form == PLAIN && zero == 0 && count > 0 && length == bytes.len();
         if sound { Ok(Self { class, keys, ends, values: reader.rest() }) } else { Err(Malformed(WHAT)) }
     }

@@ -21,7 +21,7 @@ use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::run::RunWriter;
+use crate::run::{RedundantMetadata, RunWriter};
 
 /// Leaves that are read ahead: at most 4 MiB of them.
 const WINDOW: usize = 64;
@@ -31,21 +31,24 @@ const SEQUENCE_MIN: usize = 8;
 
 type Changes = [(Key, Change)];
 
+/// The tree after `changes`, and whether a node could not be read on the way.
 pub(super) fn apply(
     tree: &Tree,
     io: &BlockIo,
     out: &mut RunWriter,
     changes: &Changes,
     around: &Around<'_>,
-) -> Result<Tree, BlockError> {
+) -> Result<(Tree, bool), BlockError> {
     assert!(changes.is_sorted_by(|a, b| a.0 < b.0), "changes come in ascending order, without duplicates");
     if changes.is_empty() {
-        return Ok(tree.clone());
+        return Ok((tree.clone(), false));
     }
     let mut lost = around.lost.to_vec();
     let feed = LeafFeed::plan(tree, io, changes, &mut lost)?;
-    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count, around, lost };
-    merger.apply(tree, changes)
+    let has_gone_around = lost.len() > around.lost.len();
+    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count, around, lost, has_gone_around };
+    let tree = merger.apply(tree, changes)?;
+    Ok((tree, merger.has_gone_around))
 }
 
 /// The second pass.
@@ -57,6 +60,8 @@ pub(super) struct Merger<'a> {
     around: &'a Around<'a>,
     /// Nodes that could not be read: whoever comes by them again must find the same.
     lost: Vec<BlockPtr>,
+    /// A node was lost, or an untouched neighbour.
+    has_gone_around: bool,
 }
 
 impl Merger<'_> {
@@ -225,9 +230,10 @@ impl Merger<'_> {
     }
 
     /// Nothing but the damage of one block is gone around.
-    pub(super) fn go_around(&self, error: BlockError) -> Result<(), BlockError> {
+    pub(super) fn go_around(&mut self, error: BlockError) -> Result<(), BlockError> {
         let bp = self.io.check_damage(error)?;
         tracing::error!(txg = %self.out.txg(), "a node of a tree cannot be read: [{bp}]; changes are taken in around it");
+        self.has_gone_around = true;
         Ok(())
     }
 
@@ -324,12 +330,12 @@ impl Merger<'_> {
 
     /// Writes a node of which the first key is `first`.
     pub(super) fn put(&mut self, kind: BlockKind, first: &Key, bytes: Bytes) -> Result<BlockPtr, BlockError> {
-        let is_content = kind == BlockKind::Leaf && first.class == Class::Small;
-        if is_content {
-            self.out.put_bytes(kind, bytes, Compression::Lz4)
-        } else {
-            self.out.put_metadata(kind, bytes, Compression::Lz4)
-        }
+        let least = match (kind, first.class) {
+            (BlockKind::Leaf, Class::Small) => return self.out.put_bytes(kind, bytes, Compression::Lz4),
+            (BlockKind::Leaf, class) if class != Class::Dataset => RedundantMetadata::All,
+            _ => RedundantMetadata::Most,
+        };
+        self.out.put_metadata(kind, bytes, Compression::Lz4, least)
     }
 }
 

@@ -1,4 +1,4 @@
-//! An immutable copy-on-write B+tree from [`Key`]s to byte strings: what a dataset is made of.
+//! An immutable copy-on-write B+tree from [`Key`]s to byte strings: what a dataset is made of, and the catalog of all datasets.
 //!
 //! **The problem.** Every few seconds a txg brings tens of thousands of changes, in all parts of the key space;
 //! readers must not wait for them; and what a crash leaves must be either the old tree or the new one.
@@ -212,7 +212,18 @@ impl Tree {
         changes: &[(Key, Change)],
         around: &Around<'_>,
     ) -> Result<Self, BlockError> {
-        merge::apply(self, io, out, changes, around)
+        merge::apply(self, io, out, changes, around).map(|(tree, _)| tree)
+    }
+
+    /// [`Self::apply`], and whether a node could not be read on the way: for a caller who knows all entries by heart, and
+    /// then gives up a tree that has a hole in it.
+    pub(crate) fn apply_noting(
+        &self,
+        io: &BlockIo,
+        out: &mut RunWriter,
+        changes: &[(Key, Change)],
+    ) -> Result<(Self, bool), BlockError> {
+        merge::apply(self, io, out, changes, &Around::NOTHING)
     }
 
     /// Visits every block and entry in key order, goes on after damage, and counts. For checks and inspection.

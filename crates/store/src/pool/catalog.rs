@@ -1,0 +1,202 @@
+//! The catalog: a tree ([`crate::tree`]) above all datasets, named by the pool's root. Each has one key in it
+//! ([`Class::Dataset`]) and its entry as the value.
+//!
+//! **The problem.** A pool may have a hundred thousand datasets, of which a group changes three. What the root block holds is
+//! written by every group, so it can hold none of them.
+//!
+//! **The idea.** The tree that files stand in does for datasets: a group merges the entries that it has changed, which writes
+//! their leaves and the way up to the root, and frees what was there. What would change in *every* entry with every
+//! group, up to which group the log's records are in the trees, is one number for all of them, in the pool's root
+//! ([`PoolRoot::log_txg`]).
+//!
+//! **What memory knows.** An imported pool has all its datasets in memory, and never reads an entry again: the catalog is read
+//! by an import, and by merges for the entries beside those that change. So a node of it that has rotted costs
+//! nothing as long as the pool is imported. The merge that meets it, or a scrub, lets the whole catalog be written anew
+//! from memory. An import that meets it is refused, as by a rotten root: whatever it left out would be gone for good.
+//!
+//! See docs/design/0040.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use tally_base::codec::Malformed;
+use tally_base::{DatasetId, Txg};
+
+use super::open::OpenError;
+use super::root::PoolRoot;
+use crate::block::BlockError;
+use crate::bp::{BlockKind, BlockPtr};
+use crate::dataset::DatasetEntry;
+use crate::io::BlockIo;
+use crate::key::{Class, Key};
+use crate::run::RunWriter;
+use crate::tree::{Change, Tree, Visit};
+
+/// Entries by dataset: what a group changes, or all.
+pub(super) type Entries = BTreeMap<DatasetId, Bytes>;
+
+/// The catalog as the newest group has left it.
+pub(super) struct Catalog {
+    tree: Tree,
+    /// Part of it cannot be read.
+    is_damaged: bool,
+}
+
+impl Catalog {
+    pub(super) fn new(tree: Tree) -> Self {
+        Self { tree, is_damaged: false }
+    }
+
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The next group writes it anew.
+    pub(super) fn note_damage(&mut self) {
+        self.is_damaged = true;
+    }
+
+    /// Takes in what a group has changed: new entries, and datasets that are gone. `all` gives every entry there is.
+    pub(super) fn fold(
+        &mut self,
+        io: &BlockIo,
+        out: &mut RunWriter,
+        changed: Entries,
+        gone: &[DatasetId],
+        all: impl FnOnce() -> Entries,
+    ) -> Result<(), BlockError> {
+        if !self.is_damaged {
+            let deletes = gone.iter().map(|id| (key_of(*id), Change::Delete));
+            let mut changes: Vec<_> = puts(changed).into_iter().chain(deletes).collect();
+            changes.sort_unstable_by_key(|(key, _)| *key);
+            (self.tree, self.is_damaged) = self.tree.apply_noting(io, out, &changes)?;
+        }
+        if self.is_damaged {
+            tracing::warn!(txg = %out.txg(), "part of the catalog of datasets cannot be read; it is written anew from memory");
+            give_up(&self.tree, io, out.txg());
+            self.tree = Tree::empty().apply(io, out, &puts(all()))?;
+            self.is_damaged = false;
+        }
+        Ok(())
+    }
+}
+
+/// What the catalog was told of all datasets: in a build with debug assertions, to find a change that nobody has noted.
+#[derive(Default)]
+pub(super) struct Told(Entries);
+
+impl Told {
+    pub(super) fn note(&mut self, changed: &Entries, gone: &[DatasetId]) {
+        if cfg!(debug_assertions) {
+            self.0.extend(changed.iter().map(|(id, entry)| (*id, entry.clone())));
+            self.0.retain(|id, _| !gone.contains(id));
+        }
+    }
+
+    pub(super) fn is(&self, entries: &Entries) -> bool {
+        self.0 == *entries
+    }
+}
+
+fn key_of(id: DatasetId) -> Key {
+    Key::new(Class::Dataset, id.0, 0, 0)
+}
+
+fn puts(entries: Entries) -> Vec<(Key, Change)> {
+    entries.into_iter().map(|(id, entry)| (key_of(id), Change::Put(entry))).collect()
+}
+
+/// Frees every block of a catalog that can be found. What a node names that cannot be read stays allocated.
+fn give_up(tree: &Tree, io: &BlockIo, txg: Txg) {
+    for (bp, damage) in blocks_of(tree, io) {
+        // One that was read and says what it must not may be named elsewhere, too.
+        let is_own = damage != Some(Damage::Foreign);
+        if is_own {
+            io.free(&bp, txg);
+        }
+        // Below what the merge itself has given up there is nothing.
+        let hides = damage.is_some() && bp.kind != BlockKind::Leaf && bp.birth != txg;
+        if !is_own || hides {
+            io.note_leak();
+        }
+    }
+}
+
+/// What is the matter with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Damage {
+    /// A device refuses it, which it may not do tomorrow.
+    Refused,
+    /// Its bytes are gone.
+    Rotten,
+    /// It was read, and is not what belongs in its place.
+    Foreign,
+}
+
+/// The blocks of a catalog, and what is the matter with those that cannot be read.
+pub(super) fn blocks_of(tree: &Tree, io: &BlockIo) -> Vec<(BlockPtr, Option<Damage>)> {
+    let mut blocks: Vec<(BlockPtr, Option<Damage>)> = Vec::new();
+    tree.check(io, &mut |visit| match visit {
+        Visit::Block { bp, .. } => blocks.push((*bp, None)),
+        Visit::Damage { bp, error, .. } => {
+            // It may have been read before it turned out to hold what it must not.
+            blocks.retain(|(other, _)| other != bp);
+            let damage = match error {
+                error if error.is_of_device() => Damage::Refused,
+                BlockError::Unreadable { .. } | BlockError::GivenUp { .. } => Damage::Rotten,
+                _ => Damage::Foreign,
+            };
+            blocks.push((*bp, Some(damage)));
+        }
+        Visit::Entry { .. } => {}
+    });
+    blocks
+}
+
+/// Every entry of a catalog.
+pub(super) fn entries_of(tree: &Tree, io: &BlockIo) -> Result<Entries, BlockError> {
+    let end = Key::new(Class::Dataset, u64::MAX, u64::MAX, u64::MAX);
+    let entries = tree.range(io, &Key::MIN, &end);
+    entries.map(|entry| entry.map(|(key, value)| (DatasetId(key.object), value))).collect()
+}
+
+/// The pool's root and all datasets, as an import finds them.
+#[derive(Debug)]
+pub(crate) struct Top {
+    pub(crate) root: PoolRoot,
+    /// In the order of their ids.
+    pub(crate) datasets: Vec<DatasetEntry>,
+}
+
+impl Top {
+    /// Reads the catalog below `root`.
+    pub(super) fn read(root: PoolRoot, io: &BlockIo) -> Result<Self, OpenError> {
+        let mut datasets = Vec::new();
+        // Of other classes, too: what does not belong here must not be passed over.
+        let end = Key::new(Class::Dataset, u64::MAX, u64::MAX, u64::MAX);
+        for entry in root.catalog.range(io, &Key::MIN, &end) {
+            let (key, value) = entry.map_err(OpenError::Catalog)?;
+            datasets.push(entry_of(&root, &key, &value)?);
+        }
+        if datasets.len() as u64 != root.catalog.entry_count() {
+            return Err(Malformed("number of datasets").into());
+        }
+        Ok(Self { root, datasets })
+    }
+
+    /// A dataset's entry.
+    pub(crate) fn find(&self, id: DatasetId) -> Option<&DatasetEntry> {
+        let at = self.datasets.binary_search_by_key(&id, |entry| entry.birth.id).ok()?;
+        self.datasets.get(at)
+    }
+}
+
+/// The dataset of an entry of the catalog.
+pub(crate) fn entry_of(root: &PoolRoot, key: &Key, value: &[u8]) -> Result<DatasetEntry, Malformed> {
+    let entry = DatasetEntry::decode(value)?;
+    let is_possible = *key == key_of(entry.birth.id) && entry.is_possible(root.next_dataset);
+    if is_possible { Ok(entry) } else { Err(Malformed("dataset")) }
+}
+
+#[cfg(test)]
+mod tests;
