@@ -115,8 +115,11 @@ impl Uberblock {
             return Err(malformed);
         }
         let mut reader = Reader::new(checked, WHAT);
-        if reader.array::<8>()? != MAGIC || reader.u32()? != FORMAT_VERSION {
+        if reader.array::<8>()? != MAGIC {
             return Err(malformed);
+        }
+        if reader.u32()? != FORMAT_VERSION {
+            return Err(Malformed("uberblock: of another format version"));
         }
         let clean = reader.u8()? != 0;
         reader.bytes(3)?;

@@ -93,18 +93,25 @@ fn hashes_differ() {
     assert_eq!(sample(1, 1).hash(), sample(1, 1).hash());
 }
 
-/// Format version 1, byte for byte; see the label's test of the same name.
+/// Format version 2, byte for byte; see the label's test of the same name.
 #[test]
 fn the_format_has_not_drifted() {
-    let golden = include_bytes!("../../tests/golden/uberblock-v1.bin");
-    assert_eq!(Uberblock::decode(golden), Ok(sample(2, 99)), "what version 1 wrote is still read");
+    let golden = include_bytes!("../../tests/golden/uberblock-v2.bin");
+    assert_eq!(Uberblock::decode(golden), Ok(sample(2, 99)), "what version 2 wrote is still read");
     assert_eq!(*sample(2, 99).encode(), golden[..], "and still written");
+}
+
+#[test]
+fn one_of_version_1_is_refused() {
+    let golden = include_bytes!("../../tests/golden/uberblock-v1.bin");
+    let refused = Uberblock::decode(golden).unwrap_err();
+    assert_eq!(refused.to_string(), "malformed uberblock: of another format version");
 }
 
 /// Makes the golden file of a new version: `cargo test -p tally-members golden -- --ignored`.
 #[test]
 #[ignore = "writes the fixture"]
 fn write_the_golden_uberblock() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/uberblock-v1.bin");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/uberblock-v2.bin");
     std::fs::write(path, &*sample(2, 99).encode()).unwrap();
 }
