@@ -87,6 +87,24 @@ fn sixteen_are_kept_twice() {
     assert!(slots.iter().all(|slot| in_labels(slot.offset)));
 }
 
+/// Whatever a device of sectors of 16 KiB loses with a torn write, it is none of the three before it.
+#[test]
+fn four_groups_in_a_row_share_no_sector_of_16_kib() {
+    let place = |txg: u64| slot_offsets(1 << 20, Txg(txg)).unwrap().map(|offset| offset - UBERBLOCK_RING_OFFSET);
+    let first = |txg: u64| place(txg)[0];
+    assert_eq!([0, 1, 2, 3, 4, 5, 15, 16].map(first), [0, 0x4000, 0x8000, 0xc000, 0x1000, 0x5000, 0xf000, 0]);
+    for txg in (0..100).chain((1 << 62) - 100..1 << 62) {
+        let copies = place(txg);
+        assert_eq!(copies[1] - copies[0], (1 << 20) - LABEL_BYTES, "the same place in both labels");
+        for other in txg + 1..txg + 4 {
+            assert_ne!(first(txg) / 0x4000, first(other) / 0x4000, "{txg} and {other}");
+        }
+        let all: std::collections::BTreeSet<_> = (txg..txg + 16).map(first).collect();
+        assert_eq!(all.len(), 16, "sixteen are kept");
+        assert!(all.iter().all(|at| at + SECTOR as u64 <= UBERBLOCK_SLOTS * SECTOR as u64));
+    }
+}
+
 #[test]
 fn hashes_differ() {
     assert_ne!(sample(1, 1).hash(), sample(1, 2).hash());
