@@ -21,9 +21,8 @@ pub struct Platform {
     pub host: Host,
 }
 
-/// A machine. A pool's labels have these fields in this order (`tally_members::label`): to change them is to change the
-/// format.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// A machine, as a pool's labels name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Stable across reboots (from `/etc/machine-id` where there is one).
     pub id: u64,

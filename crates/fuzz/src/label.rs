@@ -1,7 +1,7 @@
 //! One slot of a label.
 
 use tally_base::{block_checksum, log_checksum};
-use tally_members::label::{self, PoolConfig};
+use tally_members::label::{self, FORMAT_VERSION};
 
 use crate::heap;
 
@@ -15,7 +15,7 @@ const PAYLOAD_AT: usize = 96;
 const HEAP_BYTES: usize = 256 << 10;
 const HEAP_FACTOR: usize = 64;
 
-/// A flag and a slot. With bit 0 of the flag the header's copies of the configuration's fields are set right.
+/// A flag and a slot. With bit 0 of the flag it is one of our format.
 pub(crate) fn slot(data: &[u8]) -> bool {
     heap::at_most(HEAP_BYTES + HEAP_FACTOR * data.len(), || {
         let Some((flags, slot)) = data.split_first() else { return false };
@@ -28,22 +28,13 @@ pub(crate) fn slot(data: &[u8]) -> bool {
     })
 }
 
-/// Sets lengths and checksums right; with `is_agreed` also what stands in the header and in the configuration.
-pub(crate) fn seal(slot: &mut Vec<u8>, is_agreed: bool) {
+/// Sets lengths and checksums right; with `is_ours` also magic and version.
+pub(crate) fn seal(slot: &mut Vec<u8>, is_ours: bool) {
     slot.resize(slot.len().max(PAYLOAD_AT), 0);
     let (header, payload) = slot.split_at_mut(PAYLOAD_AT);
-    let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
-    if is_agreed {
-        put(0, b"TALLYLBL");
-        if let Ok((config, _)) = postcard::take_from_bytes::<PoolConfig>(payload) {
-            let (features, pool) = (config.features, config.pool);
-            put(8, &config.version.to_le_bytes());
-            put(16, &pool.0.to_le_bytes());
-            let numbers = [features.compat, features.ro_compat, features.incompat, config.sequence, config.open_gen];
-            for (number, at) in numbers.iter().zip((32..).step_by(8)) {
-                put(at, &number.to_le_bytes());
-            }
-        }
+    if is_ours {
+        header[..8].copy_from_slice(b"TALLYLBL");
+        header[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     }
     let length = u32::from_le_bytes(header[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].try_into().expect("four bytes"));
     let length = (length as usize).min(payload.len());

@@ -112,6 +112,18 @@ pub enum ImportError {
         /// The unknown bits.
         bits: u64,
     },
+    /// Its labels have sections without which nobody may write it.
+    #[error(
+        "pool {pool} has sections in its labels ({}) without which this program may only read it; import it with \
+         --readonly, or use a newer program",
+        numbers(sections)
+    )]
+    ReadOnlySections {
+        /// Name of the pool.
+        pool: String,
+        /// Their numbers.
+        sections: Vec<u16>,
+    },
     /// Two disks say that they are the same leg.
     #[error("{} and {} are copies of one leg; take one of them away", first.display(), second.display())]
     TwoCopies {
@@ -144,6 +156,10 @@ pub enum ImportError {
     /// No uberblock can be taken.
     #[error(transparent)]
     Choose(#[from] ChooseError),
+}
+
+fn numbers(sections: &[u16]) -> String {
+    sections.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn listed(seen: &[String]) -> String {
@@ -285,10 +301,16 @@ fn admit(platform: &Platform, config: &PoolConfig, options: &ImportOptions) -> R
     if config.state == PoolState::Active && config.host.id != platform.host.id && !options.force {
         return Err(ImportError::OtherHost { pool, host: config.host.name.clone() });
     }
-    match config.features.usable_by(&KNOWN) {
-        Usable::ReadOnly(bits) if !options.read_only => Err(ImportError::ReadOnlyFeatures { pool, bits }),
-        _ => Ok(()),
+    if let Usable::ReadOnly(bits) = config.features.usable_by(&KNOWN)
+        && !options.read_only
+    {
+        return Err(ImportError::ReadOnlyFeatures { pool, bits });
     }
+    let sections = config.sections_missed();
+    if !sections.is_empty() && !options.read_only {
+        return Err(ImportError::ReadOnlySections { pool, sections });
+    }
+    Ok(())
 }
 
 fn assemble(

@@ -13,8 +13,8 @@ use tally_intent::LaneGeometry;
 use crate::assemble::Assembled;
 use crate::grammar::VdevSpec;
 use crate::label::{
-    self, FORMAT_VERSION, Features, LABEL_BYTES, LANES_MAX, LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea,
-    Supplement, VdevClass, VdevConfig, data_bytes_of,
+    self, FORMAT_VERSION, Features, LABEL_BYTES, LANES_MAX, LaneConfigLine, LegConfig, MissedGroups, PoolConfig,
+    PoolState, RingArea, Supplement, Unreadable, VdevClass, VdevConfig, data_bytes_of,
 };
 use crate::roster::Roster;
 use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
@@ -80,6 +80,14 @@ pub enum CreateError {
         pool: String,
         /// How that pool stands.
         state: &'static str,
+    },
+    /// A device has a label that this program cannot read.
+    #[error("{} belongs to a pool ({why}); force it if that pool is not needed any more", path.display())]
+    Foreign {
+        /// The device.
+        path: PathBuf,
+        /// Why its label cannot be read.
+        why: Unreadable,
     },
     /// A device is named twice.
     #[error("{} is named twice; a disk has one place in a pool", path.display())]
@@ -232,15 +240,22 @@ fn open_leg(platform: &Platform, path: &Path, min: u64, force: bool) -> Result<F
     let path = std::path::absolute(path).map_err(open_error)?;
     // Pools may be in use on the same device: what it loses here they have to hear of.
     let disk = Arc::new(TrustedDisk::new(platform.opener.open(&path, Access::Exclusive).map_err(open_error)?));
-    if let Ok(label) = label::read(disk.as_ref()) {
-        let state = match label.config.state {
-            PoolState::Active => Some("in use, or its machine crashed"),
-            PoolState::Exported => Some("exported"),
-            PoolState::Destroyed => None,
-        };
-        if let Some(state) = state.filter(|_| !force) {
-            return Err(CreateError::Taken { path, pool: label.config.name, state });
+    match label::read(disk.as_ref()) {
+        Ok(label) => {
+            let state = match label.config.state {
+                PoolState::Active => Some("in use, or its machine crashed"),
+                PoolState::Exported => Some("exported"),
+                PoolState::Destroyed => None,
+            };
+            if let Some(state) = state.filter(|_| !force) {
+                return Err(CreateError::Taken { path, pool: label.config.name, state });
+            }
         }
+        // Nothing there, or nothing to be had from it.
+        Err(Unreadable::NoLabel | Unreadable::Io(_)) => {}
+        // A pool of a program of another age: it would be gone without a word.
+        Err(why) if !force => return Err(CreateError::Foreign { path, why }),
+        Err(_) => {}
     }
     let size = disk.geometry().size;
     if size < min {
@@ -287,6 +302,7 @@ fn plan(
         handle_key,
         created: platform.clock.now(),
         supplement: Supplement::default(),
+        carried: Vec::new(),
     }
 }
 
@@ -306,7 +322,15 @@ fn plan_vdev(
         data_bytes = data_bytes.min(LOG_RING_BYTES_MAX).min(bound);
         ring = Some(RingArea { start: 0, length: data_bytes });
     }
-    let leg = |leg: &FreshLeg| LegConfig { guid: leg.guid, path: leg.path.clone(), stale_since: None };
+    let leg = |leg: &FreshLeg| LegConfig {
+        guid: leg.guid,
+        path: leg.path.clone(),
+        stale_since: None,
+        slot: 0,
+        size: leg.disk.geometry().size / SECTOR as u64 * SECTOR as u64,
+        joined_txg: Txg(0),
+        missed: MissedGroups::default(),
+    };
     VdevConfig {
         guid: VdevGuid(platform.rng.next_u64()),
         index,

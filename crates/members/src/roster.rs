@@ -232,13 +232,13 @@ impl Roster {
 
     /// What a suspended pool answers, durable in the labels.
     pub fn set_failmode(&self, failmode: FailMode) -> Result<(), RosterError> {
-        self.update(|config| config.supplement_mut(|supplement| supplement.failmode = failmode))?;
+        self.update(|config| config.supplement.failmode = failmode)?;
         Ok(())
     }
 
     /// Writes down that acknowledged changes were given up (rules F26).
     pub fn note_loss(&self, time: Time, txg: Txg, losses: &[String]) -> Result<(), RosterError> {
-        self.update(|config| config.supplement_mut(|supplement| supplement.note_loss(time, txg, losses)))?;
+        self.update(|config| config.supplement.note_loss(time, txg, losses))?;
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! The uberblock: the one commit point of a transaction group. What hangs from its root is the pool.
 //!
-//! Each leg holds two copies of the last sixteen, one in each label: txg `t` goes to slot `t mod 16` of 4 KiB. One write
-//! of one sector can be torn only inside the new one, and the ones before it lie elsewhere. Which of all copies
-//! holds is decided in `choose`.
+//! Each leg holds two copies of the last sixteen, one in each label, in slots of 4 KiB. A write of one can be torn only
+//! inside the new one, and the three before it are sixteen KiB away and more: a device whose own sectors are that long, and
+//! that loses one of them while it writes a part of it, takes none of those along. Which of all copies holds is decided in
+//! `choose`.
 //!
 //! ```text
 //!    0 ┌──────────────────────────────┐  64 ┌──────────────────────────────────┐
@@ -35,6 +36,10 @@ use crate::label::{FORMAT_VERSION, LANES_MAX, UBERBLOCK_RING_OFFSET, label_offse
 
 /// Uberblocks that each label keeps.
 pub const UBERBLOCK_SLOTS: u64 = 16;
+/// Successive groups whose uberblocks share no sector of a device.
+const GROUPS_APART: u64 = 4;
+/// The longest sector of a device that is reckoned with.
+const DEVICE_SECTOR_BYTES: u64 = UBERBLOCK_SLOTS / GROUPS_APART * SECTOR as u64;
 /// The longest root: a block pointer takes 64 bytes, the rest is for what should not cost a block of its own.
 pub const ROOT_BYTES_MAX: usize = 1024;
 
@@ -115,8 +120,11 @@ impl Uberblock {
             return Err(malformed);
         }
         let mut reader = Reader::new(checked, WHAT);
-        if reader.array::<8>()? != MAGIC || reader.u32()? != FORMAT_VERSION {
+        if reader.array::<8>()? != MAGIC {
             return Err(malformed);
+        }
+        if reader.u32()? != FORMAT_VERSION {
+            return Err(Malformed("uberblock: of another format version"));
         }
         let clean = reader.u8()? != 0;
         reader.bytes(3)?;
@@ -156,7 +164,12 @@ impl Uberblock {
 #[must_use]
 pub fn slot_offsets(size: u64, txg: Txg) -> Option<[u64; 2]> {
     let starts = label_offsets(size)?;
-    Some(starts.map(|start| start + UBERBLOCK_RING_OFFSET + txg.0 % UBERBLOCK_SLOTS * SECTOR as u64))
+    Some(starts.map(|start| start + UBERBLOCK_RING_OFFSET + slot_offset(txg)))
+}
+
+/// Four groups in a row go to four sectors of the device, and the next four behind them in the same ones.
+fn slot_offset(txg: Txg) -> u64 {
+    txg.0 % GROUPS_APART * DEVICE_SECTOR_BYTES + txg.0 / GROUPS_APART % GROUPS_APART * SECTOR as u64
 }
 
 /// One slot as it was found.

@@ -200,7 +200,10 @@ impl Walked {
         for (id, inode) in self.inodes.iter().filter(|(_, inode)| inode.entry.0 != 0) {
             let named = self.entries.get(&(inode.parent.0, inode.entry.0)).map(|(object, ..)| object);
             if named != Some(id) {
-                faults.push(format!("{id} says that it is entry {} of {}, which is {named:?}", inode.entry, inode.parent));
+                faults.push(format!(
+                    "{id} says that it is entry {} of {}, which is {named:?}",
+                    inode.entry, inode.parent
+                ));
             }
         }
         if self.hashes.len() != self.entries.len() {

@@ -82,7 +82,11 @@ fn version_2_keeps_a_sound_account_of_names() {
     empty(dir);
     empty(tank.root());
     let of_names = |names: &[&[u8]]| names.iter().map(|name| entry_charge(name)).sum::<u64>();
-    assert_eq!(used(), 3 * OBJECT_CHARGE + of_names(&[b"dir", b"home"]), "the root directory, `dir`, and a mount point");
+    assert_eq!(
+        used(),
+        3 * OBJECT_CHARGE + of_names(&[b"dir", b"home"]),
+        "the root directory, `dir`, and a mount point"
+    );
     done(tank.rename(ctx, tank.root(), b"dir", tank.root(), b"renamed"));
     assert_eq!(used(), 3 * OBJECT_CHARGE + of_names(&[b"renamed", b"home"]));
     done(tank.rmdir(ctx, tank.root(), b"renamed"));

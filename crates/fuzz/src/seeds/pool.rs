@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tally_base::{Time, Txg};
 use tally_disk::{Host, MemDisk, MemOpener, Platform, SerialFanout};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
 use tally_members::grammar::parse_vdev_args;
-use tally_members::label::{self, FailMode, LossReport};
+use tally_members::label;
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, NodeKind, OpCtx, Outcome, ReplyKey, SetAttr, Stability, Vfs};
 
@@ -18,6 +17,8 @@ use crate::golden::{Golden, PartKind};
 use crate::image::RECORD;
 use crate::world::{Counted, Ticks};
 
+const LABEL: &[u8] = include_bytes!("../../../members/tests/golden/label-v2.bin");
+const LABEL_OF_VERSION_1: &[u8] = include_bytes!("../../../members/tests/golden/label-v1.bin");
 const RECORD_HEAD_BYTES: usize = 32;
 const MIB: u64 = 1 << 20;
 
@@ -47,14 +48,13 @@ fn labels(golden: &Golden) -> Vec<Seed> {
     for (number, part) in slots.enumerate() {
         seeds.push(Seed::new("label", format!("golden-{number}"), [&[1], &part.content[..]].concat()));
     }
-    let mut label =
-        label::decode(&golden.parts.iter().find(|part| part.kind == PartKind::Label).expect("a label").content)
-            .expect("the golden image is sound");
-    label.config.features.compat |= 1;
-    label.config.supplement.failmode = FailMode::Continue;
-    label.config.supplement.losses = vec![LossReport { time: Time(5), txg: Txg(6), lines: vec!["gone".into(); 3] }];
-    let slot = label::encode(label.leg, &label.config).expect("it is small");
-    seeds.push(Seed::new("label", "with-a-supplement", [&[0], trimmed(&slot)].concat()));
+    // With a supplement, missed groups, and a section that nobody knows.
+    seeds.push(Seed::new("label", "with-all-sections", [&[0], trimmed(LABEL)].concat()));
+    let mut carried = label::decode(LABEL).expect("the golden label is sound");
+    carried.config.carried[0].must_be_known = true;
+    let slot = label::encode(carried.leg, &carried.config).expect("it is small");
+    seeds.push(Seed::new("label", "to-be-read-only", [&[0], trimmed(&slot)].concat()));
+    seeds.push(Seed::new("label", "of-version-1", [&[0], trimmed(LABEL_OF_VERSION_1)].concat()).refused());
     seeds.push(Seed::new("label", "of-a-newer-format", [&[0], &slot[..8], &[9], &slot[9..200]].concat()).refused());
     seeds
 }

@@ -122,6 +122,26 @@ fn devices_of_other_pools_are_taken_only_by_force() {
     create(&world.platform(), "tank", &specs("/d/a"), &plain).expect("a destroyed pool's disk is free");
 }
 
+/// A pool of a program of another age is a pool: it says what it is, and nothing is written over it unasked.
+#[test]
+fn a_device_of_another_format_is_taken_only_by_force() {
+    let world = World::new(&[("a", 16 * MIB), ("b", 16 * MIB)]);
+    world.disk("a").write(0, label::tests::LABEL_OF_VERSION_1, tally_disk::Durability::Durable).unwrap();
+    let writes = world.journal.lock().len();
+    let plain = CreateOptions::default();
+    let sentence = "it was made by a version before 0.1.0, in format 1, and this program cannot read that; copy its content \
+                    with the program that made it";
+    let text = refusal(&world, "pond", "/d/b /d/a", &plain);
+    assert_eq!(text, format!("/d/a belongs to a pool ({sentence}); force it if that pool is not needed any more"));
+    let imported = reopen(&world).map(|_| ()).unwrap_err();
+    assert_eq!(imported.to_string(), format!("no pool tank was found; seen: /d/a: {sentence}"));
+    assert_eq!(world.journal.lock().len(), writes, "nothing was written");
+    let forced = CreateOptions { force: true, ..plain };
+    let made = create(&world.platform(), "pond", &specs("/d/a"), &forced).unwrap();
+    claim(&world, &made.roster);
+    assert_eq!(label::read(world.disk("a")).unwrap().config.name, "pond");
+}
+
 #[test]
 fn a_ring_is_written_out_on_request() {
     for prewrite_rings in [false, true] {

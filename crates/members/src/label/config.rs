@@ -6,10 +6,10 @@ use tally_base::{LaneId, PoolGuid, Time, Txg, VdevGuid, VdevIndex};
 use tally_disk::Host;
 use tally_intent::LaneGeometry;
 
-use super::{Features, LANES_MAX, Supplement};
+use super::{Features, LANES_MAX, MissedGroups, Section, Supplement};
 
 /// The configuration of a pool. Numbered by `sequence`; the highest one over all labels holds.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
     /// Which pool.
     pub pool: PoolGuid,
@@ -39,13 +39,14 @@ pub struct PoolConfig {
     pub handle_key: [u8; 32],
     /// When the pool was made.
     pub created: Time,
-    /// Settings and accepted losses. It is no part of this encoding but follows it.
-    #[serde(skip)]
+    /// Settings and accepted losses.
     pub supplement: Supplement,
+    /// Sections that this program does not know, as they were read.
+    pub carried: Vec<Section>,
 }
 
 /// Whether a pool is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolState {
     /// In use by `host`, or that machine crashed.
     Active,
@@ -56,7 +57,7 @@ pub enum PoolState {
 }
 
 /// What a vdev holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VdevClass {
     /// Blocks.
     Data,
@@ -65,7 +66,7 @@ pub enum VdevClass {
 }
 
 /// How a vdev is made of its legs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VdevKind {
     /// One leg.
     Disk,
@@ -74,7 +75,7 @@ pub enum VdevKind {
 }
 
 /// One top-level vdev.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VdevConfig {
     /// Its name for ever.
     pub guid: VdevGuid,
@@ -95,7 +96,7 @@ pub struct VdevConfig {
 }
 
 /// Where a ring lies in a vdev's data area.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingArea {
     /// Offset in the data area.
     pub start: u64,
@@ -104,7 +105,7 @@ pub struct RingArea {
 }
 
 /// One leg.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegConfig {
     /// Its name for ever.
     pub guid: VdevGuid,
@@ -114,10 +115,19 @@ pub struct LegConfig {
     /// vote nor be read before it has been copied again. A label of its own with this sequence or a later one means
     /// that the leg went on without us.
     pub stale_since: Option<u64>,
+    /// The column of the vdev that it fills. Legs of one slot are copies of each other; a disk and a mirror have one slot.
+    pub slot: u16,
+    /// Size of the device, in whole sectors, when it was taken in: where its label at the end was written first.
+    pub size: u64,
+    /// Newest durable group when it was taken in: what it has of that and the groups before was copied to it. Zero if the
+    /// vdev was made with it.
+    pub joined_txg: Txg,
+    /// Groups that it lacks, as far as that is known: of one left behind with an empty list nothing is.
+    pub missed: MissedGroups,
 }
 
 /// One lane of the intent log.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneConfigLine {
     /// Which lane.
     pub lane: LaneId,
@@ -166,6 +176,12 @@ impl PoolConfig {
         self.vdevs.iter_mut().filter(|vdev| !vdev.removed).flat_map(|vdev| &mut vdev.legs).find(|leg| leg.guid == guid)
     }
 
+    /// Numbers of the sections without which a program may not write, and that this one does not know.
+    #[must_use]
+    pub fn sections_missed(&self) -> Vec<u16> {
+        self.carried.iter().filter(|section| section.must_be_known).map(|section| section.id).collect()
+    }
+
     /// Order among configurations of one pool: the later one holds.
     #[must_use]
     pub fn rank(&self) -> (u64, u64) {
@@ -191,6 +207,17 @@ impl PoolConfig {
             }
             if vdev.legs.is_empty() && !vdev.removed {
                 return Err("a vdev without legs");
+            }
+            if vdev.legs.iter().any(|leg| leg.slot != 0) {
+                return Err("a leg in a slot that its vdev does not have");
+            }
+            let is_size = |leg: &LegConfig| leg.size.is_multiple_of(tally_base::SECTOR as u64) && leg.size < 1 << 62;
+            if !vdev.legs.iter().all(is_size) {
+                return Err("the size of a leg");
+            }
+            // Groups are counted on from here.
+            if vdev.legs.iter().any(|leg| leg.joined_txg.0 >= 1 << 62) {
+                return Err("a counter near its end");
             }
         }
         if self.lanes.len() > LANES_MAX {

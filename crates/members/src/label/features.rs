@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Three sets of bits. A program that does not know a bit of
 /// `compat` may use the pool as if it were not there; of `ro_compat`, may only read; of `incompat`, may not open it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// Harmless to those who do not know it.
     pub compat: u64,
@@ -14,11 +14,8 @@ pub struct Features {
     pub incompat: u64,
 }
 
-/// A compatible feature: labels carry a supplement ([`super::Supplement`]).
-pub(super) const SUPPLEMENT: u64 = 1 << 0;
-
-/// What this program knows.
-pub const KNOWN: Features = Features { compat: SUPPLEMENT, ro_compat: 0, incompat: 0 };
+/// What this program knows: nothing beyond the format. Numbers that are spoken for stand in docs/on-disk.md.
+pub const KNOWN: Features = Features { compat: 0, ro_compat: 0, incompat: 0 };
 
 /// What a pool's features allow this program to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,31 +27,37 @@
 //!          24 ├────────────────────────────┤  88 ├──────────────────────────────┤
 //!             │ guid of this leg         8 │     │ crc-64 of bytes 0..88      8 │
 //!          32 ├────────────────────────────┤  96 ├──────────────────────────────┤
-//!             │ compat, ro_compat,         │     │ payload: PoolConfig as       │
-//!             │ incompat            3 × 8  │     │ postcard, supplement, zeroes │
+//!             │ compat, ro_compat,         │     │ payload: sections, then      │
+//!             │ incompat            3 × 8  │     │ zeroes                       │
 //!          56 └────────────────────────────┘     └──────────────────────────────┘
 //! ```
 //!
-//! Version and features stand in the fixed part, so that a program too old for the payload can say so.
+//! Version and features stand in the fixed part, so that a program too old for the payload can say so. How the payload is
+//! made, and what becomes of a part of it that a program does not know, is told in [`sections`].
 
 mod config;
+mod encoding;
 mod features;
+mod missed;
+mod sections;
 mod supplement;
 
 use std::io;
 
 use tally_base::codec::{Malformed, Put, Reader};
-use tally_base::{PoolGuid, SECTOR, VdevGuid, block_checksum, log_checksum};
-use tally_disk::{AlignedBuf, Disk, Durability};
+use tally_base::{PoolGuid, SECTOR, Time, Txg, VdevGuid, block_checksum, log_checksum};
+use tally_disk::{AlignedBuf, Disk, Durability, Host};
 
 pub use config::{LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea, VdevClass, VdevConfig, VdevKind};
 pub use features::{Features, KNOWN, Usable};
+pub use missed::{MISSED_RANGES_MAX, MissedGroups, TxgRange};
+pub use sections::Section;
 pub use supplement::{FailMode, LossReport, Supplement};
 
 /// Size of each of a leg's two labels.
 pub const LABEL_BYTES: u64 = 256 << 10;
-/// The format that this program writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The format that this program writes and reads. There is no converter from the first one.
+pub const FORMAT_VERSION: u32 = 2;
 /// Where the uberblocks begin in a label.
 pub const UBERBLOCK_RING_OFFSET: u64 = 128 << 10;
 
@@ -93,9 +99,9 @@ pub enum LabelError {
         /// What there is.
         limit: usize,
     },
-    /// A path that is not UTF-8.
-    #[error("the pool's configuration cannot be encoded ({0}); are all paths plain UTF-8?")]
-    Encode(String),
+    /// Something in it is beyond what a label can say.
+    #[error("the pool's configuration cannot be encoded: it has {0}")]
+    Encode(&'static str),
 }
 
 /// Why a leg's label cannot be used.
@@ -109,6 +115,21 @@ pub enum Unreadable {
     Version {
         /// What the label says.
         version: u32,
+    },
+    /// The format is older than what this program reads.
+    #[error(
+        "it was made by a version before 0.1.0, in format {version}, and this program cannot read that; copy its content \
+         with the program that made it"
+    )]
+    OldVersion {
+        /// What the label says.
+        version: u32,
+    },
+    /// The label says something that the format has room for and this program no notion of.
+    #[error("it has {what}, which this program does not know; use a newer program")]
+    Beyond {
+        /// What.
+        what: String,
     },
     /// A feature that this program does not know.
     #[error("it uses the incompatible features {bits:#x}, which this program does not know; use a newer program")]
@@ -136,9 +157,7 @@ pub(crate) fn label_offsets(size: u64) -> Option<[u64; 2]> {
 
 /// The bytes of one slot: header and payload, padded to whole sectors.
 pub fn encode(leg: VdevGuid, config: &PoolConfig) -> Result<AlignedBuf, LabelError> {
-    let unencodable = |error: postcard::Error| LabelError::Encode(error.to_string());
-    let mut payload = postcard::to_stdvec(config).map_err(unencodable)?;
-    payload.extend(config.supplement.encode().map_err(unencodable)?);
+    let payload = encoding::encode(config)?;
     let limit = usize::try_from(CONFIG_SLOT_BYTES).expect("64 KiB") - HEADER_BYTES;
     if payload.len() > limit {
         return Err(LabelError::TooLarge { bytes: payload.len(), limit });
@@ -169,7 +188,7 @@ pub fn encode(leg: VdevGuid, config: &PoolConfig) -> Result<AlignedBuf, LabelErr
 pub enum Bad {
     /// It was never written, or it is damaged.
     Damaged(Malformed),
-    /// A newer program wrote it.
+    /// A program of another age wrote it.
     Unknown(Unreadable),
 }
 
@@ -196,7 +215,10 @@ pub fn decode(slot: &[u8]) -> Result<Label, Bad> {
     if reader.u64()? != log_checksum(checked) {
         return Err(malformed.into());
     }
-    if version != FORMAT_VERSION {
+    if version < FORMAT_VERSION {
+        return Err(Bad::Unknown(Unreadable::OldVersion { version }));
+    }
+    if version > FORMAT_VERSION {
         return Err(Bad::Unknown(Unreadable::Version { version }));
     }
     if let Usable::No(bits) = features.usable_by(&KNOWN) {
@@ -206,14 +228,32 @@ pub fn decode(slot: &[u8]) -> Result<Label, Bad> {
     if block_checksum(payload) != payload_checksum {
         return Err(malformed.into());
     }
-    let (mut config, rest) = postcard::take_from_bytes::<PoolConfig>(payload).map_err(|_| malformed)?;
-    config.supplement = Supplement::decode(rest);
+    let of_header = PoolConfig { pool, version, features, sequence, open_gen, ..nothing() };
+    let config = encoding::decode(payload, of_header)?;
     config.check().map_err(Malformed)?;
-    let header = (pool, version, features, sequence, open_gen);
-    if header != (config.pool, config.version, config.features, config.sequence, config.open_gen) {
-        return Err(malformed.into());
-    }
     Ok(Label { leg, config })
+}
+
+/// What a label says before it was read.
+fn nothing() -> PoolConfig {
+    PoolConfig {
+        pool: PoolGuid(0),
+        name: String::new(),
+        version: FORMAT_VERSION,
+        features: Features::default(),
+        vdevs: Vec::new(),
+        lanes: Vec::new(),
+        sequence: 0,
+        open_gen: 0,
+        open_id: 0,
+        synced_txg: Txg(0),
+        host: Host { id: 0, name: String::new() },
+        state: PoolState::Active,
+        handle_key: [0; 32],
+        created: Time(0),
+        supplement: Supplement::default(),
+        carried: Vec::new(),
+    }
 }
 
 /// One slot as it was found, for tools that show everything.
@@ -266,7 +306,7 @@ pub fn read(disk: &dyn Disk) -> Result<Label, Unreadable> {
             Err(error) => errors.push(error.to_string()),
         }
     }
-    // A slot in a newer format means that a newer program had this pool, and what is older is history.
+    // A slot in another format means that another program had this pool, and what stands beside it is history.
     match (unknown, newest) {
         (Some(unreadable), _) => Err(unreadable),
         (None, Some(label)) => Ok(label),

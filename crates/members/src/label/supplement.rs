@@ -1,13 +1,9 @@
 //! What a label says beyond the configuration: settings of the pool, and losses that were accepted.
 //!
-//! It stands behind the configuration in the payload, and only where it says something. So a label of the first
-//! format is one with nothing behind it, and a program that does not know this part reads the configuration and stops
-//! there: the feature is a compatible one. Such a program drops it with the next label it writes, which costs a setting,
-//! not data.
+//! It is a section of its own, and stands there only where it says something. Without it a pool is what it was: a program
+//! that does not know this section may write.
 
 use tally_base::{Time, Txg};
-
-use super::PoolConfig;
 
 /// Reports that are kept; an older one goes for a newer.
 const LOSSES_MAX: usize = 8;
@@ -19,7 +15,7 @@ const LOSS_LINE_BYTES_MAX: usize = 400;
 const _: () = assert!(LOSSES_MAX * LOSS_LINES_MAX * (LOSS_LINE_BYTES_MAX + 8) < 32 << 10);
 
 /// What a suspended pool answers to changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailMode {
     /// Clients wait until the pool is imported again.
     #[default]
@@ -46,7 +42,7 @@ impl FailMode {
 }
 
 /// Acknowledged changes that were given up (rules F26).
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LossReport {
     /// When.
     pub time: Time,
@@ -57,7 +53,7 @@ pub struct LossReport {
 }
 
 /// See the head of this module.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Supplement {
     /// What a suspended pool answers.
     pub failmode: FailMode,
@@ -66,17 +62,6 @@ pub struct Supplement {
 }
 
 impl Supplement {
-    /// The bytes behind the configuration.
-    pub(super) fn encode(&self) -> Result<Vec<u8>, postcard::Error> {
-        if *self == Self::default() { Ok(Vec::new()) } else { postcard::to_stdvec(self) }
-    }
-
-    /// Reads what [`Supplement::encode`] wrote. What cannot be understood was written by a program with more modes; it is
-    /// as if it were not there.
-    pub(super) fn decode(bytes: &[u8]) -> Self {
-        postcard::from_bytes(bytes).unwrap_or_default()
-    }
-
     /// Notes an accepted loss, within bounds. The same one again, after a crash in the import, is the same report.
     pub(crate) fn note_loss(&mut self, time: Time, txg: Txg, losses: &[String]) {
         let mut lines: Vec<String> = losses.iter().take(LOSS_LINES_MAX).map(|line| shortened(line)).collect();
@@ -95,15 +80,5 @@ fn shortened(line: &str) -> String {
     match line.char_indices().find(|(at, c)| at + c.len_utf8() > LOSS_LINE_BYTES_MAX) {
         Some((end, _)) => line.get(..end).unwrap_or_default().to_owned() + "…",
         None => line.to_owned(),
-    }
-}
-
-impl PoolConfig {
-    /// Changes the supplement, and says in the features whether there is one.
-    pub(crate) fn supplement_mut(&mut self, change: impl FnOnce(&mut Supplement)) {
-        change(&mut self.supplement);
-        let bit = super::features::SUPPLEMENT;
-        let is_used = self.supplement != Supplement::default();
-        self.features.compat = if is_used { self.features.compat | bit } else { self.features.compat & !bit };
     }
 }

@@ -5,7 +5,19 @@ use super::*;
 
 /// A configuration in which every field is something else than zero.
 pub(crate) fn sample() -> PoolConfig {
-    let leg = |guid: u64, path: &str, stale_since| LegConfig { guid: VdevGuid(guid), path: path.into(), stale_since };
+    let leg = |guid: u64, path: &str, stale_since, missed: &[(u64, u64)]| {
+        let mut leg = LegConfig {
+            guid: VdevGuid(guid),
+            path: path.into(),
+            stale_since,
+            slot: 0,
+            size: (1 << 40) + (guid << 12),
+            joined_txg: Txg(0x31 + guid),
+            missed: MissedGroups::default(),
+        };
+        missed.iter().for_each(|(from, to)| leg.missed.note(TxgRange { from: Txg(*from), to: Txg(*to) }));
+        leg
+    };
     PoolConfig {
         pool: PoolGuid(0x0123_4567_89ab_cdef),
         name: "tank".into(),
@@ -17,7 +29,10 @@ pub(crate) fn sample() -> PoolConfig {
                 index: VdevIndex(0),
                 class: VdevClass::Data,
                 kind: VdevKind::Mirror,
-                legs: vec![leg(0x21, "/dev/a", None), leg(0x22, "/dev/b", Some(4))],
+                legs: vec![
+                    leg(0x21, "/dev/a", None, &[]),
+                    leg(0x22, "/dev/b", Some(4), &[(0x41, 0x42), (0x51, u64::MAX)]),
+                ],
                 data_bytes: 15 << 20,
                 ring: None,
                 removed: false,
@@ -27,7 +42,7 @@ pub(crate) fn sample() -> PoolConfig {
                 index: VdevIndex(1),
                 class: VdevClass::Log,
                 kind: VdevKind::Disk,
-                legs: vec![leg(0x23, "/dev/log", None)],
+                legs: vec![leg(0x23, "/dev/log", None, &[])],
                 data_bytes: 2 << 20,
                 ring: Some(RingArea { start: 0, length: 2 << 20 }),
                 removed: false,
@@ -51,7 +66,11 @@ pub(crate) fn sample() -> PoolConfig {
         state: PoolState::Active,
         handle_key: [0x5a; 32],
         created: Time(1_700_000_000_000_000_000),
-        supplement: Supplement::default(),
+        supplement: Supplement {
+            failmode: FailMode::Continue,
+            losses: vec![LossReport { time: Time(5), txg: Txg(6), lines: vec!["gone".into(), "lost".into()] }],
+        },
+        carried: vec![Section { id: 900, must_be_known: false, bytes: vec![1, 2, 3] }],
     }
 }
 
@@ -135,7 +154,7 @@ type Spoil = fn(&mut PoolConfig);
 /// What the checks of a configuration refuse, each by one change of a good one.
 #[test]
 fn parts_that_do_not_fit_are_refused() {
-    let cases: [(&str, Spoil); 14] = [
+    let cases: [(&str, Spoil); 18] = [
         ("index", |config| config.vdevs[1].index = VdevIndex(5)),
         ("data size odd", |config| config.vdevs[0].data_bytes += 1),
         ("data size huge", |config| config.vdevs[0].data_bytes = 1 << 62),
@@ -158,6 +177,10 @@ fn parts_that_do_not_fit_are_refused() {
         }),
         ("a leg set's generation", |config| config.lanes[0].legset_gen = u64::MAX),
         ("a generation that a leg left with", |config| config.lanes[0].left[0].1 = u64::MAX),
+        ("a slot", |config| config.vdevs[0].legs[1].slot = 1),
+        ("a size that ends within a sector", |config| config.vdevs[0].legs[1].size += 1),
+        ("a size beyond all", |config| config.vdevs[0].legs[1].size = 1 << 62),
+        ("a group beyond all", |config| config.vdevs[0].legs[1].joined_txg = Txg(1 << 62)),
         ("a lane on another vdev's leg", |config| config.lanes[0].legset = vec![VdevGuid(0x21)]),
     ];
     for (name, spoil) in cases {
@@ -212,17 +235,21 @@ fn disks_too_small_for_labels_are_no_legs() {
 fn a_configuration_that_does_not_fit_is_refused_before_anything_is_written() {
     let mut config = sample();
     config.vdevs[0].legs = (0..4000)
-        .map(|guid| LegConfig { guid: VdevGuid(guid), path: "/a/path/of/some/length".into(), stale_since: None })
+        .map(|guid| LegConfig {
+            guid: VdevGuid(guid),
+            path: "/a/path/of/some/length".into(),
+            ..config.vdevs[0].legs[0].clone()
+        })
         .collect();
     assert!(matches!(encode(LEG, &config), Err(LabelError::TooLarge { .. })));
 }
 
-/// Format version 1, byte for byte. If this fails, pools in the field can no longer be read: raise the version
-/// (or add a feature) and keep reading the old one.
+/// Format version 2, byte for byte. If this fails, pools in the field can no longer be read: add a section (or a feature, or
+/// raise the version) and keep reading the old ones.
 #[test]
 fn the_format_has_not_drifted() {
-    let golden = include_bytes!("../../tests/golden/label-v1.bin");
-    assert_eq!(decode(golden), Ok(Label { leg: LEG, config: sample() }), "what version 1 wrote is still read");
+    let golden = include_bytes!("../../tests/golden/label-v2.bin");
+    assert_eq!(decode(golden), Ok(Label { leg: LEG, config: sample() }), "what version 2 wrote is still read");
     assert_eq!(*encode(LEG, &sample()).unwrap(), golden[..], "and still written");
 }
 
@@ -230,33 +257,224 @@ fn the_format_has_not_drifted() {
 #[test]
 #[ignore = "writes the fixture"]
 fn write_the_golden_label() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/label-v1.bin");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/label-v2.bin");
     std::fs::write(path, &*encode(LEG, &sample()).unwrap()).unwrap();
 }
 
-/// The first pools had no supplement; a program that knows none must find its part of the payload as it was.
+/// A label as format 1 had it: one struct as postcard.
+pub(crate) const LABEL_OF_VERSION_1: &[u8] = include_bytes!("../../tests/golden/label-v1.bin");
+
 #[test]
-fn a_supplement_follows_the_configuration_and_is_left_out_where_it_says_nothing() {
-    let plain = sample();
-    let mut config = sample();
-    config.supplement_mut(|supplement| {
-        supplement.failmode = FailMode::Continue;
-        supplement.note_loss(Time(5), Txg(6), &["gone".into()]);
-    });
-    assert_eq!(config.features.compat, 1);
-    let payload = |config: &PoolConfig| {
-        let slot = encode(LEG, config).unwrap();
-        let length = u32::from_le_bytes(slot[12..16].try_into().unwrap()) as usize;
-        slot[HEADER_BYTES..HEADER_BYTES + length].to_vec()
+fn version_1_is_refused_with_a_sentence_of_its_own() {
+    let disk = MemDisk::new(SIZE);
+    disk.write(0, LABEL_OF_VERSION_1, Durability::Durable).unwrap();
+    let refused = read(&disk).unwrap_err();
+    assert_eq!(refused, Unreadable::OldVersion { version: 1 });
+    assert_eq!(
+        refused.to_string(),
+        "it was made by a version before 0.1.0, in format 1, and this program cannot read that; copy its content with the \
+         program that made it"
+    );
+    // Beside a label of ours it is no history either: nobody knows which of the two programs was the last one.
+    write(&disk, LEG, &with_sequence(9)).unwrap();
+    disk.write(0, LABEL_OF_VERSION_1, Durability::Durable).unwrap();
+    assert_eq!(read(&disk), Err(Unreadable::OldVersion { version: 1 }));
+}
+
+/// A slot with this payload and right checksums.
+fn sealed(payload: &[u8]) -> Vec<u8> {
+    let mut slot = encode(LEG, &sample()).unwrap()[..HEADER_BYTES].to_vec();
+    slot[12..16].copy_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());
+    slot[72..88].copy_from_slice(&block_checksum(payload).to_le_bytes());
+    let header = log_checksum(&slot[..HEADER_CHECKED_BYTES]);
+    slot[88..96].copy_from_slice(&header.to_le_bytes());
+    [&slot, payload].concat()
+}
+
+fn section(id: u16, flags: u16, bytes: &[u8]) -> Vec<u8> {
+    let mut section = Vec::new();
+    section.put_u16(id);
+    section.put_u16(flags);
+    section.put_blob(bytes);
+    section
+}
+
+/// The sections of the sample's payload, each with its head.
+fn sections_of(config: &PoolConfig) -> Vec<Vec<u8>> {
+    let payload = encoding::encode(config).unwrap();
+    let parts = sections::split(&payload).unwrap();
+    parts.iter().map(|part| section(part.id, u16::from(part.must_be_known), part.bytes)).collect()
+}
+
+fn refusal(payload: &[u8]) -> String {
+    match decode(&sealed(payload)).unwrap_err() {
+        Bad::Damaged(malformed) => malformed.to_string(),
+        Bad::Unknown(unreadable) => unreadable.to_string(),
+    }
+}
+
+#[test]
+fn sections_follow_each_other_in_order_and_the_bytes_of_each_are_told() {
+    let of_sample = sections_of(&sample());
+    let ids: Vec<_> = of_sample.iter().map(|section| section[0] as u16 | u16::from(section[1]) << 8).collect();
+    assert_eq!(ids, [1, 2, 3, 4, 900]);
+    assert_eq!(of_sample[4], [0x84, 3, 0, 0, 3, 0, 0, 0, 1, 2, 3]);
+    let plain = PoolConfig { supplement: Supplement::default(), carried: Vec::new(), ..sample() };
+    assert_eq!(sections_of(&plain), of_sample[..3], "a supplement that says nothing is not there");
+    assert_eq!(decode(&sealed(&of_sample.concat())).unwrap().config, sample());
+    assert_eq!(decode(&sealed(&of_sample[..3].concat())).unwrap().config, plain);
+}
+
+#[test]
+fn sections_that_are_none_are_damage() {
+    let good = sections_of(&sample());
+    let with = |at: usize, section: Vec<u8>| {
+        let mut sections = good.clone();
+        sections[at] = section;
+        sections.concat()
     };
-    let (without, with) = (payload(&plain), payload(&config));
-    assert_eq!(without, postcard::to_stdvec(&plain).unwrap());
-    let first_format: PoolConfig = postcard::from_bytes(&with).unwrap();
-    assert_eq!(PoolConfig { supplement: config.supplement.clone(), ..first_format }, config);
+    let behind = |bytes: &[u8]| [&good.concat(), bytes].concat();
+    let without = |at: usize| {
+        let mut sections = good.clone();
+        sections.remove(at);
+        sections.concat()
+    };
+    let longer =
+        |at: usize| with(at, section(good[at][0].into(), good[at][2].into(), &[&good[at][8..], &[0]].concat()));
+    let of_length = |at: usize, length: u32| {
+        let mut section = good[at].clone();
+        section[4..8].copy_from_slice(&length.to_le_bytes());
+        with(at, section)
+    };
+    let too_long = "malformed label: a section that is longer than what is left of the label";
+    let twice = "malformed label: a section that is there twice";
+    let cases = [
+        ("2 GiB", of_length(0, 1 << 31), too_long),
+        ("4 GiB", of_length(4, u32::MAX), too_long),
+        ("a byte too long", of_length(4, 4), too_long),
+        ("a byte too short", of_length(4, 2), "malformed label: bytes behind its last section"),
+        ("a byte behind the last one", behind(&[0]), "malformed label: bytes behind its last section"),
+        ("the most bytes that are no section", behind(&[0; 7]), "malformed label: bytes behind its last section"),
+        ("zeroes behind the last one", behind(&[0; 8]), "malformed label: a section without a number"),
+        ("nothing", Vec::new(), "malformed label: it lacks a section"),
+        ("no pool", without(0), "malformed label: it lacks a section"),
+        ("no vdevs", without(1), "malformed label: it lacks a section"),
+        ("no lanes", without(2), "malformed label: it lacks a section"),
+        ("one of ours twice", with(3, good[2].clone()), twice),
+        ("an unknown one twice", behind(&section(900, 0, &[])), twice),
+        ("section 0", [section(0, 0, &[]), good.concat()].concat(), "malformed label: a section without a number"),
+        (
+            "the lanes first",
+            [&good[2][..], &good[0], &good[1]].concat(),
+            "malformed label: sections out of their order",
+        ),
+        ("a byte behind the pool", longer(0), "malformed label: the section of the pool"),
+        ("a byte behind the vdevs", longer(1), "malformed label: the section of the vdevs"),
+        ("a byte behind the lanes", longer(2), "malformed label: the section of the lanes"),
+        ("a byte behind the supplement", longer(3), "malformed label: the supplement"),
+        (
+            "vdevs that need not be known",
+            with(1, section(2, 0, &good[1][8..])),
+            "malformed label: a flag on a section that never has it",
+        ),
+        (
+            "settings that must be known",
+            with(3, section(4, 1, &good[3][8..])),
+            "malformed label: a flag on a section that never has it",
+        ),
+        (
+            "an unknown flag",
+            behind(&section(901, 2, &[])),
+            "it has flags 0x0002 on section 901 of its label, which this program does not know; use a newer program",
+        ),
+    ];
+    for (name, payload, expected) in cases {
+        assert_eq!(refusal(&payload), expected, "{name}");
+    }
+    assert!(decode(&sealed(&good.concat())).is_ok());
+}
+
+/// Cut anywhere, a payload is damage, but where a section ends that a pool can be without.
+#[test]
+fn a_truncated_payload_is_damage() {
+    let good = sections_of(&sample());
+    let (payload, needed) = (good.concat(), good[..3].concat().len());
+    let ends = [needed, needed + good[3].len()];
+    for length in 0..payload.len() {
+        assert_eq!(decode(&sealed(&payload[..length])).is_ok(), ends.contains(&length), "cut to {length} bytes");
+    }
+    // The same within each section, whose own length is right.
+    for at in 0..4 {
+        for length in 0..good[at].len() - 8 {
+            let mut sections = good.clone();
+            sections[at] = section(good[at][0].into(), good[at][2].into(), &good[at][8..8 + length]);
+            assert!(decode(&sealed(&sections.concat())).is_err(), "section {} cut to {length} bytes", at + 1);
+        }
+    }
+}
+
+/// Numbers that are reserved, and numbers that are not: no damage, and said in words.
+#[test]
+fn what_later_programs_may_have_is_refused_by_its_name() {
+    let good = sections_of(&sample());
+    // Behind the head and the count of vdevs: guid 8, index 2, class, kind, removed, sector_shift, data_start 8, data_bytes 8,
+    // no ring, two legs: guid 8, slot 2, state.
+    const CLASS: usize = 8 + 2 + 10;
+    const STATE: usize = CLASS + 20 + 2 + 2 + 10;
+    for (section, at, value, expected) in [
+        (1, CLASS, 2, "a vdev of class special"),
+        (1, CLASS, 5, "a vdev of class bulk"),
+        (1, CLASS, 6, "a vdev of class number 6"),
+        (1, CLASS + 1, 2, "a vdev of kind raidz1"),
+        (1, CLASS + 1, 7, "a vdev of kind number 7"),
+        (1, CLASS + 3, 13, "sectors of 2^13 bytes"),
+        (1, CLASS + 6, 8, "a data area that begins at byte 524288"),
+        (1, STATE, 3, "a leg that is joining"),
+        (1, STATE, 9, "a leg that is number 9"),
+        (0, 8 + 24, 3, "a pool in state 3"),
+    ] {
+        let mut sections = good.clone();
+        sections[section][at] = value;
+        let expected = format!("it has {expected}, which this program does not know; use a newer program");
+        assert_eq!(refusal(&sections.concat()), expected);
+    }
+    let mut two_rings = sample();
+    two_rings.vdevs[1].ring = None;
+    let bytes = &sections_of(&two_rings)[1];
+    // The second vdev ends with its rings' count, and a list of one leg.
+    let mut leg = Vec::new();
+    let rings = bytes.len() - (2 + 8 + 2 + 1 + 1 + 8 + 8 + 8 + 2 + "/dev/log".len()) - 2;
+    leg.extend_from_slice(&bytes[rings + 2..]);
+    let vdevs = [&bytes[8..rings], &[2, 0], &[0; 32], &leg].concat();
+    let payload = [&good[0][..], &section(2, 1, &vdevs), &good[2]].concat();
+    assert_eq!(refusal(&payload), "it has a vdev with 2 rings, which this program does not know; use a newer program");
+}
+
+/// A section that nobody here knows: its bytes go where they came from.
+#[test]
+fn an_unknown_section_is_written_as_it_was_read() {
+    for (id, must_be_known) in [(5, false), (5, true), (u16::MAX, false)] {
+        for length in [0, 1, 4000] {
+            let mut config = sample();
+            config.carried = vec![Section { id, must_be_known, bytes: vec![0xee; length] }];
+            let good = sections_of(&sample());
+            let payload = [good[..4].concat(), section(id, u16::from(must_be_known), &vec![0xee; length])].concat();
+            let label = decode(&sealed(&payload)).unwrap();
+            assert_eq!(label.config, config);
+            assert_eq!(label.config.sections_missed(), if must_be_known { vec![id] } else { Vec::new() });
+            let again = PoolConfig { sequence: 6, ..label.config };
+            assert_eq!(encoding::encode(&again).unwrap(), payload, "{id}, {length} bytes");
+        }
+    }
+}
+
+/// A path is bytes.
+#[test]
+fn a_path_that_is_no_text_comes_back() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut config = sample();
+    config.vdevs[0].legs[0].path = std::ffi::OsStr::from_bytes(b"/dev/\xff\n").into();
     assert_eq!(decode(&encode(LEG, &config).unwrap()).unwrap().config, config);
-    config.supplement_mut(|supplement| *supplement = Supplement::default());
-    assert_eq!(payload(&config), without);
-    assert_eq!(Supplement::decode(&[7; 9]), Supplement::default(), "what a newer program wrote does no harm");
 }
 
 #[test]
@@ -264,8 +482,8 @@ fn reports_of_losses_stay_within_their_room() {
     let mut config = sample();
     for number in 0..20 {
         let lines: Vec<String> = (0..50).map(|line| format!("{number}.{line} ") + &"ä".repeat(3000)).collect();
-        config.supplement_mut(|supplement| supplement.note_loss(Time(number), Txg(number), &lines));
-        config.supplement_mut(|supplement| supplement.note_loss(Time(number), Txg(number), &lines));
+        config.supplement.note_loss(Time(number), Txg(number), &lines);
+        config.supplement.note_loss(Time(number), Txg(number), &lines);
     }
     let losses = &config.supplement.losses;
     assert_eq!(losses.iter().map(|report| report.txg.0).collect::<Vec<_>>(), (12..20).collect::<Vec<_>>());

@@ -6,11 +6,11 @@
 use std::io;
 use std::sync::Arc;
 
-use tally_base::VdevGuid;
+use tally_base::{SECTOR, Txg, VdevGuid};
 use tally_disk::{Disk, Durability};
 
 use super::{Roster, RosterError, TURN_WAIT};
-use crate::label::{LegConfig, PoolConfig, VdevClass, VdevKind};
+use crate::label::{LegConfig, MissedGroups, PoolConfig, VdevClass, VdevKind};
 use crate::uberblock::{self, slot_offsets};
 use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
 
@@ -25,16 +25,21 @@ impl Roster {
             write_out_ring(disk.as_ref(), ring).map_err(label_error)?;
         }
         let _in_turn = self.uberblocks.lock();
-        self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
+        let joined_txg = self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
+        let size = leg.disk().map_or(0, |disk| disk.geometry().size / SECTOR as u64 * SECTOR as u64);
         leg.set_state(LegState::Resilvering);
         vdev.put_leg(leg);
         let index = vdev.index().place();
         let changed = self.update_in_turn(|config| {
             let sequence = config.sequence;
             let Some(vdev) = config.vdevs.get_mut(index) else { return };
-            match vdev.legs.iter_mut().find(|leg| leg.guid == guid) {
-                Some(known) => known.path = path,
-                None => vdev.legs.push(LegConfig { guid, path, stale_since: Some(sequence) }),
+            let place = vdev.legs.iter().position(|leg| leg.guid == guid);
+            let stale_since = place.map_or(Some(sequence), |place| vdev.legs[place].stale_since);
+            let missed = MissedGroups::default();
+            let joining = LegConfig { guid, path, stale_since, slot: 0, size, joined_txg, missed };
+            match place {
+                Some(place) => vdev.legs[place] = joining,
+                None => vdev.legs.push(joining),
             }
             vdev.kind = kind_of(&vdev.legs);
         });
@@ -50,8 +55,9 @@ impl Roster {
         }
     }
 
-    /// A joining leg begins with the uberblocks of a good one, so that it could stand alone once it is copied.
-    fn copy_uberblocks(&self, vdev: &Vdev, target: &VdevLeg) -> io::Result<()> {
+    /// A joining leg begins with the uberblocks of a good one, so that it could stand alone once it is copied. Returns the
+    /// newest group among them.
+    fn copy_uberblocks(&self, vdev: &Vdev, target: &VdevLeg) -> io::Result<Txg> {
         let is_online = |leg: &Arc<VdevLeg>| leg.state() == LegState::Online;
         // A log device may have lost all of its legs; the uberblocks are the same on every disk of the pool.
         let elsewhere = || self.legs().filter(|_| vdev.class() == VdevClass::Log).find(is_online);
@@ -59,12 +65,14 @@ impl Roster {
         let (Some(source), Some(target)) = (online.as_ref().and_then(|leg| leg.disk()), target.disk()) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "there is no leg to copy from, or none to copy to"));
         };
+        let mut newest = Txg(0);
         for uberblock in uberblock::read_all(source.as_ref()).into_iter().filter_map(|slot| slot.content.ok()?) {
             for offset in slot_offsets(target.geometry().size, uberblock.txg).into_iter().flatten() {
                 target.write(offset, &uberblock.encode(), Durability::Durable)?;
             }
+            newest = newest.max(uberblock.txg);
         }
-        Ok(())
+        Ok(newest)
     }
 
     /// A leg has been copied: from now on it is as good as the others.
@@ -78,6 +86,7 @@ impl Roster {
                 && leg.state() == LegState::Resilvering
             {
                 config.stale_since = None;
+                config.missed.clear();
             }
         })?;
         // It may have refused the very label that praised it, and be struck off again.
@@ -180,12 +189,14 @@ fn kind_of(legs: &[LegConfig]) -> VdevKind {
     if legs.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk }
 }
 
-/// Marks a leg as left behind, and takes it out of every lane's leg set.
+/// Marks a leg as left behind, and takes it out of every lane's leg set. What its list says that it has missed is less than
+/// what it misses from now on, and nobody notes that here: without a list it is copied whole.
 ///
 /// The last leg of a lane stays in its set: it has every acknowledged frame, and as the lane ends with it there
 /// will be none on a smaller set. If the disk comes back, its frames can still be replayed.
 pub(super) fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, sequence: u64) {
     if let Some(leg) = config.leg_mut(guid) {
+        leg.missed.clear();
         leg.stale_since.get_or_insert(sequence);
     }
     for line in &mut config.lanes {

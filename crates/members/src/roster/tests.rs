@@ -371,6 +371,110 @@ fn a_new_leg_can_stand_alone_once_it_is_copied() {
     assert!(matches!(reopen(&world), Err(ImportError::NoSuchPool { .. })), "a detached leg is no pool");
 }
 
+/// What the label says of a leg that joins: where its own end was, and which groups were copied to it. What it had missed is
+/// forgotten with the copy, and with the next strike: nobody here notes what it misses then.
+#[test]
+fn a_leg_has_its_size_and_the_group_it_joined_in_the_labels() {
+    let world = World::new(&[("a", LEG_BYTES), ("n", LEG_BYTES + 4096 * 3 + 100)]);
+    let pool = pool(&world, "/d/a");
+    (2..=20).for_each(|txg| commit(&pool.roster, txg).unwrap());
+    let says = |name: &str, guid: VdevGuid| label::read(world.disk(name)).unwrap().config.leg(guid).unwrap().1.clone();
+    let first = leg(&pool.roster, "a").guid();
+    let of_first = says("a", first);
+    assert_eq!((of_first.size, of_first.joined_txg, of_first.slot), (LEG_BYTES, Txg(0), 0));
+    let joining = new_leg(&world.platform(), &pool.config.vdevs[0], "/d/n".as_ref(), false).unwrap();
+    let (guid, vdev) = (joining.guid(), &pool.vdevs[0]);
+    pool.roster.add_leg(vdev, joining).unwrap();
+    commit(&pool.roster, 21).unwrap();
+    for name in ["a", "n"] {
+        let says = says(name, guid);
+        assert_eq!((says.size, says.joined_txg, says.slot), (LEG_BYTES + 4096 * 3, Txg(20), 0), "{name}");
+    }
+    let has_missed = || {
+        let missed = label::TxgRange { from: Txg(5), to: Txg(7) };
+        pool.roster.update(|config| config.leg_mut(guid).unwrap().missed.note(missed)).unwrap();
+        assert_eq!(says("a", guid).missed.ranges(), [missed]);
+    };
+    has_missed();
+    vdev.resilver(guid, &mut |_| true).unwrap();
+    pool.roster.finish_resilver(vdev, guid).unwrap();
+    assert_eq!((says("a", guid).missed.ranges(), says("a", guid).stale_since), (&[][..], None));
+    has_missed();
+    pool.roster.drop_leg(guid, &io::Error::other("gone")).unwrap();
+    assert!(says("a", guid).missed.ranges().is_empty() && says("a", guid).stale_since.is_some());
+    assert_eq!(says("a", first), of_first, "nothing of that is the other leg's");
+}
+
+/// The bytes of a leg's label behind the sections of this program, in the slot of a configuration.
+fn unknown_bytes(world: &World, disk: &str, sequence: u64, count: usize) -> Vec<u8> {
+    let slot = world.disk(disk).bytes(sequence % 2 * (64 << 10), 64 << 10);
+    let payload_bytes = u32::from_le_bytes(slot[12..16].try_into().unwrap()) as usize;
+    slot[96 + payload_bytes - count..96 + payload_bytes].to_vec()
+}
+
+/// A newer program has left a section. Its bytes are the same in the labels of every leg that stays, through all changes.
+#[test]
+fn what_this_program_does_not_know_goes_from_label_to_label() {
+    let world = World::new(&[("a", LEG_BYTES), ("b", LEG_BYTES), ("n", LEG_BYTES)]);
+    let made = pool(&world, "mirror /d/a /d/b");
+    let guids = ["a", "b"].map(|name| (name, leg(&made.roster, name).guid()));
+    let mut config = made.roster.config();
+    drop(made);
+    let section = |id, bytes: &[u8]| label::Section { id, must_be_known: false, bytes: bytes.to_vec() };
+    config.carried = vec![section(77, b"devices by their names"), section(0xfff0, &[])];
+    for (_, (name, guid)) in (0..2).flat_map(|slot| guids.map(|named| (slot, named))) {
+        label::write(world.disk(name), guid, &config).unwrap();
+    }
+    let expected =
+        [&[77, 0, 0, 0, 22, 0, 0, 0], &b"devices by their names"[..], &[0xf0, 0xff, 0, 0, 0, 0, 0, 0]].concat();
+    let (pool, _) = reopen(&world).unwrap();
+    claim(&world, &pool.roster);
+    pool.roster.set_failmode(FailMode::Continue).unwrap();
+    let joining = new_leg(&world.platform(), &config.vdevs[0], "/d/n".as_ref(), false).unwrap();
+    pool.roster.add_leg(&pool.vdevs[0], joining).unwrap();
+    pool.roster.drop_leg(guids[1].1, &io::Error::other("gone")).unwrap();
+    commit(&pool.roster, 2).unwrap();
+    let sequence = pool.roster.config().sequence;
+    assert!(sequence >= config.sequence + 4, "two slots were written twice");
+    for (disk, sequence) in [("a", sequence), ("a", sequence - 1), ("n", sequence), ("n", sequence - 1)] {
+        assert_eq!(unknown_bytes(&world, disk, sequence, expected.len()), expected, "{disk}, {sequence}");
+    }
+    pool.roster.export(Txg(2)).unwrap();
+    drop(pool);
+    assert_eq!(reopen(&world).unwrap().0.config.carried, config.carried);
+}
+
+/// A section of which a newer program has said that nobody may write without knowing it.
+#[test]
+fn a_section_that_must_be_known_lets_the_pool_be_read_alone() {
+    let world = World::new(&[("a", LEG_BYTES)]);
+    let made = pool(&world, "/d/a");
+    made.vdevs[0].write(0, &[7; 4096]).unwrap();
+    made.vdevs[0].flush().unwrap();
+    commit(&made.roster, 2).unwrap();
+    let (guid, mut config) = (leg(&made.roster, "a").guid(), made.roster.config());
+    drop(made);
+    let section = |id, must_be_known| label::Section { id, must_be_known, bytes: vec![1] };
+    config.carried = vec![section(77, true), section(78, false), section(90, true)];
+    config.sequence += 1;
+    label::write(world.disk("a"), guid, &config).unwrap();
+    let writes = world.journal.lock().len();
+    let refused = reopen(&world).map(|_| ()).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "pool tank has sections in its labels (77, 90) without which this program may only read it; import it with \
+         --readonly, or use a newer program"
+    );
+    let source = ImportSource { paths: Vec::new(), dirs: vec!["/d".into()] };
+    let options = ImportOptions { read_only: true, ..ImportOptions::default() };
+    let (pool, chosen) =
+        import(&world.platform(), &source, &PoolSelect::Name("tank".into()), &options).expect("to be read");
+    assert_eq!(chosen.uberblock.txg, Txg(2));
+    assert_eq!(*pool.vdevs[0].read(0, 4096, &|_| true).unwrap(), [7; 4096]);
+    assert_eq!(pool.roster.set_failmode(FailMode::Continue), Err(RosterError::NotClaimed));
+    assert_eq!(world.journal.lock().len(), writes, "nothing was written");
+}
+
 #[test]
 fn an_unfinished_copy_is_stale_after_a_crash() {
     let world = World::new(&[("a", LEG_BYTES), ("n", LEG_BYTES)]);

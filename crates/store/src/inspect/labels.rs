@@ -152,9 +152,24 @@ fn say_config(report: &mut Report<'_>, view: &PoolView<'_>, config: &PoolConfig)
         report.say(Detail::Lines, &fact);
         for leg in &vdev.legs {
             let fact = Fact::new(Part::Labels, "vdev leg").at(source.clone()).with("vdev", vdev.index);
-            let fact = fact.with("leg", leg.guid).with("path", text(&leg.path));
+            let fact = fact.with("leg", leg.guid).with("path", text(&leg.path)).with("slot", leg.slot);
+            let fact = fact.with("bytes", leg.size).with("joined_txg", leg.joined_txg);
             report.say(Detail::Lines, &fact.with_some("stale_since", leg.stale_since));
+            for missed in leg.missed.ranges() {
+                let fact = Fact::new(Part::Labels, "missed groups").at(source.clone()).with("leg", leg.guid);
+                report.say(Detail::Lines, &fact.with("from", missed.from).with("to", missed.to));
+            }
         }
+    }
+    for section in &config.carried {
+        let fact = Fact::new(Part::Labels, "section").at(source.clone()).with("section", section.id);
+        let fact = fact.with("bytes", section.bytes.len());
+        let why = if section.must_be_known {
+            "not known to this program, which may therefore only read the pool"
+        } else {
+            "not known to this program, which carries it along"
+        };
+        report.say(Detail::Lines, &fact.note(why));
     }
     for line in &config.lanes {
         let fact = Fact::new(Part::Labels, "lane")

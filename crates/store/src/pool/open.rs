@@ -327,12 +327,7 @@ fn load_space(
 const CATALOG_CACHE_BYTES: u64 = 4 << 20;
 
 /// The datasets below a root. Nothing is written, and no space map is needed for it.
-fn read_top(
-    devs: &BlockDevs,
-    tuning: &Tuning,
-    root: PoolRoot,
-    uberblock: &Uberblock,
-) -> Result<Top, OpenError> {
+fn read_top(devs: &BlockDevs, tuning: &Tuning, root: PoolRoot, uberblock: &Uberblock) -> Result<Top, OpenError> {
     // What a root says of the log was true when it was written.
     if root.log_txg > uberblock.txg {
         return Err(Malformed("pool root").into());

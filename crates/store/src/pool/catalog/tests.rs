@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use tally_base::{Dseq, Generation, LaneId, ObjectId, SECTOR, Time};
-use tally_members::blockdev::{BlockDev, MemBlockDev};
+use tally_members::blockdev::{MemBlockDev, numbered};
 
 use super::*;
 use crate::alloc::Allocator;
@@ -47,7 +47,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let dev = Arc::new(MemBlockDev::new(32 * MIB));
-        let devs: Vec<Arc<dyn BlockDev>> = vec![dev.clone()];
+        let devs = numbered([dev.clone() as _]);
         let alloc = Arc::new(Allocator::create(&devs, &[]));
         let io = BlockIo::new(devs, alloc, MIB);
         Self { dev, io, catalog: Catalog::new(Tree::empty()), known: Entries::new(), txg: Txg(0), root: None }
