@@ -1,6 +1,7 @@
 //! Inspect goes on after damage, names it, and never panics.
 
 use tally_base::{SECTOR, block_checksum, log_checksum};
+use tally_members::label::LABEL_BYTES;
 use tally_store::inspect::{Fact, Part, Plan, Source};
 
 use crate::image::{Image, make};
@@ -12,8 +13,19 @@ fn everything() -> Plan {
 
 /// The place of the `nth` fact of a kind.
 fn place(facts: &[Fact], what: &str, nth: usize) -> Source {
+    places(facts, what, nth).swap_remove(0)
+}
+
+/// The same, and behind it the place of the other copy, if there is one.
+fn places(facts: &[Fact], what: &str, nth: usize) -> Vec<Source> {
     let found = facts.iter().filter(|fact| fact.what == what && !fact.to_string().contains("live=no"));
-    found.filter_map(|fact| fact.source.clone()).nth(nth).unwrap()
+    let fact = found.filter(|fact| fact.source.is_some()).nth(nth).unwrap();
+    let line = fact.to_string();
+    let copy = line.split_once(" copy=0:0x").and_then(|(_, place)| place.split_once('+'));
+    let copy = copy.map(|(offset, _)| LABEL_BYTES + u64::from_str_radix(offset, 16).unwrap());
+    let source = fact.source.clone().unwrap();
+    let other = copy.map(|offset| Source { offset, ..source.clone() });
+    std::iter::once(source).chain(other).collect()
 }
 
 /// One kind of damage.
@@ -28,7 +40,7 @@ struct Case {
     may_change: &'static [&'static str],
 }
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     Case {
         target: ("label slot", 1),
         at: 100,
@@ -88,6 +100,32 @@ const CASES: [Case; 11] = [
             "freed",
             "vdev space",
             "reply cache",
+            "catalog",
+            "catalog leaf",
+        ],
+    },
+    Case {
+        target: ("catalog leaf", 0),
+        at: 40,
+        says: "DAMAGE catalog",
+        may_change: &[
+            "catalog",
+            "catalog leaf",
+            "dataset",
+            "property",
+            "tree",
+            "node",
+            "leaf",
+            "inode",
+            "entry",
+            "hash",
+            "extent",
+            "data block",
+            "small",
+            "record",
+            "lane content",
+            "dataset's log",
+            "ring",
         ],
     },
     Case { target: ("node", 0), at: 40, says: "DAMAGE node lsize=", may_change: TREE },
@@ -110,22 +148,42 @@ fn each_part_can_be_damaged_and_the_rest_is_still_told() {
     let image = Image::golden();
     let (healthy, _) = image.inspect(&everything());
     for case in &CASES {
-        let place = place(&healthy, case.target.0, case.target.1);
-        let path = place.device.to_str().unwrap();
+        let places = places(&healthy, case.target.0, case.target.1);
         let mut damaged = image.clone();
-        damaged.rot(path, place.offset + case.at, 3);
+        for place in &places {
+            damaged.rot(place.device.to_str().unwrap(), place.offset + case.at, 3);
+        }
+        let place = &places[0];
         let (facts, outcome) = damaged.inspect(&everything());
         let lines: Vec<_> = facts.iter().map(Fact::to_string).collect();
         let told = facts.iter().zip(&lines).filter(|(fact, line)| fact.is_damage() && line.contains(case.says));
         let sources: Vec<_> = told.map(|(fact, _)| fact.source.clone()).collect();
         let where_it_is = |source: &Option<Source>| {
             // What is lost of the log is told of the lane: the frame that tells where it was is gone.
-            source.as_ref().is_some_and(|source| *source == place || case.says.contains("lane lane=0 first_lsn"))
+            source.as_ref().is_some_and(|source| source == place || case.says.contains("lane lane=0 first_lsn"))
                 || case.target.0 == "pool root"
         };
         assert!(outcome.damage_count > 0 && sources.iter().any(where_it_is), "{:?}: {lines:#?}", case.target);
         for fact in healthy.iter().filter(|fact| !case.may_change.contains(&fact.what)) {
             assert!(facts.contains(fact), "{:?}: this is not said any more: {fact}", case.target);
+        }
+    }
+}
+
+/// What lies in two places and is wrong in one of them is told with that place, and costs nothing.
+#[test]
+fn one_of_two_places_costs_nothing() {
+    let image = Image::golden();
+    let (healthy, _) = image.inspect(&everything());
+    for what in ["pool root", "catalog leaf", "node", "leaf", "space map", "deferred frees"] {
+        for place in places(&healthy, what, 0) {
+            let mut damaged = image.clone();
+            damaged.rot(place.device.to_str().unwrap(), place.offset + 7, 3);
+            let (facts, outcome) = damaged.inspect(&everything());
+            let lost: Vec<_> = healthy.iter().filter(|fact| !facts.contains(fact)).collect();
+            assert!(lost.is_empty(), "{what}: {lost:#?}");
+            let told = |fact: &&Fact| fact.is_damage() && fact.what == "block copy" && fact.source.as_ref() == Some(&place);
+            assert!(outcome.damage_count == 1 && facts.iter().any(|fact| told(&fact)), "{what} at {place:?}");
         }
     }
 }
