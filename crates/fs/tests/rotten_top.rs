@@ -206,7 +206,41 @@ fn an_inspection_names_the_place_that_is_wrong() {
         }
         found.insert(fact.what);
     }
-    assert_eq!(found, BTreeSet::from(["pool root", "space map", "deferred frees", "node", "leaf"]));
+    assert_eq!(found, BTreeSet::from(["pool root", "space map", "deferred frees", "catalog leaf", "node", "leaf"]));
+}
+
+/// Both places of the list of datasets are wrong. No import gets by without it; a pool that is imported knows it by heart, and
+/// once a scrub has told, the next group writes it anew.
+#[test]
+fn a_catalog_that_rots_while_the_pool_is_imported_is_written_anew() {
+    let world = furnished();
+    let (filer, _) = world.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+    filer.create_dataset("tank/other", PropertySet::new(), (0, 0)).unwrap();
+    let (_, facts) = inspected(&world, true);
+    let leaf = facts.iter().find(|fact| fact.what == "catalog leaf").unwrap();
+    let copy = leaf.fields.iter().find(|(name, _)| *name == "copy").unwrap().1.to_string();
+    let copy = copy.trim_matches('"').split(['x', '+']).nth(1).and_then(|at| u64::from_str_radix(at, 16).ok()).unwrap();
+    for at in [leaf.source.as_ref().unwrap().offset, LABEL_BYTES + copy] {
+        world.poke(DISK, at, &[0x5a; 64]);
+    }
+    for options in [ImportOptions::default(), READ_ONLY] {
+        let refused = world.cut().try_import_without_threads(&Tuning::default(), &options).map(drop).unwrap_err();
+        assert!(refused.to_string().contains("the catalog of the pool's datasets cannot be read"), "{refused}");
+    }
+    let told = damage_told(&world);
+    assert!(told.len() == 1 && told[0].contains("catalog leaf"), "{told:#?}");
+    filer.pool().io.drop_cache();
+    let report = filer.scrub(&mut |_| true).unwrap();
+    assert_eq!((report.lost_count, report.lost[0].dataset), (1, None), "{report:?}");
+    filer.sync().unwrap();
+    assert_eq!(damage_told(&world), Vec::<String>::new());
+    assert_eq!(filer.scrub(&mut |_| true).unwrap().lost_count, 0);
+    let (again, _) = world.cut().try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+    assert!(again.by_name("tank/other").is_some() && readable(&again) == usize::from(CLIENTS) - 1);
+    for _ in 0..3 {
+        filer.sync().unwrap();
+    }
+    assert_eq!((filer.pool().io.leak_count(), filer.pool().io.allocator().bad_free_count()), (0, 0));
 }
 
 /// What one place of a block has lost is told by an inspection, and given to it again by a scrub.

@@ -284,8 +284,14 @@ impl State {
         {
             return Err(format!("one place has rotted of what is there twice: {error}"));
         }
+        // It may be of a group in which there was no room for a second place.
+        if let FilerError::Open(OpenError::Catalog(error)) = error
+            && error.unreadable().is_some_and(|node| node.copy.is_some())
+        {
+            return Err(format!("one place has rotted of what is there twice: {error}"));
+        }
         match error {
-            FilerError::Open(OpenError::Block(_) | OpenError::Root(_)) => Ok(()),
+            FilerError::Open(OpenError::Block(_) | OpenError::Catalog(_) | OpenError::Root(_)) => Ok(()),
             FilerError::Open(OpenError::Space(_)) => {
                 self.machine.lose_power(chance);
                 let only_read = ImportOptions { read_only: true, ..ImportOptions::default() };
