@@ -115,7 +115,8 @@ pub enum ImportError {
     /// Its labels have sections without which nobody may write it.
     #[error(
         "pool {pool} has sections in its labels ({}) without which this program may only read it; import it with \
-         --readonly, or use a newer program", numbers(sections)
+         --readonly, or use a newer program",
+        numbers(sections)
     )]
     ReadOnlySections {
         /// Name of the pool.
@@ -305,7 +306,7 @@ fn admit(platform: &Platform, config: &PoolConfig, options: &ImportOptions) -> R
     {
         return Err(ImportError::ReadOnlyFeatures { pool, bits });
     }
-    let sections = config.sections_missed();
+    let sections = config.sections_needed();
     if !sections.is_empty() && !options.read_only {
         return Err(ImportError::ReadOnlySections { pool, sections });
     }

@@ -13,8 +13,8 @@ use tally_intent::LaneGeometry;
 use crate::assemble::Assembled;
 use crate::grammar::VdevSpec;
 use crate::label::{
-    self, FORMAT_VERSION, Features, LABEL_BYTES, LANES_MAX, LaneConfigLine, LegConfig, MissedGroups, PoolConfig, PoolState,
-    RingArea, Supplement, Unreadable, VdevClass, VdevConfig, data_bytes_of,
+    self, FORMAT_VERSION, Features, LABEL_BYTES, LANES_MAX, LaneConfigLine, LegConfig, MissedGroups, PoolConfig,
+    PoolState, RingArea, Supplement, Unreadable, VdevClass, VdevConfig, data_bytes_of,
 };
 use crate::roster::Roster;
 use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
@@ -326,7 +326,7 @@ fn plan_vdev(
         path: leg.path.clone(),
         stale_since: None,
         slot: 0,
-        size: leg.disk.geometry().size / SECTOR as u64 * SECTOR as u64,
+        size: leg.disk.geometry().size,
         joined_txg: Txg(0),
         missed: MissedGroups::default(),
     };

@@ -29,7 +29,10 @@ pub(crate) fn sample() -> PoolConfig {
                 index: 0,
                 class: VdevClass::Data,
                 kind: VdevKind::Mirror,
-                legs: vec![leg(0x21, "/dev/a", None, &[]), leg(0x22, "/dev/b", Some(4), &[(0x41, 0x42), (0x51, u64::MAX)])],
+                legs: vec![
+                    leg(0x21, "/dev/a", None, &[]),
+                    leg(0x22, "/dev/b", Some(4), &[(0x41, 0x42), (0x51, u64::MAX)]),
+                ],
                 data_bytes: 15 << 20,
                 ring: None,
                 removed: false,
@@ -231,7 +234,11 @@ fn disks_too_small_for_labels_are_no_legs() {
 fn a_configuration_that_does_not_fit_is_refused_before_anything_is_written() {
     let mut config = sample();
     config.vdevs[0].legs = (0..4000)
-        .map(|guid| LegConfig { guid: VdevGuid(guid), path: "/a/path/of/some/length".into(), ..config.vdevs[0].legs[0].clone() })
+        .map(|guid| LegConfig {
+            guid: VdevGuid(guid),
+            path: "/a/path/of/some/length".into(),
+            ..config.vdevs[0].legs[0].clone()
+        })
         .collect();
     assert!(matches!(encode(LEG, &config), Err(LabelError::TooLarge { .. })));
 }
@@ -331,7 +338,8 @@ fn sections_that_are_none_are_damage() {
         sections.remove(at);
         sections.concat()
     };
-    let longer = |at: usize| with(at, section(good[at][0].into(), good[at][2].into(), &[&good[at][8..], &[0]].concat()));
+    let longer =
+        |at: usize| with(at, section(good[at][0].into(), good[at][2].into(), &[&good[at][8..], &[0]].concat()));
     let of_length = |at: usize, length: u32| {
         let mut section = good[at].clone();
         section[4..8].copy_from_slice(&length.to_le_bytes());
@@ -354,14 +362,30 @@ fn sections_that_are_none_are_damage() {
         ("one of ours twice", with(3, good[2].clone()), twice),
         ("an unknown one twice", behind(&section(900, 0, &[])), twice),
         ("section 0", [section(0, 0, &[]), good.concat()].concat(), "malformed label: a section without a number"),
-        ("the lanes first", [&good[2][..], &good[0], &good[1]].concat(), "malformed label: sections out of their order"),
+        (
+            "the lanes first",
+            [&good[2][..], &good[0], &good[1]].concat(),
+            "malformed label: sections out of their order",
+        ),
         ("a byte behind the pool", longer(0), "malformed label: the section of the pool"),
         ("a byte behind the vdevs", longer(1), "malformed label: the section of the vdevs"),
         ("a byte behind the lanes", longer(2), "malformed label: the section of the lanes"),
         ("a byte behind the supplement", longer(3), "malformed label: the supplement"),
-        ("vdevs that need not be known", with(1, section(2, 0, &good[1][8..])), "malformed label: a flag on a section that never has it"),
-        ("settings that must be known", with(3, section(4, 1, &good[3][8..])), "malformed label: a flag on a section that never has it"),
-        ("an unknown flag", behind(&section(901, 2, &[])), "it has flags 0x0002 on section 901 of its label, which this program does not know; use a newer program"),
+        (
+            "vdevs that need not be known",
+            with(1, section(2, 0, &good[1][8..])),
+            "malformed label: a flag on a section that never has it",
+        ),
+        (
+            "settings that must be known",
+            with(3, section(4, 1, &good[3][8..])),
+            "malformed label: a flag on a section that never has it",
+        ),
+        (
+            "an unknown flag",
+            behind(&section(901, 2, &[])),
+            "it has flags 0x0002 on section 901 of its label, which this program does not know; use a newer program",
+        ),
     ];
     for (name, payload, expected) in cases {
         assert_eq!(refusal(&payload), expected, "{name}");
@@ -436,7 +460,7 @@ fn an_unknown_section_is_written_as_it_was_read() {
             let payload = [good[..4].concat(), section(id, u16::from(must_be_known), &vec![0xee; length])].concat();
             let label = decode(&sealed(&payload)).unwrap();
             assert_eq!(label.config, config);
-            assert_eq!(label.config.sections_missed(), if must_be_known { vec![id] } else { Vec::new() });
+            assert_eq!(label.config.sections_needed(), if must_be_known { vec![id] } else { Vec::new() });
             let again = PoolConfig { sequence: 6, ..label.config };
             assert_eq!(encoding::encode(&again).unwrap(), payload, "{id}, {length} bytes");
         }

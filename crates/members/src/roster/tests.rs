@@ -425,7 +425,8 @@ fn what_this_program_does_not_know_goes_from_label_to_label() {
     for (_, (name, guid)) in (0..2).flat_map(|slot| guids.map(|named| (slot, named))) {
         label::write(world.disk(name), guid, &config).unwrap();
     }
-    let expected = [&[77, 0, 0, 0, 22, 0, 0, 0], &b"devices by their names"[..], &[0xf0, 0xff, 0, 0, 0, 0, 0, 0]].concat();
+    let expected =
+        [&[77, 0, 0, 0, 22, 0, 0, 0], &b"devices by their names"[..], &[0xf0, 0xff, 0, 0, 0, 0, 0, 0]].concat();
     let (pool, _) = reopen(&world).unwrap();
     claim(&world, &pool.roster);
     pool.roster.set_failmode(FailMode::Continue).unwrap();
