@@ -306,7 +306,7 @@ fn admit(platform: &Platform, config: &PoolConfig, options: &ImportOptions) -> R
     {
         return Err(ImportError::ReadOnlyFeatures { pool, bits });
     }
-    let sections = config.sections_missed();
+    let sections = config.sections_needed();
     if !sections.is_empty() && !options.read_only {
         return Err(ImportError::ReadOnlySections { pool, sections });
     }

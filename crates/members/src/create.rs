@@ -327,7 +327,7 @@ fn plan_vdev(
         path: leg.path.clone(),
         stale_since: None,
         slot: 0,
-        size: leg.disk.geometry().size / SECTOR as u64 * SECTOR as u64,
+        size: leg.disk.geometry().size,
         joined_txg: Txg(0),
         missed: MissedGroups::default(),
     };

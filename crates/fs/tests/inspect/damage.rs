@@ -182,7 +182,8 @@ fn one_of_two_places_costs_nothing() {
             let (facts, outcome) = damaged.inspect(&everything());
             let lost: Vec<_> = healthy.iter().filter(|fact| !facts.contains(fact)).collect();
             assert!(lost.is_empty(), "{what}: {lost:#?}");
-            let told = |fact: &&Fact| fact.is_damage() && fact.what == "block copy" && fact.source.as_ref() == Some(&place);
+            let told =
+                |fact: &&Fact| fact.is_damage() && fact.what == "block copy" && fact.source.as_ref() == Some(&place);
             assert!(outcome.damage_count == 1 && facts.iter().any(|fact| told(&fact)), "{what} at {place:?}");
         }
     }

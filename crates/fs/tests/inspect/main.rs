@@ -3,3 +3,4 @@
 mod damage;
 mod golden;
 mod image;
+mod labels;

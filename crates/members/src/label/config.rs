@@ -176,9 +176,9 @@ impl PoolConfig {
         self.vdevs.iter_mut().filter(|vdev| !vdev.removed).flat_map(|vdev| &mut vdev.legs).find(|leg| leg.guid == guid)
     }
 
-    /// Numbers of the sections without which a program may not write, and that this one does not know.
+    /// Numbers of the sections that a program must know to write, and this one does not.
     #[must_use]
-    pub fn sections_missed(&self) -> Vec<u16> {
+    pub fn sections_needed(&self) -> Vec<u16> {
         self.carried.iter().filter(|section| section.must_be_known).map(|section| section.id).collect()
     }
 

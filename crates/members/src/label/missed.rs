@@ -95,11 +95,13 @@ impl MissedGroups {
 mod tests {
     use super::*;
 
+    type Ranges<'a> = &'a [(u64, u64)];
+
     fn range(from: u64, to: u64) -> TxgRange {
         TxgRange { from: Txg(from), to: Txg(to) }
     }
 
-    fn of(ranges: &[(u64, u64)]) -> MissedGroups {
+    fn of(ranges: Ranges<'_>) -> MissedGroups {
         let mut missed = MissedGroups::default();
         ranges.iter().for_each(|(from, to)| missed.note(range(*from, *to)));
         missed
@@ -109,7 +111,7 @@ mod tests {
     #[test]
     fn neighbours_are_joined() {
         const END: u64 = u64::MAX;
-        let cases: [(&[(u64, u64)], &[(u64, u64)]); 9] = [
+        let cases: [(Ranges<'_>, Ranges<'_>); 9] = [
             (&[], &[]),
             (&[(5, 7)], &[(5, 7)]),
             (&[(5, 7), (9, 9)], &[(5, 7), (9, 9)]),
@@ -150,7 +152,7 @@ mod tests {
         let mut bytes = Vec::new();
         missed.encode(&mut bytes);
         assert_eq!(MissedGroups::decode(&mut Reader::new(&bytes, "test"), missed.count()), Ok(missed));
-        let refused: [&[(u64, u64)]; 5] = [
+        let refused: [Ranges<'_>; 5] = [
             &[(7, 5)],
             &[(5, 7), (8, 9)],
             &[(5, 7), (6, 9)],

@@ -461,7 +461,7 @@ fn an_unknown_section_is_written_as_it_was_read() {
             let payload = [good[..4].concat(), section(id, u16::from(must_be_known), &vec![0xee; length])].concat();
             let label = decode(&sealed(&payload)).unwrap();
             assert_eq!(label.config, config);
-            assert_eq!(label.config.sections_missed(), if must_be_known { vec![id] } else { Vec::new() });
+            assert_eq!(label.config.sections_needed(), if must_be_known { vec![id] } else { Vec::new() });
             let again = PoolConfig { sequence: 6, ..label.config };
             assert_eq!(encoding::encode(&again).unwrap(), payload, "{id}, {length} bytes");
         }

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tally_base::{SECTOR, Txg, VdevGuid};
+use tally_base::{Txg, VdevGuid};
 use tally_disk::{Disk, Durability};
 
 use super::{Roster, RosterError, TURN_WAIT};
@@ -26,7 +26,7 @@ impl Roster {
         }
         let _in_turn = self.uberblocks.lock();
         let joined_txg = self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
-        let size = leg.disk().map_or(0, |disk| disk.geometry().size / SECTOR as u64 * SECTOR as u64);
+        let size = leg.disk().map_or(0, |disk| disk.geometry().size);
         leg.set_state(LegState::Resilvering);
         vdev.put_leg(leg);
         let index = vdev.index().place();

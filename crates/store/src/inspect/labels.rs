@@ -3,7 +3,7 @@
 use tally_base::Txg;
 use tally_disk::Disk;
 use tally_members::choose::{Candidate, choose};
-use tally_members::label::{FailMode, Label, PoolConfig, PoolState, Supplement, VdevClass, VdevKind};
+use tally_members::label::{self, FailMode, Label, PoolConfig, PoolState, Supplement, Unreadable, VdevClass, VdevKind};
 use tally_members::uberblock::{self, Uberblock};
 
 use super::devices::Device;
@@ -44,6 +44,20 @@ pub(super) fn say_pool(report: &mut Report<'_>, view: &PoolView<'_>) {
         let fact = Fact::new(Part::Pool, "leg").with("leg", leg.guid).with("vdev", vdev.index);
         let fact = fact.with_all(vec![("path", text(&leg.path))]).note("no device that was given is this leg");
         report.say(Detail::Summary, &fact);
+    }
+}
+
+/// A device of no pool that can be read: one of another format says so, and of others only one that was named is told of.
+pub(super) fn say_stranger(report: &mut Report<'_>, device: &Device) {
+    let fact = Fact::new(Part::Pool, "device").at(device.at(0)).with("bytes", device.disk.geometry().size);
+    match label::read(device.disk.as_ref()) {
+        Ok(_) => {}
+        Err(Unreadable::NoLabel | Unreadable::Io(_)) if device.is_named => {
+            let why = "no valid label and no valid uberblock: not a leg of any pool, or every copy is damaged";
+            report.say(Detail::Summary, &fact.damaged(why));
+        }
+        Err(Unreadable::NoLabel | Unreadable::Io(_)) => {}
+        Err(other) => report.say(Detail::Summary, &fact.note(other.to_string())),
     }
 }
 

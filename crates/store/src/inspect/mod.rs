@@ -162,10 +162,8 @@ pub fn inspect(
         let why = format!("it cannot be opened: {error}");
         report.say(Detail::Summary, &if *is_named { fact.damaged(why) } else { fact.note(why) });
     }
-    for device in devices.iter().filter(|device| device.is_named && device.pool().is_none()) {
-        let fact = Fact::new(Part::Pool, "device").at(device.at(0)).with("bytes", device.disk.geometry().size);
-        let why = "no valid label and no valid uberblock: not a leg of any pool, or every copy is damaged";
-        report.say(Detail::Summary, &fact.damaged(why));
+    for device in devices.iter().filter(|device| device.pool().is_none()) {
+        labels::say_stranger(&mut report, device);
     }
     let mut pools: Vec<_> = devices.iter().filter_map(Device::pool).collect();
     pools.sort();
