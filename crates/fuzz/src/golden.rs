@@ -110,6 +110,9 @@ impl Golden {
                 }
             }
             content.resize(content.len().next_multiple_of(SECTOR), 0);
+            if let PartKind::Block(BlockPtr { copy: Some(copy), .. }) = part.kind {
+                writes.push((part.disk, LABEL_BYTES + copy.offset, content.clone()));
+            }
             writes.push((part.disk, part.offset, content));
         }
         writes
