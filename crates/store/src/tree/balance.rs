@@ -47,6 +47,7 @@ pub(super) struct Kept {
 }
 
 /// A child of a node that is being rebuilt.
+#[allow(clippy::large_enum_variant)] // At most the children of a node, for as long as it is rebuilt.
 pub(super) enum Slot<D> {
     /// Untouched, on disk.
     Kept(Kept),
