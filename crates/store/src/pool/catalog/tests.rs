@@ -182,7 +182,8 @@ fn what_cannot_have_been_drawn_is_malformed() {
     let root = PoolRoot { next_dataset: 3, ..PoolRoot::new() };
     let read = |entry: &DatasetEntry| entry_of(&root, &key_of(DatasetId(2)), &entry.encode());
     assert_eq!(read(&entry(2)).unwrap().line.name, "tank/2");
-    let lies: [Lie; 8] = [
+    let lies: [Lie; 9] = [
+        ("a name that is longer than names are", |entry| entry.line.name.extend(std::iter::repeat_n('x', 250))),
         ("an id that will be drawn again", |entry| entry.birth.id = DatasetId(3)),
         ("another one's key", |entry| entry.birth.id = DatasetId(1)),
         ("a root directory that was never drawn", |entry| entry.birth.root_object = ObjectId(7)),
