@@ -15,7 +15,8 @@
 //! ```
 //!
 //! What is drawn as 0 and flags behind bit 0 are for what comes: an inode that has them is of a newer program, and refused.
-//! No section is known: those that are there stay as they are.
+//! No section is known: those that are there stay as they are. Together they take 512 bytes at most, as each record that names
+//! the object holds them beside everything else (`RECORD_OVERHEAD_MAX`).
 //!
 //! An object tells **one of its names**, by directory and entry: who knows its id finds its path without looking through
 //! all directories. It is the newest name; when that one goes before the others, none is known.
@@ -97,6 +98,9 @@ const VERSION: u8 = 2;
 
 /// The flag of a create verifier.
 const HAS_VERIFIER: u16 = 1;
+
+/// Bytes of all sections of an object.
+const SECTIONS_BYTES_MAX: usize = 512;
 
 /// Reserved bytes, ACL kind and project of an object that has none of these.
 const NOT_YET: [u8; 16] = [0; 16];
@@ -280,6 +284,7 @@ impl Inode {
         // A sound checksum says that it was written so, not that it can be.
         let possible = flags & !HAS_VERIFIER == 0
             && not_yet == NOT_YET
+            && sections_length <= SECTIONS_BYTES_MAX
             && are_sections(&sections)
             && mode <= 0o7777
             && nlink <= LINK_MAX

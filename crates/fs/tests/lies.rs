@@ -299,6 +299,26 @@ fn counters_of_inodes() {
     }
 }
 
+/// Sections stand in each record that names their object: they must have room beside everything else in it.
+#[test]
+fn sections_of_inodes() {
+    fn sections(length: u16) -> Bytes {
+        let head = [[77, 0], (length - 4).to_le_bytes()].concat();
+        [head, vec![7; usize::from(length - 4)]].concat().into()
+    }
+    let lies: [(&str, LieOfInodes); 3] = [
+        ("sections", |_, inode| inode.sections = sections(512)),
+        ("sections longer than they may be", |_, inode| inode.sections = sections(513)),
+        ("sections longer than a record", |_, inode| inode.sections = sections(30_000)),
+    ];
+    for (what, lie) in lies {
+        survives(what, lie, nothing);
+    }
+    let (_world, filer) = forged(lies[0].1, nothing).unwrap();
+    assert!(filer.by_name("tank/forged").unwrap().damage_report().places.is_empty());
+    use_all(&filer.by_name("tank/forged").unwrap(), "sections");
+}
+
 #[test]
 fn counters_of_dataset_roots() {
     let lies: [(&str, LieOfRoots); 11] = [

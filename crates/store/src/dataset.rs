@@ -298,7 +298,9 @@ impl DatasetEntry {
 
     /// Whether its numbers can have been drawn in a pool whose next dataset is this one: a sound checksum does not say so.
     pub(crate) fn is_possible(&self, next_dataset: u64) -> bool {
-        self.birth.id.0 < next_dataset && self.birth.root_object < self.root.next_object
+        // A leaf may hold a longer value than may be put into one.
+        let can_be_written = self.line.name.len() <= DATASET_NAME_MAX;
+        can_be_written && self.birth.id.0 < next_dataset && self.birth.root_object < self.root.next_object
     }
 }
 

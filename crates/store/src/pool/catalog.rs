@@ -28,9 +28,12 @@ use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr};
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
-use crate::key::{Class, Key};
+use crate::key::{Class, KEY_BYTES, Key};
 use crate::run::RunWriter;
 use crate::tree::{Change, Tree, Visit};
+
+/// For the nodes above, and sectors that are not full.
+const ROOM_BESIDE_BYTES: u64 = 64 << 10;
 
 /// Entries by dataset: what a group changes, or all.
 pub(super) type Entries = BTreeMap<DatasetId, Bytes>;
@@ -65,18 +68,43 @@ impl Catalog {
         gone: &[DatasetId],
         all: impl FnOnce() -> Entries,
     ) -> Result<(), BlockError> {
-        if !self.is_damaged {
-            let deletes = gone.iter().map(|id| (key_of(*id), Change::Delete));
-            let mut changes: Vec<_> = puts(changed).into_iter().chain(deletes).collect();
-            changes.sort_unstable_by_key(|(key, _)| *key);
-            (self.tree, self.is_damaged) = self.tree.apply_noting(io, out, &changes)?;
+        let was_damaged = self.is_damaged;
+        if !was_damaged {
+            self.take_in(io, out, changed.clone(), gone)?;
         }
-        if self.is_damaged {
+        if !self.is_damaged {
+            return Ok(());
+        }
+        let all = all();
+        if has_room(io, &all) {
             tracing::warn!(txg = %out.txg(), "part of the catalog of datasets cannot be read; it is written anew from memory");
             give_up(&self.tree, io, out.txg());
-            self.tree = Tree::empty().apply(io, out, &puts(all()))?;
+            self.tree = Tree::empty().apply(io, out, &puts(all))?;
             self.is_damaged = false;
+            return Ok(());
         }
+        tracing::error!(
+            txg = %out.txg(),
+            "part of the catalog of datasets cannot be read, and there is no room to write it anew from memory: remove files, or \
+             the pool cannot be imported again"
+        );
+        if was_damaged { self.take_in(io, out, changed, gone) } else { Ok(()) }
+    }
+
+    /// Merges changes into the tree, around what cannot be read of it.
+    fn take_in(
+        &mut self,
+        io: &BlockIo,
+        out: &mut RunWriter,
+        changed: Entries,
+        gone: &[DatasetId],
+    ) -> Result<(), BlockError> {
+        let deletes = gone.iter().map(|id| (key_of(*id), Change::Delete));
+        let mut changes: Vec<_> = puts(changed).into_iter().chain(deletes).collect();
+        changes.sort_unstable_by_key(|(key, _)| *key);
+        let (tree, has_gone_around) = self.tree.apply_noting(io, out, &changes)?;
+        self.tree = tree;
+        self.is_damaged |= has_gone_around;
         Ok(())
     }
 }
@@ -104,6 +132,13 @@ fn key_of(id: DatasetId) -> Key {
 
 fn puts(entries: Entries) -> Vec<(Key, Change)> {
     entries.into_iter().map(|(id, entry)| (key_of(id), Change::Put(entry))).collect()
+}
+
+/// Whether a catalog of these entries can be written, without compression, and leaves as much room again for the rest of its
+/// group. A group that fails for want of room ends the pool, and no import would get by what is damaged.
+fn has_room(io: &BlockIo, entries: &Entries) -> bool {
+    let bytes: usize = entries.values().map(|entry| entry.len() + KEY_BYTES).sum();
+    io.alloc.space().free / 2 >= bytes as u64 + ROOM_BESIDE_BYTES
 }
 
 /// Frees every block of a catalog that can be found. What a node names that cannot be read stays allocated.

@@ -175,6 +175,50 @@ fn below_a_rotten_node_places_are_lost_and_nothing_else() {
     assert_eq!((bench.io.leak_count(), bench.io.allocator().bad_free_count()), (1, 0));
 }
 
+#[test]
+fn one_leaf_that_is_all_there_is_may_rot() {
+    let mut bench = Bench::new();
+    bench.group(&(1..=3).map(entry).collect::<Vec<_>>(), &[]);
+    let root = *bench.catalog.tree.root().unwrap();
+    assert_eq!(root.kind, BlockKind::Leaf);
+    bench.rot(&root);
+    bench.group(&[entry(4)], &[DatasetId(1)]);
+    bench.assert_read();
+    bench.assert_sound();
+    assert_eq!(bench.io.leak_count(), 0);
+}
+
+/// There is room for what a group changes, and none for all of it: the group does not fail, and the first one that has room
+/// writes it anew.
+#[test]
+fn what_rots_in_a_full_pool_waits_for_room() {
+    let mut bench = Bench::new();
+    let some = |seed: u64| {
+        let mut entry = entry(seed);
+        let noise = (0..20).map(|at| format!("{:x}", tally_base::name_hash(seed, &[at])));
+        entry.line.name = format!("tank/{}", noise.collect::<String>())[..255].to_owned();
+        entry
+    };
+    bench.group(&(1..=5000).map(some).collect::<Vec<_>>(), &[]);
+    let blocks = blocks_of(&bench.catalog.tree, &bench.io);
+    bench.rot(&blocks.iter().find(|(bp, _)| bp.kind == BlockKind::Leaf).unwrap().0);
+    let alloc = Arc::clone(&bench.io.alloc);
+    let mut taken = Vec::new();
+    while alloc.space().free > MIB * 3 / 4 {
+        taken.push(alloc.alloc(bench.txg.next(), MIB / 8).unwrap());
+    }
+    for round in 0..3 {
+        bench.group(&[DatasetEntry { line: some(round).line, ..some(7 + round) }], &[DatasetId(3 + round)]);
+    }
+    assert!(bench.read().is_err(), "there was no room");
+    taken.iter().for_each(|dva| alloc.free(*dva, bench.txg.next()));
+    for _ in 0..3 {
+        bench.group(&[], &[]);
+    }
+    bench.assert_read();
+    bench.assert_sound();
+}
+
 type Lie = (&'static str, fn(&mut DatasetEntry));
 
 #[test]
@@ -182,7 +226,8 @@ fn what_cannot_have_been_drawn_is_malformed() {
     let root = PoolRoot { next_dataset: 3, ..PoolRoot::new() };
     let read = |entry: &DatasetEntry| entry_of(&root, &key_of(DatasetId(2)), &entry.encode());
     assert_eq!(read(&entry(2)).unwrap().line.name, "tank/2");
-    let lies: [Lie; 8] = [
+    let lies: [Lie; 9] = [
+        ("a name that is longer than names are", |entry| entry.line.name.extend(std::iter::repeat_n('x', 250))),
         ("an id that will be drawn again", |entry| entry.birth.id = DatasetId(3)),
         ("another one's key", |entry| entry.birth.id = DatasetId(1)),
         ("a root directory that was never drawn", |entry| entry.birth.root_object = ObjectId(7)),
