@@ -206,7 +206,8 @@ fn an_inspection_names_the_place_that_is_wrong() {
         }
         found.insert(fact.what);
     }
-    assert_eq!(found, BTreeSet::from(["pool root", "space map", "deferred frees", "node", "leaf"]));
+    let all = ["pool root", "catalog leaf", "space map", "deferred frees", "node", "leaf"];
+    assert_eq!(found, BTreeSet::from(all));
 }
 
 /// What one place of a block has lost is told by an inspection, and given to it again by a scrub.
