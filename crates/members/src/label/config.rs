@@ -195,7 +195,7 @@ impl PoolConfig {
             if VdevIndex::at(place) != Some(vdev.index) {
                 return Err("a vdev's index is not its place");
             }
-            if !vdev.data_bytes.is_multiple_of(tally_base::SECTOR as u64) || vdev.data_bytes >= 1 << 62 {
+            if !vdev.data_bytes.is_multiple_of(tally_base::SECTOR as u64) || vdev.data_bytes >= 1 << 60 {
                 return Err("the size of a data area");
             }
             let ring_fits = |ring: RingArea| {
