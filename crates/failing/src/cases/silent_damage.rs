@@ -3,6 +3,8 @@
 //! asks what is the matter is answered while it is the matter: with what was met, and a word that nobody could look for
 //! its name. That is said of the pool whose disk hangs. A second pool, damaged as well, had been left no time to look
 //! by the first, and its disks, which had not been asked, were said not to have answered.
+//!
+//! A file that knows its name is named without that. So the one that is looked for has lost its newest name, and knows none.
 
 use std::time::Duration;
 
@@ -28,6 +30,9 @@ pub(super) fn run(given: Given<'_>) -> Result<()> {
         (0..300).try_for_each(|file| client.put(&format!("f{file}"), b"small"))?;
     }
     client.put("rotten", &content)?;
+    let file = client.connection.lookup(&client.root, "rotten")?;
+    client.connection.link(&file, &client.root, "newest")?;
+    client.connection.remove(&client.root, "newest")?;
     place.client_of("q")?.put("other-rotten", &other)?;
     drop(client);
     place.stop()?;
