@@ -109,6 +109,7 @@ impl Filesystem {
             NotAdmitted::Dirty => throttled(),
             // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before
             // giving up.
+            NotAdmitted::Space if self.has_orphans() => throttled(),
             NotAdmitted::Space => self.pool.space_coming().map_or(Refusal::now(FsError::NoSpace), Refusal::until),
         })?;
         let mut rings = SmallVec::new();

@@ -186,7 +186,7 @@ impl Filesystem {
                     Ok(Some(stored)) if stored.layout == Layout::Small => sight.content(0..1).is_err(),
                     Ok(None) => false,
                     Err(_) => true,
-                    Ok(Some(_)) => match self.stored_block(&sight.root, id, offset) {
+                    Ok(Some(stored)) => match self.stored_block(&sight.root, (id, &stored), offset) {
                         Ok(block) => block.is_some_and(|block| block.is_given_up() || block.birth <= met),
                         Err(_) => true,
                     },

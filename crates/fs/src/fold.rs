@@ -37,6 +37,7 @@ use tally_vfs::FileKind;
 
 pub(crate) use self::content::SMALL_MAX;
 pub(crate) use self::extents::SHARED_PIECE_BYTES_MIN;
+pub(crate) use self::removal::OrphanKind;
 use self::stored::{Stored, absence};
 use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
@@ -61,7 +62,7 @@ struct Fold<'a> {
     used_bytes: u64,
     object_count: u64,
     orphan_count: u64,
-    /// Extents of removed files that may still be freed in this group.
+    /// Extents of what was removed or cut that this group may still look at.
     reap_extents_left: usize,
 }
 
@@ -104,9 +105,9 @@ impl DatasetClient for Filesystem {
             used_bytes: old.used_bytes,
             object_count: old.object_count,
             orphan_count: old.orphan_count,
-            reap_extents_left: removal::REAP_EXTENTS_MAX,
+            reap_extents_left: self.pool.tuning.reap_extents_max,
         };
-        fold.reap()?;
+        fold.reap(&dirty)?;
         for id in dirty {
             let layer = self.objects.find(id).and_then(|object| object.read().layer(txg).cloned());
             let layer = layer.expect("a dirty object keeps its layer until the group is synced");
@@ -218,9 +219,13 @@ impl Fold<'_> {
         let mut inode = inode.clone();
         let was_used = old.map_or(0, |old| old.used);
         inode.layout = old.map_or(Layout::Small, |old| old.layout);
+        inode.cuts = old.and_then(|old| old.cuts.clone());
         if inode.kind == FileKind::File {
             inode.used = was_used;
+            let first_change = self.changes.len();
             self.content(id, &mut inode, old, layer)?;
+            self.reap_cut(id, &mut inode, first_change)?;
+            self.note_cuts(id, old, &inode);
         }
         if old.is_none() {
             self.object_count = self.object_count.saturating_add(1);
@@ -235,7 +240,7 @@ impl Fold<'_> {
 
     fn put_inode(&mut self, id: ObjectId, inode: &Inode) {
         let mut value = Vec::with_capacity(128);
-        inode.encode(&mut value);
+        inode.encode_stored(&mut value);
         self.changes.push((Key::new(Class::Inode, id.0, 0, 0), Change::Put(value.into())));
     }
 

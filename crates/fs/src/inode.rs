@@ -15,8 +15,9 @@
 //! ```
 //!
 //! What is drawn as 0 and flags behind bit 0 are for what comes: an inode that has them is of a newer program, and refused.
-//! No section is known: those that are there stay as they are. Together they take 512 bytes at most, as each record that names
-//! the object holds them beside everything else (`RECORD_OVERHEAD_MAX`).
+//! Section 1 is what was cut and is not freed yet ([`Cuts`]); it stands first, and only in the tree: no record has it. All
+//! others stay as they are. Together those take 512 bytes at most, as each record that names the object holds them beside
+//! everything else (`RECORD_OVERHEAD_MAX`).
 //!
 //! An object tells **one of its names**, by directory and entry: who knows its id finds its path without looking through
 //! all directories. It is the newest name; when that one goes before the others, none is known.
@@ -28,8 +29,10 @@
 
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
-use tally_base::{Generation, ObjectId, Time};
+use tally_base::{Generation, ObjectId, Time, Txg};
 use tally_vfs::{Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge};
+
+use crate::cuts::{CUTS_BYTES_MAX, Cuts};
 
 /// Where a file's content lies in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +87,8 @@ pub struct Inode {
     pub create_verifier: Option<u64>,
     /// Target of a symbolic link.
     pub target: Bytes,
+    /// What was cut and is not freed yet, as the tree has it. The fold alone decides of it, and goes by what is stored.
+    pub cuts: Option<Box<Cuts>>,
     /// What other programs have put there.
     pub sections: Bytes,
 }
@@ -99,8 +104,14 @@ const VERSION: u8 = 2;
 /// The flag of a create verifier.
 const HAS_VERIFIER: u16 = 1;
 
-/// Bytes of all sections of an object.
+/// Bytes of all sections of an object, but for the one of its cuts.
 const SECTIONS_BYTES_MAX: usize = 512;
+
+/// The section of what was cut.
+const CUTS_SECTION: u16 = 1;
+
+/// Bytes before a section's own: its id and length.
+const SECTION_HEAD_BYTES: usize = 4;
 
 /// Reserved bytes, ACL kind and project of an object that has none of these.
 const NOT_YET: [u8; 16] = [0; 16];
@@ -120,6 +131,17 @@ impl Inode {
             Layout::Small => 0,
             Layout::Extents => self.size.next_multiple_of(self.record_size()),
         }
+    }
+
+    /// From this offset on the tree has no extents of it, also none that were cut away and are not freed yet.
+    pub(crate) fn extents_end(&self) -> u64 {
+        self.blocks_end().max(self.cuts.as_ref().map_or(0, |cuts| cuts.end()))
+    }
+
+    /// Whether a block that the tree still has was cut away.
+    #[must_use]
+    pub fn has_cut(&self, start: u64, birth: Txg) -> bool {
+        self.cuts.as_ref().is_some_and(|cuts| cuts.has(start, birth))
     }
 
     /// A dataset's root directory: its own parent.
@@ -146,6 +168,7 @@ impl Inode {
             record_shift: 17,
             create_verifier: None,
             target: Bytes::new(),
+            cuts: None,
             sections: Bytes::new(),
         }
     }
@@ -221,8 +244,25 @@ impl Inode {
         self.used = without.saturating_add(entry_charge(to)).min(FILE_SIZE_MAX);
     }
 
-    /// Appends the encoding drawn in the module's head.
+    /// Appends the encoding drawn in the module's head, as records have it.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        self.encode_with(&[], out);
+    }
+
+    /// Appends the encoding that the tree has.
+    pub fn encode_stored(&self, out: &mut Vec<u8>) {
+        let mut section = Vec::new();
+        if let Some(cuts) = &self.cuts {
+            let mut bytes = Vec::with_capacity(CUTS_BYTES_MAX);
+            cuts.encode(&mut bytes);
+            section.put_u16(CUTS_SECTION);
+            section.put_u16(bytes.len() as u16);
+            section.put(&bytes);
+        }
+        self.encode_with(&section, out);
+    }
+
+    fn encode_with(&self, first_section: &[u8], out: &mut Vec<u8>) {
         out.put_u8(VERSION);
         out.put_u8(self.kind as u8);
         out.put_u16(self.mode as u16);
@@ -247,7 +287,8 @@ impl Inode {
         out.put_u64(self.entry.0);
         out.put_u16(self.target.len() as u16);
         out.put(&self.target);
-        out.put_u16(self.sections.len() as u16);
+        out.put_u16((first_section.len() + self.sections.len()) as u16);
+        out.put(first_section);
         out.put(&self.sections);
     }
 
@@ -279,13 +320,13 @@ impl Inode {
         let target_length = usize::from(reader.u16()?);
         let target = Bytes::copy_from_slice(reader.bytes(target_length)?);
         let sections_length = usize::from(reader.u16()?);
-        let sections = Bytes::copy_from_slice(reader.bytes(sections_length)?);
+        let (cuts, sections) = split_cuts(reader.bytes(sections_length)?)?;
         let [atime, mtime, ctime, change] = times;
         // A sound checksum says that it was written so, not that it can be.
         let possible = flags & !HAS_VERIFIER == 0
             && not_yet == NOT_YET
-            && sections_length <= SECTIONS_BYTES_MAX
-            && are_sections(&sections)
+            && sections.len() <= SECTIONS_BYTES_MAX
+            && are_sections(sections)
             && mode <= 0o7777
             && nlink <= LINK_MAX
             && size <= FILE_SIZE_MAX
@@ -317,9 +358,21 @@ impl Inode {
             record_shift,
             create_verifier: (flags & HAS_VERIFIER != 0).then_some(verifier),
             target,
-            sections,
+            cuts: cuts.map(Box::new),
+            sections: Bytes::copy_from_slice(sections),
         })
     }
+}
+
+/// The section of cuts, where it stands first, and the others.
+fn split_cuts(sections: &[u8]) -> Result<(Option<Cuts>, &[u8]), Malformed> {
+    let mut reader = Reader::new(sections, "inode sections");
+    if sections.len() < SECTION_HEAD_BYTES || reader.u16()? != CUTS_SECTION {
+        return Ok((None, sections));
+    }
+    let length = reader.u16()?;
+    let cuts = Cuts::decode(reader.bytes(length.into())?)?;
+    Ok((Some(cuts), reader.rest()))
 }
 
 /// Whether these bytes are sections, one behind the other.

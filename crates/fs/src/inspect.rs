@@ -11,7 +11,9 @@ use tally_store::inspect::{Fields, RecordWords, Value, Words, text_of};
 use tally_store::key::{Class, Key};
 use tally_vfs::FileKind;
 
+use crate::cuts::Cuts;
 use crate::entry::decode_entry;
+use crate::fold::OrphanKind;
 use crate::inode::{Inode, Layout, kind_of};
 use crate::record::{InodeAfter, Record, RecordKind, SizeRule};
 
@@ -44,7 +46,8 @@ impl Words for FsWords {
                 let shown = value.get(..SMALL_SHOWN_BYTES).unwrap_or(value);
                 Ok(vec![object(key), ("bytes", value.len().into()), ("begins", text_of(shown))])
             }
-            Class::Xattr | Class::Orphan => {
+            Class::Orphan => orphan(key, value),
+            Class::Xattr => {
                 Ok(vec![object(key), ("a", key.a.into()), ("b", key.b.into()), ("bytes", value.len().into())])
             }
             Class::Dataset => Err(Malformed("class of a dataset's tree")),
@@ -94,6 +97,23 @@ fn extent(key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
     ])
 }
 
+fn orphan(key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
+    let mut fields = vec![object(key)];
+    match OrphanKind::of(key.a).ok_or(Malformed("kind of an orphan"))? {
+        OrphanKind::Removed => fields.push(("kind", "removed".into())),
+        OrphanKind::Cut => {
+            fields.push(("kind", "cut".into()));
+            fields.extend(cuts_fields(&Cuts::decode(value)?));
+        }
+    }
+    Ok(fields)
+}
+
+fn cuts_fields(cuts: &Cuts) -> Fields {
+    let ahead = cuts.ahead();
+    vec![("reaped_to", ahead.start.into()), ("cut_end", ahead.end.into()), ("cut_from_before", cuts.shown().into())]
+}
+
 fn inode_fields(id: ObjectId, inode: &Inode) -> Fields {
     let mut fields: Fields = vec![
         ("object", id.into()),
@@ -121,6 +141,7 @@ fn inode_fields(id: ObjectId, inode: &Inode) -> Fields {
         FileKind::File => {
             fields.push(("layout", if inode.layout == Layout::Small { "small" } else { "extents" }.into()));
             fields.push(("record_bytes", inode.record_size().into()));
+            fields.extend(inode.cuts.as_deref().into_iter().flat_map(cuts_fields));
         }
         FileKind::Fifo | FileKind::Socket => {}
     }

@@ -3,6 +3,7 @@
 mod admission;
 mod ahead;
 mod cost;
+mod cuts;
 pub mod damage;
 mod entry;
 pub mod filer;

@@ -212,7 +212,7 @@ impl Sight<'_> {
             starts.push(start);
             start += record_size;
         }
-        let blocks = self.stored_blocks(&starts)?;
+        let blocks = self.stored_blocks(inode, &starts)?;
         let _lone = self.before_the_disk(inode, &starts, &blocks);
         for (start, block) in starts.into_iter().zip(blocks) {
             let part = range.start.max(start)..range.end.min(start + record_size);
@@ -229,8 +229,8 @@ impl Sight<'_> {
     }
 
     /// Pointers of the blocks that start at `starts`.
-    fn stored_blocks(&self, starts: &[u64]) -> Result<SmallVec<[Option<BlockPtr>; 16]>, FsError> {
-        starts.iter().map(|start| self.fs.stored_block(&self.root, self.id, *start)).collect()
+    fn stored_blocks(&self, inode: &Inode, starts: &[u64]) -> Result<SmallVec<[Option<BlockPtr>; 16]>, FsError> {
+        starts.iter().map(|start| self.fs.stored_block(&self.root, (self.id, inode), *start)).collect()
     }
 
     /// What is to be done before blocks are read: whoever reads ahead is told of those that are not cached, and several are
@@ -258,17 +258,19 @@ impl Sight<'_> {
 }
 
 impl Filesystem {
-    /// The pointer to the block of a file that starts at `start`.
+    /// The pointer to the block at `start` of the file whose stored inode this is. A block that was cut away and is still in the
+    /// tree is nobody's ([`crate::cuts`]).
     pub(crate) fn stored_block(
         &self,
         root: &DatasetRoot,
-        id: ObjectId,
+        (id, inode): (ObjectId, &Inode),
         start: u64,
     ) -> Result<Option<BlockPtr>, FsError> {
         let key = Key::new(Class::Extent, id.0, start, 0);
         let damaged = |error: &dyn std::fmt::Display| self.damaged(id, Part::Content(start), error);
         let value = root.tree.get(&self.pool.io, &key).map_err(|error| damaged(&error))?;
-        value.map(|value| decode_pointer(&value).ok_or_else(|| damaged(&"damaged extent"))).transpose()
+        let block = value.map(|value| decode_pointer(&value).ok_or_else(|| damaged(&"damaged extent"))).transpose()?;
+        Ok(block.filter(|block| !inode.has_cut(start, block.birth)))
     }
 }
 

@@ -46,6 +46,8 @@ pub enum Stream {
     Ahead = 15 << 32,
     /// What is fetched ahead inside of a device write of a sync, by the event.
     AheadInSync = 16 << 32,
+    /// How much the reaper frees in a group.
+    Reaper = 17 << 32,
 }
 
 impl Chance {

@@ -22,6 +22,7 @@ struct Walked {
     extents: BTreeMap<(u64, u64), BlockPtr>,
     small: BTreeMap<u64, usize>,
     orphans: Vec<u64>,
+    cut: Vec<u64>,
     block_bytes: u64,
     faults: Vec<String>,
 }
@@ -64,8 +65,9 @@ pub fn sound(filer: &Filer) -> Result<(), String> {
         if root.used_bytes != used {
             faults.push(format!("{used} bytes used, the root says {}", root.used_bytes));
         }
-        if root.orphan_count != walked.orphans.len() as u64 {
-            faults.push(format!("{} orphans, the root says {}", walked.orphans.len(), root.orphan_count));
+        let orphans = walked.orphans.len() + walked.cut.len();
+        if root.orphan_count != orphans as u64 {
+            faults.push(format!("{orphans} orphans, the root says {}", root.orphan_count));
         }
         if let Some(beyond) = walked.inodes.keys().max().filter(|id| **id >= root.next_object.0) {
             faults.push(format!("object {beyond} exists, and {} comes next", root.next_object));
@@ -151,7 +153,9 @@ impl Walked {
                 Class::Small => {
                     self.small.insert(key.object, value.len());
                 }
-                Class::Orphan => self.orphans.push(key.object),
+                // Of a file that stays only some is for the reaper.
+                Class::Orphan if key.a == 0 => self.orphans.push(key.object),
+                Class::Orphan => self.cut.push(key.object),
                 Class::Xattr | Class::Dataset => self.faults.push(format!("{key:?}")),
             },
         }
@@ -237,7 +241,7 @@ impl Walked {
             *used.entry(*object).or_default() += block.asize();
             match self.inodes.get(object) {
                 None => faults.push(format!("an extent of {object}, which is not there")),
-                Some(inode) if *offset >= inode.size && inode.nlink > 0 => {
+                Some(inode) if *offset >= inode.size && inode.nlink > 0 && !inode.has_cut(*offset, block.birth) => {
                     faults.push(format!("an extent at {offset} of {object}, which ends at {}", inode.size));
                 }
                 Some(inode) if offset % inode.record_size() != 0 => {
@@ -255,6 +259,11 @@ impl Walked {
                 }
                 Some(_) => {}
             }
+        }
+        let with_cuts: Vec<u64> =
+            self.inodes.iter().filter(|(_, inode)| inode.cuts.is_some()).map(|(id, _)| *id).collect();
+        if self.cut != with_cuts {
+            faults.push(format!("objects {with_cuts:?} have cuts, and the reaper's list is {:?}", self.cut));
         }
         for (id, inode) in &self.inodes {
             // A long target stands in a key of its own, and is counted there.

@@ -25,7 +25,7 @@ pub enum Class {
     Extent = 4,
     /// `(object, 0, 0)` → the whole content of a small file.
     Small = 5,
-    /// `(object, from offset, 0)` → cursor of the reaper.
+    /// `(object, kind, 0)` → what the reaper is to free of it.
     Orphan = 6,
     /// In the catalog: `(dataset, 0, 0)` → its entry ([`crate::dataset`]).
     Dataset = 32,

@@ -15,6 +15,9 @@ pub struct Tuning {
     /// Whether long work (blocks that are read together, a long replay) may use threads of its own. Without them what
     /// happens depends on the input alone.
     pub helper_threads: bool,
+    /// Extents of what was removed or cut that one transaction group looks at, 1 at least: what is more is left to the groups
+    /// behind (rules F11).
+    pub reap_extents_max: usize,
 }
 
 impl Default for Tuning {
@@ -24,6 +27,7 @@ impl Default for Tuning {
             dirty_bytes_max: 256 << 20,
             txg_interval: Duration::from_secs(5),
             helper_threads: true,
+            reap_extents_max: 32 << 10,
         }
     }
 }

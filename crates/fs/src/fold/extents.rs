@@ -15,7 +15,9 @@ use tally_vfs::{FILE_SIZE_MAX, WRITE_BYTES_MAX};
 
 use super::Fold;
 use super::content::{Content, copy_prefix};
+use super::removal::extents_at_most;
 use super::stored::{Stored, decode_extent};
+use crate::cuts::Cuts;
 use crate::damage::Part;
 use crate::inode::{Inode, Layout};
 use crate::layer::{Layer, Piece, Seen};
@@ -52,20 +54,27 @@ impl Fold<'_> {
         let blocks_end = cut.min(old_size).next_multiple_of(record_size).min(old.map_or(0, Inode::blocks_end));
         self.mark_hole(id, blocks_end..inode.size, record_size, &mut rewritten)?;
         if in_extents && cut < old_size {
-            let from = cut.next_multiple_of(record_size);
-            self.cut_extents(id, inode, from, &rewritten)?;
-            self.cuts.insert(id, from);
+            self.cut(id, inode, old, cut.next_multiple_of(record_size), &rewritten)?;
         }
+        // Behind the end there may be what was cut away and is not freed yet.
+        let extents_end = old.map_or(0, Inode::extents_end);
         let small = outgrown.then_some(&small);
         let mut kept = HashSet::new();
         for start in rewritten {
             let length = record_size.min(inode.size - start);
             let replaced =
-                if in_extents && start < old_size { self.stored_extent(id, start)? } else { Stored::Known(None) };
+                if in_extents && start < extents_end { self.stored_extent(id, start)? } else { Stored::Known(None) };
             let whole = placed_whole(layer, start, length);
             let block = match whole {
                 Some(block) => Some(block),
-                None => self.write_block(id, start..start + length, layer, (small, &replaced), old_size)?,
+                None => {
+                    let is_cut = |block: &BlockPtr| old.is_some_and(|old| old.has_cut(start, block.birth));
+                    let base = match &replaced {
+                        Stored::Known(Some(block)) if is_cut(block) => Stored::Known(None),
+                        other => *other,
+                    };
+                    self.write_block(id, start..start + length, layer, (small, &base), old_size)?
+                }
             };
             let replaced = self.found_or_leaked(id, &replaced);
             self.replace_extent(id, inode, start, replaced.as_ref(), block.as_ref());
@@ -189,6 +198,30 @@ impl Fold<'_> {
         }
     }
 
+    /// Of what is stored from `from` on nothing exists any more. It is freed now, if it is little; else the cut is noted,
+    /// and the reaper frees it ([`Cuts`]).
+    fn cut(
+        &mut self,
+        id: ObjectId,
+        inode: &mut Inode,
+        old: Option<&Inode>,
+        from: u64,
+        rewritten: &[u64],
+    ) -> Result<(), BlockError> {
+        let cuts = inode.cuts.as_deref();
+        let end = old.map_or(0, Inode::extents_end);
+        let extents_max = old.map_or(0, |old| extents_at_most(old, from));
+        self.cuts.insert(id, from);
+        if extents_max > self.reap_extents_left as u64
+            && let Some(noted) = Cuts::with(cuts, from, end, self.out.txg())
+        {
+            inode.cuts = Some(Box::new(noted));
+            return Ok(());
+        }
+        inode.cuts = Cuts::up_to(cuts, from).map(Box::new);
+        self.cut_extents(id, inode, from, rewritten)
+    }
+
     /// Deletes the stored extents from `from` on, but for those that are rewritten anyway.
     fn cut_extents(&mut self, id: ObjectId, inode: &mut Inode, from: u64, rewritten: &[u64]) -> Result<(), BlockError> {
         let (first, end) = (Key::new(Class::Extent, id.0, from, 0), Key::new(Class::Extent, id.0, u64::MAX, 0));
@@ -201,6 +234,7 @@ impl Fold<'_> {
                 self.lost_keys.insert(extents.failed_at());
                 continue;
             };
+            self.reap_extents_left = self.reap_extents_left.saturating_sub(1);
             if rewritten.binary_search(&key.a).is_err() {
                 match self.unless_damaged(id, Part::Space, decode_extent(old, &value))? {
                     Stored::Known(block) => self.replace_extent(id, inode, key.a, Some(&block), None),
@@ -211,7 +245,7 @@ impl Fold<'_> {
         Ok(())
     }
 
-    fn replace_extent(
+    pub(super) fn replace_extent(
         &mut self,
         id: ObjectId,
         inode: &mut Inode,

@@ -1,5 +1,7 @@
-//! Objects that go: their extents are freed in this group, or, where they are many, by the reaper in the groups behind
-//! (rules F11).
+//! Objects that go, and what was cut from those that stay: their extents are freed in this group, or, where they are many,
+//! by the reaper in the groups behind (rules F11).
+
+use std::collections::HashSet;
 
 use bytes::Bytes;
 use tally_base::{ObjectId, SECTOR};
@@ -11,68 +13,181 @@ use tally_vfs::FileKind;
 
 use super::Fold;
 use super::stored::{Stored, decode_extent};
+use crate::cuts::Cuts;
 use crate::damage::Part;
 use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
-
-/// Extents of removed files that one transaction group frees; the others are left to the reaper, which goes on in the
-/// groups behind (rules F11).
-pub(super) const REAP_EXTENTS_MAX: usize = 32 << 10;
 
 /// A removed file with more bytes on disk than this is left to the reaper, to keep the group short; so are those with
 /// which the files that one group removes would have too many extents together.
 const REAP_FROM_BYTES: u64 = 1 << 30;
 
+/// Why an object is on the reaper's list: the second part of its key there. 1 is for files that are open without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OrphanKind {
+    /// It has no name any more. The value is one byte.
+    Removed = 0,
+    /// Its inode has [`Cuts`]; the value has them as well, should the inode not be readable.
+    Cut = 2,
+}
+
+impl OrphanKind {
+    pub(crate) fn of(number: u64) -> Option<Self> {
+        [Self::Removed, Self::Cut].into_iter().find(|kind| *kind as u64 == number)
+    }
+
+    pub(super) fn key(self, id: ObjectId) -> Key {
+        Key::new(Class::Orphan, id.0, self as u64, 0)
+    }
+}
+
+/// What of an object was freed: extents, and bytes of its account.
+#[derive(Default)]
+struct Freed {
+    count: usize,
+    bytes: u64,
+}
+
 impl Fold<'_> {
     /// Without an old inode nobody knows how much it was; all that is found of it goes.
     pub(super) fn removed(&mut self, id: ObjectId, old: Option<&Inode>) -> Result<(), BlockError> {
         self.used.push((id, 0));
-        let is_much = |old: &&Inode| old.used > REAP_FROM_BYTES || extents_at_most(old) > self.reap_extents_left as u64;
+        let is_much =
+            |old: &&Inode| old.used > REAP_FROM_BYTES || extents_at_most(old, 0) > self.reap_extents_left as u64;
         if let Some(old) = old.filter(|old| old.kind == FileKind::File).filter(is_much) {
-            let mut orphan = old.clone();
-            orphan.nlink = 0;
+            // Its name is gone, and what was cut from it goes with it.
+            let (parent, entry) = (ObjectId(0), ObjectId(0));
+            let orphan = Inode { nlink: 0, parent, entry, cuts: None, ..old.clone() };
             self.put_inode(id, &orphan);
-            self.changes.push((Key::new(Class::Orphan, id.0, 0, 0), Change::Put(Bytes::from_static(&[1]))));
+            self.note_cuts(id, Some(old), &orphan);
+            self.changes.push((OrphanKind::Removed.key(id), Change::Put(Bytes::from_static(&[1]))));
             self.orphan_count = self.orphan_count.saturating_add(1);
             return Ok(());
         }
         let freed = self.drop_extents(id, 0, usize::MAX)?;
-        self.reap_extents_left = self.reap_extents_left.saturating_sub(freed);
+        self.reap_extents_left = self.reap_extents_left.saturating_sub(freed.count);
         if old.is_none_or(|old| old.layout == Layout::Small) {
             self.changes.push((Key::new(Class::Small, id.0, 0, 0), Change::Delete));
+        }
+        if let Some(old) = old {
+            self.note_cuts(id, Some(old), &Inode { cuts: None, ..old.clone() });
         }
         self.drop_inode(id, old.map_or(0, |old| old.used));
         Ok(())
     }
 
-    /// Frees a bounded number of extents of removed files. Where it stops the next group goes on: what is freed is
-    /// gone from the tree, so the tree is the cursor.
-    pub(super) fn reap(&mut self) -> Result<(), BlockError> {
+    /// Frees a bounded number of extents of what was removed or cut. Where it stops the next group goes on: of what was
+    /// removed the tree is the cursor, and cuts have one. Files that change in this group are left to their own fold.
+    pub(super) fn reap(&mut self, dirty: &[ObjectId]) -> Result<(), BlockError> {
         if self.old.orphan_count == 0 {
             return Ok(());
         }
         let (from, to) = (Key::new(Class::Orphan, 0, 0, 0), Key::new(Class::Orphan, u64::MAX, 0, 0));
         let (tree, fs) = (&self.old.tree, self.fs);
+        let mut left = 0;
         for orphan in tree.range(&fs.pool.io, &from, &to).around_damage() {
             // Orphans that cannot be found keep what they have.
             let root = fs.root_ref().id;
             let Stored::Known((key, _)) = self.unless_damaged(root, Part::Space, orphan)? else { continue };
             let id = ObjectId(key.object);
-            let freed = self.drop_extents(id, 0, self.reap_extents_left)?;
-            self.reap_extents_left -= freed;
-            if self.reap_extents_left == 0 {
-                return Ok(());
+            match OrphanKind::of(key.a) {
+                Some(OrphanKind::Removed) => {
+                    let freed = self.drop_extents(id, 0, self.reap_extents_left)?;
+                    let inode = match self.stored_inode(id)? {
+                        Stored::Known(inode) => inode,
+                        Stored::Unknown => None,
+                    };
+                    self.reap_extents_left -= freed.count;
+                    if self.reap_extents_left == 0 {
+                        if let Some(inode) = inode {
+                            let used = inode.used.saturating_sub(freed.bytes);
+                            self.used_bytes = self.used_bytes.saturating_sub(inode.used - used);
+                            self.put_inode(id, &Inode { used, ..inode });
+                        }
+                        return Ok(());
+                    }
+                    self.drop_inode(id, inode.map_or(0, |inode| inode.used));
+                    self.changes.push((key, Change::Delete));
+                    self.orphan_count = self.orphan_count.saturating_sub(1);
+                }
+                Some(OrphanKind::Cut) if dirty.binary_search(&id).is_ok() => left += 1,
+                Some(OrphanKind::Cut) => {
+                    // Whose inode cannot be read keeps the list of its cuts here.
+                    let Stored::Known(old) = self.stored_inode(id)? else { continue };
+                    let Some(old) = old.filter(|old| old.cuts.is_some()) else {
+                        self.changes.push((key, Change::Delete));
+                        continue;
+                    };
+                    let mut inode = old.clone();
+                    self.reap_cut(id, &mut inode, self.changes.len())?;
+                    if inode != old {
+                        self.put_inode(id, &inode);
+                        self.note_cuts(id, Some(&old), &inode);
+                        self.used_bytes = self.used_bytes.saturating_sub(old.used.saturating_sub(inode.used));
+                        self.used.push((id, inode.used));
+                    }
+                    if self.reap_extents_left == 0 {
+                        return Ok(());
+                    }
+                }
+                None => {}
             }
-            let inode = match self.stored_inode(id)? {
-                Stored::Known(inode) => inode,
-                Stored::Unknown => None,
-            };
-            self.drop_inode(id, inode.map_or(0, |inode| inode.used));
-            self.changes.push((key, Change::Delete));
         }
         // Whatever the root has claimed: these were all.
-        self.orphan_count = 0;
+        self.orphan_count = left;
         Ok(())
+    }
+
+    /// Frees a bounded number of the extents that were cut from a file, but for those that the changes from `first_change` on
+    /// replace anyway. A leaf that cannot be read may have some: they still do not exist, should it come back.
+    pub(super) fn reap_cut(&mut self, id: ObjectId, inode: &mut Inode, first_change: usize) -> Result<(), BlockError> {
+        let Some(cuts) = inode.cuts.take_if(|cuts| cuts.is_waiting()) else { return Ok(()) };
+        let is_extent = |key: &Key| key.class == Class::Extent && key.object == id.0;
+        let changed = self.changes[first_change..].iter().map(|(key, _)| *key).filter(is_extent);
+        let changed: HashSet<u64> = changed.map(|key| key.a).collect();
+        let ahead = cuts.ahead();
+        let key = |offset| Key::new(Class::Extent, id.0, offset, 0);
+        let (mut at, mut whole) = (ahead.end, ahead.end);
+        let (old, fs) = (self.old, self.fs);
+        let mut extents = old.tree.range(&fs.pool.io, &key(ahead.start), &key(ahead.end)).around_damage();
+        while let Some(extent) = extents.next() {
+            let offset = extent.as_ref().map_or_else(|_| extents.failed_at().a, |(key, _)| key.a).max(ahead.start);
+            if self.reap_extents_left == 0 {
+                at = offset;
+                break;
+            }
+            self.reap_extents_left -= 1;
+            let Stored::Known((_, value)) = self.unless_damaged(id, Part::Space, extent)? else {
+                whole = whole.min(offset);
+                continue;
+            };
+            if changed.contains(&offset) {
+                continue;
+            }
+            if let Stored::Known(block) = self.unless_damaged(id, Part::Space, decode_extent(old, &value))?
+                && cuts.has(offset, block.birth)
+            {
+                self.replace_extent(id, inode, offset, Some(&block), None);
+            }
+        }
+        inode.cuts = cuts.reaped(at, whole.min(at)).map(Box::new);
+        Ok(())
+    }
+
+    /// Keeps the reaper's list to what the inode's cuts are now.
+    pub(super) fn note_cuts(&mut self, id: ObjectId, old: Option<&Inode>, inode: &Inode) {
+        let (old, new) = (old.and_then(|old| old.cuts.as_deref()), inode.cuts.as_deref());
+        if old == new {
+            return;
+        }
+        let waiting = |cuts: Option<&Cuts>| u64::from(cuts.is_some_and(Cuts::is_waiting));
+        self.orphan_count = self.orphan_count.saturating_add(waiting(new)).saturating_sub(waiting(old));
+        let value = new.map(|cuts| {
+            let mut value = Vec::new();
+            cuts.encode(&mut value);
+            Bytes::from(value)
+        });
+        self.changes.push((OrphanKind::Cut.key(id), value.map_or(Change::Delete, Change::Put)));
     }
 
     fn drop_inode(&mut self, id: ObjectId, used: u64) {
@@ -81,38 +196,42 @@ impl Fold<'_> {
         self.used_bytes = self.used_bytes.saturating_sub(OBJECT_CHARGE.saturating_add(used));
     }
 
-    /// Deletes the stored extents from offset `from` on, at most `max`, and frees their blocks. Gives their number.
+    /// Deletes the stored extents from offset `from` on, at most `max`, and frees their blocks.
     /// Those in a leaf that cannot be read stay where they are: their object's id is never used again, so nobody comes
     /// by them.
-    fn drop_extents(&mut self, id: ObjectId, from: u64, max: usize) -> Result<usize, BlockError> {
+    fn drop_extents(&mut self, id: ObjectId, from: u64, max: usize) -> Result<Freed, BlockError> {
         let (first, end) = (Key::new(Class::Extent, id.0, from, 0), Key::new(Class::Extent, id.0, u64::MAX, 0));
         let (old, fs) = (self.old, self.fs);
-        let mut count = 0;
+        let mut freed = Freed::default();
         for extent in old.tree.range(&fs.pool.io, &first, &end).around_damage() {
-            if count == max {
+            if freed.count == max {
                 break;
             }
             let Stored::Known((key, value)) = self.unless_damaged(id, Part::Space, extent)? else { continue };
             if let Stored::Known(block) = self.unless_damaged(id, Part::Space, decode_extent(old, &value))? {
                 self.free(&block);
+                freed.bytes = freed.bytes.saturating_add(block.asize());
             }
             self.changes.push((key, Change::Delete));
-            count += 1;
+            freed.count += 1;
         }
-        Ok(count)
+        Ok(freed)
     }
 }
 
-/// How many extents a file can have: one for each record up to its end, of a sector at least.
-fn extents_at_most(inode: &Inode) -> u64 {
+/// How many extents a file can have from an offset on: one for each record up to its end, of a sector at least.
+pub(super) fn extents_at_most(inode: &Inode, from: u64) -> u64 {
     match inode.layout {
         Layout::Small => 0,
-        Layout::Extents => inode.size.div_ceil(inode.record_size()).min(inode.used / SECTOR as u64),
+        Layout::Extents => {
+            let records = inode.extents_end().saturating_sub(from).div_ceil(inode.record_size());
+            records.min(inode.used / SECTOR as u64)
+        }
     }
 }
 
 impl Filesystem {
-    /// Whether removed files still wait for the reaper, so that another group is worth syncing.
+    /// Whether something that was removed or cut still waits for the reaper, so that another group is worth syncing.
     #[must_use]
     pub fn has_orphans(&self) -> bool {
         self.dataset.root().orphan_count > 0

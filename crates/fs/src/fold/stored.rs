@@ -15,11 +15,14 @@ use tally_store::key::{Absence, Class, Key};
 use tally_vfs::FILE_SIZE_MAX;
 
 use super::Fold;
+use super::removal::OrphanKind;
+use crate::cuts::Cuts;
 use crate::damage::Part;
 use crate::inode::{Inode, Layout};
 use crate::sight::decode_pointer;
 
 /// What the old tree says of something.
+#[derive(Clone, Copy)]
 pub(super) enum Stored<T> {
     /// This.
     Known(T),
@@ -46,7 +49,12 @@ impl Fold<'_> {
             Stored::Known(None) => Layout::Small,
             Stored::Known(Some(_)) | Stored::Unknown => Layout::Extents,
         };
-        Ok(Inode { layout, size: FILE_SIZE_MAX, ..inode.clone() })
+        let cuts = self.old.tree.get(&self.fs.pool.io, &OrphanKind::Cut.key(id));
+        let cuts = match self.unless_damaged(id, Part::Attributes, cuts)? {
+            Stored::Known(cuts) => cuts.and_then(|cuts| Cuts::decode(&cuts).ok()).map(Box::new),
+            Stored::Unknown => None,
+        };
+        Ok(Inode { layout, size: FILE_SIZE_MAX, cuts, ..inode.clone() })
     }
 
     /// What is stored of a small file. Of one that was empty nothing is.
@@ -103,14 +111,16 @@ pub(super) fn absence(io: &BlockIo, old: &DatasetRoot, cuts: &HashMap<ObjectId, 
     let cut_away = cut.map(|from| absent_from(from, false));
     let Ok(value) = old.tree.get(io, &Key::new(Class::Inode, key.object, 0, 0)) else { return cut_away };
     let Ok(inode) = value.map(|value| decode_inode(old, &value)).transpose() else { return cut_away };
-    let never_from = match (key.class, inode) {
-        (Class::DirEntry | Class::DirHash, inode) if inode.as_ref().is_none_or(Inode::is_empty_directory) => 0,
-        (Class::Extent, inode) => inode.map_or(0, |inode| inode.blocks_end()),
+    // What was cut away before, and is not freed yet, does not exist either; but it is there.
+    let (never_from, is_new) = match (key.class, inode) {
+        (Class::DirEntry | Class::DirHash, inode) if inode.as_ref().is_none_or(Inode::is_empty_directory) => (0, true),
+        (Class::Extent, None) => (0, true),
+        (Class::Extent, Some(inode)) => (inode.blocks_end(), inode.extents_end() == inode.blocks_end()),
         _ => return None,
     };
     match cut {
         Some(cut) if cut < never_from => cut_away,
-        _ => Some(absent_from(never_from, true)),
+        _ => Some(absent_from(never_from, is_new)),
     }
 }
 

@@ -285,6 +285,7 @@ impl Filesystem {
             record_shift: self.dataset.effective().recordsize.ilog2() as u8,
             create_verifier: plan.verifier,
             target: Bytes::copy_from_slice(plan.target),
+            cuts: None,
             sections: Bytes::new(),
         };
         (inode.uid, inode.gid) = permission::owners_given(ctx.cred, (inode.uid, inode.gid), plan.set);

@@ -29,6 +29,7 @@ fn inode(size: u64) -> Inode {
         record_shift: 17,
         create_verifier: Some(77),
         target: Bytes::from_static(b"target"),
+        cuts: None,
         sections: Bytes::from_static(&[1, 2, 3, 0, 7, 8, 9]),
     }
 }

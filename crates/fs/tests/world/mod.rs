@@ -362,7 +362,7 @@ impl World {
         BlockPtr::decode(newest.root[..].try_into().unwrap()).unwrap()
     }
 
-    fn at(&self, path: &str) -> &MemDisk {
+    pub(crate) fn at(&self, path: &str) -> &MemDisk {
         &self.disks.iter().find(|(other, _)| other == path).unwrap().1
     }
 

@@ -121,6 +121,7 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("cuts after a leg was struck off", totals.cuts_after_strike, 20_000),
         ("lives after a long outage or a clock jump", totals.lives_after_gap, 10_000),
         ("full pools", totals.full, 5_000),
+        ("syncs that left something to the reaper", totals.syncs_with_rest, 20_000),
         ("changes above rot", totals.above_rot, 20_000),
         ("changes over a quota", totals.over_quota, 50_000),
         ("requests that had to wait before they began", totals.throttled, 1_000),

@@ -248,8 +248,8 @@ impl State {
         path
     }
 
-    /// Whether removed files wait for the reaper.
-    fn has_orphans(&self) -> bool {
+    /// Whether something that was removed or cut waits for the reaper.
+    pub(super) fn has_orphans(&self) -> bool {
         let datasets = self.machine.server().filer.pool().datasets();
         datasets.iter().any(|dataset| dataset.root().orphan_count > 0)
     }

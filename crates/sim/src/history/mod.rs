@@ -101,6 +101,8 @@ pub struct Totals {
     pub cuts_after_strike: u64,
     /// Syncs of a group.
     pub syncs: u64,
+    /// Of these, behind which something that was removed or cut was left to the reaper.
+    pub syncs_with_rest: u64,
     /// Attach, detach and replace.
     pub disk_commands: u64,
     /// Power cuts inside of these.
@@ -146,6 +148,7 @@ impl AddAssign for Totals {
         self.cuts_in_import += other.cuts_in_import;
         self.cuts_after_strike += other.cuts_after_strike;
         self.syncs += other.syncs;
+        self.syncs_with_rest += other.syncs_with_rest;
         self.disk_commands += other.disk_commands;
         self.cuts_in_disk_commands += other.cuts_in_disk_commands;
         self.lives_after_gap += other.lives_after_gap;

@@ -46,6 +46,8 @@ const READ_IN_ORDER_ONE_IN: u64 = 12;
 const TRIES_MAX: usize = 20;
 /// The same while another thread syncs: looks, not groups.
 const TRIES_BESIDE_MAX: usize = 1_000_000;
+/// Groups that the reaper may take beyond these, for all that files of these worlds have.
+const REAPING_GROUPS_MAX: usize = 2_000;
 
 /// Runs a plan to its end.
 pub fn run(plan: &Plan) -> Result<Totals, Failure> {
@@ -80,7 +82,7 @@ pub(super) struct History(pub(super) Arc<Mutex<State>>);
 impl History {
     pub(super) fn new(plan: &Plan, trace: &Trace) -> Checked<Self> {
         let mut chance = Chance::of(plan.seed, Stream::World, 0);
-        let shape = shape(plan.trouble, &mut chance);
+        let shape = shape(plan, &mut chance);
         let troubles = Troubles::of(&shape.vdevs, &mut chance);
         // The third client is a machine of ordinary users.
         let clients = [(1, 0), (2, 0), (3, 1)];
@@ -366,7 +368,10 @@ impl History {
         let beside = self.0.lock().is_beside();
         let tries = if beside { TRIES_BESIDE_MAX } else { TRIES_MAX };
         let mut throttled = Patience::default();
-        for _ in 0..tries {
+        // What the reaper has not freed yet may be what is waited for.
+        let (mut left, mut reaping_left) = (tries, REAPING_GROUPS_MAX);
+        while left > 0 {
+            left -= 1;
             let next = self.0.lock().carry_out(attempt, chance)?;
             match next {
                 Next::Done => return Ok(()),
@@ -394,6 +399,9 @@ impl History {
                         // Each reply that waits has somebody who writes the log for it: what is gathered takes room,
                         // too.
                         state.drive_sent()?;
+                        if reaping_left > 0 && state.has_orphans() {
+                            (left, reaping_left) = (left + 1, reaping_left - 1);
+                        }
                     }
                 }
             }
@@ -501,11 +509,14 @@ impl History {
 }
 
 /// A machine of a kind that somebody would build, or smaller.
-fn shape(trouble: Trouble, chance: &mut Chance) -> Shape {
+fn shape(plan: &Plan, chance: &mut Chance) -> Shape {
+    let trouble = plan.trouble;
     let tuning = Tuning {
         cache_bytes: chance.pick(&[64u64 << 10, 64 << 20]),
         dirty_bytes_max: chance.pick(&[1u64 << 20, 256 << 20]),
         helper_threads: false,
+        // A file of these worlds has some dozens of extents at the most.
+        reap_extents_max: Chance::of(plan.seed, Stream::Reaper, 0).pick(&[1, 5, Tuning::default().reap_extents_max]),
         ..Tuning::default()
     };
     Shape {
@@ -582,6 +593,7 @@ impl State {
                 self.note("synced");
                 self.parts.iter_mut().for_each(|part| part.oracle.end_group());
                 self.synced_op = self.closed_op;
+                self.totals.syncs_with_rest += u64::from(self.has_orphans());
                 Ok(())
             }
             // After a failed sync the pool stands still: nobody believes it until it is imported again.
