@@ -46,7 +46,8 @@ fn deny_program() -> Result<std::path::PathBuf> {
     let program = root.join("bin/cargo-deny");
     if !program.is_file() {
         let folder = root.to_str().context("the path of the checkout is not UTF-8")?;
-        cargo::run(&["install", "cargo-deny", "--locked", "--version", CARGO_DENY, "--root", folder])?;
+        // Optimised it would take minutes more to build than it saves.
+        cargo::run(&["install", "cargo-deny", "--debug", "--locked", "--version", CARGO_DENY, "--root", folder])?;
     }
     Ok(program)
 }

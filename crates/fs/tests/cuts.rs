@@ -5,7 +5,6 @@ mod world;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use tally_base::SECTOR;
 use tally_disk::Disk;
 use tally_fs::Filer;
@@ -58,7 +57,7 @@ impl Cutting {
         self.is.resize(self.is.len().max(from + bytes), 0);
         self.is[from..from + bytes].copy_from_slice(&data);
         let how = Stability::Unstable;
-        self.fs.write(ctx(&self.cred), self.file, from as u64, Bytes::from(data), how).result.expect("there is room");
+        self.fs.write(ctx(&self.cred), self.file, from as u64, data, how).result.expect("there is room");
     }
 
     fn resize(&mut self, bytes: u64) {
