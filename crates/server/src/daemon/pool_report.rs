@@ -92,7 +92,6 @@ fn cache_report(stats: CacheStats) -> CacheReport {
         BlockKind::TreeNode => "nodes",
         BlockKind::Replies => "replies",
         BlockKind::Root => "root",
-        BlockKind::Table => "table",
         BlockKind::SpaceMap => "maps",
         BlockKind::SpaceIndex => "index",
         BlockKind::Deferred => "deferred",
