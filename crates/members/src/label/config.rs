@@ -9,15 +9,13 @@ use tally_intent::LaneGeometry;
 use super::{Features, LANES_MAX, MissedGroups, Section, Supplement};
 
 /// The configuration of a pool. Numbered by `sequence`; the highest one over all labels holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolConfig {
     /// Which pool.
     pub pool: PoolGuid,
     /// Its name, which is also its root dataset's.
     pub name: String,
-    /// Format version of everything in the pool.
-    pub version: u32,
-    /// What it uses beyond that version.
+    /// What it uses beyond the format's version.
     pub features: Features,
     /// Top-level vdevs. A vdev's index is its place here, for ever: block pointers name it by that.
     pub vdevs: Vec<VdevConfig>,
@@ -46,9 +44,10 @@ pub struct PoolConfig {
 }
 
 /// Whether a pool is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolState {
     /// In use by `host`, or that machine crashed.
+    #[default]
     Active,
     /// Put away in good order: any machine may take it.
     Exported,
