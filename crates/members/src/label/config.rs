@@ -164,6 +164,12 @@ impl PoolConfig {
         self.vdevs.iter().filter(|vdev| !vdev.removed)
     }
 
+    /// The vdev of this index. One that was removed is none: nothing lies there any more.
+    #[must_use]
+    pub fn vdev(&self, index: VdevIndex) -> Option<&VdevConfig> {
+        self.vdevs.get(index.place()).filter(|vdev| !vdev.removed)
+    }
+
     /// The vdev that a leg belongs to, and the leg.
     #[must_use]
     pub fn leg(&self, guid: VdevGuid) -> Option<(&VdevConfig, &LegConfig)> {
@@ -239,8 +245,7 @@ impl PoolConfig {
     /// What is wrong with one lane.
     fn check_lane(&self, line: &LaneConfigLine) -> Result<(), &'static str> {
         line.geometry().validate()?;
-        let vdev = self.vdevs.get(line.vdev.place());
-        let ring = vdev.and_then(|vdev| vdev.ring).ok_or("a lane on a vdev without a ring")?;
+        let ring = self.vdev(line.vdev).and_then(|vdev| vdev.ring).ok_or("a lane on a vdev without a ring")?;
         if line.size > ring.length {
             return Err("a lane longer than its ring");
         }

@@ -421,7 +421,7 @@ fn note_missing(
     uberblock: &Uberblock,
     named_in: Option<&Top>,
 ) {
-    let vdev = config.vdevs.iter().find(|vdev| vdev.index == line.vdev);
+    let vdev = config.vdev(line.vdev);
     // One that has left the set may be there, and is no help.
     let legs = vdev.into_iter().flat_map(|vdev| &vdev.legs).filter(|leg| line.legset.contains(&leg.guid));
     let paths = legs.map(|leg| leg.path.display().to_string());
