@@ -332,7 +332,7 @@ fn read_top(devs: &BlockDevs, tuning: &Tuning, root: PoolRoot, uberblock: &Uberb
     if root.log_txg > uberblock.txg {
         return Err(Malformed("pool root").into());
     }
-    let io = BlockIo::new(devs.clone(), Arc::new(Allocator::create(&BlockDevs::new(), &[])), CATALOG_CACHE_BYTES);
+    let io = BlockIo::for_reading(devs.clone(), CATALOG_CACHE_BYTES);
     if !tuning.helper_threads {
         io.set_read_depth(1);
     }
