@@ -318,7 +318,8 @@ pub(super) fn block_fact(what: &'static str, source: Option<Source>, bp: &BlockP
         .with("lsize", bp.lsize)
         .with("psize", bp.psize)
         .with("coding", format!("{:?}", bp.coding).to_lowercase())
-        .with("birth", bp.birth);
+        .with("birth", bp.birth)
+        .with("written", bp.written);
     let map_sectors = bp.in_pieces.then_some(bp.dva.sectors);
     fact.with_some("map_sectors", map_sectors).with_some("copy", copy_words(bp))
 }
