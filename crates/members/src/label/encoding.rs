@@ -44,11 +44,11 @@ const SECTOR_SHIFT: u8 = 12;
 const _: () = assert!(1 << SECTOR_SHIFT == tally_base::SECTOR);
 
 /// Classes of vdevs by their numbers; this program has the first two.
-const CLASSES: [&str; 6] = ["data", "log", "special", "cache", "spare", "bulk"];
+const CLASSES: [&str; 4] = ["data", "log", "special", "bulk"];
 /// Kinds of vdevs by their numbers; this program has the first two.
 const KINDS: [&str; 7] = ["disk", "mirror", "raidz1", "raidz2", "raidz3", "removed", "object"];
 /// States of legs by their numbers; this program has the first two.
-const STATES: [&str; 5] = ["in use", "left behind", "offline", "joining", "spare in use"];
+const STATES: [&str; 4] = ["in use", "left behind", "offline", "joining"];
 
 /// The payload: what this program knows, and what it carries along.
 pub(super) fn encode(config: &PoolConfig) -> Result<Vec<u8>, LabelError> {

@@ -455,14 +455,14 @@ fn what_later_programs_may_have_is_refused_by_its_name() {
     const STATE: usize = CLASS + 20 + 2 + 2 + 10;
     for (section, at, value, expected) in [
         (1, CLASS, 2, "a vdev of class special"),
-        (1, CLASS, 5, "a vdev of class bulk"),
-        (1, CLASS, 6, "a vdev of class number 6"),
+        (1, CLASS, 3, "a vdev of class bulk"),
+        (1, CLASS, 4, "a vdev of class number 4"),
         (1, CLASS + 1, 2, "a vdev of kind raidz1"),
         (1, CLASS + 1, 7, "a vdev of kind number 7"),
         (1, CLASS + 3, 13, "sectors of 2^13 bytes"),
         (1, CLASS + 6, 8, "a data area that begins at byte 524288"),
         (1, STATE, 3, "a leg that is joining"),
-        (1, STATE, 9, "a leg that is number 9"),
+        (1, STATE, 4, "a leg that is number 4"),
         (0, 8 + 24, 3, "a pool in state 3"),
     ] {
         let mut sections = good.clone();

@@ -339,7 +339,7 @@ fn read_top(devs: &BlockDevs, tuning: &Tuning, root: PoolRoot, uberblock: &Uberb
     Top::read(root, &io)
 }
 
-/// A dataset logs to one of the pool's lanes, whatever its root says.
+/// A dataset logs to one of the pool's lanes, whatever its entry says.
 fn check_lanes(roster: &Roster, top: &Top) -> Result<(), Malformed> {
     let lanes = roster.config().lanes;
     let known = |entry: &DatasetEntry| lanes.iter().any(|line| line.lane == entry.birth.lane);
@@ -398,7 +398,7 @@ fn read_log(
         content.frames += scan.frames;
         content.bytes += scan.bytes;
         note_lane(&mut content, &config, line.lane, &scan);
-        // A dataset is durable before it takes records, so one that is not in the root was destroyed by then: a record of
+        // A dataset is durable before it takes records, so one that is not in the catalog was destroyed by then: a record of
         // it may have waited for company until its tombstone was gone.
         scan.records.retain(|record| record.head.txg > uberblock.txg || is_known(top, record.head.dataset));
         scans.push(scan);
