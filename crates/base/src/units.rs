@@ -5,7 +5,7 @@ use std::fmt;
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(pub u64);
 
         impl $name {
@@ -63,15 +63,17 @@ unit!(
 );
 
 /// A top-level vdev: its place in the pool's configuration, for ever. What block pointers name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct VdevIndex(pub u16);
 
 impl VdevIndex {
+    /// No vdev: what a block pointer says where it has no second place.
+    pub const NONE: Self = Self(u16::MAX);
+
     /// The vdev in this place of a configuration, if it can be named.
     #[must_use]
     pub fn at(place: usize) -> Option<Self> {
-        // The last number says in a block pointer that there is none.
-        u16::try_from(place).ok().filter(|index| *index < u16::MAX).map(Self)
+        u16::try_from(place).ok().map(Self).filter(|index| *index != Self::NONE)
     }
 
     /// Its place in the configuration.
@@ -96,7 +98,7 @@ impl fmt::Debug for VdevIndex {
 macro_rules! guid {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(pub u64);
 
         impl fmt::Display for $name {
@@ -124,7 +126,7 @@ guid!(
 
 /// Server time: nanoseconds since 1970-01-01 UTC. File times and the change attribute are of this type;
 /// those that the server issues itself never repeat and never go back (rules F14).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Time(pub u64);
 
 impl Time {

@@ -22,7 +22,7 @@ pub struct Platform {
 }
 
 /// A machine, as a pool's labels name it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Stable across reboots (from `/etc/machine-id` where there is one).
     pub id: u64,

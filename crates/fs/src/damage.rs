@@ -10,7 +10,7 @@ use std::fmt;
 use parking_lot::Mutex;
 use tally_base::{ObjectId, Txg};
 use tally_store::key::{Class, Key};
-use tally_vfs::{FileKind, FsError};
+use tally_vfs::{FileKind, FsError, RENAME_PARENTS_MAX};
 
 use crate::entry::decode_entry;
 use crate::filesystem::Filesystem;
@@ -22,9 +22,6 @@ pub(crate) const PLACES_MAX: usize = 1000;
 /// Directory entries that are looked at to find the paths of damaged objects: a tenth of a second, when they are
 /// cached.
 const ENTRIES_LOOKED_AT_MAX: usize = 100_000;
-
-/// Directories above an object that are gone through to find its path.
-const DEPTH_MAX: usize = 1000;
 
 /// What of an object cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -187,7 +184,7 @@ impl Filesystem {
                     Ok(None) => false,
                     Err(_) => true,
                     Ok(Some(stored)) => match self.stored_block(&sight.root, (id, &stored), offset) {
-                        Ok(block) => block.is_some_and(|block| block.is_given_up() || block.birth <= met),
+                        Ok(block) => block.is_some_and(|block| block.is_given_up() || block.written <= met),
                         Err(_) => true,
                     },
                 }
@@ -208,8 +205,8 @@ impl Filesystem {
             let end = Key { a: inode.entry.0.checked_add(1)?, ..first };
             let entries = self.see(inode.parent, |sight| sight.range(first, end, 1)).ok()?;
             let (object, name) = decode_entry(&entries.first()?.1)?;
-            // Faulty software may have written parents in a circle.
-            if object != at || names.len() >= DEPTH_MAX {
+            // Faulty software may have written parents in a circle; no walk up goes further (rules F22).
+            if object != at || names.len() >= RENAME_PARENTS_MAX {
                 return None;
             }
             names.push(format!("/{}", String::from_utf8_lossy(&name)));

@@ -116,6 +116,9 @@ const SECTION_HEAD_BYTES: usize = 4;
 /// Reserved bytes, ACL kind and project of an object that has none of these.
 const NOT_YET: [u8; 16] = [0; 16];
 
+/// Most bytes of an inode, but for the target of a symbolic link.
+pub(crate) const INODE_BYTES_MAX: usize = 136 + SECTIONS_BYTES_MAX;
+
 /// No `change` is issued from here on, in the year 2262: later sums would overflow.
 const CHANGE_END: u64 = 1 << 63;
 
@@ -333,7 +336,9 @@ impl Inode {
             && used <= FILE_SIZE_MAX
             && change.0 < CHANGE_END
             && (12..=20).contains(&record_shift)
-            && target_length <= SYMLINK_MAX;
+            && target_length <= SYMLINK_MAX
+            // A record has room for the targets of two symbolic links, and not for those of four objects.
+            && (target_length == 0 || kind == FileKind::Symlink);
         if !possible {
             return Err(malformed);
         }

@@ -94,6 +94,7 @@ fn extent(key: &Key, value: &Bytes) -> Result<Fields, Malformed> {
         ("lsize", bp.lsize.into()),
         ("psize", bp.psize.into()),
         ("birth", bp.birth.into()),
+        ("written", bp.written.into()),
     ])
 }
 
@@ -126,6 +127,7 @@ fn inode_fields(id: ObjectId, inode: &Inode) -> Fields {
         ("used", inode.used.into()),
         ("mtime", inode.mtime.into()),
         ("ctime", inode.ctime.into()),
+        ("birth", inode.birth.into()),
         ("generation", inode.generation.into()),
     ];
     if inode.parent != ObjectId(0) {
@@ -146,7 +148,23 @@ fn inode_fields(id: ObjectId, inode: &Inode) -> Fields {
         FileKind::Fifo | FileKind::Socket => {}
     }
     fields.extend(inode.create_verifier.map(|verifier| ("create_verifier", Value::Hex(verifier))));
+    if !inode.sections.is_empty() {
+        fields.push(("sections", sections_words(&inode.sections).into()));
+    }
     fields
+}
+
+/// Each section that stands behind an inode: its id, and how many bytes it has.
+fn sections_words(sections: &[u8]) -> String {
+    let mut reader = Reader::new(sections, "inode sections");
+    let mut words = Vec::new();
+    while let (Ok(id), Ok(length)) = (reader.u16(), reader.u16()) {
+        if reader.bytes(length.into()).is_err() {
+            break;
+        }
+        words.push(format!("{id}+{length}"));
+    }
+    words.join(",")
 }
 
 const fn kind_word(kind: FileKind) -> &'static str {

@@ -26,10 +26,10 @@ use tally_store::key::{Class, KEY_BYTES, Key};
 use tally_store::pool::{DRAWN_ROOM_END, TIME_ROOM_END};
 use tally_store::replies;
 use tally_store::tree::VALUE_BYTES_MAX;
-use tally_vfs::{FILE_SIZE_MAX, ObjectRef, RememberedReply, ReplyKey};
+use tally_vfs::{FILE_SIZE_MAX, NAME_MAX, ObjectRef, RememberedReply, ReplyKey, SYMLINK_MAX};
 
 use crate::entry::decode_entry;
-use crate::inode::Inode;
+use crate::inode::{INODE_BYTES_MAX, Inode};
 
 /// The kinds and their numbers, so that one that is named here is in [`RecordKind::ALL`], too.
 macro_rules! record_kinds {
@@ -118,11 +118,26 @@ pub struct Record {
     pub data: Option<Data>,
 }
 
-/// Room for everything in a record that is not data: four inodes with a long symbolic link, eight keys with names.
+/// Room for everything in a record that is not data. Most of it takes a RENAME from one directory to another that replaces
+/// something: four inodes with their sections, two of them of symbolic links, and eight keys with names.
 pub const RECORD_OVERHEAD_MAX: usize = 16 * 1024;
 
-/// Most pieces of data in one record: their places stay below 12 KiB, within the overhead.
+/// Most pieces of data in one record. Their places stand in the overhead, beside the one inode of the file.
 pub const RECORD_PIECES_MAX: usize = 1000;
+
+/// Flags, a reply, both counts, and what is said of a truncation.
+const PARTS_BYTES_MAX: usize = 1 + (40 + 17) + 2 + 16;
+/// An object, how its size is to be taken, and its inode without a target.
+const INODE_AFTER_BYTES_MAX: usize = 8 + 1 + 9 + INODE_BYTES_MAX;
+/// A key, and an entry.
+const KEY_AFTER_BYTES_MAX: usize = KEY_BYTES + 1 + 4 + 9 + NAME_MAX;
+const NAMES_BYTES_MAX: usize = 4 * INODE_AFTER_BYTES_MAX + 2 * SYMLINK_MAX + 8 * KEY_AFTER_BYTES_MAX;
+/// Bytes of a piece's place.
+const PLACE_BYTES: usize = 12;
+const PLACES_BYTES_MAX: usize = INODE_AFTER_BYTES_MAX + 10 + RECORD_PIECES_MAX * PLACE_BYTES;
+
+const _: () = assert!(PARTS_BYTES_MAX + NAMES_BYTES_MAX <= RECORD_OVERHEAD_MAX);
+const _: () = assert!(PARTS_BYTES_MAX + PLACES_BYTES_MAX <= RECORD_OVERHEAD_MAX);
 
 impl Record {
     /// The encoding up to, and without, the data's bytes: they follow as a second part, so that they are copied once.
@@ -289,7 +304,7 @@ fn decode_data(reader: &mut Reader<'_>, body: &Bytes) -> Result<Data, Malformed>
     let object = ObjectId(reader.u64()?);
     let count = usize::from(reader.u16()?);
     let mut places = reader.clone();
-    reader.bytes(count * 12)?;
+    reader.bytes(count * PLACE_BYTES)?;
     let mut pieces = SmallVec::with_capacity(count);
     for _ in 0..count {
         let (offset, length) = (places.u64()?, places.u32()?);

@@ -20,6 +20,7 @@ use tally_fs::{Filer, Filesystem};
 use tally_members::label::LABEL_BYTES;
 use tally_members::uberblock::{self, Uberblock};
 use tally_store::block::BlockError;
+use tally_store::bp::BlockPtr;
 use tally_store::dataset::{Dataset, DatasetBirth, DatasetClient, DatasetLine, DatasetRoot};
 use tally_store::key::{Class, Key};
 use tally_store::properties::PropertySet;
@@ -521,4 +522,112 @@ fn an_uberblock_of_a_generation_that_no_label_knows() {
     filer.sync().unwrap();
     let (again, _) = world.cut().import();
     vfs(&again).lookup(&Cred::root(), vfs(&again).root(), b"later").unwrap();
+}
+
+/// Makes the content of all files unreadable, and whatever else of its pointers.
+fn spoil_content(entries: &mut [(Key, Bytes)], spoil: impl Fn(&mut BlockPtr)) {
+    for (_, value) in entries.iter_mut().filter(|(key, _)| key.class == Class::Extent) {
+        let mut bp = BlockPtr::decode(value[..].try_into().unwrap()).unwrap();
+        bp.checksum += 1;
+        spoil(&mut bp);
+        *value = bp.encode().to_vec().into();
+    }
+}
+
+/// An entry of this name: its directory, its number, its object.
+fn entry_named(entries: &[(Key, Bytes)], name: &[u8]) -> (ObjectId, ObjectId, ObjectId) {
+    let is_it = |(key, value): &&(Key, Bytes)| key.class == Class::DirEntry && value[9..] == *name;
+    let (key, value) = entries.iter().find(is_it).unwrap();
+    (ObjectId(key.object), ObjectId(key.a), ObjectId(u64::from_le_bytes(value[..8].try_into().unwrap())))
+}
+
+/// An object says that this is its name.
+fn say_name(entries: &mut [(Key, Bytes)], object: ObjectId, (dir, entry): (ObjectId, ObjectId)) {
+    let inode = Key::new(Class::Inode, object.0, 0, 0);
+    let (_, value) = entries.iter_mut().find(|(key, _)| *key == inode).unwrap();
+    *value = encoded(&Inode { parent: dir, entry, ..decoded(value) });
+}
+
+/// Damage of `large` is told by its path.
+fn assert_damage_is_told(filer: &Filer) {
+    let fs = filer.by_name("tank/forged").unwrap();
+    let large = fs.lookup(&Cred::root(), fs.root(), b"large").unwrap().0.object;
+    assert_eq!(fs.read(&Cred::root(), large, 0, 1).map(|_| ()), Err(FsError::Io));
+    let told: Vec<_> = fs.damage_report().places.into_iter().map(|place| (place.part, place.path)).collect();
+    assert_eq!(told, [(Part::Content(0), Some("/large".to_owned()))]);
+}
+
+/// The bytes of a block are of the group that wrote them, whenever this tree got them: damage that was met below a younger
+/// pointer was taken for healed.
+#[test]
+fn damage_of_bytes_that_are_older_than_their_pointer_is_told() {
+    let (_world, filer) = rewritten(|entries, _| spoil_content(entries, |bp| bp.birth = Txg(1 << 40))).unwrap();
+    assert_damage_is_told(&filer);
+}
+
+/// What an object says of its name is compared with what the directory says of it.
+#[test]
+fn a_name_that_is_another_objects_is_not_believed() {
+    let mut large = ObjectId(0);
+    let (_world, filer) = rewritten(|entries, _| {
+        large = entry_named(entries, b"large").2;
+        let (dir, entry, _) = entry_named(entries, b"symlink");
+        say_name(entries, large, (dir, entry));
+        spoil_content(entries, |_| {});
+    })
+    .unwrap();
+    assert_eq!(filer.by_name("tank/forged").unwrap().path_of(large), None);
+    assert_damage_is_told(&filer);
+}
+
+/// `dir` and `other` have names in each other and say so, and a file says that it lies in one of them: the way up does not end
+/// at the root.
+#[test]
+fn names_in_a_circle_are_not_followed_for_ever() {
+    let mut large = ObjectId(0);
+    let (_world, filer) = rewritten(|entries, root| {
+        let [dir, other, file] = [&b"dir"[..], b"other", b"large"].map(|name| entry_named(entries, name).2);
+        large = file;
+        for (parent, object, kind) in
+            [(dir, other, FileKind::Directory), (other, dir, FileKind::Directory), (dir, large, FileKind::File)]
+        {
+            let entry = root.next_object;
+            root.next_object = entry.next();
+            let value = [&object.0.to_le_bytes()[..], &[kind as u8], b"again"].concat();
+            entries.push((Key::new(Class::DirEntry, parent.0, entry.0, 0), value.into()));
+            say_name(entries, object, (parent, entry));
+        }
+        entries.sort_by_key(|(key, _)| *key);
+        spoil_content(entries, |_| {});
+    })
+    .unwrap();
+    assert_eq!(filer.by_name("tank/forged").unwrap().path_of(large), None);
+    assert_damage_is_told(&filer);
+}
+
+/// A root says up to which group the log's records are in the trees. One that says more than its uberblock's group would skip
+/// what was acknowledged since.
+#[test]
+fn a_root_that_is_ahead_of_its_uberblock_is_refused() {
+    let mut world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    furnish(&*vfs(&filer));
+    filer.sync().unwrap();
+    filer.sync().unwrap();
+    world = world.cut();
+    let disks = world.take(&["/disks/data", "/disks/slog"]);
+    for (_, disk) in &disks {
+        let mut found = uberblocks_of(disk);
+        found.sort_by_key(|(_, uberblock)| uberblock.txg);
+        let newest = found.last().unwrap().1.clone();
+        for (offset, uberblock) in found {
+            let is_newest = uberblock.txg == newest.txg;
+            let lie = Uberblock { root: newest.root.clone(), ..uberblock };
+            let bytes = if is_newest { vec![0; 4096] } else { lie.encode().to_vec() };
+            disk.write(offset, &bytes, Durability::Durable).unwrap();
+        }
+    }
+    world.put(disks);
+    let refused = world.try_import(&ImportOptions::default()).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("(malformed pool root)"), "{refused}");
 }

@@ -4,11 +4,15 @@ mod world;
 
 use bytes::Bytes;
 use tally_base::Time;
+use tally_base::codec::Reader;
 use tally_disk::Durability;
+use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, ImportOptions};
+use tally_fs::inode::Inode;
+use tally_store::key::{Class, Key};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, FsError, OpCtx, ReplyKey, SetAttr, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, OpCtx, ReplyKey, SetAttr, Stability, Vfs};
 use world::{Event, World, content, ctx, done, mode, noise, vfs};
 
 const MIB: u64 = 1 << 20;
@@ -525,4 +529,28 @@ fn a_cycle_waits_for_every_parent_that_it_rests_on() {
     let cycle = fs.rename(ctx(&cred), fs.root(), b"above", below, b"x");
     assert_eq!(cycle.result, Err(FsError::Invalid));
     assert!(world::is_ready(&cycle.wait), "now there is nothing to wait for");
+}
+
+/// No client is told yet when an object was made; once one asks, it is too late to have kept it.
+#[test]
+fn when_an_object_was_made_stays_what_it_is() {
+    let birth_of = |filer: &Filer, object: ObjectRef| {
+        filer.sync().unwrap();
+        let root = filer.pool().dataset(vfs(filer).dataset()).unwrap().root();
+        let value = root.tree.get(&filer.pool().io, &Key::new(Class::Inode, object.id.0, 0, 0)).unwrap().unwrap();
+        Inode::decode(&mut Reader::new(&value, "inode")).unwrap().birth
+    };
+    let world = World::new(64 * MIB, 16 * MIB);
+    let filer = world.create();
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    let made = done(fs.create(ctx(&cred), fs.root(), b"file", &CreateHow::Guarded(mode(0o644)))).unwrap();
+    let is_born_then = |filer: &Filer| assert_eq!(birth_of(filer, made.object), made.ctime);
+    is_born_then(&filer);
+    done(fs.setattr(ctx(&cred), made.object, &mode(0o600), None)).unwrap();
+    done(fs.rename(ctx(&cred), fs.root(), b"file", fs.root(), b"renamed")).unwrap();
+    let (replayed, report) = world.cut().import();
+    assert_eq!(report.records_replayed, 2);
+    is_born_then(&replayed);
+    is_born_then(&filer);
+    assert!(made.ctime > Time(0) && fs.getattr(made.object).unwrap().ctime > made.ctime);
 }

@@ -1,4 +1,4 @@
-//! The golden image of format version 1 as parts that can be changed and sealed again.
+//! The golden image of format version 2 as parts that can be changed and sealed again.
 //!
 //! Everything in a pool hangs from its uberblocks by checksums, so a changed byte in a leaf is seen at once and never
 //! understood. Here a change goes up: the leaf is packed again, its pointer in the node above is set right, then that node's,
@@ -146,7 +146,7 @@ fn packed(pointer: &BlockPtr, content: &[u8]) -> Option<Vec<u8>> {
         Coding::Lz4 => lz4_flex::block::compress(content),
         Coding::Zstd => zstd::bulk::compress(content, 3).ok()?,
     };
-    // Fewer sectors than before would make the pointer another kind of pointer.
+    // A pointer names as many sectors as its block takes, and those of the old one are all that there is.
     let sectors = |bytes: usize| bytes.div_ceil(SECTOR);
     (sectors(stored.len()) == pointer.dva.sectors as usize && stored.len() <= content.len()).then_some(stored)
 }

@@ -13,8 +13,8 @@ use tally_intent::LaneGeometry;
 use crate::assemble::Assembled;
 use crate::grammar::VdevSpec;
 use crate::label::{
-    self, FORMAT_VERSION, Features, LABEL_BYTES, LANES_MAX, LaneConfigLine, LegConfig, MissedGroups, PoolConfig,
-    PoolState, RingArea, Supplement, Unreadable, VdevClass, VdevConfig, data_bytes_of,
+    self, Features, LABEL_BYTES, LANES_MAX, LaneConfigLine, LegConfig, MissedGroups, PoolConfig, PoolState, RingArea,
+    Supplement, Unreadable, VdevClass, VdevConfig, data_bytes_of,
 };
 use crate::roster::Roster;
 use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
@@ -288,7 +288,6 @@ fn plan(
     PoolConfig {
         pool: PoolGuid(platform.rng.next_u64()),
         name: name.to_owned(),
-        version: FORMAT_VERSION,
         features: Features::default(),
         vdevs,
         lanes,

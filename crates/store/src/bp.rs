@@ -32,7 +32,10 @@ pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
 const PLACE_BYTES: usize = 10;
 
 /// No second place.
-const NO_PLACE: [u8; PLACE_BYTES] = [0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
+const NO_PLACE: [u8; PLACE_BYTES] = {
+    let [low, high] = VdevIndex::NONE.0.to_le_bytes();
+    [low, high, 0, 0, 0, 0, 0, 0, 0, 0]
+};
 
 /// The only checksum: XXH3-128.
 const XXH3: u8 = 1;
@@ -114,8 +117,6 @@ pub enum BlockKind {
     Deferred = 7,
     /// Part of the reply cache.
     Replies = 8,
-    /// A table that hangs from the pool's root, such as the list of datasets.
-    Table = 9,
 }
 
 impl BlockKind {
@@ -125,7 +126,7 @@ impl BlockKind {
     }
 
     /// All of them, by their numbers.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::TreeNode,
         Self::Leaf,
         Self::Data,
@@ -134,7 +135,6 @@ impl BlockKind {
         Self::SpaceIndex,
         Self::Deferred,
         Self::Replies,
-        Self::Table,
     ];
 
     fn decode(byte: u8) -> Option<Self> {
@@ -296,10 +296,14 @@ impl BlockPtr {
     #[must_use]
     pub fn is_sensible(&self) -> bool {
         let stored = self.stored_bytes();
-        let whole = |dva: &Dva| dva.offset.is_multiple_of(SECTOR as u64) && dva.offset.checked_add(stored).is_some();
-        let holds_it = |dva: &Dva| whole(dva) && dva.bytes() == stored;
+        let is_somewhere = |dva: &Dva| {
+            dva.vdev != VdevIndex::NONE
+                && dva.offset.is_multiple_of(SECTOR as u64)
+                && dva.offset.checked_add(stored).is_some()
+        };
+        let holds_it = |dva: &Dva| is_somewhere(dva) && dva.bytes() == stored;
         // A map is never as long as what it maps.
-        let holds_map = |dva: &Dva| whole(dva) && dva.bytes() < stored && self.copy.is_none();
+        let holds_map = |dva: &Dva| is_somewhere(dva) && dva.bytes() < stored && self.copy.is_none();
         self.lsize > 0
             && self.lsize <= BLOCK_BYTES_MAX
             && self.psize > 0

@@ -149,6 +149,12 @@ impl BlockIo {
         })
     }
 
+    /// For who only reads: with an allocator that has nothing to give, since the space maps may not be known.
+    #[must_use]
+    pub fn for_reading(devs: BlockDevs, cache_bytes: u64) -> Arc<Self> {
+        Self::new(devs, Arc::new(Allocator::create(&BlockDevs::new(), &[])), cache_bytes)
+    }
+
     /// Reads in flight of blocks that are read together; 1 makes no threads, so that a simulation can be repeated.
     pub fn set_read_depth(&self, depth: usize) {
         self.read_depth.store(depth.max(1), Ordering::Relaxed);

@@ -219,10 +219,12 @@ impl Pool {
     /// Whether the catalog on disk is what memory knows of all datasets, while nothing is dirty. For checks.
     pub fn check_catalog(&self) -> Result<(), String> {
         let syncing = self.syncing.lock();
-        let known: BTreeMap<_, _> =
-            self.datasets.read().values().map(|dataset| (dataset.birth.id, dataset.entry(&dataset.root()))).collect();
         let found = catalog::entries_of(syncing.catalog.tree(), &self.io).map_err(|error| error.to_string())?;
-        if found == known { Ok(()) } else { Err("the catalog is not what memory knows of the datasets".to_owned()) }
+        if found == self.entries(&[]) {
+            Ok(())
+        } else {
+            Err("the catalog is not what memory knows of the datasets".to_owned())
+        }
     }
 
     /// All datasets, by id.

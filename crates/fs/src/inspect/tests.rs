@@ -1,11 +1,13 @@
 use bytes::Bytes;
 use tally_base::codec::Malformed;
+use tally_base::{Generation, Time};
 use tally_store::inspect::{Value, Words};
 use tally_store::key::{Class, Key};
 use tally_vfs::FileKind;
 
 use super::FsWords;
 use crate::entry::encode_entry;
+use crate::inode::Inode;
 
 #[test]
 fn an_entry_is_told_by_its_name_even_if_that_is_not_text() {
@@ -14,6 +16,16 @@ fn an_entry_is_told_by_its_name_even_if_that_is_not_text() {
     let fields = FsWords.entry(&key, &value).unwrap();
     assert_eq!(fields[2], ("name", Value::Text("pipe \\xff\\\\".into())));
     assert_eq!(fields[4], ("kind", Value::Text("fifo".into())));
+}
+
+#[test]
+fn sections_of_an_inode_are_told_by_id_and_length() {
+    let mut inode = Inode::root_directory(Generation(1), (0, 0), Time(2));
+    inode.sections = Bytes::from_static(&[77, 0, 3, 0, 1, 2, 3, 0, 1, 0, 0]);
+    let mut value = Vec::new();
+    inode.encode(&mut value);
+    let fields = FsWords.entry(&Key::new(Class::Inode, 3, 0, 0), &value.into()).unwrap();
+    assert_eq!(fields.last().unwrap(), &("sections", Value::Text("77+3,256+0".into())));
 }
 
 #[test]

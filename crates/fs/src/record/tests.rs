@@ -99,7 +99,7 @@ fn the_kinds_have_stable_numbers() {
 
 #[test]
 fn numbers_that_cannot_have_been_issued_are_malformed() {
-    let lies: [(&str, Lie); 11] = [
+    let lies: [(&str, Lie); 12] = [
         // What follows this id could not be read: a pool that had replayed it could not be imported any more.
         ("an object with none behind it", |record| record.inodes[0].object = ObjectId((1 << 62) - 1)),
         ("a change at the end of time", |record| record.inodes[0].inode.as_mut().unwrap().change = Time((1 << 63) - 1)),
@@ -112,6 +112,8 @@ fn numbers_that_cannot_have_been_issued_are_malformed() {
         ("an entry behind the last", |record| record.keys[0].0.a = u64::MAX),
         ("a key of no object", |record| record.keys[1].0.object = u64::MAX),
         ("no link", |record| record.inodes[0].inode.as_mut().unwrap().nlink = 0),
+        // Four objects with one each were more than what is asked for before a rename.
+        ("a target of what is no link", |record| record.inodes[0].inode.as_mut().unwrap().kind = FileKind::File),
         ("a cut behind the largest file", |record| record.truncate = Some((ObjectId(9), u64::MAX))),
         ("an end behind the largest file", |record| record.inodes[0].size = SizeRule::AtLeast(u64::MAX)),
     ];
@@ -119,5 +121,29 @@ fn numbers_that_cannot_have_been_issued_are_malformed() {
         let mut record = full();
         lie(&mut record);
         assert!(Record::decode(&encoded(&record)).is_err(), "{what}");
+    }
+}
+
+/// What is asked for before an operation begins is for all of its record, whatever has hung itself behind the inodes.
+#[test]
+fn the_longest_records_fit_into_what_is_asked_for() {
+    let sections = Bytes::from([&[77, 0, 252, 1][..], &[7; 508]].concat());
+    let after = |target: usize| {
+        let inode = Inode { target: vec![b'x'; target].into(), sections: sections.clone(), ..inode(1) };
+        InodeAfter { object: ObjectId(9), inode: Some(inode), size: SizeRule::AtLeast(4) }
+    };
+    let names = (0..8).map(|at| (Key::new(Class::DirEntry, 1, at, 0), Some(vec![b'n'; 9 + NAME_MAX].into())));
+    let rename = Record {
+        inodes: [SYMLINK_MAX, SYMLINK_MAX, 0, 0].into_iter().map(after).collect(),
+        keys: names.collect(),
+        data: None,
+        ..full()
+    };
+    let pieces = (0..RECORD_PIECES_MAX as u64).map(|at| (at << 12, Bytes::from_static(b"x")));
+    let data = Some(Data { object: ObjectId(9), pieces: pieces.collect() });
+    let commit = Record { inodes: SmallVec::from_vec(vec![after(0)]), keys: SmallVec::new(), data, ..full() };
+    for (record, bytes_max) in [(rename, NAMES_BYTES_MAX), (commit, PLACES_BYTES_MAX)] {
+        assert_eq!(record.encode_head().len(), PARTS_BYTES_MAX + bytes_max);
+        assert_eq!(Record::decode(&encoded(&record)), Ok(record));
     }
 }

@@ -6,7 +6,7 @@ use tally_vfs::{Cred, FileKind, FsError, ObjectRef, OpCtx, Outcome, ReplyKey, Vf
 
 use crate::image::{Image, golden_file, large_content};
 
-fn content(fs: &dyn Vfs, object: ObjectRef) -> Vec<u8> {
+pub(crate) fn content(fs: &dyn Vfs, object: ObjectRef) -> Vec<u8> {
     let size = fs.getattr(object).unwrap().size;
     let read = fs.read(&Cred::root(), object, 0, u32::try_from(size).unwrap()).unwrap();
     read.data.iter().flat_map(|piece| piece.to_vec()).collect()
@@ -121,7 +121,7 @@ fn version_2_is_described_to_the_last_entry() {
     is_as_expected(&facts, "v2-full.txt");
 }
 
-fn everything() -> Plan {
+pub(crate) fn everything() -> Plan {
     Plan {
         labels: true,
         uberblocks: true,

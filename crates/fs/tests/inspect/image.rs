@@ -24,7 +24,7 @@ use tally_fs::filer::{CreateOptions, FilerError, ImportOptions, ImportReport};
 use tally_fs::inspect::FsWords;
 use tally_members::assemble::PoolSelect;
 use tally_members::discover::ImportSource;
-use tally_members::grammar::parse_vdev_args;
+use tally_members::grammar::{VdevSpec, parse_vdev_args};
 use tally_store::inspect::{Fact, Plan, inspect};
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tuning::Tuning;
@@ -188,14 +188,16 @@ fn make_logged(fs: &dyn Vfs) {
 
 /// A pool of these vdevs with the image's content, as a power cut leaves it.
 pub(crate) fn make(vdevs: &[&str], disks: &[(&str, u64)]) -> Image {
+    make_of(&parse_vdev_args(&vdevs.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).unwrap(), disks)
+}
+
+pub(crate) fn make_of(specs: &[VdevSpec], disks: &[(&str, u64)]) -> Image {
     let opener = Arc::new(MemOpener::default());
     let disks: Vec<_> = disks.iter().map(|(path, size)| ((*path).to_owned(), Arc::new(MemDisk::new(*size)))).collect();
     for (path, disk) in &disks {
         opener.put(path, Arc::clone(disk) as _);
     }
-    let specs = parse_vdev_args(&vdevs.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).unwrap();
-    let filer =
-        Filer::create(&platform(opener), &Tuning::default(), "tank", &specs, &CreateOptions::default()).unwrap();
+    let filer = Filer::create(&platform(opener), &Tuning::default(), "tank", specs, &CreateOptions::default()).unwrap();
     drive(&filer);
     let mut properties = PropertySet::new();
     properties.set(parse(Property::Compression, "zstd").unwrap());

@@ -4,3 +4,4 @@ mod damage;
 mod golden;
 mod image;
 mod labels;
+mod places;

@@ -307,7 +307,7 @@ impl World {
         self.put(vec![(path.to_owned(), Self::disk(2 << 20))]);
         let config = pool.roster.config();
         let line = config.lanes.iter().find(|line| line.lane == lane).unwrap();
-        let vdev_config = &config.vdevs[line.vdev.place()];
+        let vdev_config = config.vdev(line.vdev).unwrap();
         let vdev = pool.roster.vdevs().iter().find(|vdev| vdev.index() == line.vdev).unwrap();
         let leg = new_leg(&self.platform(), vdev_config, Path::new(path), false).unwrap();
         let guid = leg.guid();

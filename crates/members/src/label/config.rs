@@ -9,15 +9,13 @@ use tally_intent::LaneGeometry;
 use super::{Features, LANES_MAX, MissedGroups, Section, Supplement};
 
 /// The configuration of a pool. Numbered by `sequence`; the highest one over all labels holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolConfig {
     /// Which pool.
     pub pool: PoolGuid,
     /// Its name, which is also its root dataset's.
     pub name: String,
-    /// Format version of everything in the pool.
-    pub version: u32,
-    /// What it uses beyond that version.
+    /// What it uses beyond the format's version.
     pub features: Features,
     /// Top-level vdevs. A vdev's index is its place here, for ever: block pointers name it by that.
     pub vdevs: Vec<VdevConfig>,
@@ -46,9 +44,10 @@ pub struct PoolConfig {
 }
 
 /// Whether a pool is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PoolState {
     /// In use by `host`, or that machine crashed.
+    #[default]
     Active,
     /// Put away in good order: any machine may take it.
     Exported,
@@ -165,6 +164,12 @@ impl PoolConfig {
         self.vdevs.iter().filter(|vdev| !vdev.removed)
     }
 
+    /// The vdev of this index. One that was removed is none: nothing lies there any more.
+    #[must_use]
+    pub fn vdev(&self, index: VdevIndex) -> Option<&VdevConfig> {
+        self.vdevs.get(index.place()).filter(|vdev| !vdev.removed)
+    }
+
     /// The vdev that a leg belongs to, and the leg.
     #[must_use]
     pub fn leg(&self, guid: VdevGuid) -> Option<(&VdevConfig, &LegConfig)> {
@@ -240,8 +245,7 @@ impl PoolConfig {
     /// What is wrong with one lane.
     fn check_lane(&self, line: &LaneConfigLine) -> Result<(), &'static str> {
         line.geometry().validate()?;
-        let vdev = self.vdevs.get(line.vdev.place());
-        let ring = vdev.and_then(|vdev| vdev.ring).ok_or("a lane on a vdev without a ring")?;
+        let ring = self.vdev(line.vdev).and_then(|vdev| vdev.ring).ok_or("a lane on a vdev without a ring")?;
         if line.size > ring.length {
             return Err("a lane longer than its ring");
         }

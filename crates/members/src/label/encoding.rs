@@ -28,7 +28,7 @@ use tally_base::{LaneId, Time, Txg, VdevGuid, VdevIndex};
 use tally_disk::Host;
 
 use super::missed::MissedGroups;
-use super::sections::{self, Part, Section};
+use super::sections::{self, Section};
 use super::{
     Bad, FailMode, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, LossReport, PoolConfig, PoolState, RingArea,
     Supplement, Unreadable, VdevClass, VdevConfig, VdevKind,
@@ -44,11 +44,11 @@ const SECTOR_SHIFT: u8 = 12;
 const _: () = assert!(1 << SECTOR_SHIFT == tally_base::SECTOR);
 
 /// Classes of vdevs by their numbers; this program has the first two.
-const CLASSES: [&str; 6] = ["data", "log", "special", "cache", "spare", "bulk"];
+const CLASSES: [&str; 4] = ["data", "log", "special", "bulk"];
 /// Kinds of vdevs by their numbers; this program has the first two.
 const KINDS: [&str; 7] = ["disk", "mirror", "raidz1", "raidz2", "raidz3", "removed", "object"];
 /// States of legs by their numbers; this program has the first two.
-const STATES: [&str; 5] = ["in use", "left behind", "offline", "joining", "spare in use"];
+const STATES: [&str; 4] = ["in use", "left behind", "offline", "joining"];
 
 /// The payload: what this program knows, and what it carries along.
 pub(super) fn encode(config: &PoolConfig) -> Result<Vec<u8>, LabelError> {
@@ -72,32 +72,32 @@ const fn must_be_known(id: u16) -> bool {
 /// Reads a payload into `config`, which has what stands in the header.
 pub(super) fn decode(payload: &[u8], mut config: PoolConfig) -> Result<PoolConfig, Bad> {
     let (mut pool, mut vdevs, mut lanes) = (None, None, None);
-    for part in sections::split(payload)? {
-        match part.id {
-            POOL..=SUPPLEMENT if part.must_be_known != must_be_known(part.id) => {
+    for section in sections::split(payload)? {
+        match section.id {
+            POOL..=SUPPLEMENT if section.must_be_known != must_be_known(section.id) => {
                 return Err(Malformed("label: a flag on a section that never has it").into());
             }
-            POOL => pool = Some(part),
-            VDEVS => vdevs = Some(part),
-            LANES => lanes = Some(part),
-            SUPPLEMENT => config.supplement = whole(part, "label: the supplement", decode_supplement)?,
-            _ => config.carried.push(part.carried()),
+            POOL => pool = Some(section),
+            VDEVS => vdevs = Some(section),
+            LANES => lanes = Some(section),
+            SUPPLEMENT => config.supplement = whole(&section, "label: the supplement", decode_supplement)?,
+            _ => config.carried.push(section),
         }
     }
-    let there = |part: Option<_>| part.ok_or(Malformed("label: it lacks a section"));
-    whole(there(pool)?, "label: the section of the pool", |reader| decode_pool(reader, &mut config))?;
-    config.vdevs = whole(there(vdevs)?, "label: the section of the vdevs", |reader| decode_list(reader, decode_vdev))?;
-    config.lanes = whole(there(lanes)?, "label: the section of the lanes", |reader| decode_list(reader, decode_lane))?;
+    let there = |section: Option<_>| section.ok_or(Malformed("label: it lacks a section"));
+    whole(&there(pool)?, "label: the section of the pool", |reader| decode_pool(reader, &mut config))?;
+    config.vdevs = whole(&there(vdevs)?, "label: the section of the vdevs", |reader| decode_list(reader, decode_vdev))?;
+    config.lanes = whole(&there(lanes)?, "label: the section of the lanes", |reader| decode_list(reader, decode_lane))?;
     Ok(config)
 }
 
 /// What a section says, up to its last byte.
-fn whole<'a, T>(
-    part: Part<'a>,
+fn whole<T>(
+    section: &Section,
     what: &'static str,
-    decode: impl FnOnce(&mut Reader<'a>) -> Result<T, Bad>,
+    decode: impl FnOnce(&mut Reader<'_>) -> Result<T, Bad>,
 ) -> Result<T, Bad> {
-    let mut reader = Reader::new(part.bytes, what);
+    let mut reader = Reader::new(&section.bytes, what);
     let content = decode(&mut reader)?;
     reader.end()?;
     Ok(content)

@@ -45,8 +45,8 @@ mod supplement;
 use std::io;
 
 use tally_base::codec::{Malformed, Put, Reader};
-use tally_base::{PoolGuid, SECTOR, Time, Txg, VdevGuid, block_checksum, log_checksum};
-use tally_disk::{AlignedBuf, Disk, Durability, Host};
+use tally_base::{PoolGuid, SECTOR, VdevGuid, block_checksum, log_checksum};
+use tally_disk::{AlignedBuf, Disk, Durability};
 
 pub use config::{LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea, VdevClass, VdevConfig, VdevKind};
 pub use features::{Features, KNOWN, Usable};
@@ -164,7 +164,7 @@ pub fn encode(leg: VdevGuid, config: &PoolConfig) -> Result<AlignedBuf, LabelErr
     }
     let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
     bytes.put(&MAGIC);
-    bytes.put_u32(config.version);
+    bytes.put_u32(FORMAT_VERSION);
     bytes.put_u32(u32::try_from(payload.len()).expect("at most 64 KiB"));
     bytes.put_u64(config.pool.0);
     bytes.put_u64(leg.0);
@@ -228,32 +228,10 @@ pub fn decode(slot: &[u8]) -> Result<Label, Bad> {
     if block_checksum(payload) != payload_checksum {
         return Err(malformed.into());
     }
-    let of_header = PoolConfig { pool, version, features, sequence, open_gen, ..nothing() };
+    let of_header = PoolConfig { pool, features, sequence, open_gen, ..PoolConfig::default() };
     let config = encoding::decode(payload, of_header)?;
     config.check().map_err(Malformed)?;
     Ok(Label { leg, config })
-}
-
-/// What a label says before it was read.
-fn nothing() -> PoolConfig {
-    PoolConfig {
-        pool: PoolGuid(0),
-        name: String::new(),
-        version: FORMAT_VERSION,
-        features: Features::default(),
-        vdevs: Vec::new(),
-        lanes: Vec::new(),
-        sequence: 0,
-        open_gen: 0,
-        open_id: 0,
-        synced_txg: Txg(0),
-        host: Host { id: 0, name: String::new() },
-        state: PoolState::Active,
-        handle_key: [0; 32],
-        created: Time(0),
-        supplement: Supplement::default(),
-        carried: Vec::new(),
-    }
 }
 
 /// One slot as it was found, for tools that show everything.

@@ -39,25 +39,10 @@ pub struct Section {
     pub bytes: Vec<u8>,
 }
 
-/// A section in a payload that is being read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part<'a> {
-    pub(super) id: u16,
-    pub(super) must_be_known: bool,
-    pub(super) bytes: &'a [u8],
-}
-
-impl Part<'_> {
-    pub(super) fn carried(&self) -> Section {
-        Section { id: self.id, must_be_known: self.must_be_known, bytes: self.bytes.to_vec() }
-    }
-}
-
-/// The sections of a payload, in their order. Nothing is copied, and no length is believed before it was compared with
-/// what is there.
-pub(super) fn split(payload: &[u8]) -> Result<Vec<Part<'_>>, Bad> {
+/// The sections of a payload, in their order. No length is believed before it was compared with what is there.
+pub(super) fn split(payload: &[u8]) -> Result<Vec<Section>, Bad> {
     let mut reader = Reader::new(payload, "label");
-    let mut parts: Vec<Part<'_>> = Vec::new();
+    let mut sections: Vec<Section> = Vec::new();
     while !reader.rest().is_empty() {
         if reader.rest().len() < HEAD_BYTES {
             return Err(Malformed("label: bytes behind its last section").into());
@@ -68,7 +53,7 @@ pub(super) fn split(payload: &[u8]) -> Result<Vec<Part<'_>>, Bad> {
             return Err(Malformed("label: a section that is longer than what is left of the label").into());
         }
         let bytes = reader.bytes(length)?;
-        match parts.last().map_or(0, |last| last.id) {
+        match sections.last().map_or(0, |last| last.id) {
             _ if id == 0 => return Err(Malformed("label: a section without a number").into()),
             before if before == id => return Err(Malformed("label: a section that is there twice").into()),
             before if before > id => return Err(Malformed("label: sections out of their order").into()),
@@ -78,9 +63,9 @@ pub(super) fn split(payload: &[u8]) -> Result<Vec<Part<'_>>, Bad> {
             let what = format!("flags {flags:#06x} on section {id} of its label");
             return Err(Bad::Unknown(Unreadable::Beyond { what }));
         }
-        parts.push(Part { id, must_be_known: flags & MUST_BE_KNOWN != 0, bytes });
+        sections.push(Section { id, must_be_known: flags & MUST_BE_KNOWN != 0, bytes: bytes.to_vec() });
     }
-    Ok(parts)
+    Ok(sections)
 }
 
 /// The payload of these sections.

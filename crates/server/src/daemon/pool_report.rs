@@ -92,7 +92,6 @@ fn cache_report(stats: CacheStats) -> CacheReport {
         BlockKind::TreeNode => "nodes",
         BlockKind::Replies => "replies",
         BlockKind::Root => "root",
-        BlockKind::Table => "table",
         BlockKind::SpaceMap => "maps",
         BlockKind::SpaceIndex => "index",
         BlockKind::Deferred => "deferred",
@@ -216,7 +215,7 @@ fn lanes_without_disk(served: &ServedPool) -> Vec<String> {
     }
     let config = pool.roster.config();
     let down = config.lanes.iter().filter(|line| pool.lane(line.lane).is_none_or(|lane| lane.has_ended()));
-    let name = |line: &LaneConfigLine| config.vdevs.iter().find(|vdev| vdev.index == line.vdev).map(vdev_name);
+    let name = |line: &LaneConfigLine| config.vdev(line.vdev).map(vdev_name);
     let message = |name: String| {
         format!(
             "the intent log cannot write to {name}: changes wait for transaction groups where no other log device is left.\n\
@@ -250,7 +249,7 @@ fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
     let report = |line: &LaneConfigLine| {
         let lane = served.filer.pool().lane(line.lane)?;
         let (fill, stats) = (lane.fill(), lane.stats());
-        let vdev = config.vdevs.iter().find(|vdev| vdev.index == line.vdev);
+        let vdev = config.vdev(line.vdev);
         Some(LaneReport {
             lane: line.lane.0,
             vdev: vdev.map(vdev_name).unwrap_or_default(),

@@ -3,7 +3,9 @@
 use tally_base::Txg;
 use tally_disk::Disk;
 use tally_members::choose::{Candidate, choose};
-use tally_members::label::{self, FailMode, Label, PoolConfig, PoolState, Supplement, Unreadable, VdevClass, VdevKind};
+use tally_members::label::{
+    self, FORMAT_VERSION, FailMode, Label, PoolConfig, PoolState, Supplement, Unreadable, VdevClass, VdevKind,
+};
 use tally_members::uberblock::{self, Uberblock};
 
 use super::devices::Device;
@@ -24,7 +26,7 @@ pub(super) fn say_pool(report: &mut Report<'_>, view: &PoolView<'_>) {
         .at(source.clone())
         .with("name", config.name.as_str())
         .with("pool", config.pool)
-        .with("version", config.version)
+        .with("version", FORMAT_VERSION)
         .with("state", state_word(config.state))
         .with("host", config.host.name.as_str())
         .with("created", config.created)
@@ -138,7 +140,7 @@ fn slot_fields(fact: Fact, label: &Label) -> Fact {
     let config = &label.config;
     fact.with("pool", config.pool)
         .with("leg", label.leg)
-        .with("version", config.version)
+        .with("version", FORMAT_VERSION)
         .with("sequence", config.sequence)
         .with("open_gen", config.open_gen)
         .with("open_id", Value::Hex(config.open_id))

@@ -3,13 +3,12 @@
 use bytes::Bytes;
 use tally_base::DatasetId;
 use tally_base::codec::Malformed;
-use tally_members::blockdev::BlockDevs;
 use tally_members::uberblock::Uberblock;
 
 use super::fact::{Fact, Fields, Part, Source};
 use super::view::PoolView;
 use super::{Detail, Report, Words};
-use crate::alloc::{AllocRoot, Allocator};
+use crate::alloc::AllocRoot;
 use crate::block::BlockError;
 use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::dataset::DatasetEntry;
@@ -83,9 +82,9 @@ fn root_of(view: &PoolView<'_>, uberblock: &Uberblock) -> Result<Root, RootError
     Ok(Root { uberblock: uberblock.clone(), top, entries: Vec::new(), alloc, block, source })
 }
 
-/// Blocks as they are on the devices. Nothing is ever allocated here.
+/// Blocks as they are on the devices.
 fn io_of(view: &PoolView<'_>) -> std::sync::Arc<BlockIo> {
-    BlockIo::new(view.block_devs(), std::sync::Arc::new(Allocator::create(&BlockDevs::new(), &[])), CACHE_BYTES)
+    BlockIo::for_reading(view.block_devs(), CACHE_BYTES)
 }
 
 /// All datasets that can be read. An import reads all of them, or none.
@@ -319,7 +318,8 @@ pub(super) fn block_fact(what: &'static str, source: Option<Source>, bp: &BlockP
         .with("lsize", bp.lsize)
         .with("psize", bp.psize)
         .with("coding", format!("{:?}", bp.coding).to_lowercase())
-        .with("birth", bp.birth);
+        .with("birth", bp.birth)
+        .with("written", bp.written);
     let map_sectors = bp.in_pieces.then_some(bp.dva.sectors);
     fact.with_some("map_sectors", map_sectors).with_some("copy", copy_words(bp))
 }

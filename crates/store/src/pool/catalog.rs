@@ -25,12 +25,12 @@ use tally_base::{DatasetId, Txg};
 use super::open::OpenError;
 use super::root::PoolRoot;
 use crate::block::BlockError;
-use crate::bp::{BlockKind, BlockPtr};
+use crate::bp::{BlockKind, BlockPtr, Dva};
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, KEY_BYTES, Key};
 use crate::run::RunWriter;
-use crate::tree::{Change, Tree, Visit};
+use crate::tree::{Change, RangeIter, Tree, Visit};
 
 /// For the nodes above, and sectors that are not full.
 const ROOM_BESIDE_BYTES: u64 = 64 << 10;
@@ -43,11 +43,13 @@ pub(super) struct Catalog {
     tree: Tree,
     /// Part of it cannot be read.
     is_damaged: bool,
+    /// Places that merges have given up, since what was read there was not what belonged there.
+    foreign: Vec<Dva>,
 }
 
 impl Catalog {
     pub(super) fn new(tree: Tree) -> Self {
-        Self { tree, is_damaged: false }
+        Self { tree, is_damaged: false, foreign: Vec::new() }
     }
 
     pub(super) fn tree(&self) -> &Tree {
@@ -78,7 +80,7 @@ impl Catalog {
         let all = all();
         if has_room(io, &all) {
             tracing::warn!(txg = %out.txg(), "part of the catalog of datasets cannot be read; it is written anew from memory");
-            give_up(&self.tree, io, out.txg());
+            give_up(&self.tree, &std::mem::take(&mut self.foreign), io, out.txg());
             self.tree = Tree::empty().apply(io, out, &puts(all))?;
             self.is_damaged = false;
             return Ok(());
@@ -103,6 +105,11 @@ impl Catalog {
         let mut changes: Vec<_> = puts(changed).into_iter().chain(deletes).collect();
         changes.sort_unstable_by_key(|(key, _)| *key);
         let (tree, has_gone_around) = self.tree.apply_noting(io, out, &changes)?;
+        if has_gone_around {
+            // What a merge has given up does not tell any more why; the tree before it does.
+            let is_foreign = |(bp, damage): (BlockPtr, _)| (damage == Some(Damage::Foreign)).then_some(bp.dva);
+            self.foreign.extend(blocks_of(&self.tree, io).into_iter().filter_map(is_foreign));
+        }
         self.tree = tree;
         self.is_damaged |= has_gone_around;
         Ok(())
@@ -141,11 +148,12 @@ fn has_room(io: &BlockIo, entries: &Entries) -> bool {
     io.alloc.space().free / 2 >= bytes as u64 + ROOM_BESIDE_BYTES
 }
 
-/// Frees every block of a catalog that can be found. What a node names that cannot be read stays allocated.
-fn give_up(tree: &Tree, io: &BlockIo, txg: Txg) {
+/// Frees every block of a catalog that can be found, but for `foreign` ones. What a node names that cannot be read stays
+/// allocated.
+fn give_up(tree: &Tree, foreign: &[Dva], io: &BlockIo, txg: Txg) {
     for (bp, damage) in blocks_of(tree, io) {
         // One that was read and says what it must not may be named elsewhere, too.
-        let is_own = damage != Some(Damage::Foreign);
+        let is_own = damage != Some(Damage::Foreign) && !foreign.contains(&bp.dva);
         if is_own {
             io.free(&bp, txg);
         }
@@ -188,11 +196,14 @@ pub(super) fn blocks_of(tree: &Tree, io: &BlockIo) -> Vec<(BlockPtr, Option<Dama
     blocks
 }
 
+/// Whatever stands in a catalog, of other classes, too: what does not belong there must not be passed over.
+fn all_of<'io>(tree: &Tree, io: &'io BlockIo) -> RangeIter<'io> {
+    tree.range(io, &Key::MIN, &Key::new(Class::Dataset, u64::MAX, u64::MAX, u64::MAX))
+}
+
 /// Every entry of a catalog.
 pub(super) fn entries_of(tree: &Tree, io: &BlockIo) -> Result<Entries, BlockError> {
-    let end = Key::new(Class::Dataset, u64::MAX, u64::MAX, u64::MAX);
-    let entries = tree.range(io, &Key::MIN, &end);
-    entries.map(|entry| entry.map(|(key, value)| (DatasetId(key.object), value))).collect()
+    all_of(tree, io).map(|entry| entry.map(|(key, value)| (DatasetId(key.object), value))).collect()
 }
 
 /// The pool's root and all datasets, as an import finds them.
@@ -207,9 +218,7 @@ impl Top {
     /// Reads the catalog below `root`.
     pub(super) fn read(root: PoolRoot, io: &BlockIo) -> Result<Self, OpenError> {
         let mut datasets = Vec::new();
-        // Of other classes, too: what does not belong here must not be passed over.
-        let end = Key::new(Class::Dataset, u64::MAX, u64::MAX, u64::MAX);
-        for entry in root.catalog.range(io, &Key::MIN, &end) {
+        for entry in all_of(&root.catalog, io) {
             let (key, value) = entry.map_err(OpenError::Catalog)?;
             datasets.push(entry_of(&root, &key, &value)?);
         }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use tally_base::{DatasetId, LaneId, Lsn, Txg, VdevGuid, VdevIndex};
 use tally_intent::{Checkpoint, Lane};
-use tally_members::label::{PoolConfig, VdevClass, VdevConfig};
+use tally_members::label::{PoolConfig, VdevClass};
 use tally_members::roster::RosterError;
 use tally_members::uberblock::Uberblock;
 use tally_members::vdev::LegState;
@@ -178,8 +178,7 @@ impl Pool {
 }
 
 fn is_log(config: &PoolConfig, index: VdevIndex) -> bool {
-    let vdev: Option<&VdevConfig> = config.vdevs.get(index.place());
-    vdev.is_some_and(|vdev| vdev.class == VdevClass::Log)
+    config.vdev(index).is_some_and(|vdev| vdev.class == VdevClass::Log)
 }
 
 /// The lane that a dataset writes to while `open` are: its own if that is one of them, else one of the others. With

@@ -332,14 +332,14 @@ fn read_top(devs: &BlockDevs, tuning: &Tuning, root: PoolRoot, uberblock: &Uberb
     if root.log_txg > uberblock.txg {
         return Err(Malformed("pool root").into());
     }
-    let io = BlockIo::new(devs.clone(), Arc::new(Allocator::create(&BlockDevs::new(), &[])), CATALOG_CACHE_BYTES);
+    let io = BlockIo::for_reading(devs.clone(), CATALOG_CACHE_BYTES);
     if !tuning.helper_threads {
         io.set_read_depth(1);
     }
     Top::read(root, &io)
 }
 
-/// A dataset logs to one of the pool's lanes, whatever its root says.
+/// A dataset logs to one of the pool's lanes, whatever its entry says.
 fn check_lanes(roster: &Roster, top: &Top) -> Result<(), Malformed> {
     let lanes = roster.config().lanes;
     let known = |entry: &DatasetEntry| lanes.iter().any(|line| line.lane == entry.birth.lane);
@@ -398,7 +398,7 @@ fn read_log(
         content.frames += scan.frames;
         content.bytes += scan.bytes;
         note_lane(&mut content, &config, line.lane, &scan);
-        // A dataset is durable before it takes records, so one that is not in the root was destroyed by then: a record of
+        // A dataset is durable before it takes records, so one that is not in the catalog was destroyed by then: a record of
         // it may have waited for company until its tombstone was gone.
         scan.records.retain(|record| record.head.txg > uberblock.txg || is_known(top, record.head.dataset));
         scans.push(scan);
@@ -421,7 +421,7 @@ fn note_missing(
     uberblock: &Uberblock,
     named_in: Option<&Top>,
 ) {
-    let vdev = config.vdevs.iter().find(|vdev| vdev.index == line.vdev);
+    let vdev = config.vdev(line.vdev);
     // One that has left the set may be there, and is no help.
     let legs = vdev.into_iter().flat_map(|vdev| &vdev.legs).filter(|leg| line.legset.contains(&leg.guid));
     let paths = legs.map(|leg| leg.path.display().to_string());

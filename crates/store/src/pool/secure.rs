@@ -30,6 +30,7 @@ use std::sync::{Arc, Weak};
 
 use tally_base::{DatasetId, SECTOR, VdevGuid};
 use tally_members::blockdev::BlockDevError;
+use tally_members::label::VdevClass;
 use tally_members::roster::{RosterError, SecuredSlots};
 use tally_members::vdev::{LegState, Secured, Vdev};
 
@@ -144,7 +145,7 @@ impl Pool {
         keepers: &[VdevGuid],
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<SecureReport, SecureError> {
-        if !self.roster.data_vdevs().any(|data| data.index() == vdev.index()) {
+        if vdev.class() != VdevClass::Data {
             return Ok(SecureReport::default());
         }
         self.go_over(&[Subject { vdev, keepers: Keepers::These(keepers) }], progress, &mut |_| {})
@@ -309,13 +310,13 @@ impl Securing<'_> {
     fn top(&mut self) -> Result<(), SecureError> {
         let TopBlocks { blocks, hiding, _held } = self.pool.top_blocks();
         for bp in hiding {
-            self.note_lost_top(&bp);
+            self.note_lost_catalog(&bp);
             self.note_lost(true, LostBlock { dataset: None, content: None, block: bp.to_string() });
         }
         for bp in blocks {
             if let Verdict::Lost { unread } = self.block(&bp)? {
                 self.pool.io.note_unrepaired(&bp);
-                self.note_lost_top(&bp);
+                self.note_lost_catalog(&bp);
                 self.note_lost(unread, LostBlock { dataset: None, content: None, block: bp.to_string() });
             }
         }
@@ -323,7 +324,7 @@ impl Securing<'_> {
     }
 
     /// The catalog is known by heart: the next group writes what is lost of it.
-    fn note_lost_top(&self, bp: &BlockPtr) {
+    fn note_lost_catalog(&self, bp: &BlockPtr) {
         if matches!(bp.kind, BlockKind::TreeNode | BlockKind::Leaf) {
             self.pool.syncing.lock().catalog.note_damage();
         }

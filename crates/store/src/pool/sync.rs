@@ -276,7 +276,7 @@ impl Pool {
     }
 
     /// The entries of all datasets, with the roots that a group gives them.
-    fn entries(&self, folded: &[Folded]) -> Entries {
+    pub(super) fn entries(&self, folded: &[Folded]) -> Entries {
         let entry_of = |dataset: &Arc<Dataset>| {
             let at = folded.binary_search_by_key(&dataset.birth.id, |(folded, _)| folded.birth.id);
             let new = at.ok().and_then(|at| folded[at].1.as_ref());

@@ -5,6 +5,7 @@ use tally_members::blockdev::{MemBlockDev, numbered};
 
 use super::*;
 use crate::alloc::Allocator;
+use crate::bp::Compression;
 use crate::dataset::{DatasetBirth, DatasetLine, DatasetRoot};
 use crate::properties::PropertySet;
 use crate::run::RedundantMetadata;
@@ -173,6 +174,31 @@ fn below_a_rotten_node_places_are_lost_and_nothing_else() {
     bench.group(&[entry(3)], &[]);
     bench.assert_read();
     assert_eq!((bench.io.leak_count(), bench.io.allocator().bad_free_count()), (1, 0));
+}
+
+/// What a pointer leads to is sound, and is no leaf of a catalog: it may be a block of somebody else, and is not freed. The
+/// merge that met it gave it up, as a rotten one, and then it was freed.
+#[test]
+fn a_block_that_says_what_it_must_not_stays_in_its_place() {
+    for meets in [|_: &mut Bench| {}, |bench: &mut Bench| bench.catalog.note_damage()] {
+        let mut bench = Bench::new();
+        let mut out = bench.io.writer(Txg(1));
+        let foreign = out.put(BlockKind::Leaf, &[7; 5000], Compression::Off).unwrap();
+        out.finish().unwrap();
+        let mut encoded = Tree::empty().encode();
+        encoded[8] = 3;
+        encoded[16..].copy_from_slice(&foreign.encode());
+        bench.catalog = Catalog::new(Tree::decode(&encoded).unwrap());
+        assert_eq!(blocks_of(&bench.catalog.tree, &bench.io), [(foreign, Some(Damage::Foreign))]);
+        meets(&mut bench);
+        bench.group(&(1..=3).map(entry).collect::<Vec<_>>(), &[]);
+        bench.assert_read();
+        for _ in 0..3 {
+            bench.group(&[], &[]);
+        }
+        let alloc = bench.io.allocator();
+        assert_eq!((bench.io.leak_count(), alloc.bad_free_count(), alloc.is_busy(&foreign.dva)), (1, 0, true));
+    }
 }
 
 #[test]
