@@ -27,6 +27,7 @@ mod slow;
 mod soak;
 mod stream;
 mod taken;
+mod truncate;
 mod ways;
 mod wtmax;
 
@@ -53,6 +54,8 @@ pub(crate) enum Bench {
     Ways(ways::Ways),
     /// Sequential WRITEs of 1 MiB and COMMIT, and READs after a restart, beside the same on a file with O_DIRECT.
     Stream(stream::Stream),
+    /// Small files beside a long file that is cut.
+    Truncate(truncate::Truncate),
     /// A scrub beside a sequential read of as many bytes.
     Scrub(scrub::Scrub),
     /// Many connections against one on a slow log device; and cached READs while a client commits on one.
@@ -120,6 +123,7 @@ impl Bench {
             Self::Ways(ways) => ways.run(),
             Self::Stream(stream) => stream.run(),
             Self::Scrub(scrub) => scrub.run(),
+            Self::Truncate(truncate) => truncate.run(),
             Self::Slow(slow) => slow.run(),
             Self::Slope(slope) => slope.run(),
             Self::Crowd(crowd) => crowd.run(),
