@@ -179,7 +179,7 @@ impl Filer {
         report.remarks.extend(content.remarks.iter().cloned());
         report.losses.clone_from(&content.losses);
         let filer = Arc::new(Self::new(pool));
-        filer.mount_all(report.was_clean);
+        filer.mount_all();
         filer.replay(content, options, &mut report, progress)?;
         if !options.read_only {
             filer.agree_on_logging();
@@ -196,10 +196,10 @@ impl Filer {
         Self { pool, mounted, names, children, command: Mutex::new(()), ahead }
     }
 
-    fn mount_all(&self, clean: bool) {
+    fn mount_all(&self) {
         let mut mounted = self.mounted.write();
         for dataset in self.pool.datasets() {
-            mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &self.ahead, &dataset, clean));
+            mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &self.ahead, &dataset));
         }
         *self.names.write() = Arc::new(Names::new(mounted.values().cloned()));
     }

@@ -169,6 +169,43 @@ fn a_group_with_one_write_costs_what_it_costs_in_a_pool_of_one() {
     assert_eq!(again.datasets().len(), 5001);
 }
 
+/// The first group of an import and the last of an export gave all entries to the catalog, each a write of all of it.
+#[test]
+fn an_import_and_an_export_write_no_entry_of_an_idle_dataset() {
+    let around = |count: u64| {
+        let world = World::without_log(256 * MIB);
+        let filer = world.create_without_threads(&Default::default());
+        let (fs, how) = (vfs(&filer), CreateHow::Guarded(mode(0o644)));
+        fs.create(ctx(&Cred::root()), fs.root(), b"file", &how).result.unwrap();
+        add_many(&filer, count);
+        filer.sync().unwrap();
+        fs.create(ctx(&Cred::root()), fs.root(), b"in the log", &how).wait.block().unwrap();
+        let world = world.cut();
+        drop(filer);
+        let written = |events: Vec<Event>| -> u64 {
+            events.iter().map(|event| if let Event::Write { bytes, .. } = event { bytes.len() as u64 } else { 0 }).sum()
+        };
+        // A replay, an export in good order, and what follows that.
+        let mut bytes = Vec::new();
+        for _ in 0..2 {
+            world.start_journal();
+            let (filer, _) = world.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+            bytes.push(written(world.end_journal()));
+            world.start_journal();
+            filer.export().unwrap();
+            bytes.push(written(world.end_journal()));
+        }
+        bytes
+    };
+    let (alone, among_many) = (around(1), around(5000));
+    println!(
+        "bytes of an import with a replay, an export, an import, an export: {alone:?}, among 5000: {among_many:?}"
+    );
+    for (alone, among_many) in alone.iter().zip(&among_many) {
+        assert!(*among_many <= alone + (128 << 10), "{among_many} bytes among many, {alone} alone");
+    }
+}
+
 /// Of a dataset that nobody uses little is kept: an idle daemon with ten thousand of them is to take 64 MiB more than one
 /// with one, and this is most of it.
 #[test]

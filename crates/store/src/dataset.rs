@@ -12,6 +12,7 @@ use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{DatasetId, Dseq, Generation, LaneId, ObjectId, Time, Txg};
 
 use crate::block::BlockError;
+use crate::pool::{PoolRoot, TIME_ROOM_END};
 use crate::properties::{Effective, PropertySet, SHARENFS_BYTES_MAX};
 use crate::run::RunWriter;
 use crate::tree::{Tree, VALUE_BYTES_MAX};
@@ -38,8 +39,12 @@ pub struct DatasetRoot {
     pub log_from: Txg,
     /// Object ids from here on were never used.
     pub next_object: ObjectId,
-    /// The write verifier; survives only a clean export (rules F16).
+    /// The pool's life in which this was written ([`crate::pool::Life`]).
+    pub life: u64,
+    /// Its part of the write verifier, for ever: the other one is the life's (rules F16).
     pub verifier: u64,
+    /// No file of it shows an older change.
+    pub change_floor: Time,
     /// Bytes charged to the dataset: what each object uses (content, a directory's entries, a link's target), and
     /// [`OBJECT_CHARGE`] per object.
     pub used_bytes: u64,
@@ -70,7 +75,9 @@ impl DatasetRoot {
         out.put_u8(u8::from(self.logged));
         out.put_u64(self.log_from.0);
         out.put_u64(self.next_object.0);
+        out.put_u64(self.life);
         out.put_u64(self.verifier);
+        out.put_u64(self.change_floor.0);
         out.put_u64(self.used_bytes);
         out.put_u64(self.object_count);
         out.put_u64(self.orphan_count);
@@ -87,13 +94,17 @@ impl DatasetRoot {
             logged: reader.u8()? != 0,
             log_from: Txg(reader.u64()?),
             next_object: ObjectId(reader.u64()?),
+            life: reader.u64()?,
             verifier: reader.u64()?,
+            change_floor: Time(reader.u64()?),
             used_bytes: reader.u64()?.min(ACCOUNT_MAX),
             object_count: reader.u64()?.min(counted_max),
             orphan_count: reader.u64()?.min(counted_max),
         };
         let drawn = [root.replay_dseq.0, root.log_from.0, root.next_object.0];
-        let is_possible = frozen_txg == FROZEN_TXG && drawn.into_iter().all(|number| number < DRAWN_END);
+        let is_possible = frozen_txg == FROZEN_TXG
+            && drawn.into_iter().all(|number| number < DRAWN_END)
+            && root.change_floor < TIME_ROOM_END;
         if is_possible { Ok(root) } else { Err(Malformed("dataset root")) }
     }
 }
@@ -262,8 +273,8 @@ impl Dataset {
 ///   +----+---------+------+----------+-------------+-----------------+------+------+------------+------+
 ///
 ///   name: its length u32, bytes          root: tree root (80) | 0 (frozen txg) u64 | replay dseq u64 | logged u8 |
-///   properties: postcard                       log from u64 | next object u64 | verifier u64 | used bytes u64 |
-///                                              objects u64 | orphans u64
+///   properties: postcard                       log from u64 | next object u64 | life u64 | verifier u64 |
+///                                              change floor u64 | used bytes u64 | objects u64 | orphans u64
 /// ```
 #[derive(Clone, Debug)]
 pub(crate) struct DatasetEntry {
@@ -296,11 +307,14 @@ impl DatasetEntry {
         Ok(Self { birth, line: DatasetLine { name, local }, root })
     }
 
-    /// Whether its numbers can have been drawn in a pool whose next dataset is this one: a sound checksum does not say so.
-    pub(crate) fn is_possible(&self, next_dataset: u64) -> bool {
+    /// Whether its numbers can have been drawn below this root: a sound checksum does not say so.
+    pub(crate) fn is_possible(&self, pool: &PoolRoot) -> bool {
         // A leaf may hold a longer value than may be put into one.
         let can_be_written = self.line.name.len() <= DATASET_NAME_MAX;
-        can_be_written && self.birth.id.0 < next_dataset && self.birth.root_object < self.root.next_object
+        can_be_written
+            && self.birth.id.0 < pool.next_dataset
+            && self.root.life <= pool.life.number
+            && self.birth.root_object < self.root.next_object
     }
 }
 

@@ -140,13 +140,15 @@ impl Filer {
             logged: in_force.sync != SyncMode::Disabled,
             log_from: Txg(0),
             next_object: ObjectId(FIRST_ID + 1),
+            life: pool.life().number,
             verifier: pool.platform.rng.next_u64(),
+            change_floor: Time(0),
             used_bytes: 0,
             object_count: 0,
             orphan_count: 0,
         };
         let dataset = Arc::new(Dataset::new(birth, line, in_force, root));
-        let filesystem = Filesystem::mount(pool, &self.ahead, &dataset, true);
+        let filesystem = Filesystem::mount(pool, &self.ahead, &dataset);
         pool.administer(|pool, txg| {
             filesystem.found(txg, owner);
             pool.add_dataset(dataset);

@@ -149,6 +149,9 @@ fn say_root(report: &mut Report<'_>, root: &Root, is_older: bool) {
         .with("datasets", content.catalog.entry_count())
         .with("next_dataset", content.next_dataset)
         .with("log_txg", content.log_txg)
+        .with("life", content.life.number)
+        .with("life_random", format!("{:#018x}", content.life.random))
+        .with("change_floor", content.life.change_floor)
         .with("reply_blocks", content.reply_blocks.iter().flatten().count())
         .with("tombstones", content.tombstones.len())
         .with_some("copy", copy_words(&root.block));
@@ -209,7 +212,10 @@ fn say_dataset(report: &mut Report<'_>, source: &Option<Source>, entry: &Dataset
         .with("next_object", state.next_object)
         .with("replay_dseq", state.replay_dseq)
         .with("logged", state.logged)
-        .with("log_from", state.log_from);
+        .with("log_from", state.log_from)
+        .with("life", state.life)
+        .with("verifier", format!("{:#018x}", state.verifier))
+        .with("change_floor", state.change_floor);
     report.say(Detail::Summary, &fact);
     for value in entry.line.local.iter() {
         let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);

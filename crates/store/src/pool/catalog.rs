@@ -114,6 +114,13 @@ impl Catalog {
 pub(super) struct Told(Entries);
 
 impl Told {
+    /// An entry that an import has read.
+    pub(super) fn note_found(&mut self, id: DatasetId, entry: impl FnOnce() -> Bytes) {
+        if cfg!(debug_assertions) {
+            self.0.insert(id, entry());
+        }
+    }
+
     pub(super) fn note(&mut self, changed: &Entries, gone: &[DatasetId]) {
         if cfg!(debug_assertions) {
             self.0.extend(changed.iter().map(|(id, entry)| (*id, entry.clone())));
@@ -229,7 +236,7 @@ impl Top {
 /// The dataset of an entry of the catalog.
 pub(crate) fn entry_of(root: &PoolRoot, key: &Key, value: &[u8]) -> Result<DatasetEntry, Malformed> {
     let entry = DatasetEntry::decode(value)?;
-    let is_possible = *key == key_of(entry.birth.id) && entry.is_possible(root.next_dataset);
+    let is_possible = *key == key_of(entry.birth.id) && entry.is_possible(root);
     if is_possible { Ok(entry) } else { Err(Malformed("dataset")) }
 }
 

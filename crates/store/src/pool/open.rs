@@ -6,7 +6,7 @@
 //! point of the whole recovery. Until then a crash finds the same disks and decides the same.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -26,6 +26,7 @@ use tally_members::uberblock::Uberblock;
 use super::break_even::BreakEven;
 use super::catalog::{Catalog, Told, Top};
 use super::lanes::home_among;
+use super::life::Life;
 use super::room;
 use super::root::PoolRoot;
 use super::server_time::ServerTime;
@@ -134,7 +135,8 @@ impl Pool {
             clean: false,
             config_sequence: 0,
         };
-        let top = (uberblock, None, Top { root: PoolRoot::new(), datasets: Vec::new() });
+        let root = PoolRoot::new(Life::first(platform.rng.as_ref()));
+        let top = (uberblock, None, Top { root, datasets: Vec::new() });
         let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, Txg(1), false);
         {
             // Its first uberblock makes the pool, and the lanes with it.
@@ -198,7 +200,19 @@ impl Pool {
         let unreplayed = root_block.is_some().then(|| uberblock.lanes.clone());
         let (changes, datasets) = (Arc::default(), datasets_of(&top.datasets));
         let root = top.root;
-        datasets.values().for_each(|dataset| dataset.join(&changes));
+        // A pool that was not exported may have lost something, of which nobody knows what it was.
+        let is_same_life = root_block.is_none() || uberblock.clean;
+        let life = if is_same_life { root.life } else { root.life.next(platform.rng.as_ref()) };
+        let mut told = Told::default();
+        for dataset in datasets.values() {
+            dataset.join(&changes);
+            let root = dataset.root();
+            told.note_found(dataset.birth.id, || dataset.entry(&root));
+            // The reaper of the life before has left something to do.
+            if root.orphan_count > 0 {
+                dataset.note_change(open);
+            }
+        }
         Arc::new(Self {
             platform: platform.clone(),
             tuning: tuning.clone(),
@@ -218,6 +232,8 @@ impl Pool {
             changes,
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
+            life,
+            change_floor: AtomicU64::new(life.change_floor.0),
             time: ServerTime::new(
                 Arc::clone(&platform.clock),
                 (uberblock.txg > Txg(0)).then_some(uberblock.time),
@@ -228,9 +244,8 @@ impl Pool {
                 uberblock,
                 root: root_block,
                 catalog: Catalog::new(root.catalog),
-                told: Told::default(),
+                told,
                 log_txg: root.log_txg,
-                fold_all: true,
                 reply_blocks: root.reply_blocks,
                 old_roots: Vec::new(),
                 unreplayed,
@@ -279,6 +294,10 @@ impl Pool {
         let mut syncing = self.syncing.lock();
         if !losses.is_empty() {
             self.roster.note_loss(self.platform.clock.now(), syncing.uberblock.txg, losses)?;
+        }
+        if !syncing.uberblock.clean {
+            // Above all that was told of what is lost: behind the lease, and behind what the replay has learnt.
+            self.change_floor.store(self.issue_time().0, Ordering::Relaxed);
         }
         syncing.unreplayed = None;
         syncing.opening = self.fresh_lanes();

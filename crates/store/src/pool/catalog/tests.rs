@@ -6,10 +6,13 @@ use tally_members::blockdev::{MemBlockDev, numbered};
 use super::*;
 use crate::alloc::Allocator;
 use crate::dataset::{DatasetBirth, DatasetLine, DatasetRoot};
+use crate::pool::Life;
 use crate::properties::PropertySet;
 use crate::run::RedundantMetadata;
 
 const MIB: u64 = 1 << 20;
+
+const LIFE: Life = Life { number: 2, random: 3, change_floor: Time(4) };
 
 fn entry(id: u64) -> DatasetEntry {
     let birth = DatasetBirth {
@@ -26,7 +29,9 @@ fn entry(id: u64) -> DatasetEntry {
         logged: true,
         log_from: Txg(0),
         next_object: ObjectId(7),
+        life: 2,
         verifier: 8,
+        change_floor: Time(9),
         used_bytes: 9,
         object_count: 0,
         orphan_count: 0,
@@ -73,7 +78,7 @@ impl Bench {
 
     fn read(&self) -> Result<Top, OpenError> {
         let next_dataset = self.known.last_key_value().map_or(1, |(id, _)| id.0 + 1);
-        Top::read(PoolRoot { next_dataset, catalog: self.catalog.tree.clone(), ..PoolRoot::new() }, &self.io)
+        Top::read(PoolRoot { next_dataset, catalog: self.catalog.tree.clone(), ..PoolRoot::new(LIFE) }, &self.io)
     }
 
     fn assert_read(&self) {
@@ -223,14 +228,16 @@ type Lie = (&'static str, fn(&mut DatasetEntry));
 
 #[test]
 fn what_cannot_have_been_drawn_is_malformed() {
-    let root = PoolRoot { next_dataset: 3, ..PoolRoot::new() };
+    let root = PoolRoot { next_dataset: 3, ..PoolRoot::new(LIFE) };
     let read = |entry: &DatasetEntry| entry_of(&root, &key_of(DatasetId(2)), &entry.encode());
     assert_eq!(read(&entry(2)).unwrap().line.name, "tank/2");
-    let lies: [Lie; 9] = [
+    let lies: [Lie; 11] = [
         ("a name that is longer than names are", |entry| entry.line.name.extend(std::iter::repeat_n('x', 250))),
         ("an id that will be drawn again", |entry| entry.birth.id = DatasetId(3)),
         ("another one's key", |entry| entry.birth.id = DatasetId(1)),
         ("a root directory that was never drawn", |entry| entry.birth.root_object = ObjectId(7)),
+        ("written in a life that has not begun", |entry| entry.root.life = 3),
+        ("changes that never end", |entry| entry.root.change_floor = Time(u64::MAX)),
         ("no object id is left", |entry| entry.root.next_object = ObjectId(u64::MAX)),
         ("the last record", |entry| entry.root.replay_dseq = Dseq(u64::MAX)),
         ("logged from the last group on", |entry| entry.root.log_from = Txg(u64::MAX)),
@@ -248,7 +255,7 @@ fn what_cannot_have_been_drawn_is_malformed() {
         assert!(entry_of(&root, &key_of(DatasetId(2)), &bytes[..bytes.len() - 1 - cut]).is_err());
         assert!(entry_of(&root, &key_of(DatasetId(2)), &more).is_err());
     }
-    let at = entry(2).encode().len() - (8 * 8 + 1);
+    let at = entry(2).encode().len() - (10 * 8 + 1);
     let mut frozen = entry(2).encode().to_vec();
     frozen[at] = 5;
     assert!(entry_of(&root, &key_of(DatasetId(2)), &frozen).is_err(), "a cursor of its own is not known yet");
@@ -260,7 +267,7 @@ fn a_catalog_holds_nothing_but_datasets_and_all_of_them() {
     let mut out = bench.io.writer(Txg(1));
     let value = |id| Change::Put(entry(id).encode());
     let mixed = [(Key::new(Class::Inode, 1, 0, 0), value(1)), (key_of(DatasetId(2)), value(2))];
-    let root = |catalog| PoolRoot { next_dataset: 9, catalog, ..PoolRoot::new() };
+    let root = |catalog| PoolRoot { next_dataset: 9, catalog, ..PoolRoot::new(LIFE) };
     let tree = Tree::empty().apply(&bench.io, &mut out, &mixed).unwrap();
     assert!(matches!(Top::read(root(tree), &bench.io), Err(OpenError::Root(_))));
     let tree = Tree::empty().apply(&bench.io, &mut out, &mixed[1..]).unwrap();
