@@ -20,8 +20,8 @@ fn long() -> Value {
     parse(Property::ShareNfs, &format!("rw={}", "client.example,".repeat(270).trim_end_matches(','))).unwrap()
 }
 
-fn line(name: String) -> DatasetLine {
-    DatasetLine { name, local: PropertySet::from_iter([long()]) }
+fn local() -> PropertySet {
+    PropertySet::from_iter([long()])
 }
 
 /// Adds so many empty datasets at once, as many commands would.
@@ -33,9 +33,14 @@ fn add_many(filer: &Filer, count: u64) {
             let birth = DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
             let mut root = (*tank.root()).clone();
             (root.tree, root.object_count) = (Tree::empty(), 0);
-            let line = line(format!("tank/many-{number}"));
-            let in_force = effective(&[&line.local]);
-            pool.add_dataset(Arc::new(Dataset::new(birth, line, in_force, root)));
+            let line = DatasetLine {
+                parent: tank.birth.id,
+                name: format!("many-{number}"),
+                local: local(),
+                carried: Default::default(),
+            };
+            let (name, in_force) = (format!("tank/{}", line.name), effective(&[&line.local]));
+            pool.add_dataset(Arc::new(Dataset::new(birth, line, &name, in_force, root)));
         }
     });
     added.unwrap();
@@ -47,7 +52,7 @@ fn more_than_a_block_holds_is_read_again() {
     let filer = world.create();
     // 20 MiB; a pointer claims 16 at most.
     add_many(&filer, MANY);
-    filer.create_dataset("tank/0", line("tank/0".into()).local, (0, 0)).unwrap();
+    filer.create_dataset("tank/0", local(), (0, 0)).unwrap();
     filer.create_dataset("tank/1", PropertySet::new(), (0, 0)).unwrap();
     filer.set_property("tank", long()).unwrap();
     let (again, _) = world.cut().import();

@@ -23,7 +23,7 @@ const MIB: u64 = 1 << 20;
 /// Adds so many empty datasets at once, as many commands would.
 fn add_many(filer: &Filer, count: u64) {
     let tank = filer.pool().datasets().remove(0);
-    let line = |number| DatasetLine { name: format!("tank/many-{number}"), local: PropertySet::new() };
+    let line = |number| DatasetLine { parent: tank.birth.id, name: format!("many-{number}"), ..tank.line() };
     let added = filer.pool().administer(|pool, _| {
         for number in 0..count {
             // Entries that are like each other would be compressed to nothing.
@@ -38,7 +38,8 @@ fn add_many(filer: &Filer, count: u64) {
                 next_object: ObjectId(FIRST_ID + 1 + (drawn(5) >> 4)),
                 ..(*tank.root()).clone()
             };
-            pool.add_dataset(Arc::new(Dataset::new(birth, line(number), effective(&[]), root)));
+            let name = format!("tank/many-{number}");
+            pool.add_dataset(Arc::new(Dataset::new(birth, line(number), &name, effective(&[]), root)));
         }
     });
     added.unwrap();

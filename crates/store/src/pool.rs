@@ -62,7 +62,7 @@ use catalog::{Catalog, Told};
 use server_time::ServerTime;
 
 pub use admit::{NotServing, SpaceClass};
-pub(crate) use catalog::{Top, entry_of};
+pub(crate) use catalog::{Top, entry_of, names_of};
 pub use life::Life;
 pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};

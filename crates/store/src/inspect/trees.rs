@@ -15,7 +15,7 @@ use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::pool::{PoolRoot, Top, entry_of};
+use crate::pool::{PoolRoot, Top, entry_of, names_of};
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
 
@@ -38,7 +38,7 @@ pub(super) struct Root {
 impl Root {
     /// A dataset's name.
     pub(super) fn name_of(&self, id: DatasetId) -> Option<&str> {
-        self.top.find(id).map(|entry| entry.line.name.as_str())
+        self.top.name_of(id)
     }
 }
 
@@ -78,7 +78,7 @@ fn root_of(view: &PoolView<'_>, uberblock: &Uberblock) -> Result<Root, RootError
     let pointer: &[u8; BLOCK_PTR_BYTES] = uberblock.root[..].try_into().map_err(|_| Malformed("uberblock root"))?;
     let block = BlockPtr::decode(pointer)?;
     let (content, alloc) = PoolRoot::decode(&BlockIo::read_root(&view.block_devs(), &block)?)?;
-    let top = Top { root: content, datasets: Vec::new() };
+    let top = Top { root: content, datasets: Vec::new(), names: Vec::new() };
     let source = view.source(block.dva);
     Ok(Root { uberblock: uberblock.clone(), top, entries: Vec::new(), alloc, block, source })
 }
@@ -117,6 +117,12 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     });
     datasets.sort_by_key(|(entry, _)| entry.birth.id);
     (root.top.datasets, root.entries) = datasets.into_iter().unzip();
+    root.top.names = names_of(&root.top.datasets);
+    for (entry, source) in root.top.datasets.iter().zip(&root.entries).zip(&root.top.names).filter_map(nameless) {
+        let fact = Fact::new(Part::Trees, "dataset").at(source.clone()).with("dataset", entry.birth.id);
+        let fact = fact.with("component", entry.line.name.as_str()).with("parent", entry.line.parent);
+        report.say(Detail::Summary, &fact.damaged("those above it do not lead to the pool's own: it has no name"));
+    }
     let fact = Fact::new(Part::Trees, "catalog")
         .at(tree.root().and_then(|root| view.source(root.dva)))
         .with("height", tree.height())
@@ -132,6 +138,10 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     };
     report.say(Detail::Summary, &fact);
     view.say_faults(report, Part::Trees);
+}
+
+fn nameless<'a, T>((dataset, name): (T, &'a Option<String>)) -> Option<T> {
+    name.is_none().then_some(dataset)
 }
 
 /// The keys that are missing from a walk.
@@ -172,10 +182,11 @@ pub(super) fn say_trees(report: &mut Report<'_>, view: &PoolView<'_>, root: &Roo
     if report.plan.trees.is_empty() {
         say_replies(report, view, root, &io);
     }
-    for (entry, source) in root.top.datasets.iter().zip(&root.entries) {
-        if report.plan.wants_tree(&entry.line.name) {
-            report.trees_found.push(entry.line.name.clone());
-            say_dataset(report, source, entry);
+    for ((entry, name), source) in root.top.named().zip(&root.entries) {
+        let name = name.map_or_else(|| format!("?/{}", entry.line.name), str::to_owned);
+        if report.plan.wants_tree(&name) {
+            say_dataset(report, source, entry, &name);
+            report.trees_found.push(name);
             Walk { report, view, io: &io, words, leaf: None, entries: [0; Class::ALL.len()] }.run(entry);
             view.say_faults(report, Part::Trees);
         }
@@ -196,13 +207,16 @@ fn say_replies(report: &mut Report<'_>, view: &PoolView<'_>, root: &Root, io: &B
     }
 }
 
-fn say_dataset(report: &mut Report<'_>, source: &Option<Source>, entry: &DatasetEntry) {
+fn say_dataset(report: &mut Report<'_>, source: &Option<Source>, entry: &DatasetEntry, name: &str) {
     let (birth, state) = (&entry.birth, &entry.root);
     let fact = Fact::new(Part::Trees, "dataset")
         .at(source.clone())
         .with("dataset", birth.id)
-        .with("name", entry.line.name.as_str())
+        .with("name", name)
+        .with("parent", entry.line.parent)
+        .with("guid", format!("{:#018x}", birth.guid))
         .with("created", birth.created)
+        .with("created_txg", birth.created_txg)
         .with("lane", birth.lane)
         .with("root_object", birth.root_object)
         .with("root_generation", birth.root_generation)
@@ -220,6 +234,14 @@ fn say_dataset(report: &mut Report<'_>, source: &Option<Source>, entry: &Dataset
     for value in entry.line.local.iter() {
         let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);
         report.say(Detail::Lines, &fact.with("name", value.property().name()).with("value", value.to_string()));
+    }
+    for (number, bytes) in entry.line.local.others() {
+        let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);
+        report.say(Detail::Lines, &fact.with("number", number).with("bytes", bytes.len()).note("not known here"));
+    }
+    for (number, bytes) in entry.sections() {
+        let fact = Fact::new(Part::Trees, "section").at(source.clone()).with("dataset", birth.id);
+        report.say(Detail::Lines, &fact.with("number", number).with("bytes", bytes).note("not known here"));
     }
 }
 
