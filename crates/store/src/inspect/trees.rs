@@ -140,7 +140,7 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     view.say_faults(report, Part::Trees);
 }
 
-fn nameless<'a, T>((dataset, name): (T, &'a Option<String>)) -> Option<T> {
+fn nameless<T>((dataset, name): (T, &Option<String>)) -> Option<T> {
     name.is_none().then_some(dataset)
 }
 
