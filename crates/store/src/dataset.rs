@@ -36,7 +36,7 @@ pub struct DatasetRoot {
     pub log_from: Txg,
     /// Object ids from here on were never used.
     pub next_object: ObjectId,
-    /// The pool's life in which this was written ([`crate::pool::Life`]).
+    /// The pool's life in which this was written (rules F15, F16).
     pub life: u64,
     /// Its part of the write verifier, for ever: the other one is the life's (rules F16).
     pub verifier: u64,

@@ -30,7 +30,6 @@ use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{DatasetId, Dseq, Generation, LaneId, ObjectId, Time, Txg};
 
 use super::{ACCOUNT_MAX, DATASET_NAME_MAX, DRAWN_END, DatasetBirth, DatasetLine, DatasetRoot};
-use crate::pool::{PoolRoot, TIME_ROOM_END};
 use crate::properties::{PropertySet, SET_BYTES_MAX};
 use crate::tree::{Tree, VALUE_BYTES_MAX};
 
@@ -149,17 +148,17 @@ impl DatasetEntry {
         })
     }
 
-    /// Whether its numbers can have been drawn below this root: a sound checksum does not say so.
-    pub(crate) fn is_possible(&self, pool: &PoolRoot) -> bool {
+    /// Whether its numbers can have been drawn in a pool in this life, whose next dataset is this one: a sound checksum does
+    /// not say so.
+    pub(crate) fn is_possible(&self, next_dataset: u64, life: u64) -> bool {
         let (birth, line, root) = (&self.birth, &self.line, &self.root);
         let drawn = [root.replay_dseq.0, root.log_from.0, root.next_object.0, birth.created_txg.0];
         let is_component = (1..=DATASET_NAME_MAX).contains(&line.name.len()) && !line.name.contains('/');
         is_component
             && drawn.into_iter().all(|number| number < DRAWN_END)
-            && root.change_floor < TIME_ROOM_END
-            && birth.id.0.max(line.parent.0) < pool.next_dataset
+            && birth.id.0.max(line.parent.0) < next_dataset
             && line.parent != birth.id
-            && root.life <= pool.life.number
+            && root.life <= life
             && birth.root_object < root.next_object
     }
 }

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use tally_base::codec::Malformed;
 use tally_base::{DatasetId, Txg};
 
+use super::TIME_ROOM_END;
 use super::open::OpenError;
 use super::root::PoolRoot;
 use crate::block::BlockError;
@@ -282,7 +283,8 @@ pub(crate) fn names_of(datasets: &[DatasetEntry]) -> Vec<Option<String>> {
 pub(crate) fn entry_of(root: &PoolRoot, key: &Key, value: &[u8]) -> Result<DatasetEntry, EntryError> {
     let id = DatasetId(key.object);
     let entry = if *key == key_of(id) { DatasetEntry::decode(id, value)? } else { return Err(MALFORMED) };
-    if entry.is_possible(root) { Ok(entry) } else { Err(MALFORMED) }
+    let is_possible = entry.is_possible(root.next_dataset, root.life.number) && entry.root.change_floor < TIME_ROOM_END;
+    if is_possible { Ok(entry) } else { Err(MALFORMED) }
 }
 
 #[cfg(test)]

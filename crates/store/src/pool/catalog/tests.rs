@@ -251,6 +251,9 @@ fn an_entry_stands_under_its_own_key() {
     let read = |key: &Key| entry_of(&root, key, &entry(2).encode());
     assert_eq!(read(&key_of(DatasetId(2))).unwrap().birth.id, DatasetId(2));
     assert!(read(&Key::new(Class::Dataset, 2, 1, 0)).is_err() && read(&Key::new(Class::Dataset, 2, 0, 1)).is_err());
+    let mut late = entry(2);
+    late.root.change_floor = TIME_ROOM_END;
+    assert!(entry_of(&root, &key_of(DatasetId(2)), &late.encode()).is_err(), "changes that never end");
     assert!(read(&Key::new(Class::Inode, 2, 0, 0)).is_err() && read(&key_of(DatasetId(9))).is_err());
 }
 
