@@ -66,6 +66,7 @@ pub struct Filesystem {
     /// Of which files a WRITE places more than its own bytes.
     pub(crate) following: Following,
     pub(crate) log_switch: ArcSwap<LogSwitch>,
+    /// Ids that were drawn, and may be lost, are never drawn again (rules F15).
     pub(crate) next_object: AtomicU64,
     pub(crate) next_dseq: AtomicU64,
     /// How far the replay had come, by the group that took it in; what is older than the last synced one is not needed.

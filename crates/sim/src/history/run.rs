@@ -22,6 +22,7 @@ use super::world::{DATASETS, fill};
 use super::{Checked, Meanwhile, Part, Plan, State, Syncs, Totals, Trace, Trouble, Troubles};
 use crate::chance::{Chance, Stream};
 use crate::client::Client;
+use crate::disk::Fault;
 use crate::machine::{Machine, POOL, Shape};
 use crate::op::{Known, Object, Op};
 use crate::oracle::{Oracle, new_model};
@@ -571,6 +572,11 @@ impl State {
     fn interlude(&mut self) -> Checked<()> {
         let mut chance = Chance::of(self.plan.seed, Stream::Interlude, self.machine.power().events());
         if self.is_off() || !chance.one_in(4) {
+            return Ok(());
+        }
+        // What one leg refuses to read and another has is repaired with writers kept out: here the writer, which is this very
+        // thread, would wait for itself.
+        if self.machine.disks().iter().any(|(_, disk)| disk.faults().refuses(Fault::Read)) {
             return Ok(());
         }
         self.meanwhile(&mut Chance::of(self.plan.seed, Stream::ListingInSync, self.machine.power().events()))?;
