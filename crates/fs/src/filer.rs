@@ -18,7 +18,7 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use tally_base::{DatasetId, Txg};
+use tally_base::{DatasetId, Dseq, Txg};
 use tally_disk::Platform;
 use tally_intent::recovery::DatasetReplay;
 use tally_members::assemble::{self, ImportError, PoolSelect};
@@ -35,6 +35,7 @@ use tally_vfs::ObjectRef;
 
 use crate::ahead::Ahead;
 use crate::filesystem::Filesystem;
+use crate::record::newer;
 
 pub use datasets::{DatasetError, DatasetInfo};
 pub use loss::ReplayLoss;
@@ -126,6 +127,19 @@ pub enum FilerError {
     /// Its datasets.
     #[error("{0}")]
     Dataset(#[from] DatasetError),
+    /// A record of the log is of a newer program.
+    #[error(
+        "an acknowledged change of dataset {dataset} in the intent log, record {dseq}, has {what}, which only a newer program \
+         knows: import the pool with that, and export it. --readonly shows the dataset without that change and those behind it"
+    )]
+    NewerRecord {
+        /// Whose record.
+        dataset: String,
+        /// Which.
+        dseq: Dseq,
+        /// What of it is not known.
+        what: String,
+    },
     /// A record of the log does not fit what is in the pool.
     #[error(
         "acknowledged changes cannot be replayed from the intent log:\n{0}\nimport with --readonly to look at what is \
@@ -179,7 +193,7 @@ impl Filer {
         report.remarks.extend(content.remarks.iter().cloned());
         report.losses.clone_from(&content.losses);
         let filer = Arc::new(Self::new(pool));
-        filer.mount_all(report.was_clean);
+        filer.mount_all();
         filer.replay(content, options, &mut report, progress)?;
         if !options.read_only {
             filer.agree_on_logging();
@@ -196,10 +210,10 @@ impl Filer {
         Self { pool, mounted, names, children, command: Mutex::new(()), ahead }
     }
 
-    fn mount_all(&self, clean: bool) {
+    fn mount_all(&self) {
         let mut mounted = self.mounted.write();
         for dataset in self.pool.datasets() {
-            mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &self.ahead, &dataset, clean));
+            mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &self.ahead, &dataset));
         }
         *self.names.write() = Arc::new(Names::new(mounted.values().cloned()));
     }
@@ -240,6 +254,9 @@ impl Filer {
         relief: &mut Relief<'_, '_>,
     ) -> Result<(), FilerError> {
         let total = content.datasets.values().map(|replay| replay.records.len() as u64).sum();
+        if !options.read_only {
+            self.refuse_newer(&content)?;
+        }
         for (id, replay) in content.datasets {
             let Some(filesystem) = self.filesystem(id) else { continue };
             let count = replay.records.len() as u64;
@@ -269,6 +286,18 @@ impl Filer {
                 }
             }
             assert_eq!(left, 0, "whoever decodes the records hands all of them over");
+        }
+        Ok(())
+    }
+
+    /// Before anything is replayed, and whatever is accepted: what is not known is not lost.
+    fn refuse_newer(&self, content: &LogContent) -> Result<(), FilerError> {
+        for (id, replay) in &content.datasets {
+            let Some(filesystem) = self.filesystem(*id) else { continue };
+            let newer = replay.records.iter().find_map(|found| Some((found.head.dseq, newer(&found.head)?)));
+            if let Some((dseq, what)) = newer {
+                return Err(FilerError::NewerRecord { dataset: filesystem.name(), dseq, what });
+            }
         }
         Ok(())
     }

@@ -44,9 +44,6 @@ use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
 use crate::ops::{Ancestry, Following};
 use crate::record::{self, InodeAfter, Record, RecordKind};
 
-/// More ids than any transaction group draws: so many are passed over after a crash.
-const LOST_IDS_MAX: u64 = 1 << 32;
-
 /// From which transaction group on operations are logged, or no longer logged (rules F13).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogSwitch {
@@ -69,11 +66,13 @@ pub struct Filesystem {
     /// Of which files a WRITE places more than its own bytes.
     pub(crate) following: Following,
     pub(crate) log_switch: ArcSwap<LogSwitch>,
+    /// Ids that were drawn, and may be lost, are never drawn again (rules F15).
     pub(crate) next_object: AtomicU64,
     pub(crate) next_dseq: AtomicU64,
     /// How far the replay had come, by the group that took it in; what is older than the last synced one is not needed.
     pub(crate) replayed: Mutex<BTreeMap<Txg, Dseq>>,
-    pub(crate) verifier: AtomicU64,
+    /// What WRITEs and COMMITs answer.
+    pub(crate) verifier: u64,
     /// Cross-directory renames of directories, one at a time (rules F22).
     pub(crate) ancestry: Ancestry,
     pub(crate) dirty: Mutex<BTreeMap<Txg, foldhash::HashSet<ObjectId>>>,
@@ -100,23 +99,21 @@ pub struct Filesystem {
 }
 
 impl Filesystem {
-    /// Mounts a dataset of an imported pool. `clean` tells whether it was exported: only then the write verifier stays.
+    /// Mounts a dataset of an imported pool.
     #[must_use]
-    pub(crate) fn mount(pool: &Arc<Pool>, ahead: &Arc<Ahead>, dataset: &Arc<Dataset>, clean: bool) -> Arc<Self> {
+    pub(crate) fn mount(pool: &Arc<Pool>, ahead: &Arc<Ahead>, dataset: &Arc<Dataset>) -> Arc<Self> {
         let root = dataset.root();
-        let verifier = if clean { root.verifier } else { pool.platform.rng.next_u64() };
-        // Ids that were drawn and lost in a crash may be known to clients, as handles and as cookies (rules F15).
-        let next_object = if clean { root.next_object.0 } else { root.next_object.0.saturating_add(LOST_IDS_MAX) };
+        let life = pool.life();
         let filesystem = Arc::new(Self {
             pool: Arc::clone(pool),
             dataset: Arc::clone(dataset),
             objects: ObjectTable::default(),
             following: Following::default(),
             log_switch: ArcSwap::from_pointee(LogSwitch { before: root.logged, at: root.log_from, after: root.logged }),
-            next_object: AtomicU64::new(next_object),
+            next_object: AtomicU64::new(life.first_object(&root).0),
             next_dseq: AtomicU64::new(root.replay_dseq.next().0),
             replayed: Mutex::new(BTreeMap::from([(Txg(0), root.replay_dseq)])),
-            verifier: AtomicU64::new(verifier),
+            verifier: life.verifier_of(&root),
             ancestry: Ancestry::default(),
             dirty: Mutex::default(),
             mountpoints: RwLock::default(),
@@ -192,8 +189,12 @@ impl Filesystem {
             self.dataset.note_look();
         }
         let mut locked = Locked::lock(&self.objects, ids);
+        let floor = self.change_floor(&self.dataset.root());
         for (id, state) in locked.states_mut() {
             self.load(id, state)?;
+            if let Some(inode) = &mut state.inode {
+                inode.change = inode.change.max(floor);
+            }
         }
         Ok(locked)
     }
@@ -204,6 +205,11 @@ impl Filesystem {
             state.loaded = true;
         }
         Ok(())
+    }
+
+    /// No change that is shown is older: an older one may have been followed by others that are lost.
+    pub(crate) fn change_floor(&self, root: &DatasetRoot) -> Time {
+        self.pool.life().change_floor.max(root.change_floor)
     }
 
     /// The inode in the tree.
@@ -480,6 +486,7 @@ impl Filesystem {
 
     /// The highest position in the dataset's history that was replayed, by `txg`, or that a new record will follow.
     pub(crate) fn resume_log_after(&self, dseq: Dseq, txg: Txg) {
+        self.dataset.note_change(txg);
         self.replayed.lock().insert(txg, dseq);
         self.next_dseq.fetch_max(dseq.next().0, Ordering::Relaxed);
     }

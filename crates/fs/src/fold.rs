@@ -70,8 +70,7 @@ impl DatasetClient for Filesystem {
     fn has_changed(&self, txg: Txg, root: &DatasetRoot) -> bool {
         self.holds_changes_of(txg)
             || root.orphan_count > 0
-            || self.next_object.load(Ordering::Relaxed) != root.next_object.0
-            || self.verifier.load(Ordering::Relaxed) != root.verifier
+            || self.next_object.load(Ordering::Relaxed) != self.pool.life().first_object(root).0
             || self.logging_after(txg, root) != (root.logged, root.log_from)
             || self.replayed_up_to(txg) != root.replay_dseq
             // What only its end matters to.
@@ -126,7 +125,9 @@ impl DatasetClient for Filesystem {
             logged,
             log_from,
             next_object: ObjectId(self.next_object.load(Ordering::Relaxed)),
-            verifier: self.verifier.load(Ordering::Relaxed),
+            life: self.pool.life().number,
+            verifier: old.verifier,
+            change_floor: old.change_floor,
             used_bytes: fold.used_bytes,
             object_count: fold.object_count,
             orphan_count: fold.orphan_count,

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use tally_base::ObjectId;
 use tally_base::codec::{Malformed, Reader};
+use tally_intent::RecordHead;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::inspect::{Fields, RecordWords, Value, Words, text_of};
 use tally_store::key::{Class, Key};
@@ -15,7 +16,7 @@ use crate::cuts::Cuts;
 use crate::entry::decode_entry;
 use crate::fold::OrphanKind;
 use crate::inode::{Inode, Layout, kind_of};
-use crate::record::{InodeAfter, Record, RecordKind, SizeRule};
+use crate::record::{self, InodeAfter, Record, RecordKind, SizeRule};
 
 /// Bytes of a small file that are shown.
 const SMALL_SHOWN_BYTES: usize = 24;
@@ -25,6 +26,10 @@ const SMALL_SHOWN_BYTES: usize = 24;
 pub struct FsWords;
 
 impl Words for FsWords {
+    fn newer(&self, head: &RecordHead) -> Option<String> {
+        record::newer(head)
+    }
+
     fn record(&self, kind: u16, body: &Bytes) -> Result<RecordWords, Malformed> {
         let kind = RecordKind::of(kind).ok_or(Malformed("kind of log record"))?;
         let record = Record::decode(body)?;

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId};
+use tally_intent::{RecordHead, RecordShape};
 use tally_store::key::{Class, KEY_BYTES, Key};
 use tally_store::pool::{DRAWN_ROOM_END, TIME_ROOM_END};
 use tally_store::replies;
@@ -62,6 +63,22 @@ record_kinds! {
     Truncate = 10,
     Write = 11,
     CommitData = 12,
+}
+
+/// Flags of a body: what is in it.
+const HAS_REPLY: u8 = 1;
+const HAS_TRUNCATE: u8 = 2;
+const HAS_DATA: u8 = 4;
+const FLAGS_KNOWN: u8 = HAS_REPLY | HAS_TRUNCATE | HAS_DATA;
+
+/// What a record has that only newer programs know, if anything. It was acknowledged, and is not damaged: nobody may pass over
+/// it.
+pub(crate) fn newer(head: &RecordHead) -> Option<String> {
+    let RecordShape { form, flags } = head.shape;
+    if head.shape != RecordShape::PLAIN {
+        return Some(format!("form {form} with flags {flags:#x}"));
+    }
+    RecordKind::of(head.kind).is_none().then(|| format!("kind {}", head.kind))
 }
 
 impl RecordKind {
@@ -144,9 +161,10 @@ impl Record {
     #[must_use]
     pub fn encode_head(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(512);
-        let flags = u8::from(self.reply.is_some())
-            | u8::from(self.truncate.is_some()) << 1
-            | u8::from(self.data.is_some()) << 2;
+        let flag = |is_there: bool, flag| if is_there { flag } else { 0 };
+        let flags = flag(self.reply.is_some(), HAS_REPLY)
+            | flag(self.truncate.is_some(), HAS_TRUNCATE)
+            | flag(self.data.is_some(), HAS_DATA);
         out.put_u8(flags);
         if let Some((key, reply)) = &self.reply {
             out.put(&key.0);
@@ -188,10 +206,11 @@ impl Record {
     pub fn decode(body: &Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(body, "log record");
         let flags = reader.u8()?;
-        if flags > 7 {
+        if flags & !FLAGS_KNOWN != 0 {
             return Err(reader.malformed());
         }
-        let reply = if flags & 1 != 0 { Some((ReplyKey(reader.array()?), decode_reply(&mut reader)?)) } else { None };
+        let reply =
+            if flags & HAS_REPLY != 0 { Some((ReplyKey(reader.array()?), decode_reply(&mut reader)?)) } else { None };
         let mut inodes = SmallVec::new();
         for _ in 0..reader.u8()? {
             inodes.push(decode_inode_after(&mut reader)?);
@@ -202,8 +221,8 @@ impl Record {
             let value = if reader.u8()? != 0 { Some(Bytes::copy_from_slice(reader.blob()?)) } else { None };
             keys.push((key, value));
         }
-        let truncate = if flags & 2 != 0 { Some((ObjectId(reader.u64()?), reader.u64()?)) } else { None };
-        let data = if flags & 4 != 0 { Some(decode_data(&mut reader, body)?) } else { None };
+        let truncate = if flags & HAS_TRUNCATE != 0 { Some((ObjectId(reader.u64()?), reader.u64()?)) } else { None };
+        let data = if flags & HAS_DATA != 0 { Some(decode_data(&mut reader, body)?) } else { None };
         let record = Self { reply, inodes, keys, truncate, data };
         let possible = record.is_possible().then_some(()).ok_or(reader.malformed());
         reader.end()?;

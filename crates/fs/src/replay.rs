@@ -37,6 +37,12 @@ pub enum ReplayError {
         /// What is wrong.
         source: Malformed,
     },
+    /// Only a newer program can read it.
+    #[error("record {dseq} is of a newer program")]
+    Newer {
+        /// Which record.
+        dseq: Dseq,
+    },
     /// It changes an object that does not exist, or another generation or kind of it.
     #[error("record {dseq} changes object {object}, which is not there")]
     Missing {

@@ -62,10 +62,14 @@ impl Sight<'_> {
 
     /// The newest inode.
     pub(crate) fn inode(&self) -> Result<Option<Inode>, FsError> {
-        match self.state {
-            Some(state) => Ok(state.inode.clone()),
-            None => self.fs.stored_inode(&self.root, self.id),
+        let mut inode = match self.state {
+            Some(state) => state.inode.clone(),
+            None => self.fs.stored_inode(&self.root, self.id)?,
+        };
+        if let Some(inode) = &mut inode {
+            inode.change = inode.change.max(self.fs.change_floor(&self.root));
         }
+        Ok(inode)
     }
 
     /// Its dirty content in the newest group that has any.

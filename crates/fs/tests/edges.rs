@@ -277,8 +277,10 @@ fn add_client(filer: &tally_fs::Filer, client: &Arc<dyn DatasetClient>, number: 
     let birth = tally_store::dataset::DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
     let mut root = (*tank.root()).clone();
     root.tree = tally_store::tree::Tree::empty();
-    let line = tally_store::dataset::DatasetLine { name: format!("tank/other{number}"), local: PropertySet::new() };
-    let dataset = Arc::new(Dataset::new(birth, line, (*tank.effective()).clone(), root));
+    let name = format!("other{number}");
+    let line = tally_store::dataset::DatasetLine { parent: tank.birth.id, name, ..tank.line() };
+    let name = format!("tank/{}", line.name);
+    let dataset = Arc::new(Dataset::new(birth, line, &name, (*tank.effective()).clone(), root));
     dataset.attach(Arc::downgrade(client));
     pool.administer(|pool, _| pool.add_dataset(dataset)).unwrap();
     birth.id
@@ -443,8 +445,8 @@ fn nothing_becomes_durable_above_a_group_whose_sync_panicked() {
     let birth = tally_store::dataset::DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
     let mut root = (*tank.root()).clone();
     root.tree = tally_store::tree::Tree::empty();
-    let line = tally_store::dataset::DatasetLine { name: "tank/buggy".into(), local: PropertySet::new() };
-    let buggy = Arc::new(Dataset::new(birth, line, (*tank.effective()).clone(), root));
+    let line = tally_store::dataset::DatasetLine { parent: tank.birth.id, name: "buggy".into(), ..tank.line() };
+    let buggy = Arc::new(Dataset::new(birth, line, "tank/buggy", (*tank.effective()).clone(), root));
     let client = Arc::new(Panics(false.into()));
     let weak: std::sync::Weak<Panics> = Arc::downgrade(&client);
     buggy.attach(weak);

@@ -23,7 +23,6 @@ use tally_store::block::BlockError;
 use tally_store::bp::BlockPtr;
 use tally_store::dataset::{Dataset, DatasetBirth, DatasetClient, DatasetLine, DatasetRoot};
 use tally_store::key::{Class, Key};
-use tally_store::properties::PropertySet;
 use tally_store::run::RunWriter;
 use tally_store::tree::{Change, Tree, Visit};
 use tally_store::tuning::Tuning;
@@ -114,8 +113,8 @@ fn rewritten(
     let empty = root.clone();
     rewrite(&mut entries, &mut root);
     let birth = DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
-    let line = DatasetLine { name: "tank/forged".into(), local: PropertySet::new() };
-    let dataset = Arc::new(Dataset::new(birth, line, (*tank.effective()).clone(), empty));
+    let line = DatasetLine { parent: tank.birth.id, name: "forged".into(), ..tank.line() };
+    let dataset = Arc::new(Dataset::new(birth, line, "tank/forged", (*tank.effective()).clone(), empty));
     let forger: Arc<dyn DatasetClient> = Arc::new(Forger { entries, root, written: false.into() });
     dataset.attach(Arc::downgrade(&forger));
     pool.administer(|pool, _| pool.add_dataset(dataset)).unwrap();

@@ -20,8 +20,8 @@ fn long() -> Value {
     parse(Property::ShareNfs, &format!("rw={}", "client.example,".repeat(270).trim_end_matches(','))).unwrap()
 }
 
-fn line(name: String) -> DatasetLine {
-    DatasetLine { name, local: PropertySet::from_iter([long()]) }
+fn local() -> PropertySet {
+    PropertySet::from_iter([long()])
 }
 
 /// Adds so many empty datasets at once, as many commands would.
@@ -32,10 +32,15 @@ fn add_many(filer: &Filer, count: u64) {
         for number in 0..count {
             let birth = DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
             let mut root = (*tank.root()).clone();
-            root.tree = Tree::empty();
-            let line = line(format!("tank/many-{number}"));
-            let in_force = effective(&[&line.local]);
-            pool.add_dataset(Arc::new(Dataset::new(birth, line, in_force, root)));
+            (root.tree, root.object_count) = (Tree::empty(), 0);
+            let line = DatasetLine {
+                parent: tank.birth.id,
+                name: format!("many-{number}"),
+                local: local(),
+                carried: Default::default(),
+            };
+            let (name, in_force) = (format!("tank/{}", line.name), effective(&[&line.local]));
+            pool.add_dataset(Arc::new(Dataset::new(birth, line, &name, in_force, root)));
         }
     });
     added.unwrap();
@@ -47,7 +52,7 @@ fn more_than_a_block_holds_is_read_again() {
     let filer = world.create();
     // 20 MiB; a pointer claims 16 at most.
     add_many(&filer, MANY);
-    filer.create_dataset("tank/0", line("tank/0".into()).local, (0, 0)).unwrap();
+    filer.create_dataset("tank/0", local(), (0, 0)).unwrap();
     filer.create_dataset("tank/1", PropertySet::new(), (0, 0)).unwrap();
     filer.set_property("tank", long()).unwrap();
     let (again, _) = world.cut().import();
@@ -104,7 +109,8 @@ fn each_command_is_there_after_a_cut() {
         world = cut;
         let (filer, _) = world.import();
         assert!(is_done(&filer), "{what}");
-        assert!(filer.pool().check_catalog().is_ok() && is_long(&filer, "tank/many-100"), "{what}");
+        assert_eq!(filer.pool().check_catalog(), Ok(()), "{what}");
+        assert!(is_long(&filer, "tank/many-100"), "{what}");
         world = world.cut();
     }
     let (filer, _) = world.import();

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use tally_base::codec::Reader;
-use tally_base::{Generation, ObjectId, Wait};
+use tally_base::{Dseq, Generation, ObjectId, Wait};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, FilerError, ImportOptions, ReplayLoss};
 use tally_fs::inode::Inode;
@@ -63,16 +63,42 @@ fn append(filer: &Filer, record: &Record) {
 
 /// The same, as whichever of the dataset's records, and whatever the bytes say.
 fn append_bytes(filer: &Filer, dseq: u64, bytes: &[u8]) {
+    append_kind(filer, dseq, RecordKind::SetAttr as u16, bytes);
+}
+
+fn append_kind(filer: &Filer, dseq: u64, kind: u16, bytes: &[u8]) {
     let pool = filer.pool();
     let fs = vfs(filer);
     let lane = pool.lane(pool.dataset(fs.dataset()).unwrap().birth.lane).unwrap();
     let ring = lane.reserve(bytes.len()).unwrap();
     let next = AtomicU64::new(dseq);
-    let kind = RecordKind::SetAttr as u16;
     let appended = lane.append(ring, fs.dataset(), &next, pool.txgs.open(), kind, &[bytes]).unwrap();
     match lane.promise(appended.lsn, appended.body_bytes) {
         Wait::Ready => {}
         wait => drop(wait.block().unwrap()),
+    }
+}
+
+/// What a newer program has acknowledged is neither damaged nor lost: nobody gets by it, and nobody makes something of it.
+#[test]
+fn a_record_of_a_newer_program_is_refused_by_its_name() {
+    let cases: [(u16, &[u8], &str); 3] = [(13, &[0, 0, 0], "kind 13"), (0, &[], "kind 0"), (15, &[0xff], "kind 15")];
+    for (kind, body, words) in cases {
+        let (world, filer, truth) = prepared();
+        append_kind(&filer, 5, kind, body);
+        append_bytes(&filer, 6, &record(vec![exact(truth.dir.0, &truth.dir.1)], vec![]).encode_head());
+        for options in [ImportOptions::default(), ACCEPT] {
+            let refusal = world.cut().try_import(&options).err().expect("it is refused");
+            assert!(matches!(refusal, FilerError::NewerRecord { dseq: Dseq(5), .. }), "{words}: {refusal:?}");
+            assert!(refusal.to_string().contains(words), "{refusal}");
+        }
+        let read_only = ImportOptions { read_only: true, ..ImportOptions::default() };
+        let (looked_at, report) = world.cut().try_import(&read_only).unwrap();
+        assert!(report.losses.iter().any(|loss| loss.contains("newer program")), "{:?}", report.losses);
+        assert!(vfs(&looked_at).lookup(&Cred::root(), vfs(&looked_at).root(), b"file").is_ok());
+        // Synced by the program that knows it, it is nobody's business.
+        filer.sync().unwrap();
+        assert!(world.cut().try_import(&ImportOptions::default()).is_ok(), "{words}");
     }
 }
 

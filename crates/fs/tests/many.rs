@@ -22,8 +22,12 @@ const MIB: u64 = 1 << 20;
 
 /// Adds so many empty datasets at once, as many commands would.
 fn add_many(filer: &Filer, count: u64) {
-    let tank = filer.pool().datasets().remove(0);
-    let line = |number| DatasetLine { name: format!("tank/many-{number}"), local: PropertySet::new() };
+    add_many_below(filer, "tank", count);
+}
+
+fn add_many_below(filer: &Filer, parent: &str, count: u64) {
+    let tank = filer.pool().dataset(filer.by_name(parent).unwrap().info().id).unwrap();
+    let line = |number| DatasetLine { parent: tank.birth.id, name: format!("many-{number}"), ..tank.line() };
     let added = filer.pool().administer(|pool, _| {
         for number in 0..count {
             // Entries that are like each other would be compressed to nothing.
@@ -32,13 +36,15 @@ fn add_many(filer: &Filer, count: u64) {
             let birth = DatasetBirth { id: pool.draw_dataset_id(), name_key: drawn(1), root_generation, ..tank.birth };
             let root = DatasetRoot {
                 tree: Tree::empty(),
+                object_count: 0,
                 verifier: drawn(2),
                 replay_dseq: Dseq(drawn(3) >> 4),
                 log_from: Txg(drawn(4) >> 4),
                 next_object: ObjectId(FIRST_ID + 1 + (drawn(5) >> 4)),
                 ..(*tank.root()).clone()
             };
-            pool.add_dataset(Arc::new(Dataset::new(birth, line(number), effective(&[]), root)));
+            let name = format!("{parent}/many-{number}");
+            pool.add_dataset(Arc::new(Dataset::new(birth, line(number), &name, effective(&[]), root)));
         }
     });
     added.unwrap();
@@ -167,6 +173,69 @@ fn a_group_with_one_write_costs_what_it_costs_in_a_pool_of_one() {
     assert!(among_many.written_bytes <= alone.written_bytes + (32 << 10), "{among_many:?}, alone {alone:?}");
     let (again, _) = world.cut().import();
     assert_eq!(again.datasets().len(), 5001);
+}
+
+/// Each dataset had its full name in its entry, so that a rename of one wrote those of all below it.
+#[test]
+fn a_rename_costs_one_entry_whatever_is_below() {
+    let world = World::new(256 * MIB, 16 * MIB);
+    let filer = world.create_without_threads(&Default::default());
+    ["tank/a", "tank/a/b", "tank/c"].iter().for_each(|name| create(&filer, name));
+    add_many_below(&filer, "tank/a/b", 3000);
+    let other = world.cut();
+    drop(filer);
+    let (filer, _) = other.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+    let few = cost_of(&other, &filer, || filer.rename_dataset("tank/c", "tank/d").unwrap());
+    let many = cost_of(&other, &filer, || filer.rename_dataset("tank/a", "tank/d/e").unwrap());
+    println!("{few:?}\n{many:?}");
+    assert!(many.written_bytes <= few.written_bytes + (64 << 10), "{many:?}, and of one alone {few:?}");
+    let there = |filer: &Filer| {
+        assert_eq!(filer.pool().check_catalog(), Ok(()));
+        assert_eq!(filer.names().subtree("tank/d/e/b").len(), 3001);
+        assert!(filer.by_name("tank/d/e/b/many-2999").is_some() && filer.by_name("tank/a").is_none());
+    };
+    there(&filer);
+    let (again, _) = other.cut().import();
+    there(&again);
+    let long = "x".repeat(244);
+    assert!(again.rename_dataset("tank/d", &format!("tank/{long}")).is_err(), "those below would have too long names");
+}
+
+/// The first group of an import and the last of an export gave all entries to the catalog, each a write of all of it.
+#[test]
+fn an_import_and_an_export_write_no_entry_of_an_idle_dataset() {
+    let around = |count: u64| {
+        let world = World::without_log(256 * MIB);
+        let filer = world.create_without_threads(&Default::default());
+        let (fs, how) = (vfs(&filer), CreateHow::Guarded(mode(0o644)));
+        fs.create(ctx(&Cred::root()), fs.root(), b"file", &how).result.unwrap();
+        add_many(&filer, count);
+        filer.sync().unwrap();
+        fs.create(ctx(&Cred::root()), fs.root(), b"in the log", &how).wait.block().unwrap();
+        let world = world.cut();
+        drop(filer);
+        let written = |events: Vec<Event>| -> u64 {
+            events.iter().map(|event| if let Event::Write { bytes, .. } = event { bytes.len() as u64 } else { 0 }).sum()
+        };
+        // A replay, an export in good order, and what follows that.
+        let mut bytes = Vec::new();
+        for _ in 0..2 {
+            world.start_journal();
+            let (filer, _) = world.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).unwrap();
+            bytes.push(written(world.end_journal()));
+            world.start_journal();
+            filer.export().unwrap();
+            bytes.push(written(world.end_journal()));
+        }
+        bytes
+    };
+    let (alone, among_many) = (around(1), around(5000));
+    println!(
+        "bytes of an import with a replay, an export, an import, an export: {alone:?}, among 5000: {among_many:?}"
+    );
+    for (alone, among_many) in alone.iter().zip(&among_many) {
+        assert!(*among_many <= alone + (128 << 10), "{among_many} bytes among many, {alone} alone");
+    }
 }
 
 /// Of a dataset that nobody uses little is kept: an idle daemon with ten thousand of them is to take 64 MiB more than one

@@ -31,7 +31,7 @@
 //!
 //! record
 //!   0 ┌──────────────┬──────┬──────┬─────────────────────────────┐
-//!     │ body bytes 4 │ kind │ zero │ dataset                   8 │
+//!     │ body bytes 4 │ kind │ f, f │ dataset                   8 │   f, f: form u8, flags u8, both 0
 //!  16 ├──────────────┴──────┴──────┼─────────────────────────────┤
 //!     │ dseq                     8 │ txg                       8 │
 //!  32 ├────────────────────────────┴─────────────────────────────┤
@@ -46,7 +46,8 @@ use tally_base::codec::{Malformed, Reader};
 use tally_base::{DatasetId, Dseq, LaneId, Lsn, PoolGuid, SECTOR, Txg, log_checksum, round_to_sector};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"tallyfrm");
-const VERSION: u32 = 1;
+/// That of the pool's format: a frame of another one is none.
+const VERSION: u32 = 2;
 const HEADER_CHECKSUM_AT: usize = 128;
 
 /// Bytes of a frame before its first record.
@@ -74,6 +75,23 @@ pub struct RecordHead {
     pub txg: Txg,
     /// What the owner of the body calls it; opaque here.
     pub kind: u16,
+    /// How the body is to be read, where that does not follow from its kind.
+    pub shape: RecordShape,
+}
+
+/// How a record's body is encoded. This program writes [`RecordShape::PLAIN`] and knows nothing else: what a newer one has
+/// written is found, ordered and skipped like others, and whoever would have to understand it refuses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordShape {
+    /// Its layout.
+    pub form: u8,
+    /// What was done to it; bit 0 is kept for bodies that are sealed.
+    pub flags: u8,
+}
+
+impl RecordShape {
+    /// The owner's encoding as it is.
+    pub const PLAIN: Self = Self { form: 0, flags: 0 };
 }
 
 /// Bytes that a record takes in a frame.
@@ -225,6 +243,7 @@ pub(crate) fn encode_record_head(head: &RecordHead, body_bytes: u32) -> [u8; REC
     let mut bytes = [0; RECORD_HEAD_BYTES];
     bytes[0..4].copy_from_slice(&body_bytes.to_le_bytes());
     bytes[4..6].copy_from_slice(&head.kind.to_le_bytes());
+    bytes[6..8].copy_from_slice(&[head.shape.form, head.shape.flags]);
     bytes[8..16].copy_from_slice(&head.dataset.0.to_le_bytes());
     bytes[16..24].copy_from_slice(&head.dseq.0.to_le_bytes());
     bytes[24..32].copy_from_slice(&head.txg.0.to_le_bytes());
@@ -242,8 +261,9 @@ pub(crate) fn decode_records(
     for index in 0..u64::from(header.record_count) {
         let body_bytes = r.u32()? as usize;
         let kind = r.u16()?;
-        let _zero = r.u16()?;
-        let head = RecordHead { kind, dataset: DatasetId(r.u64()?), dseq: Dseq(r.u64()?), txg: Txg(r.u64()?) };
+        let shape = RecordShape { form: r.u8()?, flags: r.u8()? };
+        let (dataset, dseq, txg) = (DatasetId(r.u64()?), Dseq(r.u64()?), Txg(r.u64()?));
+        let head = RecordHead { kind, shape, dataset, dseq, txg };
         if head.dseq.0 >= COUNTER_END || head.txg.0 >= COUNTER_END {
             return Err(r.malformed());
         }

@@ -57,6 +57,34 @@ fn headers_whose_numbers_cannot_be_are_none() {
     }
 }
 
+/// One of format 1, and one of a program to come: who writes those sets a feature bit first.
+#[test]
+fn a_header_of_another_version_is_none() {
+    for version in [1u32, 3] {
+        let mut sector = [0; SECTOR];
+        header().encode(&mut sector);
+        sector[8..12].copy_from_slice(&version.to_le_bytes());
+        let checksum = log_checksum(&sector[..HEADER_CHECKSUM_AT]);
+        sector[HEADER_CHECKSUM_AT..HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(FrameHeader::decode(&sector), None, "version {version}");
+    }
+}
+
+/// What only a newer program understands is still a record of its dataset, with a place in its history.
+#[test]
+fn a_record_of_any_shape_is_found() {
+    let (dataset, dseq, txg) = (DatasetId(3), Dseq(4), Txg(5));
+    for shape in [RecordShape::PLAIN, RecordShape { form: 1, flags: 0 }, RecordShape { form: 7, flags: 0x81 }] {
+        let head = RecordHead { dataset, dseq, txg, kind: 900, shape };
+        let payload = [&encode_record_head(&head, 3)[..], &[1, 2, 3, 0, 0, 0, 0, 0]].concat();
+        let mut found = Vec::new();
+        let header = FrameHeader { record_count: 1, ..header() };
+        decode_records(&header, &payload, |_, head, body| found.push((head, body))).unwrap();
+        assert_eq!(found, [(head, 32..35)]);
+        assert_eq!(payload[6..8], [shape.form, shape.flags]);
+    }
+}
+
 #[test]
 fn a_header_cut_short_is_none() {
     let mut sector = [0; SECTOR];

@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn the_frame_of_the_longest_write_is_copied_once_and_its_buffer_kept() {
         let mut gathering = Gathering::default();
-        let head = RecordHead { dataset: DatasetId(1), dseq: Dseq(1), txg: Txg(1), kind: 1 };
+        let head = RecordHead { dataset: DatasetId(1), dseq: Dseq(1), txg: Txg(1), kind: 1, shape: Default::default() };
         let mut frame = gathering.empty(Lsn(1), Duration::ZERO);
         frame.push(&head, &[&[1; 100]], 100);
         let data = vec![2; 1 << 20];

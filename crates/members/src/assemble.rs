@@ -105,7 +105,10 @@ pub enum ImportError {
         pool: String,
     },
     /// It can only be read by this program.
-    #[error("pool {pool} uses features ({bits:#x}) that this program can only read; import it read-only")]
+    #[error(
+        "pool {pool} uses features that this program can only read: {}; import it with --readonly",
+        label::ro_compat_words(*bits)
+    )]
     ReadOnlyFeatures {
         /// Name of the pool.
         pool: String,

@@ -7,7 +7,7 @@ pub struct Chance(u64);
 /// What numbers are drawn for. Each has a stream of its own: its first number is here, and the n-th life, step or
 /// request counts on from it. Two of the same number would draw the same, so the compiler refuses them; and whoever
 /// changes one changes what every seed does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Stream {
     /// Which bits of a block rot, by the block's place on the disk: below all others.
@@ -46,8 +46,12 @@ pub enum Stream {
     Ahead = 15 << 32,
     /// What is fetched ahead inside of a device write of a sync, by the event.
     AheadInSync = 16 << 32,
+    /// Lives in which nobody asks for anything, by the life before.
+    Idle = 17 << 32,
+    /// As [`Self::Import`], behind such a life.
+    IdleImport = 18 << 32,
     /// How much the reaper frees in a group.
-    Reaper = 17 << 32,
+    Reaper = 19 << 32,
 }
 
 impl Chance {

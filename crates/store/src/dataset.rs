@@ -1,6 +1,7 @@
-//! Datasets as the pool keeps them: a name, local properties, and a root that changes with every transaction group.
+//! Datasets as the pool keeps them: a name below another one, local properties, and a root that changes with every transaction group.
 
 mod changes;
+mod entry;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,21 +9,18 @@ use std::sync::{Arc, OnceLock, Weak};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::RwLock;
-use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{DatasetId, Dseq, Generation, LaneId, ObjectId, Time, Txg};
 
 use crate::block::BlockError;
-use crate::properties::{Effective, PropertySet, SHARENFS_BYTES_MAX};
+use crate::properties::{Effective, PropertySet};
 use crate::run::RunWriter;
-use crate::tree::{Tree, VALUE_BYTES_MAX};
+use crate::tree::Tree;
 
 pub(crate) use changes::Changes;
+pub(crate) use entry::{DatasetEntry, EntryError};
 
 /// Longest full name of a dataset, bytes.
 pub const DATASET_NAME_MAX: usize = 255;
-
-// An entry is one value of the catalog; all properties but the longest are a few bytes.
-const _: () = assert!(DATASET_NAME_MAX + SHARENFS_BYTES_MAX + (1 << 10) < VALUE_BYTES_MAX);
 
 /// What one transaction group leaves of a dataset.
 #[derive(Clone, Debug)]
@@ -38,8 +36,12 @@ pub struct DatasetRoot {
     pub log_from: Txg,
     /// Object ids from here on were never used.
     pub next_object: ObjectId,
-    /// The write verifier; survives only a clean export (rules F16).
+    /// The pool's life in which this was written (rules F15, F16).
+    pub life: u64,
+    /// Its part of the write verifier, for ever: the other one is the life's (rules F16).
     pub verifier: u64,
+    /// No file of it shows an older change.
+    pub change_floor: Time,
     /// Bytes charged to the dataset: what each object uses (content, a directory's entries, a link's target), and
     /// [`OBJECT_CHARGE`] per object.
     pub used_bytes: u64,
@@ -48,10 +50,6 @@ pub struct DatasetRoot {
     /// Removed objects whose extents are still being freed.
     pub orphan_count: u64,
 }
-
-/// Up to which group a dataset's records are in its tree, if that is not what the pool's root says of all: the place is kept
-/// for datasets whose records are set aside one by one. 0 is none of them.
-const FROZEN_TXG: u64 = 0;
 
 /// What an object costs beside what it uses, for quota and `used`.
 pub const OBJECT_CHARGE: u64 = 512;
@@ -62,49 +60,17 @@ pub(crate) const DRAWN_END: u64 = 1 << 62;
 /// being imported.
 pub const ACCOUNT_MAX: u64 = 1 << 62;
 
-impl DatasetRoot {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.put(&self.tree.encode());
-        out.put_u64(FROZEN_TXG);
-        out.put_u64(self.replay_dseq.0);
-        out.put_u8(u8::from(self.logged));
-        out.put_u64(self.log_from.0);
-        out.put_u64(self.next_object.0);
-        out.put_u64(self.verifier);
-        out.put_u64(self.used_bytes);
-        out.put_u64(self.object_count);
-        out.put_u64(self.orphan_count);
-    }
-
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let tree = Tree::decode(&reader.array()?)?;
-        let frozen_txg = reader.u64()?;
-        // Every object and every orphan has a key of its own.
-        let counted_max = tree.entry_count().min(ACCOUNT_MAX);
-        let root = Self {
-            tree,
-            replay_dseq: Dseq(reader.u64()?),
-            logged: reader.u8()? != 0,
-            log_from: Txg(reader.u64()?),
-            next_object: ObjectId(reader.u64()?),
-            verifier: reader.u64()?,
-            used_bytes: reader.u64()?.min(ACCOUNT_MAX),
-            object_count: reader.u64()?.min(counted_max),
-            orphan_count: reader.u64()?.min(counted_max),
-        };
-        let drawn = [root.replay_dseq.0, root.log_from.0, root.next_object.0];
-        let is_possible = frozen_txg == FROZEN_TXG && drawn.into_iter().all(|number| number < DRAWN_END);
-        if is_possible { Ok(root) } else { Err(Malformed("dataset root")) }
-    }
-}
-
 /// The part of a dataset that only commands change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetLine {
-    /// Full name: pool, and one component per level.
+    /// Below which dataset it stands; 0 is none, of the pool's own.
+    pub parent: DatasetId,
+    /// The last component of its name.
     pub name: String,
     /// Local properties.
     pub local: PropertySet,
+    /// Sections of its entry that this program does not know, as they were read.
+    pub carried: Bytes,
 }
 
 /// What never changes in a dataset.
@@ -112,8 +78,12 @@ pub struct DatasetLine {
 pub struct DatasetBirth {
     /// Never reused in its pool.
     pub id: DatasetId,
+    /// Drawn for it, and the same wherever its content is sent.
+    pub guid: u64,
     /// When it was made.
     pub created: Time,
+    /// In which group.
+    pub created_txg: Txg,
     /// The lane that takes its records.
     pub lane: LaneId,
     /// Keys the hash of its directory entries' names.
@@ -129,6 +99,8 @@ pub struct Dataset {
     /// What never changes.
     pub birth: DatasetBirth,
     line: RwLock<DatasetLine>,
+    /// Its own and those above it: not stored, but worked out from all of them.
+    full_name: RwLock<Arc<str>>,
     effective: ArcSwap<Effective>,
     root: ArcSwap<DatasetRoot>,
     client: OnceLock<Weak<dyn DatasetClient>>,
@@ -167,12 +139,13 @@ pub trait DatasetClient: Send + Sync {
 }
 
 impl Dataset {
-    /// A dataset with its last synced root.
+    /// A dataset with its full name and its last synced root.
     #[must_use]
-    pub fn new(birth: DatasetBirth, line: DatasetLine, effective: Effective, root: DatasetRoot) -> Self {
+    pub fn new(birth: DatasetBirth, line: DatasetLine, name: &str, effective: Effective, root: DatasetRoot) -> Self {
         Self {
             birth,
             line: RwLock::new(line),
+            full_name: RwLock::new(name.into()),
             effective: ArcSwap::from_pointee(effective),
             root: ArcSwap::from_pointee(root),
             client: OnceLock::new(),
@@ -191,7 +164,18 @@ impl Dataset {
         self.root.swap(Arc::new(root))
     }
 
-    /// Name and local properties.
+    /// Its full name: pool, and one component per level.
+    #[must_use]
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.full_name.read())
+    }
+
+    /// It, or one above it, was renamed.
+    pub fn take_name(&self, name: &str) {
+        *self.full_name.write() = name.into();
+    }
+
+    /// Its part of its name, and local properties.
     #[must_use]
     pub fn line(&self) -> DatasetLine {
         self.line.read().clone()
@@ -249,70 +233,6 @@ impl Dataset {
 impl Dataset {
     /// Its entry in the catalog, with this root.
     pub(crate) fn entry(&self, root: &DatasetRoot) -> Bytes {
-        encode_entry(&self.birth, &self.line.read(), root)
+        entry::encode(&self.birth, &self.line.read(), root)
     }
-}
-
-/// A dataset as it stands in the catalog.
-///
-/// ```text
-///   0    8         16     24         32            40                48     52+n   56+n
-///   +----+---------+------+----------+-------------+-----------------+------+------+------------+------+
-///   | id | created | lane | name key | root object | root generation | name | size | properties | root |
-///   +----+---------+------+----------+-------------+-----------------+------+------+------------+------+
-///
-///   name: its length u32, bytes          root: tree root (80) | 0 (frozen txg) u64 | replay dseq u64 | logged u8 |
-///   properties: postcard                       log from u64 | next object u64 | verifier u64 | used bytes u64 |
-///                                              objects u64 | orphans u64
-/// ```
-#[derive(Clone, Debug)]
-pub(crate) struct DatasetEntry {
-    pub(crate) birth: DatasetBirth,
-    pub(crate) line: DatasetLine,
-    pub(crate) root: DatasetRoot,
-}
-
-impl DatasetEntry {
-    #[cfg(test)]
-    pub(crate) fn encode(&self) -> Bytes {
-        encode_entry(&self.birth, &self.line, &self.root)
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(bytes, "dataset");
-        let malformed = reader.malformed();
-        let birth = DatasetBirth {
-            id: DatasetId(reader.u64()?),
-            created: Time(reader.u64()?),
-            lane: LaneId(reader.u64()?),
-            name_key: reader.u64()?,
-            root_object: ObjectId(reader.u64()?),
-            root_generation: Generation(reader.u64()?),
-        };
-        let name = String::from_utf8(reader.blob()?.to_vec()).map_err(|_| malformed)?;
-        let local = postcard::from_bytes(reader.blob()?).map_err(|_| malformed)?;
-        let root = DatasetRoot::decode(&mut reader)?;
-        reader.end()?;
-        Ok(Self { birth, line: DatasetLine { name, local }, root })
-    }
-
-    /// Whether its numbers can have been drawn in a pool whose next dataset is this one: a sound checksum does not say so.
-    pub(crate) fn is_possible(&self, next_dataset: u64) -> bool {
-        // A leaf may hold a longer value than may be put into one.
-        let can_be_written = self.line.name.len() <= DATASET_NAME_MAX;
-        can_be_written && self.birth.id.0 < next_dataset && self.birth.root_object < self.root.next_object
-    }
-}
-
-fn encode_entry(birth: &DatasetBirth, line: &DatasetLine, root: &DatasetRoot) -> Bytes {
-    let mut out = Vec::with_capacity(256);
-    for field in
-        [birth.id.0, birth.created.0, birth.lane.0, birth.name_key, birth.root_object.0, birth.root_generation.0]
-    {
-        out.put_u64(field);
-    }
-    out.put_blob(line.name.as_bytes());
-    out.put_blob(&postcard::to_stdvec(&line.local).expect("a property set is plain data"));
-    root.encode(&mut out);
-    out.into()
 }

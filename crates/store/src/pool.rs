@@ -28,6 +28,7 @@ mod admit;
 mod break_even;
 mod catalog;
 mod lanes;
+mod life;
 pub mod membership;
 mod open;
 mod room;
@@ -61,7 +62,8 @@ use catalog::{Catalog, Told};
 use server_time::ServerTime;
 
 pub use admit::{NotServing, SpaceClass};
-pub(crate) use catalog::{Top, entry_of};
+pub(crate) use catalog::{Top, entry_of, names_of};
+pub use life::Life;
 pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
 pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
@@ -97,6 +99,10 @@ pub struct Pool {
     /// Datasets that were destroyed, until the log has forgotten them (rules F18).
     tombstones: Mutex<BTreeMap<DatasetId, Txg>>,
     next_dataset: AtomicU64,
+    /// What this import shows; its floor apart.
+    life: Life,
+    /// No file shows an older change. Rises once, when the replay of what was not exported is done.
+    change_floor: AtomicU64,
     time: ServerTime,
     break_even: BreakEven,
     syncing: Mutex<Syncing>,
@@ -121,8 +127,6 @@ struct Syncing {
     told: Told,
     /// Up to which group the log's records are in the trees, as it says (rules F1).
     log_txg: Txg,
-    /// The next group folds every dataset: what the import has changed in them nobody noted.
-    fold_all: bool,
     reply_blocks: [Option<BlockPtr>; BUCKETS],
     /// What holds a root that was replaced and may still be read, by the group that it belongs to.
     old_roots: Vec<(Txg, Weak<dyn Any + Send + Sync>)>,
@@ -139,6 +143,12 @@ impl Pool {
     #[must_use]
     pub fn guid(&self) -> PoolGuid {
         self.guid
+    }
+
+    /// What this import shows of every dataset.
+    #[must_use]
+    pub fn life(&self) -> Life {
+        Life { change_floor: Time(self.change_floor.load(Ordering::Relaxed)), ..self.life }
     }
 
     /// Whether it was imported for reading only.
@@ -220,10 +230,12 @@ impl Pool {
     pub fn check_catalog(&self) -> Result<(), String> {
         let syncing = self.syncing.lock();
         let found = catalog::entries_of(syncing.catalog.tree(), &self.io).map_err(|error| error.to_string())?;
-        if found == self.entries(&[]) {
-            Ok(())
-        } else {
-            Err("the catalog is not what memory knows of the datasets".to_owned())
+        let known = self.entries(&[]);
+        let differs = found.iter().find(|(id, entry)| known.get(id) != Some(entry));
+        match differs {
+            Some((id, _)) => Err(format!("the catalog has another entry of dataset {id} than memory")),
+            None if found.len() != known.len() => Err("the catalog has fewer datasets than memory".to_owned()),
+            None => Ok(()),
         }
     }
 

@@ -9,6 +9,7 @@
 //! `quota` bounds the descendants as well; that one is refused until it does.
 
 mod effective;
+mod encoding;
 mod value;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use encoding::Other;
+
 pub use effective::{Effective, Source, Sourced, effective, sources};
+pub(crate) use encoding::SET_BYTES_MAX;
 pub use value::{Compression, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS_BYTES_MAX, SyncMode, Value, parse};
 
 /// What can be set on a dataset. The order is that of `tally dataset get`; it is not stored.
@@ -133,63 +137,51 @@ pub enum PropertyError {
 }
 
 /// The values that were set on one dataset itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Value>", into = "Vec<Value>")]
-pub struct PropertySet(BTreeMap<Property, Value>);
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PropertySet {
+    known: BTreeMap<Property, Value>,
+    /// What newer programs have set. It stays as it is.
+    others: Vec<Other>,
+}
 
 impl PropertySet {
     /// Nothing set.
     #[must_use]
     pub const fn new() -> Self {
-        Self(BTreeMap::new())
+        Self { known: BTreeMap::new(), others: Vec::new() }
     }
 
     /// Sets a value; it knows its property. Gives the one it replaces.
     pub fn set(&mut self, value: Value) -> Option<Value> {
-        self.0.insert(value.property(), value)
+        self.known.insert(value.property(), value)
     }
 
     /// Forgets the value, so that the inherited or default one holds again.
     pub fn clear(&mut self, property: Property) -> Option<Value> {
-        self.0.remove(&property)
+        self.known.remove(&property)
     }
 
     /// The value set here.
     #[must_use]
     pub fn value(&self, property: Property) -> Option<&Value> {
-        self.0.get(&property)
+        self.known.get(&property)
     }
 
     /// All values set here, in the order of [`Property::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = &Value> {
-        self.0.values()
+        self.known.values()
     }
 
-    /// Whether nothing is set.
+    /// Whether nothing is set that this program knows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl TryFrom<Vec<Value>> for PropertySet {
-    type Error = &'static str;
-
-    /// Refuses what nobody could have set: a set that is read back has a good checksum, and no more than that.
-    fn try_from(values: Vec<Value>) -> Result<Self, Self::Error> {
-        if values.iter().all(Value::is_possible) { Ok(values.into_iter().collect()) } else { Err("property value") }
-    }
-}
-
-impl From<PropertySet> for Vec<Value> {
-    fn from(set: PropertySet) -> Self {
-        set.0.into_values().collect()
+        self.known.is_empty()
     }
 }
 
 impl FromIterator<Value> for PropertySet {
     fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
-        Self(values.into_iter().map(|value| (value.property(), value)).collect())
+        Self { known: values.into_iter().map(|value| (value.property(), value)).collect(), others: Vec::new() }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tally_base::{DatasetId, Dseq, ObjectId, Time, Txg};
 use tally_store::dataset::{DATASET_NAME_MAX, Dataset, DatasetBirth, DatasetLine, DatasetRoot};
 use tally_store::pool::{SyncError, ancestors};
@@ -46,6 +47,10 @@ pub struct DatasetInfo {
     pub name: String,
     /// When it was made.
     pub created: Time,
+    /// In which transaction group.
+    pub created_txg: Txg,
+    /// The same wherever its content is sent.
+    pub guid: u64,
     /// Bytes it uses, without its children.
     pub used_bytes: u64,
     /// Bytes that could still be written to it.
@@ -121,35 +126,50 @@ impl Filer {
         self.by_name(parent).ok_or_else(|| DatasetError::NoParent { name: name.to_owned(), parent: parent.to_owned() })
     }
 
+    /// What the entry of a dataset of this name says of it: the one above it, and its last component.
+    fn line_of(&self, name: &str) -> (DatasetId, String) {
+        let (above, component) =
+            name.rsplit_once('/').map_or((None, name), |(above, component)| (Some(above), component));
+        let parent = above.and_then(|above| self.by_name(above));
+        (parent.map_or(DatasetId(0), |parent| parent.dataset.birth.id), component.to_owned())
+    }
+
     fn add_dataset(&self, name: &str, local: PropertySet, owner: (u32, u32)) -> Result<Arc<Filesystem>, DatasetError> {
         let pool = &self.pool;
         let id = pool.draw_dataset_id();
-        let birth = DatasetBirth {
-            id,
-            created: pool.platform.clock.now(),
-            lane: pool.draw_home(id),
-            name_key: pool.platform.rng.next_u64(),
-            root_object: ObjectId(FIRST_ID),
-            root_generation: tally_base::Generation(pool.platform.rng.next_u64()),
-        };
-        let line = DatasetLine { name: name.to_owned(), local };
-        let in_force = effective_of(&self.names(), &line);
+        let rng = &pool.platform.rng;
+        let (parent, component) = self.line_of(name);
+        let in_force = effective_of(&self.names(), name, &local);
+        let line = DatasetLine { parent, name: component, local, carried: Bytes::new() };
         let root = DatasetRoot {
             tree: Tree::empty(),
             replay_dseq: Dseq(0),
             logged: in_force.sync != SyncMode::Disabled,
             log_from: Txg(0),
             next_object: ObjectId(FIRST_ID + 1),
-            verifier: pool.platform.rng.next_u64(),
+            life: pool.life().number,
+            verifier: rng.next_u64(),
+            change_floor: Time(0),
             used_bytes: 0,
             object_count: 0,
             orphan_count: 0,
         };
-        let dataset = Arc::new(Dataset::new(birth, line, in_force, root));
-        let filesystem = Filesystem::mount(pool, &self.ahead, &dataset, true);
-        pool.administer(|pool, txg| {
+        let filesystem = pool.administer(|pool, txg| {
+            let birth = DatasetBirth {
+                id,
+                guid: rng.next_u64(),
+                created: pool.platform.clock.now(),
+                created_txg: txg,
+                lane: pool.draw_home(id),
+                name_key: rng.next_u64(),
+                root_object: ObjectId(FIRST_ID),
+                root_generation: tally_base::Generation(rng.next_u64()),
+            };
+            let dataset = Arc::new(Dataset::new(birth, line, name, in_force, root));
+            let filesystem = Filesystem::mount(&self.pool, &self.ahead, &dataset);
             filesystem.found(txg, owner);
             pool.add_dataset(dataset);
+            filesystem
         })?;
         self.mounted.write().insert(id, Arc::clone(&filesystem));
         Arc::make_mut(&mut self.names.write()).insert(&filesystem);
@@ -216,10 +236,12 @@ impl Filer {
         self.pool.check_administrable()?;
         let point = MountPoint::take(&new_parent, to)?;
         let renamed = self.pool.administer(|_, _| {
-            for filesystem in &moved {
-                let name = new_name(filesystem);
-                filesystem.dataset.change_line(|line| line.name = name);
+            // Those below stand below the same one, and find their names by it.
+            if let Some(renamed) = moved.first() {
+                let (parent, component) = self.line_of(to);
+                renamed.dataset.change_line(|line| (line.parent, line.name) = (parent, component));
             }
+            moved.iter().for_each(|filesystem| filesystem.dataset.take_name(&new_name(filesystem)));
         });
         renamed.inspect_err(|_| point.give_back(&new_parent, to))?;
         *self.names.write() = Arc::new(Names::new(self.mounted.read().values().cloned()));
@@ -268,7 +290,7 @@ impl Filer {
             change();
             let names = self.names();
             for filesystem in affected {
-                let in_force = effective_of(&names, &filesystem.dataset.line());
+                let in_force = effective_of(&names, &filesystem.dataset.name(), &filesystem.dataset.line().local);
                 filesystem.switch_log(in_force.sync != SyncMode::Disabled, txg.next());
                 filesystem.dataset.take_effect(in_force);
             }
@@ -321,10 +343,10 @@ impl Filer {
 }
 
 /// Properties in force for a dataset, with those of the datasets above.
-fn effective_of(names: &Names, line: &DatasetLine) -> Effective {
-    let above = ancestors(&line.name).filter(|name| *name != line.name).filter_map(|name| names.find(name));
+fn effective_of(names: &Names, name: &str, local: &PropertySet) -> Effective {
+    let above = ancestors(name).filter(|above| *above != name).filter_map(|name| names.find(name));
     let above: Vec<PropertySet> = above.map(|filesystem| filesystem.dataset.line().local).collect();
-    let chain: Vec<&PropertySet> = above.iter().chain(std::iter::once(&line.local)).collect();
+    let chain: Vec<&PropertySet> = above.iter().chain(std::iter::once(local)).collect();
     effective(&chain)
 }
 
@@ -352,7 +374,7 @@ impl Filesystem {
     /// Its full name.
     #[must_use]
     pub fn name(&self) -> String {
-        self.dataset.line().name
+        self.dataset.name().to_string()
     }
 
     /// The properties in force.
@@ -374,8 +396,10 @@ impl Filesystem {
         let root = self.dataset.root();
         DatasetInfo {
             id: self.dataset.birth.id,
-            name: line.name,
+            name: self.name(),
             created: self.dataset.birth.created,
+            created_txg: self.dataset.birth.created_txg,
+            guid: self.dataset.birth.guid,
             used_bytes: root.used_bytes,
             available_bytes: self.space().available_bytes,
             object_count: root.object_count,

@@ -6,7 +6,7 @@ use std::thread::Scope;
 use tally_base::Dseq;
 use tally_intent::recovery::RecoveredRecord;
 
-use crate::record::Record;
+use crate::record::{Record, newer};
 use crate::replay::ReplayError;
 
 /// Fewer records than this are not worth a thread.
@@ -27,6 +27,9 @@ pub(super) fn decoded<'scope>(
     // Each record's bytes are let go as soon as they are understood: a long log fills the memory.
     let decode = |record: RecoveredRecord| {
         let dseq = record.head.dseq;
+        if newer(&record.head).is_some() {
+            return (dseq, Err(ReplayError::Newer { dseq }));
+        }
         (dseq, Record::decode(&record.body).map_err(|source| ReplayError::Malformed { dseq, source }))
     };
     let mut decoded = records.into_iter().map(decode);

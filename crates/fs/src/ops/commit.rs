@@ -15,7 +15,6 @@
 //! part as fast as the log takes it; then the groups are the promise, which has an end.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
@@ -76,7 +75,7 @@ impl Filesystem {
             if let Err(error) = may_write(&inode, object, ctx) {
                 return self.refused(&locked, smallvec![unchanged(object.id, &inode)], error);
             }
-            let verifier = self.verifier.load(Ordering::Acquire);
+            let verifier = self.verifier;
             let changes = smallvec![unchanged(object.id, &inode)];
             let now_due = due(locked.state(object.id), offset..end);
             let Some(admitted) = admitted.filter(|_| self.takes_log(&now_due)) else {

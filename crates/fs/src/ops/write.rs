@@ -170,7 +170,7 @@ impl Filesystem {
             return self.give_back(&parts, self.refused(&locked, smallvec![unchanged(object.id, &before)], error));
         }
         let stability = if stable { Stability::FileSync } else { Stability::Unstable };
-        let written = Written { count: length as u32, stability, verifier: self.verifier.load(Ordering::Acquire) };
+        let written = Written { count: length as u32, stability, verifier: self.verifier };
         if length == 0 {
             let wait = self.wait_for_seen(&locked);
             return Outcome { result: Ok(written), changes: smallvec![unchanged(object.id, &before)], wait };

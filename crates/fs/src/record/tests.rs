@@ -147,3 +147,27 @@ fn the_longest_records_fit_into_what_is_asked_for() {
         assert_eq!(Record::decode(&encoded(&record)), Ok(record));
     }
 }
+
+#[test]
+fn what_only_a_newer_program_knows_has_a_name() {
+    let head = |kind, form, flags| RecordHead {
+        dataset: tally_base::DatasetId(1),
+        dseq: tally_base::Dseq(2),
+        txg: tally_base::Txg(3),
+        kind,
+        shape: RecordShape { form, flags },
+    };
+    for kind in RecordKind::ALL {
+        assert_eq!(newer(&head(*kind as u16, 0, 0)), None);
+    }
+    let cases = [
+        (head(1, 1, 0), "form 1"),
+        (head(1, 0, 1), "flags 0x1"),
+        (head(13, 0, 0), "kind 13"),
+        (head(0, 0, 0), "kind 0"),
+    ];
+    for (head, words) in cases {
+        let told = newer(&head).unwrap();
+        assert!(told.contains(words), "{told}");
+    }
+}

@@ -58,7 +58,7 @@ use tally_disk::Fanout;
 use crate::checkpoint::Checkpoint;
 use crate::config::{LaneConfig, Leg, LegFailed};
 use crate::failure::LaneFailed;
-use crate::frame::{FrameHeader, RecordHead};
+use crate::frame::{FrameHeader, RecordHead, RecordShape};
 use crate::gather::{Gather, Gathering};
 use crate::promise::{LanePromise, Waiters};
 use crate::ring::{Budget, Fill, LaneGeometry, RingFull};
@@ -322,7 +322,7 @@ impl Lane {
                 return Err(failed.clone());
             }
             let dseq = Dseq(next_dseq.fetch_add(1, Ordering::Relaxed));
-            let head = RecordHead { dataset, dseq, txg, kind };
+            let head = RecordHead { dataset, dseq, txg, kind, shape: RecordShape::PLAIN };
             let lsn = state.next_lsn;
             state.next_lsn = lsn.next();
             let frame_bytes_max = u64::from(self.geometry.frame_bytes_max);

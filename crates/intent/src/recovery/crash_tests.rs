@@ -91,7 +91,10 @@ impl<'a> Life<'a> {
         let txg = Txg(closed.0 + 1 + u64::from(in_next_txg));
         let appended = lane.append(room, DATASET, dseq, txg, 3, &[&body]).expect("the lane is open");
         assert_eq!(appended.lsn.0, self.records.len() as u64 + 1);
-        self.records.push(Appended { head: RecordHead { dataset: DATASET, dseq: appended.dseq, txg, kind: 3 }, body });
+        self.records.push(Appended {
+            head: RecordHead { dataset: DATASET, dseq: appended.dseq, txg, kind: 3, shape: Default::default() },
+            body,
+        });
     }
 
     fn depart(&mut self) {

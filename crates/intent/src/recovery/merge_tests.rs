@@ -13,7 +13,7 @@ fn lane(id: u64, witness: u64, records: &[Numbers]) -> LaneScan {
     let record = |&(lsn, dseq, txg): &Numbers| RecoveredRecord {
         lane: LaneId(id),
         lsn: Lsn(lsn),
-        head: RecordHead { dataset: DATASET, dseq: Dseq(dseq), txg: Txg(txg), kind: 1 },
+        head: RecordHead { dataset: DATASET, dseq: Dseq(dseq), txg: Txg(txg), kind: 1, shape: Default::default() },
         body: Bytes::from(format!("record {dseq}")),
         witnessed: lsn <= witness,
     };

@@ -17,6 +17,28 @@ pub struct Features {
 /// What this program knows: nothing beyond the format. Numbers that are spoken for stand in docs/on-disk.md.
 pub const KNOWN: Features = Features { compat: 0, ro_compat: 0, incompat: 0 };
 
+/// Names of the bits of `incompat` that are spoken for, from bit 0 on.
+const INCOMPAT_NAMES: [&str; 7] =
+    ["raidz", "reflow", "sealed blocks", "shared blocks", "removed vdevs", "special vdevs", "copies of data"];
+/// Those of `ro_compat`.
+const RO_COMPAT_NAMES: [&str; 1] = ["checkpoint"];
+
+/// Bits of `incompat` in words: names where they have some, and numbers.
+pub(super) fn incompat_words(bits: u64) -> String {
+    words(bits, &INCOMPAT_NAMES)
+}
+
+/// The same of `ro_compat`.
+pub(crate) fn ro_compat_words(bits: u64) -> String {
+    words(bits, &RO_COMPAT_NAMES)
+}
+
+fn words(bits: u64, names: &[&str]) -> String {
+    let of_bit = |bit: usize| names.get(bit).map_or_else(|| format!("bit {bit}"), |name| format!("{name} (bit {bit})"));
+    let set = (0..64).filter(|bit| bits >> bit & 1 != 0).map(of_bit);
+    set.collect::<Vec<_>>().join(", ")
+}
+
 /// What a pool's features allow this program to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usable {

@@ -49,6 +49,7 @@ use tally_base::{PoolGuid, SECTOR, VdevGuid, block_checksum, log_checksum};
 use tally_disk::{AlignedBuf, Disk, Durability};
 
 pub use config::{LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea, VdevClass, VdevConfig, VdevKind};
+pub(crate) use features::ro_compat_words;
 pub use features::{Features, KNOWN, Usable};
 pub use missed::{MISSED_RANGES_MAX, MissedGroups, TxgRange};
 pub use sections::Section;
@@ -132,7 +133,10 @@ pub enum Unreadable {
         what: String,
     },
     /// A feature that this program does not know.
-    #[error("it uses the incompatible features {bits:#x}, which this program does not know; use a newer program")]
+    #[error(
+        "it uses incompatible features that this program does not know: {}; use a newer program",
+        features::incompat_words(*bits)
+    )]
     Features {
         /// The unknown bits.
         bits: u64,

@@ -230,6 +230,14 @@ fn each_set_of_features_and_each_state_has_its_place() {
 }
 
 #[test]
+fn features_that_are_not_known_are_told_by_their_names() {
+    let told = |bits| Unreadable::Features { bits }.to_string();
+    assert!(told(0b1001).contains("raidz (bit 0), shared blocks (bit 3);"), "{}", told(0b1001));
+    assert!(told(1 << 63 | 1 << 6).contains("copies of data (bit 6), bit 63;"), "{}", told(1 << 63 | 1 << 6));
+    assert_eq!(super::ro_compat_words(0b11), "checkpoint (bit 0), bit 1");
+}
+
+#[test]
 fn features_allow_what_ignorance_permits() {
     let known = Features { compat: 1, ro_compat: 1, incompat: 1 };
     for (compat, ro_compat, incompat, usable) in [

@@ -243,7 +243,9 @@ fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
 
 fn dataset_text(command: &DatasetCommand, reply: &Reply) -> Option<String> {
     match (command, reply) {
-        (DatasetCommand::List { table, .. }, Reply::Datasets(datasets)) => Some(dataset::list(datasets, *table)),
+        (DatasetCommand::List { columns, table, .. }, Reply::Datasets(datasets)) => {
+            Some(dataset::list(datasets, columns, *table))
+        }
         (DatasetCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
         _ => None,
     }

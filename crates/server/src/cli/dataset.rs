@@ -8,6 +8,7 @@ use super::table::{Align, Table};
 use super::words;
 use crate::control::message::{Assignment, Request};
 use crate::control::report::DatasetReport;
+use crate::daemon::dates;
 
 /// The commands on datasets.
 #[derive(Debug, Subcommand)]
@@ -41,6 +42,9 @@ pub enum DatasetCommand {
         /// Also what is below them
         #[arg(short)]
         recursive: bool,
+        /// Columns, separated by commas: name, used, avail, refer, mountpoint, creation, createtxg, guid
+        #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns, default_value = DEFAULT_COLUMNS)]
+        columns: Columns,
         #[command(flatten)]
         table: TableArgs,
     },
@@ -104,20 +108,76 @@ impl DatasetCommand {
     }
 }
 
+/// A column of `tally dataset list`.
+#[derive(Clone, Copy, Debug)]
+enum Column {
+    Name,
+    Used,
+    Available,
+    Referenced,
+    Mountpoint,
+    Creation,
+    CreateTxg,
+    Guid,
+}
+
+/// What `-o` chooses.
+#[derive(Clone, Debug)]
+pub struct Columns(Vec<Column>);
+
+const DEFAULT_COLUMNS: &str = "name,used,avail,refer,mountpoint";
+
+fn columns(text: &str) -> Result<Columns, String> {
+    let column = |word: &str| match word {
+        "name" => Ok(Column::Name),
+        "used" => Ok(Column::Used),
+        "avail" | "available" => Ok(Column::Available),
+        "refer" | "referenced" => Ok(Column::Referenced),
+        "mountpoint" => Ok(Column::Mountpoint),
+        "creation" => Ok(Column::Creation),
+        "createtxg" => Ok(Column::CreateTxg),
+        "guid" => Ok(Column::Guid),
+        other => Err(format!("there is no column '{other}'")),
+    };
+    text.split(',').map(column).collect::<Result<_, _>>().map(Columns)
+}
+
+impl Column {
+    const fn title(self) -> (&'static str, Align) {
+        match self {
+            Self::Name => ("NAME", Align::Left),
+            Self::Used => ("USED", Align::Right),
+            Self::Available => ("AVAIL", Align::Right),
+            Self::Referenced => ("REFER", Align::Right),
+            Self::Mountpoint => ("MOUNTPOINT", Align::Left),
+            Self::Creation => ("CREATION", Align::Left),
+            Self::CreateTxg => ("CREATETXG", Align::Right),
+            Self::Guid => ("GUID", Align::Right),
+        }
+    }
+
+    fn cell(self, dataset: &DatasetReport, is_exact: bool) -> String {
+        let size = |bytes: u64| if is_exact { bytes.to_string() } else { Size(bytes).to_string() };
+        match self {
+            Self::Name => dataset.name.clone(),
+            Self::Used => size(dataset.used),
+            Self::Available => size(dataset.available),
+            Self::Referenced => size(dataset.referenced),
+            Self::Mountpoint => dataset.mountpoint.clone(),
+            Self::Creation if is_exact => dataset.created.to_string(),
+            Self::Creation => dates::utc_as_zfs(dataset.created),
+            Self::CreateTxg => dataset.created_txg.to_string(),
+            Self::Guid => dataset.guid.to_string(),
+        }
+    }
+}
+
 /// `tally dataset list`.
-pub(super) fn list(datasets: &[DatasetReport], style: TableArgs) -> String {
-    let (left, right) = (Align::Left, Align::Right);
-    let columns = [("NAME", left), ("USED", right), ("AVAIL", right), ("REFER", right), ("MOUNTPOINT", left)];
-    let mut table = Table::new(&columns);
-    let size = |bytes: u64| if style.exact { bytes.to_string() } else { Size(bytes).to_string() };
+pub(super) fn list(datasets: &[DatasetReport], Columns(columns): &Columns, style: TableArgs) -> String {
+    let titles: Vec<_> = columns.iter().map(|column| column.title()).collect();
+    let mut table = Table::new(&titles);
     for dataset in datasets {
-        table.row(vec![
-            dataset.name.clone(),
-            size(dataset.used),
-            size(dataset.available),
-            size(dataset.referenced),
-            dataset.mountpoint.clone(),
-        ]);
+        table.row(columns.iter().map(|column| column.cell(dataset, style.exact)).collect());
     }
     table.print(style)
 }

@@ -307,6 +307,10 @@ pub struct DatasetReport {
     pub mountpoint: String,
     /// When it was made, seconds since 1970-01-01 UTC.
     pub created: u64,
+    /// In which transaction group.
+    pub created_txg: u64,
+    /// The same wherever its content is sent.
+    pub guid: u64,
 }
 
 /// One property of a pool or dataset.

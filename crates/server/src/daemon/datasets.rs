@@ -34,7 +34,7 @@ fn value(assignment: &Assignment) -> Result<Value, PoolsError> {
 }
 
 /// Facts about a dataset that `get` shows beside its properties.
-const FACTS: [&str; 5] = ["creation", "used", "available", "referenced", "mountpoint"];
+const FACTS: [&str; 7] = ["creation", "used", "available", "referenced", "mountpoint", "createtxg", "guid"];
 
 impl Pools {
     /// Makes a dataset, and with `parents` its missing ancestors.
@@ -201,6 +201,8 @@ impl Catalogue {
             referenced: info.used_bytes,
             mountpoint: mount_path(&info.name),
             created: info.created.seconds(),
+            created_txg: info.created_txg.0,
+            guid: info.guid,
             name: info.name,
         })
     }
@@ -234,12 +236,15 @@ fn pool_of(name: &str) -> &str {
 
 fn facts(dataset: &DatasetReport) -> Vec<PropertyLine> {
     let size = |bytes: u64| (Size(bytes).to_string(), bytes.to_string());
+    let same = |text: String| (text.clone(), text);
     let values = [
-        (dates::utc(dataset.created), dataset.created.to_string()),
+        (dates::utc_as_zfs(dataset.created), dataset.created.to_string()),
         size(dataset.used),
         size(dataset.available),
         size(dataset.referenced),
-        (dataset.mountpoint.clone(), dataset.mountpoint.clone()),
+        same(dataset.mountpoint.clone()),
+        same(dataset.created_txg.to_string()),
+        same(dataset.guid.to_string()),
     ];
     let line = |(property, (value, exact)): (&str, (String, String))| PropertyLine {
         name: dataset.name.clone(),

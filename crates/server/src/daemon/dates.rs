@@ -7,6 +7,17 @@ pub(crate) fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", rest / 3600, rest / 60 % 60)
 }
 
+/// `Sat Nov 21 10:30 2026` of the same, as zfs shows `creation`.
+pub(crate) fn utc_as_zfs(seconds: u64) -> String {
+    const WEEKDAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    // The first of 1970 was a Thursday.
+    let (weekday, month) = (WEEKDAYS[(days % 7) as usize], MONTHS[(month - 1) as usize]);
+    format!("{weekday} {month} {day:>2} {:>2}:{:02} {year:04}", rest / 3600, rest / 60 % 60)
+}
+
 /// Year, month and day of a day number, by years that start in March: so the leap day is the last of a
 /// year, and month lengths follow one formula (153 days in five months).
 fn civil(days: u64) -> (u64, u64, u64) {
@@ -24,7 +35,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::utc;
+    use super::{utc, utc_as_zfs};
 
     #[test]
     fn known_days() {
@@ -39,5 +50,8 @@ mod tests {
         for (seconds, expected) in cases {
             assert_eq!(utc(seconds), expected);
         }
+        assert_eq!(utc_as_zfs(0), "Thu Jan  1  0:00 1970");
+        assert_eq!(utc_as_zfs(951_868_799), "Tue Feb 29 23:59 2000");
+        assert_eq!(utc_as_zfs(1_735_689_599), "Tue Dec 31 23:59 2024");
     }
 }

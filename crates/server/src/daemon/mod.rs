@@ -19,7 +19,7 @@ mod copies;
 mod damage_report;
 mod data_dir;
 mod datasets;
-mod dates;
+pub(crate) mod dates;
 mod disks;
 mod finding;
 pub mod first_pool;

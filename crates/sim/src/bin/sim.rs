@@ -119,6 +119,7 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
     let floors = [
         ("cuts inside disk commands", totals.cuts_in_disk_commands, 20_000),
         ("cuts after a leg was struck off", totals.cuts_after_strike, 20_000),
+        ("imports behind which nothing was asked", totals.idle_lives, 20_000),
         ("lives after a long outage or a clock jump", totals.lives_after_gap, 10_000),
         ("full pools", totals.full, 5_000),
         ("syncs that left something to the reaper", totals.syncs_with_rest, 20_000),

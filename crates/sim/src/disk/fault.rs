@@ -78,6 +78,11 @@ impl Faults {
         *self.0.lock() = Planned::default();
     }
 
+    /// Whether a request of this kind is going to fail.
+    pub fn refuses(&self, fault: Fault) -> bool {
+        self.0.lock().refused[fault as usize] > 0
+    }
+
     pub(super) fn strike(&self, fault: Fault) -> io::Result<()> {
         let left = &mut self.0.lock().refused[fault as usize];
         if *left == 0 {

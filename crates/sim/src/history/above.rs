@@ -105,7 +105,7 @@ pub fn every_block(plan: &Plan) -> Result<Totals, Failure> {
         let mut chance = Chance::of(plan.seed, Stream::EveryBlock, 0);
         history.steps_to(plan.steps)?;
         let mut state = history.0.lock();
-        state.begin_life(false)?;
+        state.begin_life(false, Stream::Import)?;
         state.rot_and_go_on(None, &mut chance)?;
         Ok(state.totals)
     })

@@ -23,7 +23,7 @@ const LITTLE_MEMORY_BYTES: u64 = 64 << 10;
 
 impl State {
     /// The power goes, if it has not; what survives is imported, and must be a state that the oracles know.
-    pub(super) fn begin_life(&mut self, was_exported: bool) -> Checked<()> {
+    pub(super) fn begin_life(&mut self, was_exported: bool, stream: Stream) -> Checked<()> {
         let mut exported = was_exported;
         self.sent.clear();
         self.meanwhile.end();
@@ -32,7 +32,8 @@ impl State {
         }
         self.is_full = false;
         for attempt in 0.. {
-            let mut chance = Chance::of(self.plan.seed, Stream::Import, self.totals.lives * 16 + attempt);
+            let life = if stream == Stream::Import { self.totals.lives } else { self.totals.idle_lives };
+            let mut chance = Chance::of(self.plan.seed, stream, life * 16 + attempt);
             self.machine.lose_power(&mut chance);
             self.totals.cuts += u64::from(!exported);
             self.trouble_while_off(&mut chance)?;

@@ -93,6 +93,8 @@ pub struct Totals {
     pub dropped: u64,
     /// Lives, from an import to the next cut or export.
     pub lives: u64,
+    /// Imports behind which nothing was asked before the next cut or export.
+    pub idle_lives: u64,
     /// Power cuts.
     pub cuts: u64,
     /// Of these, during an import.
@@ -144,6 +146,7 @@ impl AddAssign for Totals {
         self.remembered += other.remembered;
         self.dropped += other.dropped;
         self.lives += other.lives;
+        self.idle_lives += other.idle_lives;
         self.cuts += other.cuts;
         self.cuts_in_import += other.cuts_in_import;
         self.cuts_after_strike += other.cuts_after_strike;

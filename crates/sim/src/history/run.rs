@@ -22,6 +22,7 @@ use super::world::{DATASETS, fill};
 use super::{Checked, Meanwhile, Part, Plan, State, Syncs, Totals, Trace, Trouble, Troubles};
 use crate::chance::{Chance, Stream};
 use crate::client::Client;
+use crate::disk::Fault;
 use crate::machine::{Machine, POOL, Shape};
 use crate::op::{Known, Object, Op};
 use crate::oracle::{Oracle, new_model};
@@ -38,6 +39,9 @@ pub struct Failure {
 
 /// Blocks of a pool that rot in turn behind one import, each in a world of its own.
 const BLOCKS_OF_A_LIFE: usize = 2;
+
+/// Behind one import in so many comes another one, and nothing between them.
+const IDLE_LIFE_ONE_IN: u64 = 5;
 
 /// Before one step in so many a client reads a file in order.
 const READ_IN_ORDER_ONE_IN: u64 = 12;
@@ -157,14 +161,32 @@ impl History {
             if state.plan.trouble == Trouble::Rot && chance.one_in(3) {
                 state.rot_in_a_copy(&mut chance)?;
             }
-            state.begin_life(exported)?;
+            state.begin_life(exported, Stream::Import)?;
             if state.plan.trouble == Trouble::Rot && chance.one_in(2) {
                 state.rot_and_go_on(Some(BLOCKS_OF_A_LIFE), &mut chance)?;
             }
             if state.step >= state.plan.steps {
                 return Ok(state.totals);
             }
+            drop(state);
+            self.idle_lives()?;
         }
+    }
+
+    /// Imports behind which nobody asks for anything: what they draw is told by no entry of a dataset, and holds all the same.
+    fn idle_lives(&self) -> Checked<()> {
+        let mut chance = {
+            let state = self.0.lock();
+            Chance::of(state.plan.seed, Stream::Idle, state.totals.lives)
+        };
+        while chance.one_in(IDLE_LIFE_ONE_IN) {
+            self.0.lock().note("idle life");
+            let exported = chance.one_in(2) && self.export()?;
+            let mut state = self.0.lock();
+            state.totals.idle_lives += 1;
+            state.begin_life(exported, Stream::IdleImport)?;
+        }
+        Ok(())
     }
 
     /// One life: until the power goes, or the pool is exported. Gives whether it was.
@@ -561,6 +583,11 @@ impl State {
     fn interlude(&mut self) -> Checked<()> {
         let mut chance = Chance::of(self.plan.seed, Stream::Interlude, self.machine.power().events());
         if self.is_off() || !chance.one_in(4) {
+            return Ok(());
+        }
+        // What one leg refuses to read and another has is repaired with writers kept out: here the writer, which is this very
+        // thread, would wait for itself.
+        if self.machine.disks().iter().any(|(_, disk)| disk.faults().refuses(Fault::Read)) {
             return Ok(());
         }
         self.meanwhile(&mut Chance::of(self.plan.seed, Stream::ListingInSync, self.machine.power().events()))?;

@@ -184,6 +184,11 @@ fn say_record(report: &mut Report<'_>, lane: &Lane<'_>, tally: &mut Tally, frame
         .with("txg", head.txg)
         .with_some("replay", replayed)
         .with("bytes", record.body.len());
+    if let Some(what) = lane.words.newer(head) {
+        let fact = fact.with("kind", head.kind).with("form", head.shape.form).with("flags", head.shape.flags);
+        report.say(Detail::Lines, &fact.note(format!("{what}, which only a newer program knows")));
+        return;
+    }
     match words {
         Ok(words) => {
             report.say(Detail::Lines, &fact.with_all(words.fields));

@@ -30,6 +30,7 @@ use std::io;
 use bytes::Bytes;
 use tally_base::codec::Malformed;
 use tally_disk::Opener;
+use tally_intent::RecordHead;
 use tally_members::discover::ImportSource;
 
 use crate::key::Key;
@@ -95,6 +96,9 @@ impl Plan {
 
 /// What bytes mean that the store only keeps.
 pub trait Words {
+    /// What of a log record only newer programs know.
+    fn newer(&self, head: &RecordHead) -> Option<String>;
+
     /// A log record of this kind.
     fn record(&self, kind: u16, body: &Bytes) -> Result<RecordWords, Malformed>;
 

@@ -14,7 +14,7 @@ use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::pool::{PoolRoot, Top, entry_of};
+use crate::pool::{PoolRoot, Top, entry_of, names_of};
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
 
@@ -37,7 +37,7 @@ pub(super) struct Root {
 impl Root {
     /// A dataset's name.
     pub(super) fn name_of(&self, id: DatasetId) -> Option<&str> {
-        self.top.find(id).map(|entry| entry.line.name.as_str())
+        self.top.name_of(id)
     }
 }
 
@@ -77,7 +77,7 @@ fn root_of(view: &PoolView<'_>, uberblock: &Uberblock) -> Result<Root, RootError
     let pointer: &[u8; BLOCK_PTR_BYTES] = uberblock.root[..].try_into().map_err(|_| Malformed("uberblock root"))?;
     let block = BlockPtr::decode(pointer)?;
     let (content, alloc) = PoolRoot::decode(&BlockIo::read_root(&view.block_devs(), &block)?)?;
-    let top = Top { root: content, datasets: Vec::new() };
+    let top = Top { root: content, datasets: Vec::new(), names: Vec::new() };
     let source = view.source(block.dva);
     Ok(Root { uberblock: uberblock.clone(), top, entries: Vec::new(), alloc, block, source })
 }
@@ -116,6 +116,12 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     });
     datasets.sort_by_key(|(entry, _)| entry.birth.id);
     (root.top.datasets, root.entries) = datasets.into_iter().unzip();
+    root.top.names = names_of(&root.top.datasets);
+    for (entry, source) in root.top.datasets.iter().zip(&root.entries).zip(&root.top.names).filter_map(nameless) {
+        let fact = Fact::new(Part::Trees, "dataset").at(source.clone()).with("dataset", entry.birth.id);
+        let fact = fact.with("component", entry.line.name.as_str()).with("parent", entry.line.parent);
+        report.say(Detail::Summary, &fact.damaged("those above it do not lead to the pool's own: it has no name"));
+    }
     let fact = Fact::new(Part::Trees, "catalog")
         .at(tree.root().and_then(|root| view.source(root.dva)))
         .with("height", tree.height())
@@ -133,6 +139,10 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     view.say_faults(report, Part::Trees);
 }
 
+fn nameless<T>((dataset, name): (T, &Option<String>)) -> Option<T> {
+    name.is_none().then_some(dataset)
+}
+
 /// The keys that are missing from a walk.
 fn stretch(from: Option<Key>, to: Option<Key>) -> Fields {
     let word = |key: Option<Key>, without: &str| key.map_or(without.to_owned(), |key| format!("{key:?}"));
@@ -148,6 +158,9 @@ fn say_root(report: &mut Report<'_>, root: &Root, is_older: bool) {
         .with("datasets", content.catalog.entry_count())
         .with("next_dataset", content.next_dataset)
         .with("log_txg", content.log_txg)
+        .with("life", content.life.number)
+        .with("life_random", format!("{:#018x}", content.life.random))
+        .with("change_floor", content.life.change_floor)
         .with("reply_blocks", content.reply_blocks.iter().flatten().count())
         .with("tombstones", content.tombstones.len())
         .with_some("copy", copy_words(&root.block));
@@ -168,10 +181,11 @@ pub(super) fn say_trees(report: &mut Report<'_>, view: &PoolView<'_>, root: &Roo
     if report.plan.trees.is_empty() {
         say_replies(report, view, root, &io);
     }
-    for (entry, source) in root.top.datasets.iter().zip(&root.entries) {
-        if report.plan.wants_tree(&entry.line.name) {
-            report.trees_found.push(entry.line.name.clone());
-            say_dataset(report, source, entry);
+    for ((entry, name), source) in root.top.named().zip(&root.entries) {
+        let name = name.map_or_else(|| format!("?/{}", entry.line.name), str::to_owned);
+        if report.plan.wants_tree(&name) {
+            say_dataset(report, source, entry, &name);
+            report.trees_found.push(name);
             Walk { report, view, io: &io, words, leaf: None, entries: [0; Class::ALL.len()] }.run(entry);
             view.say_faults(report, Part::Trees);
         }
@@ -192,13 +206,16 @@ fn say_replies(report: &mut Report<'_>, view: &PoolView<'_>, root: &Root, io: &B
     }
 }
 
-fn say_dataset(report: &mut Report<'_>, source: &Option<Source>, entry: &DatasetEntry) {
+fn say_dataset(report: &mut Report<'_>, source: &Option<Source>, entry: &DatasetEntry, name: &str) {
     let (birth, state) = (&entry.birth, &entry.root);
     let fact = Fact::new(Part::Trees, "dataset")
         .at(source.clone())
         .with("dataset", birth.id)
-        .with("name", entry.line.name.as_str())
+        .with("name", name)
+        .with("parent", entry.line.parent)
+        .with("guid", format!("{:#018x}", birth.guid))
         .with("created", birth.created)
+        .with("created_txg", birth.created_txg)
         .with("lane", birth.lane)
         .with("root_object", birth.root_object)
         .with("root_generation", birth.root_generation)
@@ -208,11 +225,22 @@ fn say_dataset(report: &mut Report<'_>, source: &Option<Source>, entry: &Dataset
         .with("next_object", state.next_object)
         .with("replay_dseq", state.replay_dseq)
         .with("logged", state.logged)
-        .with("log_from", state.log_from);
+        .with("log_from", state.log_from)
+        .with("life", state.life)
+        .with("verifier", format!("{:#018x}", state.verifier))
+        .with("change_floor", state.change_floor);
     report.say(Detail::Summary, &fact);
     for value in entry.line.local.iter() {
         let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);
         report.say(Detail::Lines, &fact.with("name", value.property().name()).with("value", value.to_string()));
+    }
+    for (number, bytes) in entry.line.local.others() {
+        let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);
+        report.say(Detail::Lines, &fact.with("number", number).with("bytes", bytes.len()).note("not known here"));
+    }
+    for (number, bytes) in entry.sections() {
+        let fact = Fact::new(Part::Trees, "section").at(source.clone()).with("dataset", birth.id);
+        report.say(Detail::Lines, &fact.with("number", number).with("bytes", bytes).note("not known here"));
     }
 }
 

@@ -16,21 +16,27 @@
 //!
 //! See docs/design/0040.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
 use tally_base::codec::Malformed;
 use tally_base::{DatasetId, Txg};
 
+use super::TIME_ROOM_END;
 use super::open::OpenError;
 use super::root::PoolRoot;
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Dva};
-use crate::dataset::DatasetEntry;
+use crate::dataset::{DATASET_NAME_MAX, DatasetEntry, EntryError};
 use crate::io::BlockIo;
 use crate::key::{Class, KEY_BYTES, Key};
 use crate::run::RunWriter;
 use crate::tree::{Change, RangeIter, Tree, Visit};
+
+/// The one above a pool's own dataset: no id is 0.
+const NO_DATASET: DatasetId = DatasetId(0);
+
+const MALFORMED: EntryError = EntryError::Malformed(Malformed("dataset"));
 
 /// For the nodes above, and sectors that are not full.
 const ROOM_BESIDE_BYTES: u64 = 64 << 10;
@@ -121,6 +127,13 @@ impl Catalog {
 pub(super) struct Told(Entries);
 
 impl Told {
+    /// An entry that an import has read.
+    pub(super) fn note_found(&mut self, id: DatasetId, entry: impl FnOnce() -> Bytes) {
+        if cfg!(debug_assertions) {
+            self.0.insert(id, entry());
+        }
+    }
+
     pub(super) fn note(&mut self, changed: &Entries, gone: &[DatasetId]) {
         if cfg!(debug_assertions) {
             self.0.extend(changed.iter().map(|(id, entry)| (*id, entry.clone())));
@@ -212,6 +225,9 @@ pub(crate) struct Top {
     pub(crate) root: PoolRoot,
     /// In the order of their ids.
     pub(crate) datasets: Vec<DatasetEntry>,
+    /// Their full names. `None`, which an import refuses: the one above it is not there, it stands below itself, or the name is
+    /// longer than names are.
+    pub(crate) names: Vec<Option<String>>,
 }
 
 impl Top {
@@ -225,21 +241,59 @@ impl Top {
         if datasets.len() as u64 != root.catalog.entry_count() {
             return Err(Malformed("number of datasets").into());
         }
-        Ok(Self { root, datasets })
+        let names = names_of(&datasets);
+        let top = Self { root, datasets, names };
+        let names: HashSet<_> = top.names.iter().flatten().collect();
+        if names.len() == top.datasets.len() { Ok(top) } else { Err(Malformed("name of a dataset").into()) }
     }
 
     /// A dataset's entry.
     pub(crate) fn find(&self, id: DatasetId) -> Option<&DatasetEntry> {
-        let at = self.datasets.binary_search_by_key(&id, |entry| entry.birth.id).ok()?;
-        self.datasets.get(at)
+        self.datasets.get(place_of(&self.datasets, id)?)
+    }
+
+    /// A dataset's name.
+    pub(crate) fn name_of(&self, id: DatasetId) -> Option<&str> {
+        self.names.get(place_of(&self.datasets, id)?)?.as_deref()
+    }
+
+    /// Every dataset with its name, if it has one.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&DatasetEntry, Option<&str>)> {
+        self.datasets.iter().zip(self.names.iter().map(Option::as_deref))
     }
 }
 
+fn place_of(datasets: &[DatasetEntry], id: DatasetId) -> Option<usize> {
+    datasets.binary_search_by_key(&id, |entry| entry.birth.id).ok()
+}
+
+/// The full names of datasets in the order of their ids; see [`Top::names`].
+pub(crate) fn names_of(datasets: &[DatasetEntry]) -> Vec<Option<String>> {
+    let name_of = |entry: &DatasetEntry| {
+        let mut components = vec![&*entry.line.name];
+        let (mut bytes, mut parent) = (entry.line.name.len(), entry.line.parent);
+        while parent != NO_DATASET {
+            let above = &datasets.get(place_of(datasets, parent)?)?.line;
+            components.push(&above.name);
+            // A component has a byte at least: so whoever goes in a circle comes to an end here.
+            bytes += 1 + above.name.len();
+            parent = above.parent;
+            if bytes > DATASET_NAME_MAX {
+                return None;
+            }
+        }
+        components.reverse();
+        Some(components.join("/"))
+    };
+    datasets.iter().map(name_of).collect()
+}
+
 /// The dataset of an entry of the catalog.
-pub(crate) fn entry_of(root: &PoolRoot, key: &Key, value: &[u8]) -> Result<DatasetEntry, Malformed> {
-    let entry = DatasetEntry::decode(value)?;
-    let is_possible = *key == key_of(entry.birth.id) && entry.is_possible(root.next_dataset);
-    if is_possible { Ok(entry) } else { Err(Malformed("dataset")) }
+pub(crate) fn entry_of(root: &PoolRoot, key: &Key, value: &[u8]) -> Result<DatasetEntry, EntryError> {
+    let id = DatasetId(key.object);
+    let entry = if *key == key_of(id) { DatasetEntry::decode(id, value)? } else { return Err(MALFORMED) };
+    let is_possible = entry.is_possible(root.next_dataset, root.life.number) && entry.root.change_floor < TIME_ROOM_END;
+    if is_possible { Ok(entry) } else { Err(MALFORMED) }
 }
 
 #[cfg(test)]

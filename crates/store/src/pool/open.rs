@@ -6,7 +6,7 @@
 //! point of the whole recovery. Until then a crash finds the same disks and decides the same.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -26,6 +26,7 @@ use tally_members::uberblock::Uberblock;
 use super::break_even::BreakEven;
 use super::catalog::{Catalog, Told, Top};
 use super::lanes::home_among;
+use super::life::Life;
 use super::room;
 use super::root::PoolRoot;
 use super::server_time::ServerTime;
@@ -34,7 +35,7 @@ use super::{Pool, Syncing};
 use crate::alloc::{AllocRoot, Allocator, LoadError};
 use crate::block::BlockError;
 use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
-use crate::dataset::{Dataset, DatasetEntry};
+use crate::dataset::{Dataset, DatasetEntry, EntryError};
 use crate::io::BlockIo;
 use crate::properties::effective;
 use crate::replies::ReplyCache;
@@ -59,6 +60,9 @@ pub enum OpenError {
     /// The pool root is not what its checksum says.
     #[error("the pool's root block or its catalog of datasets is damaged ({0}); see `tally inspect`")]
     Root(#[from] Malformed),
+    /// Something in the catalog of datasets is of a newer program.
+    #[error("the pool has {0} that only a newer program knows: import it with that; nothing was changed")]
+    Newer(&'static str),
     /// The space maps could not be loaded.
     #[error("{0}")]
     Space(#[from] LoadError),
@@ -115,6 +119,15 @@ pub struct LogContent {
     pub losses: Vec<String>,
 }
 
+impl From<EntryError> for OpenError {
+    fn from(error: EntryError) -> Self {
+        match error {
+            EntryError::Malformed(malformed) => Self::Root(malformed),
+            EntryError::Newer(what) => Self::Newer(what),
+        }
+    }
+}
+
 impl Pool {
     /// A new pool on disks that were just put together ([`tally_members::create`]). Its lanes are open; it has no dataset
     /// yet, and can be imported only after its first sync.
@@ -134,7 +147,8 @@ impl Pool {
             clean: false,
             config_sequence: 0,
         };
-        let top = (uberblock, None, Top { root: PoolRoot::new(), datasets: Vec::new() });
+        let root = PoolRoot::new(Life::first(platform.rng.as_ref()));
+        let top = (uberblock, None, Top { root, datasets: Vec::new(), names: Vec::new() });
         let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, Txg(1), false);
         {
             // Its first uberblock makes the pool, and the lanes with it.
@@ -196,9 +210,21 @@ impl Pool {
             io.has_no_log_beside();
         }
         let unreplayed = root_block.is_some().then(|| uberblock.lanes.clone());
-        let (changes, datasets) = (Arc::default(), datasets_of(&top.datasets));
+        let (changes, datasets) = (Arc::default(), datasets_of(&top));
         let root = top.root;
-        datasets.values().for_each(|dataset| dataset.join(&changes));
+        // A pool that was not exported may have lost something, of which nobody knows what it was.
+        let is_same_life = root_block.is_none() || uberblock.clean;
+        let life = if is_same_life { root.life } else { root.life.next(platform.rng.as_ref()) };
+        let mut told = Told::default();
+        for dataset in datasets.values() {
+            dataset.join(&changes);
+            let root = dataset.root();
+            told.note_found(dataset.birth.id, || dataset.entry(&root));
+            // The reaper of the life before has left something to do.
+            if root.orphan_count > 0 {
+                dataset.note_change(open);
+            }
+        }
         Arc::new(Self {
             platform: platform.clone(),
             tuning: tuning.clone(),
@@ -218,6 +244,8 @@ impl Pool {
             changes,
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
+            life,
+            change_floor: AtomicU64::new(life.change_floor.0),
             time: ServerTime::new(
                 Arc::clone(&platform.clock),
                 (uberblock.txg > Txg(0)).then_some(uberblock.time),
@@ -228,9 +256,8 @@ impl Pool {
                 uberblock,
                 root: root_block,
                 catalog: Catalog::new(root.catalog),
-                told: Told::default(),
+                told,
                 log_txg: root.log_txg,
-                fold_all: true,
                 reply_blocks: root.reply_blocks,
                 old_roots: Vec::new(),
                 unreplayed,
@@ -279,6 +306,10 @@ impl Pool {
         let mut syncing = self.syncing.lock();
         if !losses.is_empty() {
             self.roster.note_loss(self.platform.clock.now(), syncing.uberblock.txg, losses)?;
+        }
+        if !syncing.uberblock.clean {
+            // Above all that was told of what is lost: behind the lease, and behind what the replay has learnt.
+            self.change_floor.store(self.issue_time().0, Ordering::Relaxed);
         }
         syncing.unreplayed = None;
         syncing.opening = self.fresh_lanes();
@@ -353,13 +384,14 @@ fn rings_in_pool(roster: &Roster) -> Vec<(VdevIndex, u64, u64)> {
     data.filter_map(|vdev| vdev.ring.map(|ring| (vdev.index, ring.start, ring.length))).collect()
 }
 
-fn datasets_of(entries: &[DatasetEntry]) -> BTreeMap<DatasetId, Arc<Dataset>> {
-    let local: HashMap<&str, _> = entries.iter().map(|entry| (&*entry.line.name, &entry.line.local)).collect();
-    let make = |entry: &DatasetEntry| {
-        let chain: Vec<_> = ancestors(&entry.line.name).filter_map(|name| local.get(name).copied()).collect();
-        Arc::new(Dataset::new(entry.birth, entry.line.clone(), effective(&chain), entry.root.clone()))
+fn datasets_of(top: &Top) -> BTreeMap<DatasetId, Arc<Dataset>> {
+    let named = || top.named().filter_map(|(entry, name)| Some((entry, name?)));
+    let local: HashMap<&str, _> = named().map(|(entry, name)| (name, &entry.line.local)).collect();
+    let make = |(entry, name): (&DatasetEntry, &str)| {
+        let chain: Vec<_> = ancestors(name).filter_map(|name| local.get(name).copied()).collect();
+        Arc::new(Dataset::new(entry.birth, entry.line.clone(), name, effective(&chain), entry.root.clone()))
     };
-    entries.iter().map(|entry| (entry.birth.id, make(entry))).collect()
+    named().map(|(entry, name)| (entry.birth.id, make((entry, name)))).collect()
 }
 
 /// The names above a dataset, the topmost first, and its own.
@@ -433,9 +465,9 @@ fn note_missing(
         )),
         Some(top) => {
             let open: Vec<_> = uberblock.lanes.iter().map(|(lane, _)| *lane).collect();
-            let is_at_home = |entry: &&DatasetEntry| home_among(&open, entry.birth.lane, entry.birth.id) == line.lane;
-            let suspect = top.datasets.iter().filter(|entry| entry.root.logged).filter(is_at_home);
-            let names: Vec<_> = suspect.map(|entry| entry.line.name.as_str()).collect();
+            let is_at_home = |entry: &DatasetEntry| home_among(&open, entry.birth.lane, entry.birth.id) == line.lane;
+            let suspect = top.named().filter(|(entry, _)| entry.root.logged && is_at_home(entry));
+            let names: Vec<_> = suspect.filter_map(|(_, name)| name).collect();
             content.losses.push(format!(
                 "the log device {device} is missing: what was acknowledged after transaction group {} in {} is on no \
                  other disk",
@@ -498,11 +530,12 @@ fn note_lane(content: &mut LogContent, config: &PoolConfig, lane: LaneId, scan: 
 fn note_suspects(content: &mut LogContent, top: &Top, uberblock: &Uberblock, merged: &Merged) {
     let open: Vec<_> = uberblock.lanes.iter().map(|(lane, _)| *lane).collect();
     for (lane, _) in merged.lanes.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Lost { .. })) {
-        let is_suspect = |entry: &&DatasetEntry| match merged.datasets.get(&entry.birth.id) {
+        let is_suspect = |entry: &DatasetEntry| match merged.datasets.get(&entry.birth.id) {
             Some(replay) => replay.verdict == DatasetVerdict::Suspect { lane: *lane },
             None => entry.root.logged && home_among(&open, entry.birth.lane, entry.birth.id) == *lane,
         };
-        let suspects: Vec<_> = top.datasets.iter().filter(is_suspect).map(|entry| entry.line.name.as_str()).collect();
+        let suspects = top.named().filter(|(entry, _)| is_suspect(entry));
+        let suspects: Vec<_> = suspects.filter_map(|(_, name)| name).collect();
         if !suspects.is_empty() {
             content.losses.push(format!(
                 "lane {lane}: nothing tells whose records are gone; they may have been of {}",
@@ -513,7 +546,7 @@ fn note_suspects(content: &mut LogContent, top: &Top, uberblock: &Uberblock, mer
 }
 
 fn note_dataset(content: &mut LogContent, top: &Top, id: DatasetId, verdict: &DatasetVerdict) {
-    let name = top.find(id).map_or("(unknown)", |entry| &entry.line.name);
+    let name = top.name_of(id).unwrap_or("(unknown)");
     match verdict {
         DatasetVerdict::Whole | DatasetVerdict::Suspect { .. } => {}
         DatasetVerdict::Cut { after, dropped } => {

@@ -11,6 +11,7 @@ use tally_members::label::PoolConfig;
 use tally_members::uberblock::Uberblock;
 
 use super::catalog::Top;
+use super::life::Life;
 use super::open::{LogContent, OpenError};
 use crate::dataset::DRAWN_END;
 
@@ -33,10 +34,13 @@ pub(super) fn check(
         ("open generation", config.open_gen.max(uberblock.open_gen)),
         ("label sequence", config.sequence),
         ("dataset id", top.root.next_dataset),
+        ("life", top.root.life.number),
     ];
-    let of_datasets = top.datasets.iter().flat_map(|entry| {
+    // As many lives on as this import may begin.
+    let life = Life { number: top.root.life.number + 1, ..top.root.life };
+    let of_datasets = top.datasets.iter().flat_map(move |entry| {
         let root = &entry.root;
-        [("object id", root.next_object.0), ("log record", root.replay_dseq.0.max(root.log_from.0))]
+        [("object id", life.first_object(root).0), ("log record", root.replay_dseq.0.max(root.log_from.0))]
     });
     let records = content.datasets.values().flat_map(|replay| &replay.records);
     let of_records = records.map(|record| ("log record", record.head.dseq.0));

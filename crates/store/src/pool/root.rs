@@ -1,8 +1,9 @@
 //! The pool root: one block, named by the uberblock, from which everything hangs.
 //!
 //! ```text
-//!  0  version u32 = 2      4  next dataset id u64     12  log txg u64     20  root of the catalog (80, crate::tree)
-//! 100  reply cache: 64 block pointers (64 bytes each, empty: zeroes)
+//!  0  version u32 = 2      4  next dataset id u64     12  log txg u64     20  life (24, super::life)
+//! 44  root of the catalog (80, crate::tree)
+//! 124 reply cache: 64 block pointers (64 bytes each, empty: zeroes)
 //!      tombstone count u32, each: dataset u64, txg u64
 //!      allocator root (crate::alloc)
 //! ```
@@ -16,6 +17,7 @@ use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{DatasetId, Txg};
 
+use super::life::Life;
 use crate::alloc::AllocRoot;
 use crate::bp::BlockPtr;
 use crate::dataset::DRAWN_END;
@@ -31,6 +33,7 @@ pub(crate) struct PoolRoot {
     /// Log records of groups up to this one are in the trees of all datasets (rules F1): the root's own group, or, while
     /// records are unreplayed, the last one before the import.
     pub(crate) log_txg: Txg,
+    pub(crate) life: Life,
     pub(crate) catalog: Tree,
     pub(crate) reply_blocks: [Option<BlockPtr>; BUCKETS],
     pub(crate) tombstones: BTreeMap<DatasetId, Txg>,
@@ -38,10 +41,11 @@ pub(crate) struct PoolRoot {
 
 impl PoolRoot {
     /// That of a new pool.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(life: Life) -> Self {
         Self {
             next_dataset: 1,
             log_txg: Txg(0),
+            life,
             catalog: Tree::empty(),
             reply_blocks: [None; BUCKETS],
             tombstones: BTreeMap::new(),
@@ -54,6 +58,7 @@ impl PoolRoot {
         out.put_u32(VERSION);
         out.put_u64(self.next_dataset);
         out.put_u64(self.log_txg.0);
+        self.life.encode(&mut out);
         out.put(&self.catalog.encode());
         for block in &self.reply_blocks {
             out.put(&BlockPtr::encode_option(block.as_ref()));
@@ -72,6 +77,7 @@ impl PoolRoot {
             return Err(reader.malformed());
         }
         let (next_dataset, log_txg) = (reader.u64()?, Txg(reader.u64()?));
+        let life = Life::decode(&mut reader)?;
         let catalog = Tree::decode(&reader.array()?)?;
         let mut reply_blocks = [None; BUCKETS];
         for block in &mut reply_blocks {
@@ -84,7 +90,7 @@ impl PoolRoot {
         let alloc = AllocRoot::decode(&mut reader)?;
         let malformed = reader.malformed();
         reader.end()?;
-        let root = Self { next_dataset, log_txg, catalog, reply_blocks, tombstones };
+        let root = Self { next_dataset, log_txg, life, catalog, reply_blocks, tombstones };
         if root.is_possible() { Ok((root, alloc)) } else { Err(malformed) }
     }
 

@@ -177,7 +177,7 @@ impl Pool {
         let txgs = Arc::clone(&self.txgs);
         let out = self.io.writer(txg).telling(move |bytes| txgs.wrote(txg, bytes));
         let mut out = out.with_copies(self.redundant_metadata(), self.can_spare());
-        let folded = self.fold_datasets(syncing, txg, clean, &mut out)?;
+        let folded = self.fold_datasets(syncing, txg, &mut out)?;
         self.fold_replies(syncing, txg, &mut out)?;
         if let Some(old) = syncing.root.take() {
             self.io.free(&old, txg);
@@ -217,7 +217,6 @@ impl Pool {
         }
         syncing.root = Some(root);
         syncing.log_txg = log_txg;
-        syncing.fold_all = syncing.unreplayed.is_some();
         syncing.uberblock = uberblock;
         Ok(folded)
     }
@@ -239,14 +238,8 @@ impl Pool {
     }
 
     /// Folds the datasets that have changed, and takes their entries into the catalog.
-    fn fold_datasets(
-        &self,
-        syncing: &mut Syncing,
-        txg: Txg,
-        clean: bool,
-        out: &mut RunWriter,
-    ) -> Result<Vec<Folded>, SyncError> {
-        let (changed, gone) = self.changed_datasets(syncing, txg, clean);
+    fn fold_datasets(&self, syncing: &mut Syncing, txg: Txg, out: &mut RunWriter) -> Result<Vec<Folded>, SyncError> {
+        let (changed, gone) = self.changed_datasets(txg);
         let (mut folded, mut entries) = (Vec::new(), Entries::new());
         for dataset in changed {
             let old = dataset.root();
@@ -261,17 +254,12 @@ impl Pool {
         Ok(folded)
     }
 
-    /// The datasets that `txg` may have changed, in the order of ids, and those that it has removed. An export looks at all:
-    /// its group is the last word.
-    fn changed_datasets(&self, syncing: &Syncing, txg: Txg, clean: bool) -> (Vec<Arc<Dataset>>, Vec<DatasetId>) {
+    /// The datasets that `txg` may have changed, in the order of ids, and those that it has removed.
+    fn changed_datasets(&self, txg: Txg) -> (Vec<Arc<Dataset>>, Vec<DatasetId>) {
         let noted = self.changes.take(txg);
         let datasets = self.datasets.read();
         let (there, gone): (Vec<_>, Vec<_>) = noted.into_iter().partition(|id| datasets.contains_key(id));
-        let changed = if clean || syncing.fold_all || syncing.unreplayed.is_some() {
-            datasets.values().cloned().collect()
-        } else {
-            there.iter().filter_map(|id| datasets.get(id).cloned()).collect()
-        };
+        let changed = there.iter().filter_map(|id| datasets.get(id).cloned()).collect();
         (changed, gone)
     }
 
@@ -309,6 +297,7 @@ impl Pool {
         let root = PoolRoot {
             next_dataset: self.next_dataset.load(Ordering::Relaxed),
             log_txg,
+            life: self.life(),
             catalog: syncing.catalog.tree().clone(),
             reply_blocks: syncing.reply_blocks,
             tombstones: self.tombstones.lock().clone(),

@@ -120,10 +120,18 @@ fn the_encoding_of_a_set_stays_as_it_is() {
         ("compression", "zstd"),
         ("sharenfs", "on"),
     ]);
-    let bytes = postcard::to_stdvec(&full).unwrap();
-    let expected = [8, 0, 2, 1, 1, 2, 128, 32, 3, 1, 172, 2, 4, 1, 5, 0, 6, 2, 7, 2, b'o', b'n'];
-    assert_eq!(bytes, expected);
-    assert_eq!(postcard::from_bytes::<PropertySet>(&bytes).unwrap(), full);
+    let expected: [&[u8]; 8] = [
+        &[1, 0, 0, 1, 0, 2],
+        &[2, 0, 0, 1, 0, 1],
+        &[3, 0, 0, 4, 0, 0, 16, 0, 0],
+        &[4, 0, 0, 8, 0, 44, 1, 0, 0, 0, 0, 0, 0],
+        &[5, 0, 0, 1, 0, 1],
+        &[6, 0, 0, 1, 0, 0],
+        &[7, 0, 0, 2, 0, 2, 0],
+        &[8, 0, 0, 2, 0, b'o', b'n'],
+    ];
+    assert_eq!(full.encode(), expected.concat());
+    assert_eq!(PropertySet::decode(&full.encode()), Ok(Some(full.clone())));
     let mut cleared = full;
     assert_eq!(cleared.clear(Property::Atime), Some(Value::Atime(false)));
     assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 7));
@@ -133,9 +141,43 @@ fn the_encoding_of_a_set_stays_as_it_is() {
 fn a_set_with_an_impossible_value_is_not_read_back() {
     for value in [Value::RecordSize(0), Value::RecordSize(4097), Value::RecordSize(u32::MAX), Value::RefQuota(Some(0))]
     {
-        let bytes = postcard::to_stdvec(&vec![value.clone()]).unwrap();
-        assert!(postcard::from_bytes::<PropertySet>(&bytes).is_err(), "{value:?}");
+        let is_none = value == Value::RefQuota(Some(0));
+        let read = PropertySet::decode(&PropertySet::from_iter([value.clone()]).encode());
+        assert_eq!(read.is_err(), !is_none, "{value:?}: 0 says that there is none");
     }
-    let sound = vec![Value::RecordSize(4096), Value::RefQuota(None), Value::RefQuota(Some(1))];
-    assert!(postcard::from_bytes::<PropertySet>(&postcard::to_stdvec(&sound).unwrap()).is_ok());
+    for sound in [Value::RecordSize(4096), Value::RefQuota(None), Value::RefQuota(Some(1))] {
+        let set = PropertySet::from_iter([sound]);
+        assert_eq!(PropertySet::decode(&set.encode()), Ok(Some(set)));
+    }
+    let twice =
+        [Value::Atime(true), Value::Atime(false)].map(|value| PropertySet::from_iter([value]).encode()).concat();
+    assert!(PropertySet::decode(&twice).is_err(), "one of them cannot be true");
+    for cut in 1..twice.len() / 2 {
+        assert!(PropertySet::decode(&twice[..cut]).is_err(), "{cut} bytes of a property");
+    }
+}
+
+#[test]
+fn what_a_newer_program_has_set_stays_as_it_is() {
+    let ours = set(&[("sync", "always"), ("sharenfs", "off")]);
+    // A number that is not known, one that was received, and one that will be set by its own name.
+    let others: [&[u8]; 3] = [&[9, 0, 0, 3, 0, 1, 2, 3], &[1, 0, 1, 1, 0, 2], &[0, 1, 0, 0, 0]];
+    let bytes = [&ours.encode()[..], &others.concat()].concat();
+    let mut read = PropertySet::decode(&bytes).unwrap().unwrap();
+    assert_eq!((read.encode(), read.value(Property::Sync)), (bytes, ours.value(Property::Sync)));
+    read.set(Value::Sync(SyncMode::Standard));
+    read.clear(Property::ShareNfs);
+    let left = [&set(&[("sync", "standard")]).encode()[..], &others.concat()].concat();
+    assert_eq!(read.encode(), left, "whatever is set beside it");
+    assert_eq!(
+        read.others().map(|(number, bytes)| (number, bytes.len())).collect::<Vec<_>>(),
+        [(9, 3), (1, 1), (256, 0)]
+    );
+    for newer in [[1, 0, 0, 1, 0, 3, 0].as_slice(), &[7, 0, 0, 2, 0, 3, 0], &[7, 0, 0, 2, 0, 2, 9], &[5, 0, 0, 1, 0, 2]]
+    {
+        let newer = if newer[0] == 1 { &newer[..6] } else { newer };
+        assert_eq!(PropertySet::decode(newer), Ok(None), "{newer:?}: a promise that is not known is not guessed");
+    }
+    let long: Vec<u8> = [9, 0, 0, 0, 4].into_iter().chain([0; 1024]).collect();
+    assert!(PropertySet::decode(&long.repeat(7)).is_ok() && PropertySet::decode(&long.repeat(8)).is_err());
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
 use tally_base::Size;
 
 use super::{Property, PropertyError};
@@ -11,11 +10,11 @@ use super::{Property, PropertyError};
 pub const RECORD_SIZE_MIN: u32 = 4096;
 /// Largest record size: a WRITE and a run of the pool are at most that long.
 pub const RECORD_SIZE_MAX: u32 = 1 << 20;
-/// Longest sharenfs value, bytes: it stands in the dataset's root, which is one block.
+/// Longest sharenfs value, bytes: it stands in the dataset's entry, which is one value of a tree.
 pub const SHARENFS_BYTES_MAX: usize = 4096;
 
 /// What a reply promises.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SyncMode {
     /// As the protocol says.
     #[default]
@@ -27,7 +26,7 @@ pub enum SyncMode {
 }
 
 /// What the log is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LogBias {
     /// Synchronous writes go into the log, up to an eighth of its ring.
     Latency,
@@ -39,7 +38,7 @@ pub enum LogBias {
 }
 
 /// How new blocks are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Compression {
     /// Not at all.
     Off,
@@ -50,9 +49,8 @@ pub enum Compression {
     Zstd,
 }
 
-/// A value that knows its property, so that no set can hold a wrong pair. Encoded in dataset roots: the
-/// order of the variants here and in the enums above is part of the format, and new ones go to the end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A value that knows its property, so that no set can hold a wrong pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // They are the properties.
 pub enum Value {
     Sync(SyncMode),

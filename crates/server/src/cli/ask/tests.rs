@@ -50,6 +50,9 @@ fn dataset() -> DatasetReport {
         available: 1 << 30,
         referenced: 1024,
         mountpoint: "/tank/home".into(),
+        created: 1_795_257_000,
+        created_txg: 7,
+        guid: 15_241_578_750_190_521_000,
         ..DatasetReport::default()
     }
 }
@@ -86,6 +89,12 @@ fn data_goes_to_stdout() {
             &["dataset", "list", "-r", "tank"],
             "NAME        USED  AVAIL  REFER  MOUNTPOINT\ntank/home  1.50K     1G     1K  /tank/home\n",
         ),
+        (
+            &["dataset", "list", "-o", "name,creation,createtxg,guid", "tank"],
+            "NAME       CREATION               CREATETXG                  GUID\n\
+             tank/home  Sat Nov 21 10:30 2026          7  15241578750190521000\n",
+        ),
+        (&["dataset", "list", "-Hp", "-o", "guid,creation,refer", "tank"], "15241578750190521000\t1795257000\t1024\n"),
         (
             &["dataset", "get", "sync,recordsize", "tank/home"],
             "NAME       PROPERTY         VALUE  SOURCE\ntank/home  sync+recordsize  128K   inherited from tank\n",

@@ -7,15 +7,20 @@ use super::*;
 use crate::alloc::Allocator;
 use crate::bp::Compression;
 use crate::dataset::{DatasetBirth, DatasetLine, DatasetRoot};
+use crate::pool::Life;
 use crate::properties::PropertySet;
 use crate::run::RedundantMetadata;
 
 const MIB: u64 = 1 << 20;
 
+const LIFE: Life = Life { number: 2, random: 3, change_floor: Time(4) };
+
 fn entry(id: u64) -> DatasetEntry {
     let birth = DatasetBirth {
         id: DatasetId(id),
+        guid: 1,
         created: Time(1),
+        created_txg: Txg(1),
         lane: LaneId(0),
         name_key: 2,
         root_object: ObjectId(3),
@@ -27,12 +32,16 @@ fn entry(id: u64) -> DatasetEntry {
         logged: true,
         log_from: Txg(0),
         next_object: ObjectId(7),
+        life: 2,
         verifier: 8,
+        change_floor: Time(9),
         used_bytes: 9,
         object_count: 0,
         orphan_count: 0,
     };
-    DatasetEntry { birth, line: DatasetLine { name: format!("tank/{id}"), local: PropertySet::new() }, root }
+    let line =
+        DatasetLine { parent: NO_DATASET, name: id.to_string(), local: PropertySet::new(), carried: Bytes::new() };
+    DatasetEntry { birth, line, root }
 }
 
 /// A pool of one device, and a catalog in it that grows group by group.
@@ -74,7 +83,7 @@ impl Bench {
 
     fn read(&self) -> Result<Top, OpenError> {
         let next_dataset = self.known.last_key_value().map_or(1, |(id, _)| id.0 + 1);
-        Top::read(PoolRoot { next_dataset, catalog: self.catalog.tree.clone(), ..PoolRoot::new() }, &self.io)
+        Top::read(PoolRoot { next_dataset, catalog: self.catalog.tree.clone(), ..PoolRoot::new(LIFE) }, &self.io)
     }
 
     fn assert_read(&self) {
@@ -222,7 +231,7 @@ fn what_rots_in_a_full_pool_waits_for_room() {
     let some = |seed: u64| {
         let mut entry = entry(seed);
         let noise = (0..20).map(|at| format!("{:x}", tally_base::name_hash(seed, &[at])));
-        entry.line.name = format!("tank/{}", noise.collect::<String>())[..255].to_owned();
+        entry.line.name = noise.collect::<String>()[..255].to_owned();
         entry
     };
     bench.group(&(1..=5000).map(some).collect::<Vec<_>>(), &[]);
@@ -234,7 +243,7 @@ fn what_rots_in_a_full_pool_waits_for_room() {
         taken.push(alloc.alloc(bench.txg.next(), MIB / 8).unwrap());
     }
     for round in 0..3 {
-        bench.group(&[DatasetEntry { line: some(round).line, ..some(7 + round) }], &[DatasetId(3 + round)]);
+        bench.group(&[DatasetEntry { line: some(6000 + round).line, ..some(7 + round) }], &[DatasetId(3 + round)]);
     }
     assert!(bench.read().is_err(), "there was no room");
     taken.iter().for_each(|dva| alloc.free(*dva, bench.txg.next()));
@@ -245,48 +254,13 @@ fn what_rots_in_a_full_pool_waits_for_room() {
     bench.assert_sound();
 }
 
-type Lie = (&'static str, fn(&mut DatasetEntry));
-
-#[test]
-fn what_cannot_have_been_drawn_is_malformed() {
-    let root = PoolRoot { next_dataset: 3, ..PoolRoot::new() };
-    let read = |entry: &DatasetEntry| entry_of(&root, &key_of(DatasetId(2)), &entry.encode());
-    assert_eq!(read(&entry(2)).unwrap().line.name, "tank/2");
-    let lies: [Lie; 9] = [
-        ("a name that is longer than names are", |entry| entry.line.name.extend(std::iter::repeat_n('x', 250))),
-        ("an id that will be drawn again", |entry| entry.birth.id = DatasetId(3)),
-        ("another one's key", |entry| entry.birth.id = DatasetId(1)),
-        ("a root directory that was never drawn", |entry| entry.birth.root_object = ObjectId(7)),
-        ("no object id is left", |entry| entry.root.next_object = ObjectId(u64::MAX)),
-        ("the last record", |entry| entry.root.replay_dseq = Dseq(u64::MAX)),
-        ("logged from the last group on", |entry| entry.root.log_from = Txg(u64::MAX)),
-        ("an object id at the end", |entry| entry.root.next_object = ObjectId(1 << 62)),
-        ("records at the end", |entry| entry.root.replay_dseq = Dseq(1 << 62)),
-    ];
-    for (what, lie) in lies {
-        let mut entry = entry(2);
-        lie(&mut entry);
-        assert!(read(&entry).is_err(), "{what}");
-    }
-    for cut in [0, 1, 8] {
-        let bytes = entry(2).encode();
-        let more = [&bytes[..], &[0]].concat();
-        assert!(entry_of(&root, &key_of(DatasetId(2)), &bytes[..bytes.len() - 1 - cut]).is_err());
-        assert!(entry_of(&root, &key_of(DatasetId(2)), &more).is_err());
-    }
-    let at = entry(2).encode().len() - (8 * 8 + 1);
-    let mut frozen = entry(2).encode().to_vec();
-    frozen[at] = 5;
-    assert!(entry_of(&root, &key_of(DatasetId(2)), &frozen).is_err(), "a cursor of its own is not known yet");
-}
-
 #[test]
 fn a_catalog_holds_nothing_but_datasets_and_all_of_them() {
     let mut bench = Bench::new();
     let mut out = bench.io.writer(Txg(1));
     let value = |id| Change::Put(entry(id).encode());
     let mixed = [(Key::new(Class::Inode, 1, 0, 0), value(1)), (key_of(DatasetId(2)), value(2))];
-    let root = |catalog| PoolRoot { next_dataset: 9, catalog, ..PoolRoot::new() };
+    let root = |catalog| PoolRoot { next_dataset: 9, catalog, ..PoolRoot::new(LIFE) };
     let tree = Tree::empty().apply(&bench.io, &mut out, &mixed).unwrap();
     assert!(matches!(Top::read(root(tree), &bench.io), Err(OpenError::Root(_))));
     let tree = Tree::empty().apply(&bench.io, &mut out, &mixed[1..]).unwrap();
@@ -298,11 +272,56 @@ fn a_catalog_holds_nothing_but_datasets_and_all_of_them() {
 }
 
 #[test]
-fn accounts_are_bounded_instead() {
-    let mut lying = entry(2);
-    lying.root.used_bytes = u64::MAX;
-    lying.root.object_count = u64::MAX;
-    lying.root.orphan_count = u64::MAX;
-    let read = DatasetEntry::decode(&lying.encode()).unwrap().root;
-    assert_eq!((read.used_bytes, read.object_count, read.orphan_count), (1 << 62, 0, 0));
+fn an_entry_stands_under_its_own_key() {
+    let root = PoolRoot { next_dataset: 9, ..PoolRoot::new(LIFE) };
+    let read = |key: &Key| entry_of(&root, key, &entry(2).encode());
+    assert_eq!(read(&key_of(DatasetId(2))).unwrap().birth.id, DatasetId(2));
+    assert!(read(&Key::new(Class::Dataset, 2, 1, 0)).is_err() && read(&Key::new(Class::Dataset, 2, 0, 1)).is_err());
+    let mut late = entry(2);
+    late.root.change_floor = TIME_ROOM_END;
+    assert!(entry_of(&root, &key_of(DatasetId(2)), &late.encode()).is_err(), "changes that never end");
+    assert!(read(&Key::new(Class::Inode, 2, 0, 0)).is_err() && read(&key_of(DatasetId(9))).is_err());
+}
+
+#[test]
+fn a_name_is_that_of_those_above_and_a_component() {
+    let named = |id: u64, parent: u64, name: &str| {
+        let mut entry = entry(id);
+        (entry.line.parent, entry.line.name) = (DatasetId(parent), name.to_owned());
+        entry
+    };
+    let names =
+        |datasets: &[DatasetEntry]| names_of(datasets).into_iter().map(Option::unwrap_or_default).collect::<Vec<_>>();
+    // A dataset that was moved below a younger one.
+    assert_eq!(names(&[named(1, 0, "t"), named(2, 3, "b"), named(3, 1, "a")]), ["t", "t/a/b", "t/a"]);
+    assert_eq!(
+        names(&[named(1, 0, "t"), named(2, 5, "b"), named(3, 2, "c")]),
+        ["t", "", ""],
+        "of one that is not there"
+    );
+    assert_eq!(names(&[named(1, 0, "t"), named(2, 3, "b"), named(3, 2, "a")]), ["t", "", ""], "in a circle");
+    let long = "x".repeat(200);
+    assert_eq!(
+        names(&[named(1, 0, "t"), named(2, 1, &long), named(3, 2, &"y".repeat(52))]).iter().map(String::len).max(),
+        Some(255)
+    );
+    assert_eq!(
+        names(&[named(1, 0, "t"), named(2, 1, &long), named(3, 2, &"y".repeat(53))])[2],
+        "",
+        "longer than names are"
+    );
+}
+
+#[test]
+fn two_datasets_of_one_name_are_no_catalog() {
+    let mut bench = Bench::new();
+    let mut twin = entry(2);
+    twin.line.name = "1".into();
+    let mut out = bench.io.writer(Txg(1));
+    let both =
+        [(key_of(DatasetId(1)), Change::Put(entry(1).encode())), (key_of(DatasetId(2)), Change::Put(twin.encode()))];
+    let catalog = Tree::empty().apply(&bench.io, &mut out, &both).unwrap();
+    let root = PoolRoot { next_dataset: 9, catalog, ..PoolRoot::new(LIFE) };
+    assert!(matches!(Top::read(root, &bench.io), Err(OpenError::Root(_))));
+    bench.txg = Txg(1);
 }
