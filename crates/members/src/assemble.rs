@@ -347,6 +347,7 @@ fn assemble(
     let chosen = choose(config.pool, &candidates, label_txg)?;
     let all = vdevs.iter().chain(&logs).map(Arc::clone).collect();
     let roster = Roster::new(config.clone(), all, Arc::clone(&platform.fanout));
+    roster.note_durable(chosen.uberblock.txg);
     Ok((Assembled { config, roster, vdevs, logs, notes }, chosen))
 }
 

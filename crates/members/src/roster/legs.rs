@@ -10,7 +10,7 @@ use tally_base::{Txg, VdevGuid};
 use tally_disk::{Disk, Durability};
 
 use super::{Roster, RosterError, TURN_WAIT};
-use crate::label::{LegConfig, MissedGroups, PoolConfig, VdevClass, VdevKind};
+use crate::label::{LegConfig, MissedGroups, Need, PoolConfig, VdevClass, VdevKind};
 use crate::uberblock::{self, slot_offsets};
 use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
 
@@ -30,7 +30,7 @@ impl Roster {
         leg.set_state(LegState::Resilvering);
         vdev.put_leg(leg);
         let index = vdev.index().place();
-        let changed = self.update_in_turn(|config| {
+        let changed = self.update_in_turn(Need::Wish, |config| {
             let sequence = config.sequence;
             let Some(vdev) = config.vdevs.get_mut(index) else { return };
             let place = vdev.legs.iter().position(|leg| leg.guid == guid);
@@ -134,10 +134,8 @@ impl Roster {
             return Err(RosterError::NotClaimed);
         }
         tracing::warn!(leg = %guid, %cause, "a leg is struck off");
-        self.change(&mut state, |config| {
-            let sequence = config.sequence;
-            mark_stale(config, guid, sequence);
-        })?;
+        let first_missed = self.first_missed();
+        self.change(&mut state, Need::Must, |config| mark_stale(config, guid, first_missed))?;
         let config = state.config.clone();
         drop(state);
         self.tell_lanes(&config);
@@ -169,9 +167,9 @@ impl Roster {
         if leg.takes_writes() {
             leg.set_state(LegState::Failing);
         }
-        self.change(&mut state, |config| {
-            let sequence = config.sequence;
-            mark_stale(config, guid, sequence);
+        let first_missed = self.first_missed();
+        self.change(&mut state, Need::Must, |config| {
+            mark_stale(config, guid, first_missed);
             if let Some(config) = config.vdevs.get_mut(index) {
                 config.legs.retain(|leg| leg.guid != guid);
                 config.kind = kind_of(&config.legs);
@@ -189,14 +187,20 @@ fn kind_of(legs: &[LegConfig]) -> VdevKind {
     if legs.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk }
 }
 
-/// Marks a leg as left behind, and takes it out of every lane's leg set. What its list says that it has missed is less than
-/// what it misses from now on, and nobody notes that here: without a list it is copied whole.
+/// Marks a leg as left behind, and takes it out of every lane's leg set. From `first_missed` on it lacks what is written;
+/// one of which nothing is known already is none of which anything is known now.
 ///
 /// The last leg of a lane stays in its set: it has every acknowledged frame, and as the lane ends with it there
 /// will be none on a smaller set. If the disk comes back, its frames can still be replayed.
-pub(super) fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, sequence: u64) {
+pub(super) fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, first_missed: Txg) {
+    let sequence = config.sequence;
+    let is_data = config.leg(guid).is_some_and(|(vdev, _)| vdev.class == VdevClass::Data);
     if let Some(leg) = config.leg_mut(guid) {
-        leg.missed.clear();
+        let is_known = leg.stale_since.is_none() || !leg.missed.is_empty();
+        // What a log device has missed is in the trees before it comes back.
+        if is_known && is_data {
+            leg.missed.open(first_missed);
+        }
         leg.stale_since.get_or_insert(sequence);
     }
     for line in &mut config.lanes {
