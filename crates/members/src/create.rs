@@ -330,6 +330,7 @@ fn plan_vdev(
         guid: leg.guid,
         path: leg.path.clone(),
         stale_since: None,
+        is_offline: false,
         slot: 0,
         size: leg.disk.geometry().size,
         joined_txg: Txg(0),
