@@ -239,6 +239,23 @@ fn what_was_placed_before_it_came_back_is_missed_too() {
     check_alone(world, filer);
 }
 
+/// The same of what the open group has named already.
+#[test]
+fn what_the_open_group_has_placed_is_missed_too() {
+    let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
+    let filer = world.create_without_threads(&Default::default());
+    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    world.start_journal();
+    put(&filer, "placed", 8 << 20, 7, Stability::Unstable);
+    let placed = block_bytes(&filer, &world.end_journal(), A);
+    assert!(placed > 4 << 20, "{placed} bytes are placed");
+    take_back(&filer);
+    let place = member(&filer, B);
+    let report = filer.pool().secure(&place.vdev, &[place.leg], &mut |_| true).unwrap();
+    assert_eq!((report.repaired_count, report.lost_count), (0, 0), "{report:?}");
+    check(&filer, "placed", 8 << 20, 7);
+}
+
 /// Somebody under whom the disk fails when it has got this far.
 struct Failing<'a> {
     world: &'a World,

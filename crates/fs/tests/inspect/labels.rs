@@ -49,7 +49,7 @@ fn what_labels_have_of_later_and_earlier_programs_is_shown() {
     for expected in [
         format!("vdev leg vdev=0 leg={:016x} path=/disks/a slot=0 bytes=16777216 joined_txg=0", guid.0),
         format!(
-            "vdev leg vdev=0 leg={:016x} path=/disks/b slot=0 bytes=16777216 joined_txg=9 stale_since=2 offline=true",
+            "vdev leg vdev=0 leg={:016x} path=/disks/b slot=0 bytes=16777216 joined_txg=9 stale_since=2 offline=yes",
             lagging.0
         ),
         format!("missed groups leg={:016x} from=17 to=18", lagging.0),

@@ -119,8 +119,8 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
     let floors = [
         ("cuts inside disk commands", totals.cuts_in_disk_commands, 20_000),
         ("cuts after a leg was struck off", totals.cuts_after_strike, 20_000),
-        ("disks that were away and got what they missed", totals.legs_taken_back, 500),
-        ("disks that were struck off while they got it", totals.legs_that_stayed_away, 100),
+        ("disks that were away and got what they missed", totals.legs_taken_back, 400),
+        ("disks that were struck off while they got it", totals.legs_that_stayed_away, 50),
         ("lives after a long outage or a clock jump", totals.lives_after_gap, 10_000),
         ("full pools", totals.full, 5_000),
         ("changes above rot", totals.above_rot, 20_000),
