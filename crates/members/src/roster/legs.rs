@@ -48,6 +48,10 @@ impl Roster {
                 None => vdev.legs.push(joining),
             }
             vdev.kind = kind_of(&vdev.legs);
+            // Its ring is empty, and frames that reach it first while it joins are not lost with the others.
+            for line in &mut config.lanes {
+                line.left.retain(|(left, _)| *left != guid);
+            }
         });
         match changed {
             Ok(_) => Ok(()),
