@@ -23,7 +23,7 @@ use tally_store::pool::{Pool, SecureError, SecureReport, SyncError};
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, ObjectRef, Stability, Vfs};
-use world::{World, content, ctx, done, mode, patient, vfs};
+use world::{Patient, World, content, ctx, done, member, mode, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 const DISK: u64 = 24 * MIB;
@@ -112,7 +112,7 @@ fn attach(world: &mut World, filer: &Filer, path: &str, meanwhile: &mut dyn FnMu
         meanwhile(steps);
         true
     });
-    pool.roster.finish_resilver(&vdev, guid).unwrap();
+    pool.roster.finish_resilver(&vdev, guid, true).unwrap();
     report.unwrap()
 }
 
@@ -414,38 +414,6 @@ fn below_a_node_that_was_repaired_everything_is_looked_at() {
     filer.export().unwrap();
     world.take(&[A, B]);
     check(&world.import().0);
-}
-
-fn member(filer: &Filer, path: &str) -> Member {
-    let roster = &filer.pool().roster;
-    let has_it = |leg: &Arc<VdevLeg>| leg.path() == Path::new(path);
-    let found = roster.vdevs().iter().find_map(|vdev| Some((vdev, vdev.legs().into_iter().find(has_it)?)));
-    let (vdev, leg) = found.unwrap();
-    let config = roster.config().vdevs[vdev.index().place()].clone();
-    Member { vdev: Arc::clone(vdev), config, leg: leg.guid() }
-}
-
-/// Somebody who lets everything happen.
-struct Patient;
-
-impl Onlooker for Patient {
-    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
-        true
-    }
-
-    fn keep_paths(&mut self, _: &Pool) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn run_lane(&mut self, lane: Arc<Lane>) -> std::io::Result<()> {
-        std::thread::spawn(move || lane.run());
-        Ok(())
-    }
-
-    fn let_go(&mut self, leg: Arc<VdevLeg>) {
-        // A disk that refused a write refuses this too.
-        let _ = leg.erase_label();
-    }
 }
 
 /// A disk refused a durable write, was struck off, and `replace` was to take it up again. It left the pool, its label

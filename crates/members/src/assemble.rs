@@ -350,6 +350,7 @@ fn assemble(
     let chosen = choose(config.pool, &candidates, label_txg)?;
     let all = vdevs.iter().chain(&logs).map(Arc::clone).collect();
     let roster = Roster::new(config.clone(), all, Arc::clone(&platform.fanout));
+    roster.note_durable(chosen.uberblock.txg);
     Ok((Assembled { config, roster, vdevs, logs, notes }, chosen))
 }
 
@@ -374,13 +375,18 @@ fn stand(
     for leg in &vdev.legs {
         let held = held.iter().position(|held| held.label.leg == leg.guid).map(|at| held.swap_remove(at));
         let Some(HeldLeg { path, disk, label, uberblocks }) = held else {
-            legs.push((VdevLeg::new(leg.guid, leg.path.clone(), None, LegState::Missing), Vec::new()));
+            let state = if leg.is_offline { LegState::Offline } else { LegState::Missing };
+            legs.push((VdevLeg::new(leg.guid, leg.path.clone(), None, state), Vec::new()));
             continue;
         };
+        if leg.is_offline {
+            legs.push((VdevLeg::new(leg.guid, leg.path.clone(), None, LegState::Offline), uberblocks));
+            continue;
+        }
         let fits = data_bytes_of(disk.geometry().size).is_some_and(|bytes| bytes >= vdev.data_bytes);
         let state = if !fits {
             LegState::Missing
-        } else if is_ahead_of_its_drop(leg, &label.config) {
+        } else if leg.is_ahead_of_its_drop(&label.config) {
             if !shares_a_leg(leg.guid, config, &label.config) && !has_only(&uberblocks, shared) {
                 return Err(ImportError::SplitBrain { pool: config.name.clone(), path });
             }
@@ -395,12 +401,6 @@ fn stand(
         distrust_older_copies(&legs);
     }
     Ok(legs)
-}
-
-/// Whether a leg that was dropped has taken part in changes behind that, and does not know that it was (cases h and l).
-fn is_ahead_of_its_drop(leg: &LegConfig, own: &PoolConfig) -> bool {
-    let says_stale = || own.leg(leg.guid).is_none_or(|(_, leg)| leg.stale_since.is_some());
-    leg.stale_since.is_some_and(|dropped| own.sequence >= dropped && !says_stale())
 }
 
 /// Whether a leg's own configuration has a leg in use that the newest one has in use, too: whatever was synced under it is

@@ -13,8 +13,8 @@ use tally_intent::LaneGeometry;
 use crate::assemble::Assembled;
 use crate::grammar::VdevSpec;
 use crate::label::{
-    self, Features, LABEL_BYTES, LANES_MAX, LaneConfigLine, LegConfig, MissedGroups, PoolConfig, PoolState, RingArea,
-    Supplement, Unreadable, VdevClass, VdevConfig, data_bytes_of,
+    self, Features, LABEL_BYTES, LANES_MAX, LabelError, LaneConfigLine, LegConfig, MissedGroups, PoolConfig, PoolState,
+    RingArea, Supplement, Unreadable, VdevClass, VdevConfig, data_bytes_of,
 };
 use crate::roster::Roster;
 use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
@@ -111,6 +111,9 @@ pub enum CreateError {
         /// How many were asked for.
         count: usize,
     },
+    /// Its labels cannot say what it is made of.
+    #[error("{0}")]
+    Labels(#[from] LabelError),
     /// Writing failed.
     #[error("cannot write to {}: {cause}", path.display())]
     Write {
@@ -197,6 +200,7 @@ pub fn create(
         legs.push(opened.collect::<Result<Vec<_>, _>>()?);
     }
     let config = plan(platform, name, specs, &legs, options);
+    config.check_room()?;
     for (vdev, legs) in config.vdevs.iter().zip(&legs) {
         for leg in legs {
             prepare(leg, vdev.ring.filter(|_| options.prewrite_rings))?;
@@ -325,6 +329,7 @@ fn plan_vdev(
         guid: leg.guid,
         path: leg.path.clone(),
         stale_since: None,
+        is_offline: false,
         slot: 0,
         size: leg.disk.geometry().size,
         joined_txg: Txg(0),

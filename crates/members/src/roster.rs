@@ -13,18 +13,21 @@
 //! **Claim.** An assembled pool has written nothing. [`Roster::claim`] raises the open generation on all present
 //! legs and marks those that are absent; before it no uberblock is taken.
 //!
-//! **Legs** come and go in [`legs`]; what the labels say of the intent log's lanes, and how those hear of it, is in
+//! **Legs** come and go in [`legs`], and are away for a while in [`away`]; what the labels say of the intent log's lanes, and how those hear of it, is in
 //! [`lanes`]. What of all that is damaged on a disk, a scrub finds through [`look`].
 //!
 //! **Locks.** `uberblocks`, then `state`, which is held while labels are written; under it the vdevs' leg lists are
 //! read, and no vdev's I/O lock is taken. Lanes are called without `state`.
 
+mod away;
+#[cfg(test)]
+mod full_labels;
 mod lanes;
 mod legs;
 mod look;
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -34,11 +37,12 @@ use tally_base::{Rng, SECTOR, Time, Txg, VdevGuid};
 use tally_disk::{Disk, Fanout, Host, Work};
 use tally_intent::Lane;
 
+pub use self::away::ReturnError;
 pub use self::look::{DamagedSlot, SecuredSlots};
 
 use self::lanes::lanes_agree;
 use self::legs::mark_stale;
-use crate::label::{self, FailMode, LabelError, PoolConfig, PoolState, VdevClass};
+use crate::label::{self, FailMode, LabelError, Need, PoolConfig, PoolState, VdevClass};
 use crate::uberblock::{Uberblock, slot_offsets};
 use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
 
@@ -72,6 +76,9 @@ pub enum RosterError {
     /// A vdev has no leg left with the newest uberblock.
     #[error("vdev {0} has no leg left to write an uberblock to; the pool is suspended until it is imported again")]
     VdevLost(VdevGuid),
+    /// The change makes the configuration longer than its labels can hold, or something in it cannot be said there.
+    #[error("{0}")]
+    NoRoom(String),
     /// A leg that the operation names is unknown, or is needed.
     #[error("leg {leg} {why}")]
     Leg {
@@ -96,6 +103,8 @@ pub struct Roster {
     /// Held while an uberblock is written, and while a leg joins, as it gets every uberblock from a certain one on. A change
     /// of the labels, with which a leg may be struck off, takes it too, but waits no longer than [`TURN_WAIT`].
     uberblocks: Mutex<()>,
+    /// Newest group whose uberblock is durable, as far as this has heard.
+    durable: AtomicU64,
     /// The open lanes, to be told who has left their sets.
     lanes: Mutex<Vec<Weak<Lane>>>,
     me: Weak<Self>,
@@ -120,6 +129,7 @@ impl Roster {
             state: Mutex::new(State { config, claimed: false, closed: None }),
             writable: AtomicBool::new(false),
             uberblocks: Mutex::new(()),
+            durable: AtomicU64::new(0),
             lanes: Mutex::default(),
             me: me.clone(),
         });
@@ -172,14 +182,14 @@ impl Roster {
         let mut state = self.state.lock();
         self.catch_up(&state.config);
         let legs: Vec<_> = self.legs().map(|leg| (leg.guid(), leg.state())).collect();
-        self.change(&mut state, |config| {
+        let first_missed = self.first_missed();
+        self.change(&mut state, Need::Must, |config| {
             config.open_gen = config.open_gen.max(open_gen) + 1;
             config.open_id = rng.next_u64();
             config.host = host.clone();
             config.state = PoolState::Active;
-            let sequence = config.sequence;
             for (guid, _) in legs.iter().filter(|(_, found)| *found != LegState::Online) {
-                mark_stale(config, *guid, sequence);
+                mark_stale(config, *guid, first_missed);
             }
         })?;
         state.claimed = true;
@@ -203,17 +213,21 @@ impl Roster {
     /// Changes the configuration and makes the change durable. The sequence number is raised here. A leg that refuses it is
     /// struck off, which waits for an uberblock that is on its way as [`Self::drop_leg`] does.
     pub fn update(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
+        self.update_for(Need::Wish, change)
+    }
+
+    fn update_for(&self, need: Need, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
         let _in_turn = self.uberblocks.try_lock_for(TURN_WAIT);
-        self.update_in_turn(change)
+        self.update_in_turn(need, change)
     }
 
     /// [`Self::update`], for whoever has waited for the uberblock.
-    fn update_in_turn(&self, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
+    fn update_in_turn(&self, need: Need, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
         let mut state = self.state.lock();
         if !state.claimed {
             return Err(RosterError::NotClaimed);
         }
-        self.change(&mut state, change)?;
+        self.change(&mut state, need, change)?;
         let config = state.config.clone();
         drop(state);
         self.tell_lanes(&config);
@@ -253,7 +267,7 @@ impl Roster {
     }
 
     fn retire(&self, retired: PoolState, synced: Txg) -> Result<(), RosterError> {
-        self.update(|config| {
+        self.update_for(Need::Must, |config| {
             config.state = retired;
             config.synced_txg = config.synced_txg.max(synced);
         })?;
@@ -266,18 +280,29 @@ impl Roster {
         state.closed = Some(why);
     }
 
+    /// This group is durable on every leg in use: what an import has chosen.
+    pub(crate) fn note_durable(&self, txg: Txg) {
+        self.durable.fetch_max(txg.0, Ordering::AcqRel);
+    }
+
+    /// The group from which on a leg that leaves now has missed what is written (rules S7). It may have all of one whose
+    /// uberblock is on its way.
+    fn first_missed(&self) -> Txg {
+        Txg(self.durable.load(Ordering::Acquire) + 1)
+    }
+
     fn legs(&self) -> impl Iterator<Item = Arc<VdevLeg>> {
         self.vdevs.iter().flat_map(|vdev| vdev.legs())
     }
 
-    /// One change, and as many more as legs drop out while it is written.
-    fn change(&self, state: &mut State, change: impl FnOnce(&mut PoolConfig)) -> Result<(), RosterError> {
-        if let Some(why) = &state.closed {
-            return Err(RosterError::Closed(why.clone()));
-        }
-        let mut next = state.config.clone();
-        next.sequence += 1;
-        change(&mut next);
+    fn change(&self, state: &mut State, need: Need, change: impl FnOnce(&mut PoolConfig)) -> Result<(), RosterError> {
+        let next = next_of(state, need, change)?;
+        self.take_over(state, next)
+    }
+
+    /// Writes a configuration, and as many more as legs drop out meanwhile.
+    fn take_over(&self, state: &mut State, mut next: PoolConfig) -> Result<(), RosterError> {
+        let first_missed = self.first_missed();
         loop {
             self.every_vdev_is_there(state)?;
             let refused =
@@ -287,11 +312,11 @@ impl Roster {
             }
             // Each round takes at least one leg out, so this ends.
             next.sequence += 1;
-            let sequence = next.sequence;
             for leg in &refused {
                 leg.set_state(LegState::Failing);
-                mark_stale(&mut next, leg.guid(), sequence);
+                mark_stale(&mut next, leg.guid(), first_missed);
             }
+            next.make_fit(&state.config, Need::Must).map_err(|error| RosterError::Label(error.to_string()))?;
         }
         for leg in self.legs().filter(|leg| leg.state() == LegState::Failing) {
             let is_marked = next.leg(leg.guid()).is_none_or(|(_, config)| config.stale_since.is_some());
@@ -375,8 +400,11 @@ impl Roster {
         }
         let _in_turn = self.uberblocks.lock();
         self.write_copies(uberblock.txg, &uberblock.encode())?;
-        let lost = self.data_vdevs().find(|vdev| !vdev.is_usable());
-        lost.map_or(Ok(()), |vdev| Err(RosterError::VdevLost(vdev.guid())))
+        if let Some(lost) = self.data_vdevs().find(|vdev| !vdev.is_usable()) {
+            return Err(RosterError::VdevLost(lost.guid()));
+        }
+        self.note_durable(uberblock.txg);
+        Ok(())
     }
 
     /// The legs that vote come first. One that joins only witnesses: if it told of this txg and the power were cut before
@@ -430,6 +458,18 @@ impl Membership for Roster {
     fn leg_failed(&self, leg: VdevGuid, cause: &io::Error) -> Result<(), String> {
         self.drop_leg(leg, cause).map_err(|error| error.to_string())
     }
+}
+
+/// What a change makes of the configuration: nothing is written yet.
+fn next_of(state: &State, need: Need, change: impl FnOnce(&mut PoolConfig)) -> Result<PoolConfig, RosterError> {
+    if let Some(why) = &state.closed {
+        return Err(RosterError::Closed(why.clone()));
+    }
+    let mut next = state.config.clone();
+    next.sequence += 1;
+    change(&mut next);
+    next.make_fit(&state.config, need).map_err(|error| RosterError::NoRoom(error.to_string()))?;
+    Ok(next)
 }
 
 /// Whether a leg is in use again that this configuration has struck off: the last one of a log lane, which has every

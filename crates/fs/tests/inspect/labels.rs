@@ -32,6 +32,7 @@ fn what_labels_have_of_later_and_earlier_programs_is_shown() {
     let mut config = pool.roster.config();
     config.sequence += 1;
     config.vdevs[0].legs[1].stale_since = Some(2);
+    config.vdevs[0].legs[1].is_offline = true;
     config.vdevs[0].legs[1].joined_txg = Txg(9);
     config.vdevs[0].legs[1].missed.note(TxgRange { from: Txg(17), to: Txg(18) });
     let section = |id, must_be_known| Section { id, must_be_known, bytes: vec![1; 3] };
@@ -48,7 +49,7 @@ fn what_labels_have_of_later_and_earlier_programs_is_shown() {
     for expected in [
         format!("vdev leg vdev=0 leg={:016x} path=/disks/a slot=0 bytes=16777216 joined_txg=0", guid.0),
         format!(
-            "vdev leg vdev=0 leg={:016x} path=/disks/b slot=0 bytes=16777216 joined_txg=9 stale_since=2",
+            "vdev leg vdev=0 leg={:016x} path=/disks/b slot=0 bytes=16777216 joined_txg=9 stale_since=2 offline=yes",
             lagging.0
         ),
         format!("missed groups leg={:016x} from=17 to=18", lagging.0),

@@ -14,13 +14,16 @@ use bytes::Bytes;
 use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Geometry, Host, MemDisk, MemOpener, Platform, SerialFanout};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
+use tally_intent::Lane;
 use tally_members::assemble::PoolSelect;
 use tally_members::create::new_leg;
 use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
 use tally_members::uberblock::{self, Uberblock};
-use tally_members::vdev::LegState;
+use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::bp::BlockPtr;
+use tally_store::pool::Pool;
+use tally_store::pool::membership::{Member, Onlooker, Stage};
 use tally_store::tuning::Tuning;
 use tally_vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 
@@ -312,7 +315,7 @@ impl World {
         let leg = new_leg(&self.platform(), vdev_config, Path::new(path), false).unwrap();
         let guid = leg.guid();
         pool.roster.add_leg(vdev, leg).unwrap();
-        pool.roster.finish_resilver(vdev, guid).unwrap();
+        pool.roster.finish_resilver(vdev, guid, true).unwrap();
         let lane = pool.renew_lane(lane, guid).unwrap();
         std::thread::spawn(move || lane.run());
         for old in &vdev_config.legs {
@@ -469,4 +472,37 @@ pub(crate) fn content(vfs: &dyn Vfs, object: ObjectRef) -> Vec<u8> {
 
 pub(crate) fn is_ready(wait: &Wait) -> bool {
     matches!(wait, Wait::Ready)
+}
+
+/// A disk of the pool.
+pub(crate) fn member(filer: &Filer, path: &str) -> Member {
+    let roster = &filer.pool().roster;
+    let has_it = |leg: &Arc<VdevLeg>| leg.path() == Path::new(path);
+    let found = roster.vdevs().iter().find_map(|vdev| Some((vdev, vdev.legs().into_iter().find(has_it)?)));
+    let (vdev, leg) = found.unwrap();
+    let config = roster.config().vdevs[vdev.index().place()].clone();
+    Member { vdev: Arc::clone(vdev), config, leg: leg.guid() }
+}
+
+/// Somebody who lets everything happen.
+pub(crate) struct Patient;
+
+impl Onlooker for Patient {
+    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
+        true
+    }
+
+    fn keep_paths(&mut self, _: &Pool) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn run_lane(&mut self, lane: Arc<Lane>) -> std::io::Result<()> {
+        std::thread::spawn(move || lane.run());
+        Ok(())
+    }
+
+    fn let_go(&mut self, leg: Arc<VdevLeg>) {
+        // A disk that refused a write refuses this too.
+        let _ = leg.erase_label();
+    }
 }

@@ -114,6 +114,8 @@ pub struct LegConfig {
     /// vote nor be read before it has been copied again. A label of its own with this sequence or a later one means
     /// that the leg went on without us.
     pub stale_since: Option<u64>,
+    /// Somebody took it out of use by command, and no import takes it up again. Only ever beside `stale_since`.
+    pub is_offline: bool,
     /// The column of the vdev that it fills. Legs of one slot are copies of each other; a disk and a mirror have one slot.
     pub slot: u16,
     /// Size of the device, in whole sectors, when it was taken in: where its label at the end was written first.
@@ -121,7 +123,8 @@ pub struct LegConfig {
     /// Newest durable group when it was taken in: what it has of that and the groups before was copied to it. Zero if the
     /// vdev was made with it.
     pub joined_txg: Txg,
-    /// Groups that it lacks, as far as that is known: of one left behind with an empty list nothing is.
+    /// Groups that it lacks, as far as that is known: of one left behind with an empty list nothing is. One in use has an
+    /// empty list, but where the copy to it lacked something.
     pub missed: MissedGroups,
 }
 
@@ -144,6 +147,15 @@ pub struct LaneConfigLine {
     pub legset_gen: u64,
     /// Legs that left, with the last generation they belonged to: good for repairs of older frames (rules F6).
     pub left: Vec<(VdevGuid, u64)>,
+}
+
+impl LegConfig {
+    /// Whether a leg that was dropped has taken part in changes behind that, as its own label has them, and does not know that
+    /// it was.
+    pub(crate) fn is_ahead_of_its_drop(&self, own: &PoolConfig) -> bool {
+        let says_stale = || own.leg(self.guid).is_none_or(|(_, leg)| leg.stale_since.is_some());
+        self.stale_since.is_some_and(|dropped| own.sequence >= dropped && !says_stale())
+    }
 }
 
 impl LaneConfigLine {

@@ -47,8 +47,9 @@ const _: () = assert!(1 << SECTOR_SHIFT == tally_base::SECTOR);
 const CLASSES: [&str; 4] = ["data", "log", "special", "bulk"];
 /// Kinds of vdevs by their numbers; this program has the first two.
 const KINDS: [&str; 7] = ["disk", "mirror", "raidz1", "raidz2", "raidz3", "removed", "object"];
-/// States of legs by their numbers; this program has the first two.
+/// States of legs by their numbers; this program has the first three.
 const STATES: [&str; 4] = ["in use", "left behind", "offline", "joining"];
+const OFFLINE: u8 = 2;
 
 /// The payload: what this program knows, and what it carries along.
 pub(super) fn encode(config: &PoolConfig) -> Result<Vec<u8>, LabelError> {
@@ -200,7 +201,10 @@ fn decode_vdev(reader: &mut Reader<'_>) -> Result<VdevConfig, Bad> {
 fn encode_leg(out: &mut Vec<u8>, leg: &LegConfig) -> Result<(), LabelError> {
     out.put_u64(leg.guid.0);
     out.put_u16(leg.slot);
-    out.put_u8(u8::from(leg.stale_since.is_some()));
+    out.put_u8(match leg.stale_since {
+        None => 0,
+        Some(_) => 1 + u8::from(leg.is_offline),
+    });
     out.put_u8(leg.missed.count());
     out.put_u64(leg.size);
     out.put_u64(leg.stale_since.unwrap_or(0));
@@ -217,12 +221,12 @@ fn decode_leg(reader: &mut Reader<'_>) -> Result<LegConfig, Bad> {
     let stale_since = match state {
         0 if since == 0 => None,
         0 => return Err(reader.malformed().into()),
-        1 => Some(since),
+        1 | OFFLINE => Some(since),
         other => return Err(beyond_number("a leg that is", &STATES, other)),
     };
     let missed = MissedGroups::decode(reader, missed_count)?;
     let path = PathBuf::from(OsStr::from_bytes(text_bytes(reader)?));
-    Ok(LegConfig { guid, path, stale_since, slot, size, joined_txg, missed })
+    Ok(LegConfig { guid, path, stale_since, is_offline: state == OFFLINE, slot, size, joined_txg, missed })
 }
 
 fn encode_lane(out: &mut Vec<u8>, line: &LaneConfigLine) -> Result<(), LabelError> {

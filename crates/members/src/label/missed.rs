@@ -4,14 +4,18 @@
 //! much rather than too little: a range more than there is room for makes one of the two that lie closest, with what lies
 //! between them, so that some blocks are copied in vain.
 //!
-//! Nobody fills it yet. A leg that is struck off has an empty list, which says that nothing is known of what it
-//! lacks, and it is copied whole.
+//! Of a leg that is left behind an empty list says that nothing is known of what it lacks: it is copied whole. A leg in use
+//! has an empty one too, but where its copy lacked something: then the list says in which groups others may not leave on
+//! the strength of it.
 
 use tally_base::Txg;
 use tally_base::codec::{Malformed, Put, Reader};
 
 /// Ranges that are kept of one leg: of 128 legs they take half of a label.
 pub const MISSED_RANGES_MAX: usize = 16;
+
+/// The end of what goes on.
+const END: Txg = Txg(u64::MAX);
 
 /// Groups from one to another, both of them included. What goes on has the largest number as its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +51,48 @@ impl MissedGroups {
                 _ => joined.push(range),
             }
         }
-        while joined.len() > MISSED_RANGES_MAX {
-            let gap = |at: &usize| joined[at + 1].from.0 - joined[*at].to.0;
-            let Some(closest) = (0..joined.len() - 1).min_by_key(gap) else { break };
-            joined[closest].to = joined.remove(closest + 1).to;
-        }
         self.0 = joined;
+        while self.0.len() > MISSED_RANGES_MAX && self.join_closest() {}
+    }
+
+    /// Notes that all groups from this one on are missed, until [`Self::close`].
+    pub fn open(&mut self, from: Txg) {
+        self.note(TxgRange { from, to: END });
+    }
+
+    /// What went on ends with this group.
+    pub fn close(&mut self, to: Txg) {
+        self.0.iter_mut().filter(|range| range.to == END).for_each(|range| range.to = to.max(range.from));
+    }
+
+    /// Whether nothing is noted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this group is among them.
+    #[must_use]
+    pub fn has(&self, txg: Txg) -> bool {
+        self.0.iter().any(|range| range.from <= txg && txg <= range.to)
+    }
+
+    /// What both have missed.
+    #[must_use]
+    pub fn in_common(&self, other: &Self) -> Self {
+        let mut common = Self::default();
+        for (one, other) in self.0.iter().flat_map(|one| other.0.iter().map(move |other| (one, other))) {
+            common.note(TxgRange { from: one.from.max(other.from), to: one.to.min(other.to) });
+        }
+        common
+    }
+
+    /// Makes one range of the two that lie closest. Whether there were two.
+    pub(crate) fn join_closest(&mut self) -> bool {
+        let gap = |at: &usize| self.0[at + 1].from.0 - self.0[*at].to.0;
+        let Some(closest) = (0..self.0.len().saturating_sub(1)).min_by_key(gap) else { return false };
+        self.0[closest].to = self.0.remove(closest + 1).to;
+        true
     }
 
     /// Nothing is known of what the leg lacks.

@@ -39,6 +39,7 @@ mod config;
 mod encoding;
 mod features;
 mod missed;
+mod room;
 mod sections;
 mod supplement;
 
@@ -52,6 +53,7 @@ pub use config::{LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea, Vde
 pub(crate) use features::ro_compat_words;
 pub use features::{Features, KNOWN, Usable};
 pub use missed::{MISSED_RANGES_MAX, MissedGroups, TxgRange};
+pub(crate) use room::Need;
 pub use sections::Section;
 pub use supplement::{FailMode, LossReport, Supplement};
 
@@ -93,7 +95,10 @@ pub enum LabelError {
     #[error("a label could not be written: {0}")]
     Io(#[from] io::Error),
     /// Too many legs, or too long paths.
-    #[error("the pool's configuration takes {bytes} bytes and a label holds {limit}; use fewer legs or shorter paths")]
+    #[error(
+        "the pool's configuration would take {bytes} bytes, and its labels have room for {limit}; give the pool's disks \
+         shorter paths, or detach some of them"
+    )]
     TooLarge {
         /// What it takes.
         bytes: usize,
@@ -162,9 +167,8 @@ pub(crate) fn label_offsets(size: u64) -> Option<[u64; 2]> {
 /// The bytes of one slot: header and payload, padded to whole sectors.
 pub fn encode(leg: VdevGuid, config: &PoolConfig) -> Result<AlignedBuf, LabelError> {
     let payload = encoding::encode(config)?;
-    let limit = usize::try_from(CONFIG_SLOT_BYTES).expect("64 KiB") - HEADER_BYTES;
-    if payload.len() > limit {
-        return Err(LabelError::TooLarge { bytes: payload.len(), limit });
+    if payload.len() > room::PAYLOAD_BYTES_MAX {
+        return Err(LabelError::TooLarge { bytes: payload.len(), limit: room::PAYLOAD_BYTES_MAX });
     }
     let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
     bytes.put(&MAGIC);

@@ -10,6 +10,7 @@ pub(crate) fn sample() -> PoolConfig {
             guid: VdevGuid(guid),
             path: path.into(),
             stale_since,
+            is_offline: false,
             slot: 0,
             size: (1 << 40) + (guid << 12),
             joined_txg: Txg(0x31 + guid),

@@ -13,7 +13,7 @@ use tally_disk::Disk;
 use tally_intent::{Lane, LaneConfig, LaneFailed, Leg, LegSet, StaleLeg};
 
 use super::{Roster, RosterError};
-use crate::label::{LABEL_BYTES, LaneConfigLine, PoolConfig, VdevClass};
+use crate::label::{LABEL_BYTES, LaneConfigLine, Need, PoolConfig, VdevClass};
 use crate::vdev::LegState;
 
 impl Roster {
@@ -83,7 +83,7 @@ impl Roster {
     /// which the disk comes back.
     pub fn rejoin_lanes(&self) -> Result<PoolConfig, RosterError> {
         self.take_log_legs_back()?;
-        self.update(|config| {
+        self.update_for(Need::Must, |config| {
             // Under the lock: one that is struck off meanwhile is not taken in again.
             let online: Vec<_> =
                 self.legs().filter(|leg| leg.state() == LegState::Online).map(|leg| leg.guid()).collect();
@@ -115,7 +115,9 @@ impl Roster {
                 let guid = leg.guid();
                 let is_struck_off = self.config().leg(guid).is_some_and(|(_, leg)| leg.stale_since.is_some());
                 if is_struck_off {
-                    self.update(|config| config.leg_mut(guid).into_iter().for_each(|leg| leg.stale_since = None))?;
+                    self.update_for(Need::Must, |config| {
+                        config.leg_mut(guid).into_iter().for_each(|leg| leg.stale_since = None);
+                    })?;
                 }
             }
         }

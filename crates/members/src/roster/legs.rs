@@ -10,17 +10,22 @@ use tally_base::{Txg, VdevGuid};
 use tally_disk::{Disk, Durability};
 
 use super::{Roster, RosterError, TURN_WAIT};
-use crate::label::{LegConfig, MissedGroups, PoolConfig, VdevClass, VdevKind};
+use crate::label::{self, LegConfig, MissedGroups, Need, PoolConfig, TxgRange, VdevClass, VdevKind};
 use crate::uberblock::{self, slot_offsets};
 use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
 
 impl Roster {
-    /// Takes up a new leg, or a stale one again. It gets every write from now on; the caller copies the rest
-    /// ([`Vdev::resilver`]) and then calls [`Roster::finish_resilver`].
+    /// Takes up a new leg, or one that was away. It gets every write from now on; the caller copies the rest and then
+    /// calls [`Roster::finish_resilver`].
     pub fn add_leg(&self, vdev: &Vdev, leg: Arc<VdevLeg>) -> Result<(), RosterError> {
         let (guid, path) = (leg.guid(), leg.path().to_owned());
         let label_error = |error: io::Error| RosterError::Label(error.to_string());
-        let ring = self.config().vdevs.get(vdev.index().place()).and_then(|vdev| vdev.ring);
+        let config = self.config();
+        if let (Some(_), Some(disk)) = (config.leg(guid), leg.disk()) {
+            // Its own label may call it whole. From here on it is neither what it was nor what the others are.
+            label::write(disk.as_ref(), guid, &config).map_err(|error| RosterError::Label(error.to_string()))?;
+        }
+        let ring = config.vdevs.get(vdev.index().place()).and_then(|vdev| vdev.ring);
         if let (Some(ring), Some(disk)) = (ring, leg.disk()) {
             write_out_ring(disk.as_ref(), ring).map_err(label_error)?;
         }
@@ -28,27 +33,34 @@ impl Roster {
         let joined_txg = self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
         let size = leg.disk().map_or(0, |disk| disk.geometry().size);
         leg.set_state(LegState::Resilvering);
+        let taken_up = Arc::clone(&leg);
         vdev.put_leg(leg);
         let index = vdev.index().place();
-        let changed = self.update_in_turn(|config| {
+        let changed = self.update_in_turn(Need::Wish, |config| {
             let sequence = config.sequence;
             let Some(vdev) = config.vdevs.get_mut(index) else { return };
             let place = vdev.legs.iter().position(|leg| leg.guid == guid);
             let stale_since = place.map_or(Some(sequence), |place| vdev.legs[place].stale_since);
-            let missed = MissedGroups::default();
-            let joining = LegConfig { guid, path, stale_since, slot: 0, size, joined_txg, missed };
+            let missed = place.map_or_else(MissedGroups::default, |place| vdev.legs[place].missed.clone());
+            let joining = LegConfig { guid, path, stale_since, is_offline: false, slot: 0, size, joined_txg, missed };
             match place {
                 Some(place) => vdev.legs[place] = joining,
                 None => vdev.legs.push(joining),
             }
             vdev.kind = kind_of(&vdev.legs);
+            // Its ring is empty, and frames that reach it first while it joins are not lost with the others.
+            for line in &mut config.lanes {
+                line.left.retain(|(left, _)| *left != guid);
+            }
         });
         match changed {
             Ok(_) => Ok(()),
             Err(error) => {
-                // What no label names is nobody's: its disk is free again.
+                // What no label names is nobody's: its disk is free again. Another is left behind as before.
                 if self.config().leg(guid).is_none() {
                     vdev.take_leg(guid);
+                } else {
+                    taken_up.pass(LegState::Resilvering, LegState::Stale);
                 }
                 Err(error)
             }
@@ -75,18 +87,24 @@ impl Roster {
         Ok(newest)
     }
 
-    /// A leg has been copied: from now on it is as good as the others.
-    pub fn finish_resilver(&self, vdev: &Vdev, guid: VdevGuid) -> Result<(), RosterError> {
+    /// A leg has been copied: from now on it is as good as the others. Where that is not so in everything (`is_whole`) it
+    /// counts, as every read is verified, and its list says in which groups it may lack something (rules S10).
+    pub fn finish_resilver(&self, vdev: &Vdev, guid: VdevGuid, is_whole: bool) -> Result<(), RosterError> {
         let why = "is not being copied";
         let leg = vdev.leg(guid).filter(|leg| leg.state() == LegState::Resilvering);
         let leg = leg.ok_or(RosterError::Leg { leg: guid, why })?;
-        self.update(|config| {
+        let durable = Txg(self.first_missed().0 - 1);
+        self.update_for(Need::Must, |config| {
             // Under the lock: one that has failed meanwhile is struck off already, as it was never anything else.
             if let Some(config) = config.leg_mut(guid)
                 && leg.state() == LegState::Resilvering
             {
                 config.stale_since = None;
-                config.missed.clear();
+                if is_whole {
+                    config.missed.clear();
+                } else if config.missed.is_empty() {
+                    config.missed.note(TxgRange { from: Txg(0), to: durable });
+                }
             }
         })?;
         // It may have refused the very label that praised it, and be struck off again.
@@ -134,10 +152,8 @@ impl Roster {
             return Err(RosterError::NotClaimed);
         }
         tracing::warn!(leg = %guid, %cause, "a leg is struck off");
-        self.change(&mut state, |config| {
-            let sequence = config.sequence;
-            mark_stale(config, guid, sequence);
-        })?;
+        let first_missed = self.first_missed();
+        self.change(&mut state, Need::Must, |config| mark_stale(config, guid, first_missed))?;
         let config = state.config.clone();
         drop(state);
         self.tell_lanes(&config);
@@ -169,9 +185,9 @@ impl Roster {
         if leg.takes_writes() {
             leg.set_state(LegState::Failing);
         }
-        self.change(&mut state, |config| {
-            let sequence = config.sequence;
-            mark_stale(config, guid, sequence);
+        let first_missed = self.first_missed();
+        self.change(&mut state, Need::Must, |config| {
+            mark_stale(config, guid, first_missed);
             if let Some(config) = config.vdevs.get_mut(index) {
                 config.legs.retain(|leg| leg.guid != guid);
                 config.kind = kind_of(&config.legs);
@@ -189,14 +205,20 @@ fn kind_of(legs: &[LegConfig]) -> VdevKind {
     if legs.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk }
 }
 
-/// Marks a leg as left behind, and takes it out of every lane's leg set. What its list says that it has missed is less than
-/// what it misses from now on, and nobody notes that here: without a list it is copied whole.
+/// Marks a leg as left behind, and takes it out of every lane's leg set. From `first_missed` on it lacks what is written;
+/// one of which nothing is known already is none of which anything is known now.
 ///
 /// The last leg of a lane stays in its set: it has every acknowledged frame, and as the lane ends with it there
 /// will be none on a smaller set. If the disk comes back, its frames can still be replayed.
-pub(super) fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, sequence: u64) {
+pub(super) fn mark_stale(config: &mut PoolConfig, guid: VdevGuid, first_missed: Txg) {
+    let sequence = config.sequence;
+    let is_data = config.leg(guid).is_some_and(|(vdev, _)| vdev.class == VdevClass::Data);
     if let Some(leg) = config.leg_mut(guid) {
-        leg.missed.clear();
+        let is_known = leg.stale_since.is_none() || !leg.missed.is_empty();
+        // What a log device has missed is in the trees before it comes back.
+        if is_known && is_data {
+            leg.missed.open(first_missed);
+        }
         leg.stale_since.get_or_insert(sequence);
     }
     for line in &mut config.lanes {

@@ -354,7 +354,7 @@ fn a_new_leg_can_stand_alone_once_it_is_copied() {
     let report = vdev.resilver(guid, &mut |_| true).unwrap();
     let ring = config.vdevs[0].ring.unwrap();
     assert_eq!(report.copied_bytes, vdev.data_bytes() - ring.length, "the ring is the lane's");
-    first.roster.finish_resilver(vdev, guid).unwrap();
+    first.roster.finish_resilver(vdev, guid, true).unwrap();
     let lane = config.lanes[0].lane;
     let old = leg(&first.roster, "a").guid();
     let needed = first.roster.detach(vdev, old).err().unwrap();
@@ -372,7 +372,7 @@ fn a_new_leg_can_stand_alone_once_it_is_copied() {
 }
 
 /// What the label says of a leg that joins: where its own end was, and which groups were copied to it. What it had missed is
-/// forgotten with the copy, and with the next strike: nobody here notes what it misses then.
+/// forgotten with the copy; a strike notes from which group on it misses more.
 #[test]
 fn a_leg_has_its_size_and_the_group_it_joined_in_the_labels() {
     let world = World::new(&[("a", LEG_BYTES), ("n", LEG_BYTES + 4096 * 3 + 100)]);
@@ -397,11 +397,12 @@ fn a_leg_has_its_size_and_the_group_it_joined_in_the_labels() {
     };
     has_missed();
     vdev.resilver(guid, &mut |_| true).unwrap();
-    pool.roster.finish_resilver(vdev, guid).unwrap();
+    pool.roster.finish_resilver(vdev, guid, true).unwrap();
     assert_eq!((says("a", guid).missed.ranges(), says("a", guid).stale_since), (&[][..], None));
     has_missed();
     pool.roster.drop_leg(guid, &io::Error::other("gone")).unwrap();
-    assert!(says("a", guid).missed.ranges().is_empty() && says("a", guid).stale_since.is_some());
+    let ranges = [(5, 7), (22, u64::MAX)].map(|(from, to)| label::TxgRange { from: Txg(from), to: Txg(to) });
+    assert!(says("a", guid).missed.ranges() == ranges && says("a", guid).stale_since.is_some());
     assert_eq!(says("a", first), of_first, "nothing of that is the other leg's");
 }
 
@@ -814,7 +815,7 @@ fn a_leg_that_failed_at_the_end_of_its_copy_does_not_count() {
     // Somebody changes the labels just then, so both have to wait.
     let labels = roster.state.lock();
     std::thread::scope(|scope| {
-        let finishing = scope.spawn(|| roster.finish_resilver(vdev, n.guid()));
+        let finishing = scope.spawn(|| roster.finish_resilver(vdev, n.guid(), true));
         std::thread::sleep(Duration::from_millis(100));
         // What a strike comes to.
         n.set_state(LegState::Faulted);
@@ -844,7 +845,7 @@ fn a_leg_that_was_struck_off_leaves_the_set_when_another_has_joined() {
     let fresh = new_leg(&world.platform(), &config, std::path::Path::new("/d/n"), true).unwrap();
     let n = fresh.guid();
     roster.add_leg(&log, fresh).unwrap();
-    roster.finish_resilver(&log, n).unwrap();
+    roster.finish_resilver(&log, n, true).unwrap();
     let set = roster.admit_lane_leg(line.lane, n).unwrap();
     let _l = roster.drop_lane_leg(line.lane, l, &io::Error::other("it refused a frame")).unwrap();
     assert_eq!(set.legs, [n]);

@@ -19,7 +19,7 @@ const ZERO_CHUNK_BYTES: u64 = 4 << 20;
 ///            copied                 failed            left out in the labels
 ///  Resilvering ────► Online ────────────────► Failing ───────────────────► Faulted
 ///       └────────────────────────────────────────┘
-///  Stale, Missing: found so at import; a copy (or the disk) makes a new leg of it
+///  Stale, Missing, Offline: found so at import, or put away since; whoever takes it up again makes a new leg of it
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -36,10 +36,13 @@ pub enum LegState {
     Failing = 4,
     /// It failed, and the labels of the others say so.
     Faulted = 5,
+    /// Taken out of use by command: its disk is closed.
+    Offline = 6,
 }
 
 impl LegState {
-    const ALL: [Self; 6] = [Self::Online, Self::Resilvering, Self::Stale, Self::Missing, Self::Failing, Self::Faulted];
+    const ALL: [Self; 7] =
+        [Self::Online, Self::Resilvering, Self::Stale, Self::Missing, Self::Failing, Self::Faulted, Self::Offline];
 
     /// The word that `status` prints.
     #[must_use]
@@ -50,6 +53,7 @@ impl LegState {
             Self::Stale => "STALE",
             Self::Missing => "MISSING",
             Self::Failing | Self::Faulted => "FAULTED",
+            Self::Offline => "OFFLINE",
         }
     }
 }
@@ -84,10 +88,11 @@ pub struct VdevLeg {
 }
 
 impl VdevLeg {
-    /// A leg in this state; one without a disk is always missing.
+    /// A leg in this state; one without a disk is missing, if nobody has taken it out of use.
     #[must_use]
     pub fn new(guid: VdevGuid, path: PathBuf, disk: Option<Arc<dyn Disk>>, state: LegState) -> Self {
-        let state = if disk.is_none() { LegState::Missing } else { state };
+        let is_away = disk.is_none() && state != LegState::Offline;
+        let state = if is_away { LegState::Missing } else { state };
         Self {
             guid,
             path,

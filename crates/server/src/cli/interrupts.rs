@@ -92,6 +92,8 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         Request::PoolAttach { name, .. }
         | Request::PoolDetach { name, .. }
         | Request::PoolReplace { name, .. }
+        | Request::PoolOffline { name, .. }
+        | Request::PoolOnline { name, .. }
         | Request::PoolScrub { name, .. } => format!("tally pool status {name}"),
         Request::DatasetCreate { .. } | Request::DatasetDestroy { .. } | Request::DatasetRename { .. } => {
             "tally dataset list".into()

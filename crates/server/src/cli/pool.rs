@@ -108,6 +108,23 @@ pub enum PoolCommand {
         /// The new one, when it has another path
         new_device: Option<String>,
     },
+    /// Take a disk out of use; what is written meanwhile it gets with `online`
+    Offline {
+        /// Until the next import only, which finds it as a disk that has missed changes
+        #[arg(short)]
+        temporary: bool,
+        /// The pool
+        name: String,
+        /// The disk
+        device: String,
+    },
+    /// Take a disk back that was away, and give it what it has missed; `status` shows how far that is
+    Online {
+        /// The pool
+        name: String,
+        /// The disk
+        device: String,
+    },
     /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is
     Scrub {
         /// Stop the one that is under way
@@ -214,6 +231,14 @@ impl PoolCommand {
                 new_device: new_device.as_ref().map(|path| words::device(path, here)),
                 force: *force,
             },
+            Self::Offline { temporary, name, device } => Request::PoolOffline {
+                name: name.clone(),
+                device: words::existing_device(device, here),
+                temporary: *temporary,
+            },
+            Self::Online { name, device } => {
+                Request::PoolOnline { name: name.clone(), device: words::existing_device(device, here) }
+            }
             Self::Scrub { stop, wait, name } => Request::PoolScrub { name: name.clone(), stop: *stop, wait: *wait },
         })
     }

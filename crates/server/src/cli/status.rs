@@ -112,8 +112,9 @@ fn scan(copy: &CopyReport) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // Not negative, and far below.
     let rate = Size(copy.bytes_per_second as u64);
     let of = if copy.device.is_empty() { String::new() } else { format!(" of {}", copy.device) };
+    let partial = if copy.partial { "partial " } else { "" };
     format!(
-        "{}{of} in progress for {}: {}\n        {} / {} at {rate}/s, {}.{}% done, {left}",
+        "{partial}{}{of} in progress for {}: {}\n        {} / {} at {rate}/s, {}.{}% done, {left}",
         copy.what,
         clock_words(copy.seconds),
         copy.phase,

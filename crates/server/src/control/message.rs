@@ -94,6 +94,18 @@ pub enum Request {
         new_device: Option<PathBuf>,
         force: bool,
     },
+    /// Takes a disk out of use; with `temporary`, until the next import.
+    PoolOffline {
+        name: String,
+        device: String,
+        #[serde(default)]
+        temporary: bool,
+    },
+    /// Takes a disk back that was away, and gives it what it has missed.
+    PoolOnline {
+        name: String,
+        device: String,
+    },
     /// Begins to look at every block on every disk; with `wait`, does all of it; with `stop`, ends it instead.
     PoolScrub {
         name: String,

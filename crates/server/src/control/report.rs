@@ -113,6 +113,9 @@ pub struct CopyReport {
     pub what: String,
     /// The disk; of a scrub none.
     pub device: String,
+    /// It gets only what it has missed.
+    #[serde(default)]
+    pub partial: bool,
     /// `preparing`, `copying`, `checking` or `stopping`.
     pub phase: String,
     /// Bytes that were copied and checked.

@@ -41,6 +41,10 @@ pub(super) enum Purpose {
     Join,
     /// A disk leaves.
     Leave,
+    /// A disk is taken out of use.
+    Offline,
+    /// A disk that was away comes back.
+    Return,
     /// Every block of the pool is looked at.
     Scrub,
 }
@@ -80,7 +84,7 @@ impl Copy {
         let mut progress = self.progress.lock();
         progress.stage = Some(stage);
         match stage {
-            Stage::Copying => progress.copied = done.min(progress.copy_bytes),
+            Stage::Copying | Stage::Bringing => progress.copied = done.min(progress.copy_bytes),
             Stage::CheckingCopy | Stage::CheckingRest => {
                 progress.copied = progress.copy_bytes;
                 progress.checked = done.min(progress.check_bytes);
@@ -108,16 +112,18 @@ impl Copy {
         let left = total.saturating_sub(done) as f64;
         CopyReport {
             what: match self.purpose {
-                Purpose::Join => "resilver",
+                Purpose::Join | Purpose::Return => "resilver",
                 Purpose::Leave => "check",
+                Purpose::Offline => "offline",
                 Purpose::Scrub => "scrub",
             }
             .into(),
             device: self.path.display().to_string(),
+            partial: progress.stage == Some(Stage::Bringing),
             phase: match progress.stage {
                 _ if self.is_stopped() => "stopping",
                 None => "preparing",
-                Some(Stage::Copying) => "copying",
+                Some(Stage::Copying | Stage::Bringing) => "copying",
                 Some(Stage::CheckingCopy | Stage::CheckingRest) => "checking",
             }
             .into(),
@@ -137,6 +143,8 @@ impl Copy {
         match self.purpose {
             Purpose::Join => format!("the copy to {path} is still running ({percent} %)"),
             Purpose::Leave => format!("{path} is about to leave, and its blocks are being checked ({percent} %)"),
+            Purpose::Offline => format!("{path} is being taken out of use"),
+            Purpose::Return => format!("{path} is being brought up to date ({percent} %)"),
             Purpose::Scrub => format!("a scrub is under way ({percent} %)"),
         }
     }
@@ -230,7 +238,8 @@ impl Copies {
 
     /// Stops the copy to the disk at `path`, and waits for its end. Whether there was one.
     pub(super) fn stop_join(&self, vdev: VdevGuid, path: &Path) -> bool {
-        self.stop(|copy| copy.vdev == Some(vdev) && copy.path == path && copy.purpose == Purpose::Join)
+        let joins = |copy: &Copy| matches!(copy.purpose, Purpose::Join | Purpose::Return);
+        self.stop(|copy| copy.vdev == Some(vdev) && copy.path == path && joins(copy))
     }
 
     /// Stops the scrub, and waits for its end. Whether there was one.

@@ -1,4 +1,4 @@
-//! Disks of an imported pool: attach, detach and replace.
+//! Disks of an imported pool: attach, detach, replace, offline and online.
 //!
 //! How a disk joins and leaves, step by step, is the store's ([`tally_store::pool::membership`]); here is who asks for
 //! it, and what they are told. It takes as long as disks take: each command runs in a thread of its own, and
@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tally_base::VdevGuid;
 use tally_intent::Lane;
 use tally_members::label::{LABEL_BYTES, VdevConfig};
-use tally_members::roster::RosterError;
+use tally_members::roster::{ReturnError, RosterError};
 use tally_members::vdev::VdevLeg;
 use tally_store::pool::membership::{Copied, Member, MembershipError, Onlooker, Stage};
 use tally_store::pool::{Pool, SecureReport};
@@ -37,6 +37,11 @@ use crate::control::message::Progress;
 /// How long a command waits for the labels of disks that have left. A disk that does not hang takes some milliseconds,
 /// and whoever detaches one may want to use it next.
 const ERASING_MAX: Duration = Duration::from_secs(2);
+
+/// How long a disk that is to be taken back may be open still, and how often that is looked at.
+const HELD_MAX: Duration = Duration::from_secs(2);
+/// See [`HELD_MAX`].
+const HELD_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a disk could not join or leave.
 #[derive(Debug, thiserror::Error)]
@@ -168,6 +173,40 @@ impl Pools {
         })
     }
 
+    /// Takes a disk out of use; a copy to it ends. Gives remarks.
+    pub fn offline(
+        &self,
+        name: &str,
+        device: &str,
+        for_good: bool,
+        progress: OnProgress<'_>,
+    ) -> Result<Vec<String>, PoolsError> {
+        let served = self.pool(name)?;
+        let pool = served.filer.pool();
+        let place = find(pool, device)?;
+        let path = place.path();
+        if served.copies.stop_join(place.vdev.guid(), &path) && find(pool, device).is_err() {
+            return Ok(vec!["note: the copy to it was stopped, and it is no part of the pool any more".into()]);
+        }
+        self.with_asker(&served, &place, (Purpose::Offline, &path), progress, |_| {
+            pool.take_offline(&place, for_good).map_err(DiskError::from)?;
+            Ok(Vec::new())
+        })
+    }
+
+    /// Takes a disk back that was away, and gives it what it has missed. Gives remarks.
+    pub fn online(&self, name: &str, device: &str, progress: OnProgress<'_>) -> Result<Vec<String>, PoolsError> {
+        let served = self.pool(name)?;
+        let pool = served.filer.pool();
+        let place = find(pool, device)?;
+        let path = place.path();
+        self.with_asker(&served, &place, (Purpose::Return, &path), progress, |asker| {
+            let copied = take_back(pool, &place, asker).map_err(DiskError::from)?;
+            keep_outcome(&served, &place, (None, &path), asker.running, &copied)?;
+            Ok(remarks_of(&of_rot(&copied)))
+        })
+    }
+
     /// Attaches the new disk (by default what is at the same path now), and takes the old one out, if the new one has
     /// everything. Gives remarks.
     pub fn replace(
@@ -220,6 +259,25 @@ impl Pools {
         let still_there = erase_labels(gone);
         outcome.map(|remarks| remarks.into_iter().chain(still_there).collect())
     }
+}
+
+/// Whoever only looks at a disk that was away has it open for a moment.
+fn take_back(pool: &Pool, place: &Member, asker: &mut Asker<'_>) -> Result<Copied, MembershipError> {
+    let began = Instant::now();
+    loop {
+        match pool.take_back(place, asker) {
+            Err(MembershipError::Return(ReturnError::Held { .. })) if began.elapsed() < HELD_MAX => {
+                thread::sleep(HELD_PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// What a copy has to say of damage: what a disk has missed is none.
+fn of_rot(copied: &Copied) -> SecureReport {
+    let repaired_count = if copied.is_partial { 0 } else { copied.secured.repaired_count };
+    SecureReport { repaired_count, ..copied.secured.clone() }
 }
 
 /// The command of somebody who waits at the socket.
@@ -275,7 +333,7 @@ impl Asker<'_> {
         match stage {
             Stage::Copying => self.running.copy.expect(area, allocated),
             Stage::CheckingRest => self.running.copy.expect(0, allocated),
-            Stage::CheckingCopy => {}
+            Stage::CheckingCopy | Stage::Bringing => {}
         }
     }
 }
@@ -287,11 +345,17 @@ impl Onlooker for Asker<'_> {
         }
         let what = match stage {
             Stage::Copying => format!("copying to {}", self.path.display()),
+            Stage::Bringing => format!("bringing {} up to date", self.path.display()),
             Stage::CheckingCopy => format!("checking {}", self.path.display()),
             Stage::CheckingRest => format!("checking what stays without {}", self.place.path().display()),
         };
         (self.progress)(Progress { what, done, total: self.total });
         self.running.copy.note(stage, done)
+    }
+
+    fn expect(&mut self, stage: Stage, bytes: u64) {
+        (self.stage, self.total) = (Some(stage), bytes);
+        self.running.copy.expect(bytes, 0);
     }
 
     fn keep_paths(&mut self, _: &Pool) -> io::Result<()> {
@@ -317,9 +381,10 @@ fn keep_outcome(
     running: &Running,
     copied: &Copied,
 ) -> Result<(), DiskError> {
-    let Copied { report, secured } = copied;
+    let Copied { report, secured, .. } = copied;
     let elapsed = running.copy.elapsed();
-    let outcome = outcome_words(path, report.copied_bytes, elapsed, secured.repaired_count, secured.lost_count);
+    let given = if copied.is_partial { secured.repaired_bytes } else { report.copied_bytes };
+    let outcome = outcome_words(path, given, elapsed, of_rot(copied).repaired_count, secured.lost_count);
     if copied.is_whole() {
         running.ended(outcome, None);
         return Ok(());
@@ -334,7 +399,7 @@ fn unread_words(pool: &str, place: &Member, (old, path): (Option<PathBuf>, &Path
     let new = path.display();
     let sources: Vec<_> = place.config.legs.iter().map(|leg| leg.path.display().to_string()).collect();
     let mut words = String::new();
-    let Copied { report, secured } = copied;
+    let Copied { report, secured, .. } = copied;
     if report.unreadable_bytes > 0 {
         // As whoever looks at the disk itself counts.
         let range = |range: &Range<u64>| format!("{}-{}", LABEL_BYTES + range.start, LABEL_BYTES + range.end - 1);

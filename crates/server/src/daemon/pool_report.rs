@@ -154,6 +154,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         let what = match leg.state.as_str() {
             "MISSING" => "is missing or has lost its label",
             "STALE" => "has missed changes",
+            "OFFLINE" => "was taken out of use",
             "RESILVERING" => "is being copied",
             JOINING => "is joining the intent log, and does not count there yet",
             NO_LOG => "takes no part in the intent log",
@@ -161,7 +162,14 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         };
         // What is to be done about a log that takes nothing any more is said once, below.
         let needs_nothing = ["RESILVERING", JOINING, NO_LOG].contains(&leg.state.as_str());
-        let action = if needs_nothing { "" } else { "\nGive the pool another disk with `tally pool replace`." };
+        let action = match leg.state.as_str() {
+            _ if needs_nothing => "",
+            "OFFLINE" => "\n`tally pool online` takes it back, and gives it what it has missed.",
+            _ => {
+                "\nWhen it is there and well, `tally pool online` gives it what it has missed.\n\
+                 Or give the pool another disk with `tally pool replace`."
+            }
+        };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
     messages.extend(legs.iter().filter(|leg| leg.silent_seconds >= SILENT_MIN.as_secs_f64()).map(|leg| {

@@ -219,6 +219,14 @@ impl Desk {
                 let remarks = self.pools.replace(&name, &device, new_device.as_deref(), force, progress)?;
                 Ok(done(format!("{device} was replaced"), remarks))
             }
+            Request::PoolOffline { name, device, temporary } => {
+                let remarks = self.pools.offline(&name, &device, !temporary, progress)?;
+                Ok(done(format!("{device} of '{name}' is offline; `tally pool online` takes it back"), remarks))
+            }
+            Request::PoolOnline { name, device } => {
+                let remarks = self.pools.online(&name, &device, progress)?;
+                Ok(done(format!("{device} of '{name}' is online"), remarks))
+            }
             Request::PoolScrub { name, stop: true, .. } => {
                 self.pools.stop_scrub(&name)?;
                 Ok(done(format!("the scrub of '{name}' was stopped"), Vec::new()))

@@ -67,6 +67,8 @@ impl Work {
             Request::PoolAttach { .. }
                 | Request::PoolDetach { .. }
                 | Request::PoolReplace { .. }
+                | Request::PoolOffline { .. }
+                | Request::PoolOnline { .. }
                 | Request::PoolScrub { .. }
         )
     }

@@ -11,6 +11,60 @@ fn failing<const N: usize>(data_dir: &Path, opener: &MemOpener, names: [&str; N]
     })
 }
 
+/// A disk is taken out of use and back, and one that failed comes back: both get what they have missed.
+#[test]
+fn disks_that_are_away_for_a_while() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let here = data_dir.display().to_string();
+    let opener = Arc::new(MemOpener::default());
+    let disks = failing(data_dir, &opener, ["a", "b"]);
+    let daemon = Running::start(data_dir, &opener);
+    let import = ["pool", "import", "-d", &here, "dozer"];
+    story(
+        data_dir,
+        &[
+            (&["pool", "create", "dozer", "mirror", "a", "b"], true, &[]),
+            (&["pool", "online", "dozer", "b"], false, &["in use already"]),
+            (&["pool", "offline", "dozer", "b"], true, &["b of 'dozer' is offline", "tally pool online"]),
+            (&["pool", "offline", "dozer", "a"], false, &["the only one of its vdev that has everything"]),
+            (&["dataset", "create", "dozer/x"], true, &[]),
+            (&["pool", "status", "dozer"], true, &["state: DEGRADED", "OFFLINE", "was taken out of use"]),
+            (&["pool", "export", "dozer"], true, &[]),
+            (&import, true, &[]),
+            (&["pool", "status", "dozer"], true, &["OFFLINE"]),
+            (&["pool", "online", "dozer", "b"], true, &["b of 'dozer' is online"]),
+            (&["pool", "status", "dozer"], true, &["state: ONLINE", "  scan: resilvered"]),
+            (&["pool", "offline", "-t", "dozer", "b"], true, &[]),
+            (&["pool", "export", "dozer"], true, &[]),
+            (&import, true, &[]),
+            (&["pool", "status", "dozer"], true, &["STALE", "has missed changes", "tally pool online"]),
+            (&["pool", "online", "dozer", "b"], true, &["is online"]),
+        ],
+    );
+    disks[1].fails.store(true, Ordering::SeqCst);
+    story(
+        data_dir,
+        &[
+            (&["dataset", "create", "dozer/y"], true, &[]),
+            (&["pool", "status", "dozer"], true, &["FAULTED"]),
+            (&["pool", "online", "dozer", "b"], false, &["cannot"]),
+        ],
+    );
+    disks[1].fails.store(false, Ordering::SeqCst);
+    story(
+        data_dir,
+        &[
+            (&["pool", "online", "dozer", "b"], true, &["is online"]),
+            (&["pool", "scrub", "-w", "dozer"], true, &["scrub repaired 0 blocks", "with 0 errors"]),
+            (&["pool", "export", "dozer"], true, &[]),
+        ],
+    );
+    opener.remove(&data_dir.join("a")).unwrap();
+    story(data_dir, &[(&import, true, &[]), (&["dataset", "list"], true, &["dozer/x", "dozer/y"])]);
+    daemon.stop();
+}
+
 #[test]
 fn disks_that_fail_while_the_daemon_runs() {
     let dir = tempfile::tempdir().unwrap();

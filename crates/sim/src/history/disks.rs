@@ -1,9 +1,10 @@
-//! The administrator's commands for disks: attach, detach, replace, scrub, with requests between the steps and inside a
-//! copy, and the power cut at any write. The steps are the store's own, [`tally_store::pool::membership`], as in the daemon.
+//! The administrator's commands for disks: attach, detach, replace, scrub, offline, online, with requests between the steps
+//! and inside a copy, and the power cut at any write. The steps are the store's own, [`tally_store::pool::membership`], as in the daemon.
 //!
 //! A new disk may refuse requests while it joins, and the old one may have sectors that cannot be read. What must hold:
 //! a command that says that it is done has lost nothing, whatever leaves the pool; one that fails, or is cut short,
-//! leaves a pool that is imported with everything from the disks that were there, and those that were to come.
+//! leaves a pool that is imported with everything from the disks that were there, and those that were to come. A disk that
+//! was away and has been taken back lacks nothing, which is asked of that disk alone.
 
 use std::io;
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use tally_base::Broken;
 use tally_intent::Lane;
 use tally_members::label::VdevClass;
+use tally_members::roster::ReturnError;
 use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
 use tally_store::pool::{Pool, SyncError};
@@ -39,6 +41,9 @@ enum Deed {
     Detach,
     Replace,
     Scrub,
+    /// For good, or until the next import.
+    Offline(bool),
+    Online,
 }
 
 impl History {
@@ -83,6 +88,10 @@ impl History {
             Deed::Attach => pool.join(place, new, false, &mut asker).map(|_| Ok(())),
             Deed::Detach => pool.make_sure(place, &mut asker).and_then(|_| pool.leave(place, &mut asker)).map(Ok),
             Deed::Replace => pool.replace(place, new, false, &mut asker).map(|(_, copied)| is_whole(copied.is_whole())),
+            Deed::Offline(for_good) => pool.take_offline(place, for_good).map(Ok),
+            Deed::Online => pool.take_back(place, &mut asker).map(|copied| {
+                is_whole(copied.is_whole()).and_then(|()| self.check_taken_back(&pool, place, copied.is_partial))
+            }),
             Deed::Scrub => {
                 let scrubbed = pool.scrub(&mut |done| asker.on_progress(Stage::CheckingRest, done), &mut |_| {});
                 let checked = scrubbed.map_err(|cause| MembershipError::NotChecked { path: new.into(), cause });
@@ -92,11 +101,33 @@ impl History {
         if let Some(found) = asker.found {
             return Err(found);
         }
-        if matches!(done, Err(MembershipError::Labels(_))) && deed == Deed::Detach {
+        if matches!(done, Err(MembershipError::StaysAway { .. })) {
+            let mut state = self.0.lock();
+            state.totals.legs_that_stayed_away += u64::from(!state.is_off());
+        }
+        if matches!(done, Err(MembershipError::Return(ReturnError::NoLabel { .. }))) {
+            // It was cut off before it had joined.
+            self.0.lock().troubles.struck |= true;
+        }
+        if matches!(done, Err(MembershipError::Labels(_)))
+            && matches!(deed, Deed::Detach | Deed::Offline(_) | Deed::Online)
+        {
             // The last leg that has everything stays, and so does the only one of a lane.
             self.0.lock().troubles.struck |= true;
         }
         Ok(done.map_err(|error| error.to_string()).and_then(|done| done))
+    }
+
+    /// A leg that counts again has every block by itself.
+    fn check_taken_back(&self, pool: &Pool, place: &Member, is_partial: bool) -> Result<(), String> {
+        let report = pool.secure(&place.vdev, &[place.leg], &mut |_| true).map_err(|error| error.to_string())?;
+        let mut state = self.0.lock();
+        state.totals.legs_taken_back += u64::from(is_partial);
+        let is_sound = report.repaired_count == 0 && report.lost_count == 0;
+        if is_sound || state.troubles.struck || state.is_off() {
+            return Ok(());
+        }
+        Err(format!("{} was taken back, and {} blocks were not right on it", shown(place), report.repaired_count))
     }
 
     fn plan_cut(&self, chance: &mut Chance) {
@@ -210,11 +241,16 @@ impl Onlooker for Asker<'_> {
 /// What may be done with a disk.
 fn deed(place: &Member, chance: &mut Chance) -> Option<Deed> {
     let legs = place.vdev.legs().len();
-    match chance.below(5) {
+    let state = place.vdev.leg(place.leg).map(|leg| leg.state());
+    if !matches!(state, Some(LegState::Online)) && !chance.one_in(4) {
+        return Some(Deed::Online);
+    }
+    match chance.below(8) {
         0 if legs > 1 => Some(Deed::Detach),
         1 if legs < LEGS_MAX => Some(Deed::Attach),
         2 | 3 => Some(Deed::Replace),
         4 => Some(Deed::Scrub),
+        5.. if legs > 1 => Some(Deed::Offline(chance.one_in(2))),
         _ => None,
     }
 }
@@ -226,6 +262,15 @@ impl State {
         let is_out = place.vdev.leg(place.leg).is_some_and(|leg| leg.state() == LegState::Faulted);
         if deed == Deed::Detach {
             self.note(format!("detach {old}"));
+            return old;
+        }
+        if let Deed::Offline(for_good) = deed {
+            self.note(format!("offline {old}{}", if for_good { "" } else { " for this life" }));
+            return old;
+        }
+        if deed == Deed::Online {
+            self.note(format!("online {old}"));
+            self.trouble_while_joining(place, &old, chance);
             return old;
         }
         if deed == Deed::Scrub {

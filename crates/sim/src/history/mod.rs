@@ -109,6 +109,10 @@ pub struct Totals {
     pub disk_commands: u64,
     /// Power cuts inside of these.
     pub cuts_in_disk_commands: u64,
+    /// Disks that were away and got what they had missed.
+    pub legs_taken_back: u64,
+    /// Those that could not be brought up to date, because they were struck off meanwhile.
+    pub legs_that_stayed_away: u64,
     /// Lives that began after a long outage, or with a clock that had jumped.
     pub lives_after_gap: u64,
     /// Lives in which the pool was full.
@@ -154,6 +158,8 @@ impl AddAssign for Totals {
         self.syncs_with_rest += other.syncs_with_rest;
         self.disk_commands += other.disk_commands;
         self.cuts_in_disk_commands += other.cuts_in_disk_commands;
+        self.legs_taken_back += other.legs_taken_back;
+        self.legs_that_stayed_away += other.legs_that_stayed_away;
         self.lives_after_gap += other.lives_after_gap;
         self.full += other.full;
         self.dataset_commands += other.dataset_commands;

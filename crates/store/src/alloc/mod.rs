@@ -35,6 +35,7 @@ mod place;
 mod region;
 mod root;
 mod space_index;
+mod unborn;
 mod vdev_space;
 
 use std::collections::BTreeSet;
@@ -47,6 +48,7 @@ pub use commit::Committed;
 pub use inspect::SpaceVisit;
 pub use load::LoadError;
 pub use root::AllocRoot;
+pub use unborn::Unborn;
 
 use deferred::Deferred;
 use space_index::SpaceIndex;

@@ -187,6 +187,12 @@ impl Region {
         untaken
     }
 
+    /// What belongs to no group yet.
+    pub(super) fn unborn(&self) -> &[Run] {
+        // It has the highest number of all.
+        self.pending.last().filter(|pending| pending.txg == UNBORN).map_or(&[], |pending| &pending.takes)
+    }
+
     /// Takes `run` out of what a txg from `oldest` on has taken.
     fn untake(&mut self, run: Run, oldest: Txg) -> bool {
         let (start, end) = (run.0, run.0 + run.1);

@@ -273,6 +273,16 @@ impl VdevSpace {
         });
     }
 
+    /// See [`Region::unborn`], in sectors of the vdev.
+    pub(super) fn unborn(&self) -> Vec<Range<u64>> {
+        let of_region = |(at, region): (usize, &Mutex<Region>)| {
+            let start = at as u64 * u64::from(REGION_SECTORS);
+            let range = |run: &Run| start + u64::from(run.0)..start + u64::from(run.0) + u64::from(run.1);
+            region.lock().unborn().iter().map(range).collect::<Vec<_>>()
+        };
+        self.regions.iter().enumerate().flat_map(of_region).collect()
+    }
+
     /// See [`Region::settle`].
     pub(super) fn settle(&self, dva: &Dva, txg: Txg) -> bool {
         self.each(dva, |region, run| region.settle(run, txg))

@@ -170,7 +170,8 @@ fn say_config(report: &mut Report<'_>, view: &PoolView<'_>, config: &PoolConfig)
             let fact = Fact::new(Part::Labels, "vdev leg").at(source.clone()).with("vdev", vdev.index);
             let fact = fact.with("leg", leg.guid).with("path", text(&leg.path)).with("slot", leg.slot);
             let fact = fact.with("bytes", leg.size).with("joined_txg", leg.joined_txg);
-            report.say(Detail::Lines, &fact.with_some("stale_since", leg.stale_since));
+            let fact = fact.with_some("stale_since", leg.stale_since);
+            report.say(Detail::Lines, &fact.with_some("offline", leg.is_offline.then_some(true)));
             for missed in leg.missed.ranges() {
                 let fact = Fact::new(Part::Labels, "missed groups").at(source.clone()).with("leg", leg.guid);
                 report.say(Detail::Lines, &fact.with("from", missed.from).with("to", missed.to));

@@ -9,11 +9,15 @@
 //!   join:   zeroes in its ring ─▶ uberblocks of another leg ─▶ labels: there, and stale ─▶ gets every write
 //!             ─▶ whoever keeps the disks' paths hears of it ─▶ copy ─▶ every block made sure of
 //!             ─▶ labels: it counts ─▶ lane: every live frame ─▶ labels: in the lane's set
+//!   back:   labels of the others: what it lacks ─▶ its own label: it was left behind ─▶ zeroes in its ring ─▶ uberblocks
+//!             ─▶ labels: it joins ─▶ gets every write ─▶ what was placed before is settled ─▶ labels: what it missed ends
+//!             ─▶ blocks of the missed groups are given to it ─▶ labels: it counts ─▶ lane, as above
 //!   leave:  every block made sure of on each leg that stays ─▶ labels of those: it is gone
 //!             ─▶ whoever keeps the disks' paths hears of it ─▶ its own label is erased
 //! ```
 //!
 //! A cut before "it counts" leaves a leg that nobody believes, and one behind it a leg that has everything but the log.
+//! One that comes back and does not get so far is left behind as before, and begins anew with all that it lacked.
 //! The erased label is a courtesy to whoever finds the disk: its disk may hang, and nothing waits for it here.
 //!
 //! Whoever asks is an [`Onlooker`]: hears how far it is, may end it, and lends a hand where a step needs a thread.
@@ -26,14 +30,18 @@ use std::sync::Arc;
 use tally_base::VdevGuid;
 use tally_intent::Lane;
 use tally_members::create::{CreateError, new_leg};
-use tally_members::label::{LaneConfigLine, VdevClass, VdevConfig};
-use tally_members::roster::RosterError;
+use tally_members::label::{LaneConfigLine, MissedGroups, VdevClass, VdevConfig};
+use tally_members::roster::{ReturnError, RosterError};
 use tally_members::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
 
 use super::{OpenError, Pool, SecureError, SecureReport, SyncError};
 
 /// Syncs after which every live frame must be on a leg that joined: two trim what is older, one is open meanwhile.
 const JOIN_SYNCS_MAX: u32 = 8;
+
+/// Syncs after which every block that was placed before a leg joined must be settled: one does, but for operations that are
+/// under way for that long.
+const SETTLING_SYNCS_MAX: u32 = 16;
 
 /// Why a disk could not join or leave.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +62,17 @@ pub enum MembershipError {
     #[error("the copy to {} failed: {cause}; the disk was taken out again", path.display())]
     Copy {
         /// The new disk.
+        path: PathBuf,
+        /// What went wrong.
+        cause: String,
+    },
+    /// It cannot be taken back.
+    #[error(transparent)]
+    Return(#[from] ReturnError),
+    /// What it lacks could not be given to it.
+    #[error("{} is not up to date, and stays as it was: {cause}", path.display())]
+    StaysAway {
+        /// The disk.
         path: PathBuf,
         /// What went wrong.
         cause: String,
@@ -150,12 +169,17 @@ pub enum Stage {
     CheckingCopy,
     /// The blocks of the disks that stay are looked at.
     CheckingRest,
+    /// A disk that was away is given what it missed.
+    Bringing,
 }
 
 /// Who wants a disk to join or to leave.
 pub trait Onlooker {
     /// So many bytes of a stage are done. `false` ends it.
     fn on_progress(&mut self, stage: Stage, done: u64) -> bool;
+
+    /// A stage has so many bytes to do, as far as that is known.
+    fn expect(&mut self, _stage: Stage, _bytes: u64) {}
 
     /// The labels name other disks than before. Whoever finds the pool at its next start by paths that are kept
     /// elsewhere keeps the new ones before this returns: what comes next may be that a disk is gone which was the only
@@ -194,9 +218,10 @@ impl Member {
         leg.map(|leg| leg.path.clone()).unwrap_or_default()
     }
 
-    /// Whether this disk is the one at `path` and is open, but neither read nor written any more.
+    /// Whether this disk is the one at `path` and is open, but neither read nor written any more; or was put away.
     fn is_useless_at(&self, path: &Path) -> bool {
-        let is_idle = |leg: Arc<VdevLeg>| matches!(leg.state(), LegState::Stale | LegState::Faulted);
+        let is_idle =
+            |leg: Arc<VdevLeg>| matches!(leg.state(), LegState::Stale | LegState::Faulted | LegState::Offline);
         let is_here = self.config.legs.iter().any(|leg| leg.guid == self.leg && leg.path == path);
         is_here && self.vdev.leg(self.leg).is_some_and(is_idle)
     }
@@ -215,6 +240,8 @@ pub struct Copied {
     pub report: ResilverReport,
     /// Of the blocks.
     pub secured: SecureReport,
+    /// Only what the disk had missed was looked at.
+    pub is_partial: bool,
 }
 
 impl Copied {
@@ -256,7 +283,95 @@ impl Pool {
             kept.and_then(|()| if is_copied { self.copy_to(place, guid, onlooker) } else { Ok(Copied::default()) });
         // If that failed it has never counted.
         let copied = copy.map_err(|ended| self.take_out(place, guid, path, ended, onlooker))?;
-        self.roster.finish_resilver(&place.vdev, guid)?;
+        self.let_count(place, guid, path, &copied, onlooker)?;
+        Ok(copied)
+    }
+
+    /// Takes a disk of the pool out of use; `for_good`: also for imports. Refused where the others lack something.
+    pub fn take_offline(&self, place: &Member, for_good: bool) -> Result<(), MembershipError> {
+        Ok(self.roster.take_offline(&place.vdev, place.leg, for_good)?)
+    }
+
+    /// Takes back a disk that was away, and gives it what it has missed; all that there is, if nobody knows what that is.
+    pub fn take_back(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<Copied, MembershipError> {
+        self.roster.check_changeable()?;
+        // Its ring would be filled with zeroes, and its lane has ended with it.
+        if self.roster.config().lanes.iter().any(|line| line.legset == [place.leg]) {
+            let why = "is the only one of its intent log, which has ended with it; give that another disk with `tally pool \
+                       replace`, or export the pool and import it again";
+            return Err(RosterError::Leg { leg: place.leg, why }.into());
+        }
+        let leg = self.roster.reopen(&self.platform, &place.vdev, place.leg)?;
+        let (guid, path) = (leg.guid(), leg.path().to_owned());
+        self.roster.add_leg(&place.vdev, leg)?;
+        let is_copied = place.config.class == VdevClass::Data;
+        let copy = if is_copied { self.bring(place, guid, onlooker) } else { Ok(Copied::default()) };
+        let copied = copy.map_err(|ended| self.stays_away(guid, &path, ended))?;
+        self.let_count(place, guid, &path, &copied, onlooker)?;
+        Ok(copied)
+    }
+
+    /// What was not finished is missed still (rules S9).
+    fn stays_away(&self, guid: VdevGuid, path: &Path, ended: CopyEnded) -> MembershipError {
+        let cause = match ended {
+            CopyEnded::Stopped => "it was stopped".to_owned(),
+            CopyEnded::Failed(cause) => cause,
+        };
+        if let Err(error) = self.roster.drop_leg(guid, &io::Error::other(cause.clone())) {
+            tracing::error!(leg = %guid, %error, "a disk that is not up to date could not be struck off");
+        }
+        MembershipError::StaysAway { path: path.to_owned(), cause }
+    }
+
+    /// Gives a leg that gets every write by now what it has missed.
+    fn bring(&self, place: &Member, leg: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
+        if self.roster.missed(leg).is_empty() {
+            return self.copy_to(place, leg, onlooker);
+        }
+        let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
+        let missed = self.close_missed(&place.vdev, leg, onlooker)?;
+        onlooker.expect(Stage::Bringing, self.missed_bytes(place.vdev.index(), &missed));
+        let brought = self.bring_up(&place.vdev, leg, &missed, &mut |done| onlooker.on_progress(Stage::Bringing, done));
+        let secured = brought.map_err(|error| match error {
+            SecureError::Stopped => CopyEnded::Stopped,
+            error => failed(&error),
+        })?;
+        Ok(Copied { secured, is_partial: true, ..Copied::default() })
+    }
+
+    /// What a leg has missed that gets every write by now ends with the group that was open when the last block was settled
+    /// that was placed before (rules S7). All that it lacks is in the newest trees when this returns.
+    fn close_missed(&self, vdev: &Vdev, leg: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<MissedGroups, CopyEnded> {
+        let mut sync = || onlooker.sync(self).map_err(|error| CopyEnded::Failed(error.to_string()));
+        let mut unborn = self.io.allocator().unborn(vdev.index());
+        for _ in 0..SETTLING_SYNCS_MAX {
+            if unborn.is_over() {
+                break;
+            }
+            sync()?;
+            unborn = unborn.still_among(&self.io.allocator().unborn(vdev.index()));
+        }
+        if !unborn.is_over() {
+            let why = "what was written when it came back is still under way; try again";
+            return Err(CopyEnded::Failed(why.to_owned()));
+        }
+        let to = self.txgs.open();
+        while self.txgs.last_synced() < to {
+            sync()?;
+        }
+        self.roster.close_missed(leg, to).map_err(|error| CopyEnded::Failed(error.to_string()))
+    }
+
+    /// A leg has been copied, or brought up to date: it counts, and takes part in its lane.
+    fn let_count(
+        &self,
+        place: &Member,
+        guid: VdevGuid,
+        path: &Path,
+        copied: &Copied,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<(), MembershipError> {
+        self.roster.finish_resilver(&place.vdev, guid, copied.is_whole())?;
         for line in self.roster.config().lanes.iter().filter(|line| line.vdev == place.config.index) {
             match self.lane(line.lane).filter(|lane| !lane.has_ended()) {
                 Some(lane) => {
@@ -267,7 +382,7 @@ impl Pool {
                 None => onlooker.run_lane(self.renew_lane(line.lane, guid)?).map_err(MembershipError::NoThread)?,
             }
         }
-        Ok(copied)
+        Ok(())
     }
 
     /// Gives the disks that stay whatever the leaving one alone has right, also if that one was struck off: the
@@ -286,7 +401,10 @@ impl Pool {
         match secured {
             // What one of them has is no use if it was struck off meanwhile.
             Ok(_) if place.staying() != staying => Err(MembershipError::StaysUnchecked { path }),
-            Ok(secured) if secured.unread_count == 0 => Ok(secured),
+            Ok(secured) if secured.unread_count == 0 => {
+                self.roster.forget_missed(&staying)?;
+                Ok(secured)
+            }
             Ok(SecureReport { unread_count: count, lost, .. }) => {
                 let first = lost.first().map_or_else(String::new, ToString::to_string);
                 Err(MembershipError::MayHaveMore { path, count, first })
@@ -378,7 +496,7 @@ impl Pool {
                 SecureError::Stopped => CopyEnded::Stopped,
                 error => failed(&error),
             })?;
-        Ok(Copied { report, secured })
+        Ok(Copied { report, secured, is_partial: false })
     }
 
     /// A disk that has never counted is forgotten.

@@ -1,5 +1,6 @@
 //! Every block of the pool is made sure of: on one vdev before a leg of it counts, or leaves ([`Pool::secure`]), and on all
-//! of them when somebody asks for a scrub ([`Pool::scrub`]).
+//! of them when somebody asks for a scrub ([`Pool::scrub`]); or what a leg has missed, before it counts again
+//! ([`Pool::bring_up`]).
 //!
 //! **The problem.** Disks rot where nobody reads, and the legs of a mirror apart from each other. A copy that takes what it
 //! is given may take the rot of one leg, and with the leg that leaves, or fails, the last good copy is gone. Only block
@@ -28,9 +29,9 @@ mod gathered;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use tally_base::{DatasetId, SECTOR, VdevGuid};
+use tally_base::{DatasetId, SECTOR, Txg, VdevGuid, VdevIndex};
 use tally_members::blockdev::BlockDevError;
-use tally_members::label::VdevClass;
+use tally_members::label::{MissedGroups, VdevClass};
 use tally_members::roster::{RosterError, SecuredSlots};
 use tally_members::vdev::{LegState, Secured, Vdev};
 
@@ -98,6 +99,8 @@ pub struct SecureReport {
     pub checked_bytes: u64,
     /// Ranges that the keepers lacked and were given.
     pub repaired_count: u64,
+    /// Bytes of them.
+    pub repaired_bytes: u64,
     /// Blocks that no leg has right.
     pub lost_count: u64,
     /// Those of them that a leg which may leave could not be read at: it may be read again some day.
@@ -148,7 +151,44 @@ impl Pool {
         if vdev.class() != VdevClass::Data {
             return Ok(SecureReport::default());
         }
-        self.go_over(&[Subject { vdev, keepers: Keepers::These(keepers) }], progress, &mut |_| {})
+        self.go_over(&[Subject { vdev, keepers: Keepers::These(keepers) }], None, progress, &mut |_| {})
+    }
+
+    /// The same for a leg that was away, of blocks that were `written` while it was: nothing else can be wrong on it but what
+    /// has rotted, which a scrub finds. A birth tells nothing here: a tree may have got a block long after it was written, and
+    /// the other way round (rules S8).
+    pub fn bring_up(
+        &self,
+        vdev: &Vdev,
+        leg: VdevGuid,
+        missed: &MissedGroups,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<SecureReport, SecureError> {
+        self.go_over(&[Subject { vdev, keepers: Keepers::These(&[leg]) }], Some(missed), progress, &mut |_| {})
+    }
+
+    /// How many bytes [`Self::bring_up`] will have to look at, as far as can be told without it.
+    pub fn missed_bytes(&self, vdev: VdevIndex, missed: &MissedGroups) -> u64 {
+        let since = since(Some(missed));
+        let on_vdev = |bp: &BlockPtr| {
+            let places: u64 = bp.dvas().filter(|dva| dva.vdev == vdev).map(|dva| dva.bytes()).sum();
+            if is_wanted(Some(missed), bp) { places } else { 0 }
+        };
+        let mut bytes: u64 = self.top_blocks().blocks.iter().map(on_vdev).sum();
+        for dataset in self.datasets() {
+            let (mut from, mut way) = (None, Vec::new());
+            loop {
+                let _held = self.hold_blocks();
+                let root = dataset.root();
+                let step = root.tree.step(&self.io, from.as_ref(), Class::Extent, since, &mut |_, value| {
+                    bytes += pointer(value).as_ref().map_or(0, on_vdev);
+                });
+                bytes += step.way.iter().filter(|bp| !way.contains(*bp)).map(on_vdev).sum::<u64>();
+                let Some(next) = step.next else { break };
+                (from, way) = (Some(next), step.way);
+            }
+        }
+        bytes
     }
 
     /// Sees to it that every block of the pool, and its labels, are right on each leg that counts, and durable there. `lost`
@@ -163,19 +203,24 @@ impl Pool {
         let subject = |vdev| Subject { vdev: Arc::as_ref(vdev), keepers: Keepers::Online };
         let subjects: Vec<_> = self.roster.data_vdevs().map(subject).collect();
         let labels = self.roster.secure_labels()?;
-        let mut report = self.go_over(&subjects, progress, lost)?;
+        let counted: Vec<_> = self.roster.data_vdevs().flat_map(|vdev| online(vdev)).collect();
+        let mut report = self.go_over(&subjects, None, progress, lost)?;
+        if report.unread_count == 0 {
+            self.roster.forget_missed(&counted)?;
+        }
         report.note_slots(&labels, lost);
         Ok(report)
     }
 
-    /// The walk of both, over the blocks that lie on these vdevs.
+    /// The walk of all of them, over the blocks that lie on these vdevs, or those that were written in the `missed` groups.
     fn go_over(
         &self,
         subjects: &[Subject<'_>],
+        missed: Option<&MissedGroups>,
         progress: &mut dyn FnMut(u64) -> bool,
         lost: &mut dyn FnMut(&LostBlock),
     ) -> Result<SecureReport, SecureError> {
-        let mut securing = Securing { pool: self, subjects, report: SecureReport::default(), progress, lost };
+        let mut securing = Securing { pool: self, subjects, missed, report: SecureReport::default(), progress, lost };
         securing.top()?;
         for dataset in self.datasets() {
             securing.dataset(dataset.birth.id)?;
@@ -269,6 +314,16 @@ fn online(vdev: &Vdev) -> Vec<VdevGuid> {
     legs.map(|leg| leg.guid()).collect()
 }
 
+/// Whether a block is looked at.
+fn is_wanted(missed: Option<&MissedGroups>, bp: &BlockPtr) -> bool {
+    missed.is_none_or(|missed| missed.has(bp.written))
+}
+
+/// Below a node that was written before, nothing is looked at.
+fn since(missed: Option<&MissedGroups>) -> Txg {
+    missed.and_then(|missed| missed.ranges().first()).map_or(Txg(0), |range| range.from)
+}
+
 /// A vdev whose blocks are made sure of.
 struct Subject<'a> {
     vdev: &'a Vdev,
@@ -301,6 +356,8 @@ enum Verdict {
 struct Securing<'a> {
     pool: &'a Pool,
     subjects: &'a [Subject<'a>],
+    /// Only blocks that were written in these groups.
+    missed: Option<&'a MissedGroups>,
     report: SecureReport,
     progress: &'a mut dyn FnMut(u64) -> bool,
     lost: &'a mut dyn FnMut(&LostBlock),
@@ -313,7 +370,8 @@ impl Securing<'_> {
             self.note_lost_catalog(&bp);
             self.note_lost(true, LostBlock { dataset: None, content: None, block: bp.to_string() });
         }
-        for bp in blocks {
+        let missed = self.missed;
+        for bp in blocks.into_iter().filter(|bp| is_wanted(missed, bp)) {
             if let Verdict::Lost { unread } = self.block(&bp)? {
                 self.pool.io.note_unrepaired(&bp);
                 self.note_lost_catalog(&bp);
@@ -341,8 +399,9 @@ impl Securing<'_> {
             let Some(dataset) = self.pool.dataset(id) else { break };
             let root = dataset.root();
             let mut content: Vec<(Key, BlockPtr)> = Vec::new();
-            let step = root.tree.step(&self.pool.io, from.as_ref(), Class::Extent, &mut |key, value| {
-                content.extend(pointer(value).map(|bp| (key, bp)));
+            let (missed, since) = (self.missed, since(self.missed));
+            let step = root.tree.step(&self.pool.io, from.as_ref(), Class::Extent, since, &mut |key, value| {
+                content.extend(pointer(value).filter(|bp| is_wanted(missed, bp)).map(|bp| (key, bp)));
             });
             if step.damage.is_some() && looks_left > 0 && step.way.last().is_some_and(|bp| self.pool.heals(bp)) {
                 looks_left -= 1;
@@ -350,7 +409,8 @@ impl Securing<'_> {
             }
             looks_left = LOOKS_MAX;
             let hiding = step.damage.as_ref().filter(|damage| damage.is_of_device()).and(step.way.last());
-            for bp in step.way.iter().filter(|bp| !way.contains(*bp) && Some(*bp) != hiding) {
+            let met = step.way.iter().filter(|bp| !way.contains(*bp) && Some(*bp) != hiding);
+            for bp in met.filter(|bp| is_wanted(missed, bp)) {
                 if bp.is_given_up() {
                     self.note_given_up(&LostBlock { dataset: Some(id), content: None, block: bp.to_string() });
                 }
@@ -464,15 +524,22 @@ impl Securing<'_> {
             return Ok(false);
         };
         let restored = subject.vdev.restore(part.dva.offset, &bytes, &subject.keepers())?;
-        self.report.repaired_count += u64::from(restored);
+        self.note_given(restored, bytes.len());
         Ok(restored)
+    }
+
+    fn note_given(&mut self, is_given: bool, length: usize) {
+        if is_given {
+            self.report.repaired_count += 1;
+            self.report.repaired_bytes += length as u64;
+        }
     }
 
     fn part(&mut self, subject: &Subject<'_>, part: &Part) -> Result<Verdict, SecureError> {
         let length = part.dva.sectors as usize * SECTOR;
         let is_right = |bytes: &[u8]| part.is_right(bytes);
         let secured = subject.vdev.secure(part.dva.offset, length, &is_right, &subject.keepers())?;
-        self.report.repaired_count += u64::from(secured == Secured::Repaired);
+        self.note_given(secured == Secured::Repaired, length);
         self.note_checked(length as u64)?;
         Ok(match secured {
             Secured::Sound | Secured::Repaired => Verdict::Kept,
@@ -486,3 +553,6 @@ fn pointer(value: &[u8]) -> Option<BlockPtr> {
     let bytes: &[u8; BLOCK_PTR_BYTES] = value.try_into().ok()?;
     BlockPtr::decode(bytes).ok()
 }
+
+#[cfg(test)]
+mod tests;

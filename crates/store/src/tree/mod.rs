@@ -27,6 +27,7 @@ mod step;
 mod walk;
 
 use bytes::Bytes;
+use tally_base::Txg;
 use tally_base::codec::{Malformed, Put, Reader};
 
 pub use around::Around;
@@ -231,10 +232,17 @@ impl Tree {
         walk::walk(self, io, None, visit)
     }
 
-    /// The leaf that may hold `from` (none: the first), with the way to it. Visits its entries of `only`; a leaf that
-    /// cannot have any is not read.
-    pub fn step(&self, io: &BlockIo, from: Option<&Key>, only: Class, visit: &mut dyn FnMut(Key, &[u8])) -> Step {
-        step::step(self, io, from, only, visit)
+    /// The leaf that may hold `from` (none: the first), with the way to it, or the first one behind it that was written in
+    /// group `since` or later. Visits its entries of `only`; a leaf that cannot have any is not read.
+    pub fn step(
+        &self,
+        io: &BlockIo,
+        from: Option<&Key>,
+        only: Class,
+        since: Txg,
+        visit: &mut dyn FnMut(Key, &[u8]),
+    ) -> Step {
+        step::step(self, io, from, only, since, visit)
     }
 
     /// Visits every block, and the entries of `class`, perhaps with others. Leaves without such entries are not read,

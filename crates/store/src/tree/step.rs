@@ -4,6 +4,8 @@
 //! Each step takes the newest root and goes down to the leaf behind the last one. What has moved into a place that the
 //! walk has passed was written after it began.
 
+use tally_base::Txg;
+
 use super::bounds::Bounds;
 use super::{Tree, malformed_block, read_inner, read_leaf, view_inner, view_leaf};
 use crate::block::BlockError;
@@ -14,7 +16,7 @@ use crate::key::{Class, Key};
 /// One leaf, and the way to it.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// The nodes from the root on, and the leaf; shorter where a node is damaged.
+    /// The nodes from the root on, and the leaf; shorter where a node is damaged, or nothing below it was written lately.
     pub way: Vec<BlockPtr>,
     /// Where the next step begins; none: this was the last.
     pub next: Option<Key>,
@@ -30,14 +32,17 @@ pub(super) fn step(
     io: &BlockIo,
     from: Option<&Key>,
     only: Class,
+    since: Txg,
     visit: &mut dyn FnMut(Key, &[u8]),
 ) -> Step {
     let mut step = Step::default();
-    let Some(mut bp) = tree.root else { return step };
+    // A node is written anew with whatever hangs from it.
+    let Some(mut bp) = tree.root.filter(|root| root.written >= since) else { return step };
     let mut bounds = Bounds::default();
     for height in (0..=tree.height).rev() {
         step.way.push(bp);
-        let below = if height == 0 { leaf(io, &bp, bounds, only, visit) } else { child(io, &bp, height, bounds, from) };
+        let below =
+            if height == 0 { leaf(io, &bp, bounds, only, visit) } else { child(io, &bp, height, bounds, from, since) };
         match below {
             Ok(Some(below)) => (bp, bounds) = below,
             Ok(None) => break,
@@ -52,13 +57,25 @@ pub(super) fn step(
     step
 }
 
-fn child(io: &BlockIo, bp: &BlockPtr, height: u8, bounds: Bounds, from: Option<&Key>) -> Result<Below, BlockError> {
+/// The child that may hold `from`, or the first one behind it that was written since then.
+fn child(
+    io: &BlockIo,
+    bp: &BlockPtr,
+    height: u8,
+    bounds: Bounds,
+    from: Option<&Key>,
+    since: Txg,
+) -> Result<Below, BlockError> {
     let bytes = read_inner(io, bp, height)?;
     let node = view_inner(bp, &bytes)?;
     bounds.check_inner(bp, &node)?;
-    let at = from.map_or(0, |key| node.position(key));
-    let pointer = node.pointer(at).map_err(|malformed| malformed_block(bp, malformed))?;
-    Ok(Some((pointer, bounds.of_child(&node, at))))
+    for at in from.map_or(0, |key| node.position(key))..node.count() {
+        let pointer = node.pointer(at).map_err(|malformed| malformed_block(bp, malformed))?;
+        if pointer.written >= since {
+            return Ok(Some((pointer, bounds.of_child(&node, at))));
+        }
+    }
+    Ok(None)
 }
 
 fn leaf(

@@ -127,6 +127,11 @@ fn words_become_requests() {
             &["pool", "detach", "tank", "no-such-path"],
             "PoolDetach { name: \"tank\", device: \"no-such-path\", force: false }",
         ),
+        (
+            &["pool", "offline", "-t", "tank", "./a"],
+            "PoolOffline { name: \"tank\", device: \"/here/./a\", temporary: true }",
+        ),
+        (&["pool", "online", "tank", "a"], "PoolOnline { name: \"tank\", device: \"a\" }"),
         (&["pool", "scrub", "tank"], "PoolScrub { name: \"tank\", stop: false, wait: false }"),
         (&["pool", "scrub", "-s", "tank"], "PoolScrub { name: \"tank\", stop: true, wait: false }"),
         (&["pool", "scrub", "-w", "tank"], "PoolScrub { name: \"tank\", stop: false, wait: true }"),

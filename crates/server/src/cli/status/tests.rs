@@ -87,6 +87,7 @@ fn a_copy_shows_how_far_it_is() {
     let copy = CopyReport {
         what: "resilver".into(),
         device: "/disks/b".into(),
+        partial: false,
         phase: "copying".into(),
         done_bytes: 3 << 30,
         total_bytes: 8 << 30,
@@ -95,9 +96,10 @@ fn a_copy_shows_how_far_it_is() {
         seconds_left: Some(90_061.0),
     };
     let preparing = CopyReport { phase: "preparing".into(), device: "/disks/c".into(), ..CopyReport::default() };
+    let partial = CopyReport { partial: true, ..copy.clone() };
     let scrub = CopyReport { what: "scrub".into(), phase: "checking".into(), ..CopyReport::default() };
     let pool = PoolReport {
-        copies: vec![copy, scrub, preparing],
+        copies: vec![copy, partial, scrub, preparing],
         copies_ended: vec!["resilvered 1.00G to /disks/d in 5 s".into()],
         ..PoolReport::default()
     };
@@ -106,6 +108,7 @@ fn a_copy_shows_how_far_it_is() {
         3G / 8G at 191M/s, 37.5% done, 1 days 01:01:01 to go
 ";
     assert!(text.contains(expected), "{text}");
+    assert!(text.contains("partial resilver of /disks/b in progress for 01:02:05: copying"), "{text}");
     assert!(text.contains("  scan: scrub in progress for 00:00:00: checking\n"), "{text}");
     assert!(text.contains("/disks/c in progress for 00:00:00: preparing"), "{text}");
     assert!(

@@ -11,7 +11,7 @@ pub struct VdevReport {
     pub name: String,
     /// `data` or `log`.
     pub class: String,
-    /// `ONLINE`, `DEGRADED`, `RESILVERING`, `STALE`, `MISSING`, `FAULTED`; `JOINING` or `NOLOG` where it has everything
+    /// `ONLINE`, `DEGRADED`, `RESILVERING`, `STALE`, `OFFLINE`, `MISSING`, `FAULTED`; `JOINING` or `NOLOG` where it has everything
     /// but takes no part in the log whose ring lies on it.
     pub state: String,
     /// Bytes taken and free; only of top-level data vdevs.

@@ -16,7 +16,7 @@ pub(super) use text::CONTENT_TYPE;
 use text::{Exposition, Family};
 
 const POOL_STATES: [&str; 4] = ["ONLINE", "DEGRADED", "SUSPENDED", PoolReport::UNAVAILABLE];
-const VDEV_STATES: [&str; 7] = ["ONLINE", "RESILVERING", "JOINING", "NOLOG", "STALE", "MISSING", "FAULTED"];
+const VDEV_STATES: [&str; 8] = ["ONLINE", "RESILVERING", "JOINING", "NOLOG", "STALE", "OFFLINE", "MISSING", "FAULTED"];
 const SYNC_MODES: [&str; 3] = ["standard", "always", "disabled"];
 
 /// The whole text. The process was started at `start`, seconds since 1970-01-01 UTC.

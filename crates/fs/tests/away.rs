@@ -1,0 +1,446 @@
+//! A disk of a mirror is away for a while, and gets what was written meanwhile, and nothing more.
+
+mod world;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tally_base::{Txg, VdevGuid};
+use tally_fs::filer::{Filer, ImportOptions};
+use tally_members::label::LABEL_BYTES;
+use tally_members::roster::Roster;
+use tally_members::vdev::LegState;
+use tally_store::alloc::UNBORN;
+use tally_store::bp::{BlockKind, BlockPtr, Compression};
+use tally_store::pool::membership::{Copied, MembershipError, Onlooker, Stage};
+use tally_store::pool::{Pool, SyncError};
+use tally_store::tuning::Tuning;
+use tally_vfs::{CreateHow, Cred, ObjectRef, Stability};
+use world::{Event, Patient, World, content, ctx, member, mode, patient, vfs};
+
+const MIB: u64 = 1 << 20;
+const DISK: u64 = 48 * MIB;
+const A: &str = "/disks/a";
+const B: &str = "/disks/b";
+
+/// Bytes that cannot be compressed.
+fn noise(length: usize, seed: u64) -> Bytes {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 40) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+fn put(filer: &Filer, name: &str, length: usize, seed: u64, stability: Stability) -> ObjectRef {
+    let (fs, cred) = (vfs(filer), Cred::root());
+    let how = CreateHow::Unchecked(mode(0o600));
+    let file = patient(|| fs.create(ctx(&cred), fs.root(), name.as_bytes(), &how)).unwrap().object;
+    let data = noise(length, seed);
+    patient(|| fs.write(ctx(&cred), file, 0, data.clone(), stability)).unwrap();
+    file
+}
+
+fn check(filer: &Filer, name: &str, length: usize, seed: u64) {
+    let fs = vfs(filer);
+    let (attr, _) = fs.lookup(&Cred::root(), fs.root(), name.as_bytes()).unwrap();
+    assert!(content(&*fs, attr.object) == noise(length, seed), "{name}");
+}
+
+/// Six files of a mebibyte on a mirror of two.
+fn mirror() -> (World, Arc<Filer>) {
+    let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
+    let filer = world.create();
+    for seed in 0..6 {
+        put(&filer, &format!("old {seed}"), 1 << 20, seed, Stability::FileSync);
+    }
+    filer.pool().sync().unwrap();
+    (world, filer)
+}
+
+/// What happens while the disk is away: a file is new, one is written over, one goes.
+fn meanwhile(filer: &Filer) {
+    put(filer, "new", 700_000, 77, Stability::FileSync);
+    put(filer, "old 1", 1 << 20, 78, Stability::FileSync);
+    let (fs, cred) = (vfs(filer), Cred::root());
+    patient(|| fs.remove(ctx(&cred), fs.root(), b"old 2")).unwrap();
+    filer.pool().sync().unwrap();
+    filer.pool().sync().unwrap();
+}
+
+fn check_all(filer: &Filer) {
+    [0, 3, 4, 5].into_iter().for_each(|seed| check(filer, &format!("old {seed}"), 1 << 20, seed));
+    check(filer, "new", 700_000, 77);
+    check(filer, "old 1", 1 << 20, 78);
+}
+
+fn state(filer: &Filer, path: &str) -> LegState {
+    let place = member(filer, path);
+    place.vdev.leg(place.leg).unwrap().state()
+}
+
+fn take_back(filer: &Filer) -> Copied {
+    let copied = filer.pool().take_back(&member(filer, B), &mut Patient).unwrap();
+    assert_eq!(state(filer, B), LegState::Online);
+    copied
+}
+
+/// Nothing is wrong on the disk that came back, and it has everything alone.
+fn check_alone(mut world: World, filer: Arc<Filer>) {
+    let place = member(&filer, B);
+    let report = filer.pool().secure(&place.vdev, &[place.leg], &mut |_| true).unwrap();
+    assert_eq!((report.repaired_count, report.lost_count), (0, 0), "it lacked something: {report:?}");
+    assert!(place.config.legs.iter().all(|leg| leg.missed.is_empty() && !leg.is_offline), "{:?}", place.config.legs);
+    filer.export().unwrap();
+    drop(filer);
+    world.take(&[A]);
+    check_all(&world.import().0);
+}
+
+/// Bytes of blocks that a disk was given: labels and rings are none.
+fn block_bytes(filer: &Filer, events: &[Event], path: &str) -> u64 {
+    let ring = filer.pool().roster.config().vdevs[0].ring.unwrap();
+    let is_block = |at: u64| {
+        let area = LABEL_BYTES..DISK - LABEL_BYTES;
+        area.contains(&at) && !(ring.start..ring.start + ring.length).contains(&(at - LABEL_BYTES))
+    };
+    let bytes = events.iter().filter_map(|event| match event {
+        Event::Write { disk, offset, bytes, .. } if disk == path && is_block(*offset) => Some(bytes.len() as u64),
+        _ => None,
+    });
+    bytes.sum()
+}
+
+fn strike(world: &World, filer: &Filer) {
+    world.faults(B).all(true);
+    put(filer, "struck", 300, 1, Stability::FileSync);
+    filer.pool().sync().unwrap();
+    world.faults(B).all(false);
+    assert_eq!(state(filer, B), LegState::Faulted);
+}
+
+/// The whole disk was copied, however short it had been away. What it gets now is what its sibling got meanwhile.
+#[test]
+fn a_disk_that_was_away_gets_what_was_written_meanwhile() {
+    for for_good in [None, Some(false), Some(true)] {
+        let (world, filer) = mirror();
+        world.start_journal();
+        match for_good {
+            None => strike(&world, &filer),
+            Some(for_good) => {
+                filer.pool().take_offline(&member(&filer, B), for_good).unwrap();
+                assert_eq!(state(&filer, B), LegState::Offline);
+            }
+        }
+        meanwhile(&filer);
+        let sibling = block_bytes(&filer, &world.end_journal(), A);
+        world.start_journal();
+        let copied = take_back(&filer);
+        let returned = block_bytes(&filer, &world.end_journal(), B);
+        assert!(copied.is_partial && copied.secured.repaired_bytes > 1 << 20, "{copied:?}");
+        assert!(10 * returned <= 11 * sibling, "{returned} bytes for {sibling} that were written meanwhile");
+        check_alone(world, filer);
+    }
+}
+
+/// It is away over imports, some of which do not find it.
+#[test]
+fn what_was_missed_is_known_after_imports() {
+    for away in ["offline", "struck off", "missing"] {
+        let (world, mut filer) = mirror();
+        match away {
+            "offline" => filer.pool().take_offline(&member(&filer, B), true).unwrap(),
+            "struck off" => strike(&world, &filer),
+            _ => {}
+        }
+        for is_there in [false, true, false] {
+            filer.export().unwrap();
+            drop(filer);
+            world.faults(B).all(!is_there && away != "offline");
+            filer = world.import().0;
+            let expected = match (away, is_there) {
+                ("offline", _) => LegState::Offline,
+                (_, true) => LegState::Stale,
+                (_, false) => LegState::Missing,
+            };
+            assert_eq!(state(&filer, B), expected, "{away}");
+            put(&filer, &format!("during {is_there}"), 100_000, 5, Stability::FileSync);
+        }
+        meanwhile(&filer);
+        world.faults(B).all(false);
+        let copied = take_back(&filer);
+        assert!(copied.is_partial && copied.secured.repaired_bytes < 4 << 20, "{away}: {copied:?}");
+        check_alone(world, filer);
+    }
+}
+
+/// Somebody under whom a block that was placed before the disk came back gets its group only with the third sync.
+struct Settling {
+    block: Option<BlockPtr>,
+    syncs: u32,
+    settled: Txg,
+    missed_to: Option<Txg>,
+    leg: VdevGuid,
+    roster: Arc<Roster>,
+}
+
+impl Onlooker for Settling {
+    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
+        self.missed_to.get_or_insert(self.roster.missed(self.leg).ranges().last().unwrap().to);
+        true
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        self.syncs += 1;
+        if self.syncs == 3 {
+            let (hold, block) = (pool.txgs.hold(None), self.block.take().unwrap());
+            pool.io.settle(&block, hold.txg()).unwrap();
+            self.settled = hold.txg();
+        }
+        pool.sync().map(|_| ())
+    }
+
+    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
+        Patient.keep_paths(pool)
+    }
+
+    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
+        Patient.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
+        Patient.let_go(leg);
+    }
+}
+
+/// What an operation placed before the disk came back, and a later group names, is in a group that the disk is thought to
+/// have, if what it has missed ends with the group that was open then. So is what the open group has placed.
+#[test]
+fn what_was_placed_before_it_came_back_is_missed_too() {
+    let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
+    let filer = world.create_without_threads(&Default::default());
+    let pool = filer.pool();
+    for (seed, name) in [(0, "old 0"), (3, "old 3"), (4, "old 4"), (5, "old 5")] {
+        put(&filer, name, 1 << 20, seed, Stability::Unstable);
+    }
+    pool.sync().unwrap();
+    pool.take_offline(&member(&filer, B), true).unwrap();
+    put(&filer, "old 1", 1 << 20, 78, Stability::Unstable);
+    put(&filer, "new", 700_000, 77, Stability::Unstable);
+    let mut out = pool.io.writer(UNBORN);
+    let block = out.put_bytes(BlockKind::Data, noise(100_000, 3), Compression::Off).unwrap();
+    out.finish().unwrap();
+    let (leg, roster) = (member(&filer, B).leg, Arc::clone(&pool.roster));
+    let mut settling = Settling { block: Some(block), syncs: 0, settled: Txg(0), missed_to: None, leg, roster };
+    let copied = pool.take_back(&member(&filer, B), &mut settling).unwrap();
+    assert!(copied.is_partial && settling.settled > Txg(0));
+    assert!(settling.missed_to.unwrap() >= settling.settled, "{:?}: {}", settling.missed_to, settling.settled);
+    check_alone(world, filer);
+}
+
+/// The same of what the open group has named already.
+#[test]
+fn what_the_open_group_has_placed_is_missed_too() {
+    let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
+    let filer = world.create_without_threads(&Default::default());
+    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    world.start_journal();
+    put(&filer, "placed", 8 << 20, 7, Stability::Unstable);
+    let placed = block_bytes(&filer, &world.end_journal(), A);
+    assert!(placed > 4 << 20, "{placed} bytes are placed");
+    take_back(&filer);
+    let place = member(&filer, B);
+    let report = filer.pool().secure(&place.vdev, &[place.leg], &mut |_| true).unwrap();
+    assert_eq!((report.repaired_count, report.lost_count), (0, 0), "{report:?}");
+    check(&filer, "placed", 8 << 20, 7);
+}
+
+/// Somebody under whom the disk fails when it has got this far.
+struct Failing<'a> {
+    world: &'a World,
+    filer: &'a Filer,
+    at: u64,
+}
+
+impl Onlooker for Failing<'_> {
+    fn on_progress(&mut self, _: Stage, done: u64) -> bool {
+        if done >= self.at {
+            self.world.faults(B).all(true);
+        }
+        true
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        if self.at == 0 {
+            put(self.filer, "beside it", 50_000, 9, Stability::FileSync);
+        }
+        pool.sync().map(|_| ())
+    }
+
+    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
+        Patient.keep_paths(pool)
+    }
+
+    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
+        Patient.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
+        Patient.let_go(leg);
+    }
+}
+
+/// Struck off again while it is brought up to date, or cut off by the power: what was not finished is missed still.
+#[test]
+fn what_was_not_finished_is_missed_still() {
+    for (at, is_cut) in [(0, false), (1, false), (600_000, false), (1 << 20, false), (600_000, true)] {
+        let (world, filer) = mirror();
+        strike(&world, &filer);
+        meanwhile(&filer);
+        let mut failing = Failing { world: &world, filer: &filer, at };
+        let back = filer.pool().take_back(&member(&filer, B), &mut failing);
+        assert!(matches!(back, Err(MembershipError::StaysAway { .. })), "{at}: {back:?}");
+        put(&filer, "old 5", 1 << 20, 5, Stability::FileSync);
+        filer.pool().sync().unwrap();
+        world.faults(B).all(false);
+        let (world, filer) = if is_cut {
+            let world = world.cut();
+            let filer = world.import().0;
+            (world, filer)
+        } else {
+            (world, filer)
+        };
+        assert!(take_back(&filer).is_partial, "{at}");
+        check_alone(world, filer);
+    }
+}
+
+/// A log disk failed, and its lane ended: its ring may be the only place of frames that were acknowledged.
+#[test]
+fn the_frames_of_a_log_disk_stay_where_they_are() {
+    let world = World::of(&[(A, DISK), ("/disks/l", 4 * MIB)], "/disks/a log /disks/l");
+    let filer = world.create();
+    put(&filer, "old 0", 300, 1, Stability::FileSync);
+    world.faults("/disks/l").all(true);
+    put(&filer, "old 1", 300, 2, Stability::FileSync);
+    world.faults("/disks/l").all(false);
+    assert_eq!(state(&filer, "/disks/l"), LegState::Faulted);
+    let ring = world.content_of("/disks/l");
+    let refused = filer.pool().take_back(&member(&filer, "/disks/l"), &mut Patient).unwrap_err().to_string();
+    assert!(refused.contains("intent log") && refused.contains("import it again"), "{refused}");
+    assert!(world.content_of("/disks/l") == ring, "it was written to");
+    filer.export().unwrap();
+    drop(filer);
+    let (filer, _) = world.import();
+    assert_eq!(state(&filer, "/disks/l"), LegState::Online);
+    (0..2).for_each(|seed| check(&filer, &format!("old {seed}"), 300, seed + 1));
+}
+
+/// An older copy of the disk lacks what was written since, and says so itself.
+#[test]
+fn an_older_copy_of_the_disk_lacks_what_it_does_not_know() {
+    let (world, filer) = mirror();
+    let older = world.content_of(B);
+    put(&filer, "old 3", 1 << 20, 3, Stability::FileSync);
+    put(&filer, "old 4", 1 << 20, 4, Stability::FileSync);
+    filer.pool().sync().unwrap();
+    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    world.poke(B, 0, &older);
+    meanwhile(&filer);
+    take_back(&filer);
+    check_alone(world, filer);
+}
+
+/// Nothing is known of a disk without a word of its own, or of one that was left behind when nobody noted what it missed: it
+/// gets everything.
+#[test]
+fn without_a_history_everything_is_copied() {
+    let (world, filer) = mirror();
+    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    // Its uberblocks are gone.
+    for label in [0, DISK - LABEL_BYTES] {
+        world.poke(B, label + (128 << 10), &[0; 64 << 10]);
+    }
+    meanwhile(&filer);
+    assert!(!take_back(&filer).is_partial);
+    check_alone(world, filer);
+}
+
+/// A request of before is under way still: when it comes home it may write over a block of today.
+#[test]
+fn a_disk_that_still_owes_an_answer_is_not_taken_back() {
+    let (world, filer) = mirror();
+    let place = member(&filer, B);
+    let hangs = Arc::clone(place.vdev.leg(place.leg).unwrap().disk().unwrap());
+    strike(&world, &filer);
+    meanwhile(&filer);
+    let refused = filer.pool().take_back(&member(&filer, B), &mut Patient).unwrap_err().to_string();
+    assert!(refused.contains("a request of before"), "{refused}");
+    drop(hangs);
+    assert!(take_back(&filer).is_partial);
+    check_alone(world, filer);
+}
+
+/// Another disk at its path, or none, is not taken for it; and it is not taken back twice.
+#[test]
+fn only_the_disk_that_left_is_taken_back() {
+    let (world, filer) = mirror();
+    let refused = |filer: &Filer| filer.pool().take_back(&member(filer, B), &mut Patient).unwrap_err().to_string();
+    assert!(refused(&filer).contains("in use already"));
+    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    meanwhile(&filer);
+    let (own, others) = (world.content_of(B), world.content_of(A));
+    world.poke(B, 0, &others);
+    assert!(refused(&filer).contains("another disk"));
+    world.poke(B, 0, &vec![0; DISK as usize]);
+    assert!(refused(&filer).contains("cannot be taken back"));
+    world.faults(B).all(true);
+    assert!(refused(&filer).contains("cannot be"));
+    world.faults(B).all(false);
+    assert_eq!(state(&filer, B), LegState::Offline);
+    world.poke(B, 0, &own);
+    assert!(take_back(&filer).is_partial);
+    check_alone(world, filer);
+}
+
+/// Whoever has the last of anything stays: that is asked of what the others have missed, and not of what they are called.
+#[test]
+fn the_last_one_that_has_everything_stays() {
+    let (world, filer) = mirror();
+    let offline = |path: &str| filer.pool().take_offline(&member(&filer, path), true);
+    // B was away, and something of what it missed can be read nowhere when it comes back.
+    offline(B).unwrap();
+    put(&filer, "new", 700_000, 77, Stability::FileSync);
+    filer.pool().sync().unwrap();
+    assert!(offline(A).unwrap_err().to_string().contains("everything"));
+    let blocks = world.content_of(A);
+    let needle = noise(700_000, 77);
+    let at = blocks.windows(64).position(|bytes| *bytes == needle[..64]).expect("it is not compressed") as u64;
+    world.faults(A).unreadable.lock().unwrap().push(at..at + 4096);
+    filer.pool().io.drop_cache();
+    let copied = filer.pool().take_back(&member(&filer, B), &mut Patient).unwrap();
+    assert!(copied.secured.unread_count > 0 && state(&filer, B) == LegState::Online, "{copied:?}");
+    assert!(offline(A).unwrap_err().to_string().contains("everything"), "a block of {copied:?} is on A alone");
+    offline(B).unwrap();
+    filer.pool().take_back(&member(&filer, B), &mut Patient).unwrap();
+    world.faults(A).unreadable.lock().unwrap().clear();
+    // It can be read again, and a scrub gives it to whoever lacks it.
+    filer.pool().scrub(&mut |_| true, &mut |_| {}).unwrap();
+    offline(A).unwrap();
+    check(&filer, "new", 700_000, 77);
+    assert!(offline(B).unwrap_err().to_string().contains("everything"));
+}
+
+/// Nobody is taken out of a pool that may not be written.
+#[test]
+fn a_pool_for_reading_only_keeps_its_disks() {
+    let (world, filer) = mirror();
+    filer.export().unwrap();
+    drop(filer);
+    let options = ImportOptions { read_only: true, ..ImportOptions::default() };
+    let filer = world.try_import_without_threads(&Tuning::default(), &options).unwrap().0;
+    filer.pool().take_offline(&member(&filer, B), true).unwrap_err();
+    filer.pool().take_back(&member(&filer, B), &mut Patient).unwrap_err();
+    assert_eq!(state(&filer, B), LegState::Online);
+}

@@ -1,0 +1,216 @@
+//! Legs that are away for a while: taken out of use by command, and taken back with a list of what they have missed.
+//!
+//! **What a leg lacks.** Who strikes it off notes from which group on (rules S7), and the list stays over imports, in the
+//! labels of the others. It is right for the disk that left. What comes back may be an older copy of that, so the disk is
+//! asked as well: it lacks what its newest uberblock does not know, and what its own label says that it lacked then. A disk
+//! without an uberblock, or one that was left behind before anybody noted such things, has nothing to go by and is copied
+//! whole; one that went on without the others is refused.
+//!
+//! What was found so is written down before the disk is touched: the uberblocks that it gets first would hide it.
+//!
+//! **Who may go.** A leg that counts may be taken out of use where the others have every group without it. That is
+//! asked of what they have missed and not of their states, since a leg whose copy lacked something counts, too (rules S10).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tally_base::{Txg, VdevGuid};
+use tally_disk::{Access, Disk, Platform};
+
+use super::legs::mark_stale;
+use super::{Roster, RosterError, TURN_WAIT};
+use crate::discover::leg_inside;
+use crate::label::{self, LegConfig, MissedGroups, Need, PoolConfig, Unreadable, VdevClass, data_bytes_of};
+use crate::uberblock::{self, Uberblock};
+use crate::vdev::{LegState, Vdev, VdevLeg};
+
+/// Why a disk could not be taken back.
+#[derive(Debug, thiserror::Error)]
+pub enum ReturnError {
+    /// It is not away.
+    #[error("{} is in use already", path.display())]
+    NotAway {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// It cannot be opened.
+    #[error("cannot open {}: {cause}", path.display())]
+    Open {
+        /// The disk.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// A request of before is under way still, or somebody else has it.
+    #[error(
+        "{} still has a request of before to answer, or another process has it in use; try again when that is over",
+        path.display()
+    )]
+    Held {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// There is no leg on it.
+    #[error("{} cannot be taken back: {why}; `tally pool replace` takes it in as a new disk", path.display())]
+    NoLabel {
+        /// The disk.
+        path: PathBuf,
+        /// What is wrong with its label.
+        why: Unreadable,
+    },
+    /// Something else is there.
+    #[error("{} is another disk than the one that was there; see where that is now", path.display())]
+    Another {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// It was used without the others.
+    #[error(
+        "{} went on without the other disks of its mirror; what it has of its own is given up with `tally pool replace`, \
+         which copies everything to it",
+        path.display()
+    )]
+    WentOn {
+        /// The disk.
+        path: PathBuf,
+    },
+    /// The labels could not be changed.
+    #[error(transparent)]
+    Labels(#[from] RosterError),
+}
+
+impl Roster {
+    /// Takes a leg out of use, durably, and closes its disk. `for_good`: imports leave it alone, too.
+    pub fn take_offline(&self, vdev: &Vdev, guid: VdevGuid, for_good: bool) -> Result<(), RosterError> {
+        let leg = vdev.leg(guid).ok_or(RosterError::Leg { leg: guid, why: "is not in that vdev" })?;
+        let _in_turn = self.uberblocks.try_lock_for(TURN_WAIT);
+        let mut state = self.state.lock();
+        if !state.claimed {
+            return Err(RosterError::NotClaimed);
+        }
+        if leg.state() == LegState::Online && !others_have_all(&state.config, vdev, guid) {
+            let why = "is the only one of its vdev that has everything";
+            return Err(RosterError::Leg { leg: guid, why });
+        }
+        if state.config.lanes.iter().any(|line| line.legset == [guid]) {
+            let why = "is the only one with the frames of its intent log";
+            return Err(RosterError::Leg { leg: guid, why });
+        }
+        let before = leg.state();
+        if leg.takes_writes() {
+            leg.set_state(LegState::Failing);
+        }
+        let first_missed = self.first_missed();
+        let is_away = !matches!(before, LegState::Online | LegState::Resilvering);
+        self.change(&mut state, Need::Must, |config| {
+            // One that was away has missed what it has missed.
+            if !is_away || config.leg(guid).is_some_and(|(_, leg)| leg.stale_since.is_none()) {
+                mark_stale(config, guid, first_missed);
+            }
+            config.leg_mut(guid).into_iter().for_each(|leg| leg.is_offline = for_good);
+        })?;
+        vdev.put_leg(Arc::new(VdevLeg::new(guid, leg.path().to_owned(), None, LegState::Offline)));
+        let config = state.config.clone();
+        drop(state);
+        self.tell_lanes(&config);
+        Ok(())
+    }
+
+    /// Opens the disk of a leg that is away, and notes in the labels of the others what it lacks; [`Roster::add_leg`] takes
+    /// it up. The disk of before is let go of first: while a request is under way there it cannot be opened (rules S13).
+    pub fn reopen(&self, platform: &Platform, vdev: &Vdev, guid: VdevGuid) -> Result<Arc<VdevLeg>, ReturnError> {
+        let unknown = || RosterError::Leg { leg: guid, why: "is not in that vdev" };
+        let (config, found) = (self.config(), vdev.leg(guid).ok_or_else(unknown)?);
+        let (vdev_config, leg) = config.leg(guid).ok_or_else(unknown)?;
+        let path = leg.path.clone();
+        if found.takes_writes() || found.state() == LegState::Failing {
+            return Err(ReturnError::NotAway { path });
+        }
+        let state = if found.state() == LegState::Offline { LegState::Offline } else { LegState::Missing };
+        vdev.put_leg(Arc::new(VdevLeg::new(guid, path.clone(), None, state)));
+        drop(found);
+        let disk = open(platform, &path)?;
+        let own = label::read(disk.as_ref()).map_err(|why| ReturnError::NoLabel { path: path.clone(), why })?;
+        let fits = data_bytes_of(disk.geometry().size).is_some_and(|bytes| bytes >= vdev_config.data_bytes);
+        if own.config.pool != config.pool || own.leg != guid || leg_inside(disk.as_ref(), &own).is_some() || !fits {
+            return Err(ReturnError::Another { path });
+        }
+        if leg.is_ahead_of_its_drop(&own.config) {
+            return Err(ReturnError::WentOn { path });
+        }
+        let uberblocks = uberblock::read_all(disk.as_ref()).into_iter().filter_map(|slot| slot.content.ok()?);
+        let newest = uberblocks.filter(|seen| seen.pool == config.pool).max_by_key(Uberblock::rank);
+        let lacks = lacking(leg, &own.config, newest.map(|seen| seen.txg));
+        if lacks != leg.missed {
+            self.update_for(Need::Must, |config| {
+                if let Some(leg) = config.leg_mut(guid) {
+                    leg.missed = lacks;
+                }
+            })?;
+        }
+        let leg = Arc::new(VdevLeg::new(guid, path, Some(disk), LegState::Stale));
+        vdev.put_leg(Arc::clone(&leg));
+        Ok(leg)
+    }
+
+    /// What a leg lacks, as the labels have it; nothing: that is not known.
+    #[must_use]
+    pub fn missed(&self, guid: VdevGuid) -> MissedGroups {
+        self.config().leg(guid).map(|(_, leg)| leg.missed.clone()).unwrap_or_default()
+    }
+
+    /// A leg that joins gets every write of the groups behind this one: what it has missed ends here (rules S7). Gives all
+    /// that it lacks.
+    pub fn close_missed(&self, guid: VdevGuid, to: Txg) -> Result<MissedGroups, RosterError> {
+        self.update_for(Need::Must, |config| {
+            config.leg_mut(guid).into_iter().for_each(|leg| leg.missed.close(to));
+        })?;
+        Ok(self.missed(guid))
+    }
+
+    /// Every block that is anywhere is on each leg in use: none of them has missed anything any more.
+    pub fn forget_missed(&self, legs: &[VdevGuid]) -> Result<(), RosterError> {
+        let lacks = |leg: &LegConfig| legs.contains(&leg.guid) && leg.stale_since.is_none() && !leg.missed.is_empty();
+        let some_lack = |config: &PoolConfig| config.vdevs_present().flat_map(|vdev| &vdev.legs).any(lacks);
+        if some_lack(&self.config()) {
+            self.update_for(Need::Must, |config| {
+                let all = config.vdevs.iter_mut().flat_map(|vdev| &mut vdev.legs);
+                all.filter(|leg| lacks(leg)).for_each(|leg| leg.missed.clear());
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the legs in use beside this one have every group between them.
+fn others_have_all(config: &PoolConfig, vdev: &Vdev, guid: VdevGuid) -> bool {
+    let others = vdev.legs().into_iter().filter(|leg| leg.guid() != guid && leg.state() == LegState::Online);
+    let missed = others.map(|leg| config.leg(leg.guid()).map(|(_, leg)| leg.missed.clone()).unwrap_or_default());
+    if vdev.class() == VdevClass::Log {
+        return missed.count() > 0;
+    }
+    missed.reduce(|one, other| one.in_common(&other)).is_some_and(|missed| missed.is_empty())
+}
+
+fn open(platform: &Platform, path: &Path) -> Result<Arc<dyn Disk>, ReturnError> {
+    let path = path.to_owned();
+    platform.opener.open(&path, Access::Exclusive).map_err(|cause| match cause.kind() {
+        io::ErrorKind::WouldBlock => ReturnError::Held { path },
+        _ => ReturnError::Open { path, cause },
+    })
+}
+
+/// What a disk lacks that comes back as `leg` with this label and this newest uberblock. See the head of this module.
+fn lacking(leg: &LegConfig, own: &PoolConfig, newest: Option<Txg>) -> MissedGroups {
+    let nothing_is_known = MissedGroups::default;
+    let (Some(newest), Some((_, own))) = (newest, own.leg(leg.guid)) else { return nothing_is_known() };
+    let was_away = own.stale_since.is_some();
+    if leg.missed.is_empty() || was_away && own.missed.is_empty() {
+        return nothing_is_known();
+    }
+    let mut missed = leg.missed.clone();
+    own.missed.ranges().iter().for_each(|range| missed.note(*range));
+    missed.open(newest.next());
+    missed
+}
