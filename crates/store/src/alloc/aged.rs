@@ -2,11 +2,14 @@
 //! was looked for region after region, from the first, and again for half the length: 4 ms of processor time on 4 TiB.
 //! And each free made its region a candidate for the longest runs again.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use tally_base::{SECTOR, Txg, VdevIndex};
+use tally_members::blockdev::BlockDevs;
 
 use super::bitmap::{Bitmap, REGION_SECTORS};
+use super::maps::Maps;
 use super::vdev_space::VdevSpace;
 use crate::bp::Dva;
 
@@ -28,7 +31,7 @@ impl Dice {
 }
 
 /// A hole somewhere in each stretch of [`SPACING`] sectors.
-fn aged_region(dice: &mut Dice) -> Box<Bitmap> {
+fn aged_region(dice: &mut Dice) -> Bitmap {
     let mut bitmap = Bitmap::empty();
     bitmap.set((0, REGION_SECTORS), true);
     for start in (0..REGION_SECTORS - SPACING).step_by(SPACING as usize) {
@@ -38,9 +41,12 @@ fn aged_region(dice: &mut Dice) -> Box<Bitmap> {
 }
 
 fn aged_vdev(region_count: u64, dice: &mut Dice) -> VdevSpace {
-    let mut vdev = VdevSpace::new(VdevIndex(0), region_count * u64::from(REGION_SECTORS) * SECTOR as u64);
+    let maps = Arc::new(Maps::new(&BlockDevs::new()));
+    let mut vdev = VdevSpace::new(VdevIndex(0), region_count * u64::from(REGION_SECTORS) * SECTOR as u64, &maps);
     for region in &mut vdev.regions {
-        region.get_mut().restore(aged_region(dice));
+        let bitmap = aged_region(dice);
+        let figures = bitmap.figures(REGION_SECTORS);
+        region.get_mut().restore(bitmap, figures).expect("they were counted");
     }
     vdev.recount();
     vdev
