@@ -1,4 +1,5 @@
-//! Space maps between disk and memory: how they are read when somebody needs one, how many stay, and which cannot be had.
+//! Space maps between disk and memory: how they are read when somebody needs one, how many stay, and which cannot be had (rules
+//! S51).
 //!
 //! **The problem.** A map for each 128 MiB is 3 GiB of them for 100 TiB, and as many reads before the first client is served;
 //! and a pool that is in use needs a handful at a time.
@@ -140,3 +141,6 @@ impl Maps {
         self.bad_frees.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests;

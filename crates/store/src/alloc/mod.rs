@@ -384,4 +384,6 @@ fn sectors_of_run(bytes: u64) -> u32 {
 #[cfg(test)]
 mod aged;
 #[cfg(test)]
+mod paper;
+#[cfg(test)]
 mod tests;

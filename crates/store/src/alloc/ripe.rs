@@ -1,4 +1,4 @@
-//! Frees that have become usable, and whose region's map is not in memory: they wait until it is.
+//! Frees that have become usable, and whose region's map is not in memory: they wait until it is (rules S51).
 //!
 //! **The problem.** Frees are scattered where a pool is old: one group may free something in thousands of regions. To read
 //! and write the map of each, for a sector or two, costs more than the group's own blocks.

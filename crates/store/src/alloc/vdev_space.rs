@@ -468,7 +468,7 @@ impl VdevSpace {
         self.each(dva, |_, region, _| !region.needs_map() && !region.is_fenced())
     }
 
-    /// The regions whose space map `txg` must write.
+    /// The regions whose space map `txg` must write. Of a million regions a group looks at those that changed (rules S51).
     pub(super) fn touched(&self, txg: Txg) -> Vec<usize> {
         let mut listed: Vec<usize> = self.dirty.lock().iter().copied().collect();
         listed.retain(|at| self.regions[*at].lock().is_touched(txg));
