@@ -207,7 +207,7 @@ fn a_hundred_tib() {
     let pool = Pool::aged(100 * TIB);
     let resident = || {
         let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-        statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * SECTOR as u64 >> 20
+        statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * SECTOR as u64 / (1 << 20)
     };
     let (reads, memory, start) = (pool.reads(), resident(), Instant::now());
     let alloc = pool.import();
