@@ -28,6 +28,8 @@ pub(crate) mod at {
     pub(crate) const BIRTH: usize = 32;
     pub(crate) const WRITTEN: usize = 40;
     pub(crate) const CHECKSUM: usize = 48;
+    /// Of a line of the space index, which begins as a pointer does.
+    pub(crate) const LINE_CHECKSUM: usize = 28;
 }
 
 /// Bytes of a place's first sector.
@@ -86,6 +88,9 @@ impl Blocks {
                     self.resolve(pointer);
                 }
             }
+            for line in lines_in(&mut bytes, kind) {
+                self.resolve_line(line);
+            }
             self.blocks.insert((vdev, number), Block { bytes, is_resolved: true });
         }
         let block = &self.blocks[&(vdev, number)].bytes;
@@ -97,6 +102,15 @@ impl Blocks {
         if pointer[at::CODING] == 0 {
             pointer[at::LSIZE..at::PSIZE].copy_from_slice(&(block.len() as u32).to_le_bytes());
         }
+    }
+
+    /// The same of a line of the space index, whose map names nothing.
+    fn resolve_line(&self, line: &mut [u8]) {
+        let mut number = [0; 8];
+        number[..START_BYTES].copy_from_slice(&line[at::START..at::START + START_BYTES]);
+        let vdev = u16::from_le_bytes(line[at::VDEV..at::VDEV + 2].try_into().expect("two bytes"));
+        let Some(block) = self.blocks.get(&(vdev, u64::from_le_bytes(number))) else { return };
+        line[at::LINE_CHECKSUM..at::LINE_CHECKSUM + 16].copy_from_slice(&block_checksum(&block.bytes).to_le_bytes());
     }
 
     /// The device on which those of a vdev lie.
@@ -114,7 +128,6 @@ impl Blocks {
 /// Where pointers stand in a block of this kind.
 pub(crate) fn pointers_in(block: &[u8], kind: u8) -> Vec<usize> {
     const TREE_NODE: u8 = BlockKind::TreeNode as u8;
-    const SPACE_INDEX: u8 = BlockKind::SpaceIndex as u8;
     const DEFERRED: u8 = BlockKind::Deferred as u8;
     match kind {
         TREE_NODE => {
@@ -122,10 +135,15 @@ pub(crate) fn pointers_in(block: &[u8], kind: u8) -> Vec<usize> {
             let count = usize::from(count);
             (0..count.min(block.len() / BLOCK_PTR_BYTES)).map(|at| 16 + 25 * count + at * BLOCK_PTR_BYTES).collect()
         }
-        SPACE_INDEX => (0..SECTOR).step_by(BLOCK_PTR_BYTES).collect(),
         DEFERRED => vec![0],
         _ => Vec::new(),
     }
+}
+
+/// The lines of space maps in a block of this kind: these pools are so small that no index stands above another.
+pub(crate) fn lines_in(block: &mut [u8], kind: u8) -> impl Iterator<Item = &mut [u8]> {
+    let lines = if kind == BlockKind::SpaceIndex as u8 { block } else { &mut [] };
+    lines.chunks_exact_mut(BLOCK_PTR_BYTES).filter(|line| line.iter().any(|byte| *byte != 0))
 }
 
 /// A device of any size that keeps the sectors that were written.

@@ -96,13 +96,25 @@ impl BlockError {
 /// There are not so many free bytes in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no {bytes} bytes in one piece are free in the pool ({free} bytes are free in all); remove files or add devices"
+    "no {bytes} bytes in one piece are free in the pool ({free} bytes are free in all{}); remove files or add devices",
+    beyond_fences(*fenced)
 )]
 pub struct NoSpace {
     /// What was asked for.
     pub bytes: u64,
     /// What is free in all.
     pub free: u64,
+    /// Regions of which nothing can be had, since their space maps cannot be read.
+    pub fenced: usize,
+}
+
+fn beyond_fences(fenced: usize) -> String {
+    match fenced {
+        0 => String::new(),
+        count => format!(
+            ", beside what {count} regions have whose space maps cannot be used; `tally inspect --space` names them"
+        ),
+    }
 }
 
 /// A block's bytes as they will stand on disk.

@@ -29,7 +29,7 @@ pub const BLOCK_PTR_BYTES: usize = 64;
 pub const BLOCK_BYTES_MAX: u32 = 16 << 20;
 
 /// Encoded size of a place.
-const PLACE_BYTES: usize = 10;
+pub(crate) const PLACE_BYTES: usize = 10;
 
 /// No second place.
 const NO_PLACE: [u8; PLACE_BYTES] = {
@@ -74,7 +74,7 @@ impl Dva {
     }
 
     /// As it stands in a pointer.
-    fn encode(&self) -> [u8; PLACE_BYTES] {
+    pub(crate) fn encode(&self) -> [u8; PLACE_BYTES] {
         let mut bytes = [0; PLACE_BYTES];
         let sectors = u16::try_from(self.sectors).expect("a block has at most 4096 sectors");
         bytes[0..2].copy_from_slice(&self.vdev.0.to_le_bytes());
@@ -83,7 +83,18 @@ impl Dva {
         bytes
     }
 
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    /// A second place, or [`NO_PLACE`].
+    pub(crate) fn encode_option(copy: Option<&Self>) -> [u8; PLACE_BYTES] {
+        copy.map_or(NO_PLACE, Self::encode)
+    }
+
+    /// The mirror image of [`Self::encode_option`].
+    pub(crate) fn decode_option(reader: &mut Reader<'_>) -> Result<Option<Self>, Malformed> {
+        let copy = reader.array::<PLACE_BYTES>()?;
+        (copy != NO_PLACE).then(|| Self::decode(&mut Reader::new(&copy, WHAT))).transpose()
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let (vdev, sectors) = (VdevIndex(reader.u16()?), reader.u16()?);
         let mut start = [0; 8];
         start[..6].copy_from_slice(&reader.array::<6>()?);
@@ -111,7 +122,7 @@ pub enum BlockKind {
     Root = 4,
     /// One region's bitmap.
     SpaceMap = 5,
-    /// Pointers to space maps, or to further such blocks.
+    /// Lines of space maps, or pointers to further such blocks.
     SpaceIndex = 6,
     /// Freed ranges that may not be used again yet.
     Deferred = 7,
@@ -235,7 +246,7 @@ impl BlockPtr {
     pub fn encode(&self) -> [u8; BLOCK_PTR_BYTES] {
         let mut bytes = [0; BLOCK_PTR_BYTES];
         bytes[0..10].copy_from_slice(&self.dva.encode());
-        bytes[10..20].copy_from_slice(&self.copy.map_or(NO_PLACE, |copy| copy.encode()));
+        bytes[10..20].copy_from_slice(&Dva::encode_option(self.copy.as_ref()));
         bytes[20..24].copy_from_slice(&self.lsize.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.psize.to_le_bytes());
         bytes[28..32].copy_from_slice(&[
@@ -255,8 +266,7 @@ impl BlockPtr {
     pub fn decode(bytes: &[u8; BLOCK_PTR_BYTES]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(bytes, WHAT);
         let dva = Dva::decode(&mut reader)?;
-        let copy = reader.array::<PLACE_BYTES>()?;
-        let copy = (copy != NO_PLACE).then(|| Dva::decode(&mut Reader::new(&copy, WHAT))).transpose()?;
+        let copy = Dva::decode_option(&mut reader)?;
         let (lsize, psize) = (reader.u32()?, reader.u32()?);
         let coding = match reader.u8()? {
             0 => Coding::Raw,

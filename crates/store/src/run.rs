@@ -320,7 +320,7 @@ impl RunWriter {
             full => {
                 self.run = full;
                 self.close_run()?;
-                let place = self.io.alloc.alloc_run(self.txg, self.run_bytes.max(bytes), bytes)?;
+                let place = self.io.alloc.alloc_run_or_else(self.txg, self.run_bytes.max(bytes), bytes)?;
                 Run::at(place)
             }
         };
@@ -399,7 +399,7 @@ impl RunWriter {
         let mut bytes = Vec::with_capacity(place.bytes() as usize);
         bytes.put_blob(&root);
         if bytes.len() as u64 > place.bytes() {
-            return Err(NoSpace { bytes: bytes.len() as u64, free: place.bytes() }.into());
+            return Err(NoSpace { bytes: bytes.len() as u64, free: place.bytes(), fenced: 0 }.into());
         }
         bytes.resize(place.bytes() as usize, 0);
         let size = u32::try_from(bytes.len()).expect("a root is far below 16 MiB");

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Tuning {
     /// Bytes of the block cache.
     pub cache_bytes: u64,
+    /// Bytes of space maps that stay in memory although nobody needs them for now.
+    pub space_map_bytes: u64,
     /// Bytes of dirty data at which operations must wait.
     pub dirty_bytes_max: u64,
     /// How old the oldest change in the open transaction group may become; with zero a group is closed as soon as there is
@@ -24,6 +26,7 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             cache_bytes: 256 << 20,
+            space_map_bytes: 32 << 20,
             dirty_bytes_max: 256 << 20,
             txg_interval: Duration::from_secs(5),
             helper_threads: true,

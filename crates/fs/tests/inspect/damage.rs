@@ -40,7 +40,7 @@ struct Case {
     may_change: &'static [&'static [&'static str]],
 }
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     Case {
         target: ("label slot", 1),
         at: 100,
@@ -88,6 +88,7 @@ const CASES: [Case; 12] = [
                 "dataset's log",
                 "dataset",
                 "property",
+                "space index",
                 "space map",
                 "deferred frees",
                 "freed",
@@ -114,6 +115,12 @@ const CASES: [Case; 12] = [
         at: 4100,
         says: "DAMAGE data block lsize=131072",
         may_change: &[&["data block"]],
+    },
+    Case {
+        target: ("space index", 0),
+        at: 30,
+        says: "DAMAGE space lsize=4096",
+        may_change: &[&["space index", "space map", "vdev space"]],
     },
     Case {
         target: ("space map", 0),
@@ -164,7 +171,7 @@ fn each_part_can_be_damaged_and_the_rest_is_still_told() {
 fn one_of_two_places_costs_nothing() {
     let image = Image::golden();
     let (healthy, _) = image.inspect(&everything());
-    for what in ["pool root", "catalog leaf", "node", "leaf", "space map", "deferred frees"] {
+    for what in ["pool root", "catalog leaf", "node", "leaf", "space index", "space map", "deferred frees"] {
         for place in places(&healthy, what, 0) {
             let mut damaged = image.clone();
             damaged.rot(place.device.to_str().unwrap(), place.offset + 7, 3);

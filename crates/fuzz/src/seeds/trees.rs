@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use tally_base::{SECTOR, Txg, VdevIndex};
 use tally_members::blockdev::{BlockDevs, numbered};
-use tally_store::alloc::Allocator;
+use tally_store::alloc::{Allocator, SpaceLine};
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr};
 use tally_store::key::{Class, Key};
 use tally_store::tree::TREE_BYTES;
 
 use super::{Seed, put_blob, trimmed};
-use crate::blocks::{START_BYTES, SparseDev, at, pointers_in};
+use crate::blocks::{START_BYTES, SparseDev, at, lines_in, pointers_in};
 use crate::golden::{Golden, PartKind};
 use crate::node::ROOT_AT;
 use crate::space::{DEVICE_BYTES, LINE_BYTES, LINE_HEAD_BYTES, ROOT_HEAD_BYTES};
@@ -177,8 +177,13 @@ impl Sectors<'_> {
         if !self.found.contains_key(&place) {
             let read = self.devs[&found.dva.vdev].read(found.dva.offset, SECTOR, &|_| true);
             let sector = read.expect("it was written").to_vec();
+            let mut sector = sector;
             for at in pointers_in(&sector, found.kind as u8) {
                 self.take(&sector[at..at + BLOCK_PTR_BYTES]);
+            }
+            for line in lines_in(&mut sector, found.kind as u8) {
+                let line = SpaceLine::decode(line.first_chunk().expect("64 bytes")).expect("it was written");
+                self.take(&line.expect("it is not all zero").pointer().encode());
             }
             self.found.insert(place, sector);
         }

@@ -179,12 +179,26 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             leg.name, leg.silent_seconds
         )
     }));
+    messages.extend(fenced_message(served));
     messages.extend(served.copies.notices());
     messages.extend(lanes_without_disk(served));
     messages.extend(clock_message(served));
     // What the import said of a disk may be out of date; how each stands now was said above.
     messages.extend(served.remarks.iter().filter(|remark| !remark.starts_with('/')).cloned());
     messages
+}
+
+/// Space that cannot be had since it is not known what of it is in use.
+fn fenced_message(served: &ServedPool) -> Option<String> {
+    let (count, told) = served.filer.pool().io.allocator().fenced();
+    (count > 0).then(|| {
+        format!(
+            "{count} regions of 128 MiB cannot be written to, as their space maps cannot be used. Nothing in them is lost:\n\
+             files there can be read and removed. {}\n\
+             Bring back the disks that have the maps, or let `tally pool scrub` restore them, and import the pool again.",
+            told.join("; ")
+        )
+    })
 }
 
 /// The machine's clock cannot be right, or could not when the pool was last in use.

@@ -533,8 +533,11 @@ impl History {
 /// A machine of a kind that somebody would build, or smaller.
 fn shape(plan: &Plan, chance: &mut Chance) -> Shape {
     let trouble = plan.trouble;
+    let cache_bytes = chance.pick(&[64u64 << 10, 64 << 20]);
     let tuning = Tuning {
-        cache_bytes: chance.pick(&[64u64 << 10, 64 << 20]),
+        cache_bytes,
+        // Where there is little memory each group reads its space maps anew.
+        space_map_bytes: if cache_bytes < 1 << 20 { 0 } else { 32 << 20 },
         dirty_bytes_max: chance.pick(&[1u64 << 20, 256 << 20]),
         helper_threads: false,
         // A file of these worlds has some dozens of extents at the most.

@@ -19,7 +19,8 @@ use tally_fs::filer::{FilerError, ImportOptions};
 use tally_members::assemble::ImportError;
 use tally_members::vdev::LegState;
 use tally_store::alloc::LoadError;
-use tally_store::pool::OpenError;
+use tally_store::block::BlockError;
+use tally_store::pool::{OpenError, SyncError};
 
 use super::{Checked, State};
 use crate::chance::Chance;
@@ -133,7 +134,12 @@ fn says_that_something_is_missing(error: &FilerError) -> bool {
 /// Whether an import was refused because of a block that no disk has as it was written.
 fn says_that_something_cannot_be_read(error: &FilerError) -> bool {
     let FilerError::Open(error) = error else { return false };
-    matches!(error, OpenError::Block(_) | OpenError::Root(_) | OpenError::Space(LoadError::Block(_)))
+    match error {
+        OpenError::Block(_) | OpenError::Root(_) | OpenError::Space(LoadError::Block(_)) => true,
+        // The only space map: nothing can be written.
+        OpenError::Sync(SyncError::Block(BlockError::NoSpace(no_space))) => no_space.fenced > 0,
+        _ => false,
+    }
 }
 
 /// Some requests of this disk take as long as disks take that try again and again.

@@ -4,6 +4,8 @@
 
 use tally_base::SECTOR;
 
+use super::space_line::Figures;
+
 /// Sectors of a region: as many as one sector has bits. 128 MiB.
 pub(super) const REGION_SECTORS: u32 = SECTOR as u32 * 8;
 
@@ -14,11 +16,11 @@ const WORDS: usize = SECTOR / 8;
 pub(super) struct Bitmap([u64; WORDS]);
 
 impl Bitmap {
-    pub(super) fn empty() -> Box<Self> {
-        Box::new(Self([0; WORDS]))
+    pub(super) const fn empty() -> Self {
+        Self([0; WORDS])
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<Box<Self>> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut bitmap = Self::empty();
         if bytes.len() != SECTOR {
             return None;
@@ -68,10 +70,19 @@ impl Bitmap {
         }
     }
 
-    /// The length of the longest free run in `0..limit`.
-    pub(super) fn longest(&self, limit: u32) -> u32 {
-        // Nothing is as long as that.
-        self.find(0, limit, u32::MAX).err().unwrap_or(limit)
+    /// What the free runs in `0..limit` add up to.
+    pub(super) fn figures(&self, limit: u32) -> Figures {
+        let (mut free, mut longest, mut runs, mut at) = (0, 0, 0, 0);
+        loop {
+            let start = self.next(at, false);
+            if start >= limit {
+                return Figures { free, longest, runs };
+            }
+            let end = self.next(start, true).min(limit);
+            // A region is no longer than 16 bits can say.
+            let length = (end - start) as u16;
+            (free, longest, runs, at) = (free + length, longest.max(length), runs + 1, end);
+        }
     }
 
     /// The length of the free run that `run` is part of, in `0..limit`.

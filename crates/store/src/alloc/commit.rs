@@ -18,6 +18,8 @@ use tally_members::blockdev::BlockDevs;
 use super::deferred::{RANGES_PER_SECTOR, encode_sector};
 use super::root::VdevRoot;
 use super::space_index::{SpaceIndex, sector_pointer};
+use super::space_line::SpaceLine;
+use super::vdev_space::VdevSpace;
 use super::{AllocRoot, Allocator, Persisted};
 use crate::block::scatter::Place;
 use crate::block::{BlockError, NoSpace, sectors_of, write_together};
@@ -50,10 +52,18 @@ impl Committed {
 
 /// What a commit is going to write.
 struct Plan {
-    /// For each vdev and level, the sectors to write.
-    index: Vec<Vec<Vec<usize>>>,
+    vdevs: Vec<VdevPlan>,
+    /// Of the group's own list.
     chain_sectors: usize,
     sectors: usize,
+}
+
+/// Of one vdev.
+struct VdevPlan {
+    /// The regions whose maps are written.
+    maps: Vec<usize>,
+    /// For each level of the index, the sectors to write.
+    index: Vec<Vec<usize>>,
 }
 
 /// The places of a sector.
@@ -85,7 +95,11 @@ impl Allocator {
             Place::Whole(dva) if twice => self.alloc_apart(txg, dva, dva.bytes(), dva.bytes()),
             _ => None,
         };
-        let (range_count, freed_twice) = self.deferred.lock().prepare(txg);
+        let (range_count, freed_twice) = {
+            let mut deferred = self.deferred.lock();
+            deferred.tidy(&mut self.maps.ripe.lock());
+            deferred.prepare(txg)
+        };
         self.count_freed_twice(freed_twice);
         let mut places = Vec::new();
         let plan = loop {
@@ -101,10 +115,12 @@ impl Allocator {
         let mut places = Places(places);
         self.defer_replaced(&persisted, &plan, txg);
         let mut sectors = Vec::with_capacity(plan.sectors);
-        for (vdev, plan) in plan.index.iter().enumerate() {
-            self.encode_index(vdev, &mut persisted.indexes[vdev], plan, txg, &mut places, &mut sectors);
+        for ((vdev, index), plan) in self.vdevs.iter().zip(&mut persisted.indexes).zip(&plan.vdevs) {
+            self.encode_maps(vdev, plan, txg, &mut places, &mut sectors);
+            encode_index(vdev, index, plan, txg, &mut places, &mut sectors);
+            vdev.forget_clean();
         }
-        self.encode_chain(plan.chain_sectors, txg, &mut places, &mut sectors);
+        self.encode_chains(plan.chain_sectors, txg, &mut places, &mut sectors);
         assert!(places.0.is_empty(), "{} sectors were taken for nothing", places.0.len());
         persisted.txg = txg;
         let space = self.space();
@@ -113,67 +129,75 @@ impl Allocator {
     }
 
     fn plan(&self, persisted: &Persisted, txg: Txg, range_count: usize) -> Plan {
-        let index: Vec<_> =
-            self.vdevs.iter().zip(&persisted.indexes).map(|(vdev, index)| index.plan(vdev.touched(txg))).collect();
-        let replaced: usize =
-            index.iter().zip(&persisted.indexes).map(|(plan, index)| index.replaced(plan).count()).sum();
+        let plan_of = |(vdev, index): (&VdevSpace, &SpaceIndex)| {
+            let maps = vdev.touched(txg);
+            VdevPlan { index: index.plan(&maps), maps }
+        };
+        let vdevs: Vec<_> = self.vdevs.iter().zip(&persisted.indexes).map(plan_of).collect();
+        let replaced = self.replaced(persisted, &vdevs).count();
         let chain_sectors = (range_count + replaced).div_ceil(RANGES_PER_SECTOR);
-        let index_sectors: usize = index.iter().flatten().map(Vec::len).sum();
-        Plan { index, chain_sectors, sectors: index_sectors + chain_sectors }
+        let written: usize =
+            vdevs.iter().map(|plan| plan.maps.len() + plan.index.iter().map(Vec::len).sum::<usize>()).sum();
+        let sectors = written + chain_sectors + self.deferred.lock().unwritten_sectors();
+        Plan { vdevs, chain_sectors, sectors }
+    }
+
+    /// The sectors that a plan replaces.
+    fn replaced<'a>(&'a self, persisted: &'a Persisted, plans: &'a [VdevPlan]) -> impl Iterator<Item = Dva> + 'a {
+        self.vdevs.iter().zip(&persisted.indexes).zip(plans).flat_map(|((vdev, index), plan)| {
+            let line_of = |region: &usize| vdev.regions[*region].lock().line();
+            let maps = plan.maps.iter().filter_map(line_of).flat_map(|line| line.places());
+            maps.chain(index.replaced(&plan.index))
+        })
     }
 
     fn defer_replaced(&self, persisted: &Persisted, plan: &Plan, txg: Txg) {
         let mut deferred = self.deferred.lock();
-        for (plan, index) in plan.index.iter().zip(&persisted.indexes) {
-            for dva in index.replaced(plan) {
-                deferred.add(txg, dva);
-            }
+        for dva in self.replaced(persisted, &plan.vdevs) {
+            deferred.add(txg, dva);
         }
     }
 
-    fn encode_index(
+    /// The maps, each of which leaves its line with its region.
+    fn encode_maps(
         &self,
-        vdev: usize,
-        index: &mut SpaceIndex,
-        plan: &[Vec<usize>],
+        vdev: &VdevSpace,
+        plan: &VdevPlan,
         txg: Txg,
         places: &mut Places,
         sectors: &mut Vec<(BlockPtr, Vec<u8>)>,
     ) {
-        for (level, touched) in plan.iter().enumerate() {
-            for at in touched {
-                let (kind, bytes) = if level == 0 {
-                    let mut bytes = vec![0; SECTOR];
-                    self.vdevs[vdev].regions[*at].lock().commit(txg, &mut bytes);
-                    (BlockKind::SpaceMap, bytes)
-                } else {
-                    (BlockKind::SpaceIndex, index.encode(level, *at))
-                };
-                let pointer = sector_pointer(places.next(), kind, txg, &bytes);
-                index.levels[level][*at] = Some(pointer);
-                sectors.push((pointer, bytes));
-            }
+        // All that is ripe for a region is in its map as soon as that is in memory.
+        let applied = self.maps.ripe_through();
+        for at in &plan.maps {
+            let mut bytes = vec![0; SECTOR];
+            let mut region = vdev.regions[*at].lock();
+            let figures = region.commit(txg, &mut bytes);
+            let pointer = sector_pointer(places.next(), BlockKind::SpaceMap, txg, &bytes);
+            region.set_line(&SpaceLine::of(&pointer, applied, figures));
+            sectors.push((pointer, bytes));
         }
     }
 
-    /// The last sector first, since each names the next.
-    fn encode_chain(&self, sector_count: usize, txg: Txg, places: &mut Places, sectors: &mut Vec<(BlockPtr, Vec<u8>)>) {
+    fn encode_chains(
+        &self,
+        sector_count: usize,
+        txg: Txg,
+        places: &mut Places,
+        sectors: &mut Vec<(BlockPtr, Vec<u8>)>,
+    ) {
         let mut deferred = self.deferred.lock();
+        if let Some(ripe) = deferred.unwritten() {
+            let ranges = std::mem::take(&mut ripe.unwritten);
+            ripe.chain = encode_chain(&ranges, txg, places, sectors);
+        }
         let list = deferred.list_mut(txg);
         debug_assert_eq!(list.ranges.len().div_ceil(RANGES_PER_SECTOR), sector_count, "the list is as planned");
-        let mut next: Option<BlockPtr> = None;
-        for ranges in list.ranges.chunks(RANGES_PER_SECTOR).rev() {
-            let bytes = encode_sector(next.as_ref(), ranges);
-            let pointer = sector_pointer(places.next(), BlockKind::Deferred, txg, &bytes);
-            sectors.push((pointer, bytes));
-            list.chain.push(pointer);
-            next = Some(pointer);
-        }
-        list.chain.reverse();
+        list.chain = encode_chain(&list.ranges, txg, places, sectors);
     }
 
     fn root(&self, persisted: &Persisted, txg: Txg) -> AllocRoot {
-        let line = |(vdev, index): (&super::VdevSpace, &SpaceIndex)| VdevRoot {
+        let line = |(vdev, index): (&VdevSpace, &SpaceIndex)| VdevRoot {
             index: vdev.index(),
             sectors: vdev.sectors(),
             excluded: vdev.excluded(),
@@ -206,6 +230,44 @@ impl Allocator {
         let bytes = |sectors: u32| u64::from(sectors) * SECTOR as u64;
         self.alloc_run(txg, bytes(want), bytes(at_least))
     }
+}
+
+/// The index above the maps, from the lines up.
+fn encode_index(
+    vdev: &VdevSpace,
+    index: &mut SpaceIndex,
+    plan: &VdevPlan,
+    txg: Txg,
+    places: &mut Places,
+    sectors: &mut Vec<(BlockPtr, Vec<u8>)>,
+) {
+    for (level, touched) in plan.index.iter().enumerate() {
+        for at in touched {
+            let bytes = if level == 0 { vdev.encode_lines(*at) } else { index.encode(level, *at) };
+            let pointer = sector_pointer(places.next(), BlockKind::SpaceIndex, txg, &bytes);
+            index.levels[level][*at] = Some(pointer);
+            sectors.push((pointer, bytes));
+        }
+    }
+    index.stale.clear();
+}
+
+/// Writes ranges as a chain: the last sector first, since each names the next.
+fn encode_chain(
+    ranges: &[Dva],
+    txg: Txg,
+    places: &mut Places,
+    sectors: &mut Vec<(BlockPtr, Vec<u8>)>,
+) -> Vec<BlockPtr> {
+    let mut chain: Vec<BlockPtr> = Vec::new();
+    for ranges in ranges.chunks(RANGES_PER_SECTOR).rev() {
+        let bytes = encode_sector(chain.last(), ranges);
+        let pointer = sector_pointer(places.next(), BlockKind::Deferred, txg, &bytes);
+        sectors.push((pointer, bytes));
+        chain.push(pointer);
+    }
+    chain.reverse();
+    chain
 }
 
 fn single_sectors(run: Dva) -> impl Iterator<Item = Dva> {

@@ -6,7 +6,8 @@
 //!
 //! The lists of the txgs that are still waiting are persisted with the root, each as a chain of sectors that is
 //! written once, by the commit of its txg; without them an import would reuse what the rewind window names, or
-//! leak it. The chain's own sectors are freed by the first commit that no longer needs the list.
+//! leak it. A list that waits no more is **ripe** as long as some of its ranges are in no space map ([`super::ripe`]), and
+//! stays where it is. The chain's own sectors are freed by the first commit that no longer needs the list.
 //!
 //! ```text
 //!   0              64        80                     4096
@@ -20,6 +21,7 @@ use std::collections::BTreeMap;
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{SECTOR, Txg, VdevIndex};
 
+use super::ripe::{self, Ripe};
 use crate::bp::{BLOCK_PTR_BYTES, BlockPtr, Dva};
 
 /// Ranges in one sector of a chain.
@@ -35,10 +37,21 @@ pub(super) struct FreeList {
     pub(super) chain: Vec<BlockPtr>,
 }
 
-/// The lists of all txgs that wait.
+/// A list whose ranges may be used, and are not all in the space maps.
+#[derive(Default)]
+pub(super) struct RipeList {
+    pub(super) chain: Vec<BlockPtr>,
+    pub(super) range_count: u64,
+    /// Joined from others, and to be written by the next commit.
+    pub(super) unwritten: Vec<Dva>,
+}
+
+/// The lists of all txgs that wait, or are ripe.
 #[derive(Default)]
 pub(super) struct Deferred {
     lists: BTreeMap<Txg, FreeList>,
+    ripe: BTreeMap<Txg, RipeList>,
+    /// Of those that wait.
     sectors: u64,
     /// Chains of lists that were released since the last commit: to be freed by the next.
     retired: Vec<Dva>,
@@ -55,6 +68,10 @@ impl Deferred {
         self.lists.insert(txg, list);
     }
 
+    pub(super) fn restore_ripe(&mut self, txg: Txg, list: RipeList) {
+        self.ripe.insert(txg, list);
+    }
+
     pub(super) fn sectors(&self) -> u64 {
         self.sectors
     }
@@ -66,13 +83,13 @@ impl Deferred {
 
     /// Where the chains themselves lie.
     pub(super) fn own_sectors(&self) -> impl Iterator<Item = Dva> {
-        let chains = self.lists.values().flat_map(|list| list.chain.iter().flat_map(BlockPtr::dvas));
-        chains.chain(self.retired.iter().copied())
+        let chains = self.lists.values().map(|list| &list.chain).chain(self.ripe.values().map(|list| &list.chain));
+        chains.flatten().flat_map(BlockPtr::dvas).chain(self.retired.iter().copied())
     }
 
-    /// Lists that wait.
+    /// Lists that wait, or are ripe.
     pub(super) fn list_count(&self) -> usize {
-        self.lists.len()
+        self.lists.len() + self.ripe.len()
     }
 
     /// A sector of the allocator's own that the next commit has to free.
@@ -80,20 +97,51 @@ impl Deferred {
         self.retired.extend(sector.dvas());
     }
 
-    /// Takes out everything freed before `durable`: it is reusable now.
-    pub(super) fn release(&mut self, durable: Txg) -> Vec<Dva> {
+    /// Takes out everything freed before `durable`, by group: it is reusable now. The lists are ripe from here on.
+    pub(super) fn release(&mut self, durable: Txg) -> Vec<(Txg, Vec<Dva>)> {
         let waiting = self.lists.split_off(&durable);
         let released = std::mem::replace(&mut self.lists, waiting);
         // R = 2: the uberblock before the newest may be chosen, and names what the newest group has freed.
         let is_old = |txg: &Txg| txg.next() <= durable;
         assert!(released.keys().all(is_old), "group {durable} is durable, and a later one's blocks are reused (F8)");
         let mut ranges = Vec::new();
-        for list in released.into_values() {
-            self.retired.extend(list.chain.iter().flat_map(BlockPtr::dvas));
-            ranges.extend(list.ranges);
+        for (txg, list) in released {
+            self.sectors -= list.ranges.iter().map(|dva| u64::from(dva.sectors)).sum::<u64>();
+            let range_count = list.ranges.len() as u64;
+            self.ripe.insert(txg, RipeList { chain: list.chain, range_count, unwritten: Vec::new() });
+            ranges.push((txg, list.ranges));
         }
-        self.sectors -= ranges.iter().map(|dva| u64::from(dva.sectors)).sum::<u64>();
         ranges
+    }
+
+    /// Ripe lists that are in the maps are not needed any more, and where there are too many they become one.
+    pub(super) fn tidy(&mut self, waiting: &mut Ripe) {
+        self.ripe.retain(|txg, list| {
+            let is_needed = waiting.has_list(*txg);
+            if !is_needed {
+                waiting.forget_list(*txg);
+                self.retired.extend(list.chain.iter().flat_map(BlockPtr::dvas));
+            }
+            is_needed
+        });
+        if let Some((&newest, _)) = self.ripe.last_key_value().filter(|_| self.ripe.len() > ripe::LISTS_MAX) {
+            let unwritten = waiting.join(newest);
+            for list in std::mem::take(&mut self.ripe).into_values() {
+                self.retired.extend(list.chain.iter().flat_map(BlockPtr::dvas));
+            }
+            let joined = RipeList { chain: Vec::new(), range_count: unwritten.len() as u64, unwritten };
+            self.ripe.insert(newest, joined);
+        }
+    }
+
+    /// Sectors of the chain of a joined list that is to be written.
+    pub(super) fn unwritten_sectors(&self) -> usize {
+        self.ripe.values().map(|list| list.unwritten.len().div_ceil(RANGES_PER_SECTOR)).sum()
+    }
+
+    /// The ripe list that is to be written, if there is one.
+    pub(super) fn unwritten(&mut self) -> Option<&mut RipeList> {
+        self.ripe.values_mut().find(|list| !list.unwritten.is_empty())
     }
 
     /// Readies the list of `txg` for its commit: joins neighbours, adds the retired chains, and drops what was
@@ -114,18 +162,22 @@ impl Deferred {
         self.lists.entry(txg).or_default()
     }
 
-    /// What the root of `txg` must name: each list that is not empty, by the head of its chain.
+    /// What the root of `txg` must name: each list that is not empty, by the head of its chain. Ripe ones are older.
     pub(super) fn heads(&self, txg: Txg) -> Vec<DeferredHead> {
-        let head = |(txg, list): (&Txg, &FreeList)| {
-            Some(DeferredHead { txg: *txg, ranges: list.ranges.len() as u64, head: *list.chain.first()? })
+        let head = |is_ripe, txg: &Txg, ranges: u64, chain: &[BlockPtr]| {
+            Some(DeferredHead { is_ripe, txg: *txg, ranges, head: *chain.first()? })
         };
-        self.lists.range(..=txg).filter_map(head).collect()
+        let ripe = self.ripe.iter().filter_map(|(txg, list)| head(true, txg, list.range_count, &list.chain));
+        let waiting = self.lists.range(..=txg);
+        ripe.chain(waiting.filter_map(|(txg, list)| head(false, txg, list.ranges.len() as u64, &list.chain))).collect()
     }
 }
 
 /// Names one persisted list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeferredHead {
+    /// Whether what it names may be used, and may be free in the maps already.
+    pub(super) is_ripe: bool,
     pub(super) txg: Txg,
     pub(super) ranges: u64,
     pub(super) head: BlockPtr,

@@ -1,6 +1,7 @@
 //! Looking at the allocator of an unimported pool: every sector of it is visited, changes nothing, and damage is
 //! reported and walked around.
 
+use tally_base::codec::Malformed;
 use tally_base::{Txg, VdevIndex};
 use tally_members::blockdev::BlockDevs;
 
@@ -9,7 +10,8 @@ use super::bitmap::{Bitmap, REGION_SECTORS};
 use super::deferred::{DeferredHead, decode_sector};
 use super::load::{LoadError, read_sector};
 use super::root::VdevRoot;
-use super::space_index::SpaceIndex;
+use super::space_index::{FANOUT, SpaceIndex};
+use super::space_line::{LINE_BYTES, SpaceLine};
 use crate::bp::{BlockKind, BlockPtr, Dva};
 
 /// What an inspection has come to.
@@ -42,6 +44,8 @@ pub enum SpaceVisit<'a> {
         region: usize,
         /// Its pointer.
         bp: &'a BlockPtr,
+        /// Its line in the index.
+        line: &'a SpaceLine,
         /// Sectors in use, excluded and deferred ones among them.
         used_sectors: u32,
     },
@@ -49,6 +53,8 @@ pub enum SpaceVisit<'a> {
     Deferred {
         /// Who freed the ranges.
         txg: Txg,
+        /// Whether they may be used, and may be free in the maps already.
+        is_ripe: bool,
         /// Its pointer.
         bp: &'a BlockPtr,
         /// The ranges.
@@ -103,14 +109,17 @@ fn inspect_vdev(devs: &BlockDevs, line: &VdevRoot, visit: &mut Visitor<'_>) {
     for level in (0..index.levels.len()).rev() {
         for at in 0..index.levels[level].len() {
             let Some(bp) = index.levels[level][at] else { continue };
-            let kind = if level == 0 { BlockKind::SpaceMap } else { BlockKind::SpaceIndex };
-            let outcome = read_sector(devs, &bp, kind).and_then(|bytes| {
+            let outcome = read_sector(devs, &bp, BlockKind::SpaceIndex).and_then(|bytes| {
                 if level > 0 {
                     index.restore(level, at, &bytes)?;
-                    visit(SpaceVisit::Index { vdev, level, at, bp: &bp });
-                } else if let Some(bitmap) = Bitmap::decode(&bytes) {
-                    let used_sectors = bitmap.count(REGION_SECTORS);
-                    visit(SpaceVisit::Map { vdev, region: at, bp: &bp, used_sectors });
+                }
+                visit(SpaceVisit::Index { vdev, level: level + 1, at, bp: &bp });
+                if level == 0 {
+                    for (region, line) in (at * FANOUT..region_count).zip(bytes.as_chunks::<LINE_BYTES>().0) {
+                        let Some(line) = SpaceLine::decode(line)? else { continue };
+                        let sectors = (sectors - region as u64 * u64::from(REGION_SECTORS)).min(REGION_SECTORS.into());
+                        inspect_map(devs, (vdev, region, sectors as u32), &line, visit);
+                    }
                 }
                 Ok(())
             });
@@ -118,6 +127,27 @@ fn inspect_vdev(devs: &BlockDevs, line: &VdevRoot, visit: &mut Visitor<'_>) {
                 visit(SpaceVisit::Damage { bp: &bp, error: &error });
             }
         }
+    }
+}
+
+fn inspect_map(
+    devs: &BlockDevs,
+    (vdev, region, sectors): (VdevIndex, usize, u32),
+    line: &SpaceLine,
+    visit: &mut Visitor<'_>,
+) {
+    let bp = line.pointer();
+    let outcome = read_sector(devs, &bp, BlockKind::SpaceMap).and_then(|bytes| {
+        let bitmap = Bitmap::decode(&bytes).ok_or(Malformed("space map"))?;
+        visit(SpaceVisit::Map { vdev, region, bp: &bp, line, used_sectors: bitmap.count(sectors) });
+        let found = bitmap.figures(sectors);
+        if found == line.figures {
+            return Ok(());
+        }
+        Err(LoadError::Figures { vdev, region, said: line.figures, found })
+    });
+    if let Err(error) = outcome {
+        visit(SpaceVisit::Damage { bp: &bp, error: &error });
     }
 }
 
@@ -131,7 +161,7 @@ fn inspect_list(devs: &BlockDevs, head: &DeferredHead, visit: &mut Visitor<'_>) 
             read_sector(devs, &bp, BlockKind::Deferred).and_then(|bytes| Ok(decode_sector(&bytes, &mut ranges)?));
         next = match decoded {
             Ok(next) => {
-                visit(SpaceVisit::Deferred { txg: head.txg, bp: &bp, ranges: &ranges });
+                visit(SpaceVisit::Deferred { txg: head.txg, is_ripe: head.is_ripe, bp: &bp, ranges: &ranges });
                 next.filter(|_| !ranges.is_empty())
             }
             Err(error) => {

@@ -1,20 +1,26 @@
 //! Reading the allocator back at import.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
 use tally_base::codec::Malformed;
 use tally_base::{SECTOR, Txg, VdevIndex};
 use tally_members::blockdev::BlockDevs;
 
-use super::bitmap::{Bitmap, REGION_SECTORS};
-use super::deferred::{Deferred, DeferredHead, FreeList, decode_sector};
+use super::bitmap::REGION_SECTORS;
+use super::deferred::{Deferred, DeferredHead, FreeList, RipeList, decode_sector};
+use super::maps::Maps;
 use super::root::VdevRoot;
-use super::space_index::SpaceIndex;
+use super::space_index::{FANOUT, SpaceIndex};
+use super::space_line::{Figures, LINE_BYTES, SpaceLine};
 use super::{AllocRoot, Allocator, Persisted, VdevSpace};
 use crate::block::{self, BlockError};
 use crate::bp::{BlockKind, BlockPtr, Dva};
 
-/// Reads in flight while the space maps are loaded.
+/// Reads in flight while the space index is loaded.
 const READ_DEPTH: usize = 16;
+/// Sectors that are in memory meanwhile: 4 MiB.
+const READ_TOGETHER: usize = 1 << 10;
 
 /// Why the allocator could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +35,28 @@ pub enum LoadError {
         "the space maps cannot be loaded: {0}; nothing can be written without them, but --readonly imports the pool"
     )]
     Malformed(#[from] Malformed),
+    /// A map is not the one that the index speaks of.
+    #[error(
+        "the space map of region {region} of vdev {vdev} has {found}, and the index says {said}: one of them was written wrong"
+    )]
+    Figures {
+        /// Index of the vdev.
+        vdev: VdevIndex,
+        /// The region's number.
+        region: usize,
+        /// What the index says.
+        said: Figures,
+        /// What the map has.
+        found: Figures,
+    },
+    /// A map would give its own sector away.
+    #[error("the space map of region {region} of vdev {vdev} says that its own sector is free: it was written wrong")]
+    OwnFree {
+        /// Index of the vdev.
+        vdev: VdevIndex,
+        /// The region's number.
+        region: usize,
+    },
     /// They would give the log's own sectors away.
     #[error(
         "the space maps say that the log's ring on vdev {vdev} is free: they are damaged, and files would be written over \
@@ -59,17 +87,19 @@ pub enum LoadError {
 }
 
 impl Allocator {
-    /// The allocator of a root, as of `txg`. A vdev that has grown, or is new, brings its free space along. What of it is
-    /// damaged and can be done without is told in `remarks`.
+    /// The allocator of a root, as of `txg`: reads the index and the lists of frees, and of the maps only those that must be
+    /// looked at. A vdev that has grown, or is new, brings its free space along. What of it is damaged and can be done without
+    /// is told in `remarks`.
     pub fn load(devs: &BlockDevs, root: &AllocRoot, txg: Txg, remarks: &mut Vec<String>) -> Result<Self, LoadError> {
         if let Some(line) = root.vdevs.iter().find(|line| !devs.contains_key(&line.index)) {
             return Err(LoadError::VdevMissing { vdev: line.index });
         }
+        let maps = Arc::new(Maps::new(devs));
         let mut vdevs = Vec::with_capacity(devs.len());
         let mut indexes = Vec::with_capacity(devs.len());
         let mut deferred = Deferred::default();
         for (number, dev) in devs {
-            let mut vdev = VdevSpace::new(*number, dev.data_bytes());
+            let mut vdev = VdevSpace::new(*number, dev.data_bytes(), &maps);
             let mut index = SpaceIndex::new(vdev.regions.len());
             if let Some(line) = root.vdevs.iter().find(|line| line.index == *number) {
                 load_vdev(devs, line, &mut vdev, &mut index, |bp| deferred.retire(bp))?;
@@ -77,15 +107,29 @@ impl Allocator {
             vdevs.push(vdev);
             indexes.push(index);
         }
-        let allocator = Self::assemble(devs, vdevs, Persisted { txg, indexes });
-        if !root.deferred.is_sorted_by(|one, next| one.txg < next.txg) {
+        let allocator = Self::assemble(devs, maps, vdevs, Persisted { txg, indexes });
+        if !root.deferred.is_sorted_by(|one, next| one.txg < next.txg)
+            || root.deferred.iter().any(|head| head.txg > txg)
+        {
             return Err(Malformed("deferred-free lists").into());
         }
+        let waiting = root.deferred.iter().find(|head| !head.is_ripe);
+        allocator.maps.set_ripe_through(waiting.map_or(txg, |head| Txg(head.txg.0.saturating_sub(1))));
         for head in &root.deferred {
             match allocator.load_list(head) {
+                Ok(list) if head.is_ripe => {
+                    let was_busy = list.ranges.iter().all(|range| {
+                        allocator.vdev_of(range).is_some_and(|vdev| vdev.restore_ripe(range, head.txg))
+                    });
+                    if !was_busy {
+                        return Err(Malformed("deferred-free list").into());
+                    }
+                    let list = RipeList { chain: list.chain, range_count: head.ranges, unwritten: Vec::new() };
+                    deferred.restore_ripe(head.txg, list);
+                }
                 Ok(list) => deferred.restore(head.txg, list),
                 // What a group has freed is busy in the maps until its list is worked off. Without the list it stays so,
-                // which costs space and harms nobody. A list that contradicts the maps is another thing: they may be wrong.
+                // which costs space and harms nobody.
                 Err(LoadError::Block(why)) => remarks.push(format!(
                     "the list of the {} ranges that transaction group {} has freed is damaged, and their space stays in \
                      use: {why}",
@@ -95,21 +139,22 @@ impl Allocator {
             }
         }
         *allocator.deferred.lock() = deferred;
-        allocator.check_own_sectors()?;
         Ok(allocator)
     }
 
-    /// The allocator of a pool that is only read, and whose space maps cannot be: it knows how large the vdevs are, and has
+    /// The allocator of a pool that is only read, and whose space index cannot be: it knows how large the vdevs are, and has
     /// nothing to give.
     #[must_use]
     pub fn without_maps(devs: &BlockDevs, txg: Txg) -> Self {
-        let vdevs = devs.iter().map(|(index, dev)| VdevSpace::without_maps(*index, dev.data_bytes()));
+        let maps = Arc::new(Maps::new(devs));
+        let vdevs = devs.iter().map(|(index, dev)| VdevSpace::without_maps(*index, dev.data_bytes(), &maps)).collect();
         let indexes = devs.iter().map(|_| SpaceIndex::new(0)).collect();
-        Self::assemble(devs, vdevs.collect(), Persisted { txg, indexes })
+        Self::assemble(devs, maps, vdevs, Persisted { txg, indexes })
     }
 
     /// The rings that the configuration has placed on data vdevs (vdev, offset, bytes) are busy, or blocks would be written
-    /// over the log: a map that has them free is damaged, however sound its checksum.
+    /// over the log: a map that has them free is damaged, however sound its checksum. One that cannot be read gives nothing
+    /// away.
     pub fn check_rings(&self, rings: &[(VdevIndex, u64, u64)]) -> Result<(), LoadError> {
         for (vdev, offset, bytes) in rings {
             let sectors = u32::try_from(bytes / SECTOR as u64).unwrap_or(u32::MAX);
@@ -118,15 +163,6 @@ impl Allocator {
             }
         }
         Ok(())
-    }
-
-    /// The allocator's own sectors are in use in its own maps. Otherwise the next commit would put sectors on its list that
-    /// are not there to be freed, and nobody could load what it wrote.
-    fn check_own_sectors(&self) -> Result<(), LoadError> {
-        let (persisted, deferred) = (self.persisted.lock(), self.deferred.lock());
-        let indexes = persisted.indexes.iter().flat_map(|index| index.levels.iter().flatten().flatten());
-        let mut own = indexes.flat_map(BlockPtr::dvas).chain(deferred.own_sectors());
-        if own.all(|sector| self.is_busy(&sector)) { Ok(()) } else { Err(Malformed("space map").into()) }
     }
 
     fn load_list(&self, head: &DeferredHead) -> Result<FreeList, LoadError> {
@@ -141,9 +177,11 @@ impl Allocator {
                 return Err(damaged.into());
             }
         }
-        let sound = |range| self.vdev_of(range).is_some_and(|vdev| vdev.all(range, true));
         let complete = list.ranges.len() as u64 == head.ranges;
-        if complete && list.ranges.iter().all(sound) { Ok(list) } else { Err(damaged.into()) }
+        // Whether they are in use their maps tell when they are read.
+        let sound = |range| self.vdev_of(range).is_some_and(|vdev| vdev.may_be_busy(range));
+        let may_be_busy = head.is_ripe || list.ranges.iter().all(sound);
+        if complete && may_be_busy { Ok(list) } else { Err(damaged.into()) }
     }
 }
 
@@ -160,42 +198,56 @@ fn load_vdev(
     let region_count =
         usize::try_from(line.sectors.div_ceil(u64::from(REGION_SECTORS))).expect("fewer than the device has");
     let mut found = SpaceIndex::new(region_count);
-    load_index(devs, line.top, &mut found)?;
-    load_maps(devs, &found.levels[0], vdev)?;
+    load_index(devs, line.top, &mut found, vdev)?;
     vdev.set_excluded(line.excluded);
-    vdev.recount();
-    if found.levels.len() == index.levels.len() && found.levels[0].len() == index.levels[0].len() {
+    let shape = |index: &SpaceIndex| index.levels.iter().map(Vec::len).collect::<Vec<_>>();
+    if shape(&found) == shape(index) {
         *index = found;
     } else {
         // The vdev has grown: the index gets another shape, and is written anew by the next commit.
-        found.levels.iter().skip(1).flatten().flatten().for_each(&mut retire);
-        for (at, pointer) in found.levels[0].iter().enumerate() {
-            index.levels[0][at] = *pointer;
-            vdev.regions[at].get_mut().stale |= pointer.is_some();
-        }
+        found.levels.iter().flatten().flatten().for_each(&mut retire);
+        index.stale = present(&found.levels[0]).into_iter().map(|(at, _)| at).collect();
+    }
+    vdev.recount();
+    let rest = (line.sectors % u64::from(REGION_SECTORS)) as u32;
+    if line.sectors < vdev.sectors() && rest > 0 {
+        vdev.grow_region(region_count - 1, rest);
     }
     Ok(())
 }
 
-fn load_index(devs: &BlockDevs, top: Option<BlockPtr>, index: &mut SpaceIndex) -> Result<(), LoadError> {
+/// Reads the index from the top down, and gives each region its line.
+fn load_index(
+    devs: &BlockDevs,
+    top: Option<BlockPtr>,
+    index: &mut SpaceIndex,
+    vdev: &mut VdevSpace,
+) -> Result<(), LoadError> {
     let Some(place) = index.levels.last_mut().and_then(|level| level.first_mut()) else { return Ok(()) };
     *place = top;
-    for level in (1..index.levels.len()).rev() {
-        let pointers = present(&index.levels[level]);
-        let blocks = read_sectors(devs, &pointers, BlockKind::SpaceIndex);
-        for ((at, _), bytes) in pointers.iter().zip(blocks) {
-            index.restore(level, *at, &bytes?)?;
+    for level in (0..index.levels.len()).rev() {
+        // Some at a time: those of a large pool are more than should be in memory at once.
+        for pointers in present(&index.levels[level]).chunks(READ_TOGETHER) {
+            let blocks = read_sectors(devs, pointers, BlockKind::SpaceIndex);
+            for ((at, _), bytes) in pointers.iter().zip(blocks) {
+                match level {
+                    0 => load_lines(vdev, *at, &bytes?)?,
+                    level => index.restore(level, *at, &bytes?)?,
+                }
+            }
         }
     }
     Ok(())
 }
 
-fn load_maps(devs: &BlockDevs, level: &[Option<BlockPtr>], vdev: &mut VdevSpace) -> Result<(), LoadError> {
-    let pointers = present(level);
-    let blocks = read_sectors(devs, &pointers, BlockKind::SpaceMap);
-    for ((at, _), bytes) in pointers.iter().zip(blocks) {
-        let bitmap = Bitmap::decode(&bytes?).ok_or(Malformed("space map"))?;
-        vdev.regions[*at].get_mut().restore(bitmap);
+fn load_lines(vdev: &mut VdevSpace, at: usize, bytes: &[u8]) -> Result<(), LoadError> {
+    let regions = vdev.regions.iter_mut().skip(at * FANOUT);
+    for (region, bytes) in regions.zip(bytes.as_chunks::<LINE_BYTES>().0) {
+        if let Some(line) = SpaceLine::decode(bytes)?
+            && !region.get_mut().restore_line(bytes, &line)
+        {
+            return Err(Malformed("line of the space index").into());
+        }
     }
     Ok(())
 }

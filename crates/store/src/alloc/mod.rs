@@ -5,10 +5,12 @@
 //! the state at the border of one txg, although persisting it allocates and frees as well. After a crash nothing
 //! may be leaked, and nothing reused that an uberblock which can still be chosen names.
 //!
-//! **The idea.** Each vdev is cut into regions of 128 MiB, whose bitmap is one sector. Memory holds all of them
-//! and is what allocations are made from. A txg's changes are noted beside the bitmap ([`region`]) and applied
-//! to the persisted image when that txg commits ([`commit`]): only touched regions are written. Freed blocks wait
-//! on a list of their txg, persisted too, until no uberblock in the window names them ([`deferred`]).
+//! **The idea.** Each vdev is cut into regions of 128 MiB, whose bitmap is one sector. An index has a line for each, which
+//! says how much is free there ([`space_line`]); a bitmap is read when its region is needed ([`maps`]), and is what
+//! allocations are made from. A txg's changes are noted beside the bitmap ([`region`]), and those that are not
+//! committed are taken out of what a commit writes ([`commit`]): only touched regions are written. Freed blocks wait
+//! on a list of their txg, persisted too, until no uberblock in the window names them ([`deferred`]), and from then on
+//! until their region's bitmap is in memory ([`ripe`]).
 //!
 //! **Why not otherwise.** Extents in a B+tree above the allocator are what ZFS and redb regret: a knot. A log of
 //! deltas for each region saves nothing while a delta and the whole bitmap both cost one sector; a common log for
@@ -18,10 +20,11 @@
 //! **Finding a run.** Above the regions of a vdev stands a tree of how long the longest run in each may be
 //! ([`longest`]), so that a run costs a look at one or two regions on a full and aged pool of any size.
 //!
-//! **What it costs.** In memory 8 KiB for each region in use, 64 MiB for a full TiB. On disk a sector for each
-//! touched region and for each index sector above it, in each txg.
+//! **What it costs.** In memory 92 bytes for each region, and 4 KiB for each of those in use, 8192 at most but for what
+//! is not committed. On disk a sector for each touched region and for each index sector above it, in each txg.
 //!
-//! Lock order: `persisted`, then `deferred` or `claims`, then a region, then its vdev's longest runs.
+//! Lock order: `persisted`, then `deferred` or `claims`, then a region, then one of: its vdev's longest runs, its dirty
+//! regions, those of [`maps`].
 
 mod apart;
 mod bitmap;
@@ -31,15 +34,18 @@ mod deferred;
 mod inspect;
 mod load;
 mod longest;
+mod maps;
 mod place;
 mod region;
+mod ripe;
 mod root;
 mod space_index;
+mod space_line;
 mod unborn;
 mod vdev_space;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tally_base::{SECTOR, Txg, VdevIndex};
@@ -48,9 +54,11 @@ pub use commit::Committed;
 pub use inspect::SpaceVisit;
 pub use load::LoadError;
 pub use root::AllocRoot;
+pub use space_line::{Figures, SpaceLine};
 pub use unborn::Unborn;
 
 use deferred::Deferred;
+use maps::Maps;
 use space_index::SpaceIndex;
 use tally_members::blockdev::BlockDevs;
 use vdev_space::VdevSpace;
@@ -73,8 +81,11 @@ pub struct Allocator {
     /// Busy in memory, named by a log record, allocated by no txg yet.
     claims: Mutex<BTreeSet<Dva>>,
     persisted: Mutex<Persisted>,
-    bad_frees: AtomicU64,
+    maps: Arc<Maps>,
 }
+
+/// Regions of which ripe frees are applied for somebody who can do with less.
+const RIPE_TRIES: usize = 8;
 
 /// What the newest commit wrote.
 struct Persisted {
@@ -111,7 +122,9 @@ impl Allocator {
     /// outwards to whole sectors, must lie on their vdev and must not overlap.
     #[must_use]
     pub fn create(devs: &BlockDevs, excluded: &[(VdevIndex, u64, u64)]) -> Self {
-        let mut vdevs: Vec<_> = devs.iter().map(|(index, dev)| VdevSpace::new(*index, dev.data_bytes())).collect();
+        let maps = Arc::new(Maps::new(devs));
+        let mut vdevs: Vec<_> =
+            devs.iter().map(|(index, dev)| VdevSpace::new(*index, dev.data_bytes(), &maps)).collect();
         for (vdev, offset, bytes) in excluded {
             let sector = SECTOR as u64;
             let start = offset / sector * sector;
@@ -121,10 +134,10 @@ impl Allocator {
             vdev.unwrap_or_else(|| panic!("the excluded range {dva} lies outside its vdev")).exclude(&dva);
         }
         let indexes = vdevs.iter().map(|vdev| SpaceIndex::new(vdev.regions.len())).collect();
-        Self::assemble(devs, vdevs, Persisted { txg: Txg(0), indexes })
+        Self::assemble(devs, maps, vdevs, Persisted { txg: Txg(0), indexes })
     }
 
-    fn assemble(devs: &BlockDevs, vdevs: Vec<VdevSpace>, persisted: Persisted) -> Self {
+    fn assemble(devs: &BlockDevs, maps: Arc<Maps>, vdevs: Vec<VdevSpace>, persisted: Persisted) -> Self {
         Self {
             devs: devs.clone(),
             credits: Mutex::new(vec![0; vdevs.len()]),
@@ -132,8 +145,13 @@ impl Allocator {
             deferred: Mutex::default(),
             claims: Mutex::default(),
             persisted: Mutex::new(persisted),
-            bad_frees: AtomicU64::new(0),
+            maps,
         }
+    }
+
+    /// From now on as many bytes of space maps stay in memory, of those that are on disk as they are.
+    pub fn keep_maps(&self, bytes: u64) {
+        self.maps.keep(bytes);
     }
 
     /// `bytes` in one piece, for a block that `txg` writes.
@@ -144,13 +162,33 @@ impl Allocator {
     /// A run of `want` bytes in one piece; where the pool is too fragmented, a shorter one of at least `at_least`.
     /// What the writer does not need goes back by [`Self::shrink`].
     pub fn alloc_run(&self, txg: Txg, want: u64, at_least: u64) -> Result<Dva, NoSpace> {
+        self.alloc_run_within(usize::MAX, txg, want, at_least)
+    }
+
+    /// The same, but where there is none, what is ripe is applied in a few regions only: whoever asks takes less instead.
+    pub(crate) fn alloc_run_or_else(&self, txg: Txg, want: u64, at_least: u64) -> Result<Dva, NoSpace> {
+        self.alloc_run_within(RIPE_TRIES, txg, want, at_least)
+    }
+
+    fn alloc_run_within(&self, tries: usize, txg: Txg, want: u64, at_least: u64) -> Result<Dva, NoSpace> {
         let (want, at_least) = (sectors_of_run(want), sectors_of_run(at_least));
         let first = self.turn();
-        let order = (0..self.vdevs.len()).map(|step| (first + step) % self.vdevs.len());
-        order
-            .filter_map(|at| self.vdevs.get(at))
-            .find_map(|vdev| vdev.take(txg, want, at_least))
-            .ok_or_else(|| NoSpace { bytes: u64::from(at_least) * SECTOR as u64, free: self.space().free })
+        let in_turn = || {
+            let order = (0..self.vdevs.len()).map(|step| (first + step) % self.vdevs.len());
+            order.filter_map(|at| self.vdevs.get(at)).find_map(|vdev| vdev.take(txg, want, at_least))
+        };
+        let found = in_turn();
+        found.or_else(|| (0..tries).map_while(|_| self.apply_ripe()).find_map(|()| in_turn())).ok_or_else(|| {
+            let fenced = self.maps.fenced_count();
+            NoSpace { bytes: u64::from(at_least) * SECTOR as u64, free: self.space().free, fenced }
+        })
+    }
+
+    /// Reads the map of a region for which something is ripe. `None` if there is no such region that can be read.
+    fn apply_ripe(&self) -> Option<()> {
+        let (index, region) = self.maps.ripe.lock().any_region()?;
+        self.vdev(index)?.load_region(region);
+        Some(())
     }
 
     /// The vdev whose turn it is: each gains credit by its free space, and the richest pays for the run, so that
@@ -186,7 +224,7 @@ impl Allocator {
     /// [`Self::released`]. A block that a log record names is freed in this way too, even if no txg has committed it.
     pub fn free(&self, dva: Dva, txg: Txg) {
         // Half of a bad range may be somebody else's: it is leaked rather than freed.
-        if self.vdev_of(&dva).is_some_and(|vdev| vdev.all(&dva, true)) {
+        if self.vdev_of(&dva).is_some_and(|vdev| vdev.may_be_busy(&dva)) {
             self.deferred.lock().add(txg, dva);
         } else {
             self.count_bad_free(&dva);
@@ -197,12 +235,14 @@ impl Allocator {
     /// needed.
     pub fn abandon(&self, dva: Dva) {
         let Some(vdev) = self.vdev_of(&dva) else { return self.count_bad_free(&dva) };
-        if self.claims.lock().remove(&dva) {
-            vdev.unclaim(&dva);
-        } else if !vdev.abandon(&dva) {
-            // Committed, and yet named by nothing: the next space map has it free.
-            let txg = self.persisted.lock().txg.next();
-            if !vdev.give(&dva, txg) {
+        self.claims.lock().remove(&dva);
+        if !vdev.abandon(&dva) {
+            // Committed, and yet named by nothing: the next space map has it free, or a list if that is not at hand.
+            let persisted = self.persisted.lock();
+            let txg = persisted.txg.next();
+            if !vdev.is_in_memory(&dva) {
+                self.deferred.lock().add(txg, dva);
+            } else if !vdev.give(&dva, txg) {
                 self.count_bad_free(&dva);
             }
         }
@@ -218,11 +258,37 @@ impl Allocator {
     pub fn released(&self, durable: Txg) {
         let newest = self.persisted.lock().txg;
         assert!(durable <= newest, "group {durable} cannot be durable: {newest} was the last to be written (F8)");
-        let ranges = self.deferred.lock().release(durable);
-        for range in ranges {
-            if !self.vdev_of(&range).is_some_and(|vdev| vdev.give(&range, durable.next())) {
-                self.count_bad_free(&range);
+        if durable == newest {
+            // Before the frees come: they can as well wait for a map.
+            self.maps.trim(|(index, region)| self.vdev(index).is_none_or(|vdev| vdev.unload_region(region)));
+        }
+        let lists = self.deferred.lock().release(durable);
+        self.maps.set_ripe_through(Txg(durable.0.saturating_sub(1)));
+        for (txg, range) in lists.iter().flat_map(|(txg, list)| list.iter().map(move |range| (*txg, range))) {
+            if !self.vdev_of(range).is_some_and(|vdev| vdev.ripen(range, txg)) {
+                self.count_bad_free(range);
             }
+        }
+        self.bound_ripe();
+        self.deferred.lock().tidy(&mut self.maps.ripe.lock());
+    }
+
+    /// Where too much waits for maps, those for which most does are read, and the next group writes them.
+    fn bound_ripe(&self) {
+        let by_most = {
+            let ripe = self.maps.ripe.lock();
+            if ripe.len() <= ripe::RANGES_MAX {
+                return;
+            }
+            ripe.by_most()
+        };
+        let mut len = by_most.iter().map(|(count, _)| count).sum::<usize>();
+        for (count, (index, region)) in by_most {
+            if len <= ripe::RANGES_LEFT {
+                return;
+            }
+            len -= count;
+            self.vdev(index).map(|vdev| vdev.load_region(region));
         }
     }
 
@@ -269,16 +335,24 @@ impl Allocator {
     /// Bytes of the allocator's own sectors: space maps, their index, and deferred lists.
     pub fn own_bytes(&self) -> u64 {
         let persisted = self.persisted.lock();
-        let index: u64 = persisted.indexes.iter().map(SpaceIndex::sector_count).sum();
-        (index + self.deferred.lock().chain_sectors()) * SECTOR as u64
+        let index: usize = persisted.indexes.iter().map(|index| index.places().count()).sum();
+        let map_sectors = |region: &Mutex<region::Region>| region.lock().line().map_or(0, |line| line.places().count());
+        let maps: usize = self.vdevs.iter().flat_map(|vdev| &vdev.regions).map(map_sectors).sum();
+        ((index + maps) as u64 + self.deferred.lock().chain_sectors()) * SECTOR as u64
+    }
+
+    /// How many regions are fenced off since their space maps cannot be used, and of the first ones why.
+    pub fn fenced(&self) -> (usize, Vec<String>) {
+        self.maps.fenced()
     }
 
     /// Frees of what was not allocated: each is a bug or damage, and leaked the range rather than harm another.
     pub fn bad_free_count(&self) -> u64 {
-        self.bad_frees.load(Ordering::Relaxed)
+        self.maps.bad_free_count()
     }
 
-    /// Whether the range is in use in memory (by anything: a block, a deferred free, a claim). For checks.
+    /// Whether the range is in use (by anything: a block, a deferred free, a claim), or may be, since its map cannot be read.
+    /// For checks: it reads maps.
     pub fn is_busy(&self, dva: &Dva) -> bool {
         self.vdev_of(dva).is_some_and(|vdev| vdev.all(dva, true))
     }
@@ -292,14 +366,14 @@ impl Allocator {
     }
 
     fn count_freed_twice(&self, count: usize) {
-        self.bad_frees.fetch_add(count as u64, Ordering::Relaxed);
+        self.maps.count_bad_frees(count as u64);
         if count > 0 {
             tracing::error!(count, "ranges were freed twice in one txg");
         }
     }
 
     fn count_bad_free(&self, dva: &Dva) {
-        self.bad_frees.fetch_add(1, Ordering::Relaxed);
+        self.maps.count_bad_frees(1);
         tracing::error!(%dva, "a range that is not allocated was freed; it stays as it is");
     }
 }
@@ -311,5 +385,7 @@ fn sectors_of_run(bytes: u64) -> u32 {
 
 #[cfg(test)]
 mod aged;
+#[cfg(test)]
+mod paper;
 #[cfg(test)]
 mod tests;

@@ -10,10 +10,13 @@ use crate::bp::Dva;
 impl Allocator {
     /// Room for a block of so many sectors, which `txg` writes.
     pub(crate) fn place(&self, txg: Txg, sectors: u32) -> Result<Place, NoSpace> {
-        match self.alloc_sectors(txg, sectors, sectors) {
+        if sectors <= 1 {
+            return self.alloc_sectors(txg, sectors, sectors).map(Place::Whole);
+        }
+        let bytes = u64::from(sectors) * SECTOR as u64;
+        match self.alloc_run_or_else(txg, bytes, bytes) {
             Ok(dva) => Ok(Place::Whole(dva)),
-            Err(_) if sectors > 1 => self.place_in_pieces(txg, sectors),
-            Err(no_space) => Err(no_space),
+            Err(_) => self.place_in_pieces(txg, sectors),
         }
     }
 
@@ -33,7 +36,8 @@ impl Allocator {
             Ok(map) if map.sectors < sectors => Ok(Place::Pieces(map, pieces)),
             outcome => {
                 outcome.into_iter().chain(pieces).for_each(|range| self.abandon(range));
-                Err(NoSpace { bytes: u64::from(sectors) * SECTOR as u64, free: self.space().free })
+                let fenced = self.maps.fenced_count();
+                Err(NoSpace { bytes: u64::from(sectors) * SECTOR as u64, free: self.space().free, fenced })
             }
         }
     }

@@ -2,16 +2,31 @@
 //!
 //! Allocations of several txgs are under way at once: the syncing one's, and the open one's early writes. The
 //! space map that txg N persists must not name what N + 1 has taken, or a crash would leak it. So each region
-//! keeps two bitmaps: `busy`, what may not be handed out, and `synced`, what the newest space map says; and for
-//! each uncommitted txg the sectors that it **takes** and **gives**.
+//! has a bitmap of what may not be handed out, and for each uncommitted txg the sectors that it **takes** and **gives**:
+//! what its next space map says is the bitmap less what is not committed by then.
+//!
+//! Most regions of a large pool have neither in memory, but their line of the index only:
+//!
+//! ```text
+//!            ┌──────────── take, exclude ───────────┐
+//!        all free                                   ▼          load fails
+//!                         on disk ── load ──► in memory      on disk ──► fenced
+//!                            ▲                      │
+//!                            └─ unload, if clean ───┘
+//! ```
+//!
+//! A fenced region has a map that cannot be read, or is not what its line says. Nothing is taken from it, and what is freed in
+//! it waits on its list.
 //!
 //! Invariants:
 //!
 //!  1. takes of different txgs are disjoint, and busy;
-//!  2. what is given is free in `busy`, unless a txg of the same or a higher number has taken it since, so that
-//!     applying the txgs in order, in each the gives before the takes, turns `synced` into `busy` less claims;
+//!  2. what is given is free in the bitmap, unless a txg of the same or a higher number has taken it since, so that
+//!     undoing the txgs from the last one on, in each the takes before the gives, turns the bitmap into the one that was
+//!     committed before them;
 //!  3. giving back what was never committed edits the take itself: a pair "took, gave" would free somebody
-//!     else's sectors if they were taken in between by another txg.
+//!     else's sectors if they were taken in between by another txg;
+//!  4. whatever changes a map has it in memory: its owner loads it first.
 
 use std::ops::Range;
 
@@ -20,9 +35,13 @@ use tally_base::Txg;
 use super::UNBORN;
 use super::bitmap::Bitmap;
 use super::longest::Sectors;
+use super::space_line::{Figures, LINE_BYTES, NO_LINE, SpaceLine};
 
 /// `(start, length)` in sectors of the region.
 pub(super) type Run = (u32, u32);
+
+/// Who has taken what a log record names and no group has allocated. In no space map.
+const CLAIMED: Txg = Txg(UNBORN.0 - 1);
 
 /// What one uncommitted txg changes.
 struct Pending {
@@ -31,67 +50,183 @@ struct Pending {
     takes: Vec<Run>,
 }
 
-/// See the module's head. The bitmaps exist only once something is in use, so that a large and empty vdev costs
-/// no memory.
+/// See the module's head. Kept small: a large pool has a million of them.
 pub(super) struct Region {
-    sectors: u32,
-    free: u32,
+    /// As it stands in the index; it was checked when it was read.
+    line: [u8; LINE_BYTES],
+    map: Option<Box<Map>>,
+    sectors: Sectors,
+    free: Sectors,
     /// No free run is longer than this.
-    longest_at_most: u32,
-    maps: Option<Maps>,
-    pending: Vec<Pending>,
-    /// Must be written at the next commit although no txg changed it.
-    pub(super) stale: bool,
+    longest_at_most: Sectors,
+    is_fenced: bool,
 }
 
-struct Maps {
-    busy: Box<Bitmap>,
-    synced: Box<Bitmap>,
+/// What is in memory of a region that is in use.
+struct Map {
+    busy: Bitmap,
+    pending: Vec<Pending>,
+    /// Must be written at the next commit although no txg changed it.
+    is_stale: bool,
+    /// It stands in its vdev's list of those that may have changed.
+    is_listed: bool,
+    /// Somebody wanted it since it was last looked at whether it may go.
+    was_used: bool,
+}
+
+fn short(sectors: u32) -> Sectors {
+    Sectors::try_from(sectors).expect("a region is no longer")
 }
 
 impl Region {
     pub(super) fn new(sectors: u32) -> Self {
-        Self { sectors, free: sectors, longest_at_most: sectors, maps: None, pending: Vec::new(), stale: false }
+        let sectors = short(sectors);
+        Self { line: NO_LINE, map: None, sectors, free: sectors, longest_at_most: sectors, is_fenced: false }
     }
 
-    /// The region of a space map that was read. Sectors behind the region's end must be free in it.
-    pub(super) fn restore(&mut self, bitmap: Box<Bitmap>) {
-        self.free = self.sectors - bitmap.count(self.sectors);
-        self.longest_at_most = bitmap.longest(self.sectors);
-        self.maps = Some(Maps { busy: bitmap.clone(), synced: bitmap });
+    /// The region of a line that was read. False if the line cannot be of it.
+    pub(super) fn restore_line(&mut self, bytes: &[u8; LINE_BYTES], line: &SpaceLine) -> bool {
+        let Figures { free, longest, .. } = line.figures;
+        (self.line, self.free, self.longest_at_most) = (*bytes, free, longest);
+        free <= self.sectors
+    }
+
+    pub(super) fn line_bytes(&self) -> &[u8; LINE_BYTES] {
+        &self.line
+    }
+
+    pub(super) fn line(&self) -> Option<SpaceLine> {
+        // It was decoded once before it came here.
+        SpaceLine::decode(&self.line).ok().flatten()
+    }
+
+    /// The index names this map from now on.
+    pub(super) fn set_line(&mut self, line: &SpaceLine) {
+        self.line = line.encode();
+    }
+
+    /// Whether what is in use stands on disk alone.
+    pub(super) fn needs_map(&self) -> bool {
+        self.map.is_none() && !self.is_fenced && self.line != NO_LINE
+    }
+
+    pub(super) fn has_map(&self) -> bool {
+        self.map.is_some()
+    }
+
+    pub(super) fn is_fenced(&self) -> bool {
+        self.is_fenced
+    }
+
+    /// The map that the line names; or else, and nothing changed, what it adds up to where that is not what the line has said.
+    pub(super) fn restore(&mut self, busy: Bitmap, said: Figures) -> Result<(), Figures> {
+        let found = busy.figures(self.sectors.into());
+        if found != said {
+            return Err(found);
+        }
+        (self.free, self.longest_at_most) = (found.free, found.longest);
+        let map = Map { busy, pending: Vec::new(), is_stale: false, is_listed: false, was_used: true };
+        self.map = Some(Box::new(map));
+        Ok(())
+    }
+
+    /// Its map cannot be had: nothing of it can.
+    pub(super) fn fence(&mut self) {
+        (self.map, self.is_fenced, self.free, self.longest_at_most) = (None, true, 0, 0);
+    }
+
+    /// The vdev has grown, and this was its last region.
+    pub(super) fn grow(&mut self, sectors: u32) {
+        let more = short(sectors) - self.sectors;
+        self.sectors += more;
+        if !self.is_fenced {
+            self.free += more;
+            self.longest_at_most = (self.longest_at_most + more).min(self.free);
+            self.map().is_stale = true;
+        }
+    }
+
+    /// The vdev had fewer sectors when the line was written.
+    pub(super) fn shrink_to(&mut self, sectors: u32) {
+        self.sectors = short(sectors);
+    }
+
+    /// Gives the memory back of a map that is on disk as it is, and that nobody has used since the last time. Whether it did.
+    pub(super) fn unload(&mut self) -> bool {
+        let Some(map) = &mut self.map else { return true };
+        let was_used = std::mem::replace(&mut map.was_used, false);
+        let may_go = !was_used && map.pending.is_empty() && !map.is_stale;
+        if may_go {
+            self.map = None;
+        }
+        may_go
+    }
+
+    /// Whether it has to be listed, as it may have changed; it is from now on.
+    pub(super) fn note_listed(&mut self) -> bool {
+        let Some(map) = &mut self.map else { return false };
+        let is_new = !map.is_listed && (map.is_stale || !map.pending.is_empty());
+        map.is_listed |= is_new;
+        is_new
+    }
+
+    /// Whether nothing is left that is not on disk; it is not listed any more then.
+    pub(super) fn note_unlisted(&mut self) -> bool {
+        let Some(map) = &mut self.map else { return true };
+        map.pending.retain(|pending| !(pending.gives.is_empty() && pending.takes.is_empty()));
+        map.is_listed = map.is_stale || !map.pending.is_empty();
+        !map.is_listed
     }
 
     pub(super) fn free(&self) -> u32 {
-        self.free
+        self.free.into()
     }
 
     /// No free run is longer.
     pub(super) fn longest_at_most(&self) -> Sectors {
-        Sectors::try_from(self.longest_at_most.min(self.free)).expect("a region is no longer")
+        self.longest_at_most.min(self.free)
     }
 
-    fn maps(&mut self) -> &mut Maps {
-        self.maps.get_or_insert_with(|| Maps { busy: Bitmap::empty(), synced: Bitmap::empty() })
+    fn map(&mut self) -> &mut Map {
+        debug_assert!(!self.needs_map() && !self.is_fenced, "a map that is on disk is loaded first");
+        let map = self.map.get_or_insert_with(|| {
+            let busy = Bitmap::empty();
+            Box::new(Map { busy, pending: Vec::new(), is_stale: false, is_listed: false, was_used: true })
+        });
+        map.was_used = true;
+        map
     }
 
     fn pending(&mut self, txg: Txg) -> &mut Pending {
-        let at = self.pending.partition_point(|pending| pending.txg < txg);
-        if self.pending.get(at).is_none_or(|pending| pending.txg != txg) {
-            self.pending.insert(at, Pending { txg, gives: Vec::new(), takes: Vec::new() });
+        let pending = &mut self.map().pending;
+        let at = pending.partition_point(|pending| pending.txg < txg);
+        if pending.get(at).is_none_or(|pending| pending.txg != txg) {
+            pending.insert(at, Pending { txg, gives: Vec::new(), takes: Vec::new() });
         }
-        &mut self.pending[at]
+        &mut pending[at]
+    }
+
+    /// `txg` is going to change it.
+    pub(super) fn expect_changes(&mut self, txg: Txg) {
+        self.pending(txg);
+    }
+
+    /// Whether it may have a free run of so many sectors.
+    pub(super) fn may_have(&self, want: u32) -> bool {
+        u32::from(self.longest_at_most()) >= want
     }
 
     /// Takes the first free run of at least `want` sectors within `range`, at most `most` of it. The range may go beyond the
     /// region.
     pub(super) fn take(&mut self, txg: Txg, range: Range<u32>, want: u32, most: u32) -> Option<Run> {
-        if self.free < want || self.longest_at_most < want {
+        if !self.may_have(want) {
             return None;
         }
-        let (from, to) = (range.start, range.end.min(self.sectors));
+        let sectors = u32::from(self.sectors);
+        let (from, to) = (range.start, range.end.min(sectors));
         let whole = (from, to.saturating_sub(from));
-        let found = match &self.maps {
-            Some(maps) => maps.busy.find(from, to, want),
+        let found = match &self.map {
+            Some(map) => map.busy.find(from, to, want),
             None if whole.1 >= want => Ok(whole),
             None => Err(whole.1),
         };
@@ -103,8 +238,8 @@ impl Region {
                 Some(run)
             }
             Err(longest) => {
-                if (from, to) == (0, self.sectors) {
-                    self.longest_at_most = longest;
+                if (from, to) == (0, sectors) {
+                    self.longest_at_most = short(longest);
                 }
                 None
             }
@@ -113,30 +248,31 @@ impl Region {
 
     fn occupy(&mut self, run: Run) {
         debug_assert!(self.all(run, false), "sectors {run:?} are handed out twice");
-        self.maps().busy.set(run, true);
-        self.free -= run.1;
+        self.map().busy.set(run, true);
+        self.free -= short(run.1);
     }
 
     fn vacate(&mut self, run: Run) {
         debug_assert!(self.all(run, true), "sectors {run:?} are given back twice");
-        let sectors = self.sectors;
-        let busy = &mut self.maps().busy;
+        let sectors = self.sectors.into();
+        let busy = &mut self.map().busy;
         busy.set(run, false);
         let around = busy.free_around(run, sectors);
-        self.free += run.1;
-        self.longest_at_most = self.longest_at_most.max(around);
+        self.free += short(run.1);
+        self.longest_at_most = self.longest_at_most.max(short(around));
     }
 
-    /// Whether all of the run is busy, or free.
+    /// Whether all of the run is busy, or free. What cannot be known is busy.
     pub(super) fn all(&self, run: Run, busy: bool) -> bool {
-        run.0.saturating_add(run.1) <= self.sectors && self.maps.as_ref().map_or(!busy, |maps| maps.busy.all(run, busy))
+        let is_known_free = self.map.is_none() && self.line == NO_LINE;
+        run.0.saturating_add(run.1) <= u32::from(self.sectors)
+            && self.map.as_ref().map_or(busy != is_known_free, |map| map.busy.all(run, busy))
     }
 
     /// Makes the run busy without a txg that takes it: part of the pool that is never allocated.
     pub(super) fn exclude(&mut self, run: Run) {
         self.occupy(run);
-        self.maps().synced.set(run, true);
-        self.stale = true;
+        self.map().is_stale = true;
     }
 
     /// Makes the run busy in memory only. False if it is not free.
@@ -144,18 +280,16 @@ impl Region {
         let free = self.all(run, false);
         if free {
             self.occupy(run);
+            self.pending(CLAIMED).takes.push(run);
         }
         free
     }
 
     /// A claimed run becomes an allocation of `txg`.
     pub(super) fn adopt(&mut self, run: Run, txg: Txg) {
-        self.pending(txg).takes.push(run);
-    }
-
-    /// Gives up a claim.
-    pub(super) fn unclaim(&mut self, run: Run) {
-        self.vacate(run);
+        if self.untake(run, CLAIMED) {
+            self.pending(txg).takes.push(run);
+        }
     }
 
     /// Frees an allocation that was committed; the change belongs to `txg`. False if it was not allocated.
@@ -168,7 +302,7 @@ impl Region {
         busy
     }
 
-    /// Takes back an allocation that no txg has committed. False if there is none.
+    /// Takes back an allocation that no txg has committed, or a claim. False if there is none.
     pub(super) fn abandon(&mut self, run: Run) -> bool {
         let untaken = self.untake(run, Txg(0));
         if untaken {
@@ -179,7 +313,7 @@ impl Region {
 
     /// Moves an allocation of no group to `txg`. False if there is none: a group's own is not to be had.
     pub(super) fn settle(&mut self, run: Run, txg: Txg) -> bool {
-        assert!(txg < UNBORN, "only a group can name a block");
+        assert!(txg < CLAIMED, "only a group can name a block");
         let untaken = self.untake(run, UNBORN);
         if untaken {
             self.pending(txg).takes.push(run);
@@ -189,15 +323,17 @@ impl Region {
 
     /// What belongs to no group yet.
     pub(super) fn unborn(&self) -> &[Run] {
-        // It has the highest number of all.
-        self.pending.last().filter(|pending| pending.txg == UNBORN).map_or(&[], |pending| &pending.takes)
+        // It has the highest number of all, and a map that something is pending in stays.
+        let newest = self.map.as_ref().and_then(|map| map.pending.last());
+        newest.filter(|pending| pending.txg == UNBORN).map_or(&[], |pending| &pending.takes)
     }
 
     /// Takes `run` out of what a txg from `oldest` on has taken.
     fn untake(&mut self, run: Run, oldest: Txg) -> bool {
+        let Some(map) = &mut self.map else { return false };
         let (start, end) = (run.0, run.0 + run.1);
         let holds = |take: &Run| take.0 <= start && end <= take.0 + take.1;
-        for pending in self.pending.iter_mut().rev().take_while(|pending| pending.txg >= oldest) {
+        for pending in map.pending.iter_mut().rev().take_while(|pending| pending.txg >= oldest) {
             let Some(at) = pending.takes.iter().rposition(holds) else { continue };
             let take = pending.takes.swap_remove(at);
             let pieces = [(take.0, start - take.0), (end, take.0 + take.1 - end)];
@@ -210,24 +346,27 @@ impl Region {
     /// Whether the space map of `txg` differs from the one before it.
     pub(super) fn is_touched(&self, txg: Txg) -> bool {
         let touches = |pending: &Pending| pending.txg <= txg && !(pending.gives.is_empty() && pending.takes.is_empty());
-        self.stale || self.pending.iter().any(touches)
+        self.map.as_ref().is_some_and(|map| map.is_stale || map.pending.iter().any(touches))
     }
 
-    /// Applies what the txgs up to `txg` changed and writes the space map to `out`, a sector.
-    pub(super) fn commit(&mut self, txg: Txg, out: &mut [u8]) {
-        let rest = self.pending.split_off(self.pending.partition_point(|pending| pending.txg <= txg));
-        let done = std::mem::replace(&mut self.pending, rest);
-        let synced = &mut self.maps().synced;
-        for pending in done {
-            for run in pending.gives {
-                synced.set(run, false);
+    /// Writes the space map as of `txg` to `out`, a sector, and forgets who made the changes that are in it. Gives what it adds
+    /// up to.
+    pub(super) fn commit(&mut self, txg: Txg, out: &mut [u8]) -> Figures {
+        let sectors = self.sectors.into();
+        let map = self.map();
+        map.pending.drain(..map.pending.partition_point(|pending| pending.txg <= txg));
+        map.is_stale = false;
+        let mut image = map.busy.clone();
+        for pending in map.pending.iter().rev() {
+            for run in &pending.takes {
+                debug_assert!(image.all(*run, true), "sectors {run:?} are taken twice");
+                image.set(*run, false);
             }
-            for run in pending.takes {
-                debug_assert!(synced.all(run, false), "sectors {run:?} are taken twice");
-                synced.set(run, true);
+            for run in &pending.gives {
+                image.set(*run, true);
             }
         }
-        synced.encode(out);
-        self.stale = false;
+        image.encode(out);
+        image.figures(sectors)
     }
 }

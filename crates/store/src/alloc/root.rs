@@ -14,8 +14,10 @@ const LINE_BYTES: usize = 24 + BLOCK_PTR_BYTES;
 
 const ZEROES: [u8; 6] = [0; 6];
 
-/// State of a list: its ranges are in use in the maps.
+/// State of a list: its ranges are in use in the maps, and may not be used again yet.
 const WAITING: u16 = 0;
+/// They may, and are free in the maps of those regions in whose line a group as high as the list's is applied.
+const RIPE: u16 = 1;
 
 /// From where an [`Allocator`](super::Allocator) is loaded. Stands in the pool's root.
 ///
@@ -26,8 +28,9 @@ const WAITING: u16 = 0;
 ///   +--------+---------------+-------+-------+
 /// ```
 ///
-/// Pointers at the end of each. Vdevs stand by index, the one in the pool's configuration. The state of a list is 0: its ranges
-/// are in use in the maps.
+/// Pointers at the end of each. Vdevs stand by index, the one in the pool's configuration. The state of a list is 0 if it waits:
+/// its ranges are in use in the maps. It is 1 if it is ripe: they may be used, and are free in the maps of regions in whose line
+/// a group as high as the list's is applied. Lists stand by group, and ripe ones before those that wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocRoot {
     pub(super) vdevs: Vec<VdevRoot>,
@@ -69,7 +72,7 @@ impl AllocRoot {
             out.put(&BlockPtr::encode_option(vdev.top.as_ref()));
         }
         for list in &self.deferred {
-            out.put_u16(WAITING);
+            out.put_u16(if list.is_ripe { RIPE } else { WAITING });
             out.put(&ZEROES);
             out.put_u64(list.txg.0);
             out.put_u64(list.ranges);
@@ -98,13 +101,16 @@ impl AllocRoot {
         }
         let list = |_| {
             let (state, zeroes) = (reader.u16()?, reader.array()?);
-            if (state, zeroes) != (WAITING, ZEROES) {
+            if state > RIPE || zeroes != ZEROES {
                 return Err(Malformed(WHAT));
             }
             let (txg, ranges) = (Txg(reader.u64()?), reader.u64()?);
-            Ok(DeferredHead { txg, ranges, head: BlockPtr::decode(&reader.array()?)? })
+            Ok(DeferredHead { is_ripe: state == RIPE, txg, ranges, head: BlockPtr::decode(&reader.array()?)? })
         };
-        let deferred = (0..list_count).map(list).collect::<Result<_, Malformed>>()?;
+        let deferred = (0..list_count).map(list).collect::<Result<Vec<_>, Malformed>>()?;
+        if !deferred.is_sorted_by_key(|list| !list.is_ripe) {
+            return Err(Malformed(WHAT));
+        }
         Ok(Self { vdevs, deferred })
     }
 }

@@ -1,6 +1,8 @@
 //! The free space of one top-level vdev: its regions, and where the next run is looked for.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -8,8 +10,11 @@ use tally_base::{SECTOR, Txg, VdevIndex};
 
 use super::bitmap::REGION_SECTORS;
 use super::cursors::{Cursor, Cursors};
+use super::load::LoadError;
 use super::longest::{LongestRuns, Sectors};
+use super::maps::Maps;
 use super::region::{Region, Run};
+use super::space_index::FANOUT;
 use crate::bp::Dva;
 
 /// Several threads may allocate at once; each region has its own lock, and none is held while another is taken.
@@ -21,26 +26,29 @@ pub(super) struct VdevSpace {
     cursors: Cursors,
     /// Where long runs may be; behind the region's lock.
     longest: Mutex<LongestRuns>,
-    /// Free sectors: the sum over the regions.
+    /// Regions that may have changed since their map was written; behind the region's lock.
+    dirty: Mutex<BTreeSet<usize>>,
+    maps: Arc<Maps>,
+    /// Free sectors: the sum over the regions, and what is ripe.
     free: AtomicU64,
     /// Regions that were looked at for runs.
     examined: AtomicU64,
 }
 
 impl VdevSpace {
-    pub(super) fn new(index: VdevIndex, data_bytes: u64) -> Self {
+    pub(super) fn new(index: VdevIndex, data_bytes: u64, maps: &Arc<Maps>) -> Self {
         let sectors = data_bytes / SECTOR as u64;
         let region = u64::from(REGION_SECTORS);
         let regions = (0..sectors.div_ceil(region))
             .map(|at| Mutex::new(Region::new((sectors - at * region).min(region) as u32)))
             .collect();
-        let mut vdev = Self { regions, ..Self::without_maps(index, data_bytes) };
+        let mut vdev = Self { regions, ..Self::without_maps(index, data_bytes, maps) };
         vdev.recount();
         vdev
     }
 
     /// A vdev of which only the size is known: nothing of it is free, and no region can be asked.
-    pub(super) fn without_maps(index: VdevIndex, data_bytes: u64) -> Self {
+    pub(super) fn without_maps(index: VdevIndex, data_bytes: u64, maps: &Arc<Maps>) -> Self {
         Self {
             index,
             sectors: data_bytes / SECTOR as u64,
@@ -48,6 +56,8 @@ impl VdevSpace {
             regions: Vec::new(),
             cursors: Cursors::default(),
             longest: Mutex::new(LongestRuns::new(std::iter::empty())),
+            dirty: Mutex::default(),
+            maps: Arc::clone(maps),
             free: AtomicU64::new(0),
             examined: AtomicU64::new(0),
         }
@@ -154,7 +164,13 @@ impl VdevSpace {
     /// A run in these sectors of a region.
     fn take_in(&self, txg: Txg, region: usize, sectors: Range<u32>, length: u32, most: u32) -> Option<Dva> {
         self.examined.fetch_add(1, Ordering::Relaxed);
-        let run = self.change(region, |region| region.take(txg, sectors, length, most))?;
+        let run = self.change(region, |number, region| {
+            // Its line tells as much without its map.
+            if !region.may_have(length) || !self.load(number, region) {
+                return None;
+            }
+            region.take(txg, sectors, length, most)
+        })?;
         self.free.fetch_sub(u64::from(run.1), Ordering::Relaxed);
         Some(self.dva(region, run))
     }
@@ -202,17 +218,108 @@ impl VdevSpace {
         None
     }
 
-    /// Changes a region, and keeps what is known of its longest run.
-    fn change<R: Default>(&self, at: usize, act: impl FnOnce(&mut Region) -> R) -> R {
+    /// Changes a region, and keeps what is known of its longest run, and of who may have changed.
+    fn change<R: Default>(&self, at: usize, act: impl FnOnce(usize, &mut Region) -> R) -> R {
         let Some(region) = self.regions.get(at) else { return R::default() };
         let mut region = region.lock();
-        let before = region.longest_at_most();
-        let result = act(&mut region);
+        let (before, had_map) = (region.longest_at_most(), region.has_map());
+        let result = act(at, &mut region);
         let after = region.longest_at_most();
         if before != after {
             self.longest.lock().set(at, after);
         }
+        if !had_map && region.has_map() {
+            self.maps.note_loaded((self.index, at));
+        }
+        self.list(at, &mut region);
         result
+    }
+
+    fn list(&self, at: usize, region: &mut Region) {
+        if region.note_listed() {
+            self.dirty.lock().insert(at);
+        }
+    }
+
+    /// Sees to it that what is in use of a region is known. False if it cannot be.
+    fn load(&self, at: usize, region: &mut Region) -> bool {
+        if region.needs_map() {
+            self.load_from_disk(at, region);
+        }
+        !region.is_fenced()
+    }
+
+    #[cold]
+    fn load_from_disk(&self, at: usize, region: &mut Region) {
+        let Some(line) = region.line() else { return };
+        let place = (self.index, at);
+        let restored = self.maps.read(&line).and_then(|bitmap| {
+            let restored = region.restore(bitmap, line.figures);
+            restored.map_err(|found| LoadError::Figures { vdev: self.index, region: at, said: line.figures, found })
+        });
+        let is_own = |dva: &Dva| dva.vdev == self.index && dva.offset / REGION_BYTES == at as u64;
+        let in_region = |dva: &Dva| ((dva.offset % REGION_BYTES / SECTOR as u64) as u32, dva.sectors);
+        let restored = restored.and_then(|()| {
+            // A map that gives itself away gives others away, too.
+            let holds_itself = line.places().filter(is_own).all(|dva| region.all(in_region(&dva), true));
+            if holds_itself { Ok(()) } else { Err(LoadError::OwnFree { vdev: self.index, region: at }) }
+        });
+        match restored {
+            Ok(()) => self.apply_ripe(at, region),
+            Err(why) => {
+                let lost = u64::from(line.figures.free);
+                region.fence();
+                self.free.fetch_sub(lost + self.maps.fence(place, &why), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What is ripe for a region whose map has just come into memory is free in it.
+    fn apply_ripe(&self, at: usize, region: &mut Region) {
+        let place = (self.index, at);
+        if !self.maps.ripe.lock().waits_for(place) {
+            return;
+        }
+        let txg = self.maps.applying();
+        // It is listed before its frees are forgotten: a commit that does not know of these must know of that.
+        region.expect_changes(txg);
+        self.list(at, region);
+        for run in self.maps.ripe.lock().take(place) {
+            if !region.give(run, txg) {
+                self.free.fetch_sub(u64::from(run.1), Ordering::Relaxed);
+                self.maps.count_bad_frees(1);
+                tracing::error!(dva = %self.dva(at, run), "a range that is not allocated was freed; it stays as it is");
+            }
+        }
+    }
+
+    /// The vdev was shorter, and ended in this region after so many sectors. Its map is as long.
+    pub(super) fn grow_region(&self, at: usize, was_sectors: u32) {
+        let region_sectors = u64::from(REGION_SECTORS);
+        let sectors = (self.sectors - at as u64 * region_sectors).min(region_sectors) as u32;
+        let before = self.change(at, |at, region| {
+            let before = region.free();
+            // A region without a map is free, and the rest of it as well.
+            if region.line().is_some() {
+                region.shrink_to(was_sectors);
+                self.load(at, region);
+                region.grow(sectors);
+            }
+            Some((before, region.free()))
+        });
+        if let Some((before, after)) = before.filter(|(before, after)| after > before) {
+            self.free.fetch_add(u64::from(after - before), Ordering::Relaxed);
+        }
+    }
+
+    /// Reads a region's map, and applies what waits for it.
+    pub(super) fn load_region(&self, at: usize) -> bool {
+        self.change(at, |at, region| self.load(at, region))
+    }
+
+    /// Lets a region's map go, if it is on disk as it is. Whether it is gone.
+    pub(super) fn unload_region(&self, at: usize) -> bool {
+        self.regions.get(at).is_none_or(|region| region.lock().unload())
     }
 
     fn dva(&self, region: usize, run: Run) -> Dva {
@@ -227,29 +334,44 @@ impl VdevSpace {
             && dva.offset.checked_add(dva.bytes()).is_some_and(|end| end / SECTOR as u64 <= self.sectors)
     }
 
-    /// Calls `act` for the part of the range in each region; the range lies on the vdev. Runs that were handed
+    /// Calls `act` for the part of the range in each region, and its number; the range lies on the vdev. Runs that were handed
     /// out lie in one region, but coalesced ranges may span several.
-    fn each(&self, dva: &Dva, mut act: impl FnMut(&mut Region, Run) -> bool) -> bool {
-        let mut at = dva.offset / SECTOR as u64;
-        let end = at + u64::from(dva.sectors);
+    fn each(&self, dva: &Dva, mut act: impl FnMut(usize, &mut Region, Run) -> bool) -> bool {
         let mut all = true;
-        while at < end {
-            let region = usize::try_from(at / u64::from(REGION_SECTORS)).unwrap_or(usize::MAX);
-            let start = (at % u64::from(REGION_SECTORS)) as u32;
-            let length = u64::from(REGION_SECTORS - start).min(end - at) as u32;
-            all &= self.change(region, |region| act(region, (start, length)));
-            at += u64::from(length);
+        for (region, run) in self.parts(dva) {
+            all &= self.change(region, |at, region| act(at, region, run));
         }
         all
     }
 
-    /// Whether all of the range is busy, or free.
+    /// The part of a range in each region.
+    pub(super) fn parts(&self, dva: &Dva) -> impl Iterator<Item = (usize, Run)> + use<> {
+        let mut at = dva.offset / SECTOR as u64;
+        let end = at + u64::from(dva.sectors);
+        std::iter::from_fn(move || {
+            let region = usize::try_from(at / u64::from(REGION_SECTORS)).unwrap_or(usize::MAX);
+            let start = (at % u64::from(REGION_SECTORS)) as u32;
+            let length = u64::from(REGION_SECTORS - start).min(end - at) as u32;
+            at += u64::from(length);
+            (length > 0).then_some((region, (start, length)))
+        })
+    }
+
+    /// Whether all of the range is busy, or free. Reads the map.
     pub(super) fn all(&self, dva: &Dva, busy: bool) -> bool {
-        self.each(dva, |region, run| region.all(run, busy))
+        self.each(dva, |at, region, run| {
+            self.load(at, region);
+            region.all(run, busy)
+        })
+    }
+
+    /// Whether all of the range is busy, as far as is known without reading a map.
+    pub(super) fn may_be_busy(&self, dva: &Dva) -> bool {
+        self.each(dva, |_, region, run| region.all(run, true))
     }
 
     pub(super) fn exclude(&mut self, dva: &Dva) {
-        self.each(dva, |region, run| {
+        self.each(dva, |_, region, run| {
             region.exclude(run);
             true
         });
@@ -259,7 +381,7 @@ impl VdevSpace {
 
     /// Makes the range busy in memory only; false, and nothing changed, if any of it is not free.
     pub(super) fn claim(&self, dva: &Dva) -> bool {
-        let free = self.all(dva, false) && self.each(dva, Region::claim);
+        let free = self.all(dva, false) && self.each(dva, |_, region, run| region.claim(run));
         if free {
             self.free.fetch_sub(u64::from(dva.sectors), Ordering::Relaxed);
         }
@@ -267,7 +389,7 @@ impl VdevSpace {
     }
 
     pub(super) fn adopt(&self, dva: &Dva, txg: Txg) {
-        self.each(dva, |region, run| {
+        self.each(dva, |_, region, run| {
             region.adopt(run, txg);
             true
         });
@@ -285,32 +407,60 @@ impl VdevSpace {
 
     /// See [`Region::settle`].
     pub(super) fn settle(&self, dva: &Dva, txg: Txg) -> bool {
-        self.each(dva, |region, run| region.settle(run, txg))
+        self.each(dva, |_, region, run| region.settle(run, txg))
     }
 
-    pub(super) fn unclaim(&self, dva: &Dva) {
-        self.each(dva, |region, run| {
-            region.unclaim(run);
-            true
-        });
-        self.free.fetch_add(u64::from(dva.sectors), Ordering::Relaxed);
-    }
-
+    /// Frees what was committed, in the map of `txg`. False if any of it was not allocated.
     pub(super) fn give(&self, dva: &Dva, txg: Txg) -> bool {
-        self.each(dva, |region, run| {
-            let given = region.give(run, txg);
-            if given {
-                self.free.fetch_add(u64::from(run.1), Ordering::Relaxed);
+        self.each(dva, |at, region, run| self.load(at, region) && self.give_in(region, run, txg))
+    }
+
+    fn give_in(&self, region: &mut Region, run: Run, txg: Txg) -> bool {
+        let given = region.give(run, txg);
+        if given {
+            self.free.fetch_add(u64::from(run.1), Ordering::Relaxed);
+        }
+        given
+    }
+
+    /// What `freed` has freed may be used: in the maps that are in memory, at once; in others when they are read. False if
+    /// any of it was not allocated.
+    pub(super) fn ripen(&self, dva: &Dva, freed: Txg) -> bool {
+        self.each(dva, |at, region, run| {
+            if region.needs_map() || region.is_fenced() {
+                self.wait_ripe(at, region, run, freed);
+                return true;
             }
-            given
+            self.give_in(region, run, self.maps.applying())
         })
+    }
+
+    /// The same of a list that an import finds ripe: what is in a map already is left out.
+    pub(super) fn restore_ripe(&self, dva: &Dva, freed: Txg) -> bool {
+        self.each(dva, |at, region, run| {
+            if region.line().is_none_or(|line| line.applied >= freed) {
+                return true;
+            }
+            if region.has_map() {
+                return self.give_in(region, run, self.maps.applying());
+            }
+            self.wait_ripe(at, region, run, freed);
+            true
+        })
+    }
+
+    fn wait_ripe(&self, at: usize, region: &Region, run: Run, freed: Txg) {
+        self.maps.ripe.lock().add((self.index, at), run, freed);
+        if !region.is_fenced() {
+            self.free.fetch_add(u64::from(run.1), Ordering::Relaxed);
+        }
     }
 
     /// See [`Region::abandon`]. A run that ends at a cursor takes that cursor back with it, so that what a
     /// writer did not need is where the next one begins.
     pub(super) fn abandon(&self, dva: &Dva) -> bool {
         let (start, end) = (dva.offset / SECTOR as u64, dva.end() / SECTOR as u64);
-        let abandoned = self.each(dva, |region, run| {
+        let abandoned = self.each(dva, |_, region, run| {
             let abandoned = region.abandon(run);
             if abandoned {
                 self.free.fetch_add(u64::from(run.1), Ordering::Relaxed);
@@ -323,8 +473,38 @@ impl VdevSpace {
         abandoned
     }
 
-    /// The regions whose space map `txg` must write.
+    /// Whether a region's map, if it has one, is in memory, wherever the range lies.
+    pub(super) fn is_in_memory(&self, dva: &Dva) -> bool {
+        self.each(dva, |_, region, _| !region.needs_map() && !region.is_fenced())
+    }
+
+    /// The regions whose space map `txg` must write. Of a million regions a group looks at those that changed (rules S51).
     pub(super) fn touched(&self, txg: Txg) -> Vec<usize> {
-        (0..self.regions.len()).filter(|at| self.regions[*at].lock().is_touched(txg)).collect()
+        let mut listed: Vec<usize> = self.dirty.lock().iter().copied().collect();
+        listed.retain(|at| self.regions[*at].lock().is_touched(txg));
+        listed
+    }
+
+    /// A sector of the index: the lines of its regions.
+    pub(super) fn encode_lines(&self, at: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(SECTOR);
+        for region in self.regions.iter().skip(at * FANOUT).take(FANOUT) {
+            bytes.extend_from_slice(region.lock().line_bytes());
+        }
+        bytes.resize(SECTOR, 0);
+        bytes
+    }
+
+    /// Regions of which all is in the maps that were written need not be looked at again.
+    pub(super) fn forget_clean(&self) {
+        let listed: Vec<usize> = self.dirty.lock().iter().copied().collect();
+        for at in listed {
+            let mut region = self.regions[at].lock();
+            if region.note_unlisted() {
+                self.dirty.lock().remove(&at);
+            }
+        }
     }
 }
+
+const REGION_BYTES: u64 = REGION_SECTORS as u64 * SECTOR as u64;

@@ -22,7 +22,7 @@ struct Usage {
 /// Every sector of the allocator, and what they add up to.
 pub(super) fn say_space(report: &mut Report<'_>, view: &PoolView<'_>, root: &Root) {
     let mut usage: BTreeMap<VdevIndex, Usage> = BTreeMap::new();
-    let (mut lists, mut deferred) = (0u64, 0u64);
+    let (mut lists, mut deferred, mut ripe) = (0u64, 0u64, 0u64);
     root.alloc.inspect(&view.block_devs(), &mut |visit| {
         match visit {
             SpaceVisit::Vdev { vdev, sectors, excluded } => {
@@ -33,9 +33,10 @@ pub(super) fn say_space(report: &mut Report<'_>, view: &PoolView<'_>, root: &Roo
                 usage.maps += 1;
                 usage.used += u64::from(used_sectors);
             }
-            SpaceVisit::Deferred { ranges, .. } => {
+            SpaceVisit::Deferred { ranges, is_ripe, .. } => {
                 lists += 1;
-                deferred += ranges.iter().map(|range| u64::from(range.sectors)).sum::<u64>();
+                *(if is_ripe { &mut ripe } else { &mut deferred }) +=
+                    ranges.iter().map(|range| u64::from(range.sectors)).sum::<u64>();
             }
             SpaceVisit::Index { .. } | SpaceVisit::Damage { .. } => {}
         }
@@ -52,7 +53,9 @@ pub(super) fn say_space(report: &mut Report<'_>, view: &PoolView<'_>, root: &Roo
         report.say(Detail::Summary, &fact);
     }
     let fact = Fact::new(Part::Space, "deferred frees").at(root.source.clone());
-    report.say(Detail::Summary, &fact.with("sectors_of_lists", lists).with("waiting_sectors", deferred));
+    let fact = fact.with("sectors_of_lists", lists).with("waiting_sectors", deferred);
+    // Some of what a ripe list names may be in the maps already, and in use again.
+    report.say(Detail::Summary, &fact.with("ripe_sectors_at_most", ripe));
     view.say_faults(report, Part::Space);
 }
 
@@ -67,12 +70,15 @@ fn say_sector(report: &mut Report<'_>, view: &PoolView<'_>, visit: &SpaceVisit<'
             let fact = of("space index", bp).with("vdev", *vdev).with("level", *level).with("at", *at);
             report.say(Detail::Lines, &fact);
         }
-        SpaceVisit::Map { vdev, region, bp, used_sectors } => {
+        SpaceVisit::Map { vdev, region, bp, line, used_sectors } => {
             let fact = of("space map", bp).with("vdev", *vdev).with("region", *region);
-            report.say(Detail::Lines, &fact.with("used_sectors", *used_sectors));
+            let fact = fact.with("used_sectors", *used_sectors).with("free_sectors", line.figures.free);
+            let fact = fact.with("longest_run", line.figures.longest).with("runs", line.figures.runs);
+            report.say(Detail::Lines, &fact.with("applied", line.applied));
         }
-        SpaceVisit::Deferred { txg, bp, ranges } => {
-            let fact = of("deferred frees", bp).with("txg", *txg).with("ranges", ranges.len());
+        SpaceVisit::Deferred { txg, is_ripe, bp, ranges } => {
+            let state = if *is_ripe { "ripe" } else { "waiting" };
+            let fact = of("deferred frees", bp).with("txg", *txg).with("state", state).with("ranges", ranges.len());
             report.say(Detail::Lines, &fact);
             for range in *ranges {
                 let fact = Fact::new(Part::Space, "freed").at(view.source(*range)).with("vdev", range.vdev);

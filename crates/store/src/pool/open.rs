@@ -202,6 +202,7 @@ impl Pool {
         open: Txg,
         read_only: bool,
     ) -> Arc<Self> {
+        alloc.keep_maps(tuning.space_map_bytes);
         let io = BlockIo::new(devs, alloc, tuning.cache_bytes);
         if !tuning.helper_threads {
             io.set_read_depth(1);
@@ -333,8 +334,8 @@ fn data_vdevs(roster: &Roster) -> BlockDevs {
     roster.data_vdevs().map(|vdev| (vdev.index(), Arc::clone(vdev) as Arc<dyn BlockDev>)).collect()
 }
 
-/// The space maps. Who only reads needs none: where they are damaged, or do not fit the disks, the pool is full, and that
-/// is told.
+/// The space index. Who only reads needs none: where it is damaged, or does not fit the disks, the pool is full, and that
+/// is told; and no map is looked at.
 fn load_space(
     roster: &Roster,
     devs: &BlockDevs,
@@ -343,8 +344,9 @@ fn load_space(
     options: LoadOptions,
     remarks: &mut Vec<String>,
 ) -> Result<Allocator, LoadError> {
-    let loaded = Allocator::load(devs, root, uberblock.txg, remarks)
-        .and_then(|alloc| alloc.check_rings(&rings_in_pool(roster)).map(|()| alloc));
+    let rings = if options.read_only { Vec::new() } else { rings_in_pool(roster) };
+    let loaded =
+        Allocator::load(devs, root, uberblock.txg, remarks).and_then(|alloc| alloc.check_rings(&rings).map(|()| alloc));
     match loaded {
         Err(why) if options.read_only => {
             remarks.push(format!("how much of the pool is free is not known, and all of it counts as in use: {why}"));

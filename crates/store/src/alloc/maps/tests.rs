@@ -1,0 +1,247 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tally_base::{SECTOR, Txg, block_checksum};
+use tally_members::blockdev::{BlockDev, BlockDevs, MemBlockDev, numbered};
+
+use crate::alloc::ripe::LISTS_MAX;
+use crate::alloc::{AllocRoot, Allocator, Committed, SpaceLine, SpaceVisit};
+use crate::bp::{BlockPtr, Dva};
+
+const SECTOR_BYTES: u64 = SECTOR as u64;
+const MIB: u64 = 1 << 20;
+const REGION_BYTES: u64 = 128 * MIB;
+
+/// A pool of one disk, the blocks of a mebibyte that are in use, and the newest root.
+struct World {
+    dev: Arc<MemBlockDev>,
+    devs: BlockDevs,
+    alloc: Allocator,
+    live: Vec<Dva>,
+    newest: Option<Committed>,
+    txg: Txg,
+}
+
+impl World {
+    /// Maps stay in memory for as long as they must.
+    fn of(regions: u64) -> Self {
+        let dev = Arc::new(MemBlockDev::new(regions * REGION_BYTES));
+        let devs = numbered([Arc::clone(&dev) as _]);
+        let alloc = Allocator::create(&devs, &[]);
+        alloc.keep_maps(0);
+        Self { dev, devs, alloc, live: Vec::new(), newest: None, txg: Txg(0) }
+    }
+
+    /// Takes all there is, but for what commits need.
+    fn fill(&mut self) {
+        while let Ok(dva) = self.alloc.alloc(self.txg.next(), MIB) {
+            self.live.push(dva);
+        }
+        for dva in self.live.split_off(self.live.len() - 4) {
+            self.alloc.abandon(dva);
+        }
+    }
+
+    fn commit(&mut self) {
+        self.txg = self.txg.next();
+        if let Some(before) = &self.newest {
+            before.place.ranges().for_each(|dva| self.alloc.free(dva, self.txg));
+        }
+        let committed = self.alloc.commit(self.txg, 1000, false).expect("there is room");
+        committed.write(&self.devs).expect("a disk in memory");
+        self.alloc.released(self.txg);
+        self.newest = Some(committed);
+    }
+
+    fn root(&self) -> &AllocRoot {
+        &self.newest.as_ref().expect("it was committed").root
+    }
+
+    fn import(&mut self) {
+        self.alloc = Allocator::load(&self.devs, self.root(), self.txg, &mut Vec::new()).expect("a sound index");
+        self.alloc.keep_maps(0);
+    }
+
+    /// Takes a block of a region out of what is in use, and frees it.
+    fn free_one_in(&mut self, region: u64) -> Dva {
+        let at = self.live.iter().position(|dva| dva.offset / REGION_BYTES == region).expect("it is in use");
+        let dva = self.live.swap_remove(at);
+        self.alloc.free(dva, self.txg.next());
+        dva
+    }
+
+    /// Each region's line.
+    fn lines(&self) -> BTreeMap<usize, SpaceLine> {
+        let mut lines = BTreeMap::new();
+        self.root().inspect(&self.devs, &mut |visit| {
+            if let SpaceVisit::Map { region, line, .. } = visit {
+                lines.insert(region, *line);
+            }
+        });
+        lines
+    }
+
+    /// What is wrong by an inspection.
+    fn damage(&self) -> Vec<String> {
+        let mut damage = Vec::new();
+        self.root().inspect(&self.devs, &mut |visit| {
+            if let SpaceVisit::Damage { error, .. } = visit {
+                damage.push(error.to_string());
+            }
+        });
+        damage
+    }
+
+    /// All is accounted for, and what is in use is in the maps.
+    fn check(&self) {
+        let space = self.alloc.space();
+        let live: u64 = self.live.iter().map(Dva::bytes).sum();
+        let root: u64 = self.newest.iter().flat_map(|newest| newest.place.ranges()).map(|dva| dva.bytes()).sum();
+        assert_eq!(space.allocated, live + root + self.alloc.own_bytes(), "{space:?}");
+        assert!(self.live.iter().all(|dva| self.alloc.is_busy(dva)));
+        assert_eq!(self.alloc.bad_free_count(), 0);
+    }
+}
+
+/// One map that could not be read kept the whole pool from being written.
+#[test]
+fn a_region_whose_map_cannot_be_read_is_fenced_off_and_nothing_of_it_is_lost() {
+    let mut world = World::of(3);
+    world.fill();
+    for region in [0, 0, 1, 2] {
+        world.free_one_in(region);
+    }
+    for _ in 0..3 {
+        world.commit();
+    }
+    let before = world.alloc.space();
+    let usable = |world: &World| world.alloc.space().free + world.alloc.space().deferred;
+    let usable_before = usable(&world);
+    let map = world.lines()[&1].pointer().dva;
+    world.dev.rot(map.offset, 1);
+    world.import();
+    assert_eq!((usable(&world), world.alloc.fenced().0), (usable_before, 0), "nobody has looked");
+    // What is in use there can be freed, before it is known and afterwards.
+    let early = world.free_one_in(1);
+    world.commit();
+    let mut taken = Vec::new();
+    while let Ok(dva) = world.alloc.alloc(world.txg.next(), MIB / 2) {
+        taken.push(dva);
+    }
+    assert!(taken.len() > 2 && taken.iter().all(|dva| dva.offset / REGION_BYTES != 1), "{taken:?}");
+    let (count, told) = world.alloc.fenced();
+    assert!(count == 1 && told[0].contains("region 1 of vdev 0"), "{told:?}");
+    assert!(world.alloc.alloc(world.txg.next(), MIB).is_err_and(|error| error.fenced == 1));
+    taken.into_iter().for_each(|dva| world.alloc.abandon(dva));
+    let late = world.free_one_in(1);
+    for _ in 0..12 {
+        world.commit();
+    }
+    assert_eq!(world.damage().len(), 1);
+    // The disk gives it after all.
+    world.dev.rot(map.offset, 1);
+    world.import();
+    let (kept, total) = (world.alloc.space(), world.alloc.space().total);
+    world.check();
+    assert!([early, late].iter().all(|dva| !world.alloc.is_busy(dva)), "what was freed is free");
+    assert_eq!((world.alloc.space(), world.alloc.fenced().0), (kept, 0));
+    assert_eq!(total, before.total);
+}
+
+/// A map with a right checksum that is not the one of which the index speaks.
+#[test]
+fn a_map_that_is_not_what_its_line_says_is_named() {
+    let mut world = World::of(2);
+    for _ in 0..4 {
+        world.live.push(world.alloc.alloc(Txg(1), MIB).expect("an empty pool"));
+    }
+    world.commit();
+    let mut root = world.root().clone();
+    let (top, line) = (root.vdevs[0].top.expect("an index"), world.lines()[&0]);
+    let mut figures = line.figures;
+    figures.runs += 1;
+    let mut lines = world.dev.read(top.dva.offset, SECTOR, &|_| true).expect("it was written").to_vec();
+    lines[..64].copy_from_slice(&SpaceLine::of(&line.pointer(), line.applied, figures).encode());
+    world.dev.write(top.dva.offset, &lines).expect("a disk in memory");
+    root.vdevs[0].top = Some(BlockPtr { checksum: block_checksum(&lines), ..top });
+    world.newest.as_mut().expect("it was committed").root = root;
+    let told = world.damage();
+    let said = format!("has {}, and the index says {figures}", line.figures);
+    assert!(told.len() == 1 && told[0].contains(&said), "{told:?}");
+    world.import();
+    assert!(world.alloc.is_busy(&world.live[0]), "what is not known is in use");
+    assert!(world.alloc.fenced().1[0].contains(&said), "{:?}", world.alloc.fenced());
+    let taken = world.alloc.alloc(Txg(2), MIB).expect("the other region is sound");
+    assert_eq!(taken.offset / REGION_BYTES, 1);
+}
+
+/// A full pool, and frees in regions whose maps are not in memory: they cost no read, count as free, and are had.
+#[test]
+fn what_is_ripe_counts_as_free_and_is_applied_before_an_allocation_fails() {
+    let mut world = World::of(4);
+    world.fill();
+    world.commit();
+    for region in [1, 1, 2, 2, 3] {
+        world.free_one_in(region);
+    }
+    let before = (world.dev.read_count(), world.alloc.space().free);
+    // The frees are ripe behind the third.
+    for _ in 0..3 {
+        world.commit();
+    }
+    assert!(world.dev.read_count() - before.0 <= 4, "a commit reads the map that it takes from");
+    let ripe = world.root().deferred.iter().filter(|head| head.is_ripe).count();
+    assert!(ripe > 0, "{:?}", world.root());
+    let free = world.alloc.space().free;
+    assert!(free > before.1 + 4 * MIB, "{free} bytes of {} are free", 5 * MIB);
+    for imports in [false, true] {
+        let usable = world.alloc.space().free + world.alloc.space().deferred;
+        if imports {
+            world.import();
+        }
+        let free = world.alloc.space().free;
+        assert_eq!(free + world.alloc.space().deferred, usable);
+        let mut taken = Vec::new();
+        while let Ok(dva) = world.alloc.alloc(world.txg.next(), SECTOR_BYTES) {
+            taken.push(dva);
+        }
+        assert_eq!(taken.len() as u64 * SECTOR_BYTES, free, "to the last sector");
+        taken.into_iter().for_each(|dva| world.alloc.abandon(dva));
+    }
+    world.check();
+    world.commit();
+    world.import();
+    world.check();
+}
+
+/// Each group frees something elsewhere, and nobody ever needs the maps.
+#[test]
+fn ripe_lists_are_few_and_say_all_that_is_ripe() {
+    let mut world = World::of(24);
+    world.fill();
+    world.commit();
+    let mut freed = Vec::new();
+    for turn in 0..3 * LISTS_MAX as u64 {
+        freed.push(world.free_one_in(1 + turn % 23));
+        world.commit();
+        let heads = &world.root().deferred;
+        assert!(heads.len() <= LISTS_MAX + 3, "a root names {} lists", heads.len());
+    }
+    for _ in 0..2 {
+        world.commit();
+    }
+    let usable = |world: &World| world.alloc.space().free + world.alloc.space().deferred;
+    let usable_before = usable(&world);
+    world.import();
+    assert_eq!(usable(&world), usable_before);
+    assert!(freed.iter().all(|dva| !world.alloc.is_busy(dva)), "what was freed is free");
+    world.check();
+    // All of it is in the maps now, and no list is needed for it but those that waited for an uberblock.
+    let looked = world.txg;
+    for _ in 0..3 {
+        world.commit();
+    }
+    assert!(world.root().deferred.iter().all(|head| head.txg.next() >= looked), "{:?}", world.root().deferred);
+    world.import();
+    world.check();
+}
