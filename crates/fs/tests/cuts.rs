@@ -221,6 +221,29 @@ fn cuts_upon_cuts() {
     assert_eq!((cutting.extents(), cutting.used_blocks()), (0, 0));
 }
 
+/// Whoever lets a file grow and cuts off what it did not need does not carry out what is still to be freed behind.
+#[test]
+fn small_cuts_before_a_large_one_leave_it_to_the_reaper() {
+    let mut cutting = Cutting::new();
+    cutting.resize(0);
+    cutting.sync();
+    cutting.write(100, 5, 2);
+    cutting.sync();
+    for number in 0..6 {
+        let before = cutting.extents();
+        cutting.resize((number * 10 + 102) * RECORD);
+        cutting.write(number * 10 + 110, 5, 3 + number);
+        cutting.sync();
+        let now = cutting.extents();
+        assert!(before <= now + REAPED as u64 + 3, "{before}, then {now}");
+    }
+    cutting.cut_power();
+    assert!(cutting.is_waiting());
+    cutting.reap(20);
+    let there = cutting.is.chunks(RECORD as usize).filter(|block| block.iter().any(|byte| *byte != 0)).count();
+    assert_eq!((cutting.extents(), cutting.used_blocks()), (there as u64, there as u64));
+}
+
 /// A file that changes in each group is reaped by its own fold.
 #[test]
 fn a_file_that_never_rests_is_reaped() {

@@ -2,6 +2,7 @@
 //! by the reaper in the groups behind (rules F11).
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use bytes::Bytes;
 use tally_base::{ObjectId, SECTOR};
@@ -52,8 +53,9 @@ impl Fold<'_> {
     /// Without an old inode nobody knows how much it was; all that is found of it goes.
     pub(super) fn removed(&mut self, id: ObjectId, old: Option<&Inode>) -> Result<(), BlockError> {
         self.used.push((id, 0));
-        let is_much =
-            |old: &&Inode| old.used > REAP_FROM_BYTES || extents_at_most(old, 0) > self.reap_extents_left as u64;
+        let is_much = |old: &&Inode| {
+            old.used > REAP_FROM_BYTES || extents_at_most(old, 0..old.extents_end()) > self.reap_extents_left as u64
+        };
         if let Some(old) = old.filter(|old| old.kind == FileKind::File).filter(is_much) {
             // Its name is gone, and what was cut from it goes with it.
             let (parent, entry) = (ObjectId(0), ObjectId(0));
@@ -237,12 +239,12 @@ impl Fold<'_> {
     }
 }
 
-/// How many extents a file can have from an offset on: one for each record up to its end, of a sector at least.
-pub(super) fn extents_at_most(inode: &Inode, from: u64) -> u64 {
+/// How many extents a file can have in a range: one for each record, of a sector at least.
+pub(super) fn extents_at_most(inode: &Inode, range: Range<u64>) -> u64 {
     match inode.layout {
         Layout::Small => 0,
         Layout::Extents => {
-            let records = inode.extents_end().saturating_sub(from).div_ceil(inode.record_size());
+            let records = range.end.saturating_sub(range.start).div_ceil(inode.record_size());
             records.min(inode.used / SECTOR as u64)
         }
     }
