@@ -107,9 +107,9 @@ impl Filesystem {
         }
         let dirty = self.pool.admit(ask.class, bytes, ask.fold.bytes).map_err(|why| match why {
             NotAdmitted::Dirty => throttled(),
-            // What was set aside or freed, and is not reusable yet, may be enough: let a group or two pass before
-            // giving up.
-            NotAdmitted::Space if self.has_orphans() => throttled(),
+            // What was set aside or freed, and is not reusable yet, may be enough, or what was removed or cut in
+            // whichever dataset: let groups pass before giving up.
+            NotAdmitted::Space if self.pool.has_orphans() => throttled(),
             NotAdmitted::Space => self.pool.space_coming().map_or(Refusal::now(FsError::NoSpace), Refusal::until),
         })?;
         let mut rings = SmallVec::new();

@@ -46,7 +46,9 @@ impl Cuts {
     pub(crate) fn with(cuts: Option<&Self>, from: u64, end: u64, before: Txg) -> Option<Self> {
         let new = Cut { from, before };
         let Some(cuts) = cuts else { return Some(Self { at: from, end, stairs: smallvec::smallvec![new] }) };
-        let mut stairs: SmallVec<_> = cuts.stairs.iter().copied().filter(|cut| cut.from < from).collect();
+        // None is younger than this one, but for faulty software's.
+        let is_before = |cut: &Cut| cut.from < from && cut.before < before;
+        let mut stairs: SmallVec<_> = cuts.stairs.iter().copied().filter(is_before).collect();
         stairs.push(new);
         let noted = Self { at: cuts.at.min(from), end: cuts.end.max(end), stairs };
         (noted.stairs.len() <= STAIRS_MAX).then_some(noted)

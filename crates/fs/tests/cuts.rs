@@ -12,14 +12,16 @@ use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_members::label::LABEL_BYTES;
 use tally_store::bp::BlockPtr;
 use tally_store::key::{Class, Key};
-use tally_store::properties::{Property, parse};
+use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
-use tally_vfs::{CreateHow, Cred, ObjectRef, SetAttr, Stability, Vfs};
+use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
 use world::{World, content, ctx, mode, noise, vfs};
 
 const RECORD: u64 = 4 << 10;
 const BLOCKS: u64 = 200;
+/// Bytes of a WRITE that fills the pool.
+const CHUNK: usize = 256 << 10;
 /// Extents that a group may look at.
 const REAPED: usize = 16;
 
@@ -87,6 +89,15 @@ impl Cutting {
         self.check();
     }
 
+    /// A leaf rots, and the machine starts again.
+    fn rot(&mut self, leaf: &BlockPtr) {
+        let rotten = self.world.cut();
+        flip(&rotten, leaf);
+        self.world = rotten.cut();
+        self.filer = imported(&self.world);
+        self.fs = vfs(&self.filer);
+    }
+
     fn used_blocks(&self) -> u64 {
         self.filer.pool().datasets()[0].root().used_bytes / RECORD
     }
@@ -114,13 +125,13 @@ impl Cutting {
     }
 }
 
-/// Where the first leaf of extents lies.
-fn first_leaf(filer: &Filer) -> BlockPtr {
+/// Where the first leaf of a class lies.
+fn first_leaf(filer: &Filer, class: Class) -> BlockPtr {
     let pool = filer.pool();
     let (mut leaf, mut last) = (None, None);
     pool.datasets()[0].root().tree.check(&pool.io, &mut |visit| match visit {
         Visit::Block { bp, .. } => last = Some(*bp),
-        Visit::Entry { key, .. } if key.class == Class::Extent => leaf = leaf.or(last),
+        Visit::Entry { key, .. } if key.class == class => leaf = leaf.or(last),
         _ => {}
     });
     leaf.expect("there is one")
@@ -210,6 +221,29 @@ fn cuts_upon_cuts() {
     assert_eq!((cutting.extents(), cutting.used_blocks()), (0, 0));
 }
 
+/// Whoever lets a file grow and cuts off what it did not need does not carry out what is still to be freed behind.
+#[test]
+fn small_cuts_before_a_large_one_leave_it_to_the_reaper() {
+    let mut cutting = Cutting::new();
+    cutting.resize(0);
+    cutting.sync();
+    cutting.write(100, 5, 2);
+    cutting.sync();
+    for number in 0..6 {
+        let before = cutting.extents();
+        cutting.resize((number * 10 + 102) * RECORD);
+        cutting.write(number * 10 + 110, 5, 3 + number);
+        cutting.sync();
+        let now = cutting.extents();
+        assert!(before <= now + REAPED as u64 + 3, "{before}, then {now}");
+    }
+    cutting.cut_power();
+    assert!(cutting.is_waiting());
+    cutting.reap(20);
+    let there = cutting.is.chunks(RECORD as usize).filter(|block| block.iter().any(|byte| *byte != 0)).count();
+    assert_eq!((cutting.extents(), cutting.used_blocks()), (there as u64, there as u64));
+}
+
 /// A file that changes in each group is reaped by its own fold.
 #[test]
 fn a_file_that_never_rests_is_reaped() {
@@ -246,12 +280,8 @@ fn what_was_cut_does_not_come_back_with_its_leaf() {
     cutting.sync();
     cutting.resize(BLOCKS * RECORD);
     cutting.sync();
-    let rotten = cutting.world.cut();
-    let leaf = first_leaf(&cutting.filer);
-    flip(&rotten, &leaf);
-    cutting.world = rotten.cut();
-    cutting.filer = imported(&cutting.world);
-    cutting.fs = vfs(&cutting.filer);
+    let leaf = first_leaf(&cutting.filer, Class::Extent);
+    cutting.rot(&leaf);
     for _ in 0..30 {
         cutting.filer.sync().expect("damage ends no group");
     }
@@ -268,4 +298,91 @@ fn what_was_cut_does_not_come_back_with_its_leaf() {
     cutting.sync();
     cutting.reap(20);
     assert_eq!(cutting.used_blocks(), 0, "what was left is freed with the next cut");
+}
+
+/// The reaper's list cannot be read, so the count of what waits is nothing. A file of it is cut again and is on the list once
+/// more: the count took it for one that had been counted, stayed at nothing, and no reaper came by.
+#[test]
+fn a_file_that_was_lost_from_the_list_is_reaped_once_it_is_cut_again() {
+    let mut cutting = Cutting::new();
+    cutting.resize(0);
+    cutting.sync();
+    assert!(cutting.is_waiting());
+    let list = first_leaf(&cutting.filer, Class::Orphan);
+    cutting.rot(&list);
+    cutting.sync();
+    cutting.sync();
+    assert!(!cutting.is_waiting(), "nobody waits for what is not found");
+    cutting.write(0, BLOCKS, 2);
+    cutting.sync();
+    cutting.resize(0);
+    cutting.sync();
+    cutting.reap(40);
+    assert_eq!((cutting.extents(), cutting.used_blocks()), (0, 0));
+}
+
+/// A leaf of a cut is passed over, so its file stays on the list and waits for nothing. When it changes while another file is
+/// reaped, it does not count as one that waits: who changes a file in each group would keep all waiting who lack room.
+#[test]
+fn a_file_of_which_a_leaf_was_passed_over_waits_for_nothing() {
+    let mut cutting = Cutting::new();
+    cutting.resize(0);
+    cutting.sync();
+    let leaf = first_leaf(&cutting.filer, Class::Extent);
+    cutting.rot(&leaf);
+    for _ in 0..30 {
+        cutting.sync();
+    }
+    assert!(!cutting.is_waiting());
+    let made = cutting.fs.create(ctx(&cutting.cred), cutting.fs.root(), b"other", &CreateHow::Guarded(mode(0o644)));
+    let other = made.result.expect("there is room").object;
+    let data = noise((BLOCKS * RECORD) as usize, 2);
+    cutting.fs.write(ctx(&cutting.cred), other, 0, data, Stability::Unstable).result.expect("there is room");
+    cutting.sync();
+    let none = SetAttr { size: Some(0), ..SetAttr::default() };
+    cutting.fs.setattr(ctx(&cutting.cred), other, &none, None).result.expect("a size");
+    cutting.sync();
+    assert!(cutting.is_waiting());
+    for number in 0..30 {
+        let mode = mode(0o600 + number % 2);
+        cutting.fs.setattr(ctx(&cutting.cred), cutting.file, &mode, None).result.expect("a mode");
+        cutting.sync();
+    }
+    assert!(!cutting.is_waiting(), "all is reaped that can be");
+}
+
+/// The pool is full, and what a dataset has cut would make room for all. Another dataset waits for it as its own does.
+#[test]
+fn who_lacks_room_waits_for_the_reaper_of_another_dataset() {
+    let mut cutting = Cutting::new();
+    cutting.filer.create_dataset("tank/other", PropertySet::new(), (0, 0)).expect("a name");
+    let other = cutting.filer.by_name("tank/other").expect("it was just made");
+    let made = other.create(ctx(&cutting.cred), other.root(), b"file", &CreateHow::Guarded(mode(0o644)));
+    let file = made.result.expect("there is room").object;
+    let cred = Cred::root();
+    let write = |fs: &dyn Vfs, file, at: u64| {
+        fs.write(ctx(&cred), file, at, noise(CHUNK, at), Stability::Unstable).result.map(drop)
+    };
+    let mut end = 0;
+    loop {
+        match write(&*cutting.fs, cutting.file, end) {
+            Ok(()) => end += CHUNK as u64,
+            Err(FsError::Throttled) => drop(cutting.filer.sync().expect("there is room")),
+            Err(error) => break assert_eq!(error, FsError::NoSpace),
+        }
+    }
+    for _ in 0..3 {
+        cutting.filer.sync().expect("there is room");
+    }
+    assert_eq!(write(&*other, file, 0), Err(FsError::NoSpace));
+    cutting.resize(0);
+    cutting.filer.sync().expect("there is room");
+    for _ in 0..1000 {
+        match write(&*other, file, 0) {
+            Ok(()) => return,
+            Err(error) => assert_eq!(error, FsError::Throttled),
+        }
+        cutting.filer.sync().expect("there is room");
+    }
+    panic!("the reaper makes room");
 }

@@ -178,7 +178,11 @@ fn use_all(fs: &Filesystem, what: &str) {
 
 /// An import may refuse the lie by name; if it does not, the pool must live with it.
 fn survives(what: &str, inodes: LieOfInodes, roots: LieOfRoots) {
-    let (world, filer) = match forged(inodes, roots) {
+    survives_forged(what, forged(inodes, roots));
+}
+
+fn survives_forged(what: &str, made: Result<(World, Arc<Filer>), tally_fs::filer::FilerError>) {
+    let (world, filer) = match made {
         Ok(made) => made,
         Err(error) => {
             let said = error.to_string();
@@ -192,6 +196,7 @@ fn survives(what: &str, inodes: LieOfInodes, roots: LieOfRoots) {
     for _ in 0..3 {
         filer.sync().unwrap_or_else(|error| panic!("{what}: {error}"));
     }
+    assert!(!fs.has_orphans(), "{what}: one group would follow the other for ever");
     let info = fs.info();
     assert!(info.object_count < 1 << 48 && info.used_bytes < 1 << 63, "{what}: {info:?}");
     let (again, _) = world.cut().import();
@@ -629,4 +634,94 @@ fn a_root_that_is_ahead_of_its_uberblock_is_refused() {
     world.put(disks);
     let refused = world.try_import(&ImportOptions::default()).map(|_| ()).unwrap_err().to_string();
     assert!(refused.contains("(malformed pool root)"), "{refused}");
+}
+
+/// Puts on the reaper's list what is not for it.
+fn put_orphans(entries: &mut Vec<(Key, Bytes)>, root: &mut DatasetRoot, orphans: &[(ObjectId, u64, u64, Bytes)]) {
+    let entry =
+        |(id, kind, b, value): &(ObjectId, u64, u64, Bytes)| (Key::new(Class::Orphan, id.0, *kind, *b), value.clone());
+    entries.extend(orphans.iter().map(entry));
+    entries.sort_by_key(|(key, _)| *key);
+    root.orphan_count = orphans.len() as u64;
+}
+
+/// Cuts of a file: how far the reaper has come, the end, from where on what is older does not exist.
+fn forged_cuts(at: u64, end: u64, from: u64, before: u64) -> Bytes {
+    [at, end, from, before].map(u64::to_le_bytes).concat().into()
+}
+
+/// A file says that it has cuts, and is on the list for that.
+fn put_cuts(entries: &mut Vec<(Key, Bytes)>, root: &mut DatasetRoot, name: &[u8], cuts: &Bytes) -> ObjectId {
+    let object = entry_named(entries, name).2;
+    let inode = Key::new(Class::Inode, object.0, 0, 0);
+    let (_, value) = entries.iter_mut().find(|(key, _)| *key == inode).unwrap();
+    let sections = [&[1, 0, cuts.len() as u8, 0][..], cuts].concat().into();
+    *value = encoded(&Inode { sections, ..decoded(value) });
+    put_orphans(entries, root, &[(object, 2, 0, cuts.clone())]);
+    object
+}
+
+/// The reaper's list says what cannot be: it names objects twice, or such as have names.
+#[test]
+fn the_list_of_the_reaper() {
+    type Lie = fn(&mut Vec<(Key, Bytes)>, &mut DatasetRoot);
+    fn one() -> Bytes {
+        Bytes::from_static(&[1])
+    }
+    let lies: [(&str, Lie); 8] = [
+        ("a removed file twice", |entries, root| {
+            let id = entry_named(entries, b"large").2;
+            put_orphans(entries, root, &[(id, 0, 0, one()), (id, 0, 1, one())]);
+        }),
+        ("removed, and cut", |entries, root| {
+            let cuts = forged_cuts(0, 1 << 20, 0, 1 << 30);
+            let id = put_cuts(entries, root, b"large", &cuts);
+            put_orphans(entries, root, &[(id, 0, 0, one())]);
+        }),
+        ("directories", |entries, root| {
+            let (dir, _, sub) = entry_named(entries, b"sub");
+            let top = entry_named(entries, b"dir").0;
+            put_orphans(entries, root, &[(top, 0, 0, one()), (dir, 0, 0, one()), (sub, 2, 0, one())]);
+        }),
+        ("objects that are not there", |entries, root| {
+            let orphans: Vec<_> = (0..3000).map(|id| (ObjectId(id << 40), id % 4, 0, one())).collect();
+            put_orphans(entries, root, &orphans);
+        }),
+        ("files without cuts, and words that are none", |entries, root| {
+            let (large, file) = (entry_named(entries, b"large").2, entry_named(entries, b"link").2);
+            put_orphans(entries, root, &[(large, 2, 0, one()), (file, 2, 0, Bytes::new())]);
+        }),
+        ("a cut at the end of numbers", |entries, root| {
+            put_cuts(entries, root, b"large", &forged_cuts(0, u64::MAX, u64::MAX - 1, u64::MAX));
+        }),
+        ("a cut of what is to come", |entries, root| {
+            put_cuts(entries, root, b"large", &forged_cuts(1 << 17, u64::MAX, 1, u64::MAX));
+        }),
+        ("two extents in one place", |entries, root| {
+            let id = put_cuts(entries, root, b"large", &forged_cuts(0, u64::MAX, 0, 1 << 30));
+            let extents = entries.iter().filter(|(key, _)| key.class == Class::Extent && key.object == id.0);
+            let twice: Vec<_> = extents.map(|(key, value)| (Key { b: 1, ..*key }, value.clone())).collect();
+            entries.extend(twice);
+            entries.sort_by_key(|(key, _)| *key);
+        }),
+    ];
+    for (what, lie) in lies {
+        survives_forged(what, rewritten(lie));
+    }
+}
+
+/// What has a name is not for the reaper.
+#[test]
+fn a_file_that_has_names_is_not_reaped() {
+    let (_world, filer) = rewritten(|entries, root| {
+        let id = entry_named(entries, b"large").2;
+        put_orphans(entries, root, &[(id, 0, 0, Bytes::from_static(&[1]))]);
+    })
+    .unwrap();
+    filer.sync().unwrap();
+    filer.sync().unwrap();
+    let fs = filer.by_name("tank/forged").unwrap();
+    let large = fs.lookup(&Cred::root(), fs.root(), b"large").unwrap().0.object;
+    assert!(fs.read(&Cred::root(), large, 0, 300_000).unwrap().data.concat() == vec![9; 300_000]);
+    assert!(!fs.has_orphans());
 }

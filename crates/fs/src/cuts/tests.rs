@@ -82,3 +82,12 @@ fn an_encoding_comes_back_and_a_lie_does_not() {
     bytes.extend_from_within(16..48);
     assert!(Cuts::decode(&bytes).is_err());
 }
+
+/// Faulty software may have written of a group that has not been. What is noted above that can be read again.
+#[test]
+fn a_cut_above_one_of_what_is_to_come() {
+    let cuts = with(&first(10, 1 << 40), 50, 7);
+    let mut bytes = Vec::new();
+    cuts.encode(&mut bytes);
+    assert_eq!(Cuts::decode(&bytes), Ok(cuts));
+}

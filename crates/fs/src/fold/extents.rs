@@ -209,22 +209,34 @@ impl Fold<'_> {
         rewritten: &[u64],
     ) -> Result<(), BlockError> {
         let cuts = inode.cuts.as_deref();
-        let end = old.map_or(0, Inode::extents_end);
-        let extents_max = old.map_or(0, |old| extents_at_most(old, from));
+        let (blocks_end, extents_end) = old.map_or((0, 0), |old| (old.blocks_end(), old.extents_end()));
+        // What is behind the old end was cut before, and however much it is, this cut has nothing to do with it. Only what the
+        // reaper had to pass over goes with it.
+        let is_reaped_behind = blocks_end < extents_end && cuts.is_some_and(Cuts::is_waiting);
+        let extents_max = old.map_or(0, |old| extents_at_most(old, from..blocks_end));
         self.cuts.insert(id, from);
         if extents_max > self.reap_extents_left as u64
-            && let Some(noted) = Cuts::with(cuts, from, end, self.out.txg())
+            && let Some(noted) = Cuts::with(cuts, from, extents_end, self.out.txg())
         {
             inode.cuts = Some(Box::new(noted));
             return Ok(());
         }
+        if is_reaped_behind {
+            return self.cut_extents(id, inode, from..blocks_end, rewritten);
+        }
         inode.cuts = Cuts::up_to(cuts, from).map(Box::new);
-        self.cut_extents(id, inode, from, rewritten)
+        self.cut_extents(id, inode, from..u64::MAX, rewritten)
     }
 
-    /// Deletes the stored extents from `from` on, but for those that are rewritten anyway.
-    fn cut_extents(&mut self, id: ObjectId, inode: &mut Inode, from: u64, rewritten: &[u64]) -> Result<(), BlockError> {
-        let (first, end) = (Key::new(Class::Extent, id.0, from, 0), Key::new(Class::Extent, id.0, u64::MAX, 0));
+    /// Deletes the stored extents of `range`, but for those that are rewritten anyway.
+    fn cut_extents(
+        &mut self,
+        id: ObjectId,
+        inode: &mut Inode,
+        range: Range<u64>,
+        rewritten: &[u64],
+    ) -> Result<(), BlockError> {
+        let [first, end] = [range.start, range.end].map(|offset| Key::new(Class::Extent, id.0, offset, 0));
         let (old, fs) = (self.old, self.fs);
         let mut extents = old.tree.range(&fs.pool.io, &first, &end).around_damage();
         while let Some(extent) = extents.next() {
@@ -235,7 +247,8 @@ impl Fold<'_> {
                 continue;
             };
             self.reap_extents_left = self.reap_extents_left.saturating_sub(1);
-            if rewritten.binary_search(&key.a).is_err() {
+            // No extent has more in its key than the offset, but for faulty software's.
+            if key.b == 0 && rewritten.binary_search(&key.a).is_err() {
                 match self.unless_damaged(id, Part::Space, decode_extent(old, &value))? {
                     Stored::Known(block) => self.replace_extent(id, inode, key.a, Some(&block), None),
                     Stored::Unknown => self.changes.push((key, Change::Delete)),

@@ -2,6 +2,7 @@
 //! by the reaper in the groups behind (rules F11).
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use bytes::Bytes;
 use tally_base::{ObjectId, SECTOR};
@@ -52,8 +53,9 @@ impl Fold<'_> {
     /// Without an old inode nobody knows how much it was; all that is found of it goes.
     pub(super) fn removed(&mut self, id: ObjectId, old: Option<&Inode>) -> Result<(), BlockError> {
         self.used.push((id, 0));
-        let is_much =
-            |old: &&Inode| old.used > REAP_FROM_BYTES || extents_at_most(old, 0) > self.reap_extents_left as u64;
+        let is_much = |old: &&Inode| {
+            old.used > REAP_FROM_BYTES || extents_at_most(old, 0..old.extents_end()) > self.reap_extents_left as u64
+        };
         if let Some(old) = old.filter(|old| old.kind == FileKind::File).filter(is_much) {
             // Its name is gone, and what was cut from it goes with it.
             let (parent, entry) = (ObjectId(0), ObjectId(0));
@@ -84,19 +86,32 @@ impl Fold<'_> {
         }
         let (from, to) = (Key::new(Class::Orphan, 0, 0, 0), Key::new(Class::Orphan, u64::MAX, 0, 0));
         let (tree, fs) = (&self.old.tree, self.fs);
-        let mut left = 0;
+        let (mut left, mut last) = (0, None);
         for orphan in tree.range(&fs.pool.io, &from, &to).around_damage() {
             // Orphans that cannot be found keep what they have.
             let root = fs.root_ref().id;
-            let Stored::Known((key, _)) = self.unless_damaged(root, Part::Space, orphan)? else { continue };
+            let Stored::Known((key, value)) = self.unless_damaged(root, Part::Space, orphan)? else { continue };
             let id = ObjectId(key.object);
-            match OrphanKind::of(key.a) {
-                Some(OrphanKind::Removed) => {
-                    let freed = self.drop_extents(id, 0, self.reap_extents_left)?;
+            let Some(kind) = OrphanKind::of(key.a) else { continue };
+            // Faulty software may have put it there twice, but nothing is freed twice.
+            if last.replace(id) == Some(id) {
+                self.changes.push((key, Change::Delete));
+                continue;
+            }
+            let is_dirty = dirty.binary_search(&id).is_ok();
+            match kind {
+                // Nobody changes what has no name: this one has.
+                OrphanKind::Removed if is_dirty => {}
+                OrphanKind::Removed => {
                     let inode = match self.stored_inode(id)? {
                         Stored::Known(inode) => inode,
                         Stored::Unknown => None,
                     };
+                    if inode.as_ref().is_some_and(|inode| inode.nlink > 0) {
+                        self.changes.push((key, Change::Delete));
+                        continue;
+                    }
+                    let freed = self.drop_extents(id, 0, self.reap_extents_left)?;
                     self.reap_extents_left -= freed.count;
                     if self.reap_extents_left == 0 {
                         if let Some(inode) = inode {
@@ -110,8 +125,11 @@ impl Fold<'_> {
                     self.changes.push((key, Change::Delete));
                     self.orphan_count = self.orphan_count.saturating_sub(1);
                 }
-                Some(OrphanKind::Cut) if dirty.binary_search(&id).is_ok() => left += 1,
-                Some(OrphanKind::Cut) => {
+                // Of which all is passed that can be is on the list for when it is cut again, and waits for nothing.
+                OrphanKind::Cut if is_dirty => {
+                    left += u64::from(Cuts::decode(&value).is_ok_and(|cuts| cuts.is_waiting()));
+                }
+                OrphanKind::Cut => {
                     // Whose inode cannot be read keeps the list of its cuts here.
                     let Stored::Known(old) = self.stored_inode(id)? else { continue };
                     let Some(old) = old.filter(|old| old.cuts.is_some()) else {
@@ -130,7 +148,6 @@ impl Fold<'_> {
                         return Ok(());
                     }
                 }
-                None => {}
             }
         }
         // Whatever the root has claimed: these were all.
@@ -157,11 +174,12 @@ impl Fold<'_> {
                 break;
             }
             self.reap_extents_left -= 1;
-            let Stored::Known((_, value)) = self.unless_damaged(id, Part::Space, extent)? else {
+            let Stored::Known((key, value)) = self.unless_damaged(id, Part::Space, extent)? else {
                 whole = whole.min(offset);
                 continue;
             };
-            if changed.contains(&offset) {
+            // No extent has more in its key than the offset, but for faulty software's.
+            if key.b != 0 || changed.contains(&offset) {
                 continue;
             }
             if let Stored::Known(block) = self.unless_damaged(id, Part::Space, decode_extent(old, &value))?
@@ -181,7 +199,9 @@ impl Fold<'_> {
             return;
         }
         let waiting = |cuts: Option<&Cuts>| u64::from(cuts.is_some_and(Cuts::is_waiting));
-        self.orphan_count = self.orphan_count.saturating_add(waiting(new)).saturating_sub(waiting(old));
+        let count = self.orphan_count.saturating_add(waiting(new)).saturating_sub(waiting(old));
+        // The old ones were not counted if the reaper could not read what it had to know of them.
+        self.orphan_count = count.max(waiting(new));
         let value = new.map(|cuts| {
             let mut value = Vec::new();
             cuts.encode(&mut value);
@@ -219,12 +239,12 @@ impl Fold<'_> {
     }
 }
 
-/// How many extents a file can have from an offset on: one for each record up to its end, of a sector at least.
-pub(super) fn extents_at_most(inode: &Inode, from: u64) -> u64 {
+/// How many extents a file can have in a range: one for each record, of a sector at least.
+pub(super) fn extents_at_most(inode: &Inode, range: Range<u64>) -> u64 {
     match inode.layout {
         Layout::Small => 0,
         Layout::Extents => {
-            let records = inode.extents_end().saturating_sub(from).div_ceil(inode.record_size());
+            let records = range.end.saturating_sub(range.start).div_ceil(inode.record_size());
             records.min(inode.used / SECTOR as u64)
         }
     }
