@@ -221,6 +221,8 @@ impl State {
     /// What makes room must not be refused because there is none.
     fn check_full(&mut self, op: &Op, before: &Before, status: nfsstat3) -> Checked<()> {
         match status {
+            // Without its disks the server cannot tell where there is room, and nobody gets the answer.
+            nfsstat3::NFS3ERR_NOSPC if self.is_off() => return Ok(()),
             nfsstat3::NFS3ERR_NOSPC => {}
             nfsstat3::NFS3ERR_DQUOT => return self.check_over_quota(op, before),
             _ => return Ok(()),
@@ -229,7 +231,12 @@ impl State {
             return Err(format!("{op:?} is refused because the pool is full"));
         }
         if self.machine.shape().data_bytes > SMALL_POOL_BYTES {
-            return Err(format!("{op:?} is refused because the pool is full, and it is not"));
+            let pool = self.machine.server().filer.pool();
+            let (space, folding) = (pool.io.allocator().space(), pool.txgs.fold_bytes());
+            return Err(format!(
+                "{op:?} is refused because the pool is full, and it is not: {space:?}, {folding} folding, {:?}",
+                pool.io.allocator().fenced()
+            ));
         }
         self.totals.full += u64::from(!self.is_full);
         self.is_full = true;
