@@ -138,6 +138,22 @@ fn a_leaf_that_rots_later_damages_what_it_stands_for_by_then() {
     kept(832_407, Syncs::Between, Trouble::Rot);
 }
 
+/// Seed 920105, as it was drawn on 2026-11-26. A COMMIT waited for its group, since a WRITE that was placed had taken along what it
+/// was of, and the power went; a SETATTR behind it was answered from the log. The history knew that nobody waits for such a
+/// COMMIT, and yet expected it before whatever was logged later.
+#[test]
+fn what_is_logged_behind_a_commit_that_waits_is_there_without_it() {
+    kept(920_105, Syncs::Between, Trouble::Legs);
+}
+
+/// Seed 920215, drawn on the same day. Another node rotted while all that was below it was in memory, and the power went: so the
+/// first who could not read an inode was the replay, which then believed its record. The history had asked when it could
+/// still be read, and again when it could be read again.
+#[test]
+fn an_inode_that_only_the_replay_misses_is_believed() {
+    kept(920_215, Syncs::Between, Trouble::Rot);
+}
+
 /// Seed 841102, as it was drawn on the same day. A WRITE that was placed took along what stayed in memory before it, so that a
 /// COMMIT of that waited for its group; the history believed it in the log, and that whoever was refused meanwhile had
 /// waited for it.

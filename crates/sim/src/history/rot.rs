@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tally_base::ObjectId;
+use tally_fs::damage;
 use tally_vfs::model::Model;
 use tally_vfs::{Cred, FileKind, FsError, ObjectRef, OpCtx, SetAttr, Vfs};
 
@@ -211,7 +212,12 @@ impl State {
         let model = left.model.fork();
         let fs = self.machine.server().filer.by_name(&self.parts[part].name).ok_or("a dataset is gone")?;
         let Some(rotten) = self.rotten.as_ref().filter(|rotten| rotten.is_met) else { return Ok(model) };
-        for of in rotten.without_inode.iter().filter(|of| of.0 == part) {
+        // Who could still be read before the power went is met by the import, which has believed a record since.
+        let met = fs.damage_met().places.into_iter().filter(|place| place.part == damage::Part::Attributes);
+        let met: BTreeSet<ObjectId> = met.map(|place| place.object).collect();
+        let is_met = |of: &Of| rotten.there.get(of).is_some_and(|real| met.contains(&real.object.id));
+        let without_inode = |of: &&Of| rotten.without_inode.contains(of) || is_met(of);
+        for of in rotten.damaged.iter().filter(|of| of.0 == part).filter(without_inode) {
             let (Some(real), Some(believed)) = (rotten.there.get(of), left.believed.get(&of.1)) else { continue };
             let (Ok(found), Ok(wanted)) = (fs.getattr(real.object), model.getattr(real.model)) else { continue };
             if found.kind == FileKind::File && found.size > wanted.size && found.size == *believed {

@@ -52,6 +52,10 @@ pub(super) struct Line {
     placed: HashSet<ObjectId>,
     /// States by the number of the operation that led to them, oldest first.
     states: Vec<(usize, Left)>,
+    /// Which group is the last one in it, counted from the first of this life.
+    group: usize,
+    /// COMMITs that wait for their group in this one, and went to the log in another.
+    waiting: Vec<usize>,
 }
 
 /// What a cut may have left.
@@ -86,7 +90,34 @@ impl Left {
 impl Line {
     pub(super) fn new(live: &Model, rewritten: &Rewritten, op: usize) -> Self {
         let left = Left { model: live.fork(), believed: HashMap::new(), rewritten: rewritten.clone() };
-        Self { newest: left.fork(), dirty: HashMap::new(), placed: HashSet::new(), states: vec![(op, left)] }
+        let states = vec![(op, left.fork())];
+        Self { newest: left, dirty: HashMap::new(), placed: HashSet::new(), states, group: 0, waiting: Vec::new() }
+    }
+
+    /// The same behind one group more.
+    pub(super) fn behind(self, line: Option<&Self>) -> Self {
+        Self { group: line.map_or(0, |line| line.group + 1), ..self }
+    }
+
+    pub(super) fn group(&self) -> usize {
+        self.group
+    }
+
+    /// Another line like this one, in which COMMIT `number` waits for its group.
+    pub(super) fn waiting_for(&self, number: usize) -> Self {
+        Self {
+            newest: self.newest.fork(),
+            dirty: self.dirty.clone(),
+            placed: self.placed.clone(),
+            states: self.states.iter().map(|(op, left)| (*op, left.fork())).collect(),
+            group: self.group,
+            waiting: self.waiting.iter().copied().chain([number]).collect(),
+        }
+    }
+
+    /// Whether a COMMIT waits for its group here: this one, or any.
+    pub(super) fn waits(&self, number: Option<usize>) -> bool {
+        number.map_or(!self.waiting.is_empty(), |number| self.waiting.contains(&number))
     }
 
     /// See [`super::Oracle::forget_rewritten`].

@@ -21,6 +21,9 @@ use line::{Effect, Line};
 pub use rewritten::Rewritten;
 pub use used::{Bound, Used, used};
 
+/// Lines that are followed at the most. Beyond, what may be so or so is taken for one of the two.
+const LINES_MAX: usize = 16;
+
 /// Generations mean nothing in the model: it never gives an id twice.
 struct Zero;
 
@@ -93,7 +96,8 @@ pub struct Oracle {
     pub bound: Bound,
     /// What was written anew, as a group that is closed now has it.
     pub rewritten: Rewritten,
-    /// Before and after the group that is being synced; one while none is.
+    /// Before and after the group that is being synced; one while none is. Where it is not known whether a COMMIT waits for its
+    /// group, one for each, those in which none does before the others.
     lines: Vec<Line>,
     last_change: HashMap<ObjectId, usize>,
     /// The newest write to a file, logged or not.
@@ -194,15 +198,21 @@ impl Oracle {
         if self.sync == SyncMode::Disabled {
             return Promised::Nothing;
         }
-        for line in &mut self.lines {
+        // A WRITE that is placed takes along what stayed in memory before it. Then a COMMIT of that waits for its group, and
+        // nobody else for the COMMIT: what comes behind it may be there without it.
+        let may_have_followed = matches!(effect, Effect::Committed { object, .. } if self.lines[0].is_placed(object));
+        if may_have_followed && self.lines.len() <= LINES_MAX / 2 {
+            let waiting = |line: Line| [line.waiting_for(number), line];
+            let lines = std::mem::take(&mut self.lines);
+            self.lines = lines.into_iter().flat_map(waiting).collect();
+            self.lines.sort_by_key(|line| (line.group(), line.waits(None)));
+        }
+        for line in self.lines.iter_mut().filter(|line| !line.waits(Some(number))) {
             line.take(&self.live, number, &effect, (op, cred, &changed), limits);
         }
         if matches!(effect, Effect::Unlogged { .. }) {
             return if self.is_stable(op) { Promised::Group(number) } else { Promised::Nothing };
         }
-        // A WRITE that is placed takes along what stayed in memory before it. Then a COMMIT of that waits for its group, and
-        // nobody else for the COMMIT.
-        let may_have_followed = matches!(effect, Effect::Committed { object, .. } if self.lines[0].is_placed(object));
         if (limits.is_whole || !matches!(effect, Effect::Written { .. })) && !may_have_followed {
             for id in changed {
                 self.last_change.insert(id, number);
@@ -296,7 +306,7 @@ impl Oracle {
 
     /// Whether so many bytes more, written unstably, stay in memory.
     fn is_gathered(&mut self, object: ObjectRef, length: u64, limits: Limits) -> bool {
-        let newest = self.lines.last_mut().expect("there is always a line");
+        let newest = self.lines.iter_mut().rfind(|line| !line.waits(None)).expect("there is always a line");
         let gathered = newest.dirty(object).bytes_in_memory();
         !self.lines[0].is_placed(object) && gathered + length <= limits.gathered_bytes_max
     }
@@ -342,6 +352,8 @@ impl Oracle {
 
     /// Everything up to operation `op` is promised. What is answered in one round may stand in one frame of the log.
     pub fn raise_floor(&mut self, op: usize, round: u64) {
+        // A COMMIT that is answered waits no more.
+        self.lines.retain(|line| !line.waits(Some(op)));
         if op > self.floors[1] {
             if round > self.raised_in {
                 (self.floors[0], self.raised_in) = (self.floors[1], round);
@@ -359,12 +371,14 @@ impl Oracle {
 
     /// A group is closed behind operation `op`, and its sync begins.
     pub fn begin_group(&mut self, op: usize) {
-        self.lines.push(Line::new(&self.live, &self.rewritten, op));
+        let line = Line::new(&self.live, &self.rewritten, op).behind(self.lines.last());
+        self.lines.push(line);
     }
 
     /// That group is durable.
     pub fn end_group(&mut self) {
-        self.lines.remove(0);
+        let oldest = self.lines[0].group();
+        self.lines.retain(|line| line.group() > oldest);
     }
 
     // ---- lives ----
