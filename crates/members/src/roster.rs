@@ -13,8 +13,9 @@
 //! **Claim.** An assembled pool has written nothing. [`Roster::claim`] raises the open generation on all present
 //! legs and marks those that are absent; before it no uberblock is taken.
 //!
-//! **Legs** come and go in [`legs`], and are away for a while in [`away`]; what the labels say of the intent log's lanes, and how those hear of it, is in
-//! [`lanes`]. What of all that is damaged on a disk, a scrub finds through [`look`].
+//! **Legs** come and go in [`legs`], and are away for a while in [`away`]; what the labels say of the intent log's
+//! lanes, and how those hear of it, is in [`lanes`]. What of all that is damaged on a disk, a scrub finds through
+//! [`look`].
 //!
 //! **Locks.** `uberblocks`, then `state`, which is held while labels are written; under it the vdevs' leg lists are
 //! read, and no vdev's I/O lock is taken. Lanes are called without `state`.

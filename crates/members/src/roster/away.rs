@@ -90,7 +90,7 @@ impl Roster {
             return Err(RosterError::NotClaimed);
         }
         if leg.state() == LegState::Online && !others_have_all(&state.config, vdev, guid) {
-            let why = "is the only one of its vdev that has everything";
+            let why = "is the only one of its vdev that has everything; `tally pool status` shows what the others lack";
             return Err(RosterError::Leg { leg: guid, why });
         }
         if state.config.lanes.iter().any(|line| line.legset == [guid]) {
