@@ -18,6 +18,7 @@ use tally_vfs::{FsError, ObjectRef, Outcome};
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
 use crate::record::RECORD_OVERHEAD_MAX;
+use crate::subtree::Coming;
 
 /// Dirty memory that an operation costs beside its data: layer, keys, inode.
 pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;
@@ -153,25 +154,24 @@ impl Filesystem {
         self.pool.renewed_lease().map_or(Ok(()), |wait| Err(Refusal::until(wait)))
     }
 
+    /// Whether there is a quota that what the dataset takes counts against.
+    pub(crate) fn has_quota(&self) -> bool {
+        self.dataset.effective().refquota.is_some() || self.standing.has_quota()
+    }
+
     pub(crate) fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
-        let Some(quota) = self.dataset.effective().refquota.filter(|_| growth_bytes > 0) else { return Ok(()) };
-        // In this order: what is no longer pending is in the root that is looked at next.
-        let (growing, shrinking) = {
-            let pending = self.pending.lock();
-            let sum = |of: fn(&Pending) -> u64| pending.values().map(of).fold(0, u64::saturating_add);
-            (sum(|pending| pending.growth_bytes), sum(|pending| pending.shrink_bytes))
-        };
-        let root = self.dataset.root();
-        let grown = root.used_bytes.saturating_add(growth_bytes);
-        if grown.saturating_add(growing) <= quota {
+        if growth_bytes == 0 {
             return Ok(());
         }
-        // The fold knows better than the charges, and brings the room of what was removed: let it speak before giving
-        // up.
-        if grown.saturating_sub(shrinking) <= quota || root.orphan_count > 0 {
-            return Err(Refusal::until(self.pool.txgs.next_sync()));
+        let txgs = &self.pool.txgs;
+        if let Some(quota) = self.dataset.effective().refquota {
+            // In this order: what is no longer pending is in the root that is looked at next.
+            let coming = Coming::of(&self.pending.lock());
+            let root = self.dataset.root();
+            coming.check(quota, root.used_bytes, root.orphan_count > 0, growth_bytes, || txgs.next_sync())?;
         }
-        Err(Refusal::now(FsError::Quota))
+        let synced = txgs.last_synced();
+        self.standing.chain().iter().try_for_each(|sum| sum.check(growth_bytes, synced, || txgs.next_sync()))
     }
 
     /// By how much the groups that are not folded yet may make the dataset grow.

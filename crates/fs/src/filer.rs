@@ -216,6 +216,7 @@ impl Filer {
             mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &self.ahead, &dataset));
         }
         *self.names.write() = Arc::new(Names::new(mounted.values().cloned()));
+        self.names().iter().for_each(|named| self.find_standing(&named.filesystem));
     }
 
     /// Applies every dataset's records in their order. Much dirty data is synced meanwhile; the cursor in the dataset's

@@ -43,6 +43,7 @@ use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
 use crate::ops::{Ancestry, Following};
 use crate::record::{self, InodeAfter, Record, RecordKind};
+use crate::subtree::Standing;
 
 /// From which transaction group on operations are logged, or no longer logged (rules F13).
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +81,8 @@ pub struct Filesystem {
     pub(crate) mountpoints: RwLock<HashSet<ObjectId>>,
     /// Sizes on disk found by the fold of a group, for its `synced`.
     pub(crate) folded_used: Mutex<HashMap<Txg, Vec<(ObjectId, u64)>>>,
+    /// What it counts for with those above it, and what they may take together.
+    pub(crate) standing: Standing,
     /// What came in with groups that are not folded yet.
     pub(crate) pending: Mutex<BTreeMap<Txg, Pending>>,
     /// For each group that is not synced, when the first of its changes was acknowledged without being durable
@@ -118,6 +121,7 @@ impl Filesystem {
             dirty: Mutex::default(),
             mountpoints: RwLock::default(),
             folded_used: Mutex::default(),
+            standing: Standing::new(&root, dataset.effective().quota),
             pending: Mutex::default(),
             exposed: Mutex::default(),
             first_new: AtomicU64::new(root.next_object.0),
@@ -292,7 +296,7 @@ impl Filesystem {
 
     /// Counts what the dataset may shrink by, for those who meet its quota before the group is folded.
     fn note_shrinking(&self, txg: Txg, locked: &Locked, record: &Record) {
-        if self.dataset.effective().refquota.is_none() {
+        if !self.has_quota() {
             return;
         }
         let shrinks = |after: &InodeAfter| {
@@ -306,6 +310,7 @@ impl Filesystem {
             })
         };
         let bytes = record.inodes.iter().filter_map(shrinks).fold(0, u64::saturating_add);
+        self.standing.note(txg, 0, bytes);
         let mut pending = self.pending.lock();
         let of_group = pending.entry(txg).or_default();
         of_group.shrink_bytes = of_group.shrink_bytes.saturating_add(bytes);
@@ -348,6 +353,9 @@ impl Filesystem {
             let of_group = pending.entry(txg).or_default();
             of_group.bytes += admitted.pending.bytes;
             of_group.growth_bytes += admitted.pending.growth_bytes;
+        }
+        if admitted.pending.growth_bytes > 0 {
+            self.standing.note(txg, admitted.pending.growth_bytes, 0);
         }
         self.dataset.note_change(txg);
         // The log may have a record that memory has not, or memory half of a change: neither may be built upon.

@@ -150,6 +150,7 @@ impl DatasetClient for Filesystem {
         }
         self.is_looked_at.store(false, Ordering::Relaxed);
         self.objects.sweep();
+        self.standing.count(&self.dataset.root());
         forget(&self.pending, txg);
         forget(&self.exposed, txg);
         forget(&self.dirty, txg);

@@ -19,6 +19,7 @@ mod read;
 pub mod record;
 pub mod replay;
 mod sight;
+mod subtree;
 
 pub use filer::Filer;
 pub use filesystem::Filesystem;

@@ -5,8 +5,8 @@
 //! in where none has. The alternative, copying inherited values into each child, makes `inherit` impossible
 //! to undo and every `set` a walk over all descendants.
 //!
-//! `refquota` is not inherited: it bounds the dataset on which it was set, and that alone. The word is ZFS' own, whose
-//! `quota` bounds the descendants as well; that one is refused until it does.
+//! `quota` and `refquota` are not inherited, as a bound of one dataset says nothing of another. The first is for the dataset
+//! on which it was set with all below it, the second for that dataset alone: the words are ZFS' own.
 
 mod effective;
 mod encoding;
@@ -35,6 +35,8 @@ pub enum Property {
     LogBias,
     /// Largest block of a file.
     RecordSize,
+    /// Most bytes that the dataset and its descendants may take together.
+    Quota,
     /// Most bytes that the dataset may take, without its descendants.
     RefQuota,
     /// Whether changes are refused.
@@ -49,10 +51,11 @@ pub enum Property {
 
 impl Property {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Sync,
         Self::LogBias,
         Self::RecordSize,
+        Self::Quota,
         Self::RefQuota,
         Self::ReadOnly,
         Self::Atime,
@@ -67,6 +70,7 @@ impl Property {
             Self::Sync => "sync",
             Self::LogBias => "logbias",
             Self::RecordSize => "recordsize",
+            Self::Quota => "quota",
             Self::RefQuota => "refquota",
             Self::ReadOnly => "readonly",
             Self::Atime => "atime",
@@ -78,7 +82,7 @@ impl Property {
     /// Whether a child dataset takes its parent's value.
     #[must_use]
     pub const fn inheritable(self) -> bool {
-        !matches!(self, Self::RefQuota)
+        !matches!(self, Self::Quota | Self::RefQuota)
     }
 }
 
@@ -92,9 +96,6 @@ impl FromStr for Property {
     type Err = PropertyError;
 
     fn from_str(name: &str) -> Result<Self, PropertyError> {
-        if name == "quota" {
-            return Err(PropertyError::QuotaOfAll);
-        }
         let found = Self::ALL.into_iter().find(|property| property.name() == name);
         found.ok_or_else(|| PropertyError::UnknownProperty { name: name.into() })
     }
@@ -105,19 +106,13 @@ impl FromStr for Property {
 pub enum PropertyError {
     /// No property of that name.
     #[error(
-        "there is no property '{name}'; datasets have sync, logbias, recordsize, refquota, readonly, atime, \
+        "there is no property '{name}'; datasets have sync, logbias, recordsize, quota, refquota, readonly, atime, \
          compression and sharenfs"
     )]
     UnknownProperty {
         /// As given.
         name: String,
     },
-    /// What ZFS bounds with `quota`, we cannot bound.
-    #[error(
-        "there is no 'quota' yet, which would bound a dataset together with all below it; set 'refquota', which bounds \
-         the dataset alone, as 'quota' did here before"
-    )]
-    QuotaOfAll,
     /// The value is none of the property's.
     #[error("'{value}' is no value of {property}: {expected}")]
     BadValue {

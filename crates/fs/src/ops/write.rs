@@ -95,7 +95,7 @@ impl Filesystem {
     /// beyond what the file takes if every block of it is written and none can be compressed.
     fn growth_of(&self, object: ObjectRef, range: Range<u64>) -> Result<u64, FsError> {
         // Nobody asks without a quota.
-        if self.dataset.effective().refquota.is_none() {
+        if !self.has_quota() {
             return Ok(0);
         }
         let inode = match self.see(object.id, |sight| sight.live(object)) {

@@ -60,7 +60,7 @@ pub enum DatasetCommand {
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Set properties: sync, logbias, recordsize, refquota, readonly, atime, compression, sharenfs
+    /// Set properties: sync, logbias, recordsize, quota, refquota, readonly, atime, compression, sharenfs
     Set {
         /// property=value, one or more, then the dataset
         #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... DATASET")]

@@ -9,6 +9,7 @@
 //! | 5, 6 | readonly, atime | u8: 0, 1 |
 //! | 7 | compression | u8: 0 off, 1 lz4, 2 zstd; level i8, 0 the program's own choice |
 //! | 8 | sharenfs | text |
+//! | 9 | quota | u64, 0 none |
 //!
 //! A number that is not known, and a value that was received and not set here, stays as it is, and is in force nowhere.
 
@@ -90,6 +91,7 @@ const fn number_of(property: Property) -> u16 {
         Property::Atime => 6,
         Property::Compression => 7,
         Property::ShareNfs => 8,
+        Property::Quota => 9,
     }
 }
 
@@ -100,7 +102,7 @@ fn encode_value(value: &Value) -> Vec<u8> {
         Value::Sync(SyncMode::Always) | Value::LogBias(LogBias::Throughput) => out.put_u8(1),
         Value::Sync(SyncMode::Disabled) | Value::LogBias(LogBias::Auto) => out.put_u8(2),
         Value::RecordSize(bytes) => out.put_u32(*bytes),
-        Value::RefQuota(bytes) => out.put_u64(bytes.unwrap_or(0)),
+        Value::Quota(bytes) | Value::RefQuota(bytes) => out.put_u64(bytes.unwrap_or(0)),
         Value::ReadOnly(on) | Value::Atime(on) => out.put_u8(u8::from(*on)),
         Value::Compression(chosen) => {
             out.put_u8(match chosen {
@@ -126,7 +128,8 @@ fn decode_value(property: Property, bytes: &[u8]) -> Result<Option<Value>, Malfo
             one_of(reader.u8()?, [LogBias::Latency, LogBias::Throughput, LogBias::Auto]).map(Value::LogBias)
         }
         Property::RecordSize => Some(Value::RecordSize(reader.u32()?)),
-        Property::RefQuota => Some(Value::RefQuota(Some(reader.u64()?).filter(|bytes| *bytes > 0))),
+        Property::Quota => Some(Value::Quota(bound(&mut reader)?)),
+        Property::RefQuota => Some(Value::RefQuota(bound(&mut reader)?)),
         Property::ReadOnly => one_of(reader.u8()?, [false, true]).map(Value::ReadOnly),
         Property::Atime => one_of(reader.u8()?, [false, true]).map(Value::Atime),
         Property::Compression => {
@@ -141,6 +144,11 @@ fn decode_value(property: Property, bytes: &[u8]) -> Result<Option<Value>, Malfo
     // What follows a value that is not known says something about that.
     let is_whole = value.is_none() || reader.rest().len() == usize::from(property == Property::Compression);
     if is_whole { Ok(value) } else { Err(malformed) }
+}
+
+/// 0 is none.
+fn bound(reader: &mut Reader<'_>) -> Result<Option<u64>, Malformed> {
+    Ok(Some(reader.u64()?).filter(|bytes| *bytes > 0))
 }
 
 fn one_of<T: Copy, const N: usize>(number: u8, values: [T; N]) -> Option<T> {
