@@ -110,7 +110,7 @@ impl Filesystem {
             NotAdmitted::Dirty => throttled(),
             // What was set aside or freed, and is not reusable yet, may be enough, or what was removed or cut in
             // whichever dataset: let groups pass before giving up.
-            NotAdmitted::Space if self.pool.has_orphans() => throttled(),
+            NotAdmitted::Space if self.standing.pool_has_orphans() => throttled(),
             NotAdmitted::Space => self.pool.space_coming().map_or(Refusal::now(FsError::NoSpace), Refusal::until),
         })?;
         let mut rings = SmallVec::new();

@@ -55,6 +55,11 @@ impl Subtree {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether something of it is still being freed.
+    fn has_orphans(&self) -> bool {
+        self.orphan_count.load(Ordering::Relaxed) > 0
+    }
+
     pub(crate) fn quota(&self) -> Option<u64> {
         Some(self.quota.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0)
     }
@@ -90,8 +95,7 @@ impl Subtree {
     pub(crate) fn check(&self, growth_bytes: u64, synced: Txg, next_sync: impl Fn() -> Wait) -> Result<(), Refusal> {
         let Some(quota) = self.quota() else { return Ok(()) };
         let coming = self.pending(synced);
-        let has_orphans = self.orphan_count.load(Ordering::Relaxed) > 0;
-        coming.check(quota, self.used_bytes(), has_orphans, growth_bytes, next_sync)
+        coming.check(quota, self.used_bytes(), self.has_orphans(), growth_bytes, next_sync)
     }
 }
 
@@ -182,6 +186,11 @@ impl Standing {
     /// Whether there is a quota that what the dataset takes counts against.
     pub(crate) fn has_quota(&self) -> bool {
         self.chain.load().iter().any(|sum| sum.quota().is_some())
+    }
+
+    /// Whether anything in the pool is still being freed: at the top of each chain is the pool's own dataset.
+    pub(crate) fn pool_has_orphans(&self) -> bool {
+        self.chain.load().last().is_some_and(|top| top.has_orphans())
     }
 
     /// Counts what comes with group `txg` wherever there is a quota.

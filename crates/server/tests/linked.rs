@@ -73,7 +73,11 @@ fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
         (&["dataset", "set", "quota=1", "tank/home/ann"], true, ""),
         (&["dataset", "rename", "tank/home", "tank/home/ann/home"], false, "own descendant"),
         (&["dataset", "create", "tank/wide"], true, ""),
-        (&["dataset", "rename", "tank/wide", "tank/home/ann/wide"], false, "'tank/home/ann' may hold 1B with all below it"),
+        (
+            &["dataset", "rename", "tank/wide", "tank/home/ann/wide"],
+            false,
+            "'tank/home/ann' may hold 1B with all below it",
+        ),
         (&["dataset", "destroy", "tank/wide"], true, ""),
         (&["dataset", "inherit", "quota", "tank/home/ann"], true, ""),
         (&["dataset", "set", "refquota=1", "tank/home"], true, ""),

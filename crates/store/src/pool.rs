@@ -239,12 +239,6 @@ impl Pool {
         }
     }
 
-    /// Whether anything that was removed or cut is not freed yet, in any dataset.
-    #[must_use]
-    pub fn has_orphans(&self) -> bool {
-        self.datasets.read().values().any(|dataset| dataset.root().orphan_count > 0)
-    }
-
     /// All datasets, by id.
     #[must_use]
     pub fn datasets(&self) -> Vec<Arc<Dataset>> {
