@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::Result;
 use clap::Args;
 
-use crate::cargo;
-use crate::tally::Tally;
+use tally_lab::cargo;
+use tally_lab::tally::Tally;
 
 /// The cases. The seed is printed where one fails.
 #[derive(Args)]
