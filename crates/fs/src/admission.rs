@@ -17,23 +17,12 @@ use tally_vfs::{FsError, ObjectRef, Outcome};
 
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
+use crate::group::Pending;
 use crate::record::RECORD_OVERHEAD_MAX;
 use crate::subtree::Coming;
 
 /// Dirty memory that an operation costs beside its data: layer, keys, inode.
 pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;
-
-/// What came in with one group.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pending {
-    /// Bytes that were written.
-    pub(crate) bytes: u64,
-    /// By how much the dataset may grow, at most: charged against the quota until the fold knows.
-    pub(crate) growth_bytes: u64,
-    /// By how much the dataset may shrink, at most: who meets the quota waits for that. Nobody counts it without a
-    /// quota.
-    pub(crate) shrink_bytes: u64,
-}
 
 /// What an operation was admitted with.
 pub(crate) struct Admitted {
@@ -166,7 +155,7 @@ impl Filesystem {
         let txgs = &self.pool.txgs;
         if let Some(quota) = self.dataset.effective().refquota {
             // In this order: what is no longer pending is in the root that is looked at next.
-            let coming = Coming::of(&self.pending.lock());
+            let coming = Coming::of(self.groups.lock().values().map(|group| &group.pending));
             let root = self.dataset.root();
             coming.check(quota, root.used_bytes, root.orphan_count > 0, growth_bytes, || txgs.next_sync())?;
         }
@@ -176,7 +165,7 @@ impl Filesystem {
 
     /// By how much the groups that are not folded yet may make the dataset grow.
     pub(crate) fn pending_growth_bytes(&self) -> u64 {
-        self.pending.lock().values().map(|pending| pending.growth_bytes).sum()
+        self.groups.lock().values().map(|group| group.pending.growth_bytes).sum()
     }
 }
 

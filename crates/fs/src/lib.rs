@@ -9,6 +9,7 @@ mod entry;
 pub mod filer;
 mod filesystem;
 mod fold;
+mod group;
 pub mod inode;
 pub mod inspect;
 pub mod layer;

@@ -18,7 +18,8 @@ use tally_base::{Txg, Wait};
 use tally_store::dataset::DatasetRoot;
 use tally_vfs::FsError;
 
-use crate::admission::{Pending, Refusal};
+use crate::admission::Refusal;
+use crate::group::Pending;
 
 /// The sums of a dataset and all below it. They add up what the accounts say, which only inform: forged ones may make them
 /// pass the end of their range, and then they mean nothing.
@@ -73,7 +74,7 @@ impl Subtree {
     fn pending(&self, synced: Txg) -> Coming {
         let mut pending = self.pending.lock();
         *pending = pending.split_off(&synced.next());
-        Coming::of(&pending)
+        Coming::of(pending.values())
     }
 
     /// Counts what comes with group `txg`.
@@ -100,16 +101,18 @@ impl Subtree {
 }
 
 /// By how much groups that are not synced yet may change what is used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Coming {
     growth_bytes: u64,
     shrink_bytes: u64,
 }
 
 impl Coming {
-    pub(crate) fn of(pending: &BTreeMap<Txg, Pending>) -> Self {
-        let sum = |of: fn(&Pending) -> u64| pending.values().map(of).fold(0, u64::saturating_add);
-        Self { growth_bytes: sum(|pending| pending.growth_bytes), shrink_bytes: sum(|pending| pending.shrink_bytes) }
+    pub(crate) fn of<'a>(pending: impl Iterator<Item = &'a Pending>) -> Self {
+        pending.fold(Self::default(), |sum, pending| Self {
+            growth_bytes: sum.growth_bytes.saturating_add(pending.growth_bytes),
+            shrink_bytes: sum.shrink_bytes.saturating_add(pending.shrink_bytes),
+        })
     }
 
     /// Whether `growth_bytes` more are within a quota of which so much is used.
