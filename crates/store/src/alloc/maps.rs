@@ -81,7 +81,8 @@ impl Maps {
         self.ripe_through.fetch_max(txg.0, Ordering::AcqRel);
     }
 
-    /// The group in whose map what became ripe is free: the first that is not on disk yet. Whoever takes it is as high.
+    /// The group whose map has free what became ripe now. None that is still to be committed is below it: whichever comes
+    /// next writes these frees, and whoever takes the sectors is as high.
     pub(super) fn applying(&self) -> Txg {
         self.ripe_through().next().next()
     }

@@ -477,7 +477,6 @@ fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names(
     assert!(remarks.is_empty(), "the next root does not name it: {remarks:?}");
 }
 
-/// A faulty map with a good checksum handed the log's sectors out as blocks.
 /// Pointers named a data vdev by its place among those that were there. With the first one gone they would all have led to the
 /// neighbour's blocks.
 #[test]
@@ -498,6 +497,7 @@ fn a_vdev_is_named_by_its_index_whatever_else_is_there() {
     assert!(matches!(gone, Err(LoadError::VdevMissing { vdev: VdevIndex(0) })));
 }
 
+/// A faulty map with a good checksum handed the log's sectors out as blocks.
 #[test]
 fn a_ring_that_is_free_in_the_maps_is_found() {
     let (_, devs) = devices(&[16 * MIB]);
