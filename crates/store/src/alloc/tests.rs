@@ -462,7 +462,10 @@ fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names(
     let chain = root.deferred.last().expect("a list").head;
     let mut remarks = Vec::new();
     mem[0].rot(top.dva.offset, 1);
-    assert!(matches!(Allocator::load(&devs, &root, Txg(2), &mut remarks), Err(LoadError::Block(_))));
+    assert!(matches!(
+        Allocator::load(&devs, &root, Txg(2), &mut remarks),
+        Err(LoadError::Sector(SectorError::Block(_)))
+    ));
     mem[0].rot(top.dva.offset, 1);
     let whole = Allocator::load(&devs, &root, Txg(2), &mut remarks).expect("sound again").space();
     assert!(remarks.is_empty(), "{remarks:?}");

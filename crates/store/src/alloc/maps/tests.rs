@@ -130,7 +130,8 @@ fn a_region_whose_map_cannot_be_read_is_fenced_off_and_nothing_of_it_is_lost() {
     }
     assert!(taken.len() > 2 && taken.iter().all(|dva| dva.offset / REGION_BYTES != 1), "{taken:?}");
     let (count, told) = world.alloc.fenced();
-    assert!(count == 1 && told[0].contains("region 1 of vdev 0"), "{told:?}");
+    assert!(count == 1 && told[0].starts_with("region 1 of vdev 0: "), "{told:?}");
+    assert!(!told[0].contains("--readonly"), "all else of the pool can be written: {told:?}");
     assert!(world.alloc.alloc(world.txg.next(), MIB).is_err_and(|error| error.fenced == 1));
     taken.into_iter().for_each(|dva| world.alloc.abandon(dva));
     let late = world.free_one_in(1);
