@@ -16,11 +16,12 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use tally_base::codec::Malformed;
 use tally_base::{SECTOR, Txg};
 use tally_members::blockdev::BlockDevs;
 
 use super::bitmap::Bitmap;
-use super::load::{LoadError, read_sector};
+use super::load::{SectorError, read_sector};
 use super::ripe::{Place, Ripe};
 use super::space_line::SpaceLine;
 use crate::bp::BlockKind;
@@ -67,9 +68,9 @@ impl Maps {
     }
 
     /// The map of a line, from either of its places.
-    pub(super) fn read(&self, line: &SpaceLine) -> Result<Bitmap, LoadError> {
+    pub(super) fn read(&self, line: &SpaceLine) -> Result<Bitmap, SectorError> {
         let bytes = read_sector(&self.devs, &line.pointer(), BlockKind::SpaceMap)?;
-        Bitmap::decode(&bytes).ok_or(LoadError::Malformed(tally_base::codec::Malformed("space map")))
+        Bitmap::decode(&bytes).ok_or(SectorError::Malformed(Malformed("space map")))
     }
 
     pub(super) fn ripe_through(&self) -> Txg {
@@ -81,7 +82,8 @@ impl Maps {
         self.ripe_through.fetch_max(txg.0, Ordering::AcqRel);
     }
 
-    /// The group in whose map what became ripe is free: the first that is not on disk yet. Whoever takes it is as high.
+    /// The group whose map has free what became ripe now. None that is still to be committed is below it: whichever comes
+    /// next writes these frees, and whoever takes the sectors is as high.
     pub(super) fn applying(&self) -> Txg {
         self.ripe_through().next().next()
     }
@@ -111,7 +113,7 @@ impl Maps {
     }
 
     /// A region's map cannot be had. Gives the sectors of it that count as free although they wait for the map.
-    pub(super) fn fence(&self, place: Place, why: &LoadError) -> u64 {
+    pub(super) fn fence(&self, place: Place, why: &SectorError) -> u64 {
         tracing::error!(vdev = %place.0, region = place.1, %why, "a region is fenced off: its space map cannot be used");
         let mut fenced = self.fenced.lock();
         fenced.count += 1;

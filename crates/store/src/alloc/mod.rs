@@ -52,7 +52,7 @@ use tally_base::{SECTOR, Txg, VdevIndex};
 
 pub use commit::Committed;
 pub use inspect::SpaceVisit;
-pub use load::LoadError;
+pub use load::{LoadError, SectorError};
 pub use root::AllocRoot;
 pub use space_line::{Figures, SpaceLine};
 pub use unborn::Unborn;

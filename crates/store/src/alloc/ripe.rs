@@ -12,6 +12,7 @@
 //! are written as one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use tally_base::{SECTOR, Txg, VdevIndex};
 
@@ -29,11 +30,14 @@ pub(super) const LISTS_MAX: usize = 8;
 /// A region: its vdev and its number there.
 pub(super) type Place = (VdevIndex, usize);
 
+/// A range that waits: its first sector, with the vdev in front; the group of its list; sectors.
+type Waiting = (u64, Txg, u32);
+
 /// See the module's head. Behind the locks of all regions.
 #[derive(Default)]
 pub(super) struct Ripe {
-    /// First sector, vdev in front; group of the list; sectors. None goes beyond its region.
-    ranges: BTreeSet<(u64, Txg, u32)>,
+    /// None goes beyond its region.
+    ranges: BTreeSet<Waiting>,
     /// Of each list, how many of its ranges wait.
     outstanding: BTreeMap<Txg, u64>,
     /// Regions whose map cannot be read: what is freed there waits for another import.
@@ -47,12 +51,18 @@ fn key((vdev, region): Place, sector: u64) -> u64 {
     u64::from(vdev.0) << SECTOR_BITS | (region as u64 * u64::from(REGION_SECTORS) + sector)
 }
 
-fn dva((key, _, sectors): &(u64, Txg, u32)) -> Dva {
+fn dva((key, _, sectors): &Waiting) -> Dva {
     let sector = key & !(u64::MAX << SECTOR_BITS);
     Dva { vdev: VdevIndex((key >> SECTOR_BITS) as u16), offset: sector * SECTOR as u64, sectors: *sectors }
 }
 
-fn region_of(range: &(u64, Txg, u32)) -> Place {
+/// Whatever waits for a region.
+fn all_of(place: Place) -> Range<Waiting> {
+    let [first, end] = [0, u64::from(REGION_SECTORS)].map(|sector| (key(place, sector), Txg(0), 0));
+    first..end
+}
+
+fn region_of(range: &Waiting) -> Place {
     let sector = range.0 & !(u64::MAX << SECTOR_BITS);
     (VdevIndex((range.0 >> SECTOR_BITS) as u16), (sector / u64::from(REGION_SECTORS)) as usize)
 }
@@ -67,8 +77,7 @@ impl Ripe {
 
     /// What waits for a region's map, which is in memory now.
     pub(super) fn take(&mut self, place: Place) -> Vec<Run> {
-        let ends = [0, u64::from(REGION_SECTORS)].map(|sector| (key(place, sector), Txg(0), 0));
-        let found: Vec<_> = self.ranges.range(ends[0]..ends[1]).copied().collect();
+        let found: Vec<_> = self.ranges.range(all_of(place)).copied().collect();
         for range in &found {
             self.ranges.remove(range);
             if let Some(count) = self.outstanding.get_mut(&range.1) {
@@ -80,15 +89,13 @@ impl Ripe {
 
     /// Whether anything waits for a region's map.
     pub(super) fn waits_for(&self, place: Place) -> bool {
-        let ends = [0, u64::from(REGION_SECTORS)].map(|sector| (key(place, sector), Txg(0), 0));
-        self.ranges.range(ends[0]..ends[1]).next().is_some()
+        self.ranges.range(all_of(place)).next().is_some()
     }
 
     /// A region's map cannot be read. Gives the sectors that wait for it.
     pub(super) fn fence(&mut self, place: Place) -> u64 {
         self.fenced.insert(place);
-        let ends = [0, u64::from(REGION_SECTORS)].map(|sector| (key(place, sector), Txg(0), 0));
-        self.ranges.range(ends[0]..ends[1]).map(|range| u64::from(range.2)).sum()
+        self.ranges.range(all_of(place)).map(|range| u64::from(range.2)).sum()
     }
 
     /// Whether ranges of this group's list wait.

@@ -10,7 +10,7 @@ use tally_base::{SECTOR, Txg, VdevIndex};
 
 use super::bitmap::REGION_SECTORS;
 use super::cursors::{Cursor, Cursors};
-use super::load::LoadError;
+use super::load::SectorError;
 use super::longest::{LongestRuns, Sectors};
 use super::maps::Maps;
 use super::region::{Region, Run};
@@ -255,14 +255,14 @@ impl VdevSpace {
         let place = (self.index, at);
         let restored = self.maps.read(&line).and_then(|bitmap| {
             let restored = region.restore(bitmap, line.figures);
-            restored.map_err(|found| LoadError::Figures { vdev: self.index, region: at, said: line.figures, found })
+            restored.map_err(|found| SectorError::Figures { said: line.figures, found })
         });
         let is_own = |dva: &Dva| dva.vdev == self.index && dva.offset / REGION_BYTES == at as u64;
         let in_region = |dva: &Dva| ((dva.offset % REGION_BYTES / SECTOR as u64) as u32, dva.sectors);
         let restored = restored.and_then(|()| {
             // A map that gives itself away gives others away, too.
             let holds_itself = line.places().filter(is_own).all(|dva| region.all(in_region(&dva), true));
-            if holds_itself { Ok(()) } else { Err(LoadError::OwnFree { vdev: self.index, region: at }) }
+            if holds_itself { Ok(()) } else { Err(SectorError::OwnFree) }
         });
         match restored {
             Ok(()) => self.apply_ripe(at, region),

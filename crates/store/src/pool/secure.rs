@@ -37,7 +37,7 @@ use tally_members::vdev::{LegState, Secured, Vdev};
 
 use super::catalog::{self, Damage};
 use super::{Pool, PoolRoot, SyncError};
-use crate::alloc::{LoadError, SpaceVisit};
+use crate::alloc::{SectorError, SpaceVisit};
 use crate::block::BlockError;
 use crate::block::parts::{Part, parts};
 use crate::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr};
@@ -262,9 +262,9 @@ impl Pool {
             if let Some(alloc) = &alloc {
                 alloc.inspect(&self.io.devs, &mut |visit| {
                     blocks.extend(visit.block());
-                    if let SpaceVisit::Damage { bp, error } = visit {
+                    if let SpaceVisit::Damage { bp, error, .. } = visit {
                         damaged.push(*bp);
-                        let is_refused = matches!(error, LoadError::Block(error) if error.is_of_device());
+                        let is_refused = matches!(error, SectorError::Block(error) if error.is_of_device());
                         hiding.extend(Some(*bp).filter(|_| is_refused));
                     }
                 });

@@ -1,9 +1,12 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tally_base::{SECTOR, Txg, block_checksum};
+use tally_base::{SECTOR, Txg, VdevIndex, block_checksum};
 use tally_members::blockdev::{BlockDev, BlockDevs, MemBlockDev, numbered};
 
+use super::Maps;
+use crate::alloc::bitmap::REGION_SECTORS;
+use crate::alloc::region::Region;
 use crate::alloc::ripe::LISTS_MAX;
 use crate::alloc::{AllocRoot, Allocator, Committed, SpaceLine, SpaceVisit};
 use crate::bp::{BlockPtr, Dva};
@@ -92,6 +95,17 @@ impl World {
         damage
     }
 
+    /// What counts as free can be taken, to the last sector, and nothing else. It is given back.
+    fn check_free_is_had(&self) {
+        let free = self.alloc.space().free;
+        let mut taken = Vec::new();
+        while let Ok(dva) = self.alloc.alloc(self.txg.next(), SECTOR_BYTES) {
+            taken.push(dva);
+        }
+        assert_eq!(taken.len() as u64 * SECTOR_BYTES, free);
+        taken.into_iter().for_each(|dva| self.alloc.abandon(dva));
+    }
+
     /// All is accounted for, and what is in use is in the maps.
     fn check(&self) {
         let space = self.alloc.space();
@@ -130,7 +144,8 @@ fn a_region_whose_map_cannot_be_read_is_fenced_off_and_nothing_of_it_is_lost() {
     }
     assert!(taken.len() > 2 && taken.iter().all(|dva| dva.offset / REGION_BYTES != 1), "{taken:?}");
     let (count, told) = world.alloc.fenced();
-    assert!(count == 1 && told[0].contains("region 1 of vdev 0"), "{told:?}");
+    assert!(count == 1 && told[0].starts_with("region 1 of vdev 0: "), "{told:?}");
+    assert!(!told[0].contains("--readonly"), "all else of the pool can be written: {told:?}");
     assert!(world.alloc.alloc(world.txg.next(), MIB).is_err_and(|error| error.fenced == 1));
     taken.into_iter().for_each(|dva| world.alloc.abandon(dva));
     let late = world.free_one_in(1);
@@ -138,6 +153,7 @@ fn a_region_whose_map_cannot_be_read_is_fenced_off_and_nothing_of_it_is_lost() {
         world.commit();
     }
     assert_eq!(world.damage().len(), 1);
+    world.check_free_is_had();
     // The disk gives it after all.
     world.dev.rot(map.offset, 1);
     world.import();
@@ -199,19 +215,41 @@ fn what_is_ripe_counts_as_free_and_is_applied_before_an_allocation_fails() {
         if imports {
             world.import();
         }
-        let free = world.alloc.space().free;
-        assert_eq!(free + world.alloc.space().deferred, usable);
-        let mut taken = Vec::new();
-        while let Ok(dva) = world.alloc.alloc(world.txg.next(), SECTOR_BYTES) {
-            taken.push(dva);
-        }
-        assert_eq!(taken.len() as u64 * SECTOR_BYTES, free, "to the last sector");
-        taken.into_iter().for_each(|dva| world.alloc.abandon(dva));
+        assert_eq!(world.alloc.space().free + world.alloc.space().deferred, usable);
+        world.check_free_is_had();
     }
     world.check();
     world.commit();
     world.import();
     world.check();
+}
+
+/// More maps are in memory than are to stay. Those go that came first, but for those in use; and where all are, those too.
+#[test]
+fn maps_that_are_used_go_last() {
+    let maps = Maps::new(&BlockDevs::new());
+    let mut used = BTreeSet::from([0, 1]);
+    (0..5).for_each(|at| maps.note_loaded((VdevIndex(0), at)));
+    let trim = |to: u64, used: &mut BTreeSet<usize>| {
+        let mut gone = Vec::new();
+        maps.keep(to * SECTOR_BYTES);
+        maps.trim(|(_, at)| {
+            !used.remove(&at) && {
+                gone.push(at);
+                true
+            }
+        });
+        gone
+    };
+    assert_eq!(trim(3, &mut used), [2, 3]);
+    used.extend([0, 1, 4]);
+    assert_eq!(trim(1, &mut used), [4, 0]);
+    // A region is used by whoever changes it, until it is asked whether its map may go.
+    let mut region = Region::new(REGION_SECTORS);
+    region.take(Txg(1), 0..8, 1, 1).expect("it is free");
+    assert!(!region.unload() && !region.unload(), "its map is on no disk");
+    region.commit(Txg(1), &mut [0; SECTOR]);
+    assert!(!region.unload() && region.unload());
 }
 
 /// Each group frees something elsewhere, and nobody ever needs the maps.
