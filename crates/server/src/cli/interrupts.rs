@@ -94,6 +94,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         | Request::PoolReplace { name, .. }
         | Request::PoolOffline { name, .. }
         | Request::PoolOnline { name, .. }
+        | Request::PoolClear { name, .. }
         | Request::PoolScrub { name, .. } => format!("tally pool status {name}"),
         Request::DatasetCreate { .. } | Request::DatasetDestroy { .. } | Request::DatasetRename { .. } => {
             "tally dataset list".into()

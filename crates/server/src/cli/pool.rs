@@ -125,6 +125,13 @@ pub enum PoolCommand {
         /// The disk
         device: String,
     },
+    /// Count errors of disks anew; a suspended pool whose disks answer again goes on, and its clients notice nothing
+    Clear {
+        /// The pool
+        name: String,
+        /// A disk; all when none is named
+        device: Option<String>,
+    },
     /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is
     Scrub {
         /// Stop the one that is under way
@@ -239,6 +246,10 @@ impl PoolCommand {
             Self::Online { name, device } => {
                 Request::PoolOnline { name: name.clone(), device: words::existing_device(device, here) }
             }
+            Self::Clear { name, device } => Request::PoolClear {
+                name: name.clone(),
+                device: device.as_ref().map(|device| words::existing_device(device, here)),
+            },
             Self::Scrub { stop, wait, name } => Request::PoolScrub { name: name.clone(), stop: *stop, wait: *wait },
         })
     }

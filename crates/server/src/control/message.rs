@@ -106,6 +106,11 @@ pub enum Request {
         name: String,
         device: String,
     },
+    /// Counts the errors of a disk, or of all, anew; a pool that is suspended goes on, if its disks answer again.
+    PoolClear {
+        name: String,
+        device: Option<String>,
+    },
     /// Begins to look at every block on every disk; with `wait`, does all of it; with `stop`, ends it instead.
     PoolScrub {
         name: String,

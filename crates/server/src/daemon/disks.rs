@@ -106,7 +106,7 @@ pub(super) fn remarks_of(secured: &SecureReport) -> Vec<String> {
 }
 
 /// A disk by its path or guid, or by the last part of its path where no other disk has the same.
-fn find(pool: &Pool, device: &str) -> Result<Member, DiskError> {
+pub(super) fn find(pool: &Pool, device: &str) -> Result<Member, DiskError> {
     let config = pool.roster.config();
     let legs: Vec<_> = config.vdevs_present().flat_map(|vdev| &vdev.legs).collect();
     let exact = legs.iter().find(|leg| leg.path == Path::new(device) || leg.guid.to_string() == device);

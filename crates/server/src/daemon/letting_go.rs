@@ -106,20 +106,17 @@ impl Pools {
     /// elsewhere; and whoever let go of it would wait for that disk.
     fn pool_to_let_go(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = self.pool(name)?;
-        if let Some(leg) = silence::silent(std::slice::from_ref(&pool)).pop() {
-            let (name, path, seconds) = (name.into(), leg.path, leg.silent_for.as_secs());
-            return Err(if leg.has_left {
-                PoolsError::Owed { name, path, seconds }
-            } else {
-                PoolsError::Silent { name, path, seconds }
-            });
-        }
+        no_disk_is_silent(&pool)?;
         pool.copies.close()?;
         Ok(pool)
     }
 
     /// Lets go of a pool and ends it, by export or for good; until that is over its disks count as open.
-    fn put_away(&self, pool: &Arc<ServedPool>, how: fn(&Filer) -> Result<(), FilerError>) -> Result<(), FilerError> {
+    pub(super) fn put_away(
+        &self,
+        pool: &Arc<ServedPool>,
+        how: fn(&Filer) -> Result<(), FilerError>,
+    ) -> Result<(), FilerError> {
         self.going.lock().push(Arc::clone(pool));
         self.let_go(pool);
         let result = how(&pool.filer);
@@ -156,4 +153,15 @@ impl Pools {
         }
         failures
     }
+}
+
+/// A disk that owes an answer may write what it was given at any time: its pool cannot be let go.
+pub(super) fn no_disk_is_silent(pool: &Arc<ServedPool>) -> Result<(), PoolsError> {
+    let Some(leg) = silence::silent(std::slice::from_ref(pool)).pop() else { return Ok(()) };
+    let (name, path, seconds) = (pool.filer.name(), leg.path, leg.silent_for.as_secs());
+    Err(if leg.has_left {
+        PoolsError::Owed { name, path, seconds }
+    } else {
+        PoolsError::Silent { name, path, seconds }
+    })
 }

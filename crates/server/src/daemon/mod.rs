@@ -42,6 +42,7 @@ pub mod pools;
 mod pressure;
 pub mod process;
 mod registration;
+mod resuming;
 mod rules_above;
 mod run;
 mod scrub;

@@ -141,8 +141,10 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             ),
         };
         messages.push(format!(
-            "the pool is suspended: {}.\n{clients} {kept} Repair the disks, then export the pool and import it again.",
-            fault.0
+            "the pool is suspended: {}.\n{clients} {kept}\n\
+             Once its disks are well, `tally pool clear {}` goes on where it stopped.",
+            fault.0,
+            served.filer.name()
         ));
     }
     messages.extend(served.list_trouble.lock().clone());

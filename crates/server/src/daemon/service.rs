@@ -179,7 +179,16 @@ impl Desk {
                 let is_anywhere = dirs.is_empty();
                 let paths = if is_anywhere { self.pools.known_paths(&pool) } else { Vec::new() };
                 let dirs = if is_anywhere { self.dirs.clone() } else { dirs };
-                let order = ImportOrder { pool, paths, dirs, force, read_only, accept_loss, destroyed };
+                let order = ImportOrder {
+                    pool,
+                    paths,
+                    dirs,
+                    force,
+                    read_only,
+                    accept_loss,
+                    destroyed,
+                    ..ImportOrder::default()
+                };
                 let (pool, report) = self.pools.import(&order, progress)?;
                 self.listed(pool.guid(), import_remarks(&pool.filer, &report), "")
             }
@@ -226,6 +235,10 @@ impl Desk {
             Request::PoolOnline { name, device } => {
                 let remarks = self.pools.online(&name, &device, progress)?;
                 Ok(done(format!("{device} of '{name}' is online"), remarks))
+            }
+            Request::PoolClear { name, device } => {
+                let (guid, done) = self.pools.clear(&name, device.as_deref(), &self.dirs, progress)?;
+                self.listed(guid, done, "")
             }
             Request::PoolScrub { name, stop: true, .. } => {
                 self.pools.stop_scrub(&name)?;

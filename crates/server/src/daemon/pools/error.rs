@@ -94,6 +94,32 @@ pub enum PoolsError {
         /// What failed.
         source: Box<FilerError>,
     },
+    /// Its disks do not answer yet.
+    #[error(
+        "'{name}' stays suspended: no disk of {} can be used{}\nBring them back, and do this again. Clients wait meanwhile.",
+        vdevs.join(", nor any of "),
+        refused.iter().map(|why| format!("\n{why}")).collect::<String>()
+    )]
+    StillGone {
+        /// Which pool.
+        name: String,
+        /// The parts of it without a disk.
+        vdevs: Vec<String>,
+        /// What was said of disks that cannot be read.
+        refused: Vec<String>,
+    },
+    /// It was let go to be resumed, and could not be imported.
+    #[error(
+        "pool '{name}' was not resumed: {source}\n\
+         It is not served any more: its clients wait, and `tally pool status` shows it as UNAVAIL. What they were told is on its \
+         disks; once those are well, `tally pool import {name}` takes it up."
+    )]
+    NotResumed {
+        /// Which pool.
+        name: String,
+        /// What failed.
+        source: Box<PoolsError>,
+    },
     /// An imported pool cannot be forgotten.
     #[error("pool '{name}' is imported; only a pool that is away can be forgotten. `tally pool export` lets go of it")]
     ForgetImported {
@@ -183,6 +209,13 @@ pub enum PoolsError {
 }
 
 impl PoolsError {
+    /// Whether the pool was not imported because somebody has a disk of it open.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        let Self::Filer(error) = self else { return false };
+        matches!(&**error, FilerError::Import(ImportError::InUse { .. }))
+    }
+
     /// Whether the pool was not imported because it was destroyed.
     #[must_use]
     pub fn is_destroyed(&self) -> bool {
