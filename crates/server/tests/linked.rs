@@ -20,6 +20,8 @@ use running::{Running, browse, story, tally};
 mod disks;
 #[path = "linked/given_up.rs"]
 mod given_up;
+#[path = "linked/housekeeping.rs"]
+mod housekeeping;
 #[path = "linked/members.rs"]
 mod members;
 #[path = "linked/new_files.rs"]

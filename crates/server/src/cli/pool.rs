@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use tally_base::Size;
 
 use super::args::TableArgs;
@@ -31,6 +31,9 @@ pub enum PoolCommand {
         /// Also the lanes of the intent log
         #[arg(short)]
         verbose: bool,
+        /// Only pools that are not well; exit status 1 if there is one
+        #[arg(short = 'x')]
+        only_sick: bool,
     },
     /// Show reads and writes: since import, then per interval
     Iostat {
@@ -132,6 +135,30 @@ pub enum PoolCommand {
         /// A disk; all when none is named
         device: Option<String>,
     },
+    /// Erase the labels of a disk that is no pool's any more
+    Labelclear {
+        /// Also a disk of a pool that can be imported: that one is damaged, or lost
+        #[arg(short)]
+        force: bool,
+        /// Only say what would be erased
+        #[arg(short = 'n')]
+        dry_run: bool,
+        /// The disk
+        device: String,
+    },
+    /// Open the disks again that failed or were missing, and give them what they have missed
+    Reopen {
+        /// The pool
+        name: String,
+    },
+    /// Wait until nothing of this runs on a pool any more
+    Wait {
+        /// Of this alone, separated by commas [default: all]
+        #[arg(short = 't', value_delimiter = ',', value_name = "ACTIVITY")]
+        activities: Vec<Activity>,
+        /// The pool
+        name: String,
+    },
     /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is
     Scrub {
         /// Stop the one that is under way
@@ -143,6 +170,34 @@ pub enum PoolCommand {
         /// The pool
         name: String,
     },
+}
+
+/// What runs on a pool for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Activity {
+    /// What was removed or cut off is given back
+    Free,
+    /// A disk is looked at before it leaves
+    Remove,
+    /// A disk is copied to in the place of another
+    Replace,
+    /// A disk is copied to
+    Resilver,
+    /// Every block is looked at
+    Scrub,
+}
+
+impl Activity {
+    /// Whether it runs.
+    pub(super) fn is_under_way(self, pool: &PoolReport) -> bool {
+        let runs = |words: &[&str]| pool.copies.iter().any(|copy| words.contains(&copy.what.as_str()));
+        match self {
+            Self::Free => pool.freeing,
+            Self::Remove => runs(&["check", "offline"]),
+            Self::Replace | Self::Resilver => runs(&["resilver"]),
+            Self::Scrub => runs(&["scrub"]),
+        }
+    }
 }
 
 /// Words of `pool create`.
@@ -250,6 +305,11 @@ impl PoolCommand {
                 name: name.clone(),
                 device: device.as_ref().map(|device| words::existing_device(device, here)),
             },
+            Self::Labelclear { force, dry_run, device } => {
+                Request::PoolLabelClear { device: words::device(device, here), force: *force, dry_run: *dry_run }
+            }
+            Self::Reopen { name } => Request::PoolReopen { name: name.clone() },
+            Self::Wait { name, .. } => Request::PoolStatus { names: vec![name.clone()] },
             Self::Scrub { stop, wait, name } => Request::PoolScrub { name: name.clone(), stop: *stop, wait: *wait },
         })
     }

@@ -111,6 +111,17 @@ pub enum Request {
         name: String,
         device: Option<String>,
     },
+    /// Erases the labels of a disk; with `dry_run`, only says whose they are.
+    PoolLabelClear {
+        device: PathBuf,
+        force: bool,
+        #[serde(default)]
+        dry_run: bool,
+    },
+    /// Takes back all disks that failed or were missing.
+    PoolReopen {
+        name: String,
+    },
     /// Begins to look at every block on every disk; with `wait`, does all of it; with `stop`, ends it instead.
     PoolScrub {
         name: String,

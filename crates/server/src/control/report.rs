@@ -83,6 +83,9 @@ pub struct PoolReport {
     /// Blocks that were found damaged since the import and are right on no disk.
     #[serde(default)]
     pub unrepaired: u64,
+    /// Whether something that was removed or cut off is not given back yet.
+    #[serde(default)]
+    pub freeing: bool,
     /// Copies to its disks, checks of them, and a scrub, that run now.
     #[serde(default)]
     pub copies: Vec<CopyReport>,
@@ -189,6 +192,13 @@ pub struct TxgReport {
 }
 
 impl PoolReport {
+    /// Whether there is nothing to do about it: `status -x` is silent on it.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        let is_whole = self.damage.is_empty() && self.damage_beyond == 0 && self.unrepaired == 0 && self.leaks == 0;
+        self.state == "ONLINE" && self.messages.is_empty() && is_whole
+    }
+
     /// State of a pool that should be there and is not imported; it has a name, a guid and messages, and nothing else.
     pub const UNAVAILABLE: &str = "UNAVAIL";
 

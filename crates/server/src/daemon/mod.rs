@@ -25,6 +25,7 @@ mod finding;
 pub mod first_pool;
 mod history;
 pub mod http;
+mod label_clear;
 mod leaving;
 mod letting_go;
 pub mod listen;

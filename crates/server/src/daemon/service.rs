@@ -240,6 +240,10 @@ impl Desk {
                 let (guid, done) = self.pools.clear(&name, device.as_deref(), &self.dirs, progress)?;
                 self.listed(guid, done, "")
             }
+            Request::PoolReopen { name } => Ok(Reply::Done(self.pools.reopen(&name, progress)?)),
+            Request::PoolLabelClear { device, force, dry_run } => {
+                Ok(Reply::Done(vec![self.pools.clear_label(&device, force, dry_run)?]))
+            }
             Request::PoolScrub { name, stop: true, .. } => {
                 self.pools.stop_scrub(&name)?;
                 Ok(done(format!("the scrub of '{name}' was stopped"), Vec::new()))

@@ -60,7 +60,7 @@ impl Order {
 }
 
 impl Work {
-    /// Whether it copies or reads a whole disk, and must not keep the daemon's thread from others.
+    /// Whether it copies or reads a whole disk, or is at one that may hang, and must not keep the daemon's thread from others.
     pub(super) const fn takes_long(&self) -> bool {
         matches!(
             self.request,
@@ -70,6 +70,8 @@ impl Work {
                 | Request::PoolOffline { .. }
                 | Request::PoolOnline { .. }
                 | Request::PoolScrub { .. }
+                | Request::PoolReopen { .. }
+                | Request::PoolLabelClear { .. }
         )
     }
 

@@ -8,6 +8,7 @@ use tally_members::grammar::GrammarError;
 use tally_store::properties::PropertyError;
 
 use crate::daemon::disks::DiskError;
+use crate::daemon::label_clear::LabelClearError;
 use crate::daemon::new_files::NewFileError;
 use crate::daemon::scrub::ScrubError;
 
@@ -23,6 +24,9 @@ pub enum PoolsError {
     /// A command on a disk was refused.
     #[error(transparent)]
     Disk(Box<DiskError>),
+    /// A label was not erased.
+    #[error(transparent)]
+    Label(#[from] LabelClearError),
     /// A scrub was not begun, or ended early.
     #[error(transparent)]
     Scrub(#[from] ScrubError),
