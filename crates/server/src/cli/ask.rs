@@ -138,6 +138,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             Ok(console.out.write_all(&script)?)
         }
         Command::Pool(PoolCommand::Iostat { words, args }) => watch::iostat(cli, words, *args, console),
+        Command::Events { follow } => watch::events(cli, *follow, console),
         Command::Advise(AdviseCommand::Log(args)) => advise::log(cli, args, console),
         Command::Top(args) => top::run(cli, args),
         Command::Zilstat(args) => watch::zilstat(cli, args, console),
@@ -263,6 +264,8 @@ fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
         Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
         Reply::Ops(report) => serde_json::to_string_pretty(&report),
         Reply::Load(load) => serde_json::to_string(&load),
+        Reply::History(pools) => serde_json::to_string_pretty(&pools),
+        Reply::Events(events) => serde_json::to_string_pretty(&events),
         Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
     }?;
     Ok(writeln!(console.out, "{text}")?)
@@ -271,7 +274,7 @@ fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
 /// What is said instead of an empty table.
 const fn nothing(reply: &Reply) -> &'static str {
     match reply {
-        Reply::Pools(_) => "no pools are imported",
+        Reply::Pools(_) | Reply::History(_) => "no pools are imported",
         Reply::Found(_) => {
             "no such pools were found; say where to look with -d DIR; -D finds destroyed ones, and those alone"
         }
@@ -283,6 +286,7 @@ fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
     match (command, reply) {
         (PoolCommand::List { table, .. }, Reply::Pools(pools)) => Some(pool::list(pools, *table)),
         (PoolCommand::Status { verbose, .. }, Reply::Pools(pools)) => Some(status::print(pools, *verbose)),
+        (PoolCommand::History { long, .. }, Reply::History(pools)) => Some(pool::history(pools, *long)),
         (PoolCommand::Import(_), Reply::Found(pools)) => Some(pool::found(pools)),
         (PoolCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
         _ => None,

@@ -105,6 +105,8 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
             format!("tally dataset get all {name}")
         }
         Request::PoolStatus { .. }
+        | Request::PoolHistory { .. }
+        | Request::Events { .. }
         | Request::PoolFind { .. }
         | Request::PoolGet { .. }
         | Request::DatasetList { .. }

@@ -10,7 +10,8 @@ use super::iostat::IostatArgs;
 use super::table::{Align, Table};
 use super::words;
 use crate::control::message::{Assignment, Request};
-use crate::control::report::{FoundPool, PoolReport, PropertyLine};
+use crate::control::report::{DoneCommand, FoundPool, PoolHistory, PoolReport, PropertyLine};
+use crate::daemon::dates::utc;
 
 /// The commands on pools.
 #[derive(Debug, Subcommand)]
@@ -158,6 +159,14 @@ pub enum PoolCommand {
         activities: Vec<Activity>,
         /// The pool
         name: String,
+    },
+    /// Show the commands that changed pools
+    History {
+        /// With who asked for them, and on which machine
+        #[arg(short)]
+        long: bool,
+        /// Pools; all when none is named
+        names: Vec<String>,
     },
     /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is
     Scrub {
@@ -310,6 +319,7 @@ impl PoolCommand {
             }
             Self::Reopen { name } => Request::PoolReopen { name: name.clone() },
             Self::Wait { name, .. } => Request::PoolStatus { names: vec![name.clone()] },
+            Self::History { names, .. } => Request::PoolHistory { names: names.clone() },
             Self::Scrub { stop, wait, name } => Request::PoolScrub { name: name.clone(), stop: *stop, wait: *wait },
         })
     }
@@ -366,4 +376,22 @@ pub(super) fn properties(lines: &[PropertyLine], style: TableArgs) -> String {
         table.row(vec![line.name.clone(), line.property.clone(), value.clone(), line.source.clone()]);
     }
     table.print(style)
+}
+
+/// `tally pool history`.
+pub(super) fn history(pools: &[PoolHistory], long: bool) -> String {
+    let line = |done: &DoneCommand| {
+        let by = if long { format!(" [user {} on {}]", done.user, done.host) } else { String::new() };
+        format!("{} {}{by}\n", moment(done.time_ns), words::harmless(&done.words))
+    };
+    let pool = |pool: &PoolHistory| {
+        format!("History for '{}':\n{}", pool.name, pool.commands.iter().map(line).collect::<String>())
+    };
+    pools.iter().map(pool).collect::<Vec<_>>().join("\n")
+}
+
+/// `2026-11-21.10:30:07`, in UTC, as `zpool history` has it.
+pub(super) fn moment(time_ns: u64) -> String {
+    let seconds = time_ns / 1_000_000_000;
+    format!("{}:{:02}", utc(seconds).replace(' ', "."), seconds % 60)
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::RecordedLoad;
 use super::observation::Observation;
-use super::report::{DatasetReport, FoundPool, OpsReport, PoolReport, PropertyLine};
+use super::report::{DatasetReport, EventReport, FoundPool, OpsReport, PoolHistory, PoolReport, PropertyLine};
 
 /// Longest request line, bytes: a runaway peer does not fit.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
@@ -122,6 +122,14 @@ pub enum Request {
     PoolReopen {
         name: String,
     },
+    /// The commands that changed these pools, or all.
+    PoolHistory {
+        names: Vec<String>,
+    },
+    /// What has happened since the event of this number; 0: all that is remembered.
+    Events {
+        since: u64,
+    },
     /// Begins to look at every block on every disk; with `wait`, does all of it; with `stop`, ends it instead.
     PoolScrub {
         name: String,
@@ -232,4 +240,8 @@ pub enum Reply {
     Observation(Box<Observation>),
     /// What clients did.
     Load(RecordedLoad),
+    /// What was done to pools.
+    History(Vec<PoolHistory>),
+    /// What has happened.
+    Events(Vec<EventReport>),
 }

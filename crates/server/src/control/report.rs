@@ -191,6 +191,45 @@ pub struct TxgReport {
     pub dirty_bytes: u64,
 }
 
+/// What was done to a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolHistory {
+    /// Its name.
+    pub name: String,
+    /// Its guid, 16 hexadecimal digits.
+    pub guid: String,
+    /// The oldest first.
+    pub commands: Vec<DoneCommand>,
+}
+
+/// A command that has changed a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoneCommand {
+    /// When, in ns since 1970.
+    pub time_ns: u64,
+    /// Who asked for it.
+    pub user: String,
+    /// On which machine.
+    pub host: String,
+    /// As it is typed.
+    pub words: String,
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventReport {
+    /// Counted from the start of the daemon.
+    pub number: u64,
+    /// When, in ns since 1970.
+    pub time_ns: u64,
+    /// To which pool.
+    pub pool: String,
+    /// What kind of thing: `pool_import`, `statechange`, ...
+    pub class: String,
+    /// In words.
+    pub text: String,
+}
+
 impl PoolReport {
     /// Whether there is nothing to do about it: `status -x` is silent on it.
     #[must_use]

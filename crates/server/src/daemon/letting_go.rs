@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tally_base::{PoolGuid, Size};
 use tally_fs::filer::{Filer, FilerError};
 
+use super::chronicle::Said;
 use super::pools::{Pools, PoolsError, ServedPool};
 use super::{manager, silence};
 
@@ -40,16 +41,18 @@ impl Pools {
 
     /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Refused while a disk is
     /// copied, or hangs. Gives its guid.
-    pub fn export(&self, name: &str) -> Result<PoolGuid, PoolsError> {
+    pub(super) fn export(&self, name: &str, said: Option<&Said>) -> Result<PoolGuid, PoolsError> {
         let pool = self.pool_to_let_go(name)?;
+        said.inspect(|said| said.write_down(&pool));
         self.end(&pool, "exported", Filer::export)?;
         self.unlist(pool.guid());
         Ok(pool.guid())
     }
 
     /// Destroys a pool. Refused while a disk is copied, or hangs. Gives its guid.
-    pub fn destroy(&self, name: &str) -> Result<PoolGuid, PoolsError> {
+    pub(super) fn destroy(&self, name: &str, said: Option<&Said>) -> Result<PoolGuid, PoolsError> {
         let pool = self.pool_to_let_go(name)?;
+        said.inspect(|said| said.write_down(&pool));
         self.end(&pool, "destroyed", Filer::destroy)?;
         self.absent.forget(pool.guid());
         self.refresh_exports();
@@ -67,7 +70,10 @@ impl Pools {
     ) -> Result<(), PoolsError> {
         let (guid, name) = (pool.guid(), pool.filer.name());
         self.absent.let_go(guid, name.clone(), pool.handle_key());
-        self.put_away(pool, how).map_err(|source| {
+        let ended = self.put_away(pool, how);
+        let class = if end == "exported" { "pool_export" } else { "pool_destroy" };
+        self.events.tell(&name, class, ended.as_ref().map_or_else(ToString::to_string, |()| format!("it was {end}")));
+        ended.map_err(|source| {
             self.absent.because(guid, format!("It was not {end}: {source}"));
             PoolsError::NotPutAway { name, end, source: Box::new(source) }
         })

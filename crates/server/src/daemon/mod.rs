@@ -14,6 +14,7 @@
 
 mod absent;
 pub mod announce;
+mod chronicle;
 pub mod config;
 mod copies;
 mod damage_report;
@@ -21,6 +22,7 @@ mod data_dir;
 mod datasets;
 pub(crate) mod dates;
 mod disks;
+mod events;
 mod finding;
 pub mod first_pool;
 mod history;

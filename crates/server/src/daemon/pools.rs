@@ -43,6 +43,7 @@ pub use self::served::ServedPool;
 use super::absent::Absent;
 use super::config::ExportRule;
 use super::disks::DiskError;
+use super::events::Events;
 use super::new_files::NewFile;
 use super::state::State;
 use crate::control::message::{Assignment, Progress};
@@ -104,6 +105,8 @@ pub struct Pools {
     /// Those whose clients wait.
     pub absent: Absent,
     pub(super) state: Mutex<State>,
+    /// What has happened to them.
+    pub(super) events: Events,
     /// Rules that stand above those of datasets.
     pub(super) above: Mutex<Vec<ExportRule>>,
     /// Those of them that the configuration file has.
@@ -122,6 +125,7 @@ impl Pools {
             going: Mutex::default(),
             came_on: Mutex::new(Instant::now()),
             absent: Absent::new(state.pools()),
+            events: Events::default(),
             above: Mutex::default(),
             state: Mutex::new(state),
             file_rules: Mutex::new(above),
@@ -231,6 +235,7 @@ impl Pools {
         self.served.write().push(Arc::clone(&pool));
         self.absent.forget(pool.guid());
         self.refresh_exports();
+        self.events.tell(&pool.filer.name(), "pool_import", "it is imported".into());
         // It serves, whatever becomes of the list: whoever asked for it is told.
         let _told_later = self.remember(&pool);
         Ok(pool)

@@ -41,7 +41,9 @@ impl Pools {
         dirs: &[PathBuf],
         progress: OnProgress<'_>,
     ) -> Result<(PoolGuid, Vec<String>), PoolsError> {
-        let served = self.pool(name)?;
+        let is_away = !self.absent.find(name).is_empty();
+        let away = |error| if is_away { PoolsError::ClearAway { name: name.into() } } else { error };
+        let served = self.pool(name).map_err(away)?;
         let (pool, guid) = (served.filer.pool(), served.guid());
         let wanted = device.map(|device| find(pool, device)).transpose()?.map(|member| member.leg);
         if pool.fault().is_some() {
@@ -83,6 +85,7 @@ impl Pools {
             let lost = Size(exposed);
             remarks.push(format!("{lost} that clients of datasets with sync=disabled were told is safe are lost"));
         }
+        self.events.tell(&name, "pool_resumed", remarks.join("; "));
         tracing::info!(pool = %guid, "resumed: {}", remarks.join("; "));
         remarks.insert(0, format!("pool '{name}' goes on"));
         Ok(remarks)

@@ -19,6 +19,7 @@ use tally_members::create;
 use tally_members::discover::ImportSource;
 use tally_nfs::exports::parse_sharenfs;
 
+use super::chronicle::Said;
 use super::damage_report::Pending;
 use super::new_files::NewFile;
 use super::observe::{observe, record};
@@ -98,6 +99,8 @@ impl Desk {
             }
             Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
+            Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
+            Request::Events { since } => Ok(Reply::Events(self.pools.events.since(*since))),
             Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
             _ => return None,
         })
@@ -167,6 +170,7 @@ impl Desk {
         &self,
         request: Request,
         files: Vec<NewFile>,
+        said: &Said,
         progress: OnProgress<'_>,
     ) -> Result<Reply, PoolsError> {
         self.pools.write_list_again();
@@ -193,12 +197,12 @@ impl Desk {
                 self.listed(pool.guid(), import_remarks(&pool.filer, &report), "")
             }
             Request::PoolExport { name } => {
-                let guid = self.pools.export(&name)?;
+                let guid = self.pools.export(&name, Some(said))?;
                 let gone = "a start before that imports it again.";
                 self.listed(guid, vec![format!("exported pool '{name}'")], gone)
             }
             Request::PoolDestroy { name } => {
-                let guid = self.pools.destroy(&name)?;
+                let guid = self.pools.destroy(&name, Some(said))?;
                 let gone = "a start before that finds it destroyed, and takes it off.";
                 self.listed(guid, vec![format!("destroyed pool '{name}'")], gone)
             }

@@ -97,13 +97,16 @@ impl Work {
             return None;
         }
         let _ = answer.send(Answer::Begun);
-        Some(Begun { request, files: Vec::new(), voice: Voice { answer, told: None } })
+        let user = asker.user();
+        Some(Begun { request, user, files: Vec::new(), voice: Voice { answer, told: None } })
     }
 }
 
 /// Work that will be carried out.
 pub(super) struct Begun {
     pub(super) request: Request,
+    /// Who asked for it.
+    pub(super) user: String,
     /// Made for it. Whoever drops them takes them back.
     pub(super) files: Vec<NewFile>,
     pub(super) voice: Voice,

@@ -113,3 +113,74 @@ fn a_label_is_erased_where_nobody_wants_it() {
     );
     daemon.stop();
 }
+
+/// Who did what, and when, is asked when something is wrong: perhaps after a crash, on another machine.
+#[test]
+fn what_was_done_to_a_pool_stands_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    let _disks = disks(data_dir, &opener, ["a", "b"]);
+    story(
+        data_dir,
+        &[
+            (&["pool", "create", "dozer", "a"], true, &[]),
+            (&["dataset", "create", "-o", "sync=disabled", "dozer/x"], true, &[]),
+            (&["dataset", "create", "dozer/x"], false, &["exists already"]),
+            (&["pool", "attach", "dozer", "a", "b"], true, &[]),
+            (&["pool", "status", "dozer"], true, &[]),
+            (&["pool", "export", "dozer"], true, &[]),
+            (&["pool", "history", "dozer"], false, &["no pool 'dozer'"]),
+            (&["pool", "import", "dozer"], true, &[]),
+            (&["dataset", "rename", "dozer/x", "dozer/y"], true, &[]),
+        ],
+    );
+    let words_of = |text: &str| -> Vec<String> {
+        let words = |line: &str| Some(line.split_once(" tally ")?.1.replace(&data_dir.display().to_string(), ""));
+        text.lines().filter_map(words).collect()
+    };
+    let expected = [
+        "pool create dozer /a",
+        "dataset create -o sync=disabled dozer/x",
+        "pool attach dozer a /b",
+        "pool export dozer",
+        "pool import dozer",
+        "dataset rename dozer/x dozer/y",
+    ];
+    let (_, text) = tally(data_dir, &["pool", "history", "dozer"]);
+    assert!(text.starts_with("History for 'dozer':\n20"), "{text}");
+    assert_eq!(words_of(&text), expected, "{text}");
+    daemon.stop();
+
+    let daemon = Running::start(data_dir, &opener);
+    let (_, text) = tally(data_dir, &["pool", "history", "-l"]);
+    let by = |line: &String| line.split_once(" [user ").map(|(words, by)| (words.to_owned(), by.contains(" on ")));
+    let expected: Vec<_> = expected.map(|words| Some((words.to_owned(), true))).into();
+    assert_eq!(words_of(&text).iter().map(by).collect::<Vec<_>>(), expected, "{text}");
+    story(
+        data_dir,
+        &[(&["--json", "pool", "history"], true, &["\"words\": \"tally pool export dozer\"", "\"user\": \""])],
+    );
+    daemon.stop();
+}
+
+#[test]
+fn what_has_happened_is_told_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    let [_, b] = disks(data_dir, &opener, ["a", "b"]);
+    story(data_dir, &[(&["pool", "create", "dozer", "mirror", "a", "b"], true, &[])]);
+    b.fails.store(true, Ordering::SeqCst);
+    story(data_dir, &[(&["dataset", "create", "dozer/x"], true, &[])]);
+    let text = wait_for(data_dir, &["events"], "statechange");
+    assert!(text.contains("is FAULTED"), "{text}");
+    story(data_dir, &[(&["pool", "scrub", "-w", "dozer"], true, &[]), (&["pool", "export", "dozer"], true, &[])]);
+    let (_, text) = tally(data_dir, &["events"]);
+    let at = |class: &str| text.find(class).unwrap_or_else(|| panic!("no {class}: {text}"));
+    assert!(at("pool_import") < at("statechange") && at("statechange") < at("pool_export"), "{text}");
+    story(data_dir, &[(&["--json", "events"], true, &["\"class\":\"pool_export\"", "\"number\":1"])]);
+    daemon.stop();
+}

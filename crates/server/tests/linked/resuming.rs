@@ -95,7 +95,7 @@ fn a_suspended_pool_goes_on_as_it_was_or_not_at_all() {
         &[
             (&["pool", "clear", "dozer"], false, &["was not resumed", "older copies", "tally pool import dozer"]),
             (&["pool", "status", "dozer"], true, &["state: UNAVAIL", "could not be resumed"]),
-            (&["pool", "clear", "dozer"], false, &["no pool 'dozer' is imported"]),
+            (&["pool", "clear", "dozer"], false, &["is not imported", "tally pool import dozer"]),
         ],
     );
     drop(disk);

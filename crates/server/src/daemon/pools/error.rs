@@ -112,6 +112,12 @@ pub enum PoolsError {
         /// What was said of disks that cannot be read.
         refused: Vec<String>,
     },
+    /// There is nothing in memory that could go on.
+    #[error("pool '{name}' is not imported; once its disks are well, `tally pool import {name}` takes it up")]
+    ClearAway {
+        /// Which pool.
+        name: String,
+    },
     /// It was let go to be resumed, and could not be imported.
     #[error(
         "pool '{name}' was not resumed: {source}\n\
