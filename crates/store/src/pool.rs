@@ -215,6 +215,21 @@ impl Pool {
         Ok(())
     }
 
+    /// Writes a command down that has changed the pool, with the next group that is synced, for which it asks.
+    pub fn note_command(&self, command: Command) {
+        if self.read_only || self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        self.commands.lock().note(command);
+        self.txgs.want(Cause::Chore);
+    }
+
+    /// The commands that changed the pool, the oldest first.
+    #[must_use]
+    pub fn commands(&self) -> Vec<Command> {
+        self.commands.lock().all()
+    }
+
     /// The time by which remembered answers age: it stands still while the pool is away, and nobody sets it (rules F12).
     #[must_use]
     pub fn time_in_service(&self) -> Time {
@@ -244,21 +259,6 @@ impl Pool {
             }
             None => Ok(()),
         }
-    }
-
-    /// Writes a command down that has changed the pool, with the next group that is synced, for which it asks.
-    pub fn note_command(&self, command: Command) {
-        if self.read_only || self.closed.load(Ordering::Acquire) {
-            return;
-        }
-        self.commands.lock().note(command);
-        self.txgs.want(Cause::Chore);
-    }
-
-    /// The commands that changed the pool, the oldest first.
-    #[must_use]
-    pub fn commands(&self) -> Vec<Command> {
-        self.commands.lock().all()
     }
 
     /// Whether anything that was removed or cut is not freed yet, in any dataset.
