@@ -63,7 +63,7 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         dirty_bytes: pool.txgs.dirty_bytes(),
         dirty_bytes_max: pool.txgs.dirty_bytes_max(),
         unrepaired: pool.io.unrepaired_count(),
-        freeing: pool.has_orphans(),
+        freeing: pool.datasets().iter().any(|dataset| dataset.root().orphan_count > 0),
         copies: served.copies.running(),
         copies_ended: served.copies.outcomes(),
         ahead_bytes: pool.txgs.ahead_bytes(),
