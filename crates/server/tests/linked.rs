@@ -20,10 +20,14 @@ use running::{Running, browse, story, tally};
 mod disks;
 #[path = "linked/given_up.rs"]
 mod given_up;
+#[path = "linked/housekeeping.rs"]
+mod housekeeping;
 #[path = "linked/members.rs"]
 mod members;
 #[path = "linked/new_files.rs"]
 mod new_files;
+#[path = "linked/resuming.rs"]
+mod resuming;
 
 /// So long a test waits for what should come in an instant, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(60);

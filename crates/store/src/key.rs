@@ -29,12 +29,23 @@ pub enum Class {
     Orphan = 6,
     /// In the catalog: `(dataset, 0, 0)` → its entry ([`crate::dataset`]).
     Dataset = 32,
+    /// In the catalog: `(number, 0, 0)` → a command that changed the pool ([`crate::pool::Command`]).
+    History = 47,
 }
 
 impl Class {
     /// All classes of a dataset's tree, in order.
     pub const ALL: [Self; 7] =
         [Self::Inode, Self::DirEntry, Self::DirHash, Self::Xattr, Self::Extent, Self::Small, Self::Orphan];
+
+    /// All classes of the catalog, in order.
+    pub const CATALOG: [Self; 2] = [Self::Dataset, Self::History];
+
+    /// Whether it stands in the catalog, and not in a dataset's tree.
+    #[must_use]
+    pub const fn is_of_catalog(self) -> bool {
+        self as u8 >= Self::Dataset as u8
+    }
 
     /// The class of this number, or `None` for one that we do not know.
     #[must_use]
@@ -48,6 +59,7 @@ impl Class {
             5 => Self::Small,
             6 => Self::Orphan,
             32 => Self::Dataset,
+            47 => Self::History,
             _ => return None,
         })
     }
@@ -67,6 +79,8 @@ pub struct Key {
 }
 
 impl Key {
+    /// The greatest key that there can be.
+    pub const MAX: Self = Self::new(Class::History, u64::MAX, u64::MAX, u64::MAX);
     /// The smallest key that there can be.
     pub(crate) const MIN: Self = Self::new(Class::Inode, 0, 0, 0);
 
@@ -147,7 +161,7 @@ impl Key {
         let next_object = || object.checked_add(1).map(|object| Self::new(class, object, 0, 0));
         let next_a = |step: u64| a.checked_add(step).map(|a| Self::new(class, object, a, 0)).or_else(next_object);
         let next = match class {
-            Class::Inode | Class::Small | Class::Dataset => next_object(),
+            Class::Inode | Class::Small | Class::Dataset | Class::History => next_object(),
             Class::DirEntry => next_a(1),
             Class::Extent => next_a(EXTENT_STEP_MIN),
             Class::DirHash | Class::Xattr | Class::Orphan => {
@@ -161,7 +175,8 @@ impl Key {
 impl Class {
     /// The first key behind those of this class; none: it is the last one of its kind of tree.
     pub(crate) fn end(self) -> Option<Key> {
-        Self::ALL.get(self as usize + 1).map(|next| Key::new(*next, 0, 0, 0))
+        let kind: &[Self] = if self.is_of_catalog() { &Self::CATALOG } else { &Self::ALL };
+        kind.iter().find(|class| **class > self).map(|next| Key::new(*next, 0, 0, 0))
     }
 }
 

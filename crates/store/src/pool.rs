@@ -18,6 +18,7 @@
 //! | `syncing` | its mutex: held over a whole sync, an export, a change of the configuration |
 //! | `datasets` | its lock, briefly; what hangs below has its own |
 //! | `lanes` | read by all; replaced under `syncing` |
+//! | `commands` | its mutex, for a few instructions |
 //! | `held` | its mutex, for a few instructions |
 //! | `time` | atomics, and a mutex of its own that is held for a few instructions |
 //! | `fault` | set once; from then on nothing is believed (I7) |
@@ -27,6 +28,7 @@
 mod admit;
 mod break_even;
 mod catalog;
+mod commands;
 mod lanes;
 mod life;
 pub mod membership;
@@ -56,13 +58,15 @@ use crate::dataset::{Changes, Dataset};
 use crate::io::BlockIo;
 use crate::replies::{BUCKETS, ReplyCache};
 use crate::tuning::Tuning;
-use crate::txg::{TxgHistory, Txgs};
+use crate::txg::{Cause, TxgHistory, Txgs};
 use break_even::BreakEven;
 use catalog::{Catalog, Told};
 use server_time::ServerTime;
 
 pub use admit::{NotServing, SpaceClass};
 pub(crate) use catalog::{Top, entry_of, names_of};
+use commands::Commands;
+pub use commands::{COMMANDS_MAX, Command};
 pub use life::Life;
 pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
@@ -89,6 +93,7 @@ pub struct Pool {
     /// Answers to remember.
     pub replies: ReplyCache,
     guid: PoolGuid,
+    commands: Mutex<Commands>,
     /// Those with a disk; changed under `syncing` only.
     lanes: ArcSwap<Vec<Arc<Lane>>>,
     /// The lanes that were open when the pool began to serve: where datasets are at home.
@@ -210,6 +215,21 @@ impl Pool {
         Ok(())
     }
 
+    /// Writes a command down that has changed the pool, with the next group that is synced, for which it asks.
+    pub fn note_command(&self, command: Command) {
+        if self.read_only || self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        self.commands.lock().note(command);
+        self.txgs.want(Cause::Chore);
+    }
+
+    /// The commands that changed the pool, the oldest first.
+    #[must_use]
+    pub fn commands(&self) -> Vec<Command> {
+        self.commands.lock().all()
+    }
+
     /// The time by which remembered answers age: it stands still while the pool is away, and nobody sets it (rules F12).
     #[must_use]
     pub fn time_in_service(&self) -> Time {
@@ -230,11 +250,13 @@ impl Pool {
     pub fn check_catalog(&self) -> Result<(), String> {
         let syncing = self.syncing.lock();
         let found = catalog::entries_of(syncing.catalog.tree(), &self.io).map_err(|error| error.to_string())?;
-        let known = self.entries(&[]);
-        let differs = found.iter().find(|(id, entry)| known.get(id) != Some(entry));
+        let known = self.all_entries(&[]);
+        let differs = found.iter().zip(&known).find(|(found, known)| found != known);
         match differs {
-            Some((id, _)) => Err(format!("the catalog has another entry of dataset {id} than memory")),
-            None if found.len() != known.len() => Err("the catalog has fewer datasets than memory".to_owned()),
+            Some((_, (key, _))) => Err(format!("the catalog has another entry of {key:?} than memory")),
+            None if found.len() != known.len() => {
+                Err("the catalog has another number of entries than memory".to_owned())
+            }
             None => Ok(()),
         }
     }

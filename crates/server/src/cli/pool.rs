@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use tally_base::Size;
 
 use super::args::TableArgs;
@@ -10,7 +10,8 @@ use super::iostat::IostatArgs;
 use super::table::{Align, Table};
 use super::words;
 use crate::control::message::{Assignment, Request};
-use crate::control::report::{FoundPool, PoolReport, PropertyLine};
+use crate::control::report::{DoneCommand, FoundPool, PoolHistory, PoolReport, PropertyLine};
+use crate::daemon::dates::utc;
 
 /// The commands on pools.
 #[derive(Debug, Subcommand)]
@@ -31,6 +32,9 @@ pub enum PoolCommand {
         /// Also the lanes of the intent log
         #[arg(short)]
         verbose: bool,
+        /// Only pools that are not well; exit status 1 if there is one
+        #[arg(short = 'x')]
+        only_sick: bool,
     },
     /// Show reads and writes: since import, then per interval
     Iostat {
@@ -125,6 +129,45 @@ pub enum PoolCommand {
         /// The disk
         device: String,
     },
+    /// Count errors of disks anew; a suspended pool whose disks answer again goes on, and its clients notice nothing
+    Clear {
+        /// The pool
+        name: String,
+        /// A disk; all when none is named
+        device: Option<String>,
+    },
+    /// Erase the labels of a disk that is no pool's any more
+    Labelclear {
+        /// Also a disk of a pool that can be imported: that one is damaged, or lost
+        #[arg(short)]
+        force: bool,
+        /// Only say what would be erased
+        #[arg(short = 'n')]
+        dry_run: bool,
+        /// The disk
+        device: String,
+    },
+    /// Open the disks again that failed or were missing, and give them what they have missed
+    Reopen {
+        /// The pool
+        name: String,
+    },
+    /// Wait until nothing of this runs on a pool any more
+    Wait {
+        /// Of this alone, separated by commas [default: all]
+        #[arg(short = 't', value_delimiter = ',', value_name = "ACTIVITY")]
+        activities: Vec<Activity>,
+        /// The pool
+        name: String,
+    },
+    /// Show the commands that changed pools
+    History {
+        /// With who asked for them, and on which machine
+        #[arg(short)]
+        long: bool,
+        /// Pools; all when none is named
+        names: Vec<String>,
+    },
     /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is
     Scrub {
         /// Stop the one that is under way
@@ -136,6 +179,34 @@ pub enum PoolCommand {
         /// The pool
         name: String,
     },
+}
+
+/// What runs on a pool for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Activity {
+    /// What was removed or cut off is given back
+    Free,
+    /// A disk is looked at before it leaves
+    Remove,
+    /// A disk is copied to in the place of another
+    Replace,
+    /// A disk is copied to
+    Resilver,
+    /// Every block is looked at
+    Scrub,
+}
+
+impl Activity {
+    /// Whether it runs.
+    pub(super) fn is_under_way(self, pool: &PoolReport) -> bool {
+        let runs = |words: &[&str]| pool.copies.iter().any(|copy| words.contains(&copy.what.as_str()));
+        match self {
+            Self::Free => pool.freeing,
+            Self::Remove => runs(&["check", "offline"]),
+            Self::Replace | Self::Resilver => runs(&["resilver"]),
+            Self::Scrub => runs(&["scrub"]),
+        }
+    }
 }
 
 /// Words of `pool create`.
@@ -239,6 +310,16 @@ impl PoolCommand {
             Self::Online { name, device } => {
                 Request::PoolOnline { name: name.clone(), device: words::existing_device(device, here) }
             }
+            Self::Clear { name, device } => Request::PoolClear {
+                name: name.clone(),
+                device: device.as_ref().map(|device| words::existing_device(device, here)),
+            },
+            Self::Labelclear { force, dry_run, device } => {
+                Request::PoolLabelClear { device: words::device(device, here), force: *force, dry_run: *dry_run }
+            }
+            Self::Reopen { name } => Request::PoolReopen { name: name.clone() },
+            Self::Wait { name, .. } => Request::PoolStatus { names: vec![name.clone()] },
+            Self::History { names, .. } => Request::PoolHistory { names: names.clone() },
             Self::Scrub { stop, wait, name } => Request::PoolScrub { name: name.clone(), stop: *stop, wait: *wait },
         })
     }
@@ -295,4 +376,22 @@ pub(super) fn properties(lines: &[PropertyLine], style: TableArgs) -> String {
         table.row(vec![line.name.clone(), line.property.clone(), value.clone(), line.source.clone()]);
     }
     table.print(style)
+}
+
+/// `tally pool history`.
+pub(super) fn history(pools: &[PoolHistory], long: bool) -> String {
+    let line = |done: &DoneCommand| {
+        let by = if long { format!(" [user {} on {}]", done.user, done.host) } else { String::new() };
+        format!("{} {}{by}\n", moment(done.time_ns), words::harmless(&done.words))
+    };
+    let pool = |pool: &PoolHistory| {
+        format!("History for '{}':\n{}", pool.name, pool.commands.iter().map(line).collect::<String>())
+    };
+    pools.iter().map(pool).collect::<Vec<_>>().join("\n")
+}
+
+/// `2026-11-21.10:30:07`, in UTC, as `zpool history` has it.
+pub(super) fn moment(time_ns: u64) -> String {
+    let seconds = time_ns / 1_000_000_000;
+    format!("{}:{:02}", utc(seconds).replace(' ', "."), seconds % 60)
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::RecordedLoad;
 use super::observation::Observation;
-use super::report::{DatasetReport, FoundPool, OpsReport, PoolReport, PropertyLine};
+use super::report::{DatasetReport, EventReport, FoundPool, OpsReport, PoolHistory, PoolReport, PropertyLine};
 
 /// Longest request line, bytes: a runaway peer does not fit.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
@@ -105,6 +105,30 @@ pub enum Request {
     PoolOnline {
         name: String,
         device: String,
+    },
+    /// Counts the errors of a disk, or of all, anew; a pool that is suspended goes on, if its disks answer again.
+    PoolClear {
+        name: String,
+        device: Option<String>,
+    },
+    /// Erases the labels of a disk; with `dry_run`, only says whose they are.
+    PoolLabelClear {
+        device: PathBuf,
+        force: bool,
+        #[serde(default)]
+        dry_run: bool,
+    },
+    /// Takes back all disks that failed or were missing.
+    PoolReopen {
+        name: String,
+    },
+    /// The commands that changed these pools, or all.
+    PoolHistory {
+        names: Vec<String>,
+    },
+    /// What has happened since the event of this number; 0: all that is remembered.
+    Events {
+        since: u64,
     },
     /// Begins to look at every block on every disk; with `wait`, does all of it; with `stop`, ends it instead.
     PoolScrub {
@@ -216,4 +240,8 @@ pub enum Reply {
     Observation(Box<Observation>),
     /// What clients did.
     Load(RecordedLoad),
+    /// What was done to pools.
+    History(Vec<PoolHistory>),
+    /// What has happened.
+    Events(Vec<EventReport>),
 }

@@ -83,6 +83,9 @@ pub struct PoolReport {
     /// Blocks that were found damaged since the import and are right on no disk.
     #[serde(default)]
     pub unrepaired: u64,
+    /// Whether something that was removed or cut off is not given back yet.
+    #[serde(default)]
+    pub freeing: bool,
     /// Copies to its disks, checks of them, and a scrub, that run now.
     #[serde(default)]
     pub copies: Vec<CopyReport>,
@@ -188,7 +191,53 @@ pub struct TxgReport {
     pub dirty_bytes: u64,
 }
 
+/// What was done to a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolHistory {
+    /// Its name.
+    pub name: String,
+    /// Its guid, 16 hexadecimal digits.
+    pub guid: String,
+    /// The oldest first.
+    pub commands: Vec<DoneCommand>,
+}
+
+/// A command that has changed a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoneCommand {
+    /// When, in ns since 1970.
+    pub time_ns: u64,
+    /// Who asked for it.
+    pub user: String,
+    /// On which machine.
+    pub host: String,
+    /// As it is typed.
+    pub words: String,
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventReport {
+    /// Counted from the start of the daemon.
+    pub number: u64,
+    /// When, in ns since 1970.
+    pub time_ns: u64,
+    /// To which pool.
+    pub pool: String,
+    /// What kind of thing: `pool_import`, `statechange`, ...
+    pub class: String,
+    /// In words.
+    pub text: String,
+}
+
 impl PoolReport {
+    /// Whether there is nothing to do about it: `status -x` is silent on it.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        let is_whole = self.damage.is_empty() && self.damage_beyond == 0 && self.unrepaired == 0 && self.leaks == 0;
+        self.state == "ONLINE" && self.messages.is_empty() && is_whole
+    }
+
     /// State of a pool that should be there and is not imported; it has a name, a guid and messages, and nothing else.
     pub const UNAVAILABLE: &str = "UNAVAIL";
 

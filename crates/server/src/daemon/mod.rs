@@ -14,6 +14,7 @@
 
 mod absent;
 pub mod announce;
+mod chronicle;
 pub mod config;
 mod copies;
 mod damage_report;
@@ -21,10 +22,12 @@ mod data_dir;
 mod datasets;
 pub(crate) mod dates;
 mod disks;
+mod events;
 mod finding;
 pub mod first_pool;
 mod history;
 pub mod http;
+mod label_clear;
 mod leaving;
 mod letting_go;
 pub mod listen;
@@ -42,6 +45,7 @@ pub mod pools;
 mod pressure;
 pub mod process;
 mod registration;
+mod resuming;
 mod rules_above;
 mod run;
 mod scrub;

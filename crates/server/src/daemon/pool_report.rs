@@ -63,6 +63,7 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         dirty_bytes: pool.txgs.dirty_bytes(),
         dirty_bytes_max: pool.txgs.dirty_bytes_max(),
         unrepaired: pool.io.unrepaired_count(),
+        freeing: pool.datasets().iter().any(|dataset| dataset.root().orphan_count > 0),
         copies: served.copies.running(),
         copies_ended: served.copies.outcomes(),
         ahead_bytes: pool.txgs.ahead_bytes(),
@@ -141,8 +142,10 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             ),
         };
         messages.push(format!(
-            "the pool is suspended: {}.\n{clients} {kept} Repair the disks, then export the pool and import it again.",
-            fault.0
+            "the pool is suspended: {}.\n{clients} {kept}\n\
+             Once its disks are well, `tally pool clear {}` goes on where it stopped.",
+            fault.0,
+            served.filer.name()
         ));
     }
     messages.extend(served.list_trouble.lock().clone());

@@ -19,6 +19,7 @@ use tally_members::create;
 use tally_members::discover::ImportSource;
 use tally_nfs::exports::parse_sharenfs;
 
+use super::chronicle::Said;
 use super::damage_report::Pending;
 use super::new_files::NewFile;
 use super::observe::{observe, record};
@@ -98,6 +99,8 @@ impl Desk {
             }
             Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
+            Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
+            Request::Events { since } => Ok(Reply::Events(self.pools.events.since(*since))),
             Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
             _ => return None,
         })
@@ -167,6 +170,7 @@ impl Desk {
         &self,
         request: Request,
         files: Vec<NewFile>,
+        said: &Said,
         progress: OnProgress<'_>,
     ) -> Result<Reply, PoolsError> {
         self.pools.write_list_again();
@@ -179,17 +183,26 @@ impl Desk {
                 let is_anywhere = dirs.is_empty();
                 let paths = if is_anywhere { self.pools.known_paths(&pool) } else { Vec::new() };
                 let dirs = if is_anywhere { self.dirs.clone() } else { dirs };
-                let order = ImportOrder { pool, paths, dirs, force, read_only, accept_loss, destroyed };
+                let order = ImportOrder {
+                    pool,
+                    paths,
+                    dirs,
+                    force,
+                    read_only,
+                    accept_loss,
+                    destroyed,
+                    ..ImportOrder::default()
+                };
                 let (pool, report) = self.pools.import(&order, progress)?;
                 self.listed(pool.guid(), import_remarks(&pool.filer, &report), "")
             }
             Request::PoolExport { name } => {
-                let guid = self.pools.export(&name)?;
+                let guid = self.pools.export(&name, Some(said))?;
                 let gone = "a start before that imports it again.";
                 self.listed(guid, vec![format!("exported pool '{name}'")], gone)
             }
             Request::PoolDestroy { name } => {
-                let guid = self.pools.destroy(&name)?;
+                let guid = self.pools.destroy(&name, Some(said))?;
                 let gone = "a start before that finds it destroyed, and takes it off.";
                 self.listed(guid, vec![format!("destroyed pool '{name}'")], gone)
             }
@@ -226,6 +239,14 @@ impl Desk {
             Request::PoolOnline { name, device } => {
                 let remarks = self.pools.online(&name, &device, progress)?;
                 Ok(done(format!("{device} of '{name}' is online"), remarks))
+            }
+            Request::PoolClear { name, device } => {
+                let (guid, done) = self.pools.clear(&name, device.as_deref(), &self.dirs, progress)?;
+                self.listed(guid, done, "")
+            }
+            Request::PoolReopen { name } => Ok(Reply::Done(self.pools.reopen(&name, progress)?)),
+            Request::PoolLabelClear { device, force, dry_run } => {
+                Ok(Reply::Done(vec![self.pools.clear_label(&device, force, dry_run)?]))
             }
             Request::PoolScrub { name, stop: true, .. } => {
                 self.pools.stop_scrub(&name)?;

@@ -99,7 +99,7 @@ fn disks_that_fail_while_the_daemon_runs() {
         data_dir,
         &[
             (&["dataset", "create", "dozer/y"], false, &[]),
-            (&["pool", "status", "dozer"], true, &["state: SUSPENDED", "export the pool and import it again"]),
+            (&["pool", "status", "dozer"], true, &["state: SUSPENDED", "tally pool clear dozer"]),
             (&["pool", "set", "failmode=continue", "dozer"], false, &["suspended"]),
             (&["pool", "export", "dozer"], false, &[]),
             (&import, false, &["no usable leg", "MISSING"]),

@@ -1,5 +1,7 @@
 //! The pool root, the datasets, and every entry of their trees.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use tally_base::DatasetId;
 use tally_base::codec::Malformed;
@@ -14,7 +16,7 @@ use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::pool::{PoolRoot, Top, entry_of, names_of};
+use crate::pool::{Command, PoolRoot, Top, entry_of, names_of};
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
 
@@ -77,7 +79,7 @@ fn root_of(view: &PoolView<'_>, uberblock: &Uberblock) -> Result<Root, RootError
     let pointer: &[u8; BLOCK_PTR_BYTES] = uberblock.root[..].try_into().map_err(|_| Malformed("uberblock root"))?;
     let block = BlockPtr::decode(pointer)?;
     let (content, alloc) = PoolRoot::decode(&BlockIo::read_root(&view.block_devs(), &block)?)?;
-    let top = Top { root: content, datasets: Vec::new(), names: Vec::new() };
+    let top = Top { root: content, datasets: Vec::new(), names: Vec::new(), commands: BTreeMap::new() };
     let source = view.source(block.dva);
     Ok(Root { uberblock: uberblock.clone(), top, entries: Vec::new(), alloc, block, source })
 }
@@ -91,7 +93,7 @@ fn io_of(view: &PoolView<'_>) -> std::sync::Arc<BlockIo> {
 fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     let tree = root.top.root.catalog.clone();
     let mut leaf = None;
-    let mut datasets = Vec::new();
+    let (mut datasets, mut commands) = (Vec::new(), 0_u64);
     let summary = tree.check(&io_of(view), &mut |visit| match visit {
         Visit::Block { bp, height, count } => {
             let what = if height == 0 { "catalog leaf" } else { "catalog node" };
@@ -101,6 +103,18 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
             view.say_damaged_copy(report, Part::Trees, bp);
             leaf = source;
         }
+        Visit::Entry { key, value } if key.class == Class::History => match Command::decode(&key, value) {
+            Ok(command) => {
+                commands += 1;
+                let fact = Fact::new(Part::Trees, "command").at(leaf.clone()).with("number", key.object);
+                let fact = fact.with("time", command.time).with("user", command.user).with("host", command.host);
+                report.say(Detail::Verbose, &fact.with("words", command.words));
+            }
+            Err(why) => {
+                let fact = Fact::new(Part::Trees, "command").at(leaf.clone()).with("key", format!("{key:?}"));
+                report.say(Detail::Summary, &fact.damaged(why));
+            }
+        },
         Visit::Entry { key, value } => match entry_of(&root.top.root, &key, value) {
             Ok(entry) => datasets.push((entry, leaf.clone())),
             Err(why) => {
@@ -130,8 +144,9 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
         .with("datasets", root.top.datasets.len())
         .with("lsize", summary.logical_bytes)
         .with("asize", summary.allocated_bytes);
+    let fact = if commands > 0 { fact.with("commands", commands) } else { fact };
     let fact = if summary.damage_count == 0 && summary.entry_count != tree.entry_count() {
-        fact.damaged(format!("the pool's root tells of {} datasets", tree.entry_count()))
+        fact.damaged(format!("the pool's root tells of {} entries", tree.entry_count()))
     } else {
         fact
     };
@@ -367,5 +382,6 @@ const fn class_word(class: Class) -> &'static str {
         Class::Small => "small",
         Class::Orphan => "orphan",
         Class::Dataset => "dataset",
+        Class::History => "command",
     }
 }

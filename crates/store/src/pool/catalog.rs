@@ -14,6 +14,8 @@
 //! nothing as long as the pool is imported. The merge that meets it, or a scrub, lets the whole catalog be written anew
 //! from memory. An import that meets it is refused, as by a rotten root: whatever it left out would be gone for good.
 //!
+//! Beside them stand the commands that changed the pool ([`super::commands`]), of which memory knows all as well.
+//!
 //! See docs/design/0040.
 
 use std::collections::{BTreeMap, HashSet};
@@ -23,6 +25,7 @@ use tally_base::codec::Malformed;
 use tally_base::{DatasetId, Txg};
 
 use super::TIME_ROOM_END;
+use super::commands::Command;
 use super::open::OpenError;
 use super::root::PoolRoot;
 use crate::block::BlockError;
@@ -73,12 +76,12 @@ impl Catalog {
         io: &BlockIo,
         out: &mut RunWriter,
         changed: Entries,
-        gone: &[DatasetId],
-        all: impl FnOnce() -> Entries,
+        (gone, commands): (&[DatasetId], &[(Key, Change)]),
+        all: impl FnOnce() -> Vec<(Key, Bytes)>,
     ) -> Result<(), BlockError> {
         let was_damaged = self.is_damaged;
         if !was_damaged {
-            self.take_in(io, out, changed.clone(), gone)?;
+            self.take_in(io, out, changed.clone(), gone, commands)?;
         }
         if !self.is_damaged {
             return Ok(());
@@ -87,7 +90,8 @@ impl Catalog {
         if has_room(io, &all) {
             tracing::warn!(txg = %out.txg(), "part of the catalog of datasets cannot be read; it is written anew from memory");
             give_up(&self.tree, &std::mem::take(&mut self.foreign), io, out.txg());
-            self.tree = Tree::empty().apply(io, out, &puts(all))?;
+            let puts: Vec<_> = all.into_iter().map(|(key, value)| (key, Change::Put(value))).collect();
+            self.tree = Tree::empty().apply(io, out, &puts)?;
             self.is_damaged = false;
             return Ok(());
         }
@@ -96,7 +100,7 @@ impl Catalog {
             "part of the catalog of datasets cannot be read, and there is no room to write it anew from memory: remove files, or \
              the pool cannot be imported again"
         );
-        if was_damaged { self.take_in(io, out, changed, gone) } else { Ok(()) }
+        if was_damaged { self.take_in(io, out, changed, gone, commands) } else { Ok(()) }
     }
 
     /// Merges changes into the tree, around what cannot be read of it.
@@ -106,9 +110,11 @@ impl Catalog {
         out: &mut RunWriter,
         changed: Entries,
         gone: &[DatasetId],
+        commands: &[(Key, Change)],
     ) -> Result<(), BlockError> {
         let deletes = gone.iter().map(|id| (key_of(*id), Change::Delete));
-        let mut changes: Vec<_> = puts(changed).into_iter().chain(deletes).collect();
+        let puts = keyed(changed).into_iter().map(|(key, entry)| (key, Change::Put(entry)));
+        let mut changes: Vec<_> = puts.chain(deletes).chain(commands.iter().cloned()).collect();
         changes.sort_unstable_by_key(|(key, _)| *key);
         let (tree, has_gone_around) = self.tree.apply_noting(io, out, &changes)?;
         if has_gone_around {
@@ -150,14 +156,15 @@ fn key_of(id: DatasetId) -> Key {
     Key::new(Class::Dataset, id.0, 0, 0)
 }
 
-fn puts(entries: Entries) -> Vec<(Key, Change)> {
-    entries.into_iter().map(|(id, entry)| (key_of(id), Change::Put(entry))).collect()
+/// Entries with their keys, in their order.
+pub(super) fn keyed(entries: Entries) -> Vec<(Key, Bytes)> {
+    entries.into_iter().map(|(id, entry)| (key_of(id), entry)).collect()
 }
 
 /// Whether a catalog of these entries can be written, without compression, and leaves as much room again for the rest of its
 /// group. A group that fails for want of room ends the pool, and no import would get by what is damaged.
-fn has_room(io: &BlockIo, entries: &Entries) -> bool {
-    let bytes: usize = entries.values().map(|entry| entry.len() + KEY_BYTES).sum();
+fn has_room(io: &BlockIo, entries: &[(Key, Bytes)]) -> bool {
+    let bytes: usize = entries.iter().map(|(_, entry)| entry.len() + KEY_BYTES).sum();
     io.alloc.space().free / 2 >= bytes as u64 + ROOM_BESIDE_BYTES
 }
 
@@ -211,12 +218,12 @@ pub(super) fn blocks_of(tree: &Tree, io: &BlockIo) -> Vec<(BlockPtr, Option<Dama
 
 /// Whatever stands in a catalog, of other classes, too: what does not belong there must not be passed over.
 fn all_of<'io>(tree: &Tree, io: &'io BlockIo) -> RangeIter<'io> {
-    tree.range(io, &Key::MIN, &Key::new(Class::Dataset, u64::MAX, u64::MAX, u64::MAX))
+    tree.range(io, &Key::MIN, &Key::MAX)
 }
 
-/// Every entry of a catalog.
-pub(super) fn entries_of(tree: &Tree, io: &BlockIo) -> Result<Entries, BlockError> {
-    all_of(tree, io).map(|entry| entry.map(|(key, value)| (DatasetId(key.object), value))).collect()
+/// Every entry of a catalog, of every class.
+pub(super) fn entries_of(tree: &Tree, io: &BlockIo) -> Result<Vec<(Key, Bytes)>, BlockError> {
+    all_of(tree, io).collect()
 }
 
 /// The pool's root and all datasets, as an import finds them.
@@ -228,21 +235,27 @@ pub(crate) struct Top {
     /// Their full names. `None`, which an import refuses: the one above it is not there, it stands below itself, or the name is
     /// longer than names are.
     pub(crate) names: Vec<Option<String>>,
+    /// Commands that changed the pool, by number.
+    pub(crate) commands: BTreeMap<u64, Command>,
 }
 
 impl Top {
     /// Reads the catalog below `root`.
     pub(super) fn read(root: PoolRoot, io: &BlockIo) -> Result<Self, OpenError> {
-        let mut datasets = Vec::new();
+        let (mut datasets, mut commands) = (Vec::new(), BTreeMap::new());
         for entry in all_of(&root.catalog, io) {
             let (key, value) = entry.map_err(OpenError::Catalog)?;
-            datasets.push(entry_of(&root, &key, &value)?);
+            if key.class == Class::History {
+                commands.insert(key.object, Command::decode(&key, &value)?);
+            } else {
+                datasets.push(entry_of(&root, &key, &value)?);
+            }
         }
-        if datasets.len() as u64 != root.catalog.entry_count() {
+        if (datasets.len() + commands.len()) as u64 != root.catalog.entry_count() {
             return Err(Malformed("number of datasets").into());
         }
         let names = names_of(&datasets);
-        let top = Self { root, datasets, names };
+        let top = Self { root, datasets, names, commands };
         let names: HashSet<_> = top.names.iter().flatten().collect();
         if names.len() == top.datasets.len() { Ok(top) } else { Err(Malformed("name of a dataset").into()) }
     }

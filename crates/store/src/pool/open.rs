@@ -25,6 +25,7 @@ use tally_members::uberblock::Uberblock;
 
 use super::break_even::BreakEven;
 use super::catalog::{Catalog, Told, Top};
+use super::commands::Commands;
 use super::lanes::home_among;
 use super::life::Life;
 use super::room;
@@ -148,7 +149,7 @@ impl Pool {
             config_sequence: 0,
         };
         let root = PoolRoot::new(Life::first(platform.rng.as_ref()));
-        let top = (uberblock, None, Top { root, datasets: Vec::new(), names: Vec::new() });
+        let top = (uberblock, None, Top { root, datasets: Vec::new(), names: Vec::new(), commands: BTreeMap::new() });
         let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, Txg(1), false);
         {
             // Its first uberblock makes the pool, and the lanes with it.
@@ -238,6 +239,7 @@ impl Pool {
             },
             history: TxgHistory::default(),
             replies: ReplyCache::default(),
+            commands: Mutex::new(Commands::new(top.commands)),
             guid: uberblock.pool,
             lanes: ArcSwap::default(),
             homes: OnceLock::new(),

@@ -35,6 +35,7 @@ pub(super) fn check(
         ("label sequence", config.sequence),
         ("dataset id", top.root.next_dataset),
         ("life", top.root.life.number),
+        ("command", top.commands.last_key_value().map_or(0, |(number, _)| *number)),
     ];
     // As many lives on as this import may begin.
     let life = Life { number: top.root.life.number + 1, ..top.root.life };

@@ -3,18 +3,20 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use tally_base::{Broken, DatasetId, Txg};
 use tally_members::roster::RosterError;
 use tally_members::uberblock::Uberblock;
 use tally_members::vdev::{LegState, Vdev, VdevLeg};
 
-use super::catalog::Entries;
+use super::catalog::{self, Entries};
 use super::root::PoolRoot;
 use super::{Pool, Syncing};
 use crate::alloc::AllocRoot;
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
 use crate::dataset::{Dataset, DatasetRoot};
+use crate::key::Key;
 use crate::run::{RedundantMetadata, RunWriter};
 use crate::txg::Next;
 
@@ -250,7 +252,9 @@ impl Pool {
         }
         syncing.told.note(&entries, &gone);
         debug_assert!(self.all_is_told(syncing, txg, &folded), "a change of a dataset was not noted");
-        syncing.catalog.fold(&self.io, out, entries, &gone, || self.entries(&folded))?;
+        // With whatever comes behind this, the next group; if this one fails nobody reads it any more.
+        let commands = self.commands.lock().take();
+        syncing.catalog.fold(&self.io, out, entries, (&gone, &commands), || self.all_entries(&folded))?;
         Ok(folded)
     }
 
@@ -271,6 +275,13 @@ impl Pool {
             new.map_or_else(|| dataset.entry(&dataset.root()), |new| dataset.entry(new))
         };
         self.datasets.read().values().map(|dataset| (dataset.birth.id, entry_of(dataset))).collect()
+    }
+
+    /// All that the catalog has, in order, with the roots that a group gives.
+    pub(super) fn all_entries(&self, folded: &[Folded]) -> Vec<(Key, Bytes)> {
+        let mut all = catalog::keyed(self.entries(folded));
+        all.extend(self.commands.lock().written());
+        all
     }
 
     /// Whether the catalog was told of every dataset what it is, and none has changes that nobody folds.

@@ -8,6 +8,7 @@ use tally_members::grammar::GrammarError;
 use tally_store::properties::PropertyError;
 
 use crate::daemon::disks::DiskError;
+use crate::daemon::label_clear::LabelClearError;
 use crate::daemon::new_files::NewFileError;
 use crate::daemon::scrub::ScrubError;
 
@@ -23,6 +24,9 @@ pub enum PoolsError {
     /// A command on a disk was refused.
     #[error(transparent)]
     Disk(Box<DiskError>),
+    /// A label was not erased.
+    #[error(transparent)]
+    Label(#[from] LabelClearError),
     /// A scrub was not begun, or ended early.
     #[error(transparent)]
     Scrub(#[from] ScrubError),
@@ -93,6 +97,38 @@ pub enum PoolsError {
         end: &'static str,
         /// What failed.
         source: Box<FilerError>,
+    },
+    /// Its disks do not answer yet.
+    #[error(
+        "'{name}' stays suspended: no disk of {} can be used{}\nBring them back, and do this again. Clients wait meanwhile.",
+        vdevs.join(", nor any of "),
+        refused.iter().map(|why| format!("\n{why}")).collect::<String>()
+    )]
+    StillGone {
+        /// Which pool.
+        name: String,
+        /// The parts of it without a disk.
+        vdevs: Vec<String>,
+        /// What was said of disks that cannot be read.
+        refused: Vec<String>,
+    },
+    /// There is nothing in memory that could go on.
+    #[error("pool '{name}' is not imported; once its disks are well, `tally pool import {name}` takes it up")]
+    ClearAway {
+        /// Which pool.
+        name: String,
+    },
+    /// It was let go to be resumed, and could not be imported.
+    #[error(
+        "pool '{name}' was not resumed: {source}\n\
+         It is not served any more: its clients wait, and `tally pool status` shows it as UNAVAIL. What they were told is on its \
+         disks; once those are well, `tally pool import {name}` takes it up."
+    )]
+    NotResumed {
+        /// Which pool.
+        name: String,
+        /// What failed.
+        source: Box<PoolsError>,
     },
     /// An imported pool cannot be forgotten.
     #[error("pool '{name}' is imported; only a pool that is away can be forgotten. `tally pool export` lets go of it")]
@@ -183,6 +219,13 @@ pub enum PoolsError {
 }
 
 impl PoolsError {
+    /// Whether the pool was not imported because somebody has a disk of it open.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        let Self::Filer(error) = self else { return false };
+        matches!(&**error, FilerError::Import(ImportError::InUse { .. }))
+    }
+
     /// Whether the pool was not imported because it was destroyed.
     #[must_use]
     pub fn is_destroyed(&self) -> bool {

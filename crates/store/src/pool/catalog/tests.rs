@@ -71,8 +71,8 @@ impl Bench {
         self.known.retain(|id, _| !gone.contains(id));
         let before = self.dev.written_bytes();
         let mut out = self.io.writer(self.txg).with_copies(RedundantMetadata::Most, |_, _| true);
-        let all = || self.known.clone();
-        self.catalog.fold(&self.io, &mut out, changed, gone, all).unwrap();
+        let all = || keyed(self.known.clone());
+        self.catalog.fold(&self.io, &mut out, changed, (gone, &[]), all).unwrap();
         self.root.take().inspect(|old| self.io.free(old, self.txg));
         let (root, _) = out.commit(64, |_| vec![0; 64]).unwrap();
         self.root = Some(root);
