@@ -316,6 +316,71 @@ fn what_was_not_finished_is_missed_still() {
     }
 }
 
+/// Somebody under whom the power goes when so much was brought, and before that some groups are synced: keeps what the
+/// other disk was like before those, and the world of the cut.
+struct CutBehindGroups<'a> {
+    world: &'a World,
+    filer: &'a Filer,
+    older: Option<Vec<u8>>,
+    cut: Option<World>,
+}
+
+impl Onlooker for CutBehindGroups<'_> {
+    fn on_progress(&mut self, _: Stage, done: u64) -> bool {
+        if done < 600_000 || self.cut.is_some() {
+            return self.cut.is_none();
+        }
+        self.older = Some(self.world.content_of(A));
+        for seed in 0..6 {
+            put(self.filer, &format!("given up {seed}"), 10_000, seed, Stability::FileSync);
+            self.filer.pool().sync().unwrap();
+        }
+        self.cut = Some(self.world.cut());
+        false
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        pool.sync().map(|_| ())
+    }
+
+    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
+        Patient.keep_paths(pool)
+    }
+
+    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
+        Patient.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
+        Patient.let_go(leg);
+    }
+}
+
+/// The power goes while a disk is brought up to date, and the one that has everything is put back to an older copy of itself,
+/// of some groups before, when the other was coming back already. It goes on alone, and its groups get numbers that have
+/// been there: by its uberblocks the other disk has them, and by its list it was away before. What an import finds
+/// unfinished goes on being missed from the group that it has chosen (rules S9).
+#[test]
+fn groups_that_are_drawn_again_without_it_are_missed() {
+    let (world, filer) = mirror();
+    strike(&world, &filer);
+    meanwhile(&filer);
+    let mut asker = CutBehindGroups { world: &world, filer: &filer, older: None, cut: None };
+    let back = filer.pool().take_back(&member(&filer, B), &mut asker);
+    assert!(matches!(back, Err(MembershipError::StaysAway { .. })), "{back:?}");
+    let (older, world) = (asker.older.unwrap(), asker.cut.unwrap());
+    let seen = filer.pool().txgs.last_synced();
+    world.poke(A, 0, &older);
+    world.faults(B).all(true);
+    let filer = world.import().0;
+    put(&filer, "old 5", 1 << 20, 5, Stability::FileSync);
+    filer.pool().sync().unwrap();
+    assert!(filer.pool().txgs.last_synced() <= seen, "its numbers have not been there");
+    world.faults(B).all(false);
+    assert!(take_back(&filer).is_partial);
+    check_alone(world, filer);
+}
+
 /// A log disk failed, and its lane ended: its ring may be the only place of frames that were acknowledged.
 #[test]
 fn the_frames_of_a_log_disk_stay_where_they_are() {
