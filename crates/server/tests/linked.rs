@@ -18,6 +18,8 @@ use running::{Running, browse, story, tally};
 
 #[path = "linked/disks.rs"]
 mod disks;
+#[path = "linked/features.rs"]
+mod features;
 #[path = "linked/given_up.rs"]
 mod given_up;
 #[path = "linked/members.rs"]

@@ -89,6 +89,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         | Request::PoolDestroy { .. }
         | Request::PoolForget { .. } => "tally pool list".into(),
         Request::PoolSet { name, .. } => format!("tally pool get all {name}"),
+        Request::PoolUpgrade { .. } => "tally pool upgrade".into(),
         Request::PoolAttach { name, .. }
         | Request::PoolDetach { name, .. }
         | Request::PoolReplace { name, .. }

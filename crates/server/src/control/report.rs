@@ -104,6 +104,25 @@ pub struct PoolReport {
     /// What was fetched ahead of readers.
     #[serde(default)]
     pub prefetch: PrefetchReport,
+    /// Only features of this version and older ones are enabled; or `off`.
+    #[serde(default)]
+    pub compatibility: String,
+    /// Its features.
+    #[serde(default)]
+    pub features: Vec<FeatureReport>,
+}
+
+/// A feature of a pool: of those that the daemon knows, and of those that the pool has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeatureReport {
+    /// `feature@NAME`, or `unsupported@NAME` of one that the daemon does not know.
+    pub property: String,
+    /// `disabled`, `enabled` or `active`; of an unsupported one `inactive`, `compatible` or `readonly`.
+    pub state: String,
+    /// The first version that knows it; empty where nothing tells.
+    pub since: String,
+    /// Whether `pool upgrade` would enable it.
+    pub lacking: bool,
 }
 
 /// A disk that joins or leaves, or a scrub of all of them, and how far that is.

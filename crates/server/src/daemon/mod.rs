@@ -21,6 +21,7 @@ mod data_dir;
 mod datasets;
 pub(crate) mod dates;
 mod disks;
+mod features;
 mod finding;
 pub mod first_pool;
 mod history;
