@@ -26,6 +26,8 @@ mod given_up;
 mod members;
 #[path = "linked/new_files.rs"]
 mod new_files;
+#[path = "linked/user_properties.rs"]
+mod user_properties;
 
 /// So long a test waits for what should come in an instant, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -131,10 +131,13 @@ pub enum Request {
         name: String,
         recursive: bool,
     },
-    /// The named datasets, or all; with `recursive`, also what is below them.
+    /// The named datasets, or all; with `recursive`, also what is below them. `users`: which of the properties that users
+    /// name are to be told.
     DatasetList {
         names: Vec<String>,
         recursive: bool,
+        #[serde(default)]
+        users: Vec<String>,
     },
     /// Properties by name; none means all.
     DatasetGet {

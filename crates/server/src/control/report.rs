@@ -2,7 +2,7 @@
 
 mod disks;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub struct PoolReport {
     pub txgs: Vec<TxgReport>,
     /// Why groups were closed since the import: `time`, `memory`, `ring`, `patches`, `slope`, `reply`, `refusal`, `chore`.
     #[serde(default)]
-    pub txg_causes: std::collections::BTreeMap<String, u64>,
+    pub txg_causes: BTreeMap<String, u64>,
     /// Bytes changed and not synced yet.
     #[serde(default)]
     pub dirty_bytes: u64,
@@ -333,6 +333,9 @@ pub struct DatasetReport {
     pub created_txg: u64,
     /// The same wherever its content is sent.
     pub guid: u64,
+    /// Properties that users name, of those that were asked for; one that is set nowhere is not there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub user: BTreeMap<String, String>,
 }
 
 /// One property of a pool or dataset.

@@ -90,8 +90,8 @@ impl Desk {
             Request::PoolStatus { names } => self.pools_with_damage(names).map(Reply::Pools),
             Request::PoolFind { dirs, destroyed } => self.find(dirs, *destroyed),
             Request::PoolGet { names, properties } => self.pool_properties(names, properties),
-            Request::DatasetList { names, recursive } => {
-                self.pools.list_datasets(names, *recursive).map(Reply::Datasets)
+            Request::DatasetList { names, recursive, users } => {
+                self.pools.list_datasets(names, *recursive, users).map(Reply::Datasets)
             }
             Request::DatasetGet { names, recursive, properties } => {
                 self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)

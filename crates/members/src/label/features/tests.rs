@@ -32,6 +32,10 @@ fn notes_come_back() {
     config.feature_notes.enable(&CACHE);
     config.feature_notes.enable(&SPECIAL);
     assert_eq!(config.feature_notes.lines.len(), 2);
+    let lines: [&[u8]; 6] =
+        [&[2, 0, 0, 0, 13, 0], b"cache_devices", &[3, 0], b"0.5", &[2, 5, 18, 0], b"allocation_classes"];
+    let section = [&[5, 0, 0, 0, 56, 0, 0, 0, 3, 0], &b"0.6"[..], &lines.concat(), &[3, 0], b"0.6"].concat();
+    assert!(encode(LEG, &config).unwrap().windows(section.len()).any(|window| window == section));
     assert_eq!(read_again(&config), Ok(config));
 }
 
