@@ -18,6 +18,8 @@ use running::{Running, browse, story, tally};
 
 #[path = "linked/disks.rs"]
 mod disks;
+#[path = "linked/features.rs"]
+mod features;
 #[path = "linked/given_up.rs"]
 mod given_up;
 #[path = "linked/housekeeping.rs"]
@@ -28,6 +30,8 @@ mod members;
 mod new_files;
 #[path = "linked/resuming.rs"]
 mod resuming;
+#[path = "linked/user_properties.rs"]
+mod user_properties;
 
 /// So long a test waits for what should come in an instant, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,6 +10,7 @@
 
 mod effective;
 mod encoding;
+mod user;
 mod value;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,9 @@ use encoding::Other;
 
 pub use effective::{Effective, Source, Sourced, effective, sources};
 pub(crate) use encoding::SET_BYTES_MAX;
+pub use user::{
+    SourcedUser, USER_BYTES_MAX, USER_VALUE_BYTES_MAX, UserProperty, check_user_name, is_user_name, user_sources,
+};
 pub use value::{Compression, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS_BYTES_MAX, SyncMode, Value, parse};
 
 /// What can be set on a dataset. The order is that of `tally dataset get`; it is not stored.
@@ -107,7 +111,7 @@ pub enum PropertyError {
     /// No property of that name.
     #[error(
         "there is no property '{name}'; datasets have sync, logbias, recordsize, quota, refquota, readonly, atime, \
-         compression and sharenfs"
+         compression and sharenfs, and those that users name, which have a colon: com.example:note"
     )]
     UnknownProperty {
         /// As given.
@@ -123,6 +127,36 @@ pub enum PropertyError {
         /// What would be accepted.
         expected: String,
     },
+    /// A name that no property can have.
+    #[error(
+        "'{name}' is no name of a user property: lowercase letters, digits and : + - . _, with a colon, not a dash first, \
+         and at most 255 of them"
+    )]
+    UserName {
+        /// As given.
+        name: String,
+    },
+    /// A value that is too long, or no line of text.
+    #[error(
+        "{name} cannot be set to that: a value is one line of text of at most {USER_VALUE_BYTES_MAX} bytes; this one has {bytes}"
+    )]
+    UserValue {
+        /// Of which property.
+        name: String,
+        /// How long it is.
+        bytes: usize,
+    },
+    /// There is no room for it beside the others.
+    #[error(
+        "{name} cannot be set: the user properties of a dataset have {USER_BYTES_MAX} bytes together, and with it they would \
+         have {bytes}; inherit others, or set them on other datasets"
+    )]
+    UserRoom {
+        /// Which property.
+        name: String,
+        /// What all would take.
+        bytes: usize,
+    },
     /// A sharenfs option that would break promises.
     #[error(
         "sharenfs does not take 'async': a server that answers before the data is safe is asked for with \
@@ -135,6 +169,7 @@ pub enum PropertyError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PropertySet {
     known: BTreeMap<Property, Value>,
+    users: BTreeMap<String, String>,
     /// What newer programs have set. It stays as it is.
     others: Vec<Other>,
 }
@@ -143,7 +178,7 @@ impl PropertySet {
     /// Nothing set.
     #[must_use]
     pub const fn new() -> Self {
-        Self { known: BTreeMap::new(), others: Vec::new() }
+        Self { known: BTreeMap::new(), users: BTreeMap::new(), others: Vec::new() }
     }
 
     /// Sets a value; it knows its property. Gives the one it replaces.
@@ -167,16 +202,39 @@ impl PropertySet {
         self.known.values()
     }
 
+    /// Sets a property that users name, if there is room for it.
+    pub fn set_user(&mut self, property: UserProperty) -> Result<(), PropertyError> {
+        let UserProperty { name, value } = property;
+        let mut users = self.users.clone();
+        users.insert(name.clone(), value);
+        let bytes = encoding::user_bytes(&users);
+        if bytes > USER_BYTES_MAX {
+            return Err(PropertyError::UserRoom { name, bytes });
+        }
+        self.users = users;
+        Ok(())
+    }
+
+    /// Forgets it, so that the inherited one holds again, or none.
+    pub fn clear_user(&mut self, name: &str) {
+        self.users.remove(name);
+    }
+
+    /// Those set here, by name, with their values.
+    pub fn users(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.users.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Whether nothing is set that this program knows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.known.is_empty() && self.users.is_empty()
     }
 }
 
 impl FromIterator<Value> for PropertySet {
     fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
-        Self { known: values.into_iter().map(|value| (value.property(), value)).collect(), others: Vec::new() }
+        Self { known: values.into_iter().map(|value| (value.property(), value)).collect(), ..Self::new() }
     }
 }
 

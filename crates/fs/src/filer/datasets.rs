@@ -6,7 +6,9 @@ use bytes::Bytes;
 use tally_base::{DatasetId, Dseq, ObjectId, Size, Time, Txg};
 use tally_store::dataset::{DATASET_NAME_MAX, Dataset, DatasetBirth, DatasetLine, DatasetRoot};
 use tally_store::pool::{SyncError, ancestors};
-use tally_store::properties::{Effective, Property, PropertySet, SyncMode, Value, effective};
+use tally_store::properties::{
+    Effective, Property, PropertyError, PropertySet, SyncMode, UserProperty, Value, effective,
+};
 use tally_store::tree::Tree;
 use tally_vfs::{Cred, FIRST_ID, FileKind, Vfs};
 
@@ -41,6 +43,8 @@ pub enum DatasetError {
     MountPoint { name: String, why: String },
     #[error("{0}")]
     Sync(#[from] SyncError),
+    #[error(transparent)]
+    Property(#[from] PropertyError),
 }
 
 /// A dataset, for lists.
@@ -276,6 +280,31 @@ impl Filer {
         self.change_properties(&filesystem, |local| {
             local.clear(property);
         })
+    }
+
+    /// Sets a property that users name. Nothing is in force by it.
+    pub fn set_user_property(&self, name: &str, property: UserProperty) -> Result<(), DatasetError> {
+        self.change_user_properties(name, |local| local.set_user(property))
+    }
+
+    /// Removes one that was set here.
+    pub fn inherit_user_property(&self, name: &str, property: &str) -> Result<(), DatasetError> {
+        self.change_user_properties(name, |local| {
+            local.clear_user(property);
+            Ok(())
+        })
+    }
+
+    fn change_user_properties(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut PropertySet) -> Result<(), PropertyError>,
+    ) -> Result<(), DatasetError> {
+        let filesystem = self.named(name)?;
+        let _one = self.command.lock();
+        let mut after = filesystem.dataset.line();
+        change(&mut after.local)?;
+        self.put_in_force(&[], || filesystem.dataset.change_line(|line| *line = after))
     }
 
     fn change_properties(

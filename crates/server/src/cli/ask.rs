@@ -13,7 +13,7 @@ use super::interrupts::{Interrupts, where_to_see};
 use super::pool::{self, Activity, PoolCommand};
 use super::progress::Bar;
 use super::stat::{self, By, StatCommand};
-use super::{bench, inspect, status, top, watch};
+use super::{bench, inspect, status, top, upgrade, watch};
 use crate::advise::candidate::CandidateError;
 use crate::control::client::{Client, ClientError, Fate};
 use crate::control::message::{Progress, Reply, Request};
@@ -288,6 +288,7 @@ fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
         (PoolCommand::Status { verbose, .. }, Reply::Pools(pools)) => Some(status::print(pools, *verbose)),
         (PoolCommand::History { long, .. }, Reply::History(pools)) => Some(pool::history(pools, *long)),
         (PoolCommand::Import(_), Reply::Found(pools)) => Some(pool::found(pools)),
+        (PoolCommand::Upgrade(_), Reply::Pools(pools)) => Some(upgrade::lacking(pools)),
         (PoolCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
         _ => None,
     }

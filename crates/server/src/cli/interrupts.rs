@@ -90,6 +90,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         | Request::PoolForget { .. }
         | Request::PoolLabelClear { .. } => "tally pool list".into(),
         Request::PoolSet { name, .. } => format!("tally pool get all {name}"),
+        Request::PoolUpgrade { .. } => "tally pool upgrade".into(),
         Request::PoolAttach { name, .. }
         | Request::PoolDetach { name, .. }
         | Request::PoolReplace { name, .. }

@@ -8,6 +8,7 @@ use tally_base::Size;
 use super::args::TableArgs;
 use super::iostat::IostatArgs;
 use super::table::{Align, Table};
+use super::upgrade::UpgradeArgs;
 use super::words;
 use crate::control::message::{Assignment, Request};
 use crate::control::report::{DoneCommand, FoundPool, PoolHistory, PoolReport, PropertyLine};
@@ -64,20 +65,22 @@ pub enum PoolCommand {
     },
     /// Print properties of pools
     Get {
-        /// Properties, separated by commas, or 'all'
+        /// Properties, separated by commas, or 'all'; feature@NAME, or feature@all
         properties: String,
         /// Pools; all when none is named
         names: Vec<String>,
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Set properties of a pool: failmode=wait|continue; clock=accept believes a clock that is far from the pool's
-    /// times
+    /// Set properties of a pool: failmode=wait|continue; compatibility=off|VERSION; feature@NAME=enabled; clock=accept
+    /// believes a clock that is far from the pool's times
     Set {
         /// property=value, one or more, then the pool
         #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... POOL")]
         words: Vec<String>,
     },
+    /// Enable features that this version knows and a pool has not; without a pool, list those that lack some
+    Upgrade(UpgradeArgs),
     /// Make a disk a mirror, or a mirror wider
     Attach {
         /// Use the new disk even if it seems to be in use
@@ -215,6 +218,9 @@ pub struct CreateArgs {
     /// Use disks that seem to be in use
     #[arg(short)]
     force: bool,
+    /// Set a property of the pool; may be repeated: compatibility=VERSION enables only what tally VERSION knows
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = words::assignment)]
+    pool_properties: Vec<Assignment>,
     /// Set a property of the pool's root dataset; may be repeated
     #[arg(short = 'O', value_name = "PROPERTY=VALUE", value_parser = words::assignment)]
     properties: Vec<Assignment>,
@@ -261,6 +267,7 @@ impl PoolCommand {
                 force: args.force,
                 file_bytes: args.file_size.map(|size| size.0),
                 properties: args.properties.clone(),
+                pool_properties: args.pool_properties.clone(),
             },
             Self::List { names, .. } | Self::Status { names, .. } => Request::PoolStatus { names: names.clone() },
             Self::Iostat { words, .. } => Request::PoolStatus { names: super::iostat::Plan::parse(words)?.names },
@@ -287,6 +294,7 @@ impl PoolCommand {
                 let (name, assignments) = words::assignments_then_name(words)?;
                 Request::PoolSet { name, assignments }
             }
+            Self::Upgrade(args) => args.request(),
             Self::Attach { force, name, device, new_device } => Request::PoolAttach {
                 name: name.clone(),
                 device: words::existing_device(device, here),

@@ -38,6 +38,9 @@ pub enum Request {
         force: bool,
         file_bytes: Option<u64>,
         properties: Vec<Assignment>,
+        /// Of the pool, and not of its root dataset.
+        #[serde(default)]
+        pool_properties: Vec<Assignment>,
     },
     /// Pools that could be imported from these directories; with `destroyed` those that were destroyed.
     PoolFind {
@@ -72,6 +75,10 @@ pub enum Request {
     PoolSet {
         name: String,
         assignments: Vec<Assignment>,
+    },
+    /// Enables all features that the daemon knows, in these pools or in all.
+    PoolUpgrade {
+        names: Vec<String>,
     },
     /// Makes `device` a mirror, or a wider one, with `new_device`.
     PoolAttach {
@@ -148,10 +155,13 @@ pub enum Request {
         name: String,
         recursive: bool,
     },
-    /// The named datasets, or all; with `recursive`, also what is below them.
+    /// The named datasets, or all; with `recursive`, also what is below them. `users`: which of the properties that users
+    /// name are to be told.
     DatasetList {
         names: Vec<String>,
         recursive: bool,
+        #[serde(default)]
+        users: Vec<String>,
     },
     /// Properties by name; none means all.
     DatasetGet {

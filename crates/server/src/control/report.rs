@@ -2,7 +2,7 @@
 
 mod disks;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub struct PoolReport {
     pub txgs: Vec<TxgReport>,
     /// Why groups were closed since the import: `time`, `memory`, `ring`, `patches`, `slope`, `reply`, `refusal`, `chore`.
     #[serde(default)]
-    pub txg_causes: std::collections::BTreeMap<String, u64>,
+    pub txg_causes: BTreeMap<String, u64>,
     /// Bytes changed and not synced yet.
     #[serde(default)]
     pub dirty_bytes: u64,
@@ -107,6 +107,25 @@ pub struct PoolReport {
     /// What was fetched ahead of readers.
     #[serde(default)]
     pub prefetch: PrefetchReport,
+    /// Only features of this version and older ones are enabled; or `off`.
+    #[serde(default)]
+    pub compatibility: String,
+    /// Its features.
+    #[serde(default)]
+    pub features: Vec<FeatureReport>,
+}
+
+/// A feature of a pool: of those that the daemon knows, and of those that the pool has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeatureReport {
+    /// `feature@NAME`, or `unsupported@NAME` of one that the daemon does not know.
+    pub property: String,
+    /// `disabled`, `enabled` or `active`; of an unsupported one `inactive`, `compatible` or `readonly`.
+    pub state: String,
+    /// The first version that knows it; empty where nothing tells.
+    pub since: String,
+    /// Whether `pool upgrade` would enable it.
+    pub lacking: bool,
 }
 
 /// A disk that joins or leaves, or a scrub of all of them, and how far that is.
@@ -363,6 +382,9 @@ pub struct DatasetReport {
     pub created_txg: u64,
     /// The same wherever its content is sent.
     pub guid: u64,
+    /// Properties that users name, of those that were asked for; one that is set nowhere is not there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub user: BTreeMap<String, String>,
 }
 
 /// One property of a pool or dataset.

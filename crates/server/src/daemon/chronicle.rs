@@ -72,10 +72,11 @@ fn words_of(request: &Request) -> Option<(&str, String)> {
     };
     let path = |path: &Path| path.display().to_string();
     Some(match request {
-        Request::PoolCreate { name, vdevs, force, file_bytes, properties } => {
+        Request::PoolCreate { name, vdevs, force, file_bytes, properties, pool_properties } => {
             let size = file_bytes.map(|bytes| format!("--file-size {bytes} ")).unwrap_or_default();
-            let (force, properties) = (flag(*force, "-f"), set(properties, "-O "));
-            (name, format!("pool create {force}{properties}{size}{name} {}", vdevs.join(" ")))
+            let (force, of_pool, properties) =
+                (flag(*force, "-f"), set(pool_properties, "-o "), set(properties, "-O "));
+            (name, format!("pool create {force}{of_pool}{properties}{size}{name} {}", vdevs.join(" ")))
         }
         Request::PoolImport { pool, dirs, force, read_only: _, accept_loss, destroyed, .. } => {
             let mut words = "pool import ".to_owned();

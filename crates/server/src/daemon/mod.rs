@@ -23,6 +23,7 @@ mod datasets;
 pub(crate) mod dates;
 mod disks;
 mod events;
+mod features;
 mod finding;
 pub mod first_pool;
 mod history;

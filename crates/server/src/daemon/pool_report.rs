@@ -5,7 +5,7 @@ mod disks;
 use std::time::Duration;
 
 use tally_base::Size;
-use tally_members::label::{FailMode, LaneConfigLine, LossReport, PoolConfig};
+use tally_members::label::{FailMode, KNOWN_FEATURES, LaneConfigLine, LossReport, PoolConfig};
 use tally_members::vdev::LegState;
 use tally_store::bp::BlockKind;
 use tally_store::io::{CacheStats, PrefetchStats};
@@ -16,6 +16,7 @@ use tally_store::txg::TxgRecord;
 use self::disks::vdev_reports;
 pub(super) use self::disks::{space_of, vdev_name};
 use super::dates::utc;
+use super::features;
 use super::pools::ServedPool;
 use super::silence::SILENT_MIN;
 use crate::control::report::{
@@ -74,6 +75,8 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         cache_bytes_max: pool.io.cache_bytes_max(),
         cache: pool.io.cache_stats().into_iter().map(cache_report).collect(),
         prefetch: prefetch_report(pool.io.prefetch_stats()),
+        compatibility: features::compatibility(&config),
+        features: features::reports(&config, KNOWN_FEATURES),
         vdevs,
     }
 }
@@ -296,10 +299,10 @@ fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
 }
 
 /// Names of what `tally pool get` shows.
-pub(super) const PROPERTIES: [&str; 8] =
-    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode"];
+pub(super) const PROPERTIES: [&str; 9] =
+    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode", "compatibility"];
 
-/// The properties of one pool, in the order of [`PROPERTIES`].
+/// The properties of one pool, in the order of [`PROPERTIES`], then its features.
 pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
     let size = |bytes: u64| (Size(bytes).to_string(), bytes.to_string());
     let same = |text: &str| (text.to_owned(), text.to_owned());
@@ -313,6 +316,7 @@ pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
         (same(&pool.guid), "-"),
         (same(if pool.read_only { "on" } else { "off" }), "-"),
         (same(&pool.failmode), if pool.failmode == FailMode::default().word() { "default" } else { "local" }),
+        (same(&pool.compatibility), if pool.compatibility == "off" { "default" } else { "local" }),
     ];
     let line = |(property, value): (&str, ((String, String), &str))| {
         // Of a pool that is not imported nothing else is known.
@@ -320,5 +324,6 @@ pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
         let ((value, exact), source) = if is_known { value } else { (same("-"), "-") };
         PropertyLine { name: pool.name.clone(), property: property.into(), value, exact, source: source.into() }
     };
-    PROPERTIES.into_iter().zip(values).map(line).collect()
+    let features = pool.features.iter().map(|feature| (feature.property.as_str(), (same(&feature.state), "local")));
+    PROPERTIES.into_iter().zip(values).chain(features).map(line).collect()
 }

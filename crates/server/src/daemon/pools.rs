@@ -34,7 +34,7 @@ use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportRep
 use tally_members::assemble::PoolSelect;
 use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
-use tally_members::label::FailMode;
+use tally_members::label::{FailMode, Feature, Release};
 use tally_store::tuning::Tuning;
 use tally_vfs::Vfs;
 
@@ -44,6 +44,7 @@ use super::absent::Absent;
 use super::config::ExportRule;
 use super::disks::DiskError;
 use super::events::Events;
+use super::features;
 use super::new_files::NewFile;
 use super::state::State;
 use crate::control::message::{Assignment, Progress};
@@ -73,6 +74,9 @@ pub struct ImportOrder {
 /// What `tally pool set` can change.
 enum PoolChange {
     FailMode(FailMode),
+    /// Which features may be enabled.
+    Compatibility(Option<Release>),
+    Enable(Feature),
     /// The machine's clock is right, although it is far from the pool's times.
     AcceptClock,
 }
@@ -83,6 +87,8 @@ impl PoolChange {
         match (set.property.as_str(), set.value.as_str()) {
             ("failmode", word) => FailMode::of_word(word).map(Self::FailMode).ok_or_else(bad),
             ("clock", "accept") => Ok(Self::AcceptClock),
+            ("compatibility", word) => features::parse_compatibility(word).map(Self::Compatibility),
+            (feature, "enabled") if features::is_feature(feature) => features::find(feature).map(Self::Enable),
             _ => Err(bad()),
         }
     }
@@ -249,6 +255,13 @@ impl Pools {
             match change {
                 PoolChange::FailMode(failmode) => {
                     pool.filer.pool().roster.set_failmode(failmode).map_err(DiskError::from)?;
+                }
+                PoolChange::Compatibility(limit) => {
+                    let limit = limit.map_or_else(String::new, |limit| limit.to_string());
+                    pool.filer.pool().roster.set_compatibility(&limit).map_err(DiskError::from)?;
+                }
+                PoolChange::Enable(feature) => {
+                    pool.filer.pool().roster.enable_features(&[feature]).map_err(DiskError::from)?;
                 }
                 PoolChange::AcceptClock => pool.filer.pool().accept_clock().map_err(FilerError::from)?,
             }

@@ -25,7 +25,7 @@ use super::new_files::NewFile;
 use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
 use super::work::{self, Answer};
-use super::{Event, damage_report, datasets, ops_report, pool_report, process, silence};
+use super::{Event, damage_report, datasets, features, ops_report, pool_report, process, silence};
 use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, Progress, Reply, Request};
 use crate::control::report::PoolReport;
@@ -91,8 +91,8 @@ impl Desk {
             Request::PoolStatus { names } => self.pools_with_damage(names).map(Reply::Pools),
             Request::PoolFind { dirs, destroyed } => self.find(dirs, *destroyed),
             Request::PoolGet { names, properties } => self.pool_properties(names, properties),
-            Request::DatasetList { names, recursive } => {
-                self.pools.list_datasets(names, *recursive).map(Reply::Datasets)
+            Request::DatasetList { names, recursive, users } => {
+                self.pools.list_datasets(names, *recursive, users).map(Reply::Datasets)
             }
             Request::DatasetGet { names, recursive, properties } => {
                 self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)
@@ -144,12 +144,17 @@ impl Desk {
 
     fn pool_properties(&self, names: &[String], properties: &[String]) -> Result<Reply, PoolsError> {
         let pools = self.reports(names, |pool| pool_report::report(pool))?;
-        let wanted = |name: &str| properties.is_empty() || properties.iter().any(|wanted| wanted == name);
-        if let Some(unknown) = properties.iter().find(|name| !pool_report::PROPERTIES.contains(&name.as_str())) {
-            return Err(PoolsError::NoPoolProperty { name: unknown.clone() });
+        let lines: Vec<_> = pools.iter().flat_map(pool_report::properties).collect();
+        for name in properties.iter().filter(|name| *name != features::ALL) {
+            let is_there = || lines.iter().any(|line| line.property == *name);
+            match pool_report::PROPERTIES.contains(&name.as_str()) || is_there() {
+                true => {}
+                false if features::is_feature(name) => return Err(features::unknown(name)),
+                false => return Err(PoolsError::NoPoolProperty { name: name.clone() }),
+            }
         }
-        let lines = pools.iter().flat_map(pool_report::properties).filter(|line| wanted(&line.property));
-        Ok(Reply::Properties(lines.collect()))
+        let wanted = |name: &str| properties.is_empty() || properties.iter().any(|word| features::is_meant(word, name));
+        Ok(Reply::Properties(lines.into_iter().filter(|line| wanted(&line.property)).collect()))
     }
 
     /// Makes the files that a request needs before it can be carried out. `ends` becomes true when it is not to be any more.
@@ -159,10 +164,12 @@ impl Desk {
         ends: &AtomicBool,
         progress: OnProgress<'_>,
     ) -> Result<Vec<NewFile>, PoolsError> {
-        let Request::PoolCreate { name, vdevs, force, file_bytes: Some(bytes), properties } = request else {
+        let Request::PoolCreate { name, vdevs, force, file_bytes: Some(bytes), properties, pool_properties } = request
+        else {
             return Ok(Vec::new());
         };
-        self.pools.make_files(name, vdevs, &create_options(*force, properties)?, *bytes, ends, progress)
+        let options = create_options(*force, properties, pool_properties)?;
+        self.pools.make_files(name, vdevs, &options, *bytes, ends, progress)
     }
 
     /// Carries out a request that changes something. `files` were made for it.
@@ -175,8 +182,9 @@ impl Desk {
     ) -> Result<Reply, PoolsError> {
         self.pools.write_list_again();
         match request {
-            Request::PoolCreate { name, vdevs, force, properties, .. } => {
-                let pool = self.pools.create(&name, &vdevs, &create_options(force, &properties)?, files)?;
+            Request::PoolCreate { name, vdevs, force, properties, pool_properties, .. } => {
+                let options = create_options(force, &properties, &pool_properties)?;
+                let pool = self.pools.create(&name, &vdevs, &options, files)?;
                 self.listed(pool.guid(), vec![format!("created pool '{name}'; its files are at /{name}")], "")
             }
             Request::PoolImport { pool, dirs, force, read_only, accept_loss, destroyed } => {
@@ -220,6 +228,7 @@ impl Desk {
                 self.pools.set_pool_properties(&name, &assignments)?;
                 Ok(Reply::Done(Vec::new()))
             }
+            Request::PoolUpgrade { names } => Ok(Reply::Done(self.pools.upgrade(&names)?)),
             Request::PoolAttach { name, device, new_device, force } => {
                 let remarks = self.pools.attach(&name, &device, &new_device, force, progress)?;
                 Ok(done(format!("{} is now a mirror of {device}", new_device.display()), remarks))
@@ -295,9 +304,15 @@ impl Desk {
     }
 }
 
-fn create_options(force: bool, properties: &[Assignment]) -> Result<CreateOptions, PoolsError> {
+fn create_options(force: bool, properties: &[Assignment], of_pool: &[Assignment]) -> Result<CreateOptions, PoolsError> {
     let properties = datasets::property_set(properties)?;
-    let disks = create::CreateOptions { force, ..create::CreateOptions::default() };
+    let mut disks = create::CreateOptions { force, ..create::CreateOptions::default() };
+    for Assignment { property, value } in of_pool {
+        match property.as_str() {
+            "compatibility" => disks.compatibility = features::parse_compatibility(value)?,
+            _ => return Err(PoolsError::BadNewPoolProperty { name: property.clone(), value: value.clone() }),
+        }
+    }
     Ok(CreateOptions { disks, root_owner: process::owner(), properties })
 }
 

@@ -249,6 +249,10 @@ fn say_dataset(report: &mut Report<'_>, source: &Option<Source>, entry: &Dataset
         let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);
         report.say(Detail::Lines, &fact.with("name", value.property().name()).with("value", value.to_string()));
     }
+    for (name, value) in entry.line.local.users() {
+        let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);
+        report.say(Detail::Lines, &fact.with("name", name).with("value", value));
+    }
     for (number, bytes) in entry.line.local.others() {
         let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);
         report.say(Detail::Lines, &fact.with("number", number).with("bytes", bytes.len()).note("not known here"));

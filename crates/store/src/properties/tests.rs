@@ -165,8 +165,8 @@ fn a_set_with_an_impossible_value_is_not_read_back() {
 #[test]
 fn what_a_newer_program_has_set_stays_as_it_is() {
     let ours = set(&[("sync", "always"), ("sharenfs", "off")]);
-    // A number that is not known, one that was received, and one that will be set by its own name.
-    let others: [&[u8]; 3] = [&[77, 0, 0, 3, 0, 1, 2, 3], &[1, 0, 1, 1, 0, 2], &[0, 1, 0, 0, 0]];
+    // A number that is not known, and two that were received.
+    let others: [&[u8]; 3] = [&[77, 0, 0, 3, 0, 1, 2, 3], &[1, 0, 1, 1, 0, 2], &[0, 1, 1, 0, 0]];
     let bytes = [&ours.encode()[..], &others.concat()].concat();
     let mut read = PropertySet::decode(&bytes).unwrap().unwrap();
     assert_eq!((read.encode(), read.value(Property::Sync)), (bytes, ours.value(Property::Sync)));
@@ -185,4 +185,48 @@ fn what_a_newer_program_has_set_stays_as_it_is() {
     }
     let long: Vec<u8> = [77, 0, 0, 0, 4].into_iter().chain([0; 1024]).collect();
     assert!(PropertySet::decode(&long.repeat(7)).is_ok() && PropertySet::decode(&long.repeat(8)).is_err());
+}
+
+#[test]
+fn properties_that_users_name_come_back_within_their_room() {
+    let mut set = set(&[("atime", "on")]);
+    let user = |name: &str, value: &str| UserProperty::new(name, value);
+    set.set_user(user("com.example:note", "two words").unwrap()).unwrap();
+    set.set_user(user("a:b", "").unwrap()).unwrap();
+    let bytes =
+        [&[6, 0, 0, 1, 0, 1][..], &[0, 1, 0, 4, 0, 3], b"a:b", &[0, 1, 0, 26, 0, 16], b"com.example:notetwo words"];
+    assert_eq!(set.encode(), bytes.concat());
+    assert_eq!(PropertySet::decode(&set.encode()), Ok(Some(set.clone())));
+    let twice = [0, 1, 0, 4, 0, 3, b'a', b':', b'b'].repeat(2);
+    assert!(PropertySet::decode(&twice).is_err(), "one of them cannot be true");
+    for name in ["note", "com.Example:note", "-a:b", "a:b c", &format!("a:{}", "x".repeat(254))] {
+        assert_eq!(user(name, ""), Err(PropertyError::UserName { name: name.into() }));
+    }
+    for value in ["two\nlines", "\u{1b}[2J", &"x".repeat(USER_VALUE_BYTES_MAX + 1)] {
+        assert!(matches!(user("a:b", value), Err(PropertyError::UserValue { .. })), "{value}");
+    }
+    let long = "x".repeat(USER_VALUE_BYTES_MAX);
+    set.set_user(user("a:long", &long).unwrap()).unwrap();
+    let before = set.clone();
+    let refused = set.set_user(user("a:other", &long).unwrap()).unwrap_err();
+    assert!(matches!(refused, PropertyError::UserRoom { .. }), "{refused}");
+    assert_eq!((&set, PropertySet::decode(&set.encode()).unwrap().as_ref()), (&before, Some(&before)));
+    set.clear_user("a:long");
+    set.set_user(user("a:other", &long).unwrap()).unwrap();
+    assert_eq!(set.users().map(|(name, _)| name).collect::<Vec<_>>(), ["a:b", "a:other", "com.example:note"]);
+}
+
+#[test]
+fn the_nearest_value_of_a_user_holds() {
+    let with = |pairs: &[(&str, &str)]| {
+        let mut set = PropertySet::new();
+        pairs.iter().for_each(|(name, value)| set.set_user(UserProperty::new(name, value).unwrap()).unwrap());
+        set
+    };
+    let (top, middle, own) = (with(&[("a:b", "1"), ("a:c", "2")]), with(&[("a:b", "3")]), with(&[("a:d", "")]));
+    let chain = [("t", &top), ("t/m", &middle), ("t/m/o", &own)];
+    let held = user_sources(&chain);
+    let held: Vec<_> = held.iter().map(|held| (&*held.name, &*held.value, held.source.to_string())).collect();
+    let expected = [("a:b", "3", "inherited from t/m"), ("a:c", "2", "inherited from t"), ("a:d", "", "local")];
+    assert_eq!(held, expected.map(|(name, value, source)| (name, value, source.to_owned())));
 }

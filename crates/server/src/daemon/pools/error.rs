@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tally_fs::filer::{DatasetError, FilerError};
 use tally_members::assemble::ImportError;
 use tally_members::grammar::GrammarError;
+use tally_members::label::{FIRST_RELEASE, this_release};
 use tally_store::properties::PropertyError;
 
 use crate::daemon::disks::DiskError;
@@ -202,9 +203,40 @@ pub enum PoolsError {
     },
     /// A property of pools that cannot be set so.
     #[error(
-        "'{name}={value}' cannot be set: a pool has failmode=wait|continue and clock=accept, and nothing else that can be changed"
+        "'{name}={value}' cannot be set: a pool has failmode=wait|continue, compatibility=off|VERSION, feature@NAME=enabled and \
+         clock=accept, and nothing else that can be changed"
     )]
     BadPoolProperty {
+        /// Which property.
+        name: String,
+        /// As asked for.
+        value: String,
+    },
+    /// Not a feature of this program.
+    #[error(
+        "{} does not know feature@{name}{}; `tally pool get feature@all` shows what there is",
+        concat!("tally ", env!("CARGO_PKG_VERSION")), reserved.map_or_else(String::new, |what| format!(" ({what})"))
+    )]
+    NoFeature {
+        /// As asked for.
+        name: String,
+        /// What a later version calls so.
+        reserved: Option<&'static str>,
+    },
+    /// Not a limit of features.
+    #[error(
+        "compatibility={value} cannot be set: 'off', or a version from {FIRST_RELEASE} to {}, whose features are known here",
+        this_release()
+    )]
+    BadCompatibility {
+        /// As asked for.
+        value: String,
+    },
+    /// A property that a new pool cannot be given.
+    #[error(
+        "'{name}={value}' is nothing that a new pool can be given with -o: compatibility=off|VERSION is; -O is for its dataset"
+    )]
+    BadNewPoolProperty {
         /// Which property.
         name: String,
         /// As asked for.
