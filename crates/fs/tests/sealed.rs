@@ -290,7 +290,6 @@ fn records_wait_for_their_key() {
         assert_ne!(seal_record(&keys, &record_head(0, dseq), &plain), sealed);
         log.push((record_head(sealed.len(), dseq).to_vec(), sealed));
     }
-    drop(keys);
 
     // A block of the chain: pointer to the next 64, then records as a frame has them.
     let mut chain = vec![0; BLOCK_PTR_BYTES];

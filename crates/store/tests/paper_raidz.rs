@@ -203,7 +203,7 @@ fn every_hole_has_room_for_a_block() {
         for slots in parity + 1..=16 {
             let shape = Shape { slots, parity };
             assert_eq!(shape.asize(1), parity + 1);
-            assert!((1..=64).all(|data| shape.asize(data) % (parity + 1) == 0), "{shape:?}");
+            assert!((1..=64).all(|data| shape.asize(data).is_multiple_of(parity + 1)), "{shape:?}");
         }
     }
 }

@@ -140,6 +140,8 @@ fn a_leg_that_does_not_take_the_bit_is_struck_off() {
         roster.enable_features(&[RAIDZ]).unwrap();
         world.disk("b").writes_left.store(writes_left, std::sync::atomic::Ordering::SeqCst);
         roster.activate(&RAIDZ).unwrap();
+        // Were it well again at once, it would still be none of the pool.
+        world.disk("b").writes_left.store(u64::MAX, std::sync::atomic::Ordering::SeqCst);
         pool.vdevs[0].write(0, &[0x5a; 4096]).unwrap();
         assert_eq!(world.disk("b").bytes(label::LABEL_BYTES, 4096)[0], 0);
         assert!(roster.config().vdevs[0].legs[1].stale_since.is_some());
