@@ -90,11 +90,12 @@ impl Roster {
             return Err(RosterError::NotClaimed);
         }
         if leg.state() == LegState::Online && !others_have_all(&state.config, vdev, guid) {
-            let why = "is the only one of its vdev that has everything; `tally pool status` shows what the others lack";
+            let why = "is the only one of its vdev that has everything: take the others back with `tally pool online`, or attach \
+                       another disk, and try again";
             return Err(RosterError::Leg { leg: guid, why });
         }
         if state.config.lanes.iter().any(|line| line.legset == [guid]) {
-            let why = "is the only one with the frames of its intent log";
+            let why = "is the only one with the frames of its intent log; attach another disk to it first";
             return Err(RosterError::Leg { leg: guid, why });
         }
         let before = leg.state();

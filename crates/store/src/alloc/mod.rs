@@ -332,7 +332,7 @@ impl Allocator {
         self.vdev(index).map(|vdev| vdev.free() * SECTOR as u64)
     }
 
-    /// Bytes of the allocator's own sectors: space maps, their index, and deferred lists.
+    /// Bytes of the allocator's own sectors: space maps, their index, and deferred lists. For checks: it asks every region.
     pub fn own_bytes(&self) -> u64 {
         let persisted = self.persisted.lock();
         let index: usize = persisted.indexes.iter().map(|index| index.places().count()).sum();

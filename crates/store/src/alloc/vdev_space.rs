@@ -397,12 +397,12 @@ impl VdevSpace {
 
     /// See [`Region::unborn`], in sectors of the vdev.
     pub(super) fn unborn(&self) -> Vec<Range<u64>> {
-        let of_region = |(at, region): (usize, &Mutex<Region>)| {
+        let of_region = |at: usize| {
             let start = at as u64 * u64::from(REGION_SECTORS);
             let range = |run: &Run| start + u64::from(run.0)..start + u64::from(run.0) + u64::from(run.1);
-            region.lock().unborn().iter().map(range).collect::<Vec<_>>()
+            self.regions[at].lock().unborn().iter().map(range).collect::<Vec<_>>()
         };
-        self.regions.iter().enumerate().flat_map(of_region).collect()
+        self.listed().into_iter().flat_map(of_region).collect()
     }
 
     /// See [`Region::settle`].
@@ -480,9 +480,14 @@ impl VdevSpace {
 
     /// The regions whose space map `txg` must write. Of a million regions a group looks at those that changed (rules S51).
     pub(super) fn touched(&self, txg: Txg) -> Vec<usize> {
-        let mut listed: Vec<usize> = self.dirty.lock().iter().copied().collect();
+        let mut listed = self.listed();
         listed.retain(|at| self.regions[*at].lock().is_touched(txg));
         listed
+    }
+
+    /// The regions that may have what is in no map yet.
+    fn listed(&self) -> Vec<usize> {
+        self.dirty.lock().iter().copied().collect()
     }
 
     /// A sector of the index: the lines of its regions.
@@ -497,8 +502,7 @@ impl VdevSpace {
 
     /// Regions of which all is in the maps that were written need not be looked at again.
     pub(super) fn forget_clean(&self) {
-        let listed: Vec<usize> = self.dirty.lock().iter().copied().collect();
-        for at in listed {
+        for at in self.listed() {
             let mut region = self.regions[at].lock();
             if region.note_unlisted() {
                 self.dirty.lock().remove(&at);

@@ -52,6 +52,14 @@ pub enum MembershipError {
     /// The labels could not be changed.
     #[error(transparent)]
     Labels(#[from] RosterError),
+    /// The disk is needed, or is not what was taken for granted.
+    #[error("{} {why}", path.display())]
+    Refused {
+        /// The disk.
+        path: PathBuf,
+        /// What is the matter, and what to do.
+        why: &'static str,
+    },
     /// Somebody wanted the copy to end.
     #[error("the copy to {} was stopped, and the disk was taken out again", path.display())]
     Stopped {
@@ -199,6 +207,14 @@ pub trait Onlooker {
     fn let_go(&mut self, leg: Arc<VdevLeg>);
 }
 
+/// Labels call a disk by its guid; who asked knows its path.
+fn told_of(error: RosterError, guid: VdevGuid, path: &Path) -> MembershipError {
+    match error {
+        RosterError::Leg { leg, why } if leg == guid => MembershipError::Refused { path: path.to_owned(), why },
+        error => error.into(),
+    }
+}
+
 /// A disk of a pool: its vdev, in memory and in the configuration, and itself.
 #[derive(Clone)]
 pub struct Member {
@@ -216,6 +232,10 @@ impl Member {
     pub fn path(&self) -> PathBuf {
         let leg = self.config.legs.iter().find(|leg| leg.guid == self.leg);
         leg.map(|leg| leg.path.clone()).unwrap_or_default()
+    }
+
+    fn told_of(&self, error: RosterError) -> MembershipError {
+        told_of(error, self.leg, &self.path())
     }
 
     /// Whether this disk is the one at `path` and is open, but neither read nor written any more; or was put away.
@@ -289,7 +309,7 @@ impl Pool {
 
     /// Takes a disk of the pool out of use; `for_good`: also for imports. Refused where the others lack something.
     pub fn take_offline(&self, place: &Member, for_good: bool) -> Result<(), MembershipError> {
-        Ok(self.roster.take_offline(&place.vdev, place.leg, for_good)?)
+        self.roster.take_offline(&place.vdev, place.leg, for_good).map_err(|error| place.told_of(error))
     }
 
     /// Takes back a disk that was away, and gives it what it has missed; all that there is, if nobody knows what that is.
@@ -299,7 +319,7 @@ impl Pool {
         if self.roster.config().lanes.iter().any(|line| line.legset == [place.leg]) {
             let why = "is the only one of its intent log, which has ended with it; give that another disk with `tally pool \
                        replace`, or export the pool and import it again";
-            return Err(RosterError::Leg { leg: place.leg, why }.into());
+            return Err(place.told_of(RosterError::Leg { leg: place.leg, why }));
         }
         let leg = self.roster.reopen(&self.platform, &place.vdev, place.leg)?;
         let (guid, path) = (leg.guid(), leg.path().to_owned());
@@ -371,7 +391,8 @@ impl Pool {
         copied: &Copied,
         onlooker: &mut dyn Onlooker,
     ) -> Result<(), MembershipError> {
-        self.roster.finish_resilver(&place.vdev, guid, copied.is_whole())?;
+        let finished = self.roster.finish_resilver(&place.vdev, guid, copied.is_whole());
+        finished.map_err(|error| told_of(error, guid, path))?;
         for line in self.roster.config().lanes.iter().filter(|line| line.vdev == place.config.index) {
             match self.lane(line.lane).filter(|lane| !lane.has_ended()) {
                 Some(lane) => {
@@ -416,7 +437,7 @@ impl Pool {
 
     /// Takes a disk out of its mirror, whatever it has.
     pub fn leave(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<(), MembershipError> {
-        let leg = self.roster.detach(&place.vdev, place.leg)?;
+        let leg = self.roster.detach(&place.vdev, place.leg).map_err(|error| place.told_of(error))?;
         self.has_left(leg, onlooker);
         Ok(())
     }
@@ -442,7 +463,7 @@ impl Pool {
     ) -> Result<(Member, Copied), MembershipError> {
         if place.is_useless_at(path) {
             self.make_sure(place, onlooker)?;
-            let leg = self.roster.detach(&place.vdev, place.leg)?;
+            let leg = self.roster.detach(&place.vdev, place.leg).map_err(|error| place.told_of(error))?;
             // One that refused a write refuses this too, and is asked again when it was opened anew.
             if let Err(error) = leg.erase_label() {
                 tracing::info!(path = %path.display(), %error, "a disk that is to begin anew keeps its label for now");

@@ -62,7 +62,7 @@ impl Drop for SuspendsOnPanic<'_> {
 fn is_read_as_written(head: &[u8]) -> bool {
     let mut bytes = head.to_vec();
     AllocRoot::empty().encode(&mut bytes);
-    PoolRoot::decode(&bytes.into()).map_or(true, |(root, _)| root.encode().len() == head.len())
+    PoolRoot::decode(&bytes.into()).map_or(true, |(root, _)| root.encode() == head)
 }
 
 /// A dataset with the root that the group gives it; `None`: the one that it has.
