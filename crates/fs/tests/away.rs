@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tally_base::{Txg, VdevGuid};
 use tally_fs::filer::{Filer, ImportOptions};
-use tally_members::label::LABEL_BYTES;
+use tally_members::label::{LABEL_BYTES, LegConfig, MissedGroups};
 use tally_members::roster::Roster;
 use tally_members::vdev::LegState;
 use tally_store::alloc::UNBORN;
@@ -466,6 +466,46 @@ fn only_the_disk_that_left_is_taken_back() {
     assert_eq!(state(&filer, B), LegState::Offline);
     world.poke(B, 0, &own);
     assert!(take_back(&filer).is_partial);
+    check_alone(world, filer);
+}
+
+/// Somebody under whom the labels are full, and forget what the disk lacks for whatever else must stand there.
+struct Forgetting(Arc<Roster>);
+
+impl Onlooker for Forgetting {
+    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
+        true
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        let forget = |leg: &mut LegConfig| leg.missed = MissedGroups::default();
+        self.0.update(|config| config.vdevs[0].legs.iter_mut().for_each(forget)).unwrap();
+        pool.sync().map(|_| ())
+    }
+
+    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
+        Patient.keep_paths(pool)
+    }
+
+    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
+        Patient.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
+        Patient.let_go(leg);
+    }
+}
+
+/// Its list was forgotten between the look at it and the end of what it missed: an empty list was taken for nothing that is
+/// missed, and the disk counted with nothing of it.
+#[test]
+fn a_disk_whose_list_is_forgotten_while_it_comes_back_gets_everything() {
+    let (world, filer) = mirror();
+    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    meanwhile(&filer);
+    let mut asker = Forgetting(Arc::clone(&filer.pool().roster));
+    let copied = filer.pool().take_back(&member(&filer, B), &mut asker).unwrap();
+    assert!(!copied.is_partial, "{copied:?}");
     check_alone(world, filer);
 }
 

@@ -330,6 +330,10 @@ impl Pool {
         }
         let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
         let missed = self.close_missed(&place.vdev, leg, onlooker)?;
+        // A strike that found the labels full has made room by forgetting what this one lacks.
+        if missed.is_empty() {
+            return self.copy_to(place, leg, onlooker);
+        }
         onlooker.expect(Stage::Bringing, self.missed_bytes(place.vdev.index(), &missed));
         let brought = self.bring_up(&place.vdev, leg, &missed, &mut |done| onlooker.on_progress(Stage::Bringing, done));
         let secured = brought.map_err(|error| match error {
