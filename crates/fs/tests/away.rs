@@ -537,6 +537,37 @@ fn the_last_one_that_has_everything_stays() {
     assert!(offline(B).unwrap_err().to_string().contains("everything"));
 }
 
+/// A disk was away during a scrub, and came back without a block that could be read nowhere at that moment, in a file that the
+/// scrub had been to: the scrub said that it lacks nothing any more, and the only disk with that block could be taken away.
+#[test]
+fn a_scrub_does_not_speak_for_a_disk_that_was_away_meanwhile() {
+    let (world, filer) = mirror();
+    let pool = filer.pool();
+    let mut has_been_away = false;
+    let mut progress = |done: u64| {
+        if done < 2 << 20 || std::mem::replace(&mut has_been_away, true) {
+            return true;
+        }
+        pool.take_offline(&member(&filer, B), true).unwrap();
+        put(&filer, "old 0", 1 << 20, 99, Stability::FileSync);
+        pool.sync().unwrap();
+        let (blocks, needle) = (world.content_of(A), noise(1 << 20, 99));
+        let at = blocks.windows(64).position(|bytes| *bytes == needle[..64]).expect("it is not compressed") as u64;
+        world.faults(A).unreadable.lock().unwrap().push(at..at + 4096);
+        pool.io.drop_cache();
+        assert!(take_back(&filer).secured.unread_count > 0);
+        world.faults(A).unreadable.lock().unwrap().clear();
+        true
+    };
+    let report = pool.scrub(&mut progress, &mut |_| {}).unwrap();
+    assert!(has_been_away && report.unread_count == 0, "{report:?}");
+    let refused = pool.take_offline(&member(&filer, A), true);
+    assert!(refused.is_err_and(|error| error.to_string().contains("everything")), "a block is on it alone");
+    pool.scrub(&mut |_| true, &mut |_| {}).unwrap();
+    pool.take_offline(&member(&filer, A), true).unwrap();
+    check(&filer, "old 0", 1 << 20, 99);
+}
+
 /// Nobody is taken out of a pool that may not be written.
 #[test]
 fn a_pool_for_reading_only_keeps_its_disks() {

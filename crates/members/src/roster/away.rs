@@ -169,9 +169,12 @@ impl Roster {
         Ok(self.missed(guid))
     }
 
-    /// Every block that is anywhere is on each leg in use: none of them has missed anything any more.
-    pub fn forget_missed(&self, legs: &[VdevGuid]) -> Result<(), RosterError> {
-        let lacks = |leg: &LegConfig| legs.contains(&leg.guid) && leg.stale_since.is_none() && !leg.missed.is_empty();
+    /// Every block that is anywhere is on each of these legs, which had missed so much when that was begun to be looked at: they
+    /// have missed nothing any more. One that was away meanwhile has another list by now, and keeps it.
+    pub fn forget_missed(&self, legs: &[(VdevGuid, MissedGroups)]) -> Result<(), RosterError> {
+        let was_looked_at =
+            |leg: &LegConfig| legs.iter().any(|(guid, missed)| (*guid, missed) == (leg.guid, &leg.missed));
+        let lacks = |leg: &LegConfig| leg.stale_since.is_none() && !leg.missed.is_empty() && was_looked_at(leg);
         let some_lack = |config: &PoolConfig| config.vdevs_present().flat_map(|vdev| &vdev.legs).any(lacks);
         if some_lack(&self.config()) {
             self.update_for(Need::Must, |config| {

@@ -398,6 +398,7 @@ impl Pool {
         if place.config.class != VdevClass::Data || !has_disk || staying.is_empty() {
             return Ok(SecureReport::default());
         }
+        let missed: Vec<_> = staying.iter().map(|guid| (*guid, self.roster.missed(*guid))).collect();
         let synced = onlooker.sync(self).map_err(SecureError::from);
         let secured = synced.and_then(|()| {
             self.secure(&place.vdev, &staying, &mut |done| onlooker.on_progress(Stage::CheckingRest, done))
@@ -406,7 +407,7 @@ impl Pool {
             // What one of them has is no use if it was struck off meanwhile.
             Ok(_) if place.staying() != staying => Err(MembershipError::StaysUnchecked { path }),
             Ok(secured) if secured.unread_count == 0 => {
-                self.roster.forget_missed(&staying)?;
+                self.roster.forget_missed(&missed)?;
                 Ok(secured)
             }
             Ok(SecureReport { unread_count: count, lost, .. }) => {
