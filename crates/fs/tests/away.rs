@@ -509,6 +509,25 @@ fn a_disk_whose_list_is_forgotten_while_it_comes_back_gets_everything() {
     check_alone(world, filer);
 }
 
+/// It went on without the others, and is not taken back: it stays what it is called, and what it has can still be asked for.
+#[test]
+fn a_disk_that_is_refused_stays_where_it_was() {
+    let (world, filer) = mirror();
+    let alone = world.cut();
+    alone.faults(A).all(true);
+    let went_on = alone.import().0;
+    put(&went_on, "of its own", 300, 1, Stability::FileSync);
+    went_on.export().unwrap();
+    drop(went_on);
+    strike(&world, &filer);
+    meanwhile(&filer);
+    world.poke(B, 0, &alone.content_of(B));
+    let refused = filer.pool().take_back(&member(&filer, B), &mut Patient).unwrap_err().to_string();
+    assert!(refused.contains("went on without"), "{refused}");
+    let place = member(&filer, B);
+    assert!(state(&filer, B) == LegState::Stale && place.vdev.leg(place.leg).unwrap().disk().is_some());
+}
+
 /// Whoever has the last of anything stays: that is asked of what the others have missed, and not of what they are called.
 #[test]
 fn the_last_one_that_has_everything_stays() {

@@ -131,12 +131,19 @@ impl Roster {
         vdev.put_leg(Arc::new(VdevLeg::new(guid, path.clone(), None, state)));
         drop(found);
         let disk = open(platform, &path)?;
+        // Where it cannot be taken back it stays what it was: there, and left behind.
+        let stays = || {
+            if state != LegState::Offline {
+                vdev.put_leg(Arc::new(VdevLeg::new(guid, path.clone(), Some(Arc::clone(&disk)), LegState::Stale)));
+            }
+        };
         let own = label::read(disk.as_ref()).map_err(|why| ReturnError::NoLabel { path: path.clone(), why })?;
         let fits = data_bytes_of(disk.geometry().size).is_some_and(|bytes| bytes >= vdev_config.data_bytes);
         if own.config.pool != config.pool || own.leg != guid || leg_inside(disk.as_ref(), &own).is_some() || !fits {
             return Err(ReturnError::Another { path });
         }
         if leg.is_ahead_of_its_drop(&own.config) {
+            stays();
             return Err(ReturnError::WentOn { path });
         }
         let uberblocks = uberblock::read_all(disk.as_ref()).into_iter().filter_map(|slot| slot.content.ok()?);
@@ -147,7 +154,8 @@ impl Roster {
                 if let Some(leg) = config.leg_mut(guid) {
                     leg.missed = lacks;
                 }
-            })?;
+            })
+            .inspect_err(|_| stays())?;
         }
         let leg = Arc::new(VdevLeg::new(guid, path, Some(disk), LegState::Stale));
         vdev.put_leg(Arc::clone(&leg));
