@@ -139,6 +139,11 @@ impl Allocator {
             }
         }
         *allocator.deferred.lock() = deferred;
+        // Each line and each list may be possible by itself, and a list may name a range twice.
+        let space = allocator.space();
+        if space.free.saturating_add(space.deferred) > space.total {
+            return Err(Malformed("deferred-free lists").into());
+        }
         Ok(allocator)
     }
 

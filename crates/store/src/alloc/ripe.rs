@@ -58,11 +58,17 @@ fn region_of(range: &(u64, Txg, u32)) -> Place {
 }
 
 impl Ripe {
-    /// A range that `txg` has freed waits for the map of its region.
-    pub(super) fn add(&mut self, place: Place, run: Run, txg: Txg) {
-        if self.ranges.insert((key(place, run.0.into()), txg, run.1)) {
-            *self.outstanding.entry(txg).or_default() += 1;
+    /// A range that `txg` has freed waits for the map of its region. False if some of it waits already: it was freed twice.
+    pub(super) fn add(&mut self, place: Place, run: Run, txg: Txg) -> bool {
+        let start = key(place, run.0.into());
+        let end = start + u64::from(run.1);
+        let before = self.ranges.range(..(end, Txg(0), 0)).next_back();
+        if before.is_some_and(|(other, _, sectors)| other + u64::from(*sectors) > start) {
+            return false;
         }
+        self.ranges.insert((start, txg, run.1));
+        *self.outstanding.entry(txg).or_default() += 1;
+        true
     }
 
     /// What waits for a region's map, which is in memory now.

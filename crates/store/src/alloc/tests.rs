@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use tally_base::block_checksum;
 use tally_base::codec::Reader;
 use tally_members::blockdev::{BlockDev, MemBlockDev, numbered};
 
+use super::deferred::encode_sector;
 use super::*;
 
 const SECTOR_BYTES: u64 = SECTOR as u64;
@@ -477,6 +479,24 @@ fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names(
     assert!(remarks.is_empty(), "the next root does not name it: {remarks:?}");
 }
 
+/// A list that names a range again and again, with a right checksum: the first group after the import met more free space than
+/// there is, and panicked.
+#[test]
+fn a_list_that_names_more_than_there_is_is_refused() {
+    let (mem, devs) = devices(&[300 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    let block = alloc.alloc(Txg(1), 100 * MIB).expect("an empty pool");
+    commit(&alloc, Txg(1), 1);
+    alloc.free(block, Txg(2));
+    let mut root = commit(&alloc, Txg(2), 1).root;
+    let list = root.deferred.last_mut().expect("what was freed waits");
+    let sector = encode_sector(None, &[block; 4]);
+    mem[0].write(list.head.dva.offset, &sector).expect("a disk in memory");
+    (list.ranges, list.head.checksum) = (4, block_checksum(&sector));
+    let loaded = Allocator::load(&devs, &root, Txg(2), &mut Vec::new());
+    assert!(matches!(loaded, Err(LoadError::Malformed(_))), "{:?}", loaded.map(|alloc| alloc.space()));
+}
+
 /// A faulty map with a good checksum handed the log's sectors out as blocks.
 /// Pointers named a data vdev by its place among those that were there. With the first one gone they would all have led to the
 /// neighbour's blocks.
@@ -548,7 +568,7 @@ fn a_map_in_which_its_own_sector_is_free_is_not_believed() {
     let moved = crate::bp::BlockPtr { dva: elsewhere, ..line.pointer() };
     lines[..64].copy_from_slice(&SpaceLine::of(&moved, line.applied, line.figures).encode());
     dev.write(top.dva.offset, &lines).expect("there is a device");
-    root.vdevs[0].top = Some(crate::bp::BlockPtr { checksum: tally_base::block_checksum(&lines), ..top });
+    root.vdevs[0].top = Some(crate::bp::BlockPtr { checksum: block_checksum(&lines), ..top });
     let alloc = Allocator::load(&devs, &root, Txg(1), &mut Vec::new()).expect("the index is sound");
     let taken = alloc.alloc(Txg(2), MIB).expect("the other region is sound");
     assert!(taken.offset >= 128 * MIB, "{taken}");

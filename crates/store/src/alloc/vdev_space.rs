@@ -450,8 +450,10 @@ impl VdevSpace {
     }
 
     fn wait_ripe(&self, at: usize, region: &Region, run: Run, freed: Txg) {
-        self.maps.ripe.lock().add((self.index, at), run, freed);
-        if !region.is_fenced() {
+        if !self.maps.ripe.lock().add((self.index, at), run, freed) {
+            self.maps.count_bad_frees(1);
+            tracing::error!(dva = %self.dva(at, run), "a range was freed in two groups");
+        } else if !region.is_fenced() {
             self.free.fetch_add(u64::from(run.1), Ordering::Relaxed);
         }
     }

@@ -148,6 +148,25 @@ fn a_region_whose_map_cannot_be_read_is_fenced_off_and_nothing_of_it_is_lost() {
     assert_eq!(total, before.total);
 }
 
+/// A block that two groups have freed counted twice as free until its map was read.
+#[test]
+fn what_two_groups_have_freed_is_free_once() {
+    let mut world = World::of(2);
+    world.fill();
+    world.commit();
+    let usable = |world: &World| world.alloc.space().free + world.alloc.space().deferred + world.alloc.own_bytes();
+    let freed = world.free_one_in(1);
+    world.commit();
+    let before = usable(&world);
+    world.alloc.free(freed, world.txg.next());
+    for _ in 0..3 {
+        world.commit();
+    }
+    assert_eq!((usable(&world), world.alloc.bad_free_count()), (before, 1));
+    assert!(!world.alloc.is_busy(&freed));
+    assert_eq!((usable(&world), world.alloc.bad_free_count()), (before, 1));
+}
+
 /// A map with a right checksum that is not the one of which the index speaks.
 #[test]
 fn a_map_that_is_not_what_its_line_says_is_named() {
