@@ -161,12 +161,16 @@ impl Allocator {
     /// over the log: a map that has them free is damaged, however sound its checksum. One that cannot be read gives nothing
     /// away.
     pub fn check_rings(&self, rings: &[(VdevIndex, u64, u64)]) -> Result<(), LoadError> {
-        for (vdev, offset, bytes) in rings {
+        let place = |(vdev, offset, bytes): &(VdevIndex, u64, u64)| {
             let sectors = u32::try_from(bytes / SECTOR as u64).unwrap_or(u32::MAX);
-            if !self.is_busy(&Dva { vdev: *vdev, offset: *offset, sectors }) {
-                return Err(LoadError::RingFree { vdev: *vdev });
-            }
+            Dva { vdev: *vdev, offset: *offset, sectors }
+        };
+        let rings: Vec<_> = rings.iter().map(place).collect();
+        if let Some(ring) = rings.iter().find(|ring| !self.is_busy(ring)) {
+            return Err(LoadError::RingFree { vdev: ring.vdev });
         }
+        // A map that a device refuses for now is looked at when it is read.
+        self.maps.set_rings(rings);
         Ok(())
     }
 

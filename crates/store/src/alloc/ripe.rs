@@ -36,7 +36,7 @@ pub(super) struct Ripe {
     ranges: BTreeSet<(u64, Txg, u32)>,
     /// Of each list, how many of its ranges wait.
     outstanding: BTreeMap<Txg, u64>,
-    /// Regions whose map cannot be read: what is freed there waits for another import.
+    /// Regions whose map cannot be had: what is freed there waits until it can, or for another import.
     fenced: BTreeSet<Place>,
 }
 
@@ -93,6 +93,16 @@ impl Ripe {
     /// A region's map cannot be read. Gives the sectors that wait for it.
     pub(super) fn fence(&mut self, place: Place) -> u64 {
         self.fenced.insert(place);
+        self.sectors_of(place)
+    }
+
+    /// A region's map could be read after all. Gives the sectors that wait for it.
+    pub(super) fn unfence(&mut self, place: Place) -> u64 {
+        self.fenced.remove(&place);
+        self.sectors_of(place)
+    }
+
+    fn sectors_of(&self, place: Place) -> u64 {
         let ends = [0, u64::from(REGION_SECTORS)].map(|sector| (key(place, sector), Txg(0), 0));
         self.ranges.range(ends[0]..ends[1]).map(|range| u64::from(range.2)).sum()
     }
@@ -111,9 +121,9 @@ impl Ripe {
         self.ranges.len()
     }
 
-    /// A region for whose map something waits that can be read.
-    pub(super) fn any_region(&self) -> Option<Place> {
-        self.ranges.iter().map(region_of).find(|place| !self.fenced.contains(place))
+    /// A region for whose map something waits that can be read, on a vdev that may be asked.
+    pub(super) fn any_region(&self, may_ask: impl Fn(VdevIndex) -> bool) -> Option<Place> {
+        self.ranges.iter().map(region_of).find(|place| !self.fenced.contains(place) && may_ask(place.0))
     }
 
     /// The regions that can be read, those with most ranges first.

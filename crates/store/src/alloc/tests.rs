@@ -381,7 +381,7 @@ fn vdevs_fill_up_together() {
         alloc.alloc_run(Txg(1), MIB, MIB).expect("the other half, to the last byte");
     }
     assert_eq!(alloc.space().free, 0);
-    assert_eq!(alloc.alloc(Txg(1), 1), Err(NoSpace { bytes: SECTOR_BYTES, free: 0, fenced: 0 }));
+    assert_eq!(alloc.alloc(Txg(1), 1), Err(NoSpace { bytes: SECTOR_BYTES, free: 0, fenced: 0, refused: 0 }));
 }
 
 #[test]
