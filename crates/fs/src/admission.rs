@@ -100,7 +100,7 @@ impl Filesystem {
             // What was set aside or freed, and is not reusable yet, may be enough, or what was removed or cut in
             // whichever dataset: let groups pass before giving up.
             NotAdmitted::Space if self.standing.pool_has_orphans() => throttled(),
-            NotAdmitted::Space => self.pool.space_coming().map_or(Refusal::now(FsError::NoSpace), Refusal::until),
+            NotAdmitted::Space => self.pool.space_coming().map_or_else(|| self.no_room(), Refusal::until),
         })?;
         let mut rings = SmallVec::new();
         if let Some(lane) = log {
@@ -119,6 +119,16 @@ impl Filesystem {
             rings,
             pending: Pending { bytes, growth_bytes: ask.growth_bytes, shrink_bytes: 0 },
         })
+    }
+
+    /// Groups bring no room. Where a device refuses space maps, it is asked once more, and what it says is told: that the pool is
+    /// full is not known then.
+    fn no_room(&self) -> Refusal {
+        match self.pool.io.allocator().ask_for_room() {
+            None => Refusal::now(FsError::NoSpace),
+            Some(true) => Refusal::until(self.pool.txgs.next_sync()),
+            Some(false) => Refusal::now(FsError::Io),
+        }
     }
 
     /// Leave to bring the data of `range` at all, which is asked for first: where more comes than the disks take, each waits

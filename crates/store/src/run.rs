@@ -416,7 +416,7 @@ impl RunWriter {
         let mut bytes = Vec::with_capacity(place.bytes() as usize);
         bytes.put_blob(&root);
         if bytes.len() as u64 > place.bytes() {
-            return Err(NoSpace { bytes: bytes.len() as u64, free: place.bytes(), fenced: 0 }.into());
+            return Err(NoSpace { bytes: bytes.len() as u64, free: place.bytes(), fenced: 0, refused: 0 }.into());
         }
         bytes.resize(place.bytes() as usize, 0);
         let size = u32::try_from(bytes.len()).expect("a root is far below 16 MiB");

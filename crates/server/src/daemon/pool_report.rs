@@ -186,6 +186,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         )
     }));
     messages.extend(fenced_message(served));
+    messages.extend(refused_message(served));
     messages.extend(served.copies.notices());
     messages.extend(lanes_without_disk(served));
     messages.extend(clock_message(served));
@@ -202,6 +203,18 @@ fn fenced_message(served: &ServedPool) -> Option<String> {
             "{count} regions of 128 MiB cannot be written to, as their space maps cannot be used. Nothing in them is lost:\n\
              files there can be read and removed. {}\n\
              Bring back the disks that have the maps, or let `tally pool scrub` restore them, and import the pool again.",
+            told.join("; ")
+        )
+    })
+}
+
+/// Space that cannot be had for now.
+fn refused_message(served: &ServedPool) -> Option<String> {
+    let (count, told) = served.filer.pool().io.allocator().refused();
+    (count > 0).then(|| {
+        format!(
+            "{count} regions of 128 MiB cannot be written to for now, as a disk refuses to give their space maps. Nothing in them is\n\
+             lost. It is asked again every now and then, and before anybody is told that there is no room. {}",
             told.join("; ")
         )
     })

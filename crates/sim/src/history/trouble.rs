@@ -137,7 +137,7 @@ fn says_that_something_cannot_be_read(error: &FilerError) -> bool {
     match error {
         OpenError::Block(_) | OpenError::Root(_) | OpenError::Space(LoadError::Sector(SectorError::Block(_))) => true,
         // The only space map: nothing can be written.
-        OpenError::Sync(SyncError::Block(BlockError::NoSpace(no_space))) => no_space.fenced > 0,
+        OpenError::Sync(SyncError::Block(BlockError::NoSpace(no_space))) => no_space.fenced + no_space.refused > 0,
         _ => false,
     }
 }

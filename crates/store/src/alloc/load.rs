@@ -43,6 +43,9 @@ pub enum SectorError {
     /// A map would give its own sector away.
     #[error("the space map says that its own sector is free: it was written wrong")]
     OwnFree,
+    /// A map would give the log's sectors away.
+    #[error("the space map says that a part of the log's ring is free: it was written wrong")]
+    RingFree,
 }
 
 /// Why the allocator could not be loaded.
@@ -133,6 +136,11 @@ impl Allocator {
             }
         }
         *allocator.deferred.lock() = deferred;
+        // Each line and each list may be possible by itself, and a list may name a range twice.
+        let space = allocator.space();
+        if space.free.saturating_add(space.deferred) > space.total {
+            return Err(SectorError::from(Malformed("deferred-free lists")).into());
+        }
         Ok(allocator)
     }
 
@@ -150,12 +158,16 @@ impl Allocator {
     /// over the log: a map that has them free is damaged, however sound its checksum. One that cannot be read gives nothing
     /// away.
     pub fn check_rings(&self, rings: &[(VdevIndex, u64, u64)]) -> Result<(), LoadError> {
-        for (vdev, offset, bytes) in rings {
+        let place = |(vdev, offset, bytes): &(VdevIndex, u64, u64)| {
             let sectors = u32::try_from(bytes / SECTOR as u64).unwrap_or(u32::MAX);
-            if !self.is_busy(&Dva { vdev: *vdev, offset: *offset, sectors }) {
-                return Err(LoadError::RingFree { vdev: *vdev });
-            }
+            Dva { vdev: *vdev, offset: *offset, sectors }
+        };
+        let rings: Vec<_> = rings.iter().map(place).collect();
+        if let Some(ring) = rings.iter().find(|ring| !self.is_busy(ring)) {
+            return Err(LoadError::RingFree { vdev: ring.vdev });
         }
+        // A map that a device refuses for now is looked at when it is read.
+        self.maps.set_rings(rings);
         Ok(())
     }
 

@@ -40,7 +40,7 @@ pub(super) struct Ripe {
     ranges: BTreeSet<Waiting>,
     /// Of each list, how many of its ranges wait.
     outstanding: BTreeMap<Txg, u64>,
-    /// Regions whose map cannot be read: what is freed there waits for another import.
+    /// Regions whose map cannot be had: what is freed there waits until it can, or for another import.
     fenced: BTreeSet<Place>,
 }
 
@@ -68,11 +68,17 @@ fn region_of(range: &Waiting) -> Place {
 }
 
 impl Ripe {
-    /// A range that `txg` has freed waits for the map of its region.
-    pub(super) fn add(&mut self, place: Place, run: Run, txg: Txg) {
-        if self.ranges.insert((key(place, run.0.into()), txg, run.1)) {
-            *self.outstanding.entry(txg).or_default() += 1;
+    /// A range that `txg` has freed waits for the map of its region. False if some of it waits already: it was freed twice.
+    pub(super) fn add(&mut self, place: Place, run: Run, txg: Txg) -> bool {
+        let start = key(place, run.0.into());
+        let end = start + u64::from(run.1);
+        let before = self.ranges.range(..(end, Txg(0), 0)).next_back();
+        if before.is_some_and(|(other, _, sectors)| other + u64::from(*sectors) > start) {
+            return false;
         }
+        self.ranges.insert((start, txg, run.1));
+        *self.outstanding.entry(txg).or_default() += 1;
+        true
     }
 
     /// What waits for a region's map, which is in memory now.
@@ -95,6 +101,16 @@ impl Ripe {
     /// A region's map cannot be read. Gives the sectors that wait for it.
     pub(super) fn fence(&mut self, place: Place) -> u64 {
         self.fenced.insert(place);
+        self.sectors_of(place)
+    }
+
+    /// A region's map could be read after all. Gives the sectors that wait for it.
+    pub(super) fn unfence(&mut self, place: Place) -> u64 {
+        self.fenced.remove(&place);
+        self.sectors_of(place)
+    }
+
+    fn sectors_of(&self, place: Place) -> u64 {
         self.ranges.range(all_of(place)).map(|range| u64::from(range.2)).sum()
     }
 
@@ -112,9 +128,9 @@ impl Ripe {
         self.ranges.len()
     }
 
-    /// A region for whose map something waits that can be read.
-    pub(super) fn any_region(&self) -> Option<Place> {
-        self.ranges.iter().map(region_of).find(|place| !self.fenced.contains(place))
+    /// A region for whose map something waits that can be read, on a vdev that may be asked.
+    pub(super) fn any_region(&self, may_ask: impl Fn(VdevIndex) -> bool) -> Option<Place> {
+        self.ranges.iter().map(region_of).find(|place| !self.fenced.contains(place) && may_ask(place.0))
     }
 
     /// The regions that can be read, those with most ranges first.

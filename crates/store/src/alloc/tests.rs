@@ -384,7 +384,7 @@ fn vdevs_fill_up_together() {
         alloc.alloc_run(Txg(1), MIB, MIB).expect("the other half, to the last byte");
     }
     assert_eq!(alloc.space().free, 0);
-    assert_eq!(alloc.alloc(Txg(1), 1), Err(NoSpace { bytes: SECTOR_BYTES, free: 0, fenced: 0 }));
+    assert_eq!(alloc.alloc(Txg(1), 1), Err(NoSpace { bytes: SECTOR_BYTES, free: 0, fenced: 0, refused: 0 }));
 }
 
 #[test]
@@ -483,6 +483,28 @@ fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names(
     remarks.clear();
     Allocator::load(&devs, &next, Txg(3), &mut remarks).expect("what was committed can be loaded");
     assert!(remarks.is_empty(), "the next root does not name it: {remarks:?}");
+}
+
+/// A list that names a range again and again, with a right checksum: the first group after the import met more free space than
+/// there is, and panicked.
+#[test]
+fn a_list_that_names_more_than_there_is_is_refused() {
+    let (mem, devs) = devices(&[300 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    let block = alloc.alloc(Txg(1), 100 * MIB).expect("an empty pool");
+    commit(&alloc, Txg(1), 1);
+    alloc.free(block, Txg(2));
+    let mut root = commit(&alloc, Txg(2), 1).root;
+    let list = root.deferred.last_mut().expect("what was freed waits");
+    let sector = encode_sector(None, &[block; 4]);
+    mem[0].write(list.head.dva.offset, &sector).expect("a disk in memory");
+    (list.ranges, list.head.checksum) = (4, block_checksum(&sector));
+    let loaded = Allocator::load(&devs, &root, Txg(2), &mut Vec::new());
+    assert!(
+        matches!(loaded, Err(LoadError::Sector(SectorError::Malformed(_)))),
+        "{:?}",
+        loaded.map(|alloc| alloc.space())
+    );
 }
 
 /// Pointers named a data vdev by its place among those that were there. With the first one gone they would all have led to the

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tally_base::{SECTOR, Txg, VdevIndex};
@@ -17,6 +17,9 @@ use super::region::{Region, Run};
 use super::space_index::FANOUT;
 use crate::bp::Dva;
 
+/// Maps that devices may refuse between two groups. Then no further ones of the vdev are read: each may take half a minute.
+const REFUSALS_MAX: usize = 8;
+
 /// Several threads may allocate at once; each region has its own lock, and none is held while another is taken.
 pub(super) struct VdevSpace {
     index: VdevIndex,
@@ -29,6 +32,8 @@ pub(super) struct VdevSpace {
     /// Regions that may have changed since their map was written; behind the region's lock.
     dirty: Mutex<BTreeSet<usize>>,
     maps: Arc<Maps>,
+    /// Maps that a device has refused since the last group.
+    refusals: AtomicUsize,
     /// Free sectors: the sum over the regions, and what is ripe.
     free: AtomicU64,
     /// Regions that were looked at for runs.
@@ -58,6 +63,7 @@ impl VdevSpace {
             longest: Mutex::new(LongestRuns::new(std::iter::empty())),
             dirty: Mutex::default(),
             maps: Arc::clone(maps),
+            refusals: AtomicUsize::new(0),
             free: AtomicU64::new(0),
             examined: AtomicU64::new(0),
         }
@@ -243,16 +249,36 @@ impl VdevSpace {
 
     /// Sees to it that what is in use of a region is known. False if it cannot be.
     fn load(&self, at: usize, region: &mut Region) -> bool {
-        if region.needs_map() {
+        if region.needs_map() && self.may_ask() {
             self.load_from_disk(at, region);
         }
-        !region.is_fenced()
+        !region.needs_map() && !region.is_fenced()
+    }
+
+    /// Whether maps are read: a device that has refused many is let alone until the next group.
+    pub(super) fn may_ask(&self) -> bool {
+        self.refusals.load(Ordering::Relaxed) < REFUSALS_MAX
+    }
+
+    /// A group is durable, or a map could be read: others are read again.
+    pub(super) fn forget_refusals(&self) {
+        self.refusals.store(0, Ordering::Relaxed);
+    }
+
+    /// Reads a map once more that a device has refused. Whether it is in memory now.
+    pub(super) fn ask_again(&self, at: usize) -> bool {
+        self.change(at, |at, region| {
+            if region.is_refused() {
+                self.load_from_disk(at, region);
+            }
+            region.has_map()
+        })
     }
 
     #[cold]
     fn load_from_disk(&self, at: usize, region: &mut Region) {
         let Some(line) = region.line() else { return };
-        let place = (self.index, at);
+        let (place, was_refused) = ((self.index, at), region.is_refused());
         let restored = self.maps.read(&line).and_then(|bitmap| {
             let restored = region.restore(bitmap, line.figures);
             restored.map_err(|found| SectorError::Figures { said: line.figures, found })
@@ -262,14 +288,37 @@ impl VdevSpace {
         let restored = restored.and_then(|()| {
             // A map that gives itself away gives others away, too.
             let holds_itself = line.places().filter(is_own).all(|dva| region.all(in_region(&dva), true));
-            if holds_itself { Ok(()) } else { Err(SectorError::OwnFree) }
+            if !holds_itself {
+                return Err(SectorError::OwnFree);
+            }
+            let of_ring = |ring: &&Dva| ring.vdev == self.index && self.contains(ring);
+            let mut parts = self.maps.rings().iter().filter(of_ring).flat_map(|ring| self.parts(ring));
+            let holds_rings = parts.all(|(region_of, run)| region_of != at || region.all(run, true));
+            if holds_rings { Ok(()) } else { Err(SectorError::RingFree) }
         });
+        // Of a map that was refused before, nothing counts as free.
+        let free = u64::from(line.figures.free);
         match restored {
-            Ok(()) => self.apply_ripe(at, region),
+            Ok(()) => {
+                // The device gives again.
+                self.forget_refusals();
+                if was_refused {
+                    self.free.fetch_add(free + self.maps.relent(place), Ordering::Relaxed);
+                }
+                self.apply_ripe(at, region);
+            }
             Err(why) => {
-                let lost = u64::from(line.figures.free);
-                region.fence();
-                self.free.fetch_sub(lost + self.maps.fence(place, &why), Ordering::Relaxed);
+                let is_refused = matches!(&why, SectorError::Block(error) if error.is_of_device());
+                region.fence(is_refused);
+                let waiting = if is_refused {
+                    self.refusals.fetch_add(1, Ordering::Relaxed);
+                    self.maps.refuse(place, &why, free)
+                } else {
+                    self.maps.fence(place, &why)
+                };
+                if !was_refused {
+                    self.free.fetch_sub(free + waiting, Ordering::Relaxed);
+                }
             }
         }
     }
@@ -450,8 +499,10 @@ impl VdevSpace {
     }
 
     fn wait_ripe(&self, at: usize, region: &Region, run: Run, freed: Txg) {
-        self.maps.ripe.lock().add((self.index, at), run, freed);
-        if !region.is_fenced() {
+        if !self.maps.ripe.lock().add((self.index, at), run, freed) {
+            self.maps.count_bad_frees(1);
+            tracing::error!(dva = %self.dva(at, run), "a range was freed in two groups");
+        } else if !region.is_fenced() {
             self.free.fetch_add(u64::from(run.1), Ordering::Relaxed);
         }
     }

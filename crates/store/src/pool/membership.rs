@@ -350,6 +350,10 @@ impl Pool {
         }
         let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
         let missed = self.close_missed(&place.vdev, leg, onlooker)?;
+        // A strike that found the labels full has made room by forgetting what this one lacks.
+        if missed.is_empty() {
+            return self.copy_to(place, leg, onlooker);
+        }
         onlooker.expect(Stage::Bringing, self.missed_bytes(place.vdev.index(), &missed));
         let brought = self.bring_up(&place.vdev, leg, &missed, &mut |done| onlooker.on_progress(Stage::Bringing, done));
         let secured = brought.map_err(|error| match error {
@@ -415,6 +419,7 @@ impl Pool {
         if place.config.class != VdevClass::Data || !has_disk || staying.is_empty() {
             return Ok(SecureReport::default());
         }
+        let missed: Vec<_> = staying.iter().map(|guid| (*guid, self.roster.missed(*guid))).collect();
         let synced = onlooker.sync(self).map_err(SecureError::from);
         let secured = synced.and_then(|()| {
             self.secure(&place.vdev, &staying, &mut |done| onlooker.on_progress(Stage::CheckingRest, done))
@@ -423,7 +428,7 @@ impl Pool {
             // What one of them has is no use if it was struck off meanwhile.
             Ok(_) if place.staying() != staying => Err(MembershipError::StaysUnchecked { path }),
             Ok(secured) if secured.unread_count == 0 => {
-                self.roster.forget_missed(&staying)?;
+                self.roster.forget_missed(&missed)?;
                 Ok(secured)
             }
             Ok(SecureReport { unread_count: count, lost, .. }) => {

@@ -203,7 +203,8 @@ impl Pool {
         let subject = |vdev| Subject { vdev: Arc::as_ref(vdev), keepers: Keepers::Online };
         let subjects: Vec<_> = self.roster.data_vdevs().map(subject).collect();
         let labels = self.roster.secure_labels()?;
-        let counted: Vec<_> = self.roster.data_vdevs().flat_map(|vdev| online(vdev)).collect();
+        let counted = self.roster.data_vdevs().flat_map(|vdev| online(vdev));
+        let counted: Vec<_> = counted.map(|guid| (guid, self.roster.missed(guid))).collect();
         let mut report = self.go_over(&subjects, None, progress, lost)?;
         if report.unread_count == 0 {
             self.roster.forget_missed(&counted)?;

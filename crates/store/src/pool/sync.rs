@@ -351,6 +351,7 @@ impl Pool {
         let oldest_read = read.chain(self.oldest_held()).min().map(Txg::next);
         self.io.allocator().released(oldest_read.map_or(txg, |oldest| oldest.min(txg)));
         self.txgs.synced(txg);
+        self.io.allocator().ask_behind(txg);
     }
 
     /// While what this gives is alive, nothing that the newest group names is given to another, be it freed, and be its dataset
