@@ -10,6 +10,7 @@ mod loss;
 mod mount_point;
 mod names;
 mod relief;
+mod rewind;
 mod scrub;
 
 use std::collections::{BTreeMap, HashMap};
@@ -25,7 +26,7 @@ use tally_members::assemble::{self, ImportError, PoolSelect};
 use tally_members::create::{self, CreateError};
 use tally_members::discover::ImportSource;
 use tally_members::grammar::VdevSpec;
-use tally_store::pool::{LoadOptions, LogContent, OpenError, Pool, SyncError};
+use tally_store::pool::{LoadOptions, LogContent, OpenError, Pool, RewindOrder, SyncError};
 use tally_store::properties::{PropertySet, SyncMode};
 use tally_store::tuning::Tuning;
 use tally_store::txg::{Cause, Next};
@@ -40,6 +41,7 @@ use crate::record::newer;
 pub use datasets::{DatasetError, DatasetInfo};
 pub use loss::ReplayLoss;
 pub use names::{Named, Names, is_or_holds};
+pub use rewind::{DroppedRecords, RewindReport};
 
 /// An imported pool and its mounted datasets.
 pub struct Filer {
@@ -96,6 +98,8 @@ pub struct ImportReport {
     pub remarks: Vec<String>,
     /// Acknowledged changes that were given up.
     pub losses: Vec<String>,
+    /// What was given up to go back to an older group.
+    pub rewind: Option<RewindReport>,
     /// How long it took.
     pub duration: Duration,
 }
@@ -173,14 +177,41 @@ impl Filer {
         options: &ImportOptions,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Arc<Self>, ImportReport), FilerError> {
+        Self::import_at(platform, tuning, source, select, options, None, progress)
+    }
+
+    /// The same, of what the pool was in an older group. What is given up is in the report. With `read_only` it is a look at
+    /// that group, and nothing is given up.
+    pub fn go_back(
+        platform: &Platform,
+        tuning: &Tuning,
+        source: &ImportSource,
+        select: &PoolSelect,
+        options: &ImportOptions,
+        rewind: RewindOrder,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Arc<Self>, ImportReport), FilerError> {
+        Self::import_at(platform, tuning, source, select, options, Some(rewind), progress)
+    }
+
+    fn import_at(
+        platform: &Platform,
+        tuning: &Tuning,
+        source: &ImportSource,
+        select: &PoolSelect,
+        options: &ImportOptions,
+        rewind: Option<RewindOrder>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Arc<Self>, ImportReport), FilerError> {
         let started = platform.clock.monotonic();
         let disks = assemble::ImportOptions {
             force: options.force,
             read_only: options.read_only,
             destroyed: options.destroyed,
+            goes_back: rewind.is_some(),
         };
         let (assembled, chosen) = assemble::import(platform, source, select, &disks)?;
-        let load = LoadOptions { read_only: options.read_only, accept_loss: options.accept_loss };
+        let load = LoadOptions { read_only: options.read_only, accept_loss: options.accept_loss, rewind };
         let scanned = &mut |bytes| progress(Progress::Scanned(bytes));
         let (pool, content) = Pool::load(platform, tuning, &assembled.roster, &chosen, load, scanned)?;
         let mut report = ImportReport {
@@ -194,6 +225,8 @@ impl Filer {
         report.losses.clone_from(&content.losses);
         let filer = Arc::new(Self::new(pool));
         filer.mount_all();
+        let records = filer.learn_dropped(&content);
+        report.rewind = content.gone_back.clone().map(|groups| RewindReport { groups, records });
         filer.replay(content, options, &mut report, progress)?;
         if !options.read_only {
             filer.agree_on_logging();

@@ -43,7 +43,7 @@ fn cases() -> Vec<Case> {
 #[test]
 fn the_table_of_choices() {
     for (name, candidates, label_txg, expected) in cases() {
-        let chosen = choose(POOL, &candidates, Txg(label_txg));
+        let chosen = choose(POOL, &candidates, Txg(label_txg), &[]);
         match (chosen, expected) {
             (Ok(chosen), Ok((open_gen, txg, txg_max))) => {
                 assert_eq!(chosen.uberblock.rank(), (open_gen, Txg(txg)), "{name}");
@@ -61,7 +61,7 @@ fn two_writers_are_a_conflict_even_when_an_older_pair_agrees() {
     other.root = vec![0xee; 64];
     let mut second = leg(2, false, &[(3, 6)]);
     second.uberblocks.push(other);
-    let chosen = choose(POOL, &[leg(1, false, &[(3, 6), (3, 7)]), second], Txg(0));
+    let chosen = choose(POOL, &[leg(1, false, &[(3, 6), (3, 7)]), second], Txg(0), &[]);
     let expected = ChooseError::Conflict { open_gen: 3, txg: Txg(7), first: VdevGuid(2), second: VdevGuid(1) };
     assert_eq!(chosen, Err(expected));
 }
@@ -70,14 +70,14 @@ fn two_writers_are_a_conflict_even_when_an_older_pair_agrees() {
 fn uberblocks_of_another_pool_do_not_count() {
     let mut foreign = leg(1, false, &[(9, 900)]);
     foreign.uberblocks[0].pool = PoolGuid(1);
-    let chosen = choose(POOL, &[foreign, leg(2, false, &[(1, 5)])], Txg(0)).unwrap();
+    let chosen = choose(POOL, &[foreign, leg(2, false, &[(1, 5)])], Txg(0), &[]).unwrap();
     assert_eq!(chosen.uberblock.txg, Txg(5));
 }
 
 /// Case n of the log's table: a frame that was written after uberblock 10 was durable.
 #[test]
 fn a_frame_can_be_the_witness() {
-    let chosen = choose(POOL, &[leg(1, false, &[(1, 9)])], Txg(9)).unwrap();
+    let chosen = choose(POOL, &[leg(1, false, &[(1, 9)])], Txg(9), &[]).unwrap();
     assert_eq!(chosen.witness(Txg(9), "a frame"), Ok(()));
     let error = chosen.witness(Txg(10), "a frame").unwrap_err();
     assert!(matches!(error, ChooseError::Witnessed { found: Txg(9), expected: Txg(10), .. }));

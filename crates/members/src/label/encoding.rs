@@ -15,6 +15,7 @@
 //!  3 lanes          count 2, each: lane 8 · vdev index 2 · size 8 · frame_bytes_max 4 · frames_in_flight_max 4
 //!                   legset_gen 8 · legset: count 2, guids 8 · left: count 2, each guid 8, last generation 8
 //!  4 supplement     failmode 1 · losses: count 2, each time 8, txg 8, lines: count 2, texts
+//!  8 rewinds        count 2, each: kept txg 8 · kept open_gen 8 · dropped txg 8 · open_gen 8 · time 8 · depth 2
 //! ```
 //!
 //! A text, and a path, is its length in 2 bytes and as many bytes.
@@ -30,14 +31,15 @@ use tally_disk::Host;
 use super::missed::MissedGroups;
 use super::sections::{self, Section};
 use super::{
-    Bad, FailMode, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, LossReport, PoolConfig, PoolState, RingArea,
-    Supplement, Unreadable, VdevClass, VdevConfig, VdevKind,
+    Bad, FailMode, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, LossReport, PoolConfig, PoolState, Rewind,
+    RingArea, Supplement, Unreadable, VdevClass, VdevConfig, VdevKind,
 };
 
 const POOL: u16 = 1;
 const VDEVS: u16 = 2;
 const LANES: u16 = 3;
 const SUPPLEMENT: u16 = 4;
+const REWINDS: u16 = 8;
 
 /// Sectors of 2^12 bytes.
 const SECTOR_SHIFT: u8 = 12;
@@ -61,6 +63,13 @@ pub(super) fn encode(config: &PoolConfig) -> Result<Vec<u8>, LabelError> {
     if config.supplement != Supplement::default() {
         all.push(known(SUPPLEMENT, encode_supplement(&config.supplement)?));
     }
+    if !config.rewinds.is_empty() {
+        let encode: Encode<Rewind> = |out, rewind| {
+            rewind.encode(out);
+            Ok(())
+        };
+        all.push(known(REWINDS, encode_list(&config.rewinds, encode)?));
+    }
     Ok(sections::join(all))
 }
 
@@ -75,13 +84,17 @@ pub(super) fn decode(payload: &[u8], mut config: PoolConfig) -> Result<PoolConfi
     let (mut pool, mut vdevs, mut lanes) = (None, None, None);
     for section in sections::split(payload)? {
         match section.id {
-            POOL..=SUPPLEMENT if section.must_be_known != must_be_known(section.id) => {
+            POOL..=SUPPLEMENT | REWINDS if section.must_be_known != must_be_known(section.id) => {
                 return Err(Malformed("label: a flag on a section that never has it").into());
             }
             POOL => pool = Some(section),
             VDEVS => vdevs = Some(section),
             LANES => lanes = Some(section),
             SUPPLEMENT => config.supplement = whole(&section, "label: the supplement", decode_supplement)?,
+            REWINDS => {
+                let decode = |reader: &mut Reader<'_>| decode_list(reader, |reader| Ok(Rewind::decode(reader)?));
+                config.rewinds = whole(&section, "label: the section of groups that were given up", decode)?;
+            }
             _ => config.carried.push(section),
         }
     }

@@ -39,6 +39,7 @@ mod config;
 mod encoding;
 mod features;
 mod missed;
+mod rewind;
 mod room;
 mod sections;
 mod supplement;
@@ -53,6 +54,8 @@ pub use config::{LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea, Vde
 pub(crate) use features::ro_compat_words;
 pub use features::{Features, KNOWN, Usable};
 pub use missed::{MISSED_RANGES_MAX, MissedGroups, TxgRange};
+pub(crate) use rewind::REWINDS_MAX;
+pub use rewind::Rewind;
 pub(crate) use room::Need;
 pub use sections::Section;
 pub use supplement::{FailMode, LossReport, Supplement};

@@ -66,6 +66,7 @@ pub(crate) fn sample() -> PoolConfig {
         state: PoolState::Active,
         handle_key: [0x5a; 32],
         created: Time(1_700_000_000_000_000_000),
+        rewinds: Vec::new(),
         supplement: Supplement {
             failmode: FailMode::Continue,
             losses: vec![LossReport { time: Time(5), txg: Txg(6), lines: vec!["gone".into(), "lost".into()] }],

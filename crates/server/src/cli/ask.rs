@@ -12,7 +12,7 @@ use super::interrupts::{Interrupts, where_to_see};
 use super::pool::{self, PoolCommand};
 use super::progress::Bar;
 use super::stat::{self, By, StatCommand};
-use super::{bench, inspect, status, top, watch};
+use super::{bench, inspect, rewind, status, top, watch};
 use crate::advise::candidate::CandidateError;
 use crate::control::client::{Client, ClientError, Fate};
 use crate::control::message::{Progress, Reply, Request};
@@ -67,6 +67,9 @@ pub enum Failure {
         /// How long was waited.
         seconds: f64,
     },
+    /// What was asked back was not agreed to.
+    #[error("nothing was done; with --yes nobody is asked, and -n only shows what would be given up")]
+    NotAgreed,
     /// A directory that cannot be listed.
     #[error("cannot look for pools: {0}")]
     Look(std::io::Error),
@@ -135,6 +138,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Zilstat(args) => watch::zilstat(cli, args, console),
         Command::Stat(StatCommand::Clients(args)) => watch::accounts(cli, By::Client, args, console),
         Command::Stat(StatCommand::Exports(args)) => watch::accounts(cli, By::Export, args, console),
+        Command::Pool(PoolCommand::Import(args)) if args.goes_back() => rewind::run(cli, args, here, console),
         Command::Pool(command) => {
             let request = command.request(here).map_err(Failure::Usage)?;
             let reply = ask(cli, &request, console)?;
@@ -169,7 +173,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
     }
 }
 
-fn ask(cli: &Cli, request: &Request, console: &mut Console<'_>) -> Result<Reply, Failure> {
+pub(super) fn ask(cli: &Cli, request: &Request, console: &mut Console<'_>) -> Result<Reply, Failure> {
     let mut client = Client::connect(cli.socket.as_deref())?;
     let mut bar = Bar::default();
     let mut show = |progress: &Progress| bar.show(progress);
@@ -184,7 +188,7 @@ fn ask(cli: &Cli, request: &Request, console: &mut Console<'_>) -> Result<Reply,
 }
 
 /// Prints remarks to stderr and data to stdout.
-fn print_reply(
+pub(super) fn print_reply(
     json: bool,
     reply: Reply,
     console: &mut Console<'_>,
@@ -216,6 +220,7 @@ fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
         Reply::Ops(report) => serde_json::to_string_pretty(&report),
         Reply::Load(load) => serde_json::to_string(&load),
         Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
+        Reply::Rewind(shown) => serde_json::to_string_pretty(&shown),
     }?;
     Ok(writeln!(console.out, "{text}")?)
 }
