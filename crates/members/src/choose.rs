@@ -111,7 +111,7 @@ pub fn choose_unheard(
     label_txg: Txg,
     rewinds: &[Rewind],
 ) -> Result<Chosen, ChooseError> {
-    let is_dropped = |uberblock: &Uberblock| rewinds.iter().any(|rewind| rewind.drops(uberblock));
+    let is_dropped = |uberblock: &Uberblock| rewinds.iter().any(|rewind| rewind.drops(uberblock.rank()));
     let all = || {
         let legs = candidates.iter().flat_map(|leg| leg.uberblocks.iter().map(move |uberblock| (leg, uberblock)));
         legs.filter(|(_, uberblock)| uberblock.pool == pool)

@@ -82,3 +82,19 @@ fn a_frame_can_be_the_witness() {
     let error = chosen.witness(Txg(10), "a frame").unwrap_err();
     assert!(matches!(error, ChooseError::Witnessed { found: Txg(9), expected: Txg(10), .. }));
 }
+
+/// The pool went back from group 9 to 6, in generation 3.
+#[test]
+fn what_was_given_up_has_no_vote_and_tells_of_nothing() {
+    let rewind = Rewind { kept: Txg(6), kept_gen: 2, dropped: Txg(10), open_gen: 3, time: Time(0), depth: 2 };
+    let given_up = [(2, 6), (2, 7), (2, 8), (2, 9), (1, 5)];
+    // A leg that was away has more of it.
+    let away = leg(2, true, &[(2, 9), (2, 10)]);
+    let chosen = choose(POOL, &[leg(1, false, &given_up), away.clone()], Txg(9), &[rewind]).unwrap();
+    assert_eq!((chosen.uberblock.rank(), chosen.txg_max, chosen.rewind), ((2, Txg(6)), Txg(10), Some(rewind)));
+    assert_eq!((chosen.witness(Txg(10), "a frame"), chosen.witness(Txg(11), "a frame").is_err()), (Ok(()), true));
+    // There is a group behind it: nothing is special about that.
+    let gone_on = [&given_up[..], &[(3, 11)]].concat();
+    let chosen = choose(POOL, &[leg(1, false, &gone_on), away], Txg(9), &[rewind]).unwrap();
+    assert_eq!((chosen.uberblock.rank(), chosen.rewind), ((3, Txg(11)), None));
+}

@@ -12,8 +12,6 @@
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{Time, Txg};
 
-use crate::uberblock::Uberblock;
-
 /// Notes that are kept. One is of use while slots hold uberblocks that it drops: until sixteen groups later.
 pub(crate) const REWINDS_MAX: usize = 4;
 /// Numbers from here on are in no label.
@@ -41,10 +39,10 @@ pub struct Rewind {
 }
 
 impl Rewind {
-    /// Whether an uberblock is of what was given up.
+    /// Whether the uberblock of this rank, open generation and group, is of what was given up.
     #[must_use]
-    pub fn drops(&self, uberblock: &Uberblock) -> bool {
-        uberblock.open_gen < self.open_gen && uberblock.rank() > (self.kept_gen, self.kept)
+    pub fn drops(&self, rank: (u64, Txg)) -> bool {
+        rank.0 < self.open_gen && rank > (self.kept_gen, self.kept)
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {

@@ -220,7 +220,12 @@ impl Pool {
                 open = open.next();
             }
             begin.open = open;
-            begin.lives = (chosen.open_gen_max + 1).saturating_sub(uberblock.open_gen).max(1);
+            let newest_gen = chosen.open_gen_max.max(roster.config().open_gen);
+            begin.lives = (newest_gen + 1).saturating_sub(uberblock.open_gen).max(1);
+            let number = top.root.life.number.saturating_add(begin.lives);
+            if number >= room::DRAWN_ROOM_END {
+                return Err(OpenError::NoRoom { what: "life", number });
+            }
             uberblock.clean = false;
             uberblock.time_lease = uberblock.time_lease.max(chosen.time_lease_max);
             top.root.next_dataset += rewind::LOST_DATASETS_MAX;
