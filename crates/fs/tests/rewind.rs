@@ -174,6 +174,8 @@ fn what_has_gone_on_since_it_was_shown_is_left_alone() {
 fn a_cut_leaves_the_old_or_the_new_and_never_both() {
     let world = World::without_log(128 * MIB);
     let made = groups(&world.create_without_threads(&Default::default()), &["a", "b", "c", "d"]);
+    // Else no number of writes would do.
+    assert!(go_back(&world.cut(), RewindTo::Group(made[1])).is_ok());
     let mut has_gone_back = false;
     for writes in 0.. {
         let cut = world.cut();
