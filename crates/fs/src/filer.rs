@@ -10,6 +10,7 @@ mod loss;
 mod mount_point;
 mod names;
 mod relief;
+mod rewind;
 mod scrub;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +27,7 @@ use tally_members::create::{self, CreateError};
 use tally_members::discover::ImportSource;
 use tally_members::grammar::VdevSpec;
 use tally_members::label::PoolConfig;
-use tally_store::pool::{LoadOptions, LogContent, OpenError, Pool, SyncError};
+use tally_store::pool::{LoadOptions, LogContent, OpenError, Pool, RewindOrder, SyncError};
 use tally_store::properties::{PropertySet, SyncMode};
 use tally_store::tuning::Tuning;
 use tally_store::txg::{Cause, Next};
@@ -41,6 +42,7 @@ use crate::record::newer;
 pub use datasets::{DatasetError, DatasetInfo};
 pub use loss::ReplayLoss;
 pub use names::{Named, Names, is_or_holds};
+pub use rewind::{DroppedRecords, RewindReport};
 
 /// An imported pool and its mounted datasets.
 pub struct Filer {
@@ -109,6 +111,8 @@ pub struct ImportReport {
     pub remarks: Vec<String>,
     /// Acknowledged changes that were given up.
     pub losses: Vec<String>,
+    /// What was given up to go back to an older group.
+    pub rewind: Option<RewindReport>,
     /// How long it took.
     pub duration: Duration,
 }
@@ -194,6 +198,15 @@ impl Suspended {
     }
 }
 
+/// How a pool is taken in.
+struct How<'a> {
+    options: &'a ImportOptions,
+    /// Only as it was when it was put away in this process.
+    suspended: Option<&'a Suspended>,
+    /// As it was in an older group.
+    rewind: Option<RewindOrder>,
+}
+
 impl Filer {
     /// Makes a pool with a root dataset of the same name.
     pub fn create(
@@ -219,7 +232,8 @@ impl Filer {
         options: &ImportOptions,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Arc<Self>, ImportReport), FilerError> {
-        Self::take(platform, tuning, (source, select, None), options, progress)
+        let how = How { options, suspended: None, rewind: None };
+        Self::take(platform, tuning, source, select, how, progress)
     }
 
     /// Imports a pool that was suspended in this process, and put away; only as it was then.
@@ -231,14 +245,31 @@ impl Filer {
         suspended: &Suspended,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Arc<Self>, ImportReport), FilerError> {
-        Self::take(platform, tuning, (source, select, Some(suspended)), &ImportOptions::default(), progress)
+        let how = How { options: &ImportOptions::default(), suspended: Some(suspended), rewind: None };
+        Self::take(platform, tuning, source, select, how, progress)
+    }
+
+    /// The same, of what the pool was in an older group. What is given up is in the report. With `read_only` it is a look at
+    /// that group, and nothing is given up.
+    pub fn go_back(
+        platform: &Platform,
+        tuning: &Tuning,
+        source: &ImportSource,
+        select: &PoolSelect,
+        options: &ImportOptions,
+        rewind: RewindOrder,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Arc<Self>, ImportReport), FilerError> {
+        let how = How { options, suspended: None, rewind: Some(rewind) };
+        Self::take(platform, tuning, source, select, how, progress)
     }
 
     fn take(
         platform: &Platform,
         tuning: &Tuning,
-        (source, select, suspended): (&ImportSource, &PoolSelect, Option<&Suspended>),
-        options: &ImportOptions,
+        source: &ImportSource,
+        select: &PoolSelect,
+        How { options, suspended, rewind }: How<'_>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Arc<Self>, ImportReport), FilerError> {
         let started = platform.clock.monotonic();
@@ -246,12 +277,13 @@ impl Filer {
             force: options.force,
             read_only: options.read_only,
             destroyed: options.destroyed,
+            goes_back: rewind.is_some(),
         };
         let (assembled, chosen) = assemble::import(platform, source, select, &disks)?;
         if let Some(suspended) = suspended {
             suspended.is_found(&assembled.config, chosen.uberblock.txg)?;
         }
-        let load = LoadOptions { read_only: options.read_only, accept_loss: options.accept_loss };
+        let load = LoadOptions { read_only: options.read_only, accept_loss: options.accept_loss, rewind };
         let scanned = &mut |bytes| progress(Progress::Scanned(bytes));
         let (pool, content) = Pool::load(platform, tuning, &assembled.roster, &chosen, load, scanned)?;
         let mut report = ImportReport {
@@ -265,6 +297,8 @@ impl Filer {
         report.losses.clone_from(&content.losses);
         let filer = Arc::new(Self::new(pool));
         filer.mount_all();
+        let records = filer.learn_dropped(&content);
+        report.rewind = content.gone_back.clone().map(|groups| RewindReport { groups, records });
         filer.replay(content, options, &mut report, progress)?;
         if !options.read_only {
             filer.agree_on_logging();

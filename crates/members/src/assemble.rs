@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tally_base::{PoolGuid, Txg, VdevGuid, VdevIndex};
 use tally_disk::{Access, Disk, Platform};
 
-use crate::choose::{Candidate, ChooseError, Chosen, choose};
+use crate::choose::{Candidate, ChooseError, Chosen, choose, choose_unheard};
 use crate::discover::{FoundLeg, FoundPool, ImportSource, Scan, leg_inside, scan};
 use crate::label::{self, Label, LegConfig, PoolConfig, PoolState, VdevClass, VdevConfig, data_bytes_of};
 use crate::roster::Roster;
@@ -39,6 +39,8 @@ pub struct ImportOptions {
     pub read_only: bool,
     /// Take it although it was destroyed.
     pub destroyed: bool,
+    /// It will go back to an older group: whoever tells of a newer one than there is does not keep it from that.
+    pub goes_back: bool,
 }
 
 /// A pool put together, not yet claimed.
@@ -195,7 +197,7 @@ pub fn import(
     }
     let config = newest(&held)?;
     admit(platform, &config, options)?;
-    assemble(platform, config, &mut held)
+    assemble(platform, config, &mut held, options)
 }
 
 /// Names of a pool for lists.
@@ -315,6 +317,7 @@ fn assemble(
     platform: &Platform,
     config: PoolConfig,
     held: &mut Vec<HeldLeg>,
+    options: &ImportOptions,
 ) -> Result<(Assembled, Chosen), ImportError> {
     let (mut vdevs, mut logs, mut candidates, mut notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let is_claim_cut = !held.iter().flat_map(|leg| &leg.uberblocks).any(|seen| seen.open_gen >= config.open_gen);
@@ -342,7 +345,8 @@ fn assemble(
         }
         if vdev.class() == VdevClass::Data { &mut vdevs } else { &mut logs }.push(vdev);
     }
-    let chosen = choose(config.pool, &candidates, label_txg)?;
+    let choose = if options.goes_back { choose_unheard } else { choose };
+    let chosen = choose(config.pool, &candidates, label_txg, &config.rewinds)?;
     let all = vdevs.iter().chain(&logs).map(Arc::clone).collect();
     let roster = Roster::new(config.clone(), all, Arc::clone(&platform.fanout));
     roster.note_durable(chosen.uberblock.txg);

@@ -12,10 +12,15 @@
 //! | split | two different ones with equal (open generation, txg) | refuse: two writers |
 //! | empty | no valid one at all | refuse: creation never finished, or every copy is damaged |
 //!
+//! | dropped | the newest were given up by an import that went back (`label::Rewind`) | they have no vote and tell of nothing (rules S55) |
+//!
 //! The intent log is trimmed one uberblock behind, so taking N−1 in the torn case loses nothing.
 
-use tally_base::{PoolGuid, Txg, VdevGuid};
+use std::collections::HashMap;
 
+use tally_base::{PoolGuid, Time, Txg, VdevGuid};
+
+use crate::label::Rewind;
 use crate::uberblock::Uberblock;
 
 /// What one leg contributes.
@@ -34,8 +39,18 @@ pub struct Candidate {
 pub struct Chosen {
     /// From here the pool is read.
     pub uberblock: Uberblock,
-    /// No txg up to this one may be used again: the highest one on any leg, stale ones included (rules F1).
+    /// No txg up to this one may be used again: the highest one on any leg, stale and dropped ones included (rules F1).
     pub txg_max: Txg,
+    /// Those before it, each the one before the last, as far as legs that vote have them.
+    pub before: Vec<Uberblock>,
+    /// The pool went back to it, or near it, and there is no group behind that yet: the log has nothing for it.
+    pub rewind: Option<Rewind>,
+    /// The highest open generation and the latest lease of any uberblock, dropped ones included.
+    pub open_gen_max: u64,
+    /// See `open_gen_max`.
+    pub time_lease_max: Time,
+    /// A group that a label or a stale leg tells of, above the chosen one.
+    pub lost: Option<(Txg, String)>,
 }
 
 /// Why no uberblock can be taken.
@@ -62,7 +77,8 @@ pub enum ChooseError {
     /// A newer one existed.
     #[error(
         "the newest uberblock that can be read is of txg {found}, but {witness} tells of txg {expected}: what that one \
-         committed would be lost without a word; bring back the disks that are missing"
+         committed would be lost without a word; bring back the disks that are missing, or go back to an older group with `tally pool \
+         import --rewind`"
     )]
     Witnessed {
         /// What can be read.
@@ -74,12 +90,35 @@ pub enum ChooseError {
     },
 }
 
-/// Decides. `label_txg` is the highest `synced_txg` in any label's configuration.
-pub fn choose(pool: PoolGuid, candidates: &[Candidate], label_txg: Txg) -> Result<Chosen, ChooseError> {
+/// Decides. `label_txg` is the highest `synced_txg` in any label's configuration; `rewinds`, what the pool has given up.
+pub fn choose(
+    pool: PoolGuid,
+    candidates: &[Candidate],
+    label_txg: Txg,
+    rewinds: &[Rewind],
+) -> Result<Chosen, ChooseError> {
+    let chosen = choose_unheard(pool, candidates, label_txg, rewinds)?;
+    match &chosen.lost {
+        Some((txg, witness)) => chosen.witness(*txg, witness).map(|()| chosen.clone()),
+        None => Ok(chosen),
+    }
+}
+
+/// The same for who goes back on purpose: whoever tells of a newer one is noted, and not believed.
+pub fn choose_unheard(
+    pool: PoolGuid,
+    candidates: &[Candidate],
+    label_txg: Txg,
+    rewinds: &[Rewind],
+) -> Result<Chosen, ChooseError> {
+    let is_dropped = |uberblock: &Uberblock| rewinds.iter().any(|rewind| rewind.drops(uberblock.rank()));
+    let all = || {
+        let legs = candidates.iter().flat_map(|leg| leg.uberblocks.iter().map(move |uberblock| (leg, uberblock)));
+        legs.filter(|(_, uberblock)| uberblock.pool == pool)
+    };
     let copies = |stale: bool| {
-        let legs = candidates.iter().filter(move |candidate| candidate.stale == stale);
-        legs.flat_map(|candidate| candidate.uberblocks.iter().map(|uberblock| (candidate.leg, uberblock)))
-            .filter(|(_, uberblock)| uberblock.pool == pool)
+        let counting = all().filter(|(_, uberblock)| !is_dropped(uberblock));
+        counting.filter(move |(leg, _)| leg.stale == stale).map(|(leg, uberblock)| (leg.leg, uberblock))
     };
     let (leg, newest) = copies(false).max_by_key(|(_, uberblock)| uberblock.rank()).ok_or(ChooseError::Nothing)?;
     for (other, uberblock) in copies(false) {
@@ -88,22 +127,47 @@ pub fn choose(pool: PoolGuid, candidates: &[Candidate], label_txg: Txg) -> Resul
             return Err(ChooseError::Conflict { open_gen, txg, first: leg, second: other });
         }
     }
-    for (stale, uberblock) in copies(true) {
-        if uberblock.rank() > newest.rank() {
-            let (found, expected) = (newest.txg, uberblock.txg);
-            return Err(ChooseError::Witnessed { found, expected, witness: format!("the stale leg {stale}") });
-        }
-    }
-    let txg_max = copies(false).chain(copies(true)).map(|(_, uberblock)| uberblock.txg).max();
-    let chosen = Chosen { uberblock: newest.clone(), txg_max: txg_max.unwrap_or(newest.txg).max(label_txg) };
-    chosen.witness(label_txg, "a label")?;
+    let seen = all().map(|(_, uberblock)| uberblock.txg).chain(rewinds.iter().map(|rewind| rewind.dropped)).max();
+    let mut chosen = Chosen {
+        uberblock: newest.clone(),
+        txg_max: seen.unwrap_or(newest.txg).max(label_txg),
+        before: before(newest, copies(false).map(|(_, uberblock)| uberblock)),
+        rewind: rewinds.last().copied().filter(|rewind| newest.open_gen < rewind.open_gen),
+        open_gen_max: all().map(|(_, uberblock)| uberblock.open_gen).max().unwrap_or(0),
+        time_lease_max: all().map(|(_, uberblock)| uberblock.time_lease).max().unwrap_or(newest.time_lease),
+        lost: None,
+    };
+    let stale = copies(true).filter(|(_, uberblock)| uberblock.rank() > newest.rank());
+    let of_stale = stale.map(|(leg, uberblock)| (uberblock.txg, format!("the stale leg {leg}")));
+    let of_label = chosen.witness(label_txg, "a label").is_err().then(|| (label_txg, "a label".to_owned()));
+    chosen.lost = of_stale.chain(of_label).max();
     Ok(chosen)
 }
 
+/// The uberblocks before one, by what each says of the one before it.
+fn before<'a>(newest: &Uberblock, others: impl Iterator<Item = &'a Uberblock>) -> Vec<Uberblock> {
+    let by_hash: HashMap<u64, &Uberblock> = others.map(|uberblock| (uberblock.hash(), uberblock)).collect();
+    let mut before: Vec<Uberblock> = Vec::new();
+    let mut last = newest;
+    // A chain that runs in a circle is no chain.
+    while let Some(found) = by_hash.get(&last.previous).filter(|found| found.rank() < last.rank()) {
+        before.push((*found).clone());
+        last = found;
+    }
+    before
+}
+
 impl Chosen {
-    /// Hears a further witness, such as the `synced_txg` of a frame in the intent log (case n of rules F7).
+    /// The newest group that there was, as far as anybody may tell of it.
+    #[must_use]
+    pub fn known(&self) -> Txg {
+        self.rewind.map_or(self.uberblock.txg, |rewind| self.uberblock.txg.max(rewind.dropped))
+    }
+
+    /// Hears a further witness, such as the `synced_txg` of a frame in the intent log (case n of rules F7). What was given up
+    /// bears none.
     pub fn witness(&self, synced: Txg, witness: &str) -> Result<(), ChooseError> {
-        if synced <= self.uberblock.txg {
+        if synced <= self.known() {
             return Ok(());
         }
         Err(ChooseError::Witnessed { found: self.uberblock.txg, expected: synced, witness: witness.to_owned() })

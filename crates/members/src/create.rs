@@ -308,6 +308,7 @@ fn plan(
         handle_key,
         created: platform.clock.now(),
         supplement: Supplement::default(),
+        rewinds: Vec::new(),
         carried: Vec::new(),
     }
 }

@@ -44,7 +44,7 @@ pub use self::look::{DamagedSlot, SecuredSlots};
 
 use self::lanes::lanes_agree;
 use self::legs::mark_stale;
-use crate::label::{self, FailMode, LabelError, Need, PoolConfig, PoolState, VdevClass};
+use crate::label::{self, FailMode, LabelError, Need, PoolConfig, PoolState, REWINDS_MAX, Rewind, VdevClass};
 use crate::uberblock::{Uberblock, slot_offsets};
 use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
 
@@ -187,6 +187,31 @@ impl Roster {
     /// leaves it as it was found. Returns the new open generation, which is above that of the configuration that holds,
     /// and above `open_gen`, that of the chosen uberblock: it would stand in the way of the next ones for ever.
     pub fn claim(&self, host: &Host, rng: &dyn Rng, open_gen: u64) -> Result<u64, RosterError> {
+        self.claim_and(host, rng, open_gen, |_| {})
+    }
+
+    /// The same for an import that goes back: with the claim what it gives up is none any more ([`Rewind`]).
+    pub fn claim_going_back(
+        &self,
+        host: &Host,
+        rng: &dyn Rng,
+        open_gen: u64,
+        rewind: Rewind,
+    ) -> Result<u64, RosterError> {
+        self.claim_and(host, rng, open_gen, |config| {
+            config.rewinds.push(Rewind { open_gen: config.open_gen, ..rewind });
+            let surplus = config.rewinds.len().saturating_sub(REWINDS_MAX);
+            config.rewinds.drain(..surplus);
+        })
+    }
+
+    fn claim_and(
+        &self,
+        host: &Host,
+        rng: &dyn Rng,
+        open_gen: u64,
+        and: impl FnOnce(&mut PoolConfig),
+    ) -> Result<u64, RosterError> {
         let mut state = self.state.lock();
         self.catch_up(&state.config);
         let legs: Vec<_> = self.legs().map(|leg| (leg.guid(), leg.state())).collect();
@@ -199,6 +224,7 @@ impl Roster {
             for (guid, _) in legs.iter().filter(|(_, found)| *found != LegState::Online) {
                 mark_stale(config, *guid, first_missed);
             }
+            and(config);
         })?;
         state.claimed = true;
         self.writable.store(true, Ordering::Release);

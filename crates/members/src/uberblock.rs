@@ -167,6 +167,12 @@ pub fn slot_offsets(size: u64, txg: Txg) -> Option<[u64; 2]> {
     Some(starts.map(|start| start + UBERBLOCK_RING_OFFSET + slot_offset(txg)))
 }
 
+/// Whether these two lie far enough from each other for a torn write of the one to leave the other.
+#[must_use]
+pub fn are_apart(one: Txg, other: Txg) -> bool {
+    one.0 % GROUPS_APART != other.0 % GROUPS_APART
+}
+
 /// Four groups in a row go to four sectors of the device, and the next four behind them in the same ones.
 fn slot_offset(txg: Txg) -> u64 {
     txg.0 % GROUPS_APART * DEVICE_SECTOR_BYTES + txg.0 / GROUPS_APART % GROUPS_APART * SECTOR as u64

@@ -129,6 +129,16 @@ impl Replies {
         attached
     }
 
+    /// Forgets all answers: what they are about was given up, and may come once more.
+    pub fn forget(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            while !shard.order.is_empty() {
+                shard.forget_first();
+            }
+        }
+    }
+
     /// Entries that are kept now.
     #[must_use]
     pub fn entry_count(&self) -> usize {

@@ -536,3 +536,47 @@ fn a_place_that_cannot_be_read_does_not_stop_what_is_sound() {
     assert!(said.contains("imported pool 'one'") && said.contains("unreadable: the cable is out"), "{said}");
     daemon.stop();
 }
+
+/// A dataset too many: the pool goes back to before it, by what is shown, and goes on from there.
+#[test]
+fn a_pool_goes_back_to_before_a_mistake() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    story(
+        data_dir,
+        &[
+            (&["dataset", "create", "tank/kept"], true, &[]),
+            (&["dataset", "create", "tank/mistake"], true, &[]),
+            (&["pool", "import", "--rewind", "-n", "tank"], false, &["is imported"]),
+            (&["pool", "export", "tank"], true, &[]),
+        ],
+    );
+    let shown = tally(data_dir, &["--json", "pool", "import", "--rewind", "-n", "tank"]).1;
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let newest = shown["from"].as_u64().unwrap();
+    let (to, mistake) = ((newest - 2).to_string(), format!("  group {}, of ", newest - 1));
+    let back = ["pool", "import", "--rewind", &to, "tank"];
+    story(
+        data_dir,
+        &[
+            (&[&back[..], &["-n"]].concat(), true, &["Pool 'tank' goes back to", &mistake, "It could also go back to"]),
+            (&["pool", "list"], true, &["no pools are imported"]),
+            (
+                &["pool", "import", "--rewind", "0", "-n", "tank"],
+                false,
+                &["cannot go back to group 0", "what is whole"],
+            ),
+            (&[&back[..], &["--readonly"]].concat(), true, &["goes back to", "imported pool 'tank'"]),
+            (&["pool", "export", "tank"], true, &[]),
+            (&[&back[..], &["--yes"]].concat(), true, &["imported pool 'tank'", "2 groups and "]),
+            (&["dataset", "list", "-H"], true, &["tank/kept"]),
+            (&["dataset", "create", "tank/mistake"], true, &[]),
+            (&["pool", "export", "tank"], true, &[]),
+            (&["pool", "import", "tank"], true, &["imported pool 'tank'"]),
+            (&["dataset", "list", "-H"], true, &["tank/kept", "tank/mistake"]),
+        ],
+    );
+    daemon.stop();
+}

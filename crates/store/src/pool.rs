@@ -33,11 +33,13 @@ mod lanes;
 mod life;
 pub mod membership;
 mod open;
+mod rewind;
 mod room;
 mod root;
 mod secure;
 mod server_time;
 mod sync;
+mod window;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -62,6 +64,7 @@ use crate::txg::{Cause, TxgHistory, Txgs};
 use break_even::BreakEven;
 use catalog::{Catalog, Told};
 use server_time::ServerTime;
+use window::Window;
 
 pub use admit::{NotServing, SpaceClass};
 pub(crate) use catalog::{Top, entry_of, names_of};
@@ -70,11 +73,14 @@ pub use commands::{COMMANDS_MAX, Command};
 pub use life::Life;
 pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
+pub use rewind::{GoneBack, RewindError, RewindOrder, RewindTo};
 pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
 pub(crate) use root::PoolRoot;
 pub use secure::{LostBlock, SecureError, SecureReport};
 pub use server_time::{ClockFault, PROBATION};
 pub use sync::{SuspendsOnPanic, SyncError};
+pub use window::DEPTH_MAX;
+pub(crate) use window::RootArea;
 
 /// An imported pool.
 pub struct Pool {
@@ -123,8 +129,12 @@ pub struct Pool {
 
 /// What only a sync, an import and an export touch.
 struct Syncing {
-    /// The newest durable uberblock.
+    /// The newest durable uberblock, of this import's generation.
     uberblock: Uberblock,
+    /// Its hash as it stands on the disks.
+    previous: u64,
+    /// The roots that are whole.
+    window: Window,
     /// The pool root block that it names.
     root: Option<BlockPtr>,
     /// The datasets below it.

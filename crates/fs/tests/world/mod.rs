@@ -22,8 +22,8 @@ use tally_members::grammar::parse_vdev_args;
 use tally_members::uberblock::{self, Uberblock};
 use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::bp::BlockPtr;
-use tally_store::pool::Pool;
 use tally_store::pool::membership::{Member, Onlooker, Stage};
+use tally_store::pool::{Pool, RewindOrder};
 use tally_store::tuning::Tuning;
 use tally_vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 
@@ -304,6 +304,17 @@ impl World {
         Filer::import(&self.platform(), tuning, &source, &select, options, &mut |_| {})
     }
 
+    /// An import that goes back to an older group, after which nothing happens by itself.
+    pub(crate) fn try_to_go_back(
+        &self,
+        options: &ImportOptions,
+        order: RewindOrder,
+    ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
+        let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
+        let (source, select) = (ImportSource { paths, dirs: vec![] }, PoolSelect::Name("tank".into()));
+        Filer::go_back(&self.platform(), &Tuning::default(), &source, &select, options, order, &mut |_| {})
+    }
+
     /// What `tally pool replace` does with a log device that is gone.
     pub(crate) fn replace_log(&mut self, filer: &Filer, lane: LaneId, path: &str) {
         let pool = filer.pool();
@@ -362,7 +373,7 @@ impl World {
     pub(crate) fn root_block(&self) -> BlockPtr {
         let slots = self.disks.iter().flat_map(|(_, disk)| uberblock::read_all(disk.as_ref()));
         let newest = slots.filter_map(|slot| slot.content.ok()?).max_by_key(Uberblock::rank).expect("there is a pool");
-        BlockPtr::decode(newest.root[..].try_into().unwrap()).unwrap()
+        BlockPtr::decode(newest.root.first_chunk().unwrap()).unwrap()
     }
 
     pub(crate) fn at(&self, path: &str) -> &MemDisk {

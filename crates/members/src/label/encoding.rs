@@ -16,6 +16,7 @@
 //!                   legset_gen 8 · legset: count 2, guids 8 · left: count 2, each guid 8, last generation 8
 //!  4 supplement     failmode 1 · losses: count 2, each time 8, txg 8, lines: count 2, texts
 //!  5 features       compatibility · lines: count 2, each set 1, bit 1, name, version; by set and bit
+//!  8 rewinds        count 2, each: kept txg 8 · kept open_gen 8 · dropped txg 8 · open_gen 8 · time 8 · depth 2
 //! ```
 //!
 //! A text, and a path, is its length in 2 bytes and as many bytes.
@@ -33,7 +34,7 @@ use super::missed::MissedGroups;
 use super::sections::{self, Section};
 use super::{
     Bad, FailMode, FeatureLine, FeatureNotes, FeatureSet, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig,
-    LossReport, PoolConfig, PoolState, RingArea, Supplement, Unreadable, VdevClass, VdevConfig, VdevKind,
+    LossReport, PoolConfig, PoolState, Rewind, RingArea, Supplement, Unreadable, VdevClass, VdevConfig, VdevKind,
 };
 
 const POOL: u16 = 1;
@@ -41,6 +42,7 @@ const VDEVS: u16 = 2;
 const LANES: u16 = 3;
 const SUPPLEMENT: u16 = 4;
 const FEATURES: u16 = 5;
+const REWINDS: u16 = 8;
 
 const FEATURES_WHAT: &str = "label: the features";
 
@@ -69,6 +71,13 @@ pub(super) fn encode(config: &PoolConfig) -> Result<Vec<u8>, LabelError> {
     if config.feature_notes != FeatureNotes::default() {
         all.push(known(FEATURES, encode_features(&config.feature_notes)?));
     }
+    if !config.rewinds.is_empty() {
+        let encode: Encode<Rewind> = |out, rewind| {
+            rewind.encode(out);
+            Ok(())
+        };
+        all.push(known(REWINDS, encode_list(&config.rewinds, encode)?));
+    }
     Ok(sections::join(all))
 }
 
@@ -83,7 +92,7 @@ pub(super) fn decode(payload: &[u8], mut config: PoolConfig) -> Result<PoolConfi
     let (mut pool, mut vdevs, mut lanes) = (None, None, None);
     for section in sections::split(payload)? {
         match section.id {
-            POOL..=FEATURES if section.must_be_known != must_be_known(section.id) => {
+            POOL..=FEATURES | REWINDS if section.must_be_known != must_be_known(section.id) => {
                 return Err(Malformed("label: a flag on a section that never has it").into());
             }
             POOL => pool = Some(section),
@@ -91,6 +100,10 @@ pub(super) fn decode(payload: &[u8], mut config: PoolConfig) -> Result<PoolConfi
             LANES => lanes = Some(section),
             SUPPLEMENT => config.supplement = whole(&section, "label: the supplement", decode_supplement)?,
             FEATURES => config.feature_notes = whole(&section, FEATURES_WHAT, decode_features)?,
+            REWINDS => {
+                let decode = |reader: &mut Reader<'_>| decode_list(reader, |reader| Ok(Rewind::decode(reader)?));
+                config.rewinds = whole(&section, "label: the section of groups that were given up", decode)?;
+            }
             _ => config.carried.push(section),
         }
     }

@@ -39,6 +39,7 @@ mod config;
 mod encoding;
 mod features;
 mod missed;
+mod rewind;
 mod room;
 mod sections;
 mod supplement;
@@ -56,6 +57,8 @@ pub use features::{
 };
 use features::{PROGRAM, in_words, who_knows};
 pub use missed::{MISSED_RANGES_MAX, MissedGroups, TxgRange};
+pub(crate) use rewind::REWINDS_MAX;
+pub use rewind::Rewind;
 pub(crate) use room::Need;
 pub use sections::Section;
 pub use supplement::{FailMode, LossReport, Supplement};

@@ -67,6 +67,7 @@ pub(crate) fn sample() -> PoolConfig {
         state: PoolState::Active,
         handle_key: [0x5a; 32],
         created: Time(1_700_000_000_000_000_000),
+        rewinds: Vec::new(),
         supplement: Supplement {
             failmode: FailMode::Continue,
             losses: vec![LossReport { time: Time(5), txg: Txg(6), lines: vec!["gone".into(), "lost".into()] }],
@@ -514,4 +515,26 @@ fn reports_of_losses_stay_within_their_room() {
     assert_eq!(losses[7].lines[7], "and 43 more");
     assert!(losses[7].lines[0].starts_with("19.0 ää"));
     assert_eq!(decode(&encode(LEG, &config).unwrap()).unwrap().config, config);
+}
+
+/// A pool went back twice; and notes that no import can have made.
+#[test]
+fn what_was_given_up_is_read_as_it_was_written() {
+    let note = |kept, dropped, kept_gen, open_gen| Rewind {
+        kept: Txg(kept),
+        kept_gen,
+        dropped: Txg(dropped),
+        open_gen,
+        time: Time(7),
+        depth: 3,
+    };
+    let with = |rewinds: Vec<Rewind>| PoolConfig { rewinds, ..sample() };
+    let two = with(vec![note(40, 45, 2, 3), note(46, 47, 3, 4)]);
+    let read = |config: &PoolConfig| decode(&encode(LEG, config).unwrap());
+    assert_eq!(read(&two).unwrap().config, two);
+    let flags = sections_of(&two).iter().find(|section| section[0] == 8).map(|section| section[2]);
+    assert_eq!(flags, Some(1), "who does not know it may not write");
+    for wrong in [note(46, 45, 2, 3), note(40, 45, 3, 3), note(40, 1 << 62, 2, 3), note(40, 45, 2, 1 << 62)] {
+        assert!(read(&with(vec![wrong])).is_err(), "{wrong:?}");
+    }
 }

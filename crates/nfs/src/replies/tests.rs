@@ -121,3 +121,19 @@ fn bounds_hold_for_one_client_and_for_all() {
     assert!(replies.held_bytes() <= TOTAL_BYTES_MAX, "{}", replies.held_bytes());
     assert!(replies.held_bytes() > TOTAL_BYTES_MAX / 2, "{}", replies.held_bytes());
 }
+
+/// A pool has gone back to before what they are about.
+#[test]
+fn forgotten_answers_are_not_given_and_take_no_room() {
+    let (replies, ours) = (Replies::default(), link(1));
+    for xid in 0..40 {
+        assert!(matches!(replies.begin(&key(1, xid), &ours, NOW), Begin::New));
+        replies.finish(&key(1, xid), &answer(xid), true, NOW);
+    }
+    // One is under way: it is answered, and others may wait for it.
+    assert!(matches!(replies.begin(&key(1, 40), &ours, NOW), Begin::New));
+    replies.forget();
+    assert_eq!((replies.entry_count(), replies.held_bytes()), (1, 0));
+    assert!(matches!(replies.begin(&key(1, 7), &ours, NOW), Begin::New));
+    assert!(matches!(replies.begin(&key(1, 40), &ours, NOW), Begin::Attached));
+}

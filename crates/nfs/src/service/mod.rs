@@ -92,6 +92,11 @@ impl Service {
         &self.stats
     }
 
+    /// A pool goes back to what it was: answers to what it gives up are not given again.
+    pub fn forget_replies(&self) {
+        self.replies.forget();
+    }
+
     /// Its mounts.
     #[must_use]
     pub fn mounts(&self) -> &MountTable {

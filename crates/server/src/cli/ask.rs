@@ -13,7 +13,7 @@ use super::interrupts::{Interrupts, where_to_see};
 use super::pool::{self, Activity, PoolCommand};
 use super::progress::Bar;
 use super::stat::{self, By, StatCommand};
-use super::{bench, inspect, status, top, upgrade, watch};
+use super::{bench, inspect, rewind, status, top, upgrade, watch};
 use crate::advise::candidate::CandidateError;
 use crate::control::client::{Client, ClientError, Fate};
 use crate::control::message::{Progress, Reply, Request};
@@ -69,6 +69,9 @@ pub enum Failure {
         /// How long was waited.
         seconds: f64,
     },
+    /// What was asked back was not agreed to.
+    #[error("nothing was done; with --yes nobody is asked, and -n only shows what would be given up")]
+    NotAgreed,
     /// A directory that cannot be listed.
     #[error("cannot look for pools: {0}")]
     Look(std::io::Error),
@@ -146,6 +149,7 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         Command::Stat(StatCommand::Exports(args)) => watch::accounts(cli, By::Export, args, console),
         Command::Pool(PoolCommand::Status { names, verbose, only_sick: true }) => sick(cli, names, *verbose, console),
         Command::Pool(PoolCommand::Wait { activities, name }) => wait(cli, activities, name, console),
+        Command::Pool(PoolCommand::Import(args)) if args.goes_back() => rewind::run(cli, args, here, console),
         Command::Pool(command) => {
             let request = command.request(here).map_err(Failure::Usage)?;
             let reply = ask(cli, &request, console)?;
@@ -218,7 +222,7 @@ fn wait(cli: &Cli, activities: &[Activity], name: &str, console: &mut Console<'_
 /// How often [`wait`] asks.
 const WAIT_INTERVAL: Duration = Duration::from_millis(200);
 
-fn ask(cli: &Cli, request: &Request, console: &mut Console<'_>) -> Result<Reply, Failure> {
+pub(super) fn ask(cli: &Cli, request: &Request, console: &mut Console<'_>) -> Result<Reply, Failure> {
     let mut client = Client::connect(cli.socket.as_deref())?;
     let mut bar = Bar::default();
     let mut show = |progress: &Progress| bar.show(progress);
@@ -233,7 +237,7 @@ fn ask(cli: &Cli, request: &Request, console: &mut Console<'_>) -> Result<Reply,
 }
 
 /// Prints remarks to stderr and data to stdout.
-fn print_reply(
+pub(super) fn print_reply(
     json: bool,
     reply: Reply,
     console: &mut Console<'_>,
@@ -267,6 +271,7 @@ fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
         Reply::History(pools) => serde_json::to_string_pretty(&pools),
         Reply::Events(events) => serde_json::to_string_pretty(&events),
         Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
+        Reply::Rewind(shown) => serde_json::to_string_pretty(&shown),
     }?;
     Ok(writeln!(console.out, "{text}")?)
 }

@@ -85,6 +85,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
     Some(match request {
         Request::PoolCreate { .. }
         | Request::PoolImport { .. }
+        | Request::PoolRewind { .. }
         | Request::PoolExport { .. }
         | Request::PoolDestroy { .. }
         | Request::PoolForget { .. }

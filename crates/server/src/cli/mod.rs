@@ -13,6 +13,7 @@ mod interrupts;
 mod iostat;
 mod pool;
 pub mod progress;
+mod rewind;
 mod stat;
 mod status;
 mod table;

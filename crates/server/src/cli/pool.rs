@@ -252,8 +252,53 @@ pub struct ImportArgs {
     /// Pools that were destroyed: list them, or bring one back
     #[arg(short = 'D')]
     destroyed: bool,
+    /// Go back to an older group, the newest that can be read or that of a number, and give up all behind it; what that is
+    /// is shown, and asked
+    #[arg(long, num_args = 0..=1, value_name = "TXG", conflicts_with = "accept_loss")]
+    rewind: Option<Option<String>>,
+    /// With --rewind: only show what would be given up
+    #[arg(short = 'n', requires = "rewind")]
+    only_look: bool,
+    /// With --rewind: do not ask
+    #[arg(short, long, requires = "rewind")]
+    yes: bool,
     /// Name or guid
     pool: Option<String>,
+}
+
+impl ImportArgs {
+    pub(super) const fn goes_back(&self) -> bool {
+        self.rewind.is_some()
+    }
+
+    pub(super) const fn only_looks(&self) -> bool {
+        self.only_look
+    }
+
+    /// Whoever only reads gives nothing up.
+    pub(super) const fn is_agreed(&self) -> bool {
+        self.yes || self.read_only
+    }
+
+    /// What to ask the daemon. `--rewind tank` names a pool, as names of pools do not begin with a digit.
+    pub(super) fn rewind_request(&self, here: &Path, look: bool) -> Result<Request, String> {
+        let (to, pool) = match (self.rewind.clone().flatten(), self.pool.clone()) {
+            (Some(pool), None) => (None, pool),
+            (to, Some(pool)) => (to, pool),
+            (None, None) => return Err("--rewind goes with the name of a pool".to_owned()),
+        };
+        let number = |word: String| word.parse().map_err(|_| format!("'{word}' is no number of a transaction group"));
+        Ok(Request::PoolRewind {
+            pool,
+            dirs: self.dir.iter().map(|dir| here.join(dir)).collect(),
+            force: self.force,
+            read_only: self.read_only,
+            destroyed: self.destroyed,
+            to: to.map(number).transpose()?,
+            from: None,
+            look,
+        })
+    }
 }
 
 impl PoolCommand {
@@ -275,7 +320,7 @@ impl PoolCommand {
             Self::Import(ImportArgs { pool: None, dir, destroyed, .. }) => {
                 Request::PoolFind { dirs: dir.iter().map(absolute).collect(), destroyed: *destroyed }
             }
-            Self::Import(ImportArgs { pool: Some(pool), dir, force, read_only, accept_loss, destroyed }) => {
+            Self::Import(ImportArgs { pool: Some(pool), dir, force, read_only, accept_loss, destroyed, .. }) => {
                 Request::PoolImport {
                     pool: pool.clone(),
                     dirs: dir.iter().map(absolute).collect(),

@@ -58,6 +58,18 @@ pub enum Request {
         #[serde(default)]
         destroyed: bool,
     },
+    /// Imports as of an older group, of this number or the newest that can be read. With `from`, only while that is the newest
+    /// group. With `look`, tells what that gives up, and changes nothing.
+    PoolRewind {
+        pool: String,
+        dirs: Vec<PathBuf>,
+        force: bool,
+        read_only: bool,
+        destroyed: bool,
+        to: Option<u64>,
+        from: Option<u64>,
+        look: bool,
+    },
     PoolExport {
         name: String,
     },
@@ -254,4 +266,17 @@ pub enum Reply {
     History(Vec<PoolHistory>),
     /// What has happened.
     Events(Vec<EventReport>),
+    /// What going back to an older group gives up.
+    Rewind(RewindShown),
+}
+
+/// What going back to an older group gives up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RewindShown {
+    /// The group that it goes back to.
+    pub to: u64,
+    /// The newest one that there was.
+    pub from: u64,
+    /// In words.
+    pub lines: Vec<String>,
 }

@@ -84,6 +84,10 @@ fn words_of(request: &Request) -> Option<(&str, String)> {
             words += &(flag(*force, "-f") + &flag(*accept_loss, "--accept-loss") + &flag(*destroyed, "-D"));
             (pool, words + pool)
         }
+        Request::PoolRewind { pool, look: false, to, .. } => {
+            let to = to.map(|txg| format!("{txg} ")).unwrap_or_default();
+            (pool, format!("pool import --rewind {to}{pool}"))
+        }
         Request::PoolExport { name } => (name, format!("pool export {name}")),
         Request::PoolDestroy { name } => (name, format!("pool destroy {name}")),
         Request::PoolSet { name, assignments } => (name, format!("pool set {}{name}", set(assignments, ""))),

@@ -34,6 +34,7 @@ mod letting_go;
 pub mod listen;
 mod listing;
 pub mod logging;
+mod looking_back;
 mod manager;
 mod metrics;
 mod new_files;

@@ -35,6 +35,7 @@ use tally_members::assemble::PoolSelect;
 use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
 use tally_members::label::{FailMode, Feature, Release};
+use tally_store::pool::RewindOrder;
 use tally_store::tuning::Tuning;
 use tally_vfs::Vfs;
 
@@ -69,6 +70,8 @@ pub struct ImportOrder {
     pub destroyed: bool,
     /// It was suspended here, and is to be as it was.
     pub resumes: Option<Suspended>,
+    /// As it was in an older group.
+    pub rewind: Option<RewindOrder>,
 }
 
 /// What `tally pool set` can change.
@@ -191,21 +194,11 @@ impl Pools {
         let source = ImportSource { paths: order.paths.clone(), dirs: order.dirs.clone() };
         let select = select(&order.pool);
         self.name_is_free(&select, &source)?;
-        let options = ImportOptions {
-            force: order.force,
-            read_only: order.read_only,
-            accept_loss: order.accept_loss,
-            destroyed: order.destroyed,
-        };
         let mut tell = |state: tally_fs::filer::Progress| {
             self.comes_on();
             progress(words(state));
         };
-        let (world, tuning) = (&self.platform, &self.tuning);
-        let (filer, report) = match &order.resumes {
-            None => Filer::import(world, tuning, &source, &select, &options, &mut tell)?,
-            Some(suspended) => Filer::resume(world, tuning, &source, &select, suspended, &mut tell)?,
-        };
+        let (filer, report) = self.read_in(&source, &select, &order.options(), order, &mut tell)?;
         let lost = if order.read_only { "missing" } else { "given up at the import" };
         let losses = report.losses.iter().map(|loss| format!("{lost}: {loss}"));
         let remarks = report.remarks.iter().cloned().chain(losses).collect();
@@ -213,8 +206,25 @@ impl Pools {
         Ok((pool, report))
     }
 
+    /// The import itself.
+    pub(super) fn read_in(
+        &self,
+        source: &ImportSource,
+        select: &PoolSelect,
+        options: &ImportOptions,
+        order: &ImportOrder,
+        tell: &mut dyn FnMut(tally_fs::filer::Progress),
+    ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
+        let (platform, tuning) = (&self.platform, &self.tuning);
+        match (order.rewind, &order.resumes) {
+            (Some(rewind), _) => Filer::go_back(platform, tuning, source, select, options, rewind, tell),
+            (None, Some(suspended)) => Filer::resume(platform, tuning, source, select, suspended, tell),
+            (None, None) => Filer::import(platform, tuning, source, select, options, tell),
+        }
+    }
+
     /// Two imported pools cannot have one name: commands and paths go by it.
-    fn name_is_free(&self, pool: &PoolSelect, source: &ImportSource) -> Result<(), PoolsError> {
+    pub(super) fn name_is_free(&self, pool: &PoolSelect, source: &ImportSource) -> Result<(), PoolsError> {
         let imported = self.all();
         let is_it = |served: &&Arc<ServedPool>| match pool {
             PoolSelect::Name(name) => served.filer.name() == *name,
@@ -302,12 +312,12 @@ fn dataset_exports(filer: &Filer) -> Vec<DatasetExport> {
 
 /// A word that has the form of a guid is one: names of pools do not begin with a digit, and 16 letters from a to f
 /// are no name that anybody has chosen.
-fn select(word: &str) -> PoolSelect {
+pub(super) fn select(word: &str) -> PoolSelect {
     let guid = (word.len() == 16).then(|| u64::from_str_radix(word, 16).ok()).flatten();
     guid.map_or_else(|| PoolSelect::Name(word.into()), |guid| PoolSelect::Guid(PoolGuid(guid)))
 }
 
-fn words(state: tally_fs::filer::Progress) -> Progress {
+pub(super) fn words(state: tally_fs::filer::Progress) -> Progress {
     match state {
         tally_fs::filer::Progress::Scanned(done) => Progress { what: "reading the log".into(), done, total: 0 },
         tally_fs::filer::Progress::Replayed(done, total) => Progress { what: "replaying".into(), done, total },

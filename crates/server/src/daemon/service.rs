@@ -13,11 +13,12 @@ use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tally_base::PoolGuid;
+use tally_base::{PoolGuid, Txg};
 use tally_fs::filer::{CreateOptions, Filer, ImportReport};
 use tally_members::create;
 use tally_members::discover::ImportSource;
 use tally_nfs::exports::parse_sharenfs;
+use tally_store::pool::{RewindOrder, RewindTo};
 
 use super::chronicle::Said;
 use super::damage_report::Pending;
@@ -25,7 +26,7 @@ use super::new_files::NewFile;
 use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
 use super::work::{self, Answer};
-use super::{Event, damage_report, datasets, features, ops_report, pool_report, process, silence};
+use super::{Event, damage_report, datasets, features, looking_back, ops_report, pool_report, process, silence};
 use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, Progress, Reply, Request};
 use crate::control::report::PoolReport;
@@ -203,6 +204,33 @@ impl Desk {
                 };
                 let (pool, report) = self.pools.import(&order, progress)?;
                 self.listed(pool.guid(), import_remarks(&pool.filer, &report), "")
+            }
+            Request::PoolRewind { pool, dirs, force, read_only, destroyed, to, from, look } => {
+                let is_anywhere = dirs.is_empty();
+                let paths = if is_anywhere { self.pools.known_paths(&pool) } else { Vec::new() };
+                let dirs = if is_anywhere { self.dirs.clone() } else { dirs };
+                let to = to.map_or(RewindTo::Before, |txg| RewindTo::Group(Txg(txg)));
+                let rewind = Some(RewindOrder { to, from: from.map(Txg) });
+                let order = ImportOrder {
+                    pool,
+                    paths,
+                    dirs,
+                    force,
+                    read_only,
+                    accept_loss: false,
+                    destroyed,
+                    rewind,
+                    resumes: None,
+                };
+                if look {
+                    return Ok(Reply::Rewind(self.pools.look_back(&order, progress)?));
+                }
+                // Before anybody is served: what was given up has no answers.
+                self.nfs.forget_replies();
+                let (pool, report) = self.pools.import(&order, progress)?;
+                let mut done = import_remarks(&pool.filer, &report);
+                done.extend(report.rewind.as_ref().map(looking_back::outcome));
+                self.listed(pool.guid(), done, "")
             }
             Request::PoolExport { name } => {
                 let guid = self.pools.export(&name, Some(said))?;

@@ -317,7 +317,7 @@ impl State {
         let slots = uberblock::read_all(self.disk(DATA)?.as_ref());
         let found = slots.into_iter().filter_map(|slot| slot.content.ok().flatten());
         let newest = found.max_by_key(|found| found.rank())?;
-        BlockPtr::decode(newest.root[..].try_into().ok()?).ok()
+        BlockPtr::decode(newest.root.first_chunk()?).ok()
     }
 
     /// A change, most often of what is damaged.

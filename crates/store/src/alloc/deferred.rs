@@ -2,7 +2,8 @@
 //!
 //! Uberblock N no longer names what txg N freed, but uberblock N - 1 does, and it is what an import falls back
 //! to if N's own write was torn. So a block freed in txg N is reusable only once uberblock N + 1 is durable:
-//! then N and N + 1 are the two that can be chosen, and neither names it. (rules F8; R = 2)
+//! then N and N + 1 are the two that can be chosen, and neither names it. (rules F8; R = 2) The pool mostly keeps its lists for
+//! longer, so that an import may go back further ([`crate::pool`]).
 //!
 //! The lists of the txgs that are still waiting are persisted with the root, each as a chain of sectors that is
 //! written once, by the commit of its txg; without them an import would reuse what the rewind window names, or
@@ -17,6 +18,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::ops::RangeBounds;
 
 use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{SECTOR, Txg, VdevIndex};
@@ -97,9 +99,14 @@ impl Deferred {
         self.retired.extend(sector.dvas());
     }
 
-    /// Takes out everything freed before `durable`, by group: it is reusable now. The lists are ripe from here on.
-    pub(super) fn release(&mut self, durable: Txg) -> Vec<(Txg, Vec<Dva>)> {
-        let waiting = self.lists.split_off(&durable);
+    /// Sectors that these groups have freed, and that wait.
+    pub(super) fn sectors_of(&self, groups: impl RangeBounds<Txg>) -> u64 {
+        self.lists.range(groups).flat_map(|(_, list)| &list.ranges).map(|dva| u64::from(dva.sectors)).sum()
+    }
+
+    /// Takes out everything freed before `reusable`, by group. The lists are ripe from here on.
+    pub(super) fn release(&mut self, durable: Txg, reusable: Txg) -> Vec<(Txg, Vec<Dva>)> {
+        let waiting = self.lists.split_off(&reusable);
         let released = std::mem::replace(&mut self.lists, waiting);
         // R = 2: the uberblock before the newest may be chosen, and names what the newest group has freed.
         let is_old = |txg: &Txg| txg.next() <= durable;

@@ -45,6 +45,7 @@ mod unborn;
 mod vdev_space;
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -298,14 +299,19 @@ impl Allocator {
 
     /// The uberblock of `durable` is on disk: what txgs before it freed may be used again.
     pub fn released(&self, durable: Txg) {
+        self.released_before(durable, durable);
+    }
+
+    /// The same where some of that is still needed: only what groups before `reusable` freed may be used again.
+    pub fn released_before(&self, durable: Txg, reusable: Txg) {
         let newest = self.persisted.lock().txg;
         assert!(durable <= newest, "group {durable} cannot be durable: {newest} was the last to be written (F8)");
         if durable == newest {
             // Before the frees come: they can as well wait for a map.
             self.maps.trim(|(index, region)| self.vdev(index).is_none_or(|vdev| vdev.unload_region(region)));
         }
-        let lists = self.deferred.lock().release(durable);
-        self.maps.set_ripe_through(Txg(durable.0.saturating_sub(1)));
+        let lists = self.deferred.lock().release(durable, reusable);
+        self.maps.set_ripe_through(Txg(reusable.0.saturating_sub(1)));
         for (txg, range) in lists.iter().flat_map(|(txg, list)| list.iter().map(move |range| (*txg, range))) {
             if !self.vdev_of(range).is_some_and(|vdev| vdev.ripen(range, txg)) {
                 self.count_bad_free(range);
@@ -313,6 +319,11 @@ impl Allocator {
         }
         self.bound_ripe();
         self.deferred.lock().tidy(&mut self.maps.ripe.lock());
+    }
+
+    /// Sectors that groups behind `from`, up to `to`, have freed, and that wait.
+    pub(crate) fn waiting_sectors(&self, from: Txg, to: Txg) -> u64 {
+        self.deferred.lock().sectors_of((Bound::Excluded(from), Bound::Included(to)))
     }
 
     /// Where too much waits for maps, those for which most does are read, and the next group writes them.

@@ -12,6 +12,7 @@ use super::devices::Device;
 use super::fact::{Fact, Part, Source, Value};
 use super::view::PoolView;
 use super::{Detail, Report};
+use crate::pool::RootArea;
 
 /// The pool in one line, and what must be said before everything else.
 pub(super) fn say_pool(report: &mut Report<'_>, view: &PoolView<'_>) {
@@ -193,6 +194,12 @@ fn say_config(report: &mut Report<'_>, view: &PoolView<'_>, config: &PoolConfig)
             }
         }
     }
+    for rewind in &config.rewinds {
+        let fact = Fact::new(Part::Labels, "rewind").at(source.clone()).with("time", rewind.time);
+        let fact = fact.with("kept_txg", rewind.kept).with("kept_gen", rewind.kept_gen);
+        let fact = fact.with("dropped_txg", rewind.dropped).with("open_gen", rewind.open_gen);
+        report.say(Detail::Summary, &fact.with("depth", rewind.depth));
+    }
     for section in &config.carried {
         let fact = Fact::new(Part::Labels, "section").at(source.clone()).with("section", section.id);
         let fact = fact.with("bytes", section.bytes.len());
@@ -268,7 +275,8 @@ fn say_choice(report: &mut Report<'_>, view: &PoolView<'_>) {
         .collect();
     let label_txg = view.devices.iter().flat_map(|device| device.labels()).map(|(_, label)| label.config.synced_txg);
     let source = view.uberblocks.first().map(|(source, _)| source.clone());
-    match choose(view.pool, &candidates, label_txg.max().unwrap_or(Txg(0))) {
+    let rewinds = view.config.as_ref().map_or(&[][..], |(_, config)| &config.rewinds);
+    match choose(view.pool, &candidates, label_txg.max().unwrap_or(Txg(0)), rewinds) {
         Ok(chosen) => {
             let fact = Fact::new(Part::Uberblocks, "newest uberblock").at(source);
             report.say(Detail::Summary, &uberblock_fields(fact, &chosen.uberblock));
@@ -287,6 +295,7 @@ fn uberblock_fields(fact: Fact, found: &Uberblock) -> Fact {
         .with("clean", found.clean)
         .with("config_sequence", found.config_sequence)
         .with("lanes", found.lanes.len())
+        .with_some("rewind_depth", RootArea::decode(&found.root).ok().map(|area| area.depth))
         .with("hash", Value::Hex(found.hash()))
         .with("previous", Value::Hex(found.previous))
 }

@@ -12,11 +12,11 @@ use super::view::PoolView;
 use super::{Detail, Report, Words};
 use crate::alloc::AllocRoot;
 use crate::block::BlockError;
-use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use crate::bp::BlockPtr;
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::pool::{Command, PoolRoot, Top, entry_of, names_of};
+use crate::pool::{Command, PoolRoot, RootArea, Top, entry_of, names_of};
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
 
@@ -76,8 +76,7 @@ pub(super) fn read_root(report: &mut Report<'_>, view: &PoolView<'_>) -> Option<
 }
 
 fn root_of(view: &PoolView<'_>, uberblock: &Uberblock) -> Result<Root, RootError> {
-    let pointer: &[u8; BLOCK_PTR_BYTES] = uberblock.root[..].try_into().map_err(|_| Malformed("uberblock root"))?;
-    let block = BlockPtr::decode(pointer)?;
+    let block = RootArea::decode(&uberblock.root)?.root;
     let (content, alloc) = PoolRoot::decode(&BlockIo::read_root(&view.block_devs(), &block)?)?;
     let top = Top { root: content, datasets: Vec::new(), names: Vec::new(), commands: BTreeMap::new() };
     let source = view.source(block.dva);

@@ -49,7 +49,10 @@ impl<'a> PoolView<'a> {
             let assumed = devices.iter().map(|device| Arc::new(VdevView::assumed(device)));
             data = (0..).map(VdevIndex).zip(assumed).collect();
         }
-        let uberblocks = uberblocks_of(pool, &devices);
+        let mut uberblocks = uberblocks_of(pool, &devices);
+        // What the pool has given up comes last, however new it is.
+        let rewinds = config.as_ref().map_or(&[][..], |(_, config)| &config.rewinds);
+        uberblocks.sort_by_key(|(_, found)| rewinds.iter().any(|rewind| rewind.drops(found.rank())));
         Self { pool, devices, config, vdevs, data, uberblocks }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tally_base::{Fate, Kept, Lsn, Promise, Txg, Wait};
+use tally_base::{Fate, Kept, Lsn, Promise, SECTOR, Txg, Wait};
 use tally_intent::Lane;
 use tally_members::label::FailMode;
 
@@ -37,6 +37,9 @@ pub enum NotServing {
 const RESERVE_SHARE: u64 = 32;
 const RESERVE_BYTES_MIN: u64 = 16 * (64 << 10) * 4;
 
+/// As many reserves free are few.
+const SHORT: u64 = 4;
+
 impl Pool {
     /// Whether operations may begin.
     pub fn check_serving(&self) -> Result<(), NotServing> {
@@ -54,6 +57,12 @@ impl Pool {
 
     fn reserve_bytes(space: &Space) -> u64 {
         (space.total / RESERVE_SHARE).max(RESERVE_BYTES_MIN).min(space.total / 4)
+    }
+
+    /// Free sectors, and whether they are so few that nothing is kept for old roots.
+    pub(super) fn room_for_old_roots(&self) -> (u64, bool) {
+        let space = self.io.allocator().space();
+        (space.free / SECTOR as u64, space.free < SHORT * Self::reserve_bytes(&space))
     }
 
     /// Lets an operation in that will dirty `bytes` of memory and whose fold may take `fold_bytes`, if that fits beside all

@@ -49,9 +49,10 @@ impl Life {
         Self { number: 1, random: rng.next_u64(), change_floor: Time(0) }
     }
 
-    /// The one that an import begins which finds that the pool was not exported.
-    pub(super) fn next(self, rng: &dyn Rng) -> Self {
-        Self { number: self.number + 1, random: rng.next_u64(), ..self }
+    /// The one that an import begins which finds that the pool was not exported: the next one. It is more than one ahead where
+    /// others have begun behind this one and were given up, as what they have shown must not come again.
+    pub(super) fn after(self, lives: u64, rng: &dyn Rng) -> Self {
+        Self { number: self.number + lives, random: rng.next_u64(), ..self }
     }
 
     /// What a dataset's WRITEs and COMMITs answer.

@@ -12,30 +12,32 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use tally_base::codec::Malformed;
-use tally_base::{DatasetId, LaneId, Time, Txg, VdevIndex};
+use tally_base::{DatasetId, Dseq, LaneId, Time, Txg, VdevIndex};
 use tally_disk::Platform;
 use tally_intent::recovery::{
-    self, Cursor, DatasetReplay, DatasetVerdict, Disowned, LaneScan, MergeError, Merged, ScanError, Verdict,
+    self, Cursor, DatasetReplay, DatasetVerdict, Disowned, LaneScan, MergeError, Merged, RecordInfo, ScanError, Verdict,
 };
 use tally_members::blockdev::{BlockDev, BlockDevs};
 use tally_members::choose::{ChooseError, Chosen};
 use tally_members::label::{LaneConfigLine, PoolConfig, VdevClass};
 use tally_members::roster::{Roster, RosterError};
-use tally_members::uberblock::Uberblock;
+use tally_members::uberblock::{self, Uberblock};
 
 use super::break_even::BreakEven;
 use super::catalog::{Catalog, Told, Top};
 use super::commands::Commands;
 use super::lanes::home_among;
 use super::life::Life;
+use super::rewind::{self, GoneBack, RewindError, RewindOrder};
 use super::room;
 use super::root::PoolRoot;
 use super::server_time::ServerTime;
 use super::sync::SyncError;
+use super::window::{RootArea, Window};
 use super::{Pool, Syncing};
 use crate::alloc::{AllocRoot, Allocator, LoadError};
 use crate::block::BlockError;
-use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use crate::bp::BlockPtr;
 use crate::dataset::{Dataset, DatasetEntry, EntryError};
 use crate::io::BlockIo;
 use crate::properties::effective;
@@ -49,13 +51,15 @@ pub enum OpenError {
     /// The block from which everything hangs could not be read.
     #[error(
         "the pool's root cannot be read: {0}. No import gets by without it, --readonly neither: bring back the disks of \
-         its mirror that are missing; `tally inspect` shows what there is"
+         its mirror that are missing; `tally inspect` shows what there is, and `tally pool import --rewind -n` which older \
+         group the pool can go back to"
     )]
     Block(#[from] BlockError),
     /// The list of all datasets could not be read.
     #[error(
         "the catalog of the pool's datasets cannot be read: {0}. No import gets by without it, --readonly neither: bring back \
-         the disks of its mirror that are missing; `tally inspect` shows what there is"
+         the disks of its mirror that are missing; `tally inspect` shows what there is, and `tally pool import --rewind -n` \
+         which older group the pool can go back to"
     )]
     Catalog(#[source] BlockError),
     /// The pool root is not what its checksum says.
@@ -82,6 +86,9 @@ pub enum OpenError {
     /// The first group could not be synced.
     #[error("{0}")]
     Sync(#[from] SyncError),
+    /// It cannot go back.
+    #[error("{0}")]
+    Rewind(#[from] RewindError),
     /// A number has come to the end of its range.
     #[error(
         "the newest {what} of the pool is {number}, and there are none behind it: the pool was written by faulty software; \
@@ -118,6 +125,10 @@ pub struct LogContent {
     pub remarks: Vec<String>,
     /// Acknowledged changes that are gone, one line each.
     pub losses: Vec<String>,
+    /// Where the import went back to, if it did.
+    pub gone_back: Option<GoneBack>,
+    /// Records that were given up with the groups behind that, and are in the log still.
+    pub dropped: BTreeMap<(DatasetId, Dseq), RecordInfo>,
 }
 
 impl From<EntryError> for OpenError {
@@ -149,8 +160,10 @@ impl Pool {
             config_sequence: 0,
         };
         let root = PoolRoot::new(Life::first(platform.rng.as_ref()));
+        let begin =
+            Begin { previous: uberblock.hash(), window: Window::default(), open: Txg(1), lives: 1, read_only: false };
         let top = (uberblock, None, Top { root, datasets: Vec::new(), names: Vec::new(), commands: BTreeMap::new() });
-        let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, Txg(1), false);
+        let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, begin);
         {
             // Its first uberblock makes the pool, and the lanes with it.
             let mut syncing = pool.syncing.lock();
@@ -171,26 +184,72 @@ impl Pool {
         progress: &mut dyn FnMut(u64),
     ) -> Result<(Arc<Self>, LogContent), OpenError> {
         let devs = data_vdevs(roster);
+        let (mut chosen, mut gone_back, mut heard) = (chosen.clone(), None, None);
+        if let Some(order) = options.rewind {
+            let (back, report, all) = rewind::plan(platform, &devs, tuning, roster, &chosen, order)?;
+            (chosen, gone_back, heard) = (back, Some(report), Some(all));
+        }
+        let chosen = &chosen;
         let uberblock = chosen.uberblock.clone();
-        let pointer: &[u8; BLOCK_PTR_BYTES] = uberblock.root[..].try_into().map_err(|_| Malformed("uberblock root"))?;
-        let pointer = BlockPtr::decode(pointer)?;
-        let (root, alloc_root) = PoolRoot::decode(&BlockIo::read_root(&devs, &pointer)?)?;
-        let top = read_top(&devs, tuning, root, &uberblock)?;
+        let (pointer, alloc_root, mut top) = rewind::read_root_and_top(&devs, tuning, &uberblock)?;
         check_lanes(roster, &top)?;
-        let (mut content, seen) = read_log(roster, &uberblock, chosen, &top, progress)?;
+        let (mut content, seen) = match chosen.rewind {
+            Some(_) => rewind::drop_log(roster, chosen, heard)?,
+            None => read_log(roster, &uberblock, chosen, &top, progress)?,
+        };
+        content.gone_back = gone_back;
         if !content.losses.is_empty() && !options.read_only && !options.accept_loss {
             return Err(OpenError::LogLost { report: content.losses.join("\n") + "\n" });
         }
         let alloc = Arc::new(load_space(roster, &devs, &alloc_root, &uberblock, options, &mut content.remarks)?);
-        let open = seen.max(chosen.txg_max).max(uberblock.txg).next();
+        let mut open = seen.max(chosen.txg_max).max(uberblock.txg).next();
+        let mut begin = Begin {
+            previous: uberblock.hash(),
+            window: Window::found(
+                uberblock.txg,
+                rewind::depth_of(chosen, &RootArea::decode(&uberblock.root)?),
+                chosen.before.iter().map(|before| before.txg),
+            ),
+            open,
+            lives: 1,
+            read_only: options.read_only,
+        };
         let mut uberblock = uberblock;
+        if chosen.rewind.is_some() {
+            // What else it has to be like stands in the head of `rewind`.
+            while !uberblock::are_apart(open, uberblock.txg) {
+                open = open.next();
+            }
+            begin.open = open;
+            let newest_gen = chosen.open_gen_max.max(roster.config().open_gen);
+            begin.lives = (newest_gen + 1).saturating_sub(uberblock.open_gen).max(1);
+            let number = top.root.life.number.saturating_add(begin.lives);
+            if number >= room::DRAWN_ROOM_END {
+                return Err(OpenError::NoRoom { what: "life", number });
+            }
+            uberblock.clean = false;
+            uberblock.time_lease = uberblock.time_lease.max(chosen.time_lease_max);
+            top.root.next_dataset += rewind::LOST_DATASETS_MAX;
+        }
         if !options.read_only {
             room::check(&roster.config(), &uberblock, &top, &content, open)?;
-            uberblock.open_gen = roster.claim(&platform.host, platform.rng.as_ref(), uberblock.open_gen)?;
+            let (host, rng) = (&platform.host, platform.rng.as_ref());
+            let kept_gen = uberblock.open_gen;
+            uberblock.open_gen = match chosen.rewind.filter(|_| options.rewind.is_some()) {
+                Some(rewind) => roster.claim_going_back(host, rng, chosen.open_gen_max, rewind)?,
+                None => roster.claim(host, rng, chosen.open_gen_max)?,
+            };
+            if chosen.rewind.is_some() {
+                begin.lives = uberblock.open_gen - kept_gen;
+            }
         }
         let top = (uberblock, Some(pointer), top);
-        let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, open, options.read_only);
-        pool.load_replies(&mut content.remarks);
+        let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, begin);
+        if chosen.rewind.is_some() {
+            pool.forget_replies();
+        } else {
+            pool.load_replies(&mut content.remarks);
+        }
         Ok((pool, content))
     }
 
@@ -200,9 +259,9 @@ impl Pool {
         roster: &Arc<Roster>,
         (devs, alloc): (BlockDevs, Arc<Allocator>),
         (uberblock, root_block, top): (Uberblock, Option<BlockPtr>, Top),
-        open: Txg,
-        read_only: bool,
+        begin: Begin,
     ) -> Arc<Self> {
+        let Begin { previous, window, open, lives, read_only } = begin;
         alloc.keep_maps(tuning.space_map_bytes);
         let io = BlockIo::new(devs, alloc, tuning.cache_bytes);
         if !tuning.helper_threads {
@@ -216,7 +275,7 @@ impl Pool {
         let root = top.root;
         // A pool that was not exported may have lost something, of which nobody knows what it was.
         let is_same_life = root_block.is_none() || uberblock.clean;
-        let life = if is_same_life { root.life } else { root.life.next(platform.rng.as_ref()) };
+        let life = if is_same_life { root.life } else { root.life.after(lives, platform.rng.as_ref()) };
         let mut told = Told::default();
         for dataset in datasets.values() {
             dataset.join(&changes);
@@ -257,6 +316,8 @@ impl Pool {
             break_even: BreakEven::default(),
             syncing: Mutex::new(Syncing {
                 uberblock,
+                previous,
+                window,
                 root: root_block,
                 catalog: Catalog::new(root.catalog),
                 told,
@@ -292,6 +353,13 @@ impl Pool {
                 ));
             }
         }
+    }
+
+    /// The pool has gone back: the answers that its root remembers are given up with what was behind them.
+    fn forget_replies(&self) {
+        let blocks = self.syncing.lock().reply_blocks;
+        let there = blocks.iter().enumerate().filter(|(_, block)| block.is_some());
+        there.for_each(|(bucket, _)| self.replies.rewrite(bucket));
     }
 
     /// Whether the chosen uberblock was the last of a clean export.
@@ -330,6 +398,20 @@ pub struct LoadOptions {
     pub read_only: bool,
     /// Go on without acknowledged changes that the log has lost.
     pub accept_loss: bool,
+    /// Go back to an older group.
+    pub rewind: Option<RewindOrder>,
+}
+
+/// How a pool begins, beside what its uberblock says.
+struct Begin {
+    /// Hash of that uberblock as it stands on the disks.
+    previous: u64,
+    window: Window,
+    /// The first group.
+    open: Txg,
+    /// Lives that this one may have to be behind, if it is another one.
+    lives: u64,
+    read_only: bool,
 }
 
 fn data_vdevs(roster: &Roster) -> BlockDevs {
@@ -362,7 +444,12 @@ fn load_space(
 const CATALOG_CACHE_BYTES: u64 = 4 << 20;
 
 /// The datasets below a root. Nothing is written, and no space map is needed for it.
-fn read_top(devs: &BlockDevs, tuning: &Tuning, root: PoolRoot, uberblock: &Uberblock) -> Result<Top, OpenError> {
+pub(super) fn read_top(
+    devs: &BlockDevs,
+    tuning: &Tuning,
+    root: PoolRoot,
+    uberblock: &Uberblock,
+) -> Result<Top, OpenError> {
     // What a root says of the log was true when it was written.
     if root.log_txg > uberblock.txg {
         return Err(Malformed("pool root").into());

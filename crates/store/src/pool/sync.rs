@@ -11,6 +11,7 @@ use tally_members::vdev::{LegState, Vdev, VdevLeg};
 
 use super::catalog::{self, Entries};
 use super::root::PoolRoot;
+use super::window::{RootArea, Window};
 use super::{Pool, Syncing};
 use crate::alloc::AllocRoot;
 use crate::block::BlockError;
@@ -195,6 +196,8 @@ impl Pool {
             alloc.encode(&mut head);
             head
         })?;
+        // Up to the next uberblock nothing of what this one calls whole is used again (rules S55).
+        syncing.window = self.window_with(syncing, txg);
         assert_eq!(root.birth, txg, "the root was written by this group's own writer");
         assert_eq!(
             self.io.allocator().persisted_txg(),
@@ -219,6 +222,7 @@ impl Pool {
         }
         syncing.root = Some(root);
         syncing.log_txg = log_txg;
+        syncing.previous = uberblock.hash();
         syncing.uberblock = uberblock;
         Ok(folded)
     }
@@ -316,14 +320,22 @@ impl Pool {
         root.encode()
     }
 
+    /// The roots that stay whole until the uberblock after that of `txg`.
+    fn window_with(&self, syncing: &Syncing, txg: Txg) -> Window {
+        let alloc = self.io.allocator();
+        let (free, is_short) = self.room_for_old_roots();
+        let depth = syncing.window.depth_for(free, is_short, |from, to| alloc.waiting_sectors(from, to));
+        syncing.window.with(txg, depth)
+    }
+
     fn uberblock_of(&self, syncing: &Syncing, txg: Txg, root: &BlockPtr, clean: bool) -> Uberblock {
         let now = self.issue_time();
         Uberblock {
             txg,
-            previous: syncing.uberblock.hash(),
+            previous: syncing.previous,
             time: now,
             time_lease: self.time.lease_from(now),
-            root: root.encode().to_vec(),
+            root: RootArea { root: *root, depth: syncing.window.depth() }.encode(),
             lanes: self.checkpoints(syncing, txg, clean),
             clean,
             config_sequence: self.roster.config().sequence,
@@ -349,7 +361,8 @@ impl Pool {
         syncing.old_roots.retain(|(_, root)| root.strong_count() > 0);
         let read = syncing.old_roots.iter().map(|(of, _)| *of);
         let oldest_read = read.chain(self.oldest_held()).min().map(Txg::next);
-        self.io.allocator().released(oldest_read.map_or(txg, |oldest| oldest.min(txg)));
+        let reusable = syncing.window.reusable_before();
+        self.io.allocator().released_before(txg, oldest_read.map_or(reusable, |oldest| oldest.min(reusable)));
         self.txgs.synced(txg);
         self.io.allocator().ask_behind(txg);
     }

@@ -5,6 +5,7 @@ use clap::Parser;
 
 use super::*;
 use crate::control::listener::{Asker, ControlSocket, NotDone, Service};
+use crate::control::message::RewindShown;
 use crate::control::report::PoolReport;
 use crate::control::report::{DatasetReport, FoundPool, PropertyLine};
 
@@ -32,6 +33,10 @@ impl Service for Echo {
                 exact: "131072".into(),
                 source: "inherited from tank".into(),
             }]),
+            Request::PoolRewind { look: true, pool, to, .. } => {
+                let to = to.unwrap_or(7);
+                Reply::Rewind(RewindShown { to, from: 9, lines: vec![format!("'{pool}' goes back to {to}")] })
+            }
             Request::PoolDestroy { name } => return Err(format!("there is no pool '{name}'").into()),
             other => Reply::Done(vec![format!("{other:?}")]),
         })
@@ -169,12 +174,37 @@ fn words_become_requests() {
     }
 }
 
+/// What is done is what was shown, whatever the pool has become meanwhile.
+#[test]
+fn an_import_that_goes_back_shows_what_it_gives_up() {
+    let order = |to: u64, force: bool| {
+        format!(
+            "'tank' goes back to {to}\nPoolRewind {{ pool: \"tank\", dirs: [], force: {force}, read_only: false, \
+             destroyed: false, to: Some({to}), from: Some(9), look: false }}\n"
+        )
+    };
+    let cases: &[(&[&str], String)] = &[
+        (&["pool", "import", "--rewind", "--yes", "tank"], order(7, false)),
+        (&["pool", "import", "-f", "--yes", "--rewind", "tank"], order(7, true)),
+        (&["pool", "import", "--yes", "--rewind", "5", "tank"], order(5, false)),
+    ];
+    for (words, expected) in cases {
+        assert_eq!(tally(words), (0, String::new(), expected.clone()), "{words:?}");
+    }
+    for words in [["pool", "import", "--rewind", "tank", "-n"], ["pool", "import", "-n", "--rewind", "tank"]] {
+        assert_eq!(tally(&words), (0, "'tank' goes back to 7\n".into(), String::new()), "{words:?}");
+    }
+}
+
 #[test]
 fn failures_have_their_status_and_leave_stdout_empty() {
     let cases: &[(&[&str], u8, &str)] = &[
         (&["pool", "destroy", "x"], 1, "there is no pool 'x'"),
         (&["pool", "destroy"], 2, "Usage:"),
         (&["pool", "fly"], 2, "unrecognized subcommand"),
+        (&["pool", "import", "-n", "tank"], 2, "--rewind"),
+        (&["pool", "import", "--rewind"], 2, "the name of a pool"),
+        (&["pool", "import", "--rewind", "yesterday", "tank"], 2, "no number of a transaction group"),
         (&["dataset", "create", "-o", "sync", "tank/a"], 2, "write property=value"),
         // It printed the version and succeeded: a script for ZFS believed that it had a volume.
         (&["dataset", "create", "-V", "1G", "tank/a"], 2, "there are no volumes"),

@@ -1,0 +1,52 @@
+//! Going back to an older group ([`tally_store::pool::GoneBack`]): what of the log is given up with it, in words.
+
+use std::collections::BTreeMap;
+
+use tally_base::{DatasetId, Time};
+use tally_store::pool::{GoneBack, LogContent};
+
+use super::Filer;
+use crate::record::{Record, newer};
+
+/// Where an import went back to, and what that gives up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RewindReport {
+    /// Groups.
+    pub groups: GoneBack,
+    /// Records that are still in the log, by the names of their datasets.
+    pub records: Vec<DroppedRecords>,
+}
+
+/// Records of one dataset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DroppedRecords {
+    /// Whose.
+    pub dataset: String,
+    /// How many.
+    pub count: u64,
+    /// When the first and the last of the changes were made, as far as they can be read.
+    pub times: Option<(Time, Time)>,
+}
+
+impl Filer {
+    /// What was dropped, and nothing may show again: times go on behind those of the records.
+    pub(super) fn learn_dropped(&self, content: &LogContent) -> Vec<DroppedRecords> {
+        let mut found: BTreeMap<DatasetId, DroppedRecords> = BTreeMap::new();
+        for ((dataset, _), record) in &content.dropped {
+            let name = || match self.filesystem(*dataset) {
+                Some(filesystem) => filesystem.name(),
+                None => format!("a dataset that was made later (number {dataset})"),
+            };
+            let of_dataset =
+                found.entry(*dataset).or_insert_with(|| DroppedRecords { dataset: name(), count: 0, times: None });
+            of_dataset.count += 1;
+            let decoded = newer(&record.head).is_none().then(|| Record::decode(&record.body).ok()).flatten();
+            let changes = decoded.iter().flat_map(|record| &record.inodes).filter_map(|after| after.inode.as_ref());
+            let Some(time) = changes.map(|inode| inode.change).max() else { continue };
+            self.pool.learn_time(time);
+            let (first, last) = of_dataset.times.unwrap_or((time, time));
+            of_dataset.times = Some((first.min(time), last.max(time)));
+        }
+        found.into_values().collect()
+    }
+}

@@ -1,0 +1,45 @@
+//! `tally pool import --rewind`: shows what going back gives up, asks, and does it.
+
+use std::path::Path;
+
+use super::args::Cli;
+use super::ask::{Console, Failure, ask, print_reply};
+use super::pool::ImportArgs;
+use crate::control::message::{Reply, Request};
+
+/// Carries it out.
+pub(super) fn run(cli: &Cli, args: &ImportArgs, here: &Path, console: &mut Console<'_>) -> Result<(), Failure> {
+    let look = args.rewind_request(here, true).map_err(Failure::Usage)?;
+    let shown = match ask(cli, &look, console)? {
+        Reply::Rewind(shown) => shown,
+        _ => return Err(Failure::Mismatch),
+    };
+    if args.only_looks() {
+        return print_reply(cli.json, Reply::Rewind(shown), console, &|reply| match reply {
+            Reply::Rewind(shown) => Some(shown.lines.join("\n") + "\n"),
+            _ => None,
+        });
+    }
+    for line in &shown.lines {
+        writeln!(console.err, "{line}")?;
+    }
+    if !args.is_agreed() && !agrees(console)? {
+        return Err(Failure::NotAgreed);
+    }
+    let mut order = look;
+    if let Request::PoolRewind { to, from, look, .. } = &mut order {
+        // What was shown, and nothing else.
+        (*to, *from, *look) = (Some(shown.to), Some(shown.from), false);
+    }
+    let reply = ask(cli, &order, console)?;
+    print_reply(cli.json, reply, console, &|_| None)
+}
+
+/// Whether the person says yes. Nobody there says no.
+fn agrees(console: &mut Console<'_>) -> Result<bool, Failure> {
+    write!(console.err, "Give that up? [y/N] ")?;
+    console.err.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
