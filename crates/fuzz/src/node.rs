@@ -80,7 +80,7 @@ fn look_up(tree: &Tree, io: &BlockIo, walked: &Walked) {
         let found = tree.get(io, key);
         assert!(walked.damage_count > 0 || matches!(found, Ok(Some(_))), "{key:?} was seen and is not found");
     }
-    let (from, to) = (Key::new(Class::Inode, 0, 0, 0), Key::new(Class::Dataset, u64::MAX, u64::MAX, u64::MAX));
+    let (from, to) = (Key::new(Class::Inode, 0, 0, 0), Key::MAX);
     let found = tree.range(io, &from, &to).take(VISITS_MAX).filter(Result::is_ok).count() as u64;
     assert!(walked.damage_count > 0 || found == walked.entry_count, "{found} entries of {}", walked.entry_count);
     for class in Class::ALL {

@@ -29,12 +29,19 @@ pub enum Class {
     Orphan = 6,
     /// In the catalog: `(dataset, 0, 0)` → its entry ([`crate::dataset`]).
     Dataset = 32,
+    /// In the catalog: `(kind, target, 0)` → how far a job is ([`crate::pool::ScrubJob`]).
+    Job = 41,
+    /// In the catalog: `(dataset, object, spot)` → damage that was met there ([`crate::pool::MetDamage`]).
+    Damage = 42,
 }
 
 impl Class {
     /// All classes of a dataset's tree, in order.
     pub const ALL: [Self; 7] =
         [Self::Inode, Self::DirEntry, Self::DirHash, Self::Xattr, Self::Extent, Self::Small, Self::Orphan];
+
+    /// Those of the catalog that this program knows, in order.
+    pub const CATALOG: [Self; 3] = [Self::Dataset, Self::Job, Self::Damage];
 
     /// The class of this number, or `None` for one that we do not know.
     #[must_use]
@@ -48,6 +55,8 @@ impl Class {
             5 => Self::Small,
             6 => Self::Orphan,
             32 => Self::Dataset,
+            41 => Self::Job,
+            42 => Self::Damage,
             _ => return None,
         })
     }
@@ -69,6 +78,9 @@ pub struct Key {
 impl Key {
     /// The smallest key that there can be.
     pub(crate) const MIN: Self = Self::new(Class::Inode, 0, 0, 0);
+
+    /// The largest one.
+    pub const MAX: Self = Self::new(Class::Damage, u64::MAX, u64::MAX, u64::MAX);
 
     /// The smallest key of `class` and `object` with the given rest.
     #[must_use]
@@ -150,7 +162,7 @@ impl Key {
             Class::Inode | Class::Small | Class::Dataset => next_object(),
             Class::DirEntry => next_a(1),
             Class::Extent => next_a(EXTENT_STEP_MIN),
-            Class::DirHash | Class::Xattr | Class::Orphan => {
+            Class::DirHash | Class::Xattr | Class::Orphan | Class::Job | Class::Damage => {
                 b.checked_add(1).map(|b| Self::new(class, object, a, b)).or_else(|| next_a(1))
             }
         };
@@ -161,7 +173,9 @@ impl Key {
 impl Class {
     /// The first key behind those of this class; none: it is the last one of its kind of tree.
     pub(crate) fn end(self) -> Option<Key> {
-        Self::ALL.get(self as usize + 1).map(|next| Key::new(*next, 0, 0, 0))
+        let kind = if self < Self::Dataset { &Self::ALL[..] } else { &Self::CATALOG };
+        let next = kind.iter().find(|next| **next > self);
+        next.map(|next| Key::new(*next, 0, 0, 0))
     }
 }
 

@@ -27,6 +27,9 @@
 mod admit;
 mod break_even;
 mod catalog;
+mod damage;
+mod job;
+mod kept;
 mod lanes;
 mod life;
 pub mod membership;
@@ -54,15 +57,23 @@ use tally_members::uberblock::Uberblock;
 use crate::bp::BlockPtr;
 use crate::dataset::{Changes, Dataset};
 use crate::io::BlockIo;
+use crate::key::Key;
 use crate::replies::{BUCKETS, ReplyCache};
 use crate::tuning::Tuning;
 use crate::txg::{TxgHistory, Txgs};
 use break_even::BreakEven;
-use catalog::{Catalog, Told};
+use bytes::Bytes;
+use catalog::{Catalog, Entries, Told};
+use kept::Kept;
 use server_time::ServerTime;
 
 pub use admit::{NotServing, SpaceClass};
 pub(crate) use catalog::{Top, entry_of, names_of};
+pub use damage::{DamageList, MetBlock, MetBy, MetDamage, Spot};
+pub(crate) use damage::{Line, line_of};
+pub(crate) use job::job_of;
+pub use job::{Cursor, JobState, ScrubJob};
+pub use kept::DAMAGE_PLACES_MAX;
 pub use life::Life;
 pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
@@ -96,6 +107,8 @@ pub struct Pool {
     datasets: RwLock<BTreeMap<DatasetId, Arc<Dataset>>>,
     /// Those that groups have changed which are not synced yet.
     changes: Arc<Changes>,
+    /// What else the catalog says.
+    kept: Kept,
     /// Datasets that were destroyed, until the log has forgotten them (rules F18).
     tombstones: Mutex<BTreeMap<DatasetId, Txg>>,
     next_dataset: AtomicU64,
@@ -230,11 +243,14 @@ impl Pool {
     pub fn check_catalog(&self) -> Result<(), String> {
         let syncing = self.syncing.lock();
         let found = catalog::entries_of(syncing.catalog.tree(), &self.io).map_err(|error| error.to_string())?;
-        let known = self.entries(&[]);
-        let differs = found.iter().find(|(id, entry)| known.get(id) != Some(entry));
+        let pending = self.kept.pending();
+        let is_settled = |(key, _): &(Key, Bytes)| !pending.contains(key);
+        let known: Entries = self.entries(&[]).into_iter().chain(self.kept.all()).filter(is_settled).collect();
+        let found: Entries = found.into_iter().filter(is_settled).collect();
+        let differs = found.iter().find(|(key, entry)| known.get(key) != Some(entry));
         match differs {
-            Some((id, _)) => Err(format!("the catalog has another entry of dataset {id} than memory")),
-            None if found.len() != known.len() => Err("the catalog has fewer datasets than memory".to_owned()),
+            Some((key, _)) => Err(format!("the catalog says something else of {key:?} than memory")),
+            None if found.len() != known.len() => Err("the catalog has fewer entries than memory".to_owned()),
             None => Ok(()),
         }
     }
@@ -295,6 +311,7 @@ impl Pool {
         self.changes.note_gone(id, txg);
         self.tombstones.lock().insert(id, txg);
         self.replies.purge(id);
+        self.forget_damage_of(id);
         Some(removed)
     }
 

@@ -125,11 +125,15 @@ pub enum PoolCommand {
         /// The disk
         device: String,
     },
-    /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is
+    /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is. One that was
+    /// paused goes on
     Scrub {
-        /// Stop the one that is under way
+        /// Stop the one that is under way: the next one begins anew
         #[arg(short)]
         stop: bool,
+        /// Pause the one that is under way, also over restarts, until the next `scrub`
+        #[arg(short, conflicts_with_all = ["stop", "wait"])]
+        pause: bool,
         /// Wait until it is over
         #[arg(short, conflicts_with = "stop")]
         wait: bool,
@@ -239,7 +243,9 @@ impl PoolCommand {
             Self::Online { name, device } => {
                 Request::PoolOnline { name: name.clone(), device: words::existing_device(device, here) }
             }
-            Self::Scrub { stop, wait, name } => Request::PoolScrub { name: name.clone(), stop: *stop, wait: *wait },
+            Self::Scrub { stop, pause, wait, name } => {
+                Request::PoolScrub { name: name.clone(), stop: *stop, pause: *pause, wait: *wait }
+            }
         })
     }
 }

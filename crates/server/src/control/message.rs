@@ -106,11 +106,14 @@ pub enum Request {
         name: String,
         device: String,
     },
-    /// Begins to look at every block on every disk; with `wait`, does all of it; with `stop`, ends it instead.
+    /// Begins to look at every block on every disk, or goes on with that; with `wait`, does all of it; with `stop`, ends it
+    /// instead, and with `pause` until it is asked for again.
     PoolScrub {
         name: String,
         #[serde(default)]
         stop: bool,
+        #[serde(default)]
+        pause: bool,
         #[serde(default)]
         wait: bool,
     },

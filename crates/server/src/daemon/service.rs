@@ -231,6 +231,12 @@ impl Desk {
                 self.pools.stop_scrub(&name)?;
                 Ok(done(format!("the scrub of '{name}' was stopped"), Vec::new()))
             }
+            Request::PoolScrub { name, pause: true, .. } => {
+                self.pools.pause_scrub(&name)?;
+                let how =
+                    format!("`tally pool scrub {name}` goes on with it, `tally pool scrub -s {name}` gives it up");
+                Ok(done(format!("the scrub of '{name}' is paused"), vec![how]))
+            }
             Request::PoolScrub { name, wait, .. } => Ok(Reply::Done(self.pools.scrub(&name, wait, progress)?)),
             other => self.carry_out_on_datasets(other),
         }

@@ -1,5 +1,5 @@
 //! The catalog: a tree ([`crate::tree`]) above all datasets, named by the pool's root. Each has one key in it
-//! ([`Class::Dataset`]) and its entry as the value.
+//! ([`Class::Dataset`]) and its entry as the value. Beside them stands what the pool remembers over imports ([`super::kept`]).
 //!
 //! **The problem.** A pool may have a hundred thousand datasets, of which a group changes three. What the root block holds is
 //! written by every group, so it can hold none of them.
@@ -23,6 +23,7 @@ use tally_base::codec::Malformed;
 use tally_base::{DatasetId, Txg};
 
 use super::TIME_ROOM_END;
+use super::kept::READ_MAX;
 use super::open::OpenError;
 use super::root::PoolRoot;
 use crate::block::BlockError;
@@ -41,8 +42,8 @@ const MALFORMED: EntryError = EntryError::Malformed(Malformed("dataset"));
 /// For the nodes above, and sectors that are not full.
 const ROOM_BESIDE_BYTES: u64 = 64 << 10;
 
-/// Entries by dataset: what a group changes, or all.
-pub(super) type Entries = BTreeMap<DatasetId, Bytes>;
+/// Values by key: what a group changes, or all.
+pub(super) type Entries = BTreeMap<Key, Bytes>;
 
 /// The catalog as the newest group has left it.
 pub(super) struct Catalog {
@@ -73,7 +74,7 @@ impl Catalog {
         io: &BlockIo,
         out: &mut RunWriter,
         changed: Entries,
-        gone: &[DatasetId],
+        gone: &[Key],
         all: impl FnOnce() -> Entries,
     ) -> Result<(), BlockError> {
         let was_damaged = self.is_damaged;
@@ -100,14 +101,8 @@ impl Catalog {
     }
 
     /// Merges changes into the tree, around what cannot be read of it.
-    fn take_in(
-        &mut self,
-        io: &BlockIo,
-        out: &mut RunWriter,
-        changed: Entries,
-        gone: &[DatasetId],
-    ) -> Result<(), BlockError> {
-        let deletes = gone.iter().map(|id| (key_of(*id), Change::Delete));
+    fn take_in(&mut self, io: &BlockIo, out: &mut RunWriter, changed: Entries, gone: &[Key]) -> Result<(), BlockError> {
+        let deletes = gone.iter().map(|key| (*key, Change::Delete));
         let mut changes: Vec<_> = puts(changed).into_iter().chain(deletes).collect();
         changes.sort_unstable_by_key(|(key, _)| *key);
         let (tree, has_gone_around) = self.tree.apply_noting(io, out, &changes)?;
@@ -130,14 +125,14 @@ impl Told {
     /// An entry that an import has read.
     pub(super) fn note_found(&mut self, id: DatasetId, entry: impl FnOnce() -> Bytes) {
         if cfg!(debug_assertions) {
-            self.0.insert(id, entry());
+            self.0.insert(key_of(id), entry());
         }
     }
 
-    pub(super) fn note(&mut self, changed: &Entries, gone: &[DatasetId]) {
+    pub(super) fn note(&mut self, changed: &Entries, gone: &[Key]) {
         if cfg!(debug_assertions) {
-            self.0.extend(changed.iter().map(|(id, entry)| (*id, entry.clone())));
-            self.0.retain(|id, _| !gone.contains(id));
+            self.0.extend(changed.iter().map(|(key, entry)| (*key, entry.clone())));
+            self.0.retain(|key, _| !gone.contains(key));
         }
     }
 
@@ -146,12 +141,12 @@ impl Told {
     }
 }
 
-fn key_of(id: DatasetId) -> Key {
+pub(super) fn key_of(id: DatasetId) -> Key {
     Key::new(Class::Dataset, id.0, 0, 0)
 }
 
 fn puts(entries: Entries) -> Vec<(Key, Change)> {
-    entries.into_iter().map(|(id, entry)| (key_of(id), Change::Put(entry))).collect()
+    entries.into_iter().map(|(key, entry)| (key, Change::Put(entry))).collect()
 }
 
 /// Whether a catalog of these entries can be written, without compression, and leaves as much room again for the rest of its
@@ -211,12 +206,12 @@ pub(super) fn blocks_of(tree: &Tree, io: &BlockIo) -> Vec<(BlockPtr, Option<Dama
 
 /// Whatever stands in a catalog, of other classes, too: what does not belong there must not be passed over.
 fn all_of<'io>(tree: &Tree, io: &'io BlockIo) -> RangeIter<'io> {
-    tree.range(io, &Key::MIN, &Key::new(Class::Dataset, u64::MAX, u64::MAX, u64::MAX))
+    tree.range(io, &Key::MIN, &Key::MAX)
 }
 
 /// Every entry of a catalog.
 pub(super) fn entries_of(tree: &Tree, io: &BlockIo) -> Result<Entries, BlockError> {
-    all_of(tree, io).map(|entry| entry.map(|(key, value)| (DatasetId(key.object), value))).collect()
+    all_of(tree, io).collect()
 }
 
 /// The pool's root and all datasets, as an import finds them.
@@ -228,21 +223,26 @@ pub(crate) struct Top {
     /// Their full names. `None`, which an import refuses: the one above it is not there, it stands below itself, or the name is
     /// longer than names are.
     pub(crate) names: Vec<Option<String>>,
+    /// What else stands in the catalog ([`super::kept`]).
+    pub(crate) kept: Entries,
 }
 
 impl Top {
     /// Reads the catalog below `root`.
     pub(super) fn read(root: PoolRoot, io: &BlockIo) -> Result<Self, OpenError> {
-        let mut datasets = Vec::new();
+        let (mut datasets, mut kept) = (Vec::new(), Entries::new());
         for entry in all_of(&root.catalog, io) {
             let (key, value) = entry.map_err(OpenError::Catalog)?;
-            datasets.push(entry_of(&root, &key, &value)?);
+            match key.class {
+                Class::Job | Class::Damage if kept.len() < READ_MAX => _ = kept.insert(key, value),
+                _ => datasets.push(entry_of(&root, &key, &value)?),
+            }
         }
-        if datasets.len() as u64 != root.catalog.entry_count() {
+        if (datasets.len() + kept.len()) as u64 != root.catalog.entry_count() {
             return Err(Malformed("number of datasets").into());
         }
         let names = names_of(&datasets);
-        let top = Self { root, datasets, names };
+        let top = Self { root, datasets, names, kept };
         let names: HashSet<_> = top.names.iter().flatten().collect();
         if names.len() == top.datasets.len() { Ok(top) } else { Err(Malformed("name of a dataset").into()) }
     }

@@ -25,6 +25,7 @@ use tally_members::uberblock::Uberblock;
 
 use super::break_even::BreakEven;
 use super::catalog::{Catalog, Told, Top};
+use super::kept::Kept;
 use super::lanes::home_among;
 use super::life::Life;
 use super::room;
@@ -148,7 +149,7 @@ impl Pool {
             config_sequence: 0,
         };
         let root = PoolRoot::new(Life::first(platform.rng.as_ref()));
-        let top = (uberblock, None, Top { root, datasets: Vec::new(), names: Vec::new() });
+        let top = (uberblock, None, Top { root, datasets: Vec::new(), names: Vec::new(), kept: BTreeMap::new() });
         let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, Txg(1), false);
         {
             // Its first uberblock makes the pool, and the lanes with it.
@@ -243,6 +244,7 @@ impl Pool {
             homes: OnceLock::new(),
             datasets: RwLock::new(datasets),
             changes,
+            kept: Kept::new(top.kept),
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
             life,
