@@ -711,9 +711,13 @@ fn mirror_of_small_blocks() -> (World, Arc<Filer>) {
     for (number, length) in LENGTHS.into_iter().enumerate() {
         make(&*vfs(&filer), &format!("file {number}"), length, number as u8);
     }
+    make(&*vfs(&filer), "long", LONG, 99);
     filer.sync().unwrap();
     (world, filer)
 }
+
+/// More than a thousand blocks.
+const LONG: usize = 5 << 20;
 
 /// A small stretch, so that the cursor of a scrub moves within this pool.
 fn import_with_short_stretches(world: &World) -> Arc<Filer> {
@@ -787,7 +791,7 @@ fn a_scrub_that_is_cut_off_goes_on_and_leaves_nothing_out() {
     drop(filer);
     rot(&world, A, everything.iter().copied());
     let mut cursors = 0;
-    for stops_after in (1..).step_by(23) {
+    for stops_after in (1..).step_by(97) {
         let world = world.cut();
         let filer = import_with_short_stretches(&world);
         let mut steps = 0;
@@ -819,7 +823,11 @@ fn a_scrub_that_is_cut_off_goes_on_and_leaves_nothing_out() {
         drop(filer);
         let mut alone = world.cut();
         alone.take(&[B]);
-        check(&alone.import().0);
+        let (filer, _) = alone.import();
+        check(&filer);
+        let fs = vfs(&filer);
+        let (attr, _) = fs.lookup(&Cred::root(), fs.root(), b"long").unwrap();
+        assert!(content(&*fs, attr.object) == pattern(LONG, 99));
     }
     assert!(cursors > 2, "{cursors}");
 }
@@ -833,7 +841,7 @@ fn a_scrub_that_is_paused_waits_until_it_is_asked_for() {
     let filer = import_with_short_stretches(&world);
     let pool = filer.pool();
     assert!(!pool.pause_scrub() && !pool.stop_scrub());
-    let stops_near_the_end = &mut |done| done < 1_200_000;
+    let stops_near_the_end = &mut |done| done < 5_000_000;
     assert!(matches!(filer.scrub(stops_near_the_end), Err(SecureError::Stopped)));
     assert!(pool.pause_scrub() && !pool.pause_scrub());
     filer.sync().unwrap();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tally_base::{DatasetId, ObjectId};
 use tally_store::bp::BlockPtr;
 use tally_store::pool::{LostBlock, MetBy, ScrubJob, SecureError, SecureReport};
+use tally_store::txg::Cause;
 
 use super::Filer;
 use crate::damage::{PLACES_MAX, Part};
@@ -59,6 +60,8 @@ impl Filer {
                 named.filesystem.forget_content_met_before(began, beyond, &found);
             }
         }
+        // That it is over, and what it has found.
+        self.pool.txgs.want(Cause::Chore);
         Ok(report)
     }
 }

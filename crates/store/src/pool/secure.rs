@@ -215,7 +215,7 @@ impl Pool {
     /// Legs may fail, leave and join meanwhile: one that joins is made sure of by itself. What was placed ahead and belongs
     /// to no group yet is looked at if the caller has synced one before.
     ///
-    /// One that was interrupted goes on at its cursor, whatever interrupted it ([`super::job`]).
+    /// That it is over is written down by the next group, which the caller asks for. One that was interrupted goes on at its cursor, whatever interrupted it ([`super::job`]).
     pub fn scrub(
         &self,
         progress: &mut dyn FnMut(u64) -> bool,
@@ -243,7 +243,6 @@ impl Pool {
         report.note_slots(&labels, lost);
         let counts = SecureReport { lost: Vec::new(), ..report.clone() };
         self.note_scrub(&ScrubJob { state: JobState::Finished, changed: now(), cursor: None, report: counts, ..job });
-        self.want_kept();
         Ok(report)
     }
 
