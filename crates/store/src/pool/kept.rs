@@ -39,15 +39,15 @@ impl Kept {
     /// Notes a value, or that there is none any more. Whether that changes anything.
     pub(super) fn note(&self, key: Key, value: Option<Bytes>) -> bool {
         let mut state = self.0.lock();
-        let before = match value.clone() {
-            Some(value) => state.known.insert(key, value),
-            None => state.known.remove(&key),
-        };
-        let is_changed = before != value;
-        if is_changed {
-            state.changed.insert(key);
+        if state.known.get(&key) == value.as_ref() {
+            return false;
         }
-        is_changed
+        match value {
+            Some(value) => _ = state.known.insert(key, value),
+            None => _ = state.known.remove(&key),
+        }
+        state.changed.insert(key);
+        true
     }
 
     pub(super) fn value(&self, key: &Key) -> Option<Bytes> {
