@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::cargo;
+use tally_lab::cargo;
 
 /// The version of cargo-deny that `deny.toml` is written for.
 const CARGO_DENY: &str = "0.19.0";

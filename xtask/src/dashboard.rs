@@ -10,10 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::bench::load::{self, Load};
-use crate::bench::server::{self, Server};
-use crate::tally::Tally;
-use crate::{cargo, packages};
+use tally_lab::tally::Tally;
+use tally_lab::{cargo, packages};
+use tally_yardsticks::load::{self, Load};
+use tally_yardsticks::server::Server;
 
 /// How long the load runs before anybody looks: some samples of two seconds.
 const WARM_UP: Duration = Duration::from_secs(9);
@@ -74,8 +74,8 @@ impl Options {
         }
         let folder = cargo::target_folder().join("dashboard");
         std::fs::create_dir_all(&folder)?;
-        let address = format!("127.0.0.1:{}", server::free_port()?);
-        let binary = server::build_tally()?;
+        let address = format!("127.0.0.1:{}", tally_lab::port::free_port()?);
+        let binary = cargo::build_tally()?;
         let running = Server::tally_with(&binary, &folder, "2G", &["--http", &address])?;
         scratch(&binary, running.folder())?;
         let browser =

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::Result;
 use clap::Args;
 
-use crate::cargo;
-use crate::tally::Tally;
+use tally_lab::cargo;
+use tally_lab::tally::Tally;
 
 /// The cases. The seed is printed where one fails.
 #[derive(Args)]
@@ -20,7 +20,7 @@ pub(crate) struct FailingDisks {
     #[arg(long)]
     draws: Option<u32>,
     /// Cases by name: bad-sector, two-refusals, lost-cache, rotten-sector, silent-leg,
-    /// silent-damage, silent-end, silent-end-alone, silent-end-beside, silent-newcomer; without, all of them.
+    /// silent-damage, silent-end, silent-end-alone, silent-end-beside, silent-newcomer, suspended; without, all of them.
     cases: Vec<String>,
 }
 

@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-use crate::cargo;
+use tally_lab::cargo;
 
 /// The compiler of the targets: its name for rustup, and the date that it prints.
 const NIGHTLY: (&str, &str) = ("nightly-2026-05-20", "2026-05-19");

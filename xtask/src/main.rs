@@ -1,27 +1,18 @@
 //! Everything that a developer runs: `cargo xtask ci`, `test`, `lab`, `crash`, `sim`, `fuzz`, `dashboard`, `bench`.
 
-mod attacks;
-mod bench;
-mod cargo;
 mod ci;
-mod crash_images;
 mod dashboard;
 mod failing_disks;
 mod fuzz;
-mod lab;
-mod nbd;
 mod needing;
-mod packages;
-mod recording;
 mod sim;
-mod slow_disk;
-mod tally;
 mod test;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use tally_lab::{crash_images, guests, recording, slow_disk};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Everything that a developer runs")]
@@ -37,7 +28,7 @@ enum Task {
     /// All tests, the crash ledger's and the lab's share included.
     Test,
     /// The suites that need a Linux guest with the kernel's NFS client.
-    Lab(lab::Options),
+    Lab(guests::Options),
     /// The kill ledger: clients, a server that is killed at random, and what they were promised.
     Crash(test::Crash),
     /// The binary over disks that fail, hang and lose: a folder passed through FUSE, with rules.
@@ -49,12 +40,12 @@ enum Task {
     /// The fuzz targets, with libFuzzer and a nightly compiler.
     Fuzz(fuzz::Fuzz),
     /// Hostile hosts against the release binary: what a good client notices of them, and what they cost.
-    Attacks(attacks::Options),
+    Attacks(tally_yardsticks::attacks::Options),
     /// The dashboard of a live server under load, in a headless Chromium; pictures go to target/dashboard.
     Dashboard(dashboard::Options),
     /// Benchmarks.
     #[command(subcommand)]
-    Bench(bench::Bench),
+    Bench(tally_yardsticks::Bench),
     /// Turns a recording of disks into what power cuts would have left of them, and has the server import each.
     CrashImages(crash_images::Options),
     /// Block devices that write down what they are told; the lab's guest runs them.
@@ -77,7 +68,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Ci => ci::run(),
         Task::Test => test::run(),
-        Task::Lab(options) => lab::run(&options)?.into_result(),
+        Task::Lab(options) => guests::run(&options)?.into_result(),
         Task::Crash(crash) => crash.run()?.into_result(),
         Task::FailingDisks(disks) => disks.run()?.into_result(),
         Task::Sim(sim) => sim.run(),

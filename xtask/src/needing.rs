@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-use crate::tally::Tally;
-use crate::{cargo, packages};
+use tally_lab::tally::Tally;
+use tally_lab::{cargo, packages};
 
 /// What a test needs.
 enum Need {

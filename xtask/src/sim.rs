@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
-use crate::cargo;
-use crate::tally::Tally;
+use tally_lab::cargo;
+use tally_lab::tally::Tally;
 
 /// What a patch says before the test that catches it.
 const BY_TEST: &str = "Test: ";

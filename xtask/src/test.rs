@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
+use tally_lab::tally::Tally;
+use tally_lab::{cargo, guests};
 
 use crate::failing_disks::FailingDisks;
-use crate::tally::Tally;
-use crate::{cargo, dashboard, lab, needing, sim};
+use crate::{dashboard, needing, sim};
 
 /// Kills of the plain ledger in continuous integration.
 const CI_KILLS: u32 = 10;
@@ -26,7 +27,7 @@ pub(crate) fn run() -> Result<()> {
     total += FailingDisks::continuous_integration().run()?;
     total += dashboard::Options::continuous_integration().run()?;
     total += sim::continuous_integration()?;
-    total += lab::run(&lab::Options::default())?;
+    total += guests::run(&guests::Options::default())?;
     total.into_result()
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What each crate may see of the others. What is not in a row is a wall.
-const CRATES: [(&str, &[&str]); 16] = [
+const CRATES: [(&str, &[&str]); 18] = [
     ("tally-base", &[]),
     ("tally-disk", &["tally-base"]),
     // Disks with bad habits, for tests alone.
@@ -28,7 +28,11 @@ const CRATES: [(&str, &[&str]); 16] = [
     ("tally-interop", &["tally-base", "tally-disk", "tally-bench", "tally-server"]),
     ("tally-failing", &["tally-bench"]),
     ("tally-fuzz", &ENGINE_AND_PROTOCOL),
-    ("xtask", &["tally-base", "tally-disk", "tally-bench"]),
+    // Guests, recorded disks, and what every tool needs.
+    ("tally-lab", &["tally-bench"]),
+    ("tally-yardsticks", &["tally-base", "tally-disk", "tally-bench", "tally-lab"]),
+    // Where a developer comes in: it does little itself.
+    ("xtask", &["tally-lab", "tally-yardsticks"]),
 ];
 
 const ENGINE_AND_PROTOCOL: [&str; 8] =

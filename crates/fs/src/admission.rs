@@ -17,22 +17,12 @@ use tally_vfs::{FsError, ObjectRef, Outcome};
 
 use crate::cost::FoldCost;
 use crate::filesystem::Filesystem;
+use crate::group::Pending;
 use crate::record::RECORD_OVERHEAD_MAX;
+use crate::subtree::Coming;
 
 /// Dirty memory that an operation costs beside its data: layer, keys, inode.
 pub(crate) const OPERATION_DIRTY_BYTES: u64 = 1024;
-
-/// What came in with one group.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pending {
-    /// Bytes that were written.
-    pub(crate) bytes: u64,
-    /// By how much the dataset may grow, at most: charged against the quota until the fold knows.
-    pub(crate) growth_bytes: u64,
-    /// By how much the dataset may shrink, at most: who meets the quota waits for that. Nobody counts it without a
-    /// quota.
-    pub(crate) shrink_bytes: u64,
-}
 
 /// What an operation was admitted with.
 pub(crate) struct Admitted {
@@ -109,8 +99,8 @@ impl Filesystem {
             NotAdmitted::Dirty => throttled(),
             // What was set aside or freed, and is not reusable yet, may be enough, or what was removed or cut in
             // whichever dataset: let groups pass before giving up.
-            NotAdmitted::Space if self.pool.has_orphans() => throttled(),
-            NotAdmitted::Space => self.pool.space_coming().map_or(Refusal::now(FsError::NoSpace), Refusal::until),
+            NotAdmitted::Space if self.standing.pool_has_orphans() => throttled(),
+            NotAdmitted::Space => self.pool.space_coming().map_or_else(|| self.no_room(), Refusal::until),
         })?;
         let mut rings = SmallVec::new();
         if let Some(lane) = log {
@@ -129,6 +119,16 @@ impl Filesystem {
             rings,
             pending: Pending { bytes, growth_bytes: ask.growth_bytes, shrink_bytes: 0 },
         })
+    }
+
+    /// Groups bring no room. Where a device refuses space maps, it is asked once more, and what it says is told: that the pool is
+    /// full is not known then.
+    fn no_room(&self) -> Refusal {
+        match self.pool.io.allocator().ask_for_room() {
+            None => Refusal::now(FsError::NoSpace),
+            Some(true) => Refusal::until(self.pool.txgs.next_sync()),
+            Some(false) => Refusal::now(FsError::Io),
+        }
     }
 
     /// Leave to bring the data of `range` at all, which is asked for first: where more comes than the disks take, each waits
@@ -153,30 +153,29 @@ impl Filesystem {
         self.pool.renewed_lease().map_or(Ok(()), |wait| Err(Refusal::until(wait)))
     }
 
+    /// Whether there is a quota that what the dataset takes counts against.
+    pub(crate) fn has_quota(&self) -> bool {
+        self.dataset.effective().refquota.is_some() || self.standing.has_quota()
+    }
+
     pub(crate) fn check_quota(&self, growth_bytes: u64) -> Result<(), Refusal> {
-        let Some(quota) = self.dataset.effective().refquota.filter(|_| growth_bytes > 0) else { return Ok(()) };
-        // In this order: what is no longer pending is in the root that is looked at next.
-        let (growing, shrinking) = {
-            let pending = self.pending.lock();
-            let sum = |of: fn(&Pending) -> u64| pending.values().map(of).fold(0, u64::saturating_add);
-            (sum(|pending| pending.growth_bytes), sum(|pending| pending.shrink_bytes))
-        };
-        let root = self.dataset.root();
-        let grown = root.used_bytes.saturating_add(growth_bytes);
-        if grown.saturating_add(growing) <= quota {
+        if growth_bytes == 0 {
             return Ok(());
         }
-        // The fold knows better than the charges, and brings the room of what was removed: let it speak before giving
-        // up.
-        if grown.saturating_sub(shrinking) <= quota || root.orphan_count > 0 {
-            return Err(Refusal::until(self.pool.txgs.next_sync()));
+        let txgs = &self.pool.txgs;
+        if let Some(quota) = self.dataset.effective().refquota {
+            // In this order: what is no longer pending is in the root that is looked at next.
+            let coming = Coming::of(self.groups.lock().values().map(|group| &group.pending));
+            let root = self.dataset.root();
+            coming.check(quota, root.used_bytes, root.orphan_count > 0, growth_bytes, || txgs.next_sync())?;
         }
-        Err(Refusal::now(FsError::Quota))
+        let synced = txgs.last_synced();
+        self.standing.chain().iter().try_for_each(|sum| sum.check(growth_bytes, synced, || txgs.next_sync()))
     }
 
     /// By how much the groups that are not folded yet may make the dataset grow.
     pub(crate) fn pending_growth_bytes(&self) -> u64 {
-        self.pending.lock().values().map(|pending| pending.growth_bytes).sum()
+        self.groups.lock().values().map(|group| group.pending.growth_bytes).sum()
     }
 }
 

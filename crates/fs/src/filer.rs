@@ -25,6 +25,7 @@ use tally_members::assemble::{self, ImportError, PoolSelect};
 use tally_members::create::{self, CreateError};
 use tally_members::discover::ImportSource;
 use tally_members::grammar::VdevSpec;
+use tally_members::label::PoolConfig;
 use tally_store::pool::{LoadOptions, LogContent, OpenError, Pool, SyncError};
 use tally_store::properties::{PropertySet, SyncMode};
 use tally_store::tuning::Tuning;
@@ -81,6 +82,18 @@ pub struct ImportOptions {
     pub destroyed: bool,
 }
 
+/// How a pool was when it was suspended: what an import of it in the same process has to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspended {
+    /// Of the claim under which it was in service.
+    open_gen: u64,
+    /// See `open_gen`.
+    open_id: u64,
+    /// The newest group that was durable. What older groups and the log have is replayed; a disk that has gone back behind it
+    /// would take back what clients were told.
+    synced: Txg,
+}
+
 /// What an import found and did.
 #[derive(Clone, Debug, Default)]
 pub struct ImportReport {
@@ -127,6 +140,26 @@ pub enum FilerError {
     /// Its datasets.
     #[error("{0}")]
     Dataset(#[from] DatasetError),
+    /// Somebody had it while it was suspended.
+    #[error(
+        "the pool was imported by {host} while it was suspended here, and is not the one that its clients know: export it \
+         there, and import it again"
+    )]
+    TakenMeanwhile {
+        /// The machine that the labels name.
+        host: String,
+    },
+    /// Its disks are older than what clients were told.
+    #[error(
+        "the newest transaction group on the disks is {found}, and {expected} was durable before the pool was suspended: \
+         these are older copies of its disks. Bring back those that it had; `tally pool import` takes what the copies hold"
+    )]
+    WentBack {
+        /// Which.
+        found: Txg,
+        /// At least.
+        expected: Txg,
+    },
     /// A record of the log is of a newer program.
     #[error(
         "an acknowledged change of dataset {dataset} in the intent log, record {dseq}, has {what}, which only a newer program \
@@ -146,6 +179,19 @@ pub enum FilerError {
          there, which changes nothing, or give those changes up with --accept-loss"
     )]
     Replay(#[from] ReplayLoss),
+}
+
+impl Suspended {
+    /// Whether nobody has written the pool since, and all that was durable is there. Nothing is written before this is asked.
+    fn is_found(&self, found: &PoolConfig, newest: Txg) -> Result<(), FilerError> {
+        if (found.open_gen, found.open_id) != (self.open_gen, self.open_id) {
+            return Err(FilerError::TakenMeanwhile { host: found.host.name.clone() });
+        }
+        if newest < self.synced {
+            return Err(FilerError::WentBack { found: newest, expected: self.synced });
+        }
+        Ok(())
+    }
 }
 
 impl Filer {
@@ -173,6 +219,28 @@ impl Filer {
         options: &ImportOptions,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Arc<Self>, ImportReport), FilerError> {
+        Self::take(platform, tuning, (source, select, None), options, progress)
+    }
+
+    /// Imports a pool that was suspended in this process, and put away; only as it was then.
+    pub fn resume(
+        platform: &Platform,
+        tuning: &Tuning,
+        source: &ImportSource,
+        select: &PoolSelect,
+        suspended: &Suspended,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Arc<Self>, ImportReport), FilerError> {
+        Self::take(platform, tuning, (source, select, Some(suspended)), &ImportOptions::default(), progress)
+    }
+
+    fn take(
+        platform: &Platform,
+        tuning: &Tuning,
+        (source, select, suspended): (&ImportSource, &PoolSelect, Option<&Suspended>),
+        options: &ImportOptions,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Arc<Self>, ImportReport), FilerError> {
         let started = platform.clock.monotonic();
         let disks = assemble::ImportOptions {
             force: options.force,
@@ -180,6 +248,9 @@ impl Filer {
             destroyed: options.destroyed,
         };
         let (assembled, chosen) = assemble::import(platform, source, select, &disks)?;
+        if let Some(suspended) = suspended {
+            suspended.is_found(&assembled.config, chosen.uberblock.txg)?;
+        }
         let load = LoadOptions { read_only: options.read_only, accept_loss: options.accept_loss };
         let scanned = &mut |bytes| progress(Progress::Scanned(bytes));
         let (pool, content) = Pool::load(platform, tuning, &assembled.roster, &chosen, load, scanned)?;
@@ -216,6 +287,7 @@ impl Filer {
             mounted.insert(dataset.birth.id, Filesystem::mount(&self.pool, &self.ahead, &dataset));
         }
         *self.names.write() = Arc::new(Names::new(mounted.values().cloned()));
+        self.names().iter().for_each(|named| self.find_standing(&named.filesystem));
     }
 
     /// Applies every dataset's records in their order. Much dirty data is synced meanwhile; the cursor in the dataset's
@@ -371,6 +443,13 @@ impl Filer {
         let _one = self.command.lock();
         self.ahead.end();
         Ok(self.pool.export()?)
+    }
+
+    /// How the pool stands, for an import that takes it up where it was suspended.
+    #[must_use]
+    pub fn as_suspended(&self) -> Suspended {
+        let config = self.pool.roster.config();
+        Suspended { open_gen: config.open_gen, open_id: config.open_id, synced: self.pool.txgs.last_synced() }
     }
 
     /// Gives the pool up. As with [`Self::export`] there is no way back.

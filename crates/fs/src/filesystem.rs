@@ -18,7 +18,7 @@
 //!
 //! No lock is held over the wait, so that thousands of creators in one directory share a few device writes.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -35,14 +35,16 @@ use tally_store::properties::SyncMode;
 use tally_store::txg::Brought;
 use tally_vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
-use crate::admission::{Admitted, Pending, Refusal};
+use crate::admission::{Admitted, Refusal};
 use crate::ahead::Ahead;
 use crate::cost;
 use crate::damage::{Damage, Part};
+use crate::group::Groups;
 use crate::inode::Inode;
 use crate::object::{Locked, ObjectState, ObjectTable, RestsOn};
 use crate::ops::{Ancestry, Following};
 use crate::record::{self, InodeAfter, Record, RecordKind};
+use crate::subtree::Standing;
 
 /// From which transaction group on operations are logged, or no longer logged (rules F13).
 #[derive(Clone, Copy, Debug)]
@@ -75,16 +77,12 @@ pub struct Filesystem {
     pub(crate) verifier: u64,
     /// Cross-directory renames of directories, one at a time (rules F22).
     pub(crate) ancestry: Ancestry,
-    pub(crate) dirty: Mutex<BTreeMap<Txg, foldhash::HashSet<ObjectId>>>,
     /// Directories on which child datasets are mounted.
     pub(crate) mountpoints: RwLock<HashSet<ObjectId>>,
-    /// Sizes on disk found by the fold of a group, for its `synced`.
-    pub(crate) folded_used: Mutex<HashMap<Txg, Vec<(ObjectId, u64)>>>,
-    /// What came in with groups that are not folded yet.
-    pub(crate) pending: Mutex<BTreeMap<Txg, Pending>>,
-    /// For each group that is not synced, when the first of its changes was acknowledged without being durable
-    /// (`sync=disabled`).
-    pub(crate) exposed: Mutex<BTreeMap<Txg, Time>>,
+    /// What it has of groups that are not synced yet.
+    pub(crate) groups: Groups,
+    /// What it counts for with those above it, and what they may take together.
+    pub(crate) standing: Standing,
     /// Ids from this one on are not in the newest tree: of an object, or of a directory entry. Known to the fold alone.
     pub(crate) first_new: AtomicU64,
     /// What could not be read, and was not seen whole since.
@@ -115,11 +113,9 @@ impl Filesystem {
             replayed: Mutex::new(BTreeMap::from([(Txg(0), root.replay_dseq)])),
             verifier: life.verifier_of(&root),
             ancestry: Ancestry::default(),
-            dirty: Mutex::default(),
             mountpoints: RwLock::default(),
-            folded_used: Mutex::default(),
-            pending: Mutex::default(),
-            exposed: Mutex::default(),
+            groups: Groups::default(),
+            standing: Standing::new(&root, dataset.effective().quota),
             first_new: AtomicU64::new(root.next_object.0),
             damage: Damage::new(pool.damage_of(dataset.birth.id)),
             ahead: Arc::clone(ahead),
@@ -292,7 +288,7 @@ impl Filesystem {
 
     /// Counts what the dataset may shrink by, for those who meet its quota before the group is folded.
     fn note_shrinking(&self, txg: Txg, locked: &Locked, record: &Record) {
-        if self.dataset.effective().refquota.is_none() {
+        if !self.has_quota() {
             return;
         }
         let shrinks = |after: &InodeAfter| {
@@ -306,9 +302,10 @@ impl Filesystem {
             })
         };
         let bytes = record.inodes.iter().filter_map(shrinks).fold(0, u64::saturating_add);
-        let mut pending = self.pending.lock();
-        let of_group = pending.entry(txg).or_default();
-        of_group.shrink_bytes = of_group.shrink_bytes.saturating_add(bytes);
+        self.standing.note(txg, 0, bytes);
+        let mut groups = self.groups.lock();
+        let pending = &mut groups.entry(txg).or_default().pending;
+        pending.shrink_bytes = pending.shrink_bytes.saturating_add(bytes);
     }
 
     /// Tells the group what a record that is about to be applied really costs its fold. What the group has counted
@@ -344,10 +341,13 @@ impl Filesystem {
         let hold = self.pool.txgs.hold(Some(admitted.dirty));
         let txg = hold.txg();
         {
-            let mut pending = self.pending.lock();
-            let of_group = pending.entry(txg).or_default();
-            of_group.bytes += admitted.pending.bytes;
-            of_group.growth_bytes += admitted.pending.growth_bytes;
+            let mut groups = self.groups.lock();
+            let pending = &mut groups.entry(txg).or_default().pending;
+            pending.bytes += admitted.pending.bytes;
+            pending.growth_bytes += admitted.pending.growth_bytes;
+        }
+        if admitted.pending.growth_bytes > 0 {
+            self.standing.note(txg, admitted.pending.growth_bytes, 0);
         }
         self.dataset.note_change(txg);
         // The log may have a record that memory has not, or memory half of a change: neither may be built upon.
@@ -387,7 +387,7 @@ impl Filesystem {
     fn expose(&self, txg: Txg) {
         self.dataset.note_change(txg);
         // Only the first of a group counts: it is the oldest until the group is synced.
-        self.exposed.lock().entry(txg).or_insert_with(|| self.pool.platform.clock.now());
+        self.groups.lock().entry(txg).or_default().exposed_since.get_or_insert_with(|| self.pool.platform.clock.now());
     }
 
     fn append(&self, ring: Option<Reservation>, txg: Txg, kind: RecordKind, record: &Record) -> Option<Appended> {
@@ -437,7 +437,7 @@ impl Filesystem {
             let now = self.pool.time_in_service();
             self.pool.replies.remember(self.dataset.birth.id, txg, now, key.0, record::encode_reply(reply));
         }
-        self.dirty.lock().entry(txg).or_default().extend(dirty);
+        self.groups.lock().entry(txg).or_default().dirty.extend(dirty);
     }
 
     /// The outcome of an operation that changed nothing: it still waits for what it looked at (rules F9).
@@ -475,13 +475,14 @@ impl Filesystem {
     /// Bytes that are acknowledged but not durable, and since when, in a dataset with `sync=disabled`.
     #[must_use]
     pub fn exposure(&self) -> (u64, Option<Time>) {
-        let exposed = self.exposed.lock();
-        // What was acknowledged while its group was being synced is in the map a moment too long.
-        let mut unsynced = exposed.range(self.pool.txgs.last_synced().next()..);
-        let Some((_, since)) = unsynced.next() else { return (0, None) };
+        let groups = self.groups.lock();
+        let exposed = || groups.iter().filter_map(|(txg, group)| Some((*txg, group.exposed_since?)));
+        // What was acknowledged while its group was being synced is kept a moment too long.
+        let synced = self.pool.txgs.last_synced();
+        let Some((_, since)) = exposed().find(|(txg, _)| *txg > synced) else { return (0, None) };
         // A COMMIT exposes what older groups hold of its file, too.
-        let newest = exposed.last_key_value().map_or(Txg(0), |(txg, _)| *txg);
-        (self.pending.lock().range(..=newest).map(|(_, pending)| pending.bytes).sum(), Some(*since))
+        let newest = exposed().next_back().map_or(Txg(0), |(txg, _)| txg);
+        (groups.range(..=newest).map(|(_, group)| group.pending.bytes).sum(), Some(since))
     }
 
     /// The highest position in the dataset's history that was replayed, by `txg`, or that a new record will follow.

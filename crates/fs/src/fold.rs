@@ -22,10 +22,9 @@ mod extents;
 mod removal;
 mod stored;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
 use tally_base::{LongWork, ObjectId, Txg};
 use tally_store::block::BlockError;
 use tally_store::bp::{BlockPtr, Compression, Dva};
@@ -74,7 +73,7 @@ impl DatasetClient for Filesystem {
             || self.logging_after(txg, root) != (root.logged, root.log_from)
             || self.replayed_up_to(txg) != root.replay_dseq
             // What only its end matters to.
-            || self.exposed.lock().range(..=txg).next().is_some()
+            || self.groups.lock().range(..=txg).any(|(_, group)| group.exposed_since.is_some())
             || self.is_looked_at.load(Ordering::Relaxed)
     }
 
@@ -83,12 +82,11 @@ impl DatasetClient for Filesystem {
     }
 
     fn holds_changes_of(&self, txg: Txg) -> bool {
-        self.dirty.lock().contains_key(&txg) || self.pending.lock().range(..=txg).next().is_some()
+        self.groups.hold_changes_of(txg)
     }
 
     fn fold(&self, txg: Txg, old: &DatasetRoot, out: &mut RunWriter) -> Result<DatasetRoot, BlockError> {
-        let mut dirty: Vec<ObjectId> = self.dirty.lock().remove(&txg).unwrap_or_default().into_iter().collect();
-        dirty.sort_unstable();
+        let dirty = self.groups.take_dirty(txg);
         let compression = self.dataset.effective().compression.into();
         let mut fold = Fold {
             fs: self,
@@ -132,13 +130,14 @@ impl DatasetClient for Filesystem {
             object_count: fold.object_count,
             orphan_count: fold.orphan_count,
         };
-        self.folded_used.lock().insert(txg, fold.used);
+        self.groups.lock().entry(txg).or_default().folded_used = fold.used;
         Ok(root)
     }
 
     fn synced(&self, txg: Txg) {
         let mut work = LongWork::default();
-        for (id, used) in self.folded_used.lock().remove(&txg).unwrap_or_default() {
+        let folded = self.groups.lock().get_mut(&txg).map(|group| std::mem::take(&mut group.folded_used));
+        for (id, used) in folded.unwrap_or_default() {
             work.step();
             let Some(object) = self.objects.find(id) else { continue };
             let mut state = object.write();
@@ -150,9 +149,8 @@ impl DatasetClient for Filesystem {
         }
         self.is_looked_at.store(false, Ordering::Relaxed);
         self.objects.sweep();
-        forget(&self.pending, txg);
-        forget(&self.exposed, txg);
-        forget(&self.dirty, txg);
+        self.standing.count(&self.dataset.root());
+        self.groups.forget(txg);
     }
 }
 
@@ -161,16 +159,6 @@ impl Filesystem {
     fn logging_after(&self, txg: Txg, old: &DatasetRoot) -> (bool, Txg) {
         let switch = **self.log_switch.load();
         if switch.at <= txg.next() { (switch.after, switch.at) } else { (switch.before, old.log_from) }
-    }
-}
-
-/// Lets go of what is kept of groups up to `txg`. An empty map keeps its first node, a kilobyte for each of ten thousand
-/// datasets; an empty one that was never used does not.
-fn forget<T>(by_group: &Mutex<BTreeMap<Txg, T>>, txg: Txg) {
-    let mut by_group = by_group.lock();
-    by_group.retain(|group, _| *group > txg);
-    if by_group.is_empty() {
-        *by_group = BTreeMap::new();
     }
 }
 

@@ -9,6 +9,7 @@ mod entry;
 pub mod filer;
 mod filesystem;
 mod fold;
+mod group;
 pub mod inode;
 pub mod inspect;
 pub mod layer;
@@ -19,6 +20,7 @@ mod read;
 pub mod record;
 pub mod replay;
 mod sight;
+mod subtree;
 
 pub use filer::Filer;
 pub use filesystem::Filesystem;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use tally_base::{DatasetId, PoolGuid, Time};
+use tally_store::pool::NotServing;
 use tally_vfs::{
     Attr, CreateHow, Cred, DirPage, FsError, FsStat, NodeKind, ObjectRef, OpCtx, Outcome, ReadOut, RememberedReply,
     ReplyKey, SetAttr, Stability, Vfs, Written,
@@ -52,6 +53,10 @@ impl Vfs for Filesystem {
 
     fn is_read_only(&self) -> bool {
         self.pool.read_only() || self.in_force().readonly
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.pool.check_serving() == Err(NotServing::Wait)
     }
 
     fn statfs(&self) -> Result<FsStat, FsError> {

@@ -152,9 +152,12 @@ impl Filesystem {
         let pool = self.pool.free_bytes();
         let root = self.dataset.root();
         let used = root.used_bytes.saturating_add(self.pending_growth_bytes());
+        let synced = self.pool.txgs.last_synced();
+        // Of quotas above that others use up, too, only what they leave is here.
+        let free = self.standing.chain().iter().filter_map(|sum| sum.room(synced)).fold(pool, u64::min);
         let (total, free) = match self.dataset.effective().refquota {
-            Some(quota) => (quota, quota.saturating_sub(used).min(pool)),
-            None => (used + pool, pool),
+            Some(quota) => (quota, quota.saturating_sub(used).min(free)),
+            None => (used + free, free),
         };
         // An object takes at least its charge, so this many could still be made.
         let free_files = free / tally_store::dataset::OBJECT_CHARGE;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tally_base::{Txg, VdevGuid};
 use tally_fs::filer::{Filer, ImportOptions};
-use tally_members::label::LABEL_BYTES;
+use tally_members::label::{LABEL_BYTES, LegConfig, MissedGroups};
 use tally_members::roster::Roster;
 use tally_members::vdev::LegState;
 use tally_store::alloc::UNBORN;
@@ -316,6 +316,71 @@ fn what_was_not_finished_is_missed_still() {
     }
 }
 
+/// Somebody under whom the power goes when so much was brought, and before that some groups are synced: keeps what the
+/// other disk was like before those, and the world of the cut.
+struct CutBehindGroups<'a> {
+    world: &'a World,
+    filer: &'a Filer,
+    older: Option<Vec<u8>>,
+    cut: Option<World>,
+}
+
+impl Onlooker for CutBehindGroups<'_> {
+    fn on_progress(&mut self, _: Stage, done: u64) -> bool {
+        if done < 600_000 || self.cut.is_some() {
+            return self.cut.is_none();
+        }
+        self.older = Some(self.world.content_of(A));
+        for seed in 0..6 {
+            put(self.filer, &format!("given up {seed}"), 10_000, seed, Stability::FileSync);
+            self.filer.pool().sync().unwrap();
+        }
+        self.cut = Some(self.world.cut());
+        false
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        pool.sync().map(|_| ())
+    }
+
+    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
+        Patient.keep_paths(pool)
+    }
+
+    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
+        Patient.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
+        Patient.let_go(leg);
+    }
+}
+
+/// The power goes while a disk is brought up to date, and the one that has everything is put back to an older copy of itself,
+/// of some groups before, when the other was coming back already. It goes on alone, and its groups get numbers that have
+/// been there: by its uberblocks the other disk has them, and by its list it was away before. What an import finds
+/// unfinished goes on being missed from the group that it has chosen (rules S9).
+#[test]
+fn groups_that_are_drawn_again_without_it_are_missed() {
+    let (world, filer) = mirror();
+    strike(&world, &filer);
+    meanwhile(&filer);
+    let mut asker = CutBehindGroups { world: &world, filer: &filer, older: None, cut: None };
+    let back = filer.pool().take_back(&member(&filer, B), &mut asker);
+    assert!(matches!(back, Err(MembershipError::StaysAway { .. })), "{back:?}");
+    let (older, world) = (asker.older.unwrap(), asker.cut.unwrap());
+    let seen = filer.pool().txgs.last_synced();
+    world.poke(A, 0, &older);
+    world.faults(B).all(true);
+    let filer = world.import().0;
+    put(&filer, "old 5", 1 << 20, 5, Stability::FileSync);
+    filer.pool().sync().unwrap();
+    assert!(filer.pool().txgs.last_synced() <= seen, "its numbers have not been there");
+    world.faults(B).all(false);
+    assert!(take_back(&filer).is_partial);
+    check_alone(world, filer);
+}
+
 /// A log disk failed, and its lane ended: its ring may be the only place of frames that were acknowledged.
 #[test]
 fn the_frames_of_a_log_disk_stay_where_they_are() {
@@ -404,6 +469,65 @@ fn only_the_disk_that_left_is_taken_back() {
     check_alone(world, filer);
 }
 
+/// Somebody under whom the labels are full, and forget what the disk lacks for whatever else must stand there.
+struct Forgetting(Arc<Roster>);
+
+impl Onlooker for Forgetting {
+    fn on_progress(&mut self, _: Stage, _: u64) -> bool {
+        true
+    }
+
+    fn sync(&mut self, pool: &Pool) -> Result<(), SyncError> {
+        let forget = |leg: &mut LegConfig| leg.missed = MissedGroups::default();
+        self.0.update(|config| config.vdevs[0].legs.iter_mut().for_each(forget)).unwrap();
+        pool.sync().map(|_| ())
+    }
+
+    fn keep_paths(&mut self, pool: &Pool) -> std::io::Result<()> {
+        Patient.keep_paths(pool)
+    }
+
+    fn run_lane(&mut self, lane: Arc<tally_intent::Lane>) -> std::io::Result<()> {
+        Patient.run_lane(lane)
+    }
+
+    fn let_go(&mut self, leg: Arc<tally_members::vdev::VdevLeg>) {
+        Patient.let_go(leg);
+    }
+}
+
+/// Its list was forgotten between the look at it and the end of what it missed: an empty list was taken for nothing that is
+/// missed, and the disk counted with nothing of it.
+#[test]
+fn a_disk_whose_list_is_forgotten_while_it_comes_back_gets_everything() {
+    let (world, filer) = mirror();
+    filer.pool().take_offline(&member(&filer, B), true).unwrap();
+    meanwhile(&filer);
+    let mut asker = Forgetting(Arc::clone(&filer.pool().roster));
+    let copied = filer.pool().take_back(&member(&filer, B), &mut asker).unwrap();
+    assert!(!copied.is_partial, "{copied:?}");
+    check_alone(world, filer);
+}
+
+/// It went on without the others, and is not taken back: it stays what it is called, and what it has can still be asked for.
+#[test]
+fn a_disk_that_is_refused_stays_where_it_was() {
+    let (world, filer) = mirror();
+    let alone = world.cut();
+    alone.faults(A).all(true);
+    let went_on = alone.import().0;
+    put(&went_on, "of its own", 300, 1, Stability::FileSync);
+    went_on.export().unwrap();
+    drop(went_on);
+    strike(&world, &filer);
+    meanwhile(&filer);
+    world.poke(B, 0, &alone.content_of(B));
+    let refused = filer.pool().take_back(&member(&filer, B), &mut Patient).unwrap_err().to_string();
+    assert!(refused.contains("went on without"), "{refused}");
+    let place = member(&filer, B);
+    assert!(state(&filer, B) == LegState::Stale && place.vdev.leg(place.leg).unwrap().disk().is_some());
+}
+
 /// Whoever has the last of anything stays: that is asked of what the others have missed, and not of what they are called.
 #[test]
 fn the_last_one_that_has_everything_stays() {
@@ -430,6 +554,37 @@ fn the_last_one_that_has_everything_stays() {
     offline(A).unwrap();
     check(&filer, "new", 700_000, 77);
     assert!(offline(B).unwrap_err().to_string().contains("everything"));
+}
+
+/// A disk was away during a scrub, and came back without a block that could be read nowhere at that moment, in a file that the
+/// scrub had been to: the scrub said that it lacks nothing any more, and the only disk with that block could be taken away.
+#[test]
+fn a_scrub_does_not_speak_for_a_disk_that_was_away_meanwhile() {
+    let (world, filer) = mirror();
+    let pool = filer.pool();
+    let mut has_been_away = false;
+    let mut progress = |done: u64| {
+        if done < 2 << 20 || std::mem::replace(&mut has_been_away, true) {
+            return true;
+        }
+        pool.take_offline(&member(&filer, B), true).unwrap();
+        put(&filer, "old 0", 1 << 20, 99, Stability::FileSync);
+        pool.sync().unwrap();
+        let (blocks, needle) = (world.content_of(A), noise(1 << 20, 99));
+        let at = blocks.windows(64).position(|bytes| *bytes == needle[..64]).expect("it is not compressed") as u64;
+        world.faults(A).unreadable.lock().unwrap().push(at..at + 4096);
+        pool.io.drop_cache();
+        assert!(take_back(&filer).secured.unread_count > 0);
+        world.faults(A).unreadable.lock().unwrap().clear();
+        true
+    };
+    let report = pool.scrub(&mut progress, &mut |_| {}).unwrap();
+    assert!(has_been_away && report.unread_count == 0, "{report:?}");
+    let refused = pool.take_offline(&member(&filer, A), true);
+    assert!(refused.is_err_and(|error| error.to_string().contains("everything")), "a block is on it alone");
+    pool.scrub(&mut |_| true, &mut |_| {}).unwrap();
+    pool.take_offline(&member(&filer, A), true).unwrap();
+    check(&filer, "old 0", 1 << 20, 99);
 }
 
 /// Nobody is taken out of a pool that may not be written.

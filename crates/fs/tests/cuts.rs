@@ -196,6 +196,25 @@ fn a_file_that_grows_again_shows_nothing_of_what_it_had() {
     assert_eq!(cutting.extents(), 11 + 3 + 1, "what was written since is there");
 }
 
+/// A few bytes are written where a block was that is cut and not freed yet. The fold completes a block with what is stored
+/// there, and that is nothing.
+#[test]
+fn a_block_that_is_written_in_part_takes_nothing_from_what_was_cut() {
+    let mut cutting = Cutting::new();
+    cutting.resize(10 * RECORD);
+    cutting.sync();
+    cutting.resize(BLOCKS * RECORD);
+    cutting.sync();
+    assert!(cutting.is_waiting());
+    let (at, data) = (BLOCKS * RECORD - RECORD / 2, noise(100, 2));
+    cutting.is[at as usize..][..100].copy_from_slice(&data);
+    cutting.fs.write(ctx(&cutting.cred), cutting.file, at, data, Stability::Unstable).result.expect("there is room");
+    cutting.sync();
+    cutting.cut_power();
+    cutting.reap(20);
+    assert_eq!(cutting.extents(), 10 + 1);
+}
+
 /// Each cut further back leaves what was written between the two.
 #[test]
 fn cuts_upon_cuts() {

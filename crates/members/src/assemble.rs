@@ -16,9 +16,7 @@ use tally_disk::{Access, Disk, Platform};
 
 use crate::choose::{Candidate, ChooseError, Chosen, choose};
 use crate::discover::{FoundLeg, FoundPool, ImportSource, Scan, leg_inside, scan};
-use crate::label::{
-    self, KNOWN, Label, LegConfig, PoolConfig, PoolState, Usable, VdevClass, VdevConfig, data_bytes_of,
-};
+use crate::label::{self, Label, LegConfig, PoolConfig, PoolState, VdevClass, VdevConfig, data_bytes_of};
 use crate::roster::Roster;
 use crate::uberblock::{self, Uberblock};
 use crate::vdev::{LegState, Vdev, VdevLeg};
@@ -105,15 +103,12 @@ pub enum ImportError {
         pool: String,
     },
     /// It can only be read by this program.
-    #[error(
-        "pool {pool} uses features that this program can only read: {}; import it with --readonly",
-        label::ro_compat_words(*bits)
-    )]
+    #[error("pool {pool} {why}")]
     ReadOnlyFeatures {
         /// Name of the pool.
         pool: String,
-        /// The unknown bits.
-        bits: u64,
+        /// Which, and what to do.
+        why: String,
     },
     /// Its labels have sections without which nobody may write it.
     #[error(
@@ -304,10 +299,10 @@ fn admit(platform: &Platform, config: &PoolConfig, options: &ImportOptions) -> R
     if config.state == PoolState::Active && config.host.id != platform.host.id && !options.force {
         return Err(ImportError::OtherHost { pool, host: config.host.name.clone() });
     }
-    if let Usable::ReadOnly(bits) = config.features.usable_by(&KNOWN)
+    if let Some(why) = config.why_only_read()
         && !options.read_only
     {
-        return Err(ImportError::ReadOnlyFeatures { pool, bits });
+        return Err(ImportError::ReadOnlyFeatures { pool, why });
     }
     let sections = config.sections_needed();
     if !sections.is_empty() && !options.read_only {

@@ -111,6 +111,7 @@ pub(crate) fn probes(data_bytes: u64) -> impl Iterator<Item = u64> {
 pub struct MemBlockDev {
     bytes: RwLock<Vec<u8>>,
     writes_fail: AtomicBool,
+    reads_refused: AtomicU64,
     reads: AtomicU64,
     writes: AtomicU64,
     written_bytes: AtomicU64,
@@ -124,6 +125,7 @@ impl MemBlockDev {
         Self {
             bytes: RwLock::new(vec![0; size]),
             writes_fail: AtomicBool::new(false),
+            reads_refused: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
@@ -149,6 +151,11 @@ impl MemBlockDev {
     /// From now on writes fail, or work again.
     pub fn fail_writes(&self, fail: bool) {
         self.writes_fail.store(fail, Ordering::Relaxed);
+    }
+
+    /// So many reads are refused from now on, and then no more.
+    pub fn refuse_reads(&self, count: u64) {
+        self.reads_refused.store(count, Ordering::Relaxed);
     }
 
     /// Number of reads so far.
@@ -185,6 +192,10 @@ impl BlockDev for MemBlockDev {
     fn read(&self, offset: u64, length: usize, verify: &dyn Fn(&[u8]) -> bool) -> Result<AlignedBuf, BlockDevError> {
         let range = self.range(offset, length)?;
         self.reads.fetch_add(1, Ordering::Relaxed);
+        let one_less = |left: u64| left.checked_sub(1);
+        if self.reads_refused.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            return Err(io::Error::other("reads were told to fail").into());
+        }
         let mut buf = AlignedBuf::with_capacity(length);
         buf.extend_from_slice(&self.bytes.read()[range]);
         if verify(&buf) { Ok(buf) } else { Err(BlockDevError::NoGoodCopy) }

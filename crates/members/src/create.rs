@@ -13,8 +13,8 @@ use tally_intent::LaneGeometry;
 use crate::assemble::Assembled;
 use crate::grammar::VdevSpec;
 use crate::label::{
-    self, Features, LABEL_BYTES, LANES_MAX, LabelError, LaneConfigLine, LegConfig, MissedGroups, PoolConfig, PoolState,
-    RingArea, Supplement, Unreadable, VdevClass, VdevConfig, data_bytes_of,
+    self, FeatureNotes, Features, LABEL_BYTES, LANES_MAX, LabelError, LaneConfigLine, LegConfig, MissedGroups,
+    PoolConfig, PoolState, Release, RingArea, Supplement, Unreadable, VdevClass, VdevConfig, data_bytes_of,
 };
 use crate::roster::Roster;
 use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
@@ -44,11 +44,13 @@ pub struct CreateOptions {
     /// Write the rings out. A durable write into blocks that a file system has allocated but never written costs many
     /// times one into written blocks; devices and files that were written already need it not.
     pub prewrite_rings: bool,
+    /// Enable only features that programs of this version know.
+    pub compatibility: Option<Release>,
 }
 
 impl Default for CreateOptions {
     fn default() -> Self {
-        Self { force: false, log_bytes_max: LOG_RING_BYTES_MAX, prewrite_rings: true }
+        Self { force: false, log_bytes_max: LOG_RING_BYTES_MAX, prewrite_rings: true, compatibility: None }
     }
 }
 
@@ -293,6 +295,7 @@ fn plan(
         pool: PoolGuid(platform.rng.next_u64()),
         name: name.to_owned(),
         features: Features::default(),
+        feature_notes: FeatureNotes::of_new_pool(options.compatibility),
         vdevs,
         lanes,
         // The claim raises both to one: a configuration that no claim has touched is on no disk.

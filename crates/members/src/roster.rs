@@ -21,6 +21,7 @@
 //! read, and no vdev's I/O lock is taken. Lanes are called without `state`.
 
 mod away;
+mod features;
 #[cfg(test)]
 mod full_labels;
 mod lanes;
@@ -80,6 +81,12 @@ pub enum RosterError {
     /// The change makes the configuration longer than its labels can hold, or something in it cannot be said there.
     #[error("{0}")]
     NoRoom(String),
+    /// Something would need a feature that nobody has allowed.
+    #[error("that needs feature@{name}, which is disabled; `tally pool upgrade` enables what this tally knows")]
+    FeatureDisabled {
+        /// What stands behind `feature@`.
+        name: &'static str,
+    },
     /// A leg that the operation names is unknown, or is needed.
     #[error("leg {leg} {why}")]
     Leg {

@@ -185,6 +185,68 @@ fn a_broken_promise_is_never_a_success() {
     answer.end();
 }
 
+/// A MKDIR that was carried out when its pool was suspended, and its repetition.
+fn a_mkdir_in_doubt(house: &House, client: &mut support::client::Client, root: &[u8]) -> u32 {
+    let tank = &house.exports.tank;
+    let arguments = || {
+        let mut arguments = dir_name(root, b"d");
+        arguments.raw(&mode(0o755).into_vec());
+        arguments
+    };
+    *tank.promises.lock() = Promises::ByHand;
+    let xid = client.xid();
+    client.send(xid, NFS, Procedure::MkDir.number(), arguments());
+    tank.until_held(1);
+    *tank.promises.lock() = Promises::Ready;
+    tank.suspended.store(true, SeqCst);
+    tank.break_one();
+    client.send(xid, NFS, Procedure::MkDir.number(), arguments());
+    while house.server.stats().retransmissions.load(SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    xid
+}
+
+/// It was answered with an I/O error, which programs take for the end of it: all that was missing was the disk.
+#[test]
+fn what_is_under_way_when_its_pool_is_suspended_is_answered_when_that_serves_again() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let (tank, before) = (&house.exports.tank, house.exports.tank.changes.load(SeqCst));
+    let xid = a_mkdir_in_doubt(&house, &mut client, &root);
+    // Others are told to come again, and reads are answered, on this connection as well: nothing overtakes an answer.
+    assert_eq!(client.mkdir(&root, b"later").0, 10008, "JUKEBOX");
+    assert_eq!(client.getattr(&root).0, 0);
+    *house.exports.away.lock() = true;
+    tank.suspended.store(false, SeqCst);
+    assert_eq!(client.getattr(&root).0, 10008, "JUKEBOX");
+    *house.exports.away.lock() = false;
+    for _ in 0..2 {
+        let (answered, answer) = client.receive_answer();
+        assert_eq!((answered, answer.status), (xid, 0));
+    }
+    assert_eq!(tank.changes.load(SeqCst) - before, 1, "its record was there: it is not carried out again");
+    assert_eq!(client.mkdir(&root, b"later").0, 0);
+}
+
+#[test]
+fn a_server_ends_while_a_pool_is_suspended_and_the_next_one_knows_what_was_done() {
+    let house = House::new();
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let xid = a_mkdir_in_doubt(&house, &mut client, &root);
+    assert_eq!(house.server.stop(), 0);
+    assert!(client.receive().is_none(), "no answer would be true");
+    house.exports.tank.suspended.store(false, SeqCst);
+    let server = house.exports.start();
+    let mut next = support::client::Client::connect(server.addresses()[0]);
+    let mut arguments = dir_name(&root, b"d");
+    arguments.raw(&mode(0o755).into_vec());
+    next.send(xid, NFS, Procedure::MkDir.number(), arguments);
+    assert_eq!(next.receive_answer().1.status, 0, "not EXIST");
+}
+
 #[test]
 fn a_refused_admission_is_asked_again() {
     let house = House::new();

@@ -18,12 +18,20 @@ use running::{Running, browse, story, tally};
 
 #[path = "linked/disks.rs"]
 mod disks;
+#[path = "linked/features.rs"]
+mod features;
 #[path = "linked/given_up.rs"]
 mod given_up;
+#[path = "linked/housekeeping.rs"]
+mod housekeeping;
 #[path = "linked/members.rs"]
 mod members;
 #[path = "linked/new_files.rs"]
 mod new_files;
+#[path = "linked/resuming.rs"]
+mod resuming;
+#[path = "linked/user_properties.rs"]
+mod user_properties;
 
 /// So long a test waits for what should come in an instant, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -68,7 +76,18 @@ fn a_first_start_makes_a_pool_and_a_second_one_finds_it() {
         (&["dataset", "set", "sharenfs=10.0.0.0/8", "tank/home"], false, "`10.0.0.0/8` says neither ro nor rw"),
         (&["dataset", "set", "sharenfs=10.0.0.0/8(rw,async)", "tank/home"], false, "sync=disabled"),
         (&["dataset", "set", "refquota=1G", "recordsize=3K", "tank"], false, "power of two"),
-        (&["dataset", "set", "quota=1G", "tank"], false, "set 'refquota', which bounds the dataset alone"),
+        (&["dataset", "set", "quota=1G", "tank"], true, ""),
+        (&["dataset", "get", "-H", "quota", "tank"], true, "tank\tquota\t1G\tlocal\n"),
+        (&["dataset", "set", "quota=1", "tank/home/ann"], true, ""),
+        (&["dataset", "rename", "tank/home", "tank/home/ann/home"], false, "own descendant"),
+        (&["dataset", "create", "tank/wide"], true, ""),
+        (
+            &["dataset", "rename", "tank/wide", "tank/home/ann/wide"],
+            false,
+            "'tank/home/ann' may hold 1B with all below it",
+        ),
+        (&["dataset", "destroy", "tank/wide"], true, ""),
+        (&["dataset", "inherit", "quota", "tank/home/ann"], true, ""),
         (&["dataset", "set", "refquota=1", "tank/home"], true, ""),
         (&["dataset", "inherit", "refquota", "tank/home"], true, ""),
         (&["pool", "create", "p", "raidz", "a", "b", "c"], false, "raidz vdevs are not there yet: use single devices"),

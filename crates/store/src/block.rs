@@ -95,26 +95,35 @@ impl BlockError {
 
 /// There are not so many free bytes in one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no {bytes} bytes in one piece are free in the pool ({free} bytes are free in all{}); remove files or add devices",
-    beyond_fences(*fenced)
-)]
+#[error("{}", no_space_words(self))]
 pub struct NoSpace {
     /// What was asked for.
     pub bytes: u64,
     /// What is free in all.
     pub free: u64,
-    /// Regions of which nothing can be had, since their space maps cannot be read.
+    /// Regions of which nothing can be had, since their space maps are wrong.
     pub fenced: usize,
+    /// Regions of which nothing could be had, since a device has refused their space maps, also when it was asked again. Then it
+    /// is the device that failed, and nobody knows whether the pool is full.
+    pub refused: usize,
 }
 
-fn beyond_fences(fenced: usize) -> String {
-    match fenced {
+fn no_space_words(NoSpace { bytes, free, fenced, refused }: &NoSpace) -> String {
+    if *refused > 0 {
+        return format!(
+            "a device refuses the space maps of {refused} regions, without which nothing can be written there, and there are \
+             no {bytes} bytes in one piece elsewhere ({free} bytes are free there); see `tally pool status`"
+        );
+    }
+    let beyond = match fenced {
         0 => String::new(),
         count => format!(
             ", beside what {count} regions have whose space maps cannot be used; `tally inspect --space` names them"
         ),
-    }
+    };
+    format!(
+        "no {bytes} bytes in one piece are free in the pool ({free} bytes are free in all{beyond}); remove files or add devices"
+    )
 }
 
 /// A block's bytes as they will stand on disk.

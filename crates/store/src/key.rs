@@ -33,6 +33,8 @@ pub enum Class {
     Job = 41,
     /// In the catalog: `(dataset, object, spot)` → damage that was met there ([`crate::pool::MetDamage`]).
     Damage = 42,
+    /// In the catalog: `(number, 0, 0)` → a command that changed the pool ([`crate::pool::Command`]).
+    History = 47,
 }
 
 impl Class {
@@ -40,8 +42,14 @@ impl Class {
     pub const ALL: [Self; 7] =
         [Self::Inode, Self::DirEntry, Self::DirHash, Self::Xattr, Self::Extent, Self::Small, Self::Orphan];
 
-    /// Those of the catalog that this program knows, in order.
-    pub const CATALOG: [Self; 3] = [Self::Dataset, Self::Job, Self::Damage];
+    /// All classes of the catalog that this program knows, in order.
+    pub const CATALOG: [Self; 4] = [Self::Dataset, Self::Job, Self::Damage, Self::History];
+
+    /// Whether it stands in the catalog, and not in a dataset's tree.
+    #[must_use]
+    pub const fn is_of_catalog(self) -> bool {
+        self as u8 >= Self::Dataset as u8
+    }
 
     /// The class of this number, or `None` for one that we do not know.
     #[must_use]
@@ -57,6 +65,7 @@ impl Class {
             32 => Self::Dataset,
             41 => Self::Job,
             42 => Self::Damage,
+            47 => Self::History,
             _ => return None,
         })
     }
@@ -76,11 +85,10 @@ pub struct Key {
 }
 
 impl Key {
+    /// The greatest key that there can be.
+    pub const MAX: Self = Self::new(Class::History, u64::MAX, u64::MAX, u64::MAX);
     /// The smallest key that there can be.
     pub(crate) const MIN: Self = Self::new(Class::Inode, 0, 0, 0);
-
-    /// The largest one.
-    pub const MAX: Self = Self::new(Class::Damage, u64::MAX, u64::MAX, u64::MAX);
 
     /// The smallest key of `class` and `object` with the given rest.
     #[must_use]
@@ -159,7 +167,7 @@ impl Key {
         let next_object = || object.checked_add(1).map(|object| Self::new(class, object, 0, 0));
         let next_a = |step: u64| a.checked_add(step).map(|a| Self::new(class, object, a, 0)).or_else(next_object);
         let next = match class {
-            Class::Inode | Class::Small | Class::Dataset => next_object(),
+            Class::Inode | Class::Small | Class::Dataset | Class::History => next_object(),
             Class::DirEntry => next_a(1),
             Class::Extent => next_a(EXTENT_STEP_MIN),
             Class::DirHash | Class::Xattr | Class::Orphan | Class::Job | Class::Damage => {
@@ -173,9 +181,8 @@ impl Key {
 impl Class {
     /// The first key behind those of this class; none: it is the last one of its kind of tree.
     pub(crate) fn end(self) -> Option<Key> {
-        let kind = if self < Self::Dataset { &Self::ALL[..] } else { &Self::CATALOG };
-        let next = kind.iter().find(|next| **next > self);
-        next.map(|next| Key::new(*next, 0, 0, 0))
+        let kind: &[Self] = if self.is_of_catalog() { &Self::CATALOG } else { &Self::ALL };
+        kind.iter().find(|class| **class > self).map(|next| Key::new(*next, 0, 0, 0))
     }
 }
 

@@ -18,6 +18,7 @@
 //! | `syncing` | its mutex: held over a whole sync, an export, a change of the configuration |
 //! | `datasets` | its lock, briefly; what hangs below has its own |
 //! | `lanes` | read by all; replaced under `syncing` |
+//! | `kept` | a mutex of its own, for a few instructions |
 //! | `held` | its mutex, for a few instructions |
 //! | `time` | atomics, and a mutex of its own that is held for a few instructions |
 //! | `fault` | set once; from then on nothing is believed (I7) |
@@ -27,6 +28,7 @@
 mod admit;
 mod break_even;
 mod catalog;
+mod commands;
 mod damage;
 mod job;
 mod kept;
@@ -60,7 +62,7 @@ use crate::io::BlockIo;
 use crate::key::Key;
 use crate::replies::{BUCKETS, ReplyCache};
 use crate::tuning::Tuning;
-use crate::txg::{TxgHistory, Txgs};
+use crate::txg::{Cause, TxgHistory, Txgs};
 use break_even::BreakEven;
 use bytes::Bytes;
 use catalog::{Catalog, Entries, Told};
@@ -69,6 +71,7 @@ use server_time::ServerTime;
 
 pub use admit::{NotServing, SpaceClass};
 pub(crate) use catalog::{Top, entry_of, names_of};
+pub use commands::{COMMANDS_MAX, Command};
 pub use damage::{DamageList, MetBlock, MetBy, MetDamage, Spot};
 pub(crate) use damage::{Line, line_of};
 pub(crate) use job::job_of;
@@ -223,6 +226,21 @@ impl Pool {
         Ok(())
     }
 
+    /// Writes a command down that has changed the pool, with the next group that is synced, for which it asks.
+    pub fn note_command(&self, command: Command) {
+        if self.read_only || self.closed.load(Ordering::Acquire) {
+            return;
+        }
+        self.kept.note_command(&command);
+        self.txgs.want(Cause::Chore);
+    }
+
+    /// The commands that changed the pool, the oldest first.
+    #[must_use]
+    pub fn commands(&self) -> Vec<Command> {
+        self.kept.commands()
+    }
+
     /// The time by which remembered answers age: it stands still while the pool is away, and nobody sets it (rules F12).
     #[must_use]
     pub fn time_in_service(&self) -> Time {
@@ -253,12 +271,6 @@ impl Pool {
             None if found.len() != known.len() => Err("the catalog has fewer entries than memory".to_owned()),
             None => Ok(()),
         }
-    }
-
-    /// Whether anything that was removed or cut is not freed yet, in any dataset.
-    #[must_use]
-    pub fn has_orphans(&self) -> bool {
-        self.datasets.read().values().any(|dataset| dataset.root().orphan_count > 0)
     }
 
     /// All datasets, by id.

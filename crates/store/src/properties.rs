@@ -5,11 +5,12 @@
 //! in where none has. The alternative, copying inherited values into each child, makes `inherit` impossible
 //! to undo and every `set` a walk over all descendants.
 //!
-//! `refquota` is not inherited: it bounds the dataset on which it was set, and that alone. The word is ZFS' own, whose
-//! `quota` bounds the descendants as well; that one is refused until it does.
+//! `quota` and `refquota` are not inherited, as a bound of one dataset says nothing of another. The first is for the dataset
+//! on which it was set with all below it, the second for that dataset alone: the words are ZFS' own.
 
 mod effective;
 mod encoding;
+mod user;
 mod value;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,9 @@ use encoding::Other;
 
 pub use effective::{Effective, Source, Sourced, effective, sources};
 pub(crate) use encoding::SET_BYTES_MAX;
+pub use user::{
+    SourcedUser, USER_BYTES_MAX, USER_VALUE_BYTES_MAX, UserProperty, check_user_name, is_user_name, user_sources,
+};
 pub use value::{Compression, LogBias, RECORD_SIZE_MAX, RECORD_SIZE_MIN, SHARENFS_BYTES_MAX, SyncMode, Value, parse};
 
 /// What can be set on a dataset. The order is that of `tally dataset get`; it is not stored.
@@ -35,6 +39,8 @@ pub enum Property {
     LogBias,
     /// Largest block of a file.
     RecordSize,
+    /// Most bytes that the dataset and its descendants may take together.
+    Quota,
     /// Most bytes that the dataset may take, without its descendants.
     RefQuota,
     /// Whether changes are refused.
@@ -49,10 +55,11 @@ pub enum Property {
 
 impl Property {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Sync,
         Self::LogBias,
         Self::RecordSize,
+        Self::Quota,
         Self::RefQuota,
         Self::ReadOnly,
         Self::Atime,
@@ -67,6 +74,7 @@ impl Property {
             Self::Sync => "sync",
             Self::LogBias => "logbias",
             Self::RecordSize => "recordsize",
+            Self::Quota => "quota",
             Self::RefQuota => "refquota",
             Self::ReadOnly => "readonly",
             Self::Atime => "atime",
@@ -78,7 +86,7 @@ impl Property {
     /// Whether a child dataset takes its parent's value.
     #[must_use]
     pub const fn inheritable(self) -> bool {
-        !matches!(self, Self::RefQuota)
+        !matches!(self, Self::Quota | Self::RefQuota)
     }
 }
 
@@ -92,9 +100,6 @@ impl FromStr for Property {
     type Err = PropertyError;
 
     fn from_str(name: &str) -> Result<Self, PropertyError> {
-        if name == "quota" {
-            return Err(PropertyError::QuotaOfAll);
-        }
         let found = Self::ALL.into_iter().find(|property| property.name() == name);
         found.ok_or_else(|| PropertyError::UnknownProperty { name: name.into() })
     }
@@ -105,19 +110,13 @@ impl FromStr for Property {
 pub enum PropertyError {
     /// No property of that name.
     #[error(
-        "there is no property '{name}'; datasets have sync, logbias, recordsize, refquota, readonly, atime, \
-         compression and sharenfs"
+        "there is no property '{name}'; datasets have sync, logbias, recordsize, quota, refquota, readonly, atime, \
+         compression and sharenfs, and those that users name, which have a colon: com.example:note"
     )]
     UnknownProperty {
         /// As given.
         name: String,
     },
-    /// What ZFS bounds with `quota`, we cannot bound.
-    #[error(
-        "there is no 'quota' yet, which would bound a dataset together with all below it; set 'refquota', which bounds \
-         the dataset alone, as 'quota' did here before"
-    )]
-    QuotaOfAll,
     /// The value is none of the property's.
     #[error("'{value}' is no value of {property}: {expected}")]
     BadValue {
@@ -127,6 +126,36 @@ pub enum PropertyError {
         value: String,
         /// What would be accepted.
         expected: String,
+    },
+    /// A name that no property can have.
+    #[error(
+        "'{name}' is no name of a user property: lowercase letters, digits and : + - . _, with a colon, not a dash first, \
+         and at most 255 of them"
+    )]
+    UserName {
+        /// As given.
+        name: String,
+    },
+    /// A value that is too long, or no line of text.
+    #[error(
+        "{name} cannot be set to that: a value is one line of text of at most {USER_VALUE_BYTES_MAX} bytes; this one has {bytes}"
+    )]
+    UserValue {
+        /// Of which property.
+        name: String,
+        /// How long it is.
+        bytes: usize,
+    },
+    /// There is no room for it beside the others.
+    #[error(
+        "{name} cannot be set: the user properties of a dataset have {USER_BYTES_MAX} bytes together, and with it they would \
+         have {bytes}; inherit others, or set them on other datasets"
+    )]
+    UserRoom {
+        /// Which property.
+        name: String,
+        /// What all would take.
+        bytes: usize,
     },
     /// A sharenfs option that would break promises.
     #[error(
@@ -140,6 +169,7 @@ pub enum PropertyError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PropertySet {
     known: BTreeMap<Property, Value>,
+    users: BTreeMap<String, String>,
     /// What newer programs have set. It stays as it is.
     others: Vec<Other>,
 }
@@ -148,7 +178,7 @@ impl PropertySet {
     /// Nothing set.
     #[must_use]
     pub const fn new() -> Self {
-        Self { known: BTreeMap::new(), others: Vec::new() }
+        Self { known: BTreeMap::new(), users: BTreeMap::new(), others: Vec::new() }
     }
 
     /// Sets a value; it knows its property. Gives the one it replaces.
@@ -172,16 +202,39 @@ impl PropertySet {
         self.known.values()
     }
 
+    /// Sets a property that users name, if there is room for it.
+    pub fn set_user(&mut self, property: UserProperty) -> Result<(), PropertyError> {
+        let UserProperty { name, value } = property;
+        let mut users = self.users.clone();
+        users.insert(name.clone(), value);
+        let bytes = encoding::user_bytes(&users);
+        if bytes > USER_BYTES_MAX {
+            return Err(PropertyError::UserRoom { name, bytes });
+        }
+        self.users = users;
+        Ok(())
+    }
+
+    /// Forgets it, so that the inherited one holds again, or none.
+    pub fn clear_user(&mut self, name: &str) {
+        self.users.remove(name);
+    }
+
+    /// Those set here, by name, with their values.
+    pub fn users(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.users.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Whether nothing is set that this program knows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.known.is_empty() && self.users.is_empty()
     }
 }
 
 impl FromIterator<Value> for PropertySet {
     fn from_iter<I: IntoIterator<Item = Value>>(values: I) -> Self {
-        Self { known: values.into_iter().map(|value| (value.property(), value)).collect(), others: Vec::new() }
+        Self { known: values.into_iter().map(|value| (value.property(), value)).collect(), ..Self::new() }
     }
 }
 

@@ -66,6 +66,22 @@ pub struct RunWriter {
 /// Told of the bytes of blocks, before compression, that have reached their device.
 type Told = Box<dyn Fn(u64) + Send + Sync>;
 
+/// Where the cache keeps a block that was just written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InCache {
+    /// With what was read.
+    Main,
+    /// With what long WRITEs have brought.
+    Brought,
+}
+
+/// In how many places a block is to lie.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Places {
+    One,
+    Two,
+}
+
 /// The run of second copies.
 struct Copies {
     of: RedundantMetadata,
@@ -184,8 +200,8 @@ impl RunWriter {
         compression: Compression,
     ) -> Result<BlockPtr, BlockError> {
         // What is written ahead of any group, a WRITE has brought.
-        let is_brought = self.txg == UNBORN;
-        self.put_for_readers(kind, data, compression, is_brought, false)
+        let in_cache = if self.txg == UNBORN { InCache::Brought } else { InCache::Main };
+        self.put_for_readers(kind, data, compression, in_cache, Places::One)
     }
 
     /// [`Self::put_bytes`] of what belongs to the pool itself and not to a file: in two places, where `least` or more is written
@@ -197,7 +213,8 @@ impl RunWriter {
         compression: Compression,
         least: RedundantMetadata,
     ) -> Result<BlockPtr, BlockError> {
-        self.put_for_readers(kind, data, compression, false, self.copies.of >= least)
+        let places = if self.copies.of >= least { Places::Two } else { Places::One };
+        self.put_for_readers(kind, data, compression, InCache::Main, places)
     }
 
     /// [`Self::put_bytes`] of a part of a long WRITE, which has a buffer with its neighbours: in the cache it stands beside
@@ -208,7 +225,7 @@ impl RunWriter {
         data: Bytes,
         compression: Compression,
     ) -> Result<BlockPtr, BlockError> {
-        self.put_for_readers(kind, data, compression, true, false)
+        self.put_for_readers(kind, data, compression, InCache::Brought, Places::One)
     }
 
     fn put_for_readers(
@@ -216,11 +233,11 @@ impl RunWriter {
         kind: BlockKind,
         data: Bytes,
         compression: Compression,
-        is_brought: bool,
-        twice: bool,
+        in_cache: InCache,
+        places: Places,
     ) -> Result<BlockPtr, BlockError> {
-        let pointer = self.lay_out(kind, &data, compression, twice)?;
-        self.io.accept(&pointer, data, is_brought);
+        let pointer = self.lay_out(kind, &data, compression, places)?;
+        self.io.accept(&pointer, data, in_cache == InCache::Brought);
         match &mut self.run {
             Some(run) => run.blocks.push(pointer),
             None => self.io.forget_unwritten(&[pointer]),
@@ -236,16 +253,16 @@ impl RunWriter {
         data: &[u8],
         compression: Compression,
     ) -> Result<BlockPtr, BlockError> {
-        Ok(self.lay_out(kind, data, compression, false)?.given_up())
+        Ok(self.lay_out(kind, data, compression, Places::One)?.given_up())
     }
 
-    /// Finds a place for a block, and puts its bytes there; `twice`: another one as well, if there is room to spare.
+    /// Finds a place for a block, and puts its bytes there; and a second one, if that is wanted and there is room to spare.
     fn lay_out(
         &mut self,
         kind: BlockKind,
         data: &[u8],
         compression: Compression,
-        twice: bool,
+        places: Places,
     ) -> Result<BlockPtr, BlockError> {
         assert!(!data.is_empty() && data.len() <= BLOCK_BYTES_MAX as usize, "a block of {} bytes", data.len());
         self.work.step();
@@ -260,7 +277,7 @@ impl RunWriter {
             Err(error) => return Err(error),
         };
         // Where not even the first copy has room in one piece there is none to spare.
-        let copy = if twice && pieces.is_empty() { self.copy(&dva, sealed.bytes())? } else { None };
+        let copy = if places == Places::Two && pieces.is_empty() { self.copy(&dva, sealed.bytes())? } else { None };
         let pointer = BlockPtr {
             dva,
             copy,
@@ -399,7 +416,7 @@ impl RunWriter {
         let mut bytes = Vec::with_capacity(place.bytes() as usize);
         bytes.put_blob(&root);
         if bytes.len() as u64 > place.bytes() {
-            return Err(NoSpace { bytes: bytes.len() as u64, free: place.bytes(), fenced: 0 }.into());
+            return Err(NoSpace { bytes: bytes.len() as u64, free: place.bytes(), fenced: 0, refused: 0 }.into());
         }
         bytes.resize(place.bytes() as usize, 0);
         let size = u32::try_from(bytes.len()).expect("a root is far below 16 MiB");

@@ -48,6 +48,11 @@ pub trait Vfs: Send + Sync {
     fn statfs(&self) -> Result<FsStat, FsError>;
     /// Whether it takes no change from anybody: a property, or a pool that is only read.
     fn is_read_only(&self) -> bool;
+    /// Whether whoever changes something is to wait for its pool, which serves nobody for now: what was under way there may be
+    /// on disk or not, and is told once it is known.
+    fn is_waited_for(&self) -> bool {
+        false
+    }
     /// The first answer to a request that was carried out before, perhaps before a crash.
     fn remembered(&self, key: &ReplyKey) -> Option<RememberedReply>;
 

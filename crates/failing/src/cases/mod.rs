@@ -7,6 +7,7 @@ mod silent_damage;
 mod silent_end;
 mod silent_leg;
 mod silent_newcomer;
+mod suspended;
 mod two_refusals;
 
 use std::path::Path;
@@ -33,7 +34,7 @@ pub struct Case {
 }
 
 /// All of them: every change is tried with each.
-pub const CASES: [Case; 10] = [
+pub const CASES: [Case; 11] = [
     Case { name: "bad-sector", run: bad_sector::run },
     Case { name: "two-refusals", run: two_refusals::run },
     Case { name: "lost-cache", run: lost_cache::run },
@@ -44,6 +45,7 @@ pub const CASES: [Case; 10] = [
     Case { name: "silent-end-alone", run: silent_end::run_with_one_signal },
     Case { name: "silent-end-beside", run: silent_end::run_beside_a_slow_export },
     Case { name: "silent-newcomer", run: silent_newcomer::run },
+    Case { name: "suspended", run: suspended::run },
 ];
 
 const MIB: u64 = 1 << 20;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tally_base::{DatasetId, Dseq, ObjectId, Time, Txg};
+use tally_base::{DatasetId, Dseq, ObjectId, Size, Time, Txg};
 use tally_store::dataset::{DATASET_NAME_MAX, Dataset, DatasetBirth, DatasetLine, DatasetRoot};
 use tally_store::pool::{SyncError, ancestors};
-use tally_store::properties::{Effective, Property, PropertySet, SyncMode, Value, effective};
+use tally_store::properties::{
+    Effective, Property, PropertyError, PropertySet, SyncMode, UserProperty, Value, effective,
+};
 use tally_store::tree::Tree;
 use tally_vfs::{Cred, FIRST_ID, FileKind, Vfs};
 
@@ -32,10 +34,17 @@ pub enum DatasetError {
     IsPool(String),
     #[error("'{0}' cannot become its own descendant or move to another pool")]
     BadTarget(String),
+    #[error(
+        "'{below}' may hold {quota} with all below it (quota), of which {used} are used: there is no room for the {more} of \
+         '{name}'. Raise that quota first: tally dataset set quota=... {below}"
+    )]
+    OverQuota { name: String, below: String, quota: Size, used: Size, more: Size },
     #[error("cannot mount '{name}' on its directory in the parent: {why}")]
     MountPoint { name: String, why: String },
     #[error("{0}")]
     Sync(#[from] SyncError),
+    #[error(transparent)]
+    Property(#[from] PropertyError),
 }
 
 /// A dataset, for lists.
@@ -173,6 +182,7 @@ impl Filer {
         })?;
         self.mounted.write().insert(id, Arc::clone(&filesystem));
         Arc::make_mut(&mut self.names.write()).insert(&filesystem);
+        self.find_standing(&filesystem);
         Ok(filesystem)
     }
 
@@ -211,6 +221,7 @@ impl Filer {
             pool.remove_dataset(filesystem.dataset.birth.id, txg);
             filesystem.free_everything(txg, belongings);
         })?;
+        filesystem.standing.stand_below(None);
         if let Ok(parent) = parent {
             remove_mount_point(&parent, &name);
         }
@@ -233,6 +244,7 @@ impl Filer {
         let moved = self.subtree(from);
         let new_name = |filesystem: &Filesystem| format!("{to}{}", &filesystem.name()[from.len()..]);
         moved.iter().try_for_each(|filesystem| check_name(&new_name(filesystem)))?;
+        check_room_for(&moved, &new_parent)?;
         self.pool.check_administrable()?;
         let point = MountPoint::take(&new_parent, to)?;
         let renamed = self.pool.administer(|_, _| {
@@ -245,6 +257,7 @@ impl Filer {
         });
         renamed.inspect_err(|_| point.give_back(&new_parent, to))?;
         *self.names.write() = Arc::new(Names::new(self.mounted.read().values().cloned()));
+        moved.iter().for_each(|filesystem| self.find_standing(filesystem));
         self.uncover(&old_parent, from);
         if let Some(root) = moved.first() {
             self.cover(&new_parent, to, root.dataset.birth.id);
@@ -267,6 +280,31 @@ impl Filer {
         self.change_properties(&filesystem, |local| {
             local.clear(property);
         })
+    }
+
+    /// Sets a property that users name. Nothing is in force by it.
+    pub fn set_user_property(&self, name: &str, property: UserProperty) -> Result<(), DatasetError> {
+        self.change_user_properties(name, |local| local.set_user(property))
+    }
+
+    /// Removes one that was set here.
+    pub fn inherit_user_property(&self, name: &str, property: &str) -> Result<(), DatasetError> {
+        self.change_user_properties(name, |local| {
+            local.clear_user(property);
+            Ok(())
+        })
+    }
+
+    fn change_user_properties(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut PropertySet) -> Result<(), PropertyError>,
+    ) -> Result<(), DatasetError> {
+        let filesystem = self.named(name)?;
+        let _one = self.command.lock();
+        let mut after = filesystem.dataset.line();
+        change(&mut after.local)?;
+        self.put_in_force(&[], || filesystem.dataset.change_line(|line| *line = after))
     }
 
     fn change_properties(
@@ -292,10 +330,18 @@ impl Filer {
             for filesystem in affected {
                 let in_force = effective_of(&names, &filesystem.dataset.name(), &filesystem.dataset.line().local);
                 filesystem.switch_log(in_force.sync != SyncMode::Disabled, txg.next());
+                filesystem.standing.own().set_quota(in_force.quota);
                 filesystem.dataset.take_effect(in_force);
             }
         })?;
         Ok(())
+    }
+
+    /// Lets it count with the dataset above it, and with all above that.
+    pub(super) fn find_standing(&self, filesystem: &Filesystem) {
+        let name = filesystem.name();
+        let parent = name.rsplit_once('/').and_then(|(parent, _)| self.by_name(parent));
+        filesystem.standing.stand_below(parent.as_deref().map(|parent| &parent.standing));
     }
 
     /// Finds out which datasets stand in which root directories, and keeps their mount points from being removed.
@@ -340,6 +386,24 @@ impl Filer {
     fn subtree(&self, name: &str) -> Vec<Arc<Filesystem>> {
         self.names().subtree(name).iter().map(|named| Arc::clone(&named.filesystem)).collect()
     }
+}
+
+/// Whether the quotas below which a subtree would come have room for it. Those below which it is already are not asked.
+fn check_room_for(moved: &[Arc<Filesystem>], new_parent: &Filesystem) -> Result<(), DatasetError> {
+    let Some(top) = moved.first() else { return Ok(()) };
+    let above = top.standing.chain();
+    let more = top.standing.own().used_bytes();
+    let mut names = new_parent.name();
+    for sum in new_parent.standing.chain().iter() {
+        let is_new = !above.iter().any(|known| Arc::ptr_eq(known, sum));
+        let used = sum.used_bytes();
+        if let Some(quota) = sum.quota().filter(|quota| is_new && used.saturating_add(more) > *quota) {
+            let [quota, used, more] = [quota, used, more].map(Size);
+            return Err(DatasetError::OverQuota { name: top.name(), below: names, quota, used, more });
+        }
+        names.truncate(names.rfind('/').unwrap_or(0));
+    }
+    Ok(())
 }
 
 /// Properties in force for a dataset, with those of the datasets above.

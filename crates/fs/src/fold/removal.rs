@@ -99,60 +99,69 @@ impl Fold<'_> {
                 continue;
             }
             let is_dirty = dirty.binary_search(&id).is_ok();
-            match kind {
+            let may_go_on = match kind {
                 // Nobody changes what has no name: this one has.
-                OrphanKind::Removed if is_dirty => {}
-                OrphanKind::Removed => {
-                    let inode = match self.stored_inode(id)? {
-                        Stored::Known(inode) => inode,
-                        Stored::Unknown => None,
-                    };
-                    if inode.as_ref().is_some_and(|inode| inode.nlink > 0) {
-                        self.changes.push((key, Change::Delete));
-                        continue;
-                    }
-                    let freed = self.drop_extents(id, 0, self.reap_extents_left)?;
-                    self.reap_extents_left -= freed.count;
-                    if self.reap_extents_left == 0 {
-                        if let Some(inode) = inode {
-                            let used = inode.used.saturating_sub(freed.bytes);
-                            self.used_bytes = self.used_bytes.saturating_sub(inode.used - used);
-                            self.put_inode(id, &Inode { used, ..inode });
-                        }
-                        return Ok(());
-                    }
-                    self.drop_inode(id, inode.map_or(0, |inode| inode.used));
-                    self.changes.push((key, Change::Delete));
-                    self.orphan_count = self.orphan_count.saturating_sub(1);
-                }
+                OrphanKind::Removed if is_dirty => true,
+                OrphanKind::Removed => self.reap_removed(key, id)?,
                 // Of which all is passed that can be is on the list for when it is cut again, and waits for nothing.
                 OrphanKind::Cut if is_dirty => {
                     left += u64::from(Cuts::decode(&value).is_ok_and(|cuts| cuts.is_waiting()));
+                    true
                 }
-                OrphanKind::Cut => {
-                    // Whose inode cannot be read keeps the list of its cuts here.
-                    let Stored::Known(old) = self.stored_inode(id)? else { continue };
-                    let Some(old) = old.filter(|old| old.cuts.is_some()) else {
-                        self.changes.push((key, Change::Delete));
-                        continue;
-                    };
-                    let mut inode = old.clone();
-                    self.reap_cut(id, &mut inode, self.changes.len())?;
-                    if inode != old {
-                        self.put_inode(id, &inode);
-                        self.note_cuts(id, Some(&old), &inode);
-                        self.used_bytes = self.used_bytes.saturating_sub(old.used.saturating_sub(inode.used));
-                        self.used.push((id, inode.used));
-                    }
-                    if self.reap_extents_left == 0 {
-                        return Ok(());
-                    }
-                }
+                OrphanKind::Cut => self.reap_file_at_rest(key, id)?,
+            };
+            if !may_go_on {
+                return Ok(());
             }
         }
         // Whatever the root has claimed: these were all.
         self.orphan_count = left;
         Ok(())
+    }
+
+    /// Frees what an object has left that was removed. False: this group may free no more, and the next one goes on with it.
+    fn reap_removed(&mut self, listed: Key, id: ObjectId) -> Result<bool, BlockError> {
+        let inode = match self.stored_inode(id)? {
+            Stored::Known(inode) => inode,
+            Stored::Unknown => None,
+        };
+        if inode.as_ref().is_some_and(|inode| inode.nlink > 0) {
+            self.changes.push((listed, Change::Delete));
+            return Ok(true);
+        }
+        let freed = self.drop_extents(id, 0, self.reap_extents_left)?;
+        self.reap_extents_left -= freed.count;
+        if self.reap_extents_left == 0 {
+            if let Some(inode) = inode {
+                let used = inode.used.saturating_sub(freed.bytes);
+                self.used_bytes = self.used_bytes.saturating_sub(inode.used - used);
+                self.put_inode(id, &Inode { used, ..inode });
+            }
+            return Ok(false);
+        }
+        self.drop_inode(id, inode.map_or(0, |inode| inode.used));
+        self.changes.push((listed, Change::Delete));
+        self.orphan_count = self.orphan_count.saturating_sub(1);
+        Ok(true)
+    }
+
+    /// Frees what was cut from a file that does not change in this group. False: this group may free no more.
+    fn reap_file_at_rest(&mut self, listed: Key, id: ObjectId) -> Result<bool, BlockError> {
+        // Whose inode cannot be read keeps the list of its cuts here.
+        let Stored::Known(old) = self.stored_inode(id)? else { return Ok(true) };
+        let Some(old) = old.filter(|old| old.cuts.is_some()) else {
+            self.changes.push((listed, Change::Delete));
+            return Ok(true);
+        };
+        let mut inode = old.clone();
+        self.reap_cut(id, &mut inode, self.changes.len())?;
+        if inode != old {
+            self.put_inode(id, &inode);
+            self.note_cuts(id, Some(&old), &inode);
+            self.used_bytes = self.used_bytes.saturating_sub(old.used.saturating_sub(inode.used));
+            self.used.push((id, inode.used));
+        }
+        Ok(self.reap_extents_left > 0)
     }
 
     /// Frees a bounded number of the extents that were cut from a file, but for those that the changes from `first_change` on

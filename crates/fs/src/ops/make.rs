@@ -201,7 +201,7 @@ impl Filesystem {
     /// cannot be seen, no quota is to blame.
     fn growth_of_make(&self, dir: ObjectRef, name: &[u8], plan: &Plan<'_>) -> Result<u64, FsError> {
         // Nobody asks without a quota.
-        if self.dataset.effective().refquota.is_some() && !is_dots(name) && self.peek(dir, name)?.is_some() {
+        if self.has_quota() && !is_dots(name) && self.peek(dir, name)?.is_some() {
             return Ok(0);
         }
         Ok(OBJECT_CHARGE + entry_charge(name) + plan.target.len() as u64)

@@ -123,7 +123,7 @@ impl Filesystem {
     fn growth_of_rename(&self, from: End<'_>, to: End<'_>) -> Result<u64, FsError> {
         let longer = entry_charge(to.name).saturating_sub(entry_charge(from.name));
         // Nobody asks without a quota.
-        if longer == 0 || self.dataset.effective().refquota.is_none() {
+        if longer == 0 || !self.has_quota() {
             return Ok(0);
         }
         // Should the target go before the locks are there, the quota is passed by one name.

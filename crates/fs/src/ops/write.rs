@@ -12,7 +12,7 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use tally_base::{Txg, round_to_sector};
 use tally_store::alloc::UNBORN;
-use tally_store::block::BlockError;
+use tally_store::block::{BlockError, NoSpace};
 use tally_store::bp::{BlockKind, BlockPtr};
 use tally_store::pool::SpaceClass;
 use tally_store::txg::RingUse;
@@ -95,7 +95,7 @@ impl Filesystem {
     /// beyond what the file takes if every block of it is written and none can be compressed.
     fn growth_of(&self, object: ObjectRef, range: Range<u64>) -> Result<u64, FsError> {
         // Nobody asks without a quota.
-        if self.dataset.effective().refquota.is_none() {
+        if !self.has_quota() {
             return Ok(0);
         }
         let inode = match self.see(object.id, |sight| sight.live(object)) {
@@ -305,7 +305,7 @@ impl Filesystem {
 
     pub(crate) fn no_room_or_broken(&self, error: &BlockError) -> FsError {
         match error {
-            BlockError::NoSpace(_) => FsError::NoSpace,
+            BlockError::NoSpace(NoSpace { refused: 0, .. }) => FsError::NoSpace,
             other => self.broken(other),
         }
     }

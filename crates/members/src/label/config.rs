@@ -6,7 +6,7 @@ use tally_base::{LaneId, PoolGuid, Time, Txg, VdevGuid, VdevIndex};
 use tally_disk::Host;
 use tally_intent::LaneGeometry;
 
-use super::{Features, LANES_MAX, MissedGroups, Section, Supplement};
+use super::{FeatureNotes, Features, LANES_MAX, MissedGroups, Section, Supplement};
 
 /// The configuration of a pool. Numbered by `sequence`; the highest one over all labels holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct PoolConfig {
     pub name: String,
     /// What it uses beyond the format's version.
     pub features: Features,
+    /// What may be used, with names and versions.
+    pub feature_notes: FeatureNotes,
     /// Top-level vdevs. A vdev's index is its place here, for ever: block pointers name it by that.
     pub vdevs: Vec<VdevConfig>,
     /// The intent log's lanes; a lane's id is its own, not its place.

@@ -15,6 +15,7 @@
 //!  3 lanes          count 2, each: lane 8 · vdev index 2 · size 8 · frame_bytes_max 4 · frames_in_flight_max 4
 //!                   legset_gen 8 · legset: count 2, guids 8 · left: count 2, each guid 8, last generation 8
 //!  4 supplement     failmode 1 · losses: count 2, each time 8, txg 8, lines: count 2, texts
+//!  5 features       compatibility · lines: count 2, each set 1, bit 1, name, version; by set and bit
 //! ```
 //!
 //! A text, and a path, is its length in 2 bytes and as many bytes.
@@ -27,17 +28,21 @@ use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{LaneId, Time, Txg, VdevGuid, VdevIndex};
 use tally_disk::Host;
 
+use super::features;
 use super::missed::MissedGroups;
 use super::sections::{self, Section};
 use super::{
-    Bad, FailMode, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig, LossReport, PoolConfig, PoolState, RingArea,
-    Supplement, Unreadable, VdevClass, VdevConfig, VdevKind,
+    Bad, FailMode, FeatureLine, FeatureNotes, FeatureSet, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig,
+    LossReport, PoolConfig, PoolState, RingArea, Supplement, Unreadable, VdevClass, VdevConfig, VdevKind,
 };
 
 const POOL: u16 = 1;
 const VDEVS: u16 = 2;
 const LANES: u16 = 3;
 const SUPPLEMENT: u16 = 4;
+const FEATURES: u16 = 5;
+
+const FEATURES_WHAT: &str = "label: the features";
 
 /// Sectors of 2^12 bytes.
 const SECTOR_SHIFT: u8 = 12;
@@ -61,13 +66,16 @@ pub(super) fn encode(config: &PoolConfig) -> Result<Vec<u8>, LabelError> {
     if config.supplement != Supplement::default() {
         all.push(known(SUPPLEMENT, encode_supplement(&config.supplement)?));
     }
+    if config.feature_notes != FeatureNotes::default() {
+        all.push(known(FEATURES, encode_features(&config.feature_notes)?));
+    }
     Ok(sections::join(all))
 }
 
-/// Whether a section of ours says so of itself: the pool is nothing without the first three, and without its settings only a
-/// setting is lost.
+/// Whether a section of ours says so of itself: the pool is nothing without the first three, without its settings only a
+/// setting is lost, and what may not be done without a feature its bit says.
 const fn must_be_known(id: u16) -> bool {
-    id != SUPPLEMENT
+    !matches!(id, SUPPLEMENT | FEATURES)
 }
 
 /// Reads a payload into `config`, which has what stands in the header.
@@ -75,13 +83,14 @@ pub(super) fn decode(payload: &[u8], mut config: PoolConfig) -> Result<PoolConfi
     let (mut pool, mut vdevs, mut lanes) = (None, None, None);
     for section in sections::split(payload)? {
         match section.id {
-            POOL..=SUPPLEMENT if section.must_be_known != must_be_known(section.id) => {
+            POOL..=FEATURES if section.must_be_known != must_be_known(section.id) => {
                 return Err(Malformed("label: a flag on a section that never has it").into());
             }
             POOL => pool = Some(section),
             VDEVS => vdevs = Some(section),
             LANES => lanes = Some(section),
             SUPPLEMENT => config.supplement = whole(&section, "label: the supplement", decode_supplement)?,
+            FEATURES => config.feature_notes = whole(&section, FEATURES_WHAT, decode_features)?,
             _ => config.carried.push(section),
         }
     }
@@ -90,6 +99,12 @@ pub(super) fn decode(payload: &[u8], mut config: PoolConfig) -> Result<PoolConfi
     config.vdevs = whole(&there(vdevs)?, "label: the section of the vdevs", |reader| decode_list(reader, decode_vdev))?;
     config.lanes = whole(&there(lanes)?, "label: the section of the lanes", |reader| decode_list(reader, decode_lane))?;
     Ok(config)
+}
+
+/// What a payload tells of features, whatever else stands in it.
+pub(super) fn feature_notes(payload: &[u8]) -> Option<FeatureNotes> {
+    let section = sections::split(payload).ok()?.into_iter().find(|section| section.id == FEATURES)?;
+    whole(&section, FEATURES_WHAT, decode_features).ok()
 }
 
 /// What a section says, up to its last byte.
@@ -286,6 +301,38 @@ fn decode_supplement(reader: &mut Reader<'_>) -> Result<Supplement, Bad> {
         Ok(LossReport { time, txg, lines: decode_list(reader, text)? })
     })?;
     Ok(Supplement { failmode, losses })
+}
+
+fn encode_features(notes: &FeatureNotes) -> Result<Vec<u8>, LabelError> {
+    let mut out = Vec::new();
+    put_text(&mut out, notes.compatibility.as_bytes())?;
+    put_list(&mut out, &notes.lines, |out, line| {
+        out.put_u8(match line.set {
+            FeatureSet::Compat => 0,
+            FeatureSet::RoCompat => 1,
+            FeatureSet::Incompat => 2,
+        });
+        out.put_u8(line.bit);
+        put_text(out, line.name.as_bytes())?;
+        put_text(out, line.since.as_bytes())
+    })?;
+    Ok(out)
+}
+
+fn decode_features(reader: &mut Reader<'_>) -> Result<FeatureNotes, Bad> {
+    let compatibility = text(reader)?;
+    let lines = decode_list(reader, |reader| {
+        let set = *FeatureSet::ALL.get(usize::from(reader.u8()?)).ok_or(reader.malformed())?;
+        Ok(FeatureLine { set, bit: reader.u8()?, name: text(reader)?, since: text(reader)? })
+    })?;
+    let is_line = |line: &FeatureLine| {
+        line.bit < 64 && !line.name.is_empty() && features::is_word(&line.name) && features::is_word(&line.since)
+    };
+    let is_sorted = lines.is_sorted_by(|one, next| (one.set, one.bit) < (next.set, next.bit));
+    if !is_sorted || !lines.iter().all(is_line) || !features::is_word(&compatibility) {
+        return Err(reader.malformed().into());
+    }
+    Ok(FeatureNotes { compatibility, lines })
 }
 
 type Encode<T> = fn(&mut Vec<u8>, &T) -> Result<(), LabelError>;

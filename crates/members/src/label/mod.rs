@@ -50,8 +50,11 @@ use tally_base::{PoolGuid, SECTOR, VdevGuid, block_checksum, log_checksum};
 use tally_disk::{AlignedBuf, Disk, Durability};
 
 pub use config::{LaneConfigLine, LegConfig, PoolConfig, PoolState, RingArea, VdevClass, VdevConfig, VdevKind};
-pub(crate) use features::ro_compat_words;
-pub use features::{Features, KNOWN, Usable};
+pub use features::{
+    FIRST_RELEASE, Feature, FeatureLine, FeatureNotes, FeatureSet, FeatureState, Features, KNOWN, KNOWN_FEATURES,
+    NoRelease, Release, Usable, reserved, this_release,
+};
+use features::{PROGRAM, in_words, who_knows};
 pub use missed::{MISSED_RANGES_MAX, MissedGroups, TxgRange};
 pub(crate) use room::Need;
 pub use sections::Section;
@@ -138,13 +141,10 @@ pub enum Unreadable {
         what: String,
     },
     /// A feature that this program does not know.
-    #[error(
-        "it uses incompatible features that this program does not know: {}; use a newer program",
-        features::incompat_words(*bits)
-    )]
+    #[error("it uses what {PROGRAM} does not know: {}; use {}", in_words(unknown), who_knows(unknown))]
     Features {
-        /// The unknown bits.
-        bits: u64,
+        /// Those of `incompat` that are not known.
+        unknown: Vec<FeatureLine>,
     },
     /// Every read failed.
     #[error("its labels cannot be read: {0}")]
@@ -230,7 +230,10 @@ pub fn decode(slot: &[u8]) -> Result<Label, Bad> {
         return Err(Bad::Unknown(Unreadable::Version { version }));
     }
     if let Usable::No(bits) = features.usable_by(&KNOWN) {
-        return Err(Bad::Unknown(Unreadable::Features { bits }));
+        // Of the payload only that is read which is there for this case. If it is not there, the bits speak for themselves.
+        let payload = reader.bytes(payload_bytes).ok().filter(|payload| block_checksum(payload) == payload_checksum);
+        let notes = payload.and_then(encoding::feature_notes).unwrap_or_default();
+        return Err(Bad::Unknown(Unreadable::Features { unknown: notes.tell(FeatureSet::Incompat, bits) }));
     }
     let payload = reader.bytes(payload_bytes)?;
     if block_checksum(payload) != payload_checksum {

@@ -90,11 +90,12 @@ impl Roster {
             return Err(RosterError::NotClaimed);
         }
         if leg.state() == LegState::Online && !others_have_all(&state.config, vdev, guid) {
-            let why = "is the only one of its vdev that has everything; `tally pool status` shows what the others lack";
+            let why = "is the only one of its vdev that has everything: take the others back with `tally pool online`, or attach \
+                       another disk, and try again";
             return Err(RosterError::Leg { leg: guid, why });
         }
         if state.config.lanes.iter().any(|line| line.legset == [guid]) {
-            let why = "is the only one with the frames of its intent log";
+            let why = "is the only one with the frames of its intent log; attach another disk to it first";
             return Err(RosterError::Leg { leg: guid, why });
         }
         let before = leg.state();
@@ -131,12 +132,19 @@ impl Roster {
         vdev.put_leg(Arc::new(VdevLeg::new(guid, path.clone(), None, state)));
         drop(found);
         let disk = open(platform, &path)?;
+        // Where it cannot be taken back it stays what it was: there, and left behind.
+        let stays = || {
+            if state != LegState::Offline {
+                vdev.put_leg(Arc::new(VdevLeg::new(guid, path.clone(), Some(Arc::clone(&disk)), LegState::Stale)));
+            }
+        };
         let own = label::read(disk.as_ref()).map_err(|why| ReturnError::NoLabel { path: path.clone(), why })?;
         let fits = data_bytes_of(disk.geometry().size).is_some_and(|bytes| bytes >= vdev_config.data_bytes);
         if own.config.pool != config.pool || own.leg != guid || leg_inside(disk.as_ref(), &own).is_some() || !fits {
             return Err(ReturnError::Another { path });
         }
         if leg.is_ahead_of_its_drop(&own.config) {
+            stays();
             return Err(ReturnError::WentOn { path });
         }
         let uberblocks = uberblock::read_all(disk.as_ref()).into_iter().filter_map(|slot| slot.content.ok()?);
@@ -147,7 +155,8 @@ impl Roster {
                 if let Some(leg) = config.leg_mut(guid) {
                     leg.missed = lacks;
                 }
-            })?;
+            })
+            .inspect_err(|_| stays())?;
         }
         let leg = Arc::new(VdevLeg::new(guid, path, Some(disk), LegState::Stale));
         vdev.put_leg(Arc::clone(&leg));
@@ -169,9 +178,12 @@ impl Roster {
         Ok(self.missed(guid))
     }
 
-    /// Every block that is anywhere is on each leg in use: none of them has missed anything any more.
-    pub fn forget_missed(&self, legs: &[VdevGuid]) -> Result<(), RosterError> {
-        let lacks = |leg: &LegConfig| legs.contains(&leg.guid) && leg.stale_since.is_none() && !leg.missed.is_empty();
+    /// Every block that is anywhere is on each of these legs, which had missed so much when that was begun to be looked at: they
+    /// have missed nothing any more. One that was away meanwhile has another list by now, and keeps it.
+    pub fn forget_missed(&self, legs: &[(VdevGuid, MissedGroups)]) -> Result<(), RosterError> {
+        let was_looked_at =
+            |leg: &LegConfig| legs.iter().any(|(guid, missed)| (*guid, missed) == (leg.guid, &leg.missed));
+        let lacks = |leg: &LegConfig| leg.stale_since.is_none() && !leg.missed.is_empty() && was_looked_at(leg);
         let some_lack = |config: &PoolConfig| config.vdevs_present().flat_map(|vdev| &vdev.legs).any(lacks);
         if some_lack(&self.config()) {
             self.update_for(Need::Must, |config| {

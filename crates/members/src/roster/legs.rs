@@ -174,7 +174,8 @@ impl Roster {
         }
         let has_other = vdev.legs().iter().any(|other| other.guid() != guid && other.state() == LegState::Online);
         if !has_other {
-            return Err(RosterError::Leg { leg: guid, why: "is the last one of its vdev that has everything" });
+            let why = "is the last one of its vdev that has everything; attach another disk to it first";
+            return Err(RosterError::Leg { leg: guid, why });
         }
         if state.config.lanes.iter().any(|line| line.legset == [guid]) {
             let why = "is the only one with the frames of its intent log; attach another disk to it first";

@@ -58,7 +58,7 @@ impl LegState {
     }
 }
 
-/// Errors of a leg since the pool was opened.
+/// Errors of a leg since the pool was opened, or somebody has cleared them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LegErrors {
     /// Reads that the device refused.
@@ -148,6 +148,13 @@ impl VdevLeg {
             write: self.write_errors.load(Ordering::Relaxed),
             checksum: self.checksum_errors.load(Ordering::Relaxed),
             repaired: self.repaired.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts errors anew.
+    pub fn clear_errors(&self) {
+        for count in [&self.read_errors, &self.write_errors, &self.checksum_errors, &self.repaired] {
+            count.store(0, Ordering::Relaxed);
         }
     }
 

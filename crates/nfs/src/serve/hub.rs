@@ -15,6 +15,7 @@ use super::backlog::Added;
 use super::complaints::Complaints;
 use super::connection::Connection;
 use super::crew::Crew;
+use super::doubtful::Doubtful;
 use super::ledger::{Ledger, Room};
 use super::poller::{Poller, WAKE};
 use super::queue::{Queue, Work};
@@ -39,6 +40,8 @@ pub(super) struct Hub {
     pub(super) queue: Queue,
     pub(super) ledger: Arc<Ledger>,
     pub(super) complaints: Complaints,
+    /// Requests that wait for their pool to serve again.
+    pub(super) doubtful: Doubtful,
     /// Held by whoever closes those that owe too much.
     pub(super) settling: Mutex<()>,
     listeners: Vec<TcpListener>,
@@ -75,6 +78,7 @@ impl Hub {
             queue: Queue::default(),
             ledger: Ledger::new(options.record_bytes_max, options.debt_bytes_max),
             complaints: Complaints::default(),
+            doubtful: Doubtful::default(),
             settling: Mutex::default(),
             listeners,
             start: Instant::now(),
@@ -130,6 +134,12 @@ impl Hub {
             self.roused.1.wait_for(&mut guard, time);
         }
         self.stopping.load(SeqCst)
+    }
+
+    /// Ends the sleep of those who look at times: there is something to look at more often.
+    pub(super) fn rouse(&self) {
+        drop(self.roused.0.lock());
+        self.roused.1.notify_all();
     }
 
     /// Has a worker watch the epoll if none does and there may be one more.
@@ -303,13 +313,13 @@ impl Hub {
     /// See [`super::Server::stop`].
     pub(super) fn stop(self: &Arc<Self>) -> usize {
         self.stopping.store(true, SeqCst);
-        drop(self.roused.0.lock());
-        self.roused.1.notify_all();
+        self.rouse();
         for listener in &self.listeners {
             // Linux wakes a thread that accepts on a socket that is shut down; where it did not, that thread would end
             // with the process.
             let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
         }
+        self.doubtful.leave_all(self);
         let deadline = Instant::now() + self.options.stop_patience;
         while self.request_count.load(SeqCst) > 0 && Instant::now() < deadline {
             // Nobody has begun what waits for a peer to take replies, and nobody waits for that peer.

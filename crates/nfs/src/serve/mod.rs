@@ -29,6 +29,7 @@ mod backlog;
 mod complaints;
 mod connection;
 mod crew;
+mod doubtful;
 mod hub;
 mod input;
 mod ledger;

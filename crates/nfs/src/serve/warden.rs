@@ -9,7 +9,7 @@
 //!
 //! [^1]: of all, where no address has an eighth of the bound.
 //!
-//! A thread of its own looks at the times every other second; the bounds are looked at by whoever passes them.
+//! A thread of its own looks at the times every other second, and whether pools serve again for which requests wait; the bounds are looked at by whoever passes them.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use super::ledger::Sum;
 
 /// Between two looks at the times.
 const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// The same, while requests wait for a suspended pool: nobody tells when it serves again.
+const DOUBT_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes a second with which a record that is old is still waited for: whoever sends it over a bad link would begin it anew,
 /// and never come to its end.
 const RECORD_RATE_MIN: u64 = 1 << 10;
@@ -35,7 +37,19 @@ const LARGE_PART: usize = 8;
 pub(super) fn keep(hub: &Arc<Hub>) {
     let limits = &hub.options;
     let shortest = limits.record_silence_max.min(limits.record_time_max).min(limits.unread_time_max);
-    while !hub.sleep(LOOK_INTERVAL.min(shortest / 4)) {
+    let interval = LOOK_INTERVAL.min(shortest / 4);
+    let mut waited = Duration::ZERO;
+    loop {
+        let step = if hub.doubtful.is_empty() { interval } else { DOUBT_INTERVAL.min(interval) };
+        if hub.sleep(step) {
+            return;
+        }
+        hub.doubtful.go_on(hub);
+        waited += step;
+        if waited < interval {
+            continue;
+        }
+        waited = Duration::ZERO;
         end_overdue(hub);
         hub.complaints.tell();
     }

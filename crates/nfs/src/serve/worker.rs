@@ -264,6 +264,7 @@ fn run(hub: &Arc<Hub>, mut work: Box<Work>, alone: bool) -> bool {
     }
     hub.keep_watch();
     match hub.service.run(&mut work.job) {
+        Step::Reply(_) if hub.service.stays_in_doubt(&mut work.job, None) => hub.doubtful.keep(hub, work),
         Step::Reply(reply) => {
             answer(hub, &mut work, reply);
             sent(hub, &[work]);
@@ -304,6 +305,11 @@ fn wait(hub: &Arc<Hub>, mut work: Box<Work>, promise: Box<dyn Promise>, alone: b
 fn settle_all(hub: &Arc<Hub>, batch: Vec<(Box<Work>, Fate)>) {
     let mut works = SmallVec::<[Box<Work>; 4]>::new();
     for (mut work, outcome) in batch {
+        if outcome.is_err() && hub.doubtful.has_room(&work) && hub.service.stays_in_doubt(&mut work.job, Some(&outcome))
+        {
+            hub.doubtful.keep(hub, work);
+            continue;
+        }
         let reply = hub.service.settle(&mut work.job, outcome);
         answer(hub, &mut work, reply);
         works.push(work);

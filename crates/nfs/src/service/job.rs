@@ -43,6 +43,8 @@ pub struct Job {
     pub(super) owed: bool,
     pub(super) pending: Option<Pending>,
     pub(super) status: Option<Status>,
+    /// It was carried out, and nobody knows whether it is on disk: it is carried out again when its pool serves.
+    pub(super) is_in_doubt: bool,
     pub(super) about: About,
     /// How its promise was kept.
     pub(super) kept: Kept,
@@ -76,6 +78,7 @@ impl Job {
             owed: true,
             pending: None,
             status: None,
+            is_in_doubt: false,
             about: About::default(),
             kept: Kept::default(),
         }

@@ -12,6 +12,11 @@
 //!                                Step::Attached: the first transmission's answer will do
 //! ```
 //!
+//! **In doubt.** The pool is suspended while a job waits for its promise: nobody knows whether the change is on disk. Where
+//! clients are to wait the job is kept unanswered ([`Service::stays_in_doubt`]), its repetitions are attached to it, and it is
+//! run again when the pool serves. If its record had reached the log, the pool remembers the answer and gives that one; else it
+//! is carried out as for the first time. JUKEBOX would say that nothing was done, and an error ends what only has to wait.
+//!
 //! A job can also go without any of this: its connection ended while it waited for something, whoever was to keep its
 //! promise is gone, a bug unwound its worker. Then it is *abandoned*, so that the reply cache does not take it for
 //! running ever after, and who was attached to it is answered.
@@ -30,7 +35,7 @@ use bytes::Bytes;
 use tally_base::{DatasetId, Fate, PoolGuid, Promise, Wait};
 use tally_vfs::ReplyKey;
 
-use crate::exports::Exports;
+use crate::exports::{Exports, Place};
 use crate::mount::{self, MountTable};
 use crate::nlm;
 use crate::replies::{Begin, Replies};
@@ -129,6 +134,41 @@ impl Service {
             }
             _ => Reply::accept_error(job.call.xid, AcceptError::SystemError),
         }
+    }
+
+    /// Whether a job that was carried out must not be answered yet: what it waited for, if anything, came to `outcome`, its pool
+    /// is suspended or away, and its clients wait for that. Then [`Self::may_go_on`] tells when it is to be run again.
+    pub fn stays_in_doubt(&self, job: &mut Job, outcome: Option<&Fate>) -> bool {
+        let stays = match outcome {
+            Some(Ok(_)) => false,
+            Some(Err(_)) => !self.may_go_on(job),
+            // Run again, and refused for now.
+            None => job.is_in_doubt && job.status == Some(Status::JukeBox),
+        };
+        if stays {
+            job.is_in_doubt = true;
+            job.forget();
+        }
+        stays
+    }
+
+    /// Whether the pool of a job does not keep its clients waiting.
+    #[must_use]
+    pub fn may_go_on(&self, job: &Job) -> bool {
+        let Some((pool, dataset)) = job.about.dataset else { return true };
+        match self.exports.place(pool, dataset) {
+            Place::Here(vfs) => !vfs.is_waited_for(),
+            Place::Away => false,
+            Place::Unknown => true,
+        }
+    }
+
+    /// A job that is in doubt when the server ends: nobody is answered. Its client asks again, and the next life of the pool
+    /// knows what became of it.
+    pub fn leave(&self, job: &mut Job) {
+        job.forget();
+        let reply = self.refusal(job, Status::JukeBox);
+        drop(self.finish(job, &reply));
     }
 
     /// The reply of a job is on its way: remembers it, and names the connections that wait for it besides.

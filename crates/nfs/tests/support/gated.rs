@@ -68,6 +68,8 @@ pub struct Gated {
     /// Refuse admission this many times.
     pub throttle: AtomicUsize,
     pub panic_at_getattr: AtomicBool,
+    /// Its pool is suspended: what changes something waits.
+    pub suspended: AtomicBool,
     /// Somebody else comes right behind the next look for a name.
     pub behind_a_look: Mutex<Option<Intruder>>,
 }
@@ -109,6 +111,7 @@ impl Gated {
             changes: AtomicUsize::new(0),
             throttle: AtomicUsize::new(0),
             panic_at_getattr: AtomicBool::new(false),
+            suspended: AtomicBool::new(false),
             behind_a_look: Mutex::default(),
         }
     }
@@ -119,6 +122,12 @@ impl Gated {
         then(Ok(Kept::default()));
     }
 
+    /// Breaks the oldest promise that is held by hand.
+    pub fn break_one(&self) {
+        let then = self.held.lock().pop_front().expect("a promise is held");
+        then(Err(Broken("the pool is suspended".into())));
+    }
+
     /// Waits, without a clock, until so many promises are held.
     pub fn until_held(&self, count: usize) {
         while self.held.lock().len() < count {
@@ -127,6 +136,10 @@ impl Gated {
     }
 
     fn change<T>(&self, op: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+        if self.suspended.load(SeqCst) {
+            let changes = smallvec::SmallVec::new();
+            return Outcome { result: Err(FsError::Unavailable), changes, wait: Wait::Ready };
+        }
         if self.throttle.load(SeqCst) > 0 {
             self.throttle.fetch_sub(1, SeqCst);
             let by_hand = *self.promises.lock() == Promises::ByHand;
@@ -177,6 +190,9 @@ impl Vfs for Gated {
     }
     fn is_read_only(&self) -> bool {
         self.model.is_read_only()
+    }
+    fn is_waited_for(&self) -> bool {
+        self.suspended.load(SeqCst)
     }
     fn statfs(&self) -> Result<FsStat, FsError> {
         self.model.statfs()

@@ -47,6 +47,12 @@ pub enum Command {
     /// Show what clients call and what it costs them
     #[command(subcommand)]
     Stat(StatCommand),
+    /// Show what has happened to pools and disks since the daemon was started
+    Events {
+        /// Go on, with what happens from now on
+        #[arg(short)]
+        follow: bool,
+    },
     /// Watch the server live in this terminal: pool, transaction groups, log, latency, busiest clients
     Top(TopArgs),
     /// Show what the intent log is given and writes, and where requests wait for it

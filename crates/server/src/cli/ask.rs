@@ -2,20 +2,22 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
-use clap::CommandFactory;
+use clap::{CommandFactory, ValueEnum};
 
 use super::advise::{self, AdviseCommand};
 use super::args::{Cli, Command};
 use super::dataset::{self, DatasetCommand};
 use super::interrupts::{Interrupts, where_to_see};
-use super::pool::{self, PoolCommand};
+use super::pool::{self, Activity, PoolCommand};
 use super::progress::Bar;
 use super::stat::{self, By, StatCommand};
-use super::{bench, inspect, status, top, watch};
+use super::{bench, inspect, status, top, upgrade, watch};
 use crate::advise::candidate::CandidateError;
 use crate::control::client::{Client, ClientError, Fate};
 use crate::control::message::{Progress, Reply, Request};
+use crate::control::report::PoolReport;
 use crate::daemon::config;
 
 /// Where a command prints.
@@ -87,6 +89,12 @@ pub enum Failure {
         /// How many places.
         count: u64,
     },
+    /// `status -x` has found some.
+    #[error("{count} {} not well", if *count == 1 { "pool is" } else { "pools are" })]
+    Sick {
+        /// How many pools.
+        count: usize,
+    },
     /// A benchmark that could not be carried out.
     #[error("{0:#}")]
     Bench(anyhow::Error),
@@ -130,11 +138,14 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
             Ok(console.out.write_all(&script)?)
         }
         Command::Pool(PoolCommand::Iostat { words, args }) => watch::iostat(cli, words, *args, console),
+        Command::Events { follow } => watch::events(cli, *follow, console),
         Command::Advise(AdviseCommand::Log(args)) => advise::log(cli, args, console),
         Command::Top(args) => top::run(cli, args),
         Command::Zilstat(args) => watch::zilstat(cli, args, console),
         Command::Stat(StatCommand::Clients(args)) => watch::accounts(cli, By::Client, args, console),
         Command::Stat(StatCommand::Exports(args)) => watch::accounts(cli, By::Export, args, console),
+        Command::Pool(PoolCommand::Status { names, verbose, only_sick: true }) => sick(cli, names, *verbose, console),
+        Command::Pool(PoolCommand::Wait { activities, name }) => wait(cli, activities, name, console),
         Command::Pool(command) => {
             let request = command.request(here).map_err(Failure::Usage)?;
             let reply = ask(cli, &request, console)?;
@@ -168,6 +179,44 @@ pub fn run(cli: &Cli, here: &Path, console: &mut Console<'_>) -> Result<(), Fail
         }
     }
 }
+
+/// `tally pool status -x`.
+fn sick(cli: &Cli, names: &[String], verbose: bool, console: &mut Console<'_>) -> Result<(), Failure> {
+    let request = Request::PoolStatus { names: names.to_vec() };
+    let Reply::Pools(mut pools) = ask(cli, &request, console)? else { return Err(Failure::Mismatch) };
+    let is_empty = pools.is_empty();
+    pools.retain(|pool| !pool.is_well());
+    let count = pools.len();
+    if cli.json {
+        print_json(Reply::Pools(pools), console)?;
+    } else if is_empty {
+        writeln!(console.err, "{}", nothing(&Reply::Pools(pools)))?;
+    } else if count > 0 {
+        console.out.write_all(status::print(&pools, verbose).as_bytes())?;
+    } else if names.is_empty() {
+        writeln!(console.out, "all pools are healthy")?;
+    } else {
+        names.iter().try_for_each(|name| writeln!(console.out, "pool '{name}' is healthy"))?;
+    }
+    if count == 0 { Ok(()) } else { Err(Failure::Sick { count }) }
+}
+
+/// `tally pool wait`.
+fn wait(cli: &Cli, activities: &[Activity], name: &str, console: &mut Console<'_>) -> Result<(), Failure> {
+    let activities = if activities.is_empty() { Activity::value_variants() } else { activities };
+    let request = Request::PoolStatus { names: vec![name.into()] };
+    loop {
+        let Reply::Pools(pools) = ask(cli, &request, console)? else { return Err(Failure::Mismatch) };
+        let goes_on = |pool: &PoolReport| activities.iter().any(|activity| activity.is_under_way(pool));
+        if !pools.iter().any(goes_on) {
+            return if cli.json { print_json(Reply::Done(Vec::new()), console) } else { Ok(()) };
+        }
+        std::thread::sleep(WAIT_INTERVAL);
+    }
+}
+
+/// How often [`wait`] asks.
+const WAIT_INTERVAL: Duration = Duration::from_millis(200);
 
 fn ask(cli: &Cli, request: &Request, console: &mut Console<'_>) -> Result<Reply, Failure> {
     let mut client = Client::connect(cli.socket.as_deref())?;
@@ -215,6 +264,8 @@ fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
         Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
         Reply::Ops(report) => serde_json::to_string_pretty(&report),
         Reply::Load(load) => serde_json::to_string(&load),
+        Reply::History(pools) => serde_json::to_string_pretty(&pools),
+        Reply::Events(events) => serde_json::to_string_pretty(&events),
         Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
     }?;
     Ok(writeln!(console.out, "{text}")?)
@@ -223,7 +274,7 @@ fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
 /// What is said instead of an empty table.
 const fn nothing(reply: &Reply) -> &'static str {
     match reply {
-        Reply::Pools(_) => "no pools are imported",
+        Reply::Pools(_) | Reply::History(_) => "no pools are imported",
         Reply::Found(_) => {
             "no such pools were found; say where to look with -d DIR; -D finds destroyed ones, and those alone"
         }
@@ -235,7 +286,9 @@ fn pool_text(command: &PoolCommand, reply: &Reply) -> Option<String> {
     match (command, reply) {
         (PoolCommand::List { table, .. }, Reply::Pools(pools)) => Some(pool::list(pools, *table)),
         (PoolCommand::Status { verbose, .. }, Reply::Pools(pools)) => Some(status::print(pools, *verbose)),
+        (PoolCommand::History { long, .. }, Reply::History(pools)) => Some(pool::history(pools, *long)),
         (PoolCommand::Import(_), Reply::Found(pools)) => Some(pool::found(pools)),
+        (PoolCommand::Upgrade(_), Reply::Pools(pools)) => Some(upgrade::lacking(pools)),
         (PoolCommand::Get { table, .. }, Reply::Properties(lines)) => Some(pool::properties(lines, *table)),
         _ => None,
     }

@@ -2,6 +2,7 @@
 
 use clap::Subcommand;
 use tally_base::Size;
+use tally_store::properties::{check_user_name, is_user_name};
 
 use super::args::TableArgs;
 use super::table::{Align, Table};
@@ -42,7 +43,8 @@ pub enum DatasetCommand {
         /// Also what is below them
         #[arg(short)]
         recursive: bool,
-        /// Columns, separated by commas: name, used, avail, refer, mountpoint, creation, createtxg, guid
+        /// Columns, separated by commas: name, used, avail, refer, mountpoint, creation, createtxg, guid, and properties
+        /// that users name
         #[arg(short = 'o', value_name = "COLUMN,...", value_parser = columns, default_value = DEFAULT_COLUMNS)]
         columns: Columns,
         #[command(flatten)]
@@ -60,7 +62,9 @@ pub enum DatasetCommand {
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Set properties: sync, logbias, recordsize, refquota, readonly, atime, compression, sharenfs
+    /// Set properties: sync, logbias, recordsize, quota, refquota, readonly, atime, compression, sharenfs, and those that
+    /// users
+    /// name, like com.example:note
     Set {
         /// property=value, one or more, then the dataset
         #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... DATASET")]
@@ -90,7 +94,9 @@ impl DatasetCommand {
                 Request::DatasetCreate { name: name.clone(), parents: *parents, properties: properties.clone() }
             }
             Self::Destroy { recursive, name } => Request::DatasetDestroy { name: name.clone(), recursive: *recursive },
-            Self::List { names, recursive, .. } => Request::DatasetList { names: names.clone(), recursive: *recursive },
+            Self::List { names, recursive, columns, .. } => {
+                Request::DatasetList { names: names.clone(), recursive: *recursive, users: columns.users() }
+            }
             Self::Get { properties, names, recursive, .. } => Request::DatasetGet {
                 names: names.clone(),
                 recursive: *recursive,
@@ -109,7 +115,7 @@ impl DatasetCommand {
 }
 
 /// A column of `tally dataset list`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Column {
     Name,
     Used,
@@ -119,6 +125,8 @@ enum Column {
     Creation,
     CreateTxg,
     Guid,
+    /// A property that users name.
+    User(String),
 }
 
 /// What `-o` chooses.
@@ -137,14 +145,26 @@ fn columns(text: &str) -> Result<Columns, String> {
         "creation" => Ok(Column::Creation),
         "createtxg" => Ok(Column::CreateTxg),
         "guid" => Ok(Column::Guid),
+        other if is_user_name(other) => match check_user_name(other) {
+            Ok(()) => Ok(Column::User(other.into())),
+            Err(error) => Err(error.to_string()),
+        },
         other => Err(format!("there is no column '{other}'")),
     };
     text.split(',').map(column).collect::<Result<_, _>>().map(Columns)
 }
 
+impl Columns {
+    fn users(&self) -> Vec<String> {
+        let user = |column: &Column| if let Column::User(name) = column { Some(name.clone()) } else { None };
+        self.0.iter().filter_map(user).collect()
+    }
+}
+
 impl Column {
-    const fn title(self) -> (&'static str, Align) {
-        match self {
+    fn title(&self) -> (String, Align) {
+        let (title, align) = match self {
+            Self::User(name) => return (name.to_uppercase(), Align::Left),
             Self::Name => ("NAME", Align::Left),
             Self::Used => ("USED", Align::Right),
             Self::Available => ("AVAIL", Align::Right),
@@ -153,10 +173,11 @@ impl Column {
             Self::Creation => ("CREATION", Align::Left),
             Self::CreateTxg => ("CREATETXG", Align::Right),
             Self::Guid => ("GUID", Align::Right),
-        }
+        };
+        (title.into(), align)
     }
 
-    fn cell(self, dataset: &DatasetReport, is_exact: bool) -> String {
+    fn cell(&self, dataset: &DatasetReport, is_exact: bool) -> String {
         let size = |bytes: u64| if is_exact { bytes.to_string() } else { Size(bytes).to_string() };
         match self {
             Self::Name => dataset.name.clone(),
@@ -168,14 +189,14 @@ impl Column {
             Self::Creation => dates::utc_as_zfs(dataset.created),
             Self::CreateTxg => dataset.created_txg.to_string(),
             Self::Guid => dataset.guid.to_string(),
+            Self::User(name) => dataset.user.get(name).cloned().unwrap_or_else(|| "-".into()),
         }
     }
 }
 
 /// `tally dataset list`.
 pub(super) fn list(datasets: &[DatasetReport], Columns(columns): &Columns, style: TableArgs) -> String {
-    let titles: Vec<_> = columns.iter().map(|column| column.title()).collect();
-    let mut table = Table::new(&titles);
+    let mut table = Table::of(columns.iter().map(Column::title).collect());
     for dataset in datasets {
         table.row(columns.iter().map(|column| column.cell(dataset, style.exact)).collect());
     }

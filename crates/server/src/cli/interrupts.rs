@@ -87,13 +87,17 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         | Request::PoolImport { .. }
         | Request::PoolExport { .. }
         | Request::PoolDestroy { .. }
-        | Request::PoolForget { .. } => "tally pool list".into(),
+        | Request::PoolForget { .. }
+        | Request::PoolLabelClear { .. } => "tally pool list".into(),
         Request::PoolSet { name, .. } => format!("tally pool get all {name}"),
+        Request::PoolUpgrade { .. } => "tally pool upgrade".into(),
         Request::PoolAttach { name, .. }
         | Request::PoolDetach { name, .. }
         | Request::PoolReplace { name, .. }
         | Request::PoolOffline { name, .. }
         | Request::PoolOnline { name, .. }
+        | Request::PoolClear { name, .. }
+        | Request::PoolReopen { name }
         | Request::PoolScrub { name, .. } => format!("tally pool status {name}"),
         Request::DatasetCreate { .. } | Request::DatasetDestroy { .. } | Request::DatasetRename { .. } => {
             "tally dataset list".into()
@@ -102,6 +106,8 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
             format!("tally dataset get all {name}")
         }
         Request::PoolStatus { .. }
+        | Request::PoolHistory { .. }
+        | Request::Events { .. }
         | Request::PoolFind { .. }
         | Request::PoolGet { .. }
         | Request::DatasetList { .. }

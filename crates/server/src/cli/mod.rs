@@ -17,6 +17,7 @@ mod stat;
 mod status;
 mod table;
 mod top;
+mod upgrade;
 mod watch;
 mod words;
 mod zilstat;

@@ -2,15 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use tally_base::Size;
 
 use super::args::TableArgs;
 use super::iostat::IostatArgs;
 use super::table::{Align, Table};
+use super::upgrade::UpgradeArgs;
 use super::words;
 use crate::control::message::{Assignment, Request};
-use crate::control::report::{FoundPool, PoolReport, PropertyLine};
+use crate::control::report::{DoneCommand, FoundPool, PoolHistory, PoolReport, PropertyLine};
+use crate::daemon::dates::utc;
 
 /// The commands on pools.
 #[derive(Debug, Subcommand)]
@@ -31,6 +33,9 @@ pub enum PoolCommand {
         /// Also the lanes of the intent log
         #[arg(short)]
         verbose: bool,
+        /// Only pools that are not well; exit status 1 if there is one
+        #[arg(short = 'x')]
+        only_sick: bool,
     },
     /// Show reads and writes: since import, then per interval
     Iostat {
@@ -60,20 +65,22 @@ pub enum PoolCommand {
     },
     /// Print properties of pools
     Get {
-        /// Properties, separated by commas, or 'all'
+        /// Properties, separated by commas, or 'all'; feature@NAME, or feature@all
         properties: String,
         /// Pools; all when none is named
         names: Vec<String>,
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Set properties of a pool: failmode=wait|continue; clock=accept believes a clock that is far from the pool's
-    /// times
+    /// Set properties of a pool: failmode=wait|continue; compatibility=off|VERSION; feature@NAME=enabled; clock=accept
+    /// believes a clock that is far from the pool's times
     Set {
         /// property=value, one or more, then the pool
         #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... POOL")]
         words: Vec<String>,
     },
+    /// Enable features that this version knows and a pool has not; without a pool, list those that lack some
+    Upgrade(UpgradeArgs),
     /// Make a disk a mirror, or a mirror wider
     Attach {
         /// Use the new disk even if it seems to be in use
@@ -125,6 +132,45 @@ pub enum PoolCommand {
         /// The disk
         device: String,
     },
+    /// Count errors of disks anew; a suspended pool whose disks answer again goes on, and its clients notice nothing
+    Clear {
+        /// The pool
+        name: String,
+        /// A disk; all when none is named
+        device: Option<String>,
+    },
+    /// Erase the labels of a disk that is no pool's any more
+    Labelclear {
+        /// Also a disk of a pool that can be imported: that one is damaged, or lost
+        #[arg(short)]
+        force: bool,
+        /// Only say what would be erased
+        #[arg(short = 'n')]
+        dry_run: bool,
+        /// The disk
+        device: String,
+    },
+    /// Open the disks again that failed or were missing, and give them what they have missed
+    Reopen {
+        /// The pool
+        name: String,
+    },
+    /// Wait until nothing of this runs on a pool any more
+    Wait {
+        /// Of this alone, separated by commas [default: all]
+        #[arg(short = 't', value_delimiter = ',', value_name = "ACTIVITY")]
+        activities: Vec<Activity>,
+        /// The pool
+        name: String,
+    },
+    /// Show the commands that changed pools
+    History {
+        /// With who asked for them, and on which machine
+        #[arg(short)]
+        long: bool,
+        /// Pools; all when none is named
+        names: Vec<String>,
+    },
     /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is. One that was
     /// paused goes on
     Scrub {
@@ -142,12 +188,43 @@ pub enum PoolCommand {
     },
 }
 
+/// What runs on a pool for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Activity {
+    /// What was removed or cut off is given back
+    Free,
+    /// A disk is looked at before it leaves
+    Remove,
+    /// A disk is copied to in the place of another
+    Replace,
+    /// A disk is copied to
+    Resilver,
+    /// Every block is looked at
+    Scrub,
+}
+
+impl Activity {
+    /// Whether it runs.
+    pub(super) fn is_under_way(self, pool: &PoolReport) -> bool {
+        let runs = |words: &[&str]| pool.copies.iter().any(|copy| words.contains(&copy.what.as_str()));
+        match self {
+            Self::Free => pool.freeing,
+            Self::Remove => runs(&["check", "offline"]),
+            Self::Replace | Self::Resilver => runs(&["resilver"]),
+            Self::Scrub => runs(&["scrub"]),
+        }
+    }
+}
+
 /// Words of `pool create`.
 #[derive(Debug, Args)]
 pub struct CreateArgs {
     /// Use disks that seem to be in use
     #[arg(short)]
     force: bool,
+    /// Set a property of the pool; may be repeated: compatibility=VERSION enables only what tally VERSION knows
+    #[arg(short = 'o', value_name = "PROPERTY=VALUE", value_parser = words::assignment)]
+    pool_properties: Vec<Assignment>,
     /// Set a property of the pool's root dataset; may be repeated
     #[arg(short = 'O', value_name = "PROPERTY=VALUE", value_parser = words::assignment)]
     properties: Vec<Assignment>,
@@ -194,6 +271,7 @@ impl PoolCommand {
                 force: args.force,
                 file_bytes: args.file_size.map(|size| size.0),
                 properties: args.properties.clone(),
+                pool_properties: args.pool_properties.clone(),
             },
             Self::List { names, .. } | Self::Status { names, .. } => Request::PoolStatus { names: names.clone() },
             Self::Iostat { words, .. } => Request::PoolStatus { names: super::iostat::Plan::parse(words)?.names },
@@ -220,6 +298,7 @@ impl PoolCommand {
                 let (name, assignments) = words::assignments_then_name(words)?;
                 Request::PoolSet { name, assignments }
             }
+            Self::Upgrade(args) => args.request(),
             Self::Attach { force, name, device, new_device } => Request::PoolAttach {
                 name: name.clone(),
                 device: words::existing_device(device, here),
@@ -243,6 +322,16 @@ impl PoolCommand {
             Self::Online { name, device } => {
                 Request::PoolOnline { name: name.clone(), device: words::existing_device(device, here) }
             }
+            Self::Clear { name, device } => Request::PoolClear {
+                name: name.clone(),
+                device: device.as_ref().map(|device| words::existing_device(device, here)),
+            },
+            Self::Labelclear { force, dry_run, device } => {
+                Request::PoolLabelClear { device: words::device(device, here), force: *force, dry_run: *dry_run }
+            }
+            Self::Reopen { name } => Request::PoolReopen { name: name.clone() },
+            Self::Wait { name, .. } => Request::PoolStatus { names: vec![name.clone()] },
+            Self::History { names, .. } => Request::PoolHistory { names: names.clone() },
             Self::Scrub { stop, pause, wait, name } => {
                 Request::PoolScrub { name: name.clone(), stop: *stop, pause: *pause, wait: *wait }
             }
@@ -301,4 +390,22 @@ pub(super) fn properties(lines: &[PropertyLine], style: TableArgs) -> String {
         table.row(vec![line.name.clone(), line.property.clone(), value.clone(), line.source.clone()]);
     }
     table.print(style)
+}
+
+/// `tally pool history`.
+pub(super) fn history(pools: &[PoolHistory], long: bool) -> String {
+    let line = |done: &DoneCommand| {
+        let by = if long { format!(" [user {} on {}]", done.user, done.host) } else { String::new() };
+        format!("{} {}{by}\n", moment(done.time_ns), words::harmless(&done.words))
+    };
+    let pool = |pool: &PoolHistory| {
+        format!("History for '{}':\n{}", pool.name, pool.commands.iter().map(line).collect::<String>())
+    };
+    pools.iter().map(pool).collect::<Vec<_>>().join("\n")
+}
+
+/// `2026-11-21.10:30:07`, in UTC, as `zpool history` has it.
+pub(super) fn moment(time_ns: u64) -> String {
+    let seconds = time_ns / 1_000_000_000;
+    format!("{}:{:02}", utc(seconds).replace(' ', "."), seconds % 60)
 }

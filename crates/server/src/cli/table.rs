@@ -11,13 +11,18 @@ pub(super) enum Align {
 
 /// Rows under a header.
 pub(super) struct Table {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     pub(super) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
+        Self::of(columns.iter().map(|(title, align)| ((*title).to_owned(), *align)).collect())
+    }
+
+    /// With titles that somebody has typed.
+    pub(super) fn of(columns: Vec<(String, Align)>) -> Self {
+        Self { columns, rows: Vec::new() }
     }
 
     /// Adds a row with one cell for each column.
@@ -34,7 +39,7 @@ impl Table {
         if self.rows.is_empty() {
             return String::new();
         }
-        let header: Vec<String> = self.columns.iter().map(|(title, _)| (*title).to_owned()).collect();
+        let header: Vec<String> = self.columns.iter().map(|(title, _)| title.clone()).collect();
         let lines = std::iter::once(&header).chain(&self.rows);
         let width = |column: usize| lines.clone().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();

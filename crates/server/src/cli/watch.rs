@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use super::args::Cli;
 use super::ask::{Console, Failure};
 use super::iostat::{self, IostatArgs, Plan};
+use super::pool;
 use super::stat::{self, AccountArgs, By};
+use super::words;
 use super::zilstat::{self, Sums, ZilstatArgs};
 use crate::control::client::Client;
 use crate::control::message::{Reply, Request};
@@ -37,6 +39,34 @@ pub(super) fn iostat(cli: &Cli, words: &[String], args: IostatArgs, console: &mu
         Ok(console.out.flush()?)
     })
 }
+
+/// `tally events`: with `follow` until somebody ends it.
+pub(super) fn events(cli: &Cli, follow: bool, console: &mut Console<'_>) -> Result<(), Failure> {
+    let mut client = Client::connect(cli.socket.as_deref())?;
+    let mut since = 0;
+    loop {
+        let Reply::Events(events) = client.ask(&Request::Events { since }, &mut |_| {})? else {
+            return Err(Failure::Mismatch);
+        };
+        for event in &events {
+            if cli.json {
+                writeln!(console.out, "{}", serde_json::to_string(event)?)?;
+            } else {
+                let (moment, text) = (pool::moment(event.time_ns), words::harmless(&event.text));
+                writeln!(console.out, "{moment} {:<16} {}: {text}", event.class, event.pool)?;
+            }
+        }
+        console.out.flush()?;
+        since = events.last().map_or(since, |event| event.number);
+        if !follow {
+            return Ok(());
+        }
+        sleep(EVENTS_INTERVAL);
+    }
+}
+
+/// How often [`events`] asks.
+const EVENTS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// `tally stat clients` and `tally stat exports`.
 pub(super) fn accounts(cli: &Cli, by: By, args: &AccountArgs, console: &mut Console<'_>) -> Result<(), Failure> {

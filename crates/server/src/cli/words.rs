@@ -70,6 +70,11 @@ pub(super) fn duration(ns: u64) -> String {
     format!("{scaled:.decimals$}{unit}")
 }
 
+/// What others chose, without what a terminal would obey.
+pub(super) fn harmless(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -56,6 +56,19 @@ impl Asker {
         Self(stream)
     }
 
+    /// Who it is, as the kernel says: a number, and the name that the machine has for it.
+    #[must_use]
+    pub fn user(&self) -> String {
+        let Ok(peer) = socket_peercred(&*self.0) else { return "unknown".into() };
+        let uid = peer.uid.as_raw();
+        let names = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let is_it = |line: &&str| line.split(':').nth(2) == Some(&*uid.to_string());
+        match names.lines().find(is_it).and_then(|line| line.split(':').next()) {
+            Some(name) => format!("{uid} ({name})"),
+            None => uid.to_string(),
+        }
+    }
+
     /// Tells how the request goes. It may take as long as [`UNREAD_TIME_MAX`], where nobody reads.
     pub fn hears(&self, progress: Progress) {
         // Work goes on when nobody watches any more.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::RecordedLoad;
 use super::observation::Observation;
-use super::report::{DatasetReport, FoundPool, OpsReport, PoolReport, PropertyLine};
+use super::report::{DatasetReport, EventReport, FoundPool, OpsReport, PoolHistory, PoolReport, PropertyLine};
 
 /// Longest request line, bytes: a runaway peer does not fit.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
@@ -38,6 +38,9 @@ pub enum Request {
         force: bool,
         file_bytes: Option<u64>,
         properties: Vec<Assignment>,
+        /// Of the pool, and not of its root dataset.
+        #[serde(default)]
+        pool_properties: Vec<Assignment>,
     },
     /// Pools that could be imported from these directories; with `destroyed` those that were destroyed.
     PoolFind {
@@ -73,6 +76,10 @@ pub enum Request {
         name: String,
         assignments: Vec<Assignment>,
     },
+    /// Enables all features that the daemon knows, in these pools or in all.
+    PoolUpgrade {
+        names: Vec<String>,
+    },
     /// Makes `device` a mirror, or a wider one, with `new_device`.
     PoolAttach {
         name: String,
@@ -106,6 +113,30 @@ pub enum Request {
         name: String,
         device: String,
     },
+    /// Counts the errors of a disk, or of all, anew; a pool that is suspended goes on, if its disks answer again.
+    PoolClear {
+        name: String,
+        device: Option<String>,
+    },
+    /// Erases the labels of a disk; with `dry_run`, only says whose they are.
+    PoolLabelClear {
+        device: PathBuf,
+        force: bool,
+        #[serde(default)]
+        dry_run: bool,
+    },
+    /// Takes back all disks that failed or were missing.
+    PoolReopen {
+        name: String,
+    },
+    /// The commands that changed these pools, or all.
+    PoolHistory {
+        names: Vec<String>,
+    },
+    /// What has happened since the event of this number; 0: all that is remembered.
+    Events {
+        since: u64,
+    },
     /// Begins to look at every block on every disk, or goes on with that; with `wait`, does all of it; with `stop`, ends it
     /// instead, and with `pause` until it is asked for again.
     PoolScrub {
@@ -127,10 +158,13 @@ pub enum Request {
         name: String,
         recursive: bool,
     },
-    /// The named datasets, or all; with `recursive`, also what is below them.
+    /// The named datasets, or all; with `recursive`, also what is below them. `users`: which of the properties that users
+    /// name are to be told.
     DatasetList {
         names: Vec<String>,
         recursive: bool,
+        #[serde(default)]
+        users: Vec<String>,
     },
     /// Properties by name; none means all.
     DatasetGet {
@@ -219,4 +253,8 @@ pub enum Reply {
     Observation(Box<Observation>),
     /// What clients did.
     Load(RecordedLoad),
+    /// What was done to pools.
+    History(Vec<PoolHistory>),
+    /// What has happened.
+    Events(Vec<EventReport>),
 }

@@ -2,7 +2,7 @@
 
 mod disks;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ pub struct PoolReport {
     pub txgs: Vec<TxgReport>,
     /// Why groups were closed since the import: `time`, `memory`, `ring`, `patches`, `slope`, `reply`, `refusal`, `chore`.
     #[serde(default)]
-    pub txg_causes: std::collections::BTreeMap<String, u64>,
+    pub txg_causes: BTreeMap<String, u64>,
     /// Bytes changed and not synced yet.
     #[serde(default)]
     pub dirty_bytes: u64,
@@ -83,6 +83,9 @@ pub struct PoolReport {
     /// Blocks that were found damaged since the import and are right on no disk.
     #[serde(default)]
     pub unrepaired: u64,
+    /// Whether something that was removed or cut off is not given back yet.
+    #[serde(default)]
+    pub freeing: bool,
     /// Copies to its disks, checks of them, and a scrub, that run now.
     #[serde(default)]
     pub copies: Vec<CopyReport>,
@@ -107,6 +110,25 @@ pub struct PoolReport {
     /// What was fetched ahead of readers.
     #[serde(default)]
     pub prefetch: PrefetchReport,
+    /// Only features of this version and older ones are enabled; or `off`.
+    #[serde(default)]
+    pub compatibility: String,
+    /// Its features.
+    #[serde(default)]
+    pub features: Vec<FeatureReport>,
+}
+
+/// A feature of a pool: of those that the daemon knows, and of those that the pool has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FeatureReport {
+    /// `feature@NAME`, or `unsupported@NAME` of one that the daemon does not know.
+    pub property: String,
+    /// `disabled`, `enabled` or `active`; of an unsupported one `inactive`, `compatible` or `readonly`.
+    pub state: String,
+    /// The first version that knows it; empty where nothing tells.
+    pub since: String,
+    /// Whether `pool upgrade` would enable it.
+    pub lacking: bool,
 }
 
 /// A disk that joins or leaves, or a scrub of all of them, and how far that is.
@@ -214,7 +236,53 @@ pub struct TxgReport {
     pub dirty_bytes: u64,
 }
 
+/// What was done to a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolHistory {
+    /// Its name.
+    pub name: String,
+    /// Its guid, 16 hexadecimal digits.
+    pub guid: String,
+    /// The oldest first.
+    pub commands: Vec<DoneCommand>,
+}
+
+/// A command that has changed a pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoneCommand {
+    /// When, in ns since 1970.
+    pub time_ns: u64,
+    /// Who asked for it.
+    pub user: String,
+    /// On which machine.
+    pub host: String,
+    /// As it is typed.
+    pub words: String,
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventReport {
+    /// Counted from the start of the daemon.
+    pub number: u64,
+    /// When, in ns since 1970.
+    pub time_ns: u64,
+    /// To which pool.
+    pub pool: String,
+    /// What kind of thing: `pool_import`, `statechange`, ...
+    pub class: String,
+    /// In words.
+    pub text: String,
+}
+
 impl PoolReport {
+    /// Whether there is nothing to do about it: `status -x` is silent on it.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        let is_whole = self.damage.is_empty() && self.damage_beyond == 0 && self.unrepaired == 0 && self.leaks == 0;
+        self.state == "ONLINE" && self.messages.is_empty() && is_whole
+    }
+
     /// State of a pool that should be there and is not imported; it has a name, a guid and messages, and nothing else.
     pub const UNAVAILABLE: &str = "UNAVAIL";
 
@@ -340,6 +408,9 @@ pub struct DatasetReport {
     pub created_txg: u64,
     /// The same wherever its content is sent.
     pub guid: u64,
+    /// Properties that users name, of those that were asked for; one that is set nowhere is not there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub user: BTreeMap<String, String>,
 }
 
 /// One property of a pool or dataset.

@@ -4,6 +4,7 @@
 //! for one of them what takes a look at all: a list goes once over the pool's table of names, in which a dataset is
 //! followed by what is below it ([`Names`]).
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -11,7 +12,10 @@ use tally_base::Size;
 use tally_fs::filer::{Filer, Names, is_or_holds};
 use tally_nfs::exports::parse_sharenfs;
 use tally_store::pool::ancestors;
-use tally_store::properties::{Property, PropertySet, Sourced, Value, parse, sources};
+use tally_store::properties::{
+    Property, PropertySet, Sourced, SourcedUser, UserProperty, Value, check_user_name, is_user_name, parse, sources,
+    user_sources,
+};
 
 use super::config::ExportRule;
 use super::pools::{Pools, PoolsError};
@@ -22,15 +26,31 @@ use crate::exports::mount_path;
 
 /// Reads `property=value`s, the rules of sharenfs included.
 pub(super) fn property_set(assignments: &[Assignment]) -> Result<PropertySet, PoolsError> {
-    assignments.iter().map(value).collect()
+    let mut set = PropertySet::new();
+    for assignment in assignments {
+        match setting(assignment)? {
+            Setting::Known(value) => drop(set.set(value)),
+            Setting::User(property) => set.set_user(property)?,
+        }
+    }
+    Ok(set)
 }
 
-fn value(assignment: &Assignment) -> Result<Value, PoolsError> {
-    let value = parse(Property::from_str(&assignment.property)?, &assignment.value)?;
+/// What is to be set.
+enum Setting {
+    Known(Value),
+    User(UserProperty),
+}
+
+fn setting(Assignment { property, value }: &Assignment) -> Result<Setting, PoolsError> {
+    if is_user_name(property) {
+        return Ok(Setting::User(UserProperty::new(property, value)?));
+    }
+    let value = parse(Property::from_str(property)?, value)?;
     if let Value::ShareNfs(rules) = &value {
         parse_sharenfs(rules)?;
     }
-    Ok(value)
+    Ok(Setting::Known(value))
 }
 
 /// Facts about a dataset that `get` shows beside its properties.
@@ -83,11 +103,15 @@ impl Pools {
     /// Sets properties; all of them are understood before the first one is set.
     pub fn set_properties(&self, name: &str, assignments: &[Assignment]) -> Result<(), PoolsError> {
         let pool = self.pool(pool_of(name))?;
-        let values = assignments.iter().map(value).collect::<Result<Vec<_>, _>>()?;
-        if pool.filer.pool().read_only() && values.iter().any(|value| value.property() == Property::ShareNfs) {
+        let settings = assignments.iter().map(setting).collect::<Result<Vec<_>, _>>()?;
+        let is_share = |set: &Setting| matches!(set, Setting::Known(value) if value.property() == Property::ShareNfs);
+        if pool.filer.pool().read_only() && settings.iter().any(is_share) {
             return Err(PoolsError::ReadOnlyShare { pool: pool.filer.name(), dataset: name.to_owned() });
         }
-        let set = values.into_iter().try_for_each(|value| pool.filer.set_property(name, value));
+        let set = settings.into_iter().try_for_each(|set| match set {
+            Setting::Known(value) => pool.filer.set_property(name, value),
+            Setting::User(property) => pool.filer.set_user_property(name, property),
+        });
         self.refresh_exports();
         Ok(set?)
     }
@@ -95,16 +119,33 @@ impl Pools {
     /// Forgets what was set, so that the parent's value holds.
     pub fn inherit_property(&self, name: &str, property: &str) -> Result<(), PoolsError> {
         let pool = self.pool(pool_of(name))?;
+        if is_user_name(property) {
+            check_user_name(property)?;
+            return Ok(pool.filer.inherit_user_property(name, property)?);
+        }
         let inherited = pool.filer.inherit_property(name, Property::from_str(property)?);
         self.refresh_exports();
         Ok(inherited?)
     }
 
-    /// The named datasets, or all; with `recursive`, also what is below.
-    pub fn list_datasets(&self, names: &[String], recursive: bool) -> Result<Vec<DatasetReport>, PoolsError> {
+    /// The named datasets, or all; with `recursive`, also what is below. With the values of these user properties.
+    pub fn list_datasets(
+        &self,
+        names: &[String],
+        recursive: bool,
+        users: &[String],
+    ) -> Result<Vec<DatasetReport>, PoolsError> {
+        users.iter().try_for_each(|name| check_user_name(name))?;
         let mut reports = Vec::new();
         for chosen in self.select(names, recursive)? {
-            reports.extend(chosen.places.iter().filter_map(|place| chosen.all.report(*place)));
+            for mut report in chosen.places.iter().filter_map(|place| chosen.all.report(*place)) {
+                // It takes a look at all above, which is not for those who ask every second.
+                if !users.is_empty() {
+                    let held = chosen.all.users(&report.name).into_iter().filter(|held| users.contains(&held.name));
+                    report.user = held.map(|held| (held.name, held.value)).collect();
+                }
+                reports.push(report);
+            }
         }
         Ok(reports)
     }
@@ -117,8 +158,9 @@ impl Pools {
         properties: &[String],
     ) -> Result<Vec<PropertyLine>, PoolsError> {
         for name in properties.iter().filter(|name| !FACTS.contains(&name.as_str())) {
-            Property::from_str(name)?;
+            if is_user_name(name) { check_user_name(name)? } else { Property::from_str(name).map(drop)? }
         }
+        let wanted_users = || properties.iter().filter(|name| is_user_name(name));
         let wanted = |name: &str| properties.is_empty() || properties.iter().any(|wanted| wanted == name);
         let mut lines = Vec::new();
         for chosen in self.select(names, recursive)? {
@@ -129,6 +171,16 @@ impl Pools {
                 let chain: Vec<_> = chain.iter().map(|(name, local)| (name.as_str(), local)).collect();
                 let sourced = sources(&chain).into_iter().filter(|line| wanted(line.value.property().name()));
                 lines.extend(sourced.map(|line| self.line_in_force(&report.name, &line)));
+                let held = user_sources(&chain);
+                // One that is set nowhere is none, as `zfs` has it: only who asks for it is told so.
+                let is_set = |name: &String| held.iter().any(|held| held.name == *name);
+                let unset =
+                    wanted_users().filter(|name| !is_set(name)).map(|name| user_line(&report.name, name, "-", "-"));
+                let set = held.iter().filter(|held| wanted(&held.name));
+                lines.extend(
+                    set.map(|held| user_line(&report.name, &held.name, &held.value, &held.source.to_string()))
+                        .chain(unset),
+                );
             }
         }
         Ok(lines)
@@ -204,7 +256,14 @@ impl Catalogue {
             created_txg: info.created_txg.0,
             guid: info.guid,
             name: info.name,
+            user: BTreeMap::new(),
         })
+    }
+
+    /// The user properties that hold for a dataset.
+    fn users(&self, name: &str) -> Vec<SourcedUser> {
+        let chain = self.chain(name);
+        user_sources(&chain.iter().map(|(name, local)| (name.as_str(), local)).collect::<Vec<_>>())
     }
 
     /// A dataset and its ancestors, root first, with what was set on each.
@@ -254,6 +313,16 @@ fn facts(dataset: &DatasetReport) -> Vec<PropertyLine> {
         source: "-".into(),
     };
     FACTS.into_iter().zip(values).map(line).collect()
+}
+
+fn user_line(name: &str, property: &str, value: &str, source: &str) -> PropertyLine {
+    PropertyLine {
+        name: name.into(),
+        property: property.into(),
+        value: value.into(),
+        exact: value.into(),
+        source: source.into(),
+    }
 }
 
 fn property_line(name: &str, line: &Sourced) -> PropertyLine {

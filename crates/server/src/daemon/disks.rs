@@ -25,7 +25,7 @@ use tally_base::VdevGuid;
 use tally_intent::Lane;
 use tally_members::label::{LABEL_BYTES, VdevConfig};
 use tally_members::roster::{ReturnError, RosterError};
-use tally_members::vdev::VdevLeg;
+use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::pool::membership::{Copied, Member, MembershipError, Onlooker, Stage};
 use tally_store::pool::{Pool, SecureReport};
 
@@ -53,6 +53,24 @@ pub enum DiskError {
         pool: String,
         /// As asked for.
         device: String,
+    },
+    /// Nothing is written any more.
+    #[error("pool '{pool}' is suspended; once its disks are well, `tally pool clear {pool}` goes on with it")]
+    Suspended {
+        /// Which pool.
+        pool: String,
+    },
+    /// Some disks are still away.
+    #[error(
+        "{}{}\n`tally pool status` shows which disks are away. Do this again when they are there, or replace them",
+        done.iter().map(|line| format!("{line}\n")).collect::<String>(),
+        failed.join("\n")
+    )]
+    NotReopened {
+        /// What became of the others.
+        done: Vec<String>,
+        /// Why not.
+        failed: Vec<String>,
     },
     /// A step failed.
     #[error(transparent)]
@@ -106,7 +124,7 @@ pub(super) fn remarks_of(secured: &SecureReport) -> Vec<String> {
 }
 
 /// A disk by its path or guid, or by the last part of its path where no other disk has the same.
-fn find(pool: &Pool, device: &str) -> Result<Member, DiskError> {
+pub(super) fn find(pool: &Pool, device: &str) -> Result<Member, DiskError> {
     let config = pool.roster.config();
     let legs: Vec<_> = config.vdevs_present().flat_map(|vdev| &vdev.legs).collect();
     let exact = legs.iter().find(|leg| leg.path == Path::new(device) || leg.guid.to_string() == device);
@@ -205,6 +223,33 @@ impl Pools {
             keep_outcome(&served, &place, (None, &path), asker.running, &copied)?;
             Ok(remarks_of(&of_rot(&copied)))
         })
+    }
+
+    /// Takes back every disk that failed, was missing or has missed changes. Gives what became of each.
+    pub fn reopen(&self, name: &str, progress: OnProgress<'_>) -> Result<Vec<String>, PoolsError> {
+        let served = self.pool(name)?;
+        let pool = served.filer.pool();
+        if pool.fault().is_some() {
+            return Err(DiskError::Suspended { pool: name.into() }.into());
+        }
+        let is_away =
+            |state| matches!(state, LegState::Stale | LegState::Missing | LegState::Failing | LegState::Faulted);
+        let legs = pool.roster.vdevs().iter().flat_map(|vdev| vdev.legs()).filter(|leg| is_away(leg.state()));
+        let paths: Vec<String> = legs.map(|leg| leg.path().display().to_string()).collect();
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for path in &paths {
+            match self.online(name, path, progress) {
+                Ok(remarks) => done.extend([format!("{path} is online")].into_iter().chain(remarks)),
+                Err(error) => failed.push(error.to_string()),
+            }
+        }
+        if !failed.is_empty() {
+            return Err(DiskError::NotReopened { done, failed }.into());
+        }
+        if done.is_empty() {
+            done.push(format!("no disk of '{name}' is away but those that were taken out of use"));
+        }
+        Ok(done)
     }
 
     /// Attaches the new disk (by default what is at the same path now), and takes the old one out, if the new one has

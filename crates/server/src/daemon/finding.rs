@@ -35,6 +35,7 @@ impl Pools {
         if elsewhere {
             messages.push(format!("It was last in use on {}; import it with -f if it is no more.", config.host.name));
         }
+        messages.extend(config.why_only_read().map(|why| format!("It {why}.")));
         let state = match config.state {
             PoolState::Destroyed => FoundPool::DESTROYED,
             _ if pool.legs.len() < legs => "DEGRADED",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tally_base::{PoolGuid, Size};
 use tally_fs::filer::{Filer, FilerError};
 
+use super::chronicle::Said;
 use super::pools::{Pools, PoolsError, ServedPool};
 use super::{manager, silence};
 
@@ -40,16 +41,18 @@ impl Pools {
 
     /// Writes a pool out and lets go of it. Its clients wait until it is imported again. Refused while a disk is
     /// copied, or hangs. Gives its guid.
-    pub fn export(&self, name: &str) -> Result<PoolGuid, PoolsError> {
+    pub(super) fn export(&self, name: &str, said: Option<&Said>) -> Result<PoolGuid, PoolsError> {
         let pool = self.pool_to_let_go(name)?;
+        said.inspect(|said| said.write_down(&pool));
         self.end(&pool, "exported", Filer::export)?;
         self.unlist(pool.guid());
         Ok(pool.guid())
     }
 
     /// Destroys a pool. Refused while a disk is copied, or hangs. Gives its guid.
-    pub fn destroy(&self, name: &str) -> Result<PoolGuid, PoolsError> {
+    pub(super) fn destroy(&self, name: &str, said: Option<&Said>) -> Result<PoolGuid, PoolsError> {
         let pool = self.pool_to_let_go(name)?;
+        said.inspect(|said| said.write_down(&pool));
         self.end(&pool, "destroyed", Filer::destroy)?;
         self.absent.forget(pool.guid());
         self.refresh_exports();
@@ -67,7 +70,10 @@ impl Pools {
     ) -> Result<(), PoolsError> {
         let (guid, name) = (pool.guid(), pool.filer.name());
         self.absent.let_go(guid, name.clone(), pool.handle_key());
-        self.put_away(pool, how).map_err(|source| {
+        let ended = self.put_away(pool, how);
+        let class = if end == "exported" { "pool_export" } else { "pool_destroy" };
+        self.events.tell(&name, class, ended.as_ref().map_or_else(ToString::to_string, |()| format!("it was {end}")));
+        ended.map_err(|source| {
             self.absent.because(guid, format!("It was not {end}: {source}"));
             PoolsError::NotPutAway { name, end, source: Box::new(source) }
         })
@@ -106,20 +112,17 @@ impl Pools {
     /// elsewhere; and whoever let go of it would wait for that disk.
     fn pool_to_let_go(&self, name: &str) -> Result<Arc<ServedPool>, PoolsError> {
         let pool = self.pool(name)?;
-        if let Some(leg) = silence::silent(std::slice::from_ref(&pool)).pop() {
-            let (name, path, seconds) = (name.into(), leg.path, leg.silent_for.as_secs());
-            return Err(if leg.has_left {
-                PoolsError::Owed { name, path, seconds }
-            } else {
-                PoolsError::Silent { name, path, seconds }
-            });
-        }
+        no_disk_is_silent(&pool)?;
         pool.copies.close()?;
         Ok(pool)
     }
 
     /// Lets go of a pool and ends it, by export or for good; until that is over its disks count as open.
-    fn put_away(&self, pool: &Arc<ServedPool>, how: fn(&Filer) -> Result<(), FilerError>) -> Result<(), FilerError> {
+    pub(super) fn put_away(
+        &self,
+        pool: &Arc<ServedPool>,
+        how: fn(&Filer) -> Result<(), FilerError>,
+    ) -> Result<(), FilerError> {
         self.going.lock().push(Arc::clone(pool));
         self.let_go(pool);
         let result = how(&pool.filer);
@@ -156,4 +159,15 @@ impl Pools {
         }
         failures
     }
+}
+
+/// A disk that owes an answer may write what it was given at any time: its pool cannot be let go.
+pub(super) fn no_disk_is_silent(pool: &Arc<ServedPool>) -> Result<(), PoolsError> {
+    let Some(leg) = silence::silent(std::slice::from_ref(pool)).pop() else { return Ok(()) };
+    let (name, path, seconds) = (pool.filer.name(), leg.path, leg.silent_for.as_secs());
+    Err(if leg.has_left {
+        PoolsError::Owed { name, path, seconds }
+    } else {
+        PoolsError::Silent { name, path, seconds }
+    })
 }

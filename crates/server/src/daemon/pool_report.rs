@@ -5,7 +5,7 @@ mod disks;
 use std::time::Duration;
 
 use tally_base::Size;
-use tally_members::label::{FailMode, LaneConfigLine, LossReport, PoolConfig};
+use tally_members::label::{FailMode, KNOWN_FEATURES, LaneConfigLine, LossReport, PoolConfig};
 use tally_members::vdev::LegState;
 use tally_store::bp::BlockKind;
 use tally_store::io::{CacheStats, PrefetchStats};
@@ -16,6 +16,7 @@ use tally_store::txg::TxgRecord;
 use self::disks::vdev_reports;
 pub(super) use self::disks::{space_of, vdev_name};
 use super::dates::utc;
+use super::features;
 use super::pools::ServedPool;
 use super::silence::SILENT_MIN;
 use crate::control::report::{
@@ -66,6 +67,7 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         dirty_bytes: pool.txgs.dirty_bytes(),
         dirty_bytes_max: pool.txgs.dirty_bytes_max(),
         unrepaired: pool.io.unrepaired_count(),
+        freeing: pool.datasets().iter().any(|dataset| dataset.root().orphan_count > 0),
         copies: served.copies.running(),
         copies_ended: outcomes,
         scrub,
@@ -77,6 +79,8 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         cache_bytes_max: pool.io.cache_bytes_max(),
         cache: pool.io.cache_stats().into_iter().map(cache_report).collect(),
         prefetch: prefetch_report(pool.io.prefetch_stats()),
+        compatibility: features::compatibility(&config),
+        features: features::reports(&config, KNOWN_FEATURES),
         vdevs,
     }
 }
@@ -145,8 +149,10 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             ),
         };
         messages.push(format!(
-            "the pool is suspended: {}.\n{clients} {kept} Repair the disks, then export the pool and import it again.",
-            fault.0
+            "the pool is suspended: {}.\n{clients} {kept}\n\
+             Once its disks are well, `tally pool clear {}` goes on where it stopped.",
+            fault.0,
+            served.filer.name()
         ));
     }
     messages.extend(served.list_trouble.lock().clone());
@@ -184,6 +190,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         )
     }));
     messages.extend(fenced_message(served));
+    messages.extend(refused_message(served));
     messages.extend(served.copies.notices());
     messages.extend(lanes_without_disk(served));
     messages.extend(clock_message(served));
@@ -200,6 +207,18 @@ fn fenced_message(served: &ServedPool) -> Option<String> {
             "{count} regions of 128 MiB cannot be written to, as their space maps cannot be used. Nothing in them is lost:\n\
              files there can be read and removed. {}\n\
              Bring back the disks that have the maps, or let `tally pool scrub` restore them, and import the pool again.",
+            told.join("; ")
+        )
+    })
+}
+
+/// Space that cannot be had for now.
+fn refused_message(served: &ServedPool) -> Option<String> {
+    let (count, told) = served.filer.pool().io.allocator().refused();
+    (count > 0).then(|| {
+        format!(
+            "{count} regions of 128 MiB cannot be written to for now, as a disk refuses to give their space maps. Nothing in them is\n\
+             lost. It is asked again every now and then, and before anybody is told that there is no room. {}",
             told.join("; ")
         )
     })
@@ -297,10 +316,10 @@ fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
 }
 
 /// Names of what `tally pool get` shows.
-pub(super) const PROPERTIES: [&str; 8] =
-    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode"];
+pub(super) const PROPERTIES: [&str; 9] =
+    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode", "compatibility"];
 
-/// The properties of one pool, in the order of [`PROPERTIES`].
+/// The properties of one pool, in the order of [`PROPERTIES`], then its features.
 pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
     let size = |bytes: u64| (Size(bytes).to_string(), bytes.to_string());
     let same = |text: &str| (text.to_owned(), text.to_owned());
@@ -314,6 +333,7 @@ pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
         (same(&pool.guid), "-"),
         (same(if pool.read_only { "on" } else { "off" }), "-"),
         (same(&pool.failmode), if pool.failmode == FailMode::default().word() { "default" } else { "local" }),
+        (same(&pool.compatibility), if pool.compatibility == "off" { "default" } else { "local" }),
     ];
     let line = |(property, value): (&str, ((String, String), &str))| {
         // Of a pool that is not imported nothing else is known.
@@ -321,5 +341,6 @@ pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
         let ((value, exact), source) = if is_known { value } else { (same("-"), "-") };
         PropertyLine { name: pool.name.clone(), property: property.into(), value, exact, source: source.into() }
     };
-    PROPERTIES.into_iter().zip(values).map(line).collect()
+    let features = pool.features.iter().map(|feature| (feature.property.as_str(), (same(&feature.state), "local")));
+    PROPERTIES.into_iter().zip(values).chain(features).map(line).collect()
 }

@@ -15,7 +15,7 @@
 //! are away that `pools.toml` still lists, that is, that nobody exported.
 //!
 //! What is done to pools stands in rooms of its own: `opening` is what a start imports, `new_files` makes files for a new
-//! one, `finding` looks for those that are not imported, `letting_go` ends them, `absent` knows those that are away,
+//! one, `finding` looks for those that are not imported, `letting_go` ends them, `resuming` goes on with suspended ones, `absent` knows those that are away,
 //! `listing` keeps the list for the next start, `disks` and `datasets` have the commands on what is in them, and
 //! `rules_above` the rules of the configuration.
 
@@ -30,11 +30,11 @@ use parking_lot::{Mutex, RwLock};
 use tally_base::PoolGuid;
 use tally_disk::Platform;
 use tally_fs::Filesystem;
-use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Named};
+use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Named, Suspended};
 use tally_members::assemble::PoolSelect;
 use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
-use tally_members::label::FailMode;
+use tally_members::label::{FailMode, Feature, Release};
 use tally_store::tuning::Tuning;
 use tally_vfs::Vfs;
 
@@ -43,6 +43,8 @@ pub use self::served::ServedPool;
 use super::absent::Absent;
 use super::config::ExportRule;
 use super::disks::DiskError;
+use super::events::Events;
+use super::features;
 use super::new_files::NewFile;
 use super::state::State;
 use crate::control::message::{Assignment, Progress};
@@ -65,11 +67,16 @@ pub struct ImportOrder {
     pub accept_loss: bool,
     /// Although it was destroyed.
     pub destroyed: bool,
+    /// It was suspended here, and is to be as it was.
+    pub resumes: Option<Suspended>,
 }
 
 /// What `tally pool set` can change.
 enum PoolChange {
     FailMode(FailMode),
+    /// Which features may be enabled.
+    Compatibility(Option<Release>),
+    Enable(Feature),
     /// The machine's clock is right, although it is far from the pool's times.
     AcceptClock,
 }
@@ -80,6 +87,8 @@ impl PoolChange {
         match (set.property.as_str(), set.value.as_str()) {
             ("failmode", word) => FailMode::of_word(word).map(Self::FailMode).ok_or_else(bad),
             ("clock", "accept") => Ok(Self::AcceptClock),
+            ("compatibility", word) => features::parse_compatibility(word).map(Self::Compatibility),
+            (feature, "enabled") if features::is_feature(feature) => features::find(feature).map(Self::Enable),
             _ => Err(bad()),
         }
     }
@@ -102,6 +111,8 @@ pub struct Pools {
     /// Those whose clients wait.
     pub absent: Absent,
     pub(super) state: Mutex<State>,
+    /// What has happened to them.
+    pub(super) events: Events,
     /// Rules that stand above those of datasets.
     pub(super) above: Mutex<Vec<ExportRule>>,
     /// Those of them that the configuration file has.
@@ -120,6 +131,7 @@ impl Pools {
             going: Mutex::default(),
             came_on: Mutex::new(Instant::now()),
             absent: Absent::new(state.pools()),
+            events: Events::default(),
             above: Mutex::default(),
             state: Mutex::new(state),
             file_rules: Mutex::new(above),
@@ -189,7 +201,11 @@ impl Pools {
             self.comes_on();
             progress(words(state));
         };
-        let (filer, report) = Filer::import(&self.platform, &self.tuning, &source, &select, &options, &mut tell)?;
+        let (world, tuning) = (&self.platform, &self.tuning);
+        let (filer, report) = match &order.resumes {
+            None => Filer::import(world, tuning, &source, &select, &options, &mut tell)?,
+            Some(suspended) => Filer::resume(world, tuning, &source, &select, suspended, &mut tell)?,
+        };
         let lost = if order.read_only { "missing" } else { "given up at the import" };
         let losses = report.losses.iter().map(|loss| format!("{lost}: {loss}"));
         let remarks = report.remarks.iter().cloned().chain(losses).collect();
@@ -226,6 +242,7 @@ impl Pools {
         self.served.write().push(Arc::clone(&pool));
         self.absent.forget(pool.guid());
         self.refresh_exports();
+        self.events.tell(&pool.filer.name(), "pool_import", "it is imported".into());
         // It serves, whatever becomes of the list: whoever asked for it is told.
         let _told_later = self.remember(&pool);
         Ok(pool)
@@ -239,6 +256,13 @@ impl Pools {
             match change {
                 PoolChange::FailMode(failmode) => {
                     pool.filer.pool().roster.set_failmode(failmode).map_err(DiskError::from)?;
+                }
+                PoolChange::Compatibility(limit) => {
+                    let limit = limit.map_or_else(String::new, |limit| limit.to_string());
+                    pool.filer.pool().roster.set_compatibility(&limit).map_err(DiskError::from)?;
+                }
+                PoolChange::Enable(feature) => {
+                    pool.filer.pool().roster.enable_features(&[feature]).map_err(DiskError::from)?;
                 }
                 PoolChange::AcceptClock => pool.filer.pool().accept_clock().map_err(FilerError::from)?,
             }

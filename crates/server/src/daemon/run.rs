@@ -18,6 +18,7 @@ use tally_nfs::service::Service;
 use tally_store::tuning::Tuning;
 
 use super::announce::Announcement;
+use super::chronicle::Said;
 use super::config::{Config, ConfigError};
 use super::data_dir::{self, DataDir, DataDirError};
 use super::history;
@@ -32,7 +33,7 @@ use super::service::{Counter, Desk};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
 use super::work::{Begun, Work};
-use super::{Event, listen, listing, logging, manager, opening, pressure, process, signals, silence};
+use super::{Event, events, listen, listing, logging, manager, opening, pressure, process, signals, silence};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
 use crate::control::message::Progress;
@@ -99,7 +100,7 @@ pub struct Daemon {
     watching: Option<Watching>,
     /// Disks that hang, memory that runs short, and a list of pools that could not be written: looked at until the pools are
     /// exported.
-    _looks: [Ticker; 3],
+    _looks: [Ticker; 4],
     /// Other daemons keep away from its directory, until nobody here writes there any more: this is dropped last.
     _lock: data_dir::Lock,
 }
@@ -182,7 +183,8 @@ impl Daemon {
         let server = Server::start_on(Arc::clone(&desk.nfs), listeners, &ServeOptions::default())?;
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         manager::serves();
-        let looks = [silence, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];
+        let happenings = events::watch(&desk.pools)?;
+        let looks = [silence, happenings, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];
         Ok(Self {
             args: launch.args,
             desk,
@@ -275,10 +277,10 @@ impl Daemon {
     fn prepare_beside(&mut self, work: Work) {
         let (desk, sender, ends) = (Arc::clone(&self.desk), self.sender.clone(), Arc::clone(&self.ends));
         self.preparing.retain(|thread| !thread.is_finished());
-        self.preparing.extend(beside(work, move |Begun { request, mut voice, .. }| {
+        self.preparing.extend(beside(work, move |Begun { request, user, mut voice, .. }| {
             match desk.prepare(&request, &ends, &mut |state| voice.goes(state)) {
                 // At the end nobody takes it any more, and the files go with it.
-                Ok(files) => drop(sender.send(Event::Prepared(Begun { request, files, voice }))),
+                Ok(files) => drop(sender.send(Event::Prepared(Begun { request, user, files, voice }))),
                 Err(error) => voice.ends(Err(error)),
             }
         }));
@@ -317,8 +319,12 @@ impl Daemon {
     }
 }
 
-fn carry_out(desk: &Desk, Begun { request, files, mut voice }: Begun) {
-    let result = desk.carry_out(request, files, &mut |state| voice.goes(state));
+fn carry_out(desk: &Desk, Begun { request, user, files, mut voice }: Begun) {
+    let said = Said::of(&request, user);
+    let result = desk.carry_out(request, files, &said, &mut |state| voice.goes(state));
+    if result.is_ok() {
+        desk.pools.write_down(&said);
+    }
     voice.ends(result);
 }
 

@@ -19,12 +19,13 @@ use tally_members::create;
 use tally_members::discover::ImportSource;
 use tally_nfs::exports::parse_sharenfs;
 
+use super::chronicle::Said;
 use super::damage_report::Pending;
 use super::new_files::NewFile;
 use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
 use super::work::{self, Answer};
-use super::{Event, damage_report, datasets, ops_report, pool_report, process, silence};
+use super::{Event, damage_report, datasets, features, ops_report, pool_report, process, silence};
 use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, Progress, Reply, Request};
 use crate::control::report::PoolReport;
@@ -90,14 +91,16 @@ impl Desk {
             Request::PoolStatus { names } => self.pools_with_damage(names).map(Reply::Pools),
             Request::PoolFind { dirs, destroyed } => self.find(dirs, *destroyed),
             Request::PoolGet { names, properties } => self.pool_properties(names, properties),
-            Request::DatasetList { names, recursive } => {
-                self.pools.list_datasets(names, *recursive).map(Reply::Datasets)
+            Request::DatasetList { names, recursive, users } => {
+                self.pools.list_datasets(names, *recursive, users).map(Reply::Datasets)
             }
             Request::DatasetGet { names, recursive, properties } => {
                 self.pools.dataset_properties(names, *recursive, properties).map(Reply::Properties)
             }
             Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
+            Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
+            Request::Events { since } => Ok(Reply::Events(self.pools.events.since(*since))),
             Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),
             _ => return None,
         })
@@ -141,12 +144,17 @@ impl Desk {
 
     fn pool_properties(&self, names: &[String], properties: &[String]) -> Result<Reply, PoolsError> {
         let pools = self.reports(names, |pool| pool_report::report(pool))?;
-        let wanted = |name: &str| properties.is_empty() || properties.iter().any(|wanted| wanted == name);
-        if let Some(unknown) = properties.iter().find(|name| !pool_report::PROPERTIES.contains(&name.as_str())) {
-            return Err(PoolsError::NoPoolProperty { name: unknown.clone() });
+        let lines: Vec<_> = pools.iter().flat_map(pool_report::properties).collect();
+        for name in properties.iter().filter(|name| *name != features::ALL) {
+            let is_there = || lines.iter().any(|line| line.property == *name);
+            match pool_report::PROPERTIES.contains(&name.as_str()) || is_there() {
+                true => {}
+                false if features::is_feature(name) => return Err(features::unknown(name)),
+                false => return Err(PoolsError::NoPoolProperty { name: name.clone() }),
+            }
         }
-        let lines = pools.iter().flat_map(pool_report::properties).filter(|line| wanted(&line.property));
-        Ok(Reply::Properties(lines.collect()))
+        let wanted = |name: &str| properties.is_empty() || properties.iter().any(|word| features::is_meant(word, name));
+        Ok(Reply::Properties(lines.into_iter().filter(|line| wanted(&line.property)).collect()))
     }
 
     /// Makes the files that a request needs before it can be carried out. `ends` becomes true when it is not to be any more.
@@ -156,10 +164,12 @@ impl Desk {
         ends: &AtomicBool,
         progress: OnProgress<'_>,
     ) -> Result<Vec<NewFile>, PoolsError> {
-        let Request::PoolCreate { name, vdevs, force, file_bytes: Some(bytes), properties } = request else {
+        let Request::PoolCreate { name, vdevs, force, file_bytes: Some(bytes), properties, pool_properties } = request
+        else {
             return Ok(Vec::new());
         };
-        self.pools.make_files(name, vdevs, &create_options(*force, properties)?, *bytes, ends, progress)
+        let options = create_options(*force, properties, pool_properties)?;
+        self.pools.make_files(name, vdevs, &options, *bytes, ends, progress)
     }
 
     /// Carries out a request that changes something. `files` were made for it.
@@ -167,29 +177,40 @@ impl Desk {
         &self,
         request: Request,
         files: Vec<NewFile>,
+        said: &Said,
         progress: OnProgress<'_>,
     ) -> Result<Reply, PoolsError> {
         self.pools.write_list_again();
         match request {
-            Request::PoolCreate { name, vdevs, force, properties, .. } => {
-                let pool = self.pools.create(&name, &vdevs, &create_options(force, &properties)?, files)?;
+            Request::PoolCreate { name, vdevs, force, properties, pool_properties, .. } => {
+                let options = create_options(force, &properties, &pool_properties)?;
+                let pool = self.pools.create(&name, &vdevs, &options, files)?;
                 self.listed(pool.guid(), vec![format!("created pool '{name}'; its files are at /{name}")], "")
             }
             Request::PoolImport { pool, dirs, force, read_only, accept_loss, destroyed } => {
                 let is_anywhere = dirs.is_empty();
                 let paths = if is_anywhere { self.pools.known_paths(&pool) } else { Vec::new() };
                 let dirs = if is_anywhere { self.dirs.clone() } else { dirs };
-                let order = ImportOrder { pool, paths, dirs, force, read_only, accept_loss, destroyed };
+                let order = ImportOrder {
+                    pool,
+                    paths,
+                    dirs,
+                    force,
+                    read_only,
+                    accept_loss,
+                    destroyed,
+                    ..ImportOrder::default()
+                };
                 let (pool, report) = self.pools.import(&order, progress)?;
                 self.listed(pool.guid(), import_remarks(&pool.filer, &report), "")
             }
             Request::PoolExport { name } => {
-                let guid = self.pools.export(&name)?;
+                let guid = self.pools.export(&name, Some(said))?;
                 let gone = "a start before that imports it again.";
                 self.listed(guid, vec![format!("exported pool '{name}'")], gone)
             }
             Request::PoolDestroy { name } => {
-                let guid = self.pools.destroy(&name)?;
+                let guid = self.pools.destroy(&name, Some(said))?;
                 let gone = "a start before that finds it destroyed, and takes it off.";
                 self.listed(guid, vec![format!("destroyed pool '{name}'")], gone)
             }
@@ -207,6 +228,7 @@ impl Desk {
                 self.pools.set_pool_properties(&name, &assignments)?;
                 Ok(Reply::Done(Vec::new()))
             }
+            Request::PoolUpgrade { names } => Ok(Reply::Done(self.pools.upgrade(&names)?)),
             Request::PoolAttach { name, device, new_device, force } => {
                 let remarks = self.pools.attach(&name, &device, &new_device, force, progress)?;
                 Ok(done(format!("{} is now a mirror of {device}", new_device.display()), remarks))
@@ -226,6 +248,14 @@ impl Desk {
             Request::PoolOnline { name, device } => {
                 let remarks = self.pools.online(&name, &device, progress)?;
                 Ok(done(format!("{device} of '{name}' is online"), remarks))
+            }
+            Request::PoolClear { name, device } => {
+                let (guid, done) = self.pools.clear(&name, device.as_deref(), &self.dirs, progress)?;
+                self.listed(guid, done, "")
+            }
+            Request::PoolReopen { name } => Ok(Reply::Done(self.pools.reopen(&name, progress)?)),
+            Request::PoolLabelClear { device, force, dry_run } => {
+                Ok(Reply::Done(vec![self.pools.clear_label(&device, force, dry_run)?]))
             }
             Request::PoolScrub { name, stop: true, .. } => {
                 self.pools.stop_scrub(&name)?;
@@ -280,9 +310,15 @@ impl Desk {
     }
 }
 
-fn create_options(force: bool, properties: &[Assignment]) -> Result<CreateOptions, PoolsError> {
+fn create_options(force: bool, properties: &[Assignment], of_pool: &[Assignment]) -> Result<CreateOptions, PoolsError> {
     let properties = datasets::property_set(properties)?;
-    let disks = create::CreateOptions { force, ..create::CreateOptions::default() };
+    let mut disks = create::CreateOptions { force, ..create::CreateOptions::default() };
+    for Assignment { property, value } in of_pool {
+        match property.as_str() {
+            "compatibility" => disks.compatibility = features::parse_compatibility(value)?,
+            _ => return Err(PoolsError::BadNewPoolProperty { name: property.clone(), value: value.clone() }),
+        }
+    }
     Ok(CreateOptions { disks, root_owner: process::owner(), properties })
 }
 

@@ -60,7 +60,7 @@ impl Order {
 }
 
 impl Work {
-    /// Whether it copies or reads a whole disk, and must not keep the daemon's thread from others.
+    /// Whether it copies or reads a whole disk, or is at one that may hang, and must not keep the daemon's thread from others.
     pub(super) const fn takes_long(&self) -> bool {
         matches!(
             self.request,
@@ -70,6 +70,8 @@ impl Work {
                 | Request::PoolOffline { .. }
                 | Request::PoolOnline { .. }
                 | Request::PoolScrub { .. }
+                | Request::PoolReopen { .. }
+                | Request::PoolLabelClear { .. }
         )
     }
 
@@ -95,13 +97,16 @@ impl Work {
             return None;
         }
         let _ = answer.send(Answer::Begun);
-        Some(Begun { request, files: Vec::new(), voice: Voice { answer, told: None } })
+        let user = asker.user();
+        Some(Begun { request, user, files: Vec::new(), voice: Voice { answer, told: None } })
     }
 }
 
 /// Work that will be carried out.
 pub(super) struct Begun {
     pub(super) request: Request,
+    /// Who asked for it.
+    pub(super) user: String,
     /// Made for it. Whoever drops them takes them back.
     pub(super) files: Vec<NewFile>,
     pub(super) voice: Voice,

@@ -26,6 +26,16 @@ impl Failing {
         })
     }
 
+    /// All that is on it.
+    pub(super) fn content(&self) -> Vec<u8> {
+        self.disk.content()
+    }
+
+    /// Puts a copy on it.
+    pub(super) fn restore(&self, content: &[u8]) {
+        self.disk.write(0, content, Durability::Cached).unwrap();
+    }
+
     /// The offsets of all sectors behind the first label and before the last that are not empty.
     pub(super) fn used_sectors(&self) -> Vec<u64> {
         let content = self.disk.content();

@@ -27,7 +27,12 @@ fn disks_that_are_away_for_a_while() {
             (&["pool", "create", "dozer", "mirror", "a", "b"], true, &[]),
             (&["pool", "online", "dozer", "b"], false, &["in use already"]),
             (&["pool", "offline", "dozer", "b"], true, &["b of 'dozer' is offline", "tally pool online"]),
-            (&["pool", "offline", "dozer", "a"], false, &["the only one of its vdev that has everything"]),
+            // By the path that was given, and with what to do.
+            (
+                &["pool", "offline", "dozer", "a"],
+                false,
+                &["a is the only one of its vdev that has everything", "`tally pool online`"],
+            ),
             (&["dataset", "create", "dozer/x"], true, &[]),
             (&["pool", "status", "dozer"], true, &["state: DEGRADED", "OFFLINE", "was taken out of use"]),
             (&["pool", "export", "dozer"], true, &[]),
@@ -99,7 +104,7 @@ fn disks_that_fail_while_the_daemon_runs() {
         data_dir,
         &[
             (&["dataset", "create", "dozer/y"], false, &[]),
-            (&["pool", "status", "dozer"], true, &["state: SUSPENDED", "export the pool and import it again"]),
+            (&["pool", "status", "dozer"], true, &["state: SUSPENDED", "tally pool clear dozer"]),
             (&["pool", "set", "failmode=continue", "dozer"], false, &["suspended"]),
             (&["pool", "export", "dozer"], false, &[]),
             (&import, false, &["no usable leg", "MISSING"]),

@@ -132,7 +132,7 @@ impl History {
             // It was cut off before it had joined.
             self.0.lock().troubles.struck |= true;
         }
-        if matches!(done, Err(MembershipError::Labels(_)))
+        if matches!(done, Err(MembershipError::Labels(_) | MembershipError::Refused { .. }))
             && matches!(deed, Deed::Detach | Deed::Offline(_) | Deed::Online)
         {
             // The last leg that has everything stays, and so does the only one of a lane.

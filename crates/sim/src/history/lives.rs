@@ -88,6 +88,7 @@ impl State {
             self.add_part(&name, sync)?;
         }
         for at in self.parts_there() {
+            let bound_by = self.plan.bound_of(at);
             let (now, part) = (self.op, &mut self.parts[at]);
             if let Some(name) = part.renamed.take().filter(|name| filer.by_name(name).is_some()) {
                 part.name = name;
@@ -110,7 +111,7 @@ impl State {
                 same_objects(&*fs, &left.model, &known)
             });
             let found = found.map_err(|what| format!("{name}: {what}"))?;
-            part.check_account(&filer, &found.left.model).map_err(|what| format!("{name}: {what}"))?;
+            part.check_account(&filer, &found.left.model, bound_by).map_err(|what| format!("{name}: {what}"))?;
             if was_clean && same(&*fs, &part.oracle.live).is_err() {
                 return Err(format!("{name}: the pool says that it was exported, and something is missing"));
             }
@@ -145,7 +146,7 @@ impl State {
         let objects = &self.objects;
         let knows = |op: &Op| op.objects().iter().all(|object| objects.iter().any(|known| Arc::ptr_eq(known, object)));
         self.past.retain(|past| knows(&past.op));
-        Ok(())
+        self.check_account_of_all()
     }
 
     /// Every handle opens what it did, or nothing.

@@ -1,6 +1,7 @@
 //! Quotas: set, changed and taken away while clients fill what there is.
 //!
-//! A quota counts names and the targets of links beside contents (`refquota` bounds the dataset on which it was set).
+//! A quota counts names and the targets of links beside contents. `refquota` bounds the dataset on which it was set, and so does
+//! the `quota` of one that has none below it; in some histories the pool's own dataset gets one for all of them together.
 //! Three things must hold, all by the oracle's own account (`oracle/used.rs`):
 //!
 //! - Who is told that the quota is exceeded would have exceeded it, even if nothing in the dataset can be compressed;
@@ -9,13 +10,17 @@
 //! - Behind an import the dataset's account lies between what names take and what everything takes uncompressed, and
 //!   above the quota only as far as it was when the quota came, and by the rest of a sector for each file.
 
+use std::sync::Arc;
+
 use tally_fs::filer::{DatasetInfo, Filer};
+use tally_store::dataset::Dataset;
 use tally_store::properties::{Property, parse};
 use tally_vfs::model::Model;
 
 use super::run::History;
-use super::{Checked, Part, State, Trouble};
+use super::{Checked, Part, Plan, State, Trouble};
 use crate::chance::Chance;
+use crate::machine::POOL;
 use crate::op::Op;
 use crate::oracle::{Before, Bound, Used, used};
 
@@ -33,31 +38,44 @@ impl Trouble {
     }
 }
 
+impl Plan {
+    /// Whether the quota of the pool's own dataset is one for all.
+    fn quota_is_of_all(&self) -> bool {
+        self.seed % 8 == 4
+    }
+
+    /// The property by which a part is bound.
+    pub(super) fn bound_of(&self, part: usize) -> Property {
+        if part % 2 == 1 || part == 0 && self.quota_is_of_all() { Property::Quota } else { Property::RefQuota }
+    }
+}
+
 impl History {
     /// Sets a quota, often a little above what is used, or takes it away.
     pub(super) fn set_quota(&self, chance: &mut Chance) -> Checked<()> {
         if self.0.lock().is_beside() {
             return Ok(());
         }
-        let (at, name, asked) = {
+        let (at, name, property, asked) = {
             let mut state = self.0.lock();
             let at = state.some_part(chance);
-            let used_bytes = info(&state.machine.server().filer, &state.parts[at].name).used_bytes;
+            let used_bytes = state.counted_bytes(at);
             let was_bound = state.parts[at].oracle.bound.quota.is_some();
             let quota_bytes = if chance.one_in(4) { used_bytes / 2 } else { used_bytes + chance.pick(&ROOM_BYTES) };
             let asked = (!was_bound || chance.one_in(3)).then_some(quota_bytes.max(1));
             state.parts[at].oracle.bound.asked = asked;
             let part = &state.parts[at];
             let name = part.name.clone();
-            state.note(format!("refquota={asked:?} on {name}, which uses {used_bytes}"));
-            (at, name, asked)
+            let property = state.plan.bound_of(at);
+            state.note(format!("{property}={asked:?} on {name}, which uses {used_bytes}"));
+            (at, name, property, asked)
         };
         let value = asked.map_or("none".to_owned(), |bytes| bytes.to_string());
-        let value = parse(Property::RefQuota, &value).expect("a size");
+        let value = parse(property, &value).expect("a size");
         self.sync(false, move |filer| filer.set_property(&name, value).map_err(|error| error.to_string()))?;
         let mut state = self.0.lock();
         if !state.is_off() {
-            let used_bytes = info(&state.machine.server().filer, &state.parts[at].name).used_bytes;
+            let used_bytes = state.counted_bytes(at);
             state.parts[at].oracle.bound = Bound { quota: asked, asked, used_bytes };
         }
         Ok(())
@@ -65,18 +83,39 @@ impl History {
 }
 
 impl State {
+    /// What counts against the quota of a part, as the server says.
+    fn counted_bytes(&self, at: usize) -> u64 {
+        let filer = &self.machine.server().filer;
+        if at == 0 && self.plan.quota_is_of_all() {
+            return filer.datasets().iter().map(|info| info.used_bytes).sum();
+        }
+        info(filer, &self.parts[at].name).used_bytes
+    }
+
+    /// What all parts take.
+    fn used_by_all(&self) -> Used {
+        self.parts_there().into_iter().map(|at| self.parts[at].used(&self.parts[at].oracle.live)).sum()
+    }
+
+    /// The quotas that bound a part, each with what counts against it.
+    fn bounds_of(&self, at: usize) -> Vec<(u64, Used)> {
+        let part = &self.parts[at];
+        let is_of_all = self.plan.quota_is_of_all();
+        let own = part.oracle.bound.quota.filter(|_| at > 0 || !is_of_all);
+        let of_all = self.parts[0].oracle.bound.quota.filter(|_| is_of_all);
+        let own = own.map(|quota| (quota, part.used(&part.oracle.live)));
+        own.into_iter().chain(of_all.map(|quota| (quota, self.used_by_all()))).collect()
+    }
+
     /// Somebody was told that a quota is exceeded: it would have been.
     pub(super) fn check_over_quota(&mut self, op: &Op, before: &Before) -> Checked<()> {
-        let part = &self.parts[op.dataset()];
-        let Some(quota) = part.oracle.bound.quota else {
+        let bounds = self.bounds_of(op.dataset());
+        if bounds.is_empty() {
             return Err(format!("{op:?} is refused for a quota, and there is none"));
-        };
-        let (growth, used) = (part.oracle.growth(op, before), part.used(&part.oracle.live));
-        if growth == 0 || used.bytes_max + growth <= quota {
-            return Err(format!(
-                "{op:?} is refused for a quota of {quota}, with {} to {} used, and takes {growth} at most",
-                used.bytes_min, used.bytes_max
-            ));
+        }
+        let growth = self.parts[op.dataset()].oracle.growth(op, before);
+        if growth == 0 || bounds.iter().all(|(quota, used)| used.bytes_max + growth <= *quota) {
+            return Err(format!("{op:?} is refused for a quota of {bounds:?}, and takes {growth} at most"));
         }
         self.totals.over_quota += 1;
         Ok(())
@@ -84,14 +123,47 @@ impl State {
 
     /// Something was made: names and targets do not exceed the quota. What a WRITE takes is seen behind an import.
     pub(super) fn check_within_quota(&self, op: &Op) -> Checked<()> {
-        let part = &self.parts[op.dataset()];
         if matches!(op, Op::Write { .. }) {
             return Ok(());
         }
-        let Some(quota) = part.oracle.bound.quota else { return Ok(()) };
-        let bytes_min = part.used(&part.oracle.live).bytes_min;
-        if bytes_min > quota {
-            return Err(format!("{op:?} is carried out, and names take {bytes_min} of a quota of {quota}"));
+        match self.bounds_of(op.dataset()).into_iter().find(|(quota, used)| used.bytes_min > *quota) {
+            Some((quota, used)) => {
+                Err(format!("{op:?} is carried out, and names take {} of a quota of {quota}", used.bytes_min))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The same of the quota for all, once each part was found.
+    pub(super) fn check_account_of_all(&mut self) -> Checked<()> {
+        let filer = Arc::clone(&self.machine.server().filer);
+        if !self.plan.quota_is_of_all() {
+            return Ok(());
+        }
+        let (found_bytes, file_count) = (self.counted_bytes(0), self.used_by_all().file_count);
+        let bound = &mut self.parts[0].oracle.bound;
+        bound.find(info(&filer, POOL).effective.quota, found_bytes)?;
+        if has_orphans(&filer, |_| true) { Ok(()) } else { bound.check(found_bytes, file_count) }
+    }
+}
+
+impl Bound {
+    /// An import has found this quota, which has to be one of which somebody knows.
+    fn find(&mut self, quota: Option<u64>, used_bytes: u64) -> Checked<()> {
+        if quota != self.quota {
+            if quota != self.asked {
+                return Err(format!("the quota is {quota:?}, and was {:?}", self.quota));
+            }
+            *self = Self { quota, asked: quota, used_bytes };
+        }
+        Ok(())
+    }
+
+    /// Nothing passes it further than it was passed when it came.
+    fn check(&self, found_bytes: u64, file_count: u64) -> Checked<()> {
+        let allowed_bytes = self.quota.unwrap_or(u64::MAX).max(self.used_bytes);
+        if found_bytes > allowed_bytes.saturating_add(file_count * FILE_SLACK_BYTES) {
+            return Err(format!("it uses {found_bytes}, and may use {allowed_bytes} ({self:?})"));
         }
         Ok(())
     }
@@ -104,30 +176,27 @@ impl Part {
     }
 
     /// The account that an import has found is true of what it has found, and the quota is one of which somebody knows.
-    pub(super) fn check_account(&mut self, filer: &Filer, model: &Model) -> Checked<()> {
+    pub(super) fn check_account(&mut self, filer: &Filer, model: &Model, bound_by: Property) -> Checked<()> {
         let info = info(filer, &self.name);
         let (found_bytes, used, bound) = (info.used_bytes, self.used(model), &mut self.oracle.bound);
-        let quota = info.effective.refquota;
-        if quota != bound.quota {
-            if quota != bound.asked {
-                return Err(format!("the quota is {quota:?}, and was {:?}", bound.quota));
-            }
-            *bound = Bound { quota, asked: quota, used_bytes: found_bytes };
+        // One that is for all is looked at once all are known.
+        let is_of_all = self.name == POOL && bound_by == Property::Quota;
+        if !is_of_all {
+            bound.find(info.effective.refquota.or(info.effective.quota), found_bytes)?;
         }
-        let dataset = filer.pool().datasets().into_iter().find(|dataset| dataset.birth.id == info.id);
-        if dataset.is_some_and(|dataset| dataset.root().orphan_count > 0) {
+        if has_orphans(filer, |dataset| dataset.birth.id == info.id) {
             return Ok(());
         }
         let Used { bytes_min, bytes_max, file_count } = used;
         if !(bytes_min..=bytes_max).contains(&found_bytes) {
             return Err(format!("it says that it uses {found_bytes}, and that must be {bytes_min} to {bytes_max}"));
         }
-        let allowed_bytes = bound.quota.unwrap_or(u64::MAX).max(bound.used_bytes);
-        if found_bytes > allowed_bytes.saturating_add(file_count * FILE_SLACK_BYTES) {
-            return Err(format!("it uses {found_bytes}, and may use {allowed_bytes} ({bound:?})"));
-        }
-        Ok(())
+        if is_of_all { Ok(()) } else { bound.check(found_bytes, file_count) }
     }
+}
+
+fn has_orphans(filer: &Filer, of: impl Fn(&Dataset) -> bool) -> bool {
+    filer.pool().datasets().iter().any(|dataset| of(dataset) && dataset.root().orphan_count > 0)
 }
 
 fn info(filer: &Filer, name: &str) -> DatasetInfo {

@@ -18,7 +18,7 @@ use clap::ValueEnum;
 use tally_fs::filer::{FilerError, ImportOptions};
 use tally_members::assemble::ImportError;
 use tally_members::vdev::LegState;
-use tally_store::alloc::LoadError;
+use tally_store::alloc::{LoadError, SectorError};
 use tally_store::block::BlockError;
 use tally_store::pool::{OpenError, SyncError};
 
@@ -135,9 +135,9 @@ fn says_that_something_is_missing(error: &FilerError) -> bool {
 fn says_that_something_cannot_be_read(error: &FilerError) -> bool {
     let FilerError::Open(error) = error else { return false };
     match error {
-        OpenError::Block(_) | OpenError::Root(_) | OpenError::Space(LoadError::Block(_)) => true,
+        OpenError::Block(_) | OpenError::Root(_) | OpenError::Space(LoadError::Sector(SectorError::Block(_))) => true,
         // The only space map: nothing can be written.
-        OpenError::Sync(SyncError::Block(BlockError::NoSpace(no_space))) => no_space.fenced > 0,
+        OpenError::Sync(SyncError::Block(BlockError::NoSpace(no_space))) => no_space.fenced + no_space.refused > 0,
         _ => false,
     }
 }

@@ -4,6 +4,7 @@
 //! The numbers are written down once more, and not the server's: a charge that is forgotten there is missed here.
 
 use std::collections::BTreeSet;
+use std::iter::Sum;
 
 use tally_vfs::model::Model;
 use tally_vfs::{Attr, Cred, FileKind, ObjectRef, Vfs};
@@ -70,6 +71,16 @@ pub fn used(model: &Model, record_size: impl Fn(ObjectRef) -> Option<u64>) -> Us
         }
     }
     used
+}
+
+impl Sum for Used {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            bytes_min: sum.bytes_min + one.bytes_min,
+            bytes_max: sum.bytes_max + one.bytes_max,
+            file_count: sum.file_count + one.file_count,
+        })
+    }
 }
 
 impl Used {

@@ -115,17 +115,17 @@ impl Deferred {
     }
 
     /// Ripe lists that are in the maps are not needed any more, and where there are too many they become one.
-    pub(super) fn tidy(&mut self, waiting: &mut Ripe) {
+    pub(super) fn tidy(&mut self, ranges: &mut Ripe) {
         self.ripe.retain(|txg, list| {
-            let is_needed = waiting.has_list(*txg);
+            let is_needed = ranges.has_list(*txg);
             if !is_needed {
-                waiting.forget_list(*txg);
+                ranges.forget_list(*txg);
                 self.retired.extend(list.chain.iter().flat_map(BlockPtr::dvas));
             }
             is_needed
         });
         if let Some((&newest, _)) = self.ripe.last_key_value().filter(|_| self.ripe.len() > ripe::LISTS_MAX) {
-            let unwritten = waiting.join(newest);
+            let unwritten = ranges.join(newest);
             for list in std::mem::take(&mut self.ripe).into_values() {
                 self.retired.extend(list.chain.iter().flat_map(BlockPtr::dvas));
             }

@@ -8,7 +8,7 @@ use tally_members::blockdev::BlockDevs;
 use super::AllocRoot;
 use super::bitmap::{Bitmap, REGION_SECTORS};
 use super::deferred::{DeferredHead, decode_sector};
-use super::load::{LoadError, read_sector};
+use super::load::{SectorError, read_sector};
 use super::root::VdevRoot;
 use super::space_index::{FANOUT, SpaceIndex};
 use super::space_line::{LINE_BYTES, SpaceLine};
@@ -64,8 +64,10 @@ pub enum SpaceVisit<'a> {
     Damage {
         /// Its pointer.
         bp: &'a BlockPtr,
+        /// Of a space map: its region's number.
+        region: Option<usize>,
         /// What is wrong.
-        error: &'a LoadError,
+        error: &'a SectorError,
     },
 }
 
@@ -124,7 +126,7 @@ fn inspect_vdev(devs: &BlockDevs, line: &VdevRoot, visit: &mut Visitor<'_>) {
                 Ok(())
             });
             if let Err(error) = outcome {
-                visit(SpaceVisit::Damage { bp: &bp, error: &error });
+                visit(SpaceVisit::Damage { bp: &bp, region: None, error: &error });
             }
         }
     }
@@ -144,10 +146,10 @@ fn inspect_map(
         if found == line.figures {
             return Ok(());
         }
-        Err(LoadError::Figures { vdev, region, said: line.figures, found })
+        Err(SectorError::Figures { said: line.figures, found })
     });
     if let Err(error) = outcome {
-        visit(SpaceVisit::Damage { bp: &bp, error: &error });
+        visit(SpaceVisit::Damage { bp: &bp, region: Some(region), error: &error });
     }
 }
 
@@ -165,7 +167,7 @@ fn inspect_list(devs: &BlockDevs, head: &DeferredHead, visit: &mut Visitor<'_>) 
                 next.filter(|_| !ranges.is_empty())
             }
             Err(error) => {
-                visit(SpaceVisit::Damage { bp: &bp, error: &error });
+                visit(SpaceVisit::Damage { bp: &bp, region: None, error: &error });
                 None
             }
         };

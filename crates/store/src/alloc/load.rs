@@ -22,41 +22,38 @@ const READ_DEPTH: usize = 16;
 /// Sectors that are in memory meanwhile: 4 MiB.
 const READ_TOGETHER: usize = 1 << 10;
 
-/// Why the allocator could not be loaded.
+/// What is wrong with one of the allocator's sectors, or with a chain of them. What follows from it is for whoever reads it to
+/// say: without a map a region is fenced off, without the index nothing can be written.
 #[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// A block of it could not be read.
-    #[error(
-        "the space maps cannot be loaded: {0}; nothing can be written without them, but --readonly imports the pool"
-    )]
+pub enum SectorError {
+    /// It could not be read.
+    #[error(transparent)]
     Block(#[from] BlockError),
-    /// A block of it is not what it should be.
-    #[error(
-        "the space maps cannot be loaded: {0}; nothing can be written without them, but --readonly imports the pool"
-    )]
+    /// It is not what it should be.
+    #[error(transparent)]
     Malformed(#[from] Malformed),
     /// A map is not the one that the index speaks of.
-    #[error(
-        "the space map of region {region} of vdev {vdev} has {found}, and the index says {said}: one of them was written wrong"
-    )]
+    #[error("the space map has {found}, and the index says {said}: one of them was written wrong")]
     Figures {
-        /// Index of the vdev.
-        vdev: VdevIndex,
-        /// The region's number.
-        region: usize,
         /// What the index says.
         said: Figures,
         /// What the map has.
         found: Figures,
     },
     /// A map would give its own sector away.
-    #[error("the space map of region {region} of vdev {vdev} says that its own sector is free: it was written wrong")]
-    OwnFree {
-        /// Index of the vdev.
-        vdev: VdevIndex,
-        /// The region's number.
-        region: usize,
-    },
+    #[error("the space map says that its own sector is free: it was written wrong")]
+    OwnFree,
+    /// A map would give the log's sectors away.
+    #[error("the space map says that a part of the log's ring is free: it was written wrong")]
+    RingFree,
+}
+
+/// Why the allocator could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The index, or a list, cannot be used.
+    #[error("what of the pool is in use is not known: {0}; nothing can be written, but --readonly imports the pool")]
+    Sector(#[from] SectorError),
     /// They would give the log's own sectors away.
     #[error(
         "the space maps say that the log's ring on vdev {vdev} is free: they are damaged, and files would be written over \
@@ -111,7 +108,7 @@ impl Allocator {
         if !root.deferred.is_sorted_by(|one, next| one.txg < next.txg)
             || root.deferred.iter().any(|head| head.txg > txg)
         {
-            return Err(Malformed("deferred-free lists").into());
+            return Err(malformed("deferred-free lists").into());
         }
         let waiting = root.deferred.iter().find(|head| !head.is_ripe);
         allocator.maps.set_ripe_through(waiting.map_or(txg, |head| Txg(head.txg.0.saturating_sub(1))));
@@ -122,7 +119,7 @@ impl Allocator {
                         allocator.vdev_of(range).is_some_and(|vdev| vdev.restore_ripe(range, head.txg))
                     });
                     if !was_busy {
-                        return Err(Malformed("deferred-free list").into());
+                        return Err(malformed("deferred-free list").into());
                     }
                     let list = RipeList { chain: list.chain, range_count: head.ranges, unwritten: Vec::new() };
                     deferred.restore_ripe(head.txg, list);
@@ -130,15 +127,20 @@ impl Allocator {
                 Ok(list) => deferred.restore(head.txg, list),
                 // What a group has freed is busy in the maps until its list is worked off. Without the list it stays so,
                 // which costs space and harms nobody.
-                Err(LoadError::Block(why)) => remarks.push(format!(
+                Err(SectorError::Block(why)) => remarks.push(format!(
                     "the list of the {} ranges that transaction group {} has freed is damaged, and their space stays in \
                      use: {why}",
                     head.ranges, head.txg
                 )),
-                Err(why) => return Err(why),
+                Err(why) => return Err(why.into()),
             }
         }
         *allocator.deferred.lock() = deferred;
+        // Each line and each list may be possible by itself, and a list may name a range twice.
+        let space = allocator.space();
+        if space.free.saturating_add(space.deferred) > space.total {
+            return Err(SectorError::from(Malformed("deferred-free lists")).into());
+        }
         Ok(allocator)
     }
 
@@ -156,16 +158,20 @@ impl Allocator {
     /// over the log: a map that has them free is damaged, however sound its checksum. One that cannot be read gives nothing
     /// away.
     pub fn check_rings(&self, rings: &[(VdevIndex, u64, u64)]) -> Result<(), LoadError> {
-        for (vdev, offset, bytes) in rings {
+        let place = |(vdev, offset, bytes): &(VdevIndex, u64, u64)| {
             let sectors = u32::try_from(bytes / SECTOR as u64).unwrap_or(u32::MAX);
-            if !self.is_busy(&Dva { vdev: *vdev, offset: *offset, sectors }) {
-                return Err(LoadError::RingFree { vdev: *vdev });
-            }
+            Dva { vdev: *vdev, offset: *offset, sectors }
+        };
+        let rings: Vec<_> = rings.iter().map(place).collect();
+        if let Some(ring) = rings.iter().find(|ring| !self.is_busy(ring)) {
+            return Err(LoadError::RingFree { vdev: ring.vdev });
         }
+        // A map that a device refuses for now is looked at when it is read.
+        self.maps.set_rings(rings);
         Ok(())
     }
 
-    fn load_list(&self, head: &DeferredHead) -> Result<FreeList, LoadError> {
+    fn load_list(&self, head: &DeferredHead) -> Result<FreeList, SectorError> {
         let damaged = Malformed("deferred-free list");
         let mut list = FreeList::default();
         let mut next = Some(head.head);
@@ -222,7 +228,7 @@ fn load_index(
     top: Option<BlockPtr>,
     index: &mut SpaceIndex,
     vdev: &mut VdevSpace,
-) -> Result<(), LoadError> {
+) -> Result<(), SectorError> {
     let Some(place) = index.levels.last_mut().and_then(|level| level.first_mut()) else { return Ok(()) };
     *place = top;
     for level in (0..index.levels.len()).rev() {
@@ -240,23 +246,27 @@ fn load_index(
     Ok(())
 }
 
-fn load_lines(vdev: &mut VdevSpace, at: usize, bytes: &[u8]) -> Result<(), LoadError> {
+fn load_lines(vdev: &mut VdevSpace, at: usize, bytes: &[u8]) -> Result<(), SectorError> {
     let regions = vdev.regions.iter_mut().skip(at * FANOUT);
     for (region, bytes) in regions.zip(bytes.as_chunks::<LINE_BYTES>().0) {
         if let Some(line) = SpaceLine::decode(bytes)?
             && !region.get_mut().restore_line(bytes, &line)
         {
-            return Err(Malformed("line of the space index").into());
+            return Err(malformed("line of the space index"));
         }
     }
     Ok(())
+}
+
+fn malformed(what: &'static str) -> SectorError {
+    Malformed(what).into()
 }
 
 fn present(level: &[Option<BlockPtr>]) -> Vec<(usize, BlockPtr)> {
     level.iter().enumerate().filter_map(|(at, pointer)| Some((at, (*pointer)?))).collect()
 }
 
-pub(super) fn read_sector(devs: &BlockDevs, bp: &BlockPtr, kind: BlockKind) -> Result<bytes::Bytes, LoadError> {
+pub(super) fn read_sector(devs: &BlockDevs, bp: &BlockPtr, kind: BlockKind) -> Result<bytes::Bytes, SectorError> {
     if bp.kind != kind || bp.lsize as usize != SECTOR {
         return Err(BlockError::Pointer { bp: *bp, what: "it is not one of the allocator's" }.into());
     }
@@ -268,7 +278,7 @@ fn read_sectors(
     devs: &BlockDevs,
     pointers: &[(usize, BlockPtr)],
     kind: BlockKind,
-) -> Vec<Result<bytes::Bytes, LoadError>> {
+) -> Vec<Result<bytes::Bytes, SectorError>> {
     let results: Vec<_> = pointers.iter().map(|_| Mutex::new(None)).collect();
     block::in_parallel(pointers.len(), READ_DEPTH, &|at| {
         *results[at].lock() = Some(read_sector(devs, &pointers[at].1, kind));

@@ -23,7 +23,7 @@
 //! **What it costs.** In memory 92 bytes for each region, and 4 KiB for each of those in use, 8192 at most but for what
 //! is not committed. On disk a sector for each touched region and for each index sector above it, in each txg.
 //!
-//! Lock order: `persisted`, then `deferred` or `claims`, then a region, then one of: its vdev's longest runs, its dirty
+//! Lock order: `persisted`, then `deferred`, `claims` or who asks for refused maps, then a region, then one of: its vdev's longest runs, its dirty
 //! regions, those of [`maps`].
 
 mod apart;
@@ -52,7 +52,7 @@ use tally_base::{SECTOR, Txg, VdevIndex};
 
 pub use commit::Committed;
 pub use inspect::SpaceVisit;
-pub use load::LoadError;
+pub use load::{LoadError, SectorError};
 pub use root::AllocRoot;
 pub use space_line::{Figures, SpaceLine};
 pub use unborn::Unborn;
@@ -178,17 +178,59 @@ impl Allocator {
             order.filter_map(|at| self.vdevs.get(at)).find_map(|vdev| vdev.take(txg, want, at_least))
         };
         let found = in_turn();
-        found.or_else(|| (0..tries).map_while(|_| self.apply_ripe()).find_map(|()| in_turn())).ok_or_else(|| {
-            let fenced = self.maps.fenced_count();
-            NoSpace { bytes: u64::from(at_least) * SECTOR as u64, free: self.space().free, fenced }
-        })
+        let found = found.or_else(|| (0..tries).map_while(|_| self.apply_ripe()).find_map(|()| in_turn()));
+        // Whoever can do with less does, before a device is asked again.
+        let is_last_word = tries == usize::MAX;
+        let found = found.or_else(|| if is_last_word && self.ask_before_failing() { in_turn() } else { None });
+        found.ok_or_else(|| self.no_space(u64::from(at_least) * SECTOR as u64))
+    }
+
+    /// Why there are not so many bytes in one piece.
+    fn no_space(&self, bytes: u64) -> NoSpace {
+        let (fenced, refused) = (self.maps.fenced_count(), self.maps.refused_count());
+        NoSpace { bytes, free: self.space().free, fenced, refused }
     }
 
     /// Reads the map of a region for which something is ripe. `None` if there is no such region that can be read.
     fn apply_ripe(&self) -> Option<()> {
-        let (index, region) = self.maps.ripe.lock().any_region()?;
+        let may_ask = |index| self.vdev(index).is_some_and(VdevSpace::may_ask);
+        let (index, region) = self.maps.ripe.lock().any_region(may_ask)?;
         self.vdev(index)?.load_region(region);
         Some(())
+    }
+
+    /// Asks once more for space maps that a device has refused, for a few of them: those that are due behind a group, or any.
+    /// Whether one was had. The caller is the only one who asks.
+    fn ask_again(&self, behind: Option<Txg>) -> bool {
+        let asked = self.maps.to_ask(behind).into_iter();
+        asked
+            .map(|(index, region)| self.vdev(index).is_some_and(|vdev| vdev.ask_again(region)))
+            .fold(false, |any, had| any | had)
+    }
+
+    /// The same for whoever has found no room. Whether he should look again: somebody else may have asked meanwhile.
+    fn ask_before_failing(&self) -> bool {
+        let before = self.maps.refused_count();
+        if before == 0 {
+            return false;
+        }
+        let _asking = self.maps.asking.lock();
+        self.ask_again(None) || self.maps.refused_count() < before
+    }
+
+    /// A group is durable: space maps that a device has refused are asked for again, if it is time for that.
+    pub fn ask_behind(&self, durable: Txg) {
+        self.vdevs.iter().for_each(VdevSpace::forget_refusals);
+        if let Some(_asking) = self.maps.asking.try_lock() {
+            self.ask_again(Some(durable));
+        }
+    }
+
+    /// Before somebody is told that there is no room: where there would be some if a device gave the space maps that it has
+    /// refused, it is asked once more. Whether it gave one; `None` if it has refused none.
+    pub fn ask_for_room(&self) -> Option<bool> {
+        // Who asks already may wait for that device for long.
+        (self.maps.withheld() > 0).then(|| self.maps.asking.try_lock().is_some_and(|_asking| self.ask_again(None)))
     }
 
     /// The vdev whose turn it is: each gains credit by its free space, and the richest pays for the run, so that
@@ -332,7 +374,7 @@ impl Allocator {
         self.vdev(index).map(|vdev| vdev.free() * SECTOR as u64)
     }
 
-    /// Bytes of the allocator's own sectors: space maps, their index, and deferred lists.
+    /// Bytes of the allocator's own sectors: space maps, their index, and deferred lists. For checks: it asks every region.
     pub fn own_bytes(&self) -> u64 {
         let persisted = self.persisted.lock();
         let index: usize = persisted.indexes.iter().map(|index| index.places().count()).sum();
@@ -344,6 +386,11 @@ impl Allocator {
     /// How many regions are fenced off since their space maps cannot be used, and of the first ones why.
     pub fn fenced(&self) -> (usize, Vec<String>) {
         self.maps.fenced()
+    }
+
+    /// How many regions cannot be had for now since a device refuses their space maps, and of the first ones why.
+    pub fn refused(&self) -> (usize, Vec<String>) {
+        self.maps.refused()
     }
 
     /// Frees of what was not allocated: each is a bug or damage, and leaked the range rather than harm another.

@@ -114,9 +114,20 @@ impl Pool {
         Self { dev, devs, root }
     }
 
+    /// The same on a larger device.
+    fn grown(self, data_bytes: u64) -> Self {
+        let (maps, sectors) = (self.dev.maps.clone(), self.dev.sectors.lock().clone());
+        let dev = Arc::new(Paper { data_bytes, maps, sectors: Mutex::new(sectors), reads: AtomicU64::new(0) });
+        Self { devs: numbered([Arc::clone(&dev) as _]), dev, root: self.root }
+    }
+
     fn import(&self) -> Allocator {
+        self.import_as_of(Txg(1))
+    }
+
+    fn import_as_of(&self, txg: Txg) -> Allocator {
         let mut remarks = Vec::new();
-        let alloc = Allocator::load(&self.devs, &self.root, Txg(1), &mut remarks).expect("it is sound");
+        let alloc = Allocator::load(&self.devs, &self.root, txg, &mut remarks).expect("it is sound");
         assert_eq!(remarks, Vec::<String>::new());
         alloc.keep_maps(32 << 20);
         alloc
@@ -169,6 +180,17 @@ fn what_a_pool_costs_does_not_grow_with_it() {
     let more = alloc.space().free - before.1;
     assert!(more > (freed - 100) * SECTOR as u64, "{more} bytes came for {freed} sectors that were freed");
     assert_eq!(alloc.bad_free_count(), 0);
+}
+
+/// A vdev grows, and its index gets another shape: all of it has to be written, also where nothing was touched. What it did not
+/// name any more would be free.
+#[test]
+fn all_lines_stay_where_the_index_gets_another_shape() {
+    let gib = 1 << 30;
+    let mut pool = Pool::aged(16 * gib).grown(40 * gib);
+    let alloc = pool.import();
+    pool.root = commit(&alloc, Txg(2)).root;
+    assert_eq!(pool.import_as_of(Txg(2)).space(), alloc.space());
 }
 
 /// More becomes ripe than may wait: the maps of some regions are read, and the rest still counts.

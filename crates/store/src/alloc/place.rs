@@ -36,8 +36,7 @@ impl Allocator {
             Ok(map) if map.sectors < sectors => Ok(Place::Pieces(map, pieces)),
             outcome => {
                 outcome.into_iter().chain(pieces).for_each(|range| self.abandon(range));
-                let fenced = self.maps.fenced_count();
-                Err(NoSpace { bytes: u64::from(sectors) * SECTOR as u64, free: self.space().free, fenced })
+                Err(self.no_space(u64::from(sectors) * SECTOR as u64))
             }
         }
     }

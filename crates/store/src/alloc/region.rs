@@ -11,12 +11,12 @@
 //!            ┌──────────── take, exclude ───────────┐
 //!        all free                                   ▼          load fails
 //!                         on disk ── load ──► in memory      on disk ──► fenced
-//!                            ▲                      │
-//!                            └─ unload, if clean ───┘
+//!                            ▲                      │               ╲
+//!                            └─ unload, if clean ───┘                ╲ refused by a device ──► refused ── ask again ──► in memory
 //! ```
 //!
-//! A fenced region has a map that cannot be read, or is not what its line says. Nothing is taken from it, and what is freed in
-//! it waits on its list.
+//! A fenced region has a map that was read, and is not what its line says; a refused one has a map that a device has not given
+//! so far. Nothing is taken from either, and what is freed in it waits on its list.
 //!
 //! Invariants:
 //!
@@ -59,7 +59,18 @@ pub(super) struct Region {
     free: Sectors,
     /// No free run is longer than this.
     longest_at_most: Sectors,
-    is_fenced: bool,
+    fence: Fence,
+}
+
+/// Why nothing is taken from a region.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fence {
+    /// It may be.
+    None,
+    /// A device refuses its map, which it may not do in a while.
+    Refused,
+    /// Its map is wrong.
+    Wrong,
 }
 
 /// What is in memory of a region that is in use.
@@ -81,7 +92,7 @@ fn short(sectors: u32) -> Sectors {
 impl Region {
     pub(super) fn new(sectors: u32) -> Self {
         let sectors = short(sectors);
-        Self { line: NO_LINE, map: None, sectors, free: sectors, longest_at_most: sectors, is_fenced: false }
+        Self { line: NO_LINE, map: None, sectors, free: sectors, longest_at_most: sectors, fence: Fence::None }
     }
 
     /// The region of a line that was read. False if the line cannot be of it.
@@ -107,15 +118,21 @@ impl Region {
 
     /// Whether what is in use stands on disk alone.
     pub(super) fn needs_map(&self) -> bool {
-        self.map.is_none() && !self.is_fenced && self.line != NO_LINE
+        self.map.is_none() && self.fence == Fence::None && self.line != NO_LINE
     }
 
     pub(super) fn has_map(&self) -> bool {
         self.map.is_some()
     }
 
+    /// Whether nothing is taken from it for now.
     pub(super) fn is_fenced(&self) -> bool {
-        self.is_fenced
+        self.fence != Fence::None
+    }
+
+    /// Whether that is so because a device has refused its map.
+    pub(super) fn is_refused(&self) -> bool {
+        self.fence == Fence::Refused
     }
 
     /// The map that the line names; or else, and nothing changed, what it adds up to where that is not what the line has said.
@@ -126,20 +143,21 @@ impl Region {
         }
         (self.free, self.longest_at_most) = (found.free, found.longest);
         let map = Map { busy, pending: Vec::new(), is_stale: false, is_listed: false, was_used: true };
-        self.map = Some(Box::new(map));
+        (self.map, self.fence) = (Some(Box::new(map)), Fence::None);
         Ok(())
     }
 
-    /// Its map cannot be had: nothing of it can.
-    pub(super) fn fence(&mut self) {
-        (self.map, self.is_fenced, self.free, self.longest_at_most) = (None, true, 0, 0);
+    /// Its map cannot be had: nothing of it can. `for_now`: a device has refused it.
+    pub(super) fn fence(&mut self, for_now: bool) {
+        self.fence = if for_now { Fence::Refused } else { Fence::Wrong };
+        (self.map, self.free, self.longest_at_most) = (None, 0, 0);
     }
 
     /// The vdev has grown, and this was its last region.
     pub(super) fn grow(&mut self, sectors: u32) {
         let more = short(sectors) - self.sectors;
         self.sectors += more;
-        if !self.is_fenced {
+        if !self.is_fenced() {
             self.free += more;
             self.longest_at_most = (self.longest_at_most + more).min(self.free);
             self.map().is_stale = true;
@@ -188,7 +206,7 @@ impl Region {
     }
 
     fn map(&mut self) -> &mut Map {
-        debug_assert!(!self.needs_map() && !self.is_fenced, "a map that is on disk is loaded first");
+        debug_assert!(!self.needs_map() && !self.is_fenced(), "a map that is on disk is loaded first");
         let map = self.map.get_or_insert_with(|| {
             let busy = Bitmap::empty();
             Box::new(Map { busy, pending: Vec::new(), is_stale: false, is_listed: false, was_used: true })

@@ -12,6 +12,7 @@
 //! are written as one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use tally_base::{SECTOR, Txg, VdevIndex};
 
@@ -29,14 +30,17 @@ pub(super) const LISTS_MAX: usize = 8;
 /// A region: its vdev and its number there.
 pub(super) type Place = (VdevIndex, usize);
 
+/// A range that waits: its first sector, with the vdev in front; the group of its list; sectors.
+type Waiting = (u64, Txg, u32);
+
 /// See the module's head. Behind the locks of all regions.
 #[derive(Default)]
 pub(super) struct Ripe {
-    /// First sector, vdev in front; group of the list; sectors. None goes beyond its region.
-    ranges: BTreeSet<(u64, Txg, u32)>,
+    /// None goes beyond its region.
+    ranges: BTreeSet<Waiting>,
     /// Of each list, how many of its ranges wait.
     outstanding: BTreeMap<Txg, u64>,
-    /// Regions whose map cannot be read: what is freed there waits for another import.
+    /// Regions whose map cannot be had: what is freed there waits until it can, or for another import.
     fenced: BTreeSet<Place>,
 }
 
@@ -47,28 +51,39 @@ fn key((vdev, region): Place, sector: u64) -> u64 {
     u64::from(vdev.0) << SECTOR_BITS | (region as u64 * u64::from(REGION_SECTORS) + sector)
 }
 
-fn dva((key, _, sectors): &(u64, Txg, u32)) -> Dva {
+fn dva((key, _, sectors): &Waiting) -> Dva {
     let sector = key & !(u64::MAX << SECTOR_BITS);
     Dva { vdev: VdevIndex((key >> SECTOR_BITS) as u16), offset: sector * SECTOR as u64, sectors: *sectors }
 }
 
-fn region_of(range: &(u64, Txg, u32)) -> Place {
+/// Whatever waits for a region.
+fn all_of(place: Place) -> Range<Waiting> {
+    let [first, end] = [0, u64::from(REGION_SECTORS)].map(|sector| (key(place, sector), Txg(0), 0));
+    first..end
+}
+
+fn region_of(range: &Waiting) -> Place {
     let sector = range.0 & !(u64::MAX << SECTOR_BITS);
     (VdevIndex((range.0 >> SECTOR_BITS) as u16), (sector / u64::from(REGION_SECTORS)) as usize)
 }
 
 impl Ripe {
-    /// A range that `txg` has freed waits for the map of its region.
-    pub(super) fn add(&mut self, place: Place, run: Run, txg: Txg) {
-        if self.ranges.insert((key(place, run.0.into()), txg, run.1)) {
-            *self.outstanding.entry(txg).or_default() += 1;
+    /// A range that `txg` has freed waits for the map of its region. False if some of it waits already: it was freed twice.
+    pub(super) fn add(&mut self, place: Place, run: Run, txg: Txg) -> bool {
+        let start = key(place, run.0.into());
+        let end = start + u64::from(run.1);
+        let before = self.ranges.range(..(end, Txg(0), 0)).next_back();
+        if before.is_some_and(|(other, _, sectors)| other + u64::from(*sectors) > start) {
+            return false;
         }
+        self.ranges.insert((start, txg, run.1));
+        *self.outstanding.entry(txg).or_default() += 1;
+        true
     }
 
     /// What waits for a region's map, which is in memory now.
     pub(super) fn take(&mut self, place: Place) -> Vec<Run> {
-        let ends = [0, u64::from(REGION_SECTORS)].map(|sector| (key(place, sector), Txg(0), 0));
-        let found: Vec<_> = self.ranges.range(ends[0]..ends[1]).copied().collect();
+        let found: Vec<_> = self.ranges.range(all_of(place)).copied().collect();
         for range in &found {
             self.ranges.remove(range);
             if let Some(count) = self.outstanding.get_mut(&range.1) {
@@ -80,15 +95,23 @@ impl Ripe {
 
     /// Whether anything waits for a region's map.
     pub(super) fn waits_for(&self, place: Place) -> bool {
-        let ends = [0, u64::from(REGION_SECTORS)].map(|sector| (key(place, sector), Txg(0), 0));
-        self.ranges.range(ends[0]..ends[1]).next().is_some()
+        self.ranges.range(all_of(place)).next().is_some()
     }
 
     /// A region's map cannot be read. Gives the sectors that wait for it.
     pub(super) fn fence(&mut self, place: Place) -> u64 {
         self.fenced.insert(place);
-        let ends = [0, u64::from(REGION_SECTORS)].map(|sector| (key(place, sector), Txg(0), 0));
-        self.ranges.range(ends[0]..ends[1]).map(|range| u64::from(range.2)).sum()
+        self.sectors_of(place)
+    }
+
+    /// A region's map could be read after all. Gives the sectors that wait for it.
+    pub(super) fn unfence(&mut self, place: Place) -> u64 {
+        self.fenced.remove(&place);
+        self.sectors_of(place)
+    }
+
+    fn sectors_of(&self, place: Place) -> u64 {
+        self.ranges.range(all_of(place)).map(|range| u64::from(range.2)).sum()
     }
 
     /// Whether ranges of this group's list wait.
@@ -105,9 +128,9 @@ impl Ripe {
         self.ranges.len()
     }
 
-    /// A region for whose map something waits that can be read.
-    pub(super) fn any_region(&self) -> Option<Place> {
-        self.ranges.iter().map(region_of).find(|place| !self.fenced.contains(place))
+    /// A region for whose map something waits that can be read, on a vdev that may be asked.
+    pub(super) fn any_region(&self, may_ask: impl Fn(VdevIndex) -> bool) -> Option<Place> {
+        self.ranges.iter().map(region_of).find(|place| !self.fenced.contains(place) && may_ask(place.0))
     }
 
     /// The regions that can be read, those with most ranges first.

@@ -1,10 +1,15 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use tally_base::block_checksum;
 use tally_base::codec::Reader;
 use tally_members::blockdev::{BlockDev, MemBlockDev, numbered};
 
+use super::commit::Twofold;
+use super::deferred::encode_sector;
+use super::space_index::sector_pointer;
 use super::*;
+use crate::bp::BlockKind;
 
 const SECTOR_BYTES: u64 = SECTOR as u64;
 const MIB: u64 = 1 << 20;
@@ -379,7 +384,7 @@ fn vdevs_fill_up_together() {
         alloc.alloc_run(Txg(1), MIB, MIB).expect("the other half, to the last byte");
     }
     assert_eq!(alloc.space().free, 0);
-    assert_eq!(alloc.alloc(Txg(1), 1), Err(NoSpace { bytes: SECTOR_BYTES, free: 0, fenced: 0 }));
+    assert_eq!(alloc.alloc(Txg(1), 1), Err(NoSpace { bytes: SECTOR_BYTES, free: 0, fenced: 0, refused: 0 }));
 }
 
 #[test]
@@ -462,7 +467,10 @@ fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names(
     let chain = root.deferred.last().expect("a list").head;
     let mut remarks = Vec::new();
     mem[0].rot(top.dva.offset, 1);
-    assert!(matches!(Allocator::load(&devs, &root, Txg(2), &mut remarks), Err(LoadError::Block(_))));
+    assert!(matches!(
+        Allocator::load(&devs, &root, Txg(2), &mut remarks),
+        Err(LoadError::Sector(SectorError::Block(_)))
+    ));
     mem[0].rot(top.dva.offset, 1);
     let whole = Allocator::load(&devs, &root, Txg(2), &mut remarks).expect("sound again").space();
     assert!(remarks.is_empty(), "{remarks:?}");
@@ -477,7 +485,28 @@ fn rot_in_the_space_maps_is_an_error_and_in_a_list_of_frees_costs_what_it_names(
     assert!(remarks.is_empty(), "the next root does not name it: {remarks:?}");
 }
 
-/// A faulty map with a good checksum handed the log's sectors out as blocks.
+/// A list that names a range again and again, with a right checksum: the first group after the import met more free space than
+/// there is, and panicked.
+#[test]
+fn a_list_that_names_more_than_there_is_is_refused() {
+    let (mem, devs) = devices(&[300 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    let block = alloc.alloc(Txg(1), 100 * MIB).expect("an empty pool");
+    commit(&alloc, Txg(1), 1);
+    alloc.free(block, Txg(2));
+    let mut root = commit(&alloc, Txg(2), 1).root;
+    let list = root.deferred.last_mut().expect("what was freed waits");
+    let sector = encode_sector(None, &[block; 4]);
+    mem[0].write(list.head.dva.offset, &sector).expect("a disk in memory");
+    (list.ranges, list.head.checksum) = (4, block_checksum(&sector));
+    let loaded = Allocator::load(&devs, &root, Txg(2), &mut Vec::new());
+    assert!(
+        matches!(loaded, Err(LoadError::Sector(SectorError::Malformed(_)))),
+        "{:?}",
+        loaded.map(|alloc| alloc.space())
+    );
+}
+
 /// Pointers named a data vdev by its place among those that were there. With the first one gone they would all have led to the
 /// neighbour's blocks.
 #[test]
@@ -498,6 +527,42 @@ fn a_vdev_is_named_by_its_index_whatever_else_is_there() {
     assert!(matches!(gone, Err(LoadError::VdevMissing { vdev: VdevIndex(0) })));
 }
 
+/// Sound checksums, and ranges that are none of the pool's: nobody can say what else is wrong there.
+#[test]
+fn a_list_of_frees_that_names_no_place_of_the_pool_is_refused() {
+    let (mem, devs) = devices(&[16 * MIB]);
+    let alloc = Allocator::create(&devs, &[]);
+    let block = alloc.alloc(Txg(1), MIB).expect("an empty pool");
+    commit(&alloc, Txg(1), 1);
+    alloc.free(block, Txg(2));
+    let root = commit(&alloc, Txg(2), 1).root;
+    for lie in [Dva { offset: 16 * MIB, ..block }, Dva { vdev: VdevIndex(1), ..block }] {
+        let mut root = root.clone();
+        let list = root.deferred.last_mut().expect("there is one");
+        let bytes = encode_sector(None, &[lie]);
+        mem[0].write(list.head.dva.offset, &bytes).expect("in memory");
+        (list.ranges, list.head.checksum) = (1, block_checksum(&bytes));
+        let loaded = Allocator::load(&devs, &root, Txg(2), &mut Vec::new());
+        assert!(matches!(loaded, Err(LoadError::Sector(SectorError::Malformed(_)))), "{lie}");
+    }
+}
+
+#[test]
+fn a_line_of_the_index_comes_back_and_a_lie_does_not() {
+    let figures = Figures { free: 100, longest: 60, runs: 3 };
+    let place = Twofold { dva: Dva { vdev: VdevIndex(0), offset: MIB, sectors: 1 }, copy: None };
+    let pointer = sector_pointer(place, BlockKind::SpaceMap, Txg(7), &[0; SECTOR]);
+    let line = SpaceLine::of(&pointer, Txg(7), figures);
+    assert_eq!((SpaceLine::decode(&line.encode()), line.pointer()), (Ok(Some(line)), pointer));
+    // Two sectors, applied behind its birth, more free than a region has, and what does not add up; a flag, a reserved byte.
+    for (at, lie) in [(2, 2), (44, 8), (53, 0x81), (54, 101), (54, 33), (56, 1), (56, 101), (58, 1), (63, 1)] {
+        let mut bytes = line.encode();
+        bytes[at] = lie;
+        assert!(SpaceLine::decode(&bytes).is_err(), "byte {at}: {lie}");
+    }
+}
+
+/// A faulty map with a good checksum handed the log's sectors out as blocks.
 #[test]
 fn a_ring_that_is_free_in_the_maps_is_found() {
     let (_, devs) = devices(&[16 * MIB]);
@@ -548,7 +613,7 @@ fn a_map_in_which_its_own_sector_is_free_is_not_believed() {
     let moved = crate::bp::BlockPtr { dva: elsewhere, ..line.pointer() };
     lines[..64].copy_from_slice(&SpaceLine::of(&moved, line.applied, line.figures).encode());
     dev.write(top.dva.offset, &lines).expect("there is a device");
-    root.vdevs[0].top = Some(crate::bp::BlockPtr { checksum: tally_base::block_checksum(&lines), ..top });
+    root.vdevs[0].top = Some(crate::bp::BlockPtr { checksum: block_checksum(&lines), ..top });
     let alloc = Allocator::load(&devs, &root, Txg(1), &mut Vec::new()).expect("the index is sound");
     let taken = alloc.alloc(Txg(2), MIB).expect("the other region is sound");
     assert!(taken.offset >= 128 * MIB, "{taken}");
@@ -613,7 +678,7 @@ fn each_sector_can_be_lost_once() {
 fn a_vdev_that_has_grown_leaks_nothing_of_its_old_index() {
     let (_, small) = devices(&[200 * MIB]);
     let committed = commit_as(&Allocator::create(&small, &[]), Txg(1), 100, true);
-    assert!(committed.sectors.iter().any(|(bp, _)| bp.kind == crate::bp::BlockKind::SpaceIndex && bp.copy.is_some()));
+    assert!(committed.sectors.iter().any(|(bp, _)| bp.kind == BlockKind::SpaceIndex && bp.copy.is_some()));
     let (mem, large) = devices(&[9 << 30]);
     for (dva, bytes) in committed.parts() {
         mem[0].write(dva.offset, bytes).expect("in memory");

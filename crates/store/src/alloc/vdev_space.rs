@@ -3,19 +3,22 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tally_base::{SECTOR, Txg, VdevIndex};
 
 use super::bitmap::REGION_SECTORS;
 use super::cursors::{Cursor, Cursors};
-use super::load::LoadError;
+use super::load::SectorError;
 use super::longest::{LongestRuns, Sectors};
 use super::maps::Maps;
 use super::region::{Region, Run};
 use super::space_index::FANOUT;
 use crate::bp::Dva;
+
+/// Maps that devices may refuse between two groups. Then no further ones of the vdev are read: each may take half a minute.
+const REFUSALS_MAX: usize = 8;
 
 /// Several threads may allocate at once; each region has its own lock, and none is held while another is taken.
 pub(super) struct VdevSpace {
@@ -29,6 +32,8 @@ pub(super) struct VdevSpace {
     /// Regions that may have changed since their map was written; behind the region's lock.
     dirty: Mutex<BTreeSet<usize>>,
     maps: Arc<Maps>,
+    /// Maps that a device has refused since the last group.
+    refusals: AtomicUsize,
     /// Free sectors: the sum over the regions, and what is ripe.
     free: AtomicU64,
     /// Regions that were looked at for runs.
@@ -58,6 +63,7 @@ impl VdevSpace {
             longest: Mutex::new(LongestRuns::new(std::iter::empty())),
             dirty: Mutex::default(),
             maps: Arc::clone(maps),
+            refusals: AtomicUsize::new(0),
             free: AtomicU64::new(0),
             examined: AtomicU64::new(0),
         }
@@ -243,33 +249,76 @@ impl VdevSpace {
 
     /// Sees to it that what is in use of a region is known. False if it cannot be.
     fn load(&self, at: usize, region: &mut Region) -> bool {
-        if region.needs_map() {
+        if region.needs_map() && self.may_ask() {
             self.load_from_disk(at, region);
         }
-        !region.is_fenced()
+        !region.needs_map() && !region.is_fenced()
+    }
+
+    /// Whether maps are read: a device that has refused many is let alone until the next group.
+    pub(super) fn may_ask(&self) -> bool {
+        self.refusals.load(Ordering::Relaxed) < REFUSALS_MAX
+    }
+
+    /// A group is durable, or a map could be read: others are read again.
+    pub(super) fn forget_refusals(&self) {
+        self.refusals.store(0, Ordering::Relaxed);
+    }
+
+    /// Reads a map once more that a device has refused. Whether it is in memory now.
+    pub(super) fn ask_again(&self, at: usize) -> bool {
+        self.change(at, |at, region| {
+            if region.is_refused() {
+                self.load_from_disk(at, region);
+            }
+            region.has_map()
+        })
     }
 
     #[cold]
     fn load_from_disk(&self, at: usize, region: &mut Region) {
         let Some(line) = region.line() else { return };
-        let place = (self.index, at);
+        let (place, was_refused) = ((self.index, at), region.is_refused());
         let restored = self.maps.read(&line).and_then(|bitmap| {
             let restored = region.restore(bitmap, line.figures);
-            restored.map_err(|found| LoadError::Figures { vdev: self.index, region: at, said: line.figures, found })
+            restored.map_err(|found| SectorError::Figures { said: line.figures, found })
         });
         let is_own = |dva: &Dva| dva.vdev == self.index && dva.offset / REGION_BYTES == at as u64;
         let in_region = |dva: &Dva| ((dva.offset % REGION_BYTES / SECTOR as u64) as u32, dva.sectors);
         let restored = restored.and_then(|()| {
             // A map that gives itself away gives others away, too.
             let holds_itself = line.places().filter(is_own).all(|dva| region.all(in_region(&dva), true));
-            if holds_itself { Ok(()) } else { Err(LoadError::OwnFree { vdev: self.index, region: at }) }
+            if !holds_itself {
+                return Err(SectorError::OwnFree);
+            }
+            let of_ring = |ring: &&Dva| ring.vdev == self.index && self.contains(ring);
+            let mut parts = self.maps.rings().iter().filter(of_ring).flat_map(|ring| self.parts(ring));
+            let holds_rings = parts.all(|(region_of, run)| region_of != at || region.all(run, true));
+            if holds_rings { Ok(()) } else { Err(SectorError::RingFree) }
         });
+        // Of a map that was refused before, nothing counts as free.
+        let free = u64::from(line.figures.free);
         match restored {
-            Ok(()) => self.apply_ripe(at, region),
+            Ok(()) => {
+                // The device gives again.
+                self.forget_refusals();
+                if was_refused {
+                    self.free.fetch_add(free + self.maps.relent(place), Ordering::Relaxed);
+                }
+                self.apply_ripe(at, region);
+            }
             Err(why) => {
-                let lost = u64::from(line.figures.free);
-                region.fence();
-                self.free.fetch_sub(lost + self.maps.fence(place, &why), Ordering::Relaxed);
+                let is_refused = matches!(&why, SectorError::Block(error) if error.is_of_device());
+                region.fence(is_refused);
+                let waiting = if is_refused {
+                    self.refusals.fetch_add(1, Ordering::Relaxed);
+                    self.maps.refuse(place, &why, free)
+                } else {
+                    self.maps.fence(place, &why)
+                };
+                if !was_refused {
+                    self.free.fetch_sub(free + waiting, Ordering::Relaxed);
+                }
             }
         }
     }
@@ -397,12 +446,12 @@ impl VdevSpace {
 
     /// See [`Region::unborn`], in sectors of the vdev.
     pub(super) fn unborn(&self) -> Vec<Range<u64>> {
-        let of_region = |(at, region): (usize, &Mutex<Region>)| {
+        let of_region = |at: usize| {
             let start = at as u64 * u64::from(REGION_SECTORS);
             let range = |run: &Run| start + u64::from(run.0)..start + u64::from(run.0) + u64::from(run.1);
-            region.lock().unborn().iter().map(range).collect::<Vec<_>>()
+            self.regions[at].lock().unborn().iter().map(range).collect::<Vec<_>>()
         };
-        self.regions.iter().enumerate().flat_map(of_region).collect()
+        self.listed().into_iter().flat_map(of_region).collect()
     }
 
     /// See [`Region::settle`].
@@ -450,8 +499,10 @@ impl VdevSpace {
     }
 
     fn wait_ripe(&self, at: usize, region: &Region, run: Run, freed: Txg) {
-        self.maps.ripe.lock().add((self.index, at), run, freed);
-        if !region.is_fenced() {
+        if !self.maps.ripe.lock().add((self.index, at), run, freed) {
+            self.maps.count_bad_frees(1);
+            tracing::error!(dva = %self.dva(at, run), "a range was freed in two groups");
+        } else if !region.is_fenced() {
             self.free.fetch_add(u64::from(run.1), Ordering::Relaxed);
         }
     }
@@ -480,9 +531,14 @@ impl VdevSpace {
 
     /// The regions whose space map `txg` must write. Of a million regions a group looks at those that changed (rules S51).
     pub(super) fn touched(&self, txg: Txg) -> Vec<usize> {
-        let mut listed: Vec<usize> = self.dirty.lock().iter().copied().collect();
+        let mut listed = self.listed();
         listed.retain(|at| self.regions[*at].lock().is_touched(txg));
         listed
+    }
+
+    /// The regions that may have what is in no map yet.
+    fn listed(&self) -> Vec<usize> {
+        self.dirty.lock().iter().copied().collect()
     }
 
     /// A sector of the index: the lines of its regions.
@@ -497,8 +553,7 @@ impl VdevSpace {
 
     /// Regions of which all is in the maps that were written need not be looked at again.
     pub(super) fn forget_clean(&self) {
-        let listed: Vec<usize> = self.dirty.lock().iter().copied().collect();
-        for at in listed {
+        for at in self.listed() {
             let mut region = self.regions[at].lock();
             if region.note_unlisted() {
                 self.dirty.lock().remove(&at);

@@ -35,6 +35,7 @@ pub(super) fn say_pool(report: &mut Report<'_>, view: &PoolView<'_>) {
         .with("synced_txg", config.synced_txg);
     report.say(Detail::Summary, &fact);
     say_supplement(report, source, &config.supplement);
+    say_features(report, source, config);
     if config.state == PoolState::Active {
         let fact = Fact::new(Part::Pool, "pool").at(source.clone()).note(format!(
             "not exported: in use by {}, or that machine crashed; if it is in use now, this picture may be torn",
@@ -72,6 +73,20 @@ fn say_supplement(report: &mut Report<'_>, source: &Source, supplement: &Supplem
     for loss in &supplement.losses {
         let fact = Fact::new(Part::Pool, "accepted loss").at(source.clone()).with("time", loss.time);
         report.say(Detail::Summary, &fact.with("txg", loss.txg).note(loss.lines.join("; ")));
+    }
+}
+
+/// What somebody has allowed beyond the format, and what is in use of it.
+fn say_features(report: &mut Report<'_>, source: &Source, config: &PoolConfig) {
+    let notes = &config.feature_notes;
+    if !notes.compatibility.is_empty() {
+        let limit = notes.compatibility.as_str();
+        report.say(Detail::Summary, &Fact::new(Part::Pool, "pool").at(source.clone()).with("compatibility", limit));
+    }
+    for (line, is_active) in config.features_unknown(&[]) {
+        let fact = Fact::new(Part::Pool, "feature").at(source.clone()).with("set", line.set.word());
+        let fact = fact.with("bit", usize::from(line.bit)).with("name", line.name).with("since", line.since);
+        report.say(Detail::Summary, &fact.with("state", if is_active { "active" } else { "enabled" }));
     }
 }
 

@@ -86,6 +86,8 @@ fn say_sector(report: &mut Report<'_>, view: &PoolView<'_>, visit: &SpaceVisit<'
                 report.say(Detail::Verbose, &fact);
             }
         }
-        SpaceVisit::Damage { bp, error } => report.say(Detail::Summary, &of("space", bp).damaged(error)),
+        SpaceVisit::Damage { bp, region, error } => {
+            report.say(Detail::Summary, &of("space", bp).with_some("region", *region).damaged(error));
+        }
     }
 }

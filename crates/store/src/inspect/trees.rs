@@ -14,7 +14,7 @@ use crate::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::pool::{Line, PoolRoot, Top, entry_of, job_of, line_of, names_of};
+use crate::pool::{Command, Line, PoolRoot, Top, entry_of, job_of, line_of, names_of};
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
 
@@ -91,7 +91,7 @@ fn io_of(view: &PoolView<'_>) -> std::sync::Arc<BlockIo> {
 fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     let tree = root.top.root.catalog.clone();
     let mut leaf = None;
-    let (mut datasets, mut kept_count) = (Vec::new(), 0_usize);
+    let (mut datasets, mut kept_count, mut commands) = (Vec::new(), 0_usize, 0_u64);
     let summary = tree.check(&io_of(view), &mut |visit| match visit {
         Visit::Block { bp, height, count } => {
             let what = if height == 0 { "catalog leaf" } else { "catalog node" };
@@ -105,6 +105,18 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
             kept_count += 1;
             say_kept(report, leaf.clone(), &key, value);
         }
+        Visit::Entry { key, value } if key.class == Class::History => match Command::decode(&key, value) {
+            Ok(command) => {
+                commands += 1;
+                let fact = Fact::new(Part::Trees, "command").at(leaf.clone()).with("number", key.object);
+                let fact = fact.with("time", command.time).with("user", command.user).with("host", command.host);
+                report.say(Detail::Verbose, &fact.with("words", command.words));
+            }
+            Err(why) => {
+                let fact = Fact::new(Part::Trees, "command").at(leaf.clone()).with("key", format!("{key:?}"));
+                report.say(Detail::Summary, &fact.damaged(why));
+            }
+        },
         Visit::Entry { key, value } => match entry_of(&root.top.root, &key, value) {
             Ok(entry) => datasets.push((entry, leaf.clone())),
             Err(why) => {
@@ -135,6 +147,7 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
         .with_some("others", (kept_count > 0).then_some(kept_count))
         .with("lsize", summary.logical_bytes)
         .with("asize", summary.allocated_bytes);
+    let fact = if commands > 0 { fact.with("commands", commands) } else { fact };
     let fact = if summary.damage_count == 0 && summary.entry_count != tree.entry_count() {
         fact.damaged(format!("the pool's root tells of {} entries", tree.entry_count()))
     } else {
@@ -279,6 +292,10 @@ fn say_dataset(report: &mut Report<'_>, source: &Option<Source>, entry: &Dataset
         let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);
         report.say(Detail::Lines, &fact.with("name", value.property().name()).with("value", value.to_string()));
     }
+    for (name, value) in entry.line.local.users() {
+        let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);
+        report.say(Detail::Lines, &fact.with("name", name).with("value", value));
+    }
     for (number, bytes) in entry.line.local.others() {
         let fact = Fact::new(Part::Trees, "property").at(source.clone()).with("dataset", birth.id);
         report.say(Detail::Lines, &fact.with("number", number).with("bytes", bytes.len()).note("not known here"));
@@ -414,5 +431,6 @@ const fn class_word(class: Class) -> &'static str {
         Class::Dataset => "dataset",
         Class::Job => "job",
         Class::Damage => "damage",
+        Class::History => "command",
     }
 }

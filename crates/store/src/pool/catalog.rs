@@ -23,6 +23,7 @@ use tally_base::codec::Malformed;
 use tally_base::{DatasetId, Txg};
 
 use super::TIME_ROOM_END;
+use super::commands::Command;
 use super::kept::READ_MAX;
 use super::open::OpenError;
 use super::root::PoolRoot;
@@ -234,7 +235,12 @@ impl Top {
         for entry in all_of(&root.catalog, io) {
             let (key, value) = entry.map_err(OpenError::Catalog)?;
             match key.class {
-                Class::Job | Class::Damage if kept.len() < READ_MAX => _ = kept.insert(key, value),
+                Class::Job | Class::Damage | Class::History if kept.len() < READ_MAX => {
+                    if key.class == Class::History {
+                        Command::decode(&key, &value)?;
+                    }
+                    kept.insert(key, value);
+                }
                 _ => datasets.push(entry_of(&root, &key, &value)?),
             }
         }

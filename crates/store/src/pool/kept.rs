@@ -1,5 +1,5 @@
 //! What the catalog says beside the entries of datasets: damage that was met ([`super::damage`]), and how far jobs are
-//! ([`super::job`]).
+//! ([`super::job`]), and the last commands that changed the pool ([`super::commands`]).
 //!
 //! All of it is in memory, as all entries are, byte for byte as it was read: what another program has written in a form that
 //! this one does not know stays as it is. Whoever learns something notes it here, and the next group whose catalog is not
@@ -7,6 +7,7 @@
 //! reader finds the next bad block.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -50,6 +51,19 @@ impl Kept {
         true
     }
 
+    /// Notes a value of a class under the number behind its last one. Of more than `max` the oldest are gone.
+    pub(super) fn append(&self, class: Class, value: Bytes, max: usize) {
+        let mut state = self.0.lock();
+        let keys: Vec<_> = state.known.range(range_of(class)).map(|(key, _)| *key).collect();
+        let new = Key::new(class, keys.last().map_or(1, |last| last.object + 1), 0, 0);
+        for oldest in &keys[..(keys.len() + 1).saturating_sub(max)] {
+            state.known.remove(oldest);
+            state.changed.insert(*oldest);
+        }
+        state.known.insert(new, value);
+        state.changed.insert(new);
+    }
+
     pub(super) fn value(&self, key: &Key) -> Option<Bytes> {
         self.0.lock().known.get(key).cloned()
     }
@@ -60,10 +74,14 @@ impl Kept {
         self.0.lock().known.range(range).map(|(key, value)| (*key, value.clone())).collect()
     }
 
+    /// All values of a class.
+    pub(super) fn all_of(&self, class: Class) -> Vec<(Key, Bytes)> {
+        self.0.lock().known.range(range_of(class)).map(|(key, value)| (*key, value.clone())).collect()
+    }
+
     /// How many values of a class there are.
     pub(super) fn count_of(&self, class: Class) -> usize {
-        let range = Key::new(class, 0, 0, 0)..=Key::new(class, u64::MAX, u64::MAX, u64::MAX);
-        self.0.lock().known.range(range).count()
+        self.0.lock().known.range(range_of(class)).count()
     }
 
     /// What a group takes along: values, and keys that are gone.
@@ -84,4 +102,8 @@ impl Kept {
     pub(super) fn pending(&self) -> BTreeSet<Key> {
         self.0.lock().changed.clone()
     }
+}
+
+const fn range_of(class: Class) -> RangeInclusive<Key> {
+    Key::new(class, 0, 0, 0)..=Key::new(class, u64::MAX, u64::MAX, u64::MAX)
 }

@@ -52,6 +52,14 @@ pub enum MembershipError {
     /// The labels could not be changed.
     #[error(transparent)]
     Labels(#[from] RosterError),
+    /// The disk is needed, or is not what was taken for granted.
+    #[error("{} {why}", path.display())]
+    Refused {
+        /// The disk.
+        path: PathBuf,
+        /// What is the matter, and what to do.
+        why: &'static str,
+    },
     /// Somebody wanted the copy to end.
     #[error("the copy to {} was stopped, and the disk was taken out again", path.display())]
     Stopped {
@@ -199,6 +207,14 @@ pub trait Onlooker {
     fn let_go(&mut self, leg: Arc<VdevLeg>);
 }
 
+/// Labels call a disk by its guid; who asked knows its path.
+fn told_of(error: RosterError, guid: VdevGuid, path: &Path) -> MembershipError {
+    match error {
+        RosterError::Leg { leg, why } if leg == guid => MembershipError::Refused { path: path.to_owned(), why },
+        error => error.into(),
+    }
+}
+
 /// A disk of a pool: its vdev, in memory and in the configuration, and itself.
 #[derive(Clone)]
 pub struct Member {
@@ -216,6 +232,10 @@ impl Member {
     pub fn path(&self) -> PathBuf {
         let leg = self.config.legs.iter().find(|leg| leg.guid == self.leg);
         leg.map(|leg| leg.path.clone()).unwrap_or_default()
+    }
+
+    fn told_of(&self, error: RosterError) -> MembershipError {
+        told_of(error, self.leg, &self.path())
     }
 
     /// Whether this disk is the one at `path` and is open, but neither read nor written any more; or was put away.
@@ -289,7 +309,7 @@ impl Pool {
 
     /// Takes a disk of the pool out of use; `for_good`: also for imports. Refused where the others lack something.
     pub fn take_offline(&self, place: &Member, for_good: bool) -> Result<(), MembershipError> {
-        Ok(self.roster.take_offline(&place.vdev, place.leg, for_good)?)
+        self.roster.take_offline(&place.vdev, place.leg, for_good).map_err(|error| place.told_of(error))
     }
 
     /// Takes back a disk that was away, and gives it what it has missed; all that there is, if nobody knows what that is.
@@ -299,7 +319,7 @@ impl Pool {
         if self.roster.config().lanes.iter().any(|line| line.legset == [place.leg]) {
             let why = "is the only one of its intent log, which has ended with it; give that another disk with `tally pool \
                        replace`, or export the pool and import it again";
-            return Err(RosterError::Leg { leg: place.leg, why }.into());
+            return Err(place.told_of(RosterError::Leg { leg: place.leg, why }));
         }
         let leg = self.roster.reopen(&self.platform, &place.vdev, place.leg)?;
         let (guid, path) = (leg.guid(), leg.path().to_owned());
@@ -330,6 +350,10 @@ impl Pool {
         }
         let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
         let missed = self.close_missed(&place.vdev, leg, onlooker)?;
+        // A strike that found the labels full has made room by forgetting what this one lacks.
+        if missed.is_empty() {
+            return self.copy_to(place, leg, onlooker);
+        }
         onlooker.expect(Stage::Bringing, self.missed_bytes(place.vdev.index(), &missed));
         let brought = self.bring_up(&place.vdev, leg, &missed, &mut |done| onlooker.on_progress(Stage::Bringing, done));
         let secured = brought.map_err(|error| match error {
@@ -371,7 +395,8 @@ impl Pool {
         copied: &Copied,
         onlooker: &mut dyn Onlooker,
     ) -> Result<(), MembershipError> {
-        self.roster.finish_resilver(&place.vdev, guid, copied.is_whole())?;
+        let finished = self.roster.finish_resilver(&place.vdev, guid, copied.is_whole());
+        finished.map_err(|error| told_of(error, guid, path))?;
         for line in self.roster.config().lanes.iter().filter(|line| line.vdev == place.config.index) {
             match self.lane(line.lane).filter(|lane| !lane.has_ended()) {
                 Some(lane) => {
@@ -394,6 +419,7 @@ impl Pool {
         if place.config.class != VdevClass::Data || !has_disk || staying.is_empty() {
             return Ok(SecureReport::default());
         }
+        let missed: Vec<_> = staying.iter().map(|guid| (*guid, self.roster.missed(*guid))).collect();
         let synced = onlooker.sync(self).map_err(SecureError::from);
         let secured = synced.and_then(|()| {
             self.secure(&place.vdev, &staying, &mut |done| onlooker.on_progress(Stage::CheckingRest, done))
@@ -402,7 +428,7 @@ impl Pool {
             // What one of them has is no use if it was struck off meanwhile.
             Ok(_) if place.staying() != staying => Err(MembershipError::StaysUnchecked { path }),
             Ok(secured) if secured.unread_count == 0 => {
-                self.roster.forget_missed(&staying)?;
+                self.roster.forget_missed(&missed)?;
                 Ok(secured)
             }
             Ok(SecureReport { unread_count: count, lost, .. }) => {
@@ -416,7 +442,7 @@ impl Pool {
 
     /// Takes a disk out of its mirror, whatever it has.
     pub fn leave(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<(), MembershipError> {
-        let leg = self.roster.detach(&place.vdev, place.leg)?;
+        let leg = self.roster.detach(&place.vdev, place.leg).map_err(|error| place.told_of(error))?;
         self.has_left(leg, onlooker);
         Ok(())
     }
@@ -442,7 +468,7 @@ impl Pool {
     ) -> Result<(Member, Copied), MembershipError> {
         if place.is_useless_at(path) {
             self.make_sure(place, onlooker)?;
-            let leg = self.roster.detach(&place.vdev, place.leg)?;
+            let leg = self.roster.detach(&place.vdev, place.leg).map_err(|error| place.told_of(error))?;
             // One that refused a write refuses this too, and is asked again when it was opened anew.
             if let Err(error) = leg.erase_label() {
                 tracing::info!(path = %path.display(), %error, "a disk that is to begin anew keeps its label for now");

@@ -39,7 +39,7 @@ use tally_members::vdev::{LegState, Secured, Vdev};
 use super::catalog::{self, Damage};
 use super::job::{Cursor, JobState, ScrubJob};
 use super::{Pool, PoolRoot, SyncError};
-use crate::alloc::{LoadError, SpaceVisit};
+use crate::alloc::{SectorError, SpaceVisit};
 use crate::block::BlockError;
 use crate::block::parts::{Part, parts};
 use crate::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr};
@@ -230,7 +230,8 @@ impl Pool {
         let subject = |vdev| Subject { vdev: Arc::as_ref(vdev), keepers: Keepers::Online };
         let subjects: Vec<_> = self.roster.data_vdevs().map(subject).collect();
         let labels = self.roster.secure_labels()?;
-        let counted: Vec<_> = self.roster.data_vdevs().flat_map(|vdev| online(vdev)).collect();
+        let counted = self.roster.data_vdevs().flat_map(|vdev| online(vdev));
+        let counted: Vec<_> = counted.map(|guid| (guid, self.roster.missed(guid))).collect();
         let mut securing = self.securing(&subjects, None, progress, lost);
         securing.follow(&job);
         let report = securing.walk();
@@ -290,9 +291,9 @@ impl Pool {
             if let Some(alloc) = &alloc {
                 alloc.inspect(&self.io.devs, &mut |visit| {
                     blocks.extend(visit.block());
-                    if let SpaceVisit::Damage { bp, error } = visit {
+                    if let SpaceVisit::Damage { bp, error, .. } = visit {
                         damaged.push(*bp);
-                        let is_refused = matches!(error, LoadError::Block(error) if error.is_of_device());
+                        let is_refused = matches!(error, SectorError::Block(error) if error.is_of_device());
                         hiding.extend(Some(*bp).filter(|_| is_refused));
                     }
                 });

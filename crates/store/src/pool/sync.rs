@@ -60,7 +60,7 @@ impl Drop for SuspendsOnPanic<'_> {
 fn is_read_as_written(head: &[u8]) -> bool {
     let mut bytes = head.to_vec();
     AllocRoot::empty().encode(&mut bytes);
-    PoolRoot::decode(&bytes.into()).map_or(true, |(root, _)| root.encode().len() == head.len())
+    PoolRoot::decode(&bytes.into()).map_or(true, |(root, _)| root.encode() == head)
 }
 
 /// A dataset with the root that the group gives it; `None`: the one that it has.
@@ -346,6 +346,7 @@ impl Pool {
         let oldest_read = read.chain(self.oldest_held()).min().map(Txg::next);
         self.io.allocator().released(oldest_read.map_or(txg, |oldest| oldest.min(txg)));
         self.txgs.synced(txg);
+        self.io.allocator().ask_behind(txg);
     }
 
     /// While what this gives is alive, nothing that the newest group names is given to another, be it freed, and be its dataset

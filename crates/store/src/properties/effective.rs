@@ -15,6 +15,8 @@ pub struct Effective {
     pub logbias: LogBias,
     /// Largest block of a file, bytes: a power of two.
     pub recordsize: u32,
+    /// Most bytes of this dataset together with its descendants.
+    pub quota: Option<u64>,
     /// Most bytes of this dataset, without its descendants.
     pub refquota: Option<u64>,
     /// Whether changes are refused.
@@ -35,6 +37,7 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
         sync: SyncMode::default(),
         logbias: LogBias::default(),
         recordsize: 0,
+        quota: None,
         refquota: None,
         readonly: false,
         atime: false,
@@ -47,6 +50,7 @@ pub fn effective(chain: &[&PropertySet]) -> Effective {
             Value::Sync(value) => result.sync = value,
             Value::LogBias(value) => result.logbias = value,
             Value::RecordSize(value) => result.recordsize = value,
+            Value::Quota(value) => result.quota = value,
             Value::RefQuota(value) => result.refquota = value,
             Value::ReadOnly(value) => result.readonly = value,
             Value::Atime(value) => result.atime = value,

@@ -9,15 +9,22 @@
 //! | 5, 6 | readonly, atime | u8: 0, 1 |
 //! | 7 | compression | u8: 0 off, 1 lz4, 2 zstd; level i8, 0 the program's own choice |
 //! | 8 | sharenfs | text |
+//! | 9 | quota | u64, 0 none |
+//! | 256 | one that users name, each once | length of the name u8, name, text |
 //!
 //! A number that is not known, and a value that was received and not set here, stays as it is, and is in force nowhere.
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 
+use super::user::{USER_BYTES_MAX, UserProperty};
 use super::value::{Compression, LogBias, SHARENFS_BYTES_MAX, SyncMode, Value};
 use super::{Property, PropertySet};
 
+/// Properties that users name.
+const USER: u16 = 256;
 /// Set on the dataset itself.
 const LOCAL: u8 = 0;
 /// The zstd level of a set that names none.
@@ -28,7 +35,13 @@ const HEAD_BYTES: usize = 5;
 /// Bytes of all properties that are not known, with their heads.
 const OTHERS_BYTES_MAX: usize = 8 << 10;
 /// The longest encoding of a set.
-pub(crate) const SET_BYTES_MAX: usize = Property::ALL.len() * (HEAD_BYTES + 8) + SHARENFS_BYTES_MAX + OTHERS_BYTES_MAX;
+pub(crate) const SET_BYTES_MAX: usize =
+    Property::ALL.len() * (HEAD_BYTES + 8) + SHARENFS_BYTES_MAX + OTHERS_BYTES_MAX + USER_BYTES_MAX;
+
+/// Bytes of properties that users name, with their heads.
+pub(super) fn user_bytes(users: &BTreeMap<String, String>) -> usize {
+    users.iter().map(|(name, value)| HEAD_BYTES + 1 + name.len() + value.len()).sum()
+}
 
 /// A property that this program does not know, or that it does not put in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +61,7 @@ impl PropertySet {
             out.put(bytes);
         };
         self.iter().for_each(|value| put(number_of(value.property()), LOCAL, &encode_value(value)));
+        self.users().for_each(|(name, value)| put(USER, LOCAL, &UserProperty::encode(name, value)));
         self.others.iter().for_each(|other| put(other.number, other.source, &other.bytes));
         out
     }
@@ -60,6 +74,13 @@ impl PropertySet {
         while !reader.rest().is_empty() {
             let (number, source, length) = (reader.u16()?, reader.u8()?, usize::from(reader.u16()?));
             let bytes = reader.bytes(length)?;
+            if (number, source) == (USER, LOCAL) {
+                let UserProperty { name, value } = UserProperty::decode(bytes)?;
+                if set.users.insert(name, value).is_some() {
+                    return Err(reader.malformed());
+                }
+                continue;
+            }
             let known = Property::ALL.into_iter().find(|property| number_of(*property) == number);
             let Some(property) = known.filter(|_| source == LOCAL) else {
                 others_bytes += HEAD_BYTES + length;
@@ -71,7 +92,11 @@ impl PropertySet {
                 return Err(reader.malformed());
             }
         }
-        if others_bytes > OTHERS_BYTES_MAX { Err(reader.malformed()) } else { Ok(Some(set)) }
+        if others_bytes > OTHERS_BYTES_MAX || user_bytes(&set.users) > USER_BYTES_MAX {
+            Err(reader.malformed())
+        } else {
+            Ok(Some(set))
+        }
     }
 
     /// Numbers and bytes of what is carried along.
@@ -90,6 +115,7 @@ const fn number_of(property: Property) -> u16 {
         Property::Atime => 6,
         Property::Compression => 7,
         Property::ShareNfs => 8,
+        Property::Quota => 9,
     }
 }
 
@@ -100,7 +126,7 @@ fn encode_value(value: &Value) -> Vec<u8> {
         Value::Sync(SyncMode::Always) | Value::LogBias(LogBias::Throughput) => out.put_u8(1),
         Value::Sync(SyncMode::Disabled) | Value::LogBias(LogBias::Auto) => out.put_u8(2),
         Value::RecordSize(bytes) => out.put_u32(*bytes),
-        Value::RefQuota(bytes) => out.put_u64(bytes.unwrap_or(0)),
+        Value::Quota(bytes) | Value::RefQuota(bytes) => out.put_u64(bytes.unwrap_or(0)),
         Value::ReadOnly(on) | Value::Atime(on) => out.put_u8(u8::from(*on)),
         Value::Compression(chosen) => {
             out.put_u8(match chosen {
@@ -126,7 +152,8 @@ fn decode_value(property: Property, bytes: &[u8]) -> Result<Option<Value>, Malfo
             one_of(reader.u8()?, [LogBias::Latency, LogBias::Throughput, LogBias::Auto]).map(Value::LogBias)
         }
         Property::RecordSize => Some(Value::RecordSize(reader.u32()?)),
-        Property::RefQuota => Some(Value::RefQuota(Some(reader.u64()?).filter(|bytes| *bytes > 0))),
+        Property::Quota => Some(Value::Quota(bound(&mut reader)?)),
+        Property::RefQuota => Some(Value::RefQuota(bound(&mut reader)?)),
         Property::ReadOnly => one_of(reader.u8()?, [false, true]).map(Value::ReadOnly),
         Property::Atime => one_of(reader.u8()?, [false, true]).map(Value::Atime),
         Property::Compression => {
@@ -141,6 +168,11 @@ fn decode_value(property: Property, bytes: &[u8]) -> Result<Option<Value>, Malfo
     // What follows a value that is not known says something about that.
     let is_whole = value.is_none() || reader.rest().len() == usize::from(property == Property::Compression);
     if is_whole { Ok(value) } else { Err(malformed) }
+}
+
+/// 0 is none.
+fn bound(reader: &mut Reader<'_>) -> Result<Option<u64>, Malformed> {
+    Ok(Some(reader.u64()?).filter(|bytes| *bytes > 0))
 }
 
 fn one_of<T: Copy, const N: usize>(number: u8, values: [T; N]) -> Option<T> {

@@ -19,6 +19,8 @@ fn values_print_as_zfs_spells_them() {
         ("recordsize", "1M", "1M", "1048576"),
         ("refquota", "1.5G", "1.50G", "1610612736"),
         ("refquota", "none", "none", "0"),
+        ("quota", "2T", "2T", "2199023255552"),
+        ("quota", "none", "none", "0"),
         ("refquota", "0", "none", "0"),
         ("readonly", "on", "on", "on"),
         ("atime", "off", "off", "off"),
@@ -55,16 +57,15 @@ fn wrong_values_say_what_would_be_right() {
         let error = parse(name.parse().unwrap(), typed).expect_err(typed).to_string();
         assert!(error.contains(expected), "{name}={typed}: {error}");
     }
-    let of_all = "quota".parse::<Property>().unwrap_err().to_string();
-    assert!(of_all.contains("'refquota', which bounds the dataset alone"), "{of_all}");
     let unknown = "dedup".parse::<Property>().unwrap_err().to_string();
     assert!(unknown.contains("no property 'dedup'") && unknown.contains("recordsize"), "{unknown}");
     assert!(parse(Property::ShareNfs, &"x".repeat(SHARENFS_BYTES_MAX + 1)).is_err());
 }
 
 #[test]
-fn the_nearest_set_wins_and_refquota_stays_where_it_is() {
-    let root = set(&[("sync", "always"), ("refquota", "1G"), ("compression", "off"), ("sharenfs", "on")]);
+fn the_nearest_set_wins_and_quotas_stay_where_they_are() {
+    let root =
+        set(&[("sync", "always"), ("quota", "2G"), ("refquota", "1G"), ("compression", "off"), ("sharenfs", "on")]);
     let home = set(&[("compression", "zstd"), ("readonly", "on"), ("recordsize", "16K")]);
     let ann = set(&[("readonly", "off"), ("atime", "on"), ("logbias", "throughput")]);
     let found = effective(&[&root, &home, &ann]);
@@ -72,6 +73,7 @@ fn the_nearest_set_wins_and_refquota_stays_where_it_is() {
         sync: SyncMode::Always,
         logbias: LogBias::Throughput,
         recordsize: 16 << 10,
+        quota: None,
         refquota: None,
         readonly: false,
         atime: true,
@@ -79,7 +81,7 @@ fn the_nearest_set_wins_and_refquota_stays_where_it_is() {
         sharenfs: "on".into(),
     };
     assert_eq!(found, expected);
-    assert_eq!(effective(&[&root]).refquota, Some(1 << 30));
+    assert_eq!((effective(&[&root]).quota, effective(&[&root]).refquota), (Some(2 << 30), Some(1 << 30)));
     let defaults = effective(&[]);
     assert_eq!((defaults.recordsize, defaults.sharenfs.as_str()), (128 << 10, "off"));
     assert_eq!((defaults.sync, defaults.compression), (SyncMode::Standard, Compression::Lz4));
@@ -98,6 +100,7 @@ fn sources_name_the_ancestor() {
         "sync always inherited from tank",
         "logbias auto default",
         "recordsize 128K default",
+        "quota none default",
         "refquota none default",
         "readonly off default",
         "atime on local",
@@ -114,16 +117,18 @@ fn the_encoding_of_a_set_stays_as_it_is() {
         ("sync", "disabled"),
         ("logbias", "throughput"),
         ("recordsize", "4K"),
+        ("quota", "700"),
         ("refquota", "300"),
         ("readonly", "on"),
         ("atime", "off"),
         ("compression", "zstd"),
         ("sharenfs", "on"),
     ]);
-    let expected: [&[u8]; 8] = [
+    let expected: [&[u8]; 9] = [
         &[1, 0, 0, 1, 0, 2],
         &[2, 0, 0, 1, 0, 1],
         &[3, 0, 0, 4, 0, 0, 16, 0, 0],
+        &[9, 0, 0, 8, 0, 188, 2, 0, 0, 0, 0, 0, 0],
         &[4, 0, 0, 8, 0, 44, 1, 0, 0, 0, 0, 0, 0],
         &[5, 0, 0, 1, 0, 1],
         &[6, 0, 0, 1, 0, 0],
@@ -134,7 +139,7 @@ fn the_encoding_of_a_set_stays_as_it_is() {
     assert_eq!(PropertySet::decode(&full.encode()), Ok(Some(full.clone())));
     let mut cleared = full;
     assert_eq!(cleared.clear(Property::Atime), Some(Value::Atime(false)));
-    assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 7));
+    assert_eq!((cleared.value(Property::Atime), cleared.iter().count()), (None, 8));
 }
 
 #[test]
@@ -145,7 +150,7 @@ fn a_set_with_an_impossible_value_is_not_read_back() {
         let read = PropertySet::decode(&PropertySet::from_iter([value.clone()]).encode());
         assert_eq!(read.is_err(), !is_none, "{value:?}: 0 says that there is none");
     }
-    for sound in [Value::RecordSize(4096), Value::RefQuota(None), Value::RefQuota(Some(1))] {
+    for sound in [Value::RecordSize(4096), Value::Quota(None), Value::RefQuota(None), Value::RefQuota(Some(1))] {
         let set = PropertySet::from_iter([sound]);
         assert_eq!(PropertySet::decode(&set.encode()), Ok(Some(set)));
     }
@@ -160,8 +165,8 @@ fn a_set_with_an_impossible_value_is_not_read_back() {
 #[test]
 fn what_a_newer_program_has_set_stays_as_it_is() {
     let ours = set(&[("sync", "always"), ("sharenfs", "off")]);
-    // A number that is not known, one that was received, and one that will be set by its own name.
-    let others: [&[u8]; 3] = [&[9, 0, 0, 3, 0, 1, 2, 3], &[1, 0, 1, 1, 0, 2], &[0, 1, 0, 0, 0]];
+    // A number that is not known, and two that were received.
+    let others: [&[u8]; 3] = [&[77, 0, 0, 3, 0, 1, 2, 3], &[1, 0, 1, 1, 0, 2], &[0, 1, 1, 0, 0]];
     let bytes = [&ours.encode()[..], &others.concat()].concat();
     let mut read = PropertySet::decode(&bytes).unwrap().unwrap();
     assert_eq!((read.encode(), read.value(Property::Sync)), (bytes, ours.value(Property::Sync)));
@@ -171,13 +176,57 @@ fn what_a_newer_program_has_set_stays_as_it_is() {
     assert_eq!(read.encode(), left, "whatever is set beside it");
     assert_eq!(
         read.others().map(|(number, bytes)| (number, bytes.len())).collect::<Vec<_>>(),
-        [(9, 3), (1, 1), (256, 0)]
+        [(77, 3), (1, 1), (256, 0)]
     );
     for newer in [[1, 0, 0, 1, 0, 3, 0].as_slice(), &[7, 0, 0, 2, 0, 3, 0], &[7, 0, 0, 2, 0, 2, 9], &[5, 0, 0, 1, 0, 2]]
     {
         let newer = if newer[0] == 1 { &newer[..6] } else { newer };
         assert_eq!(PropertySet::decode(newer), Ok(None), "{newer:?}: a promise that is not known is not guessed");
     }
-    let long: Vec<u8> = [9, 0, 0, 0, 4].into_iter().chain([0; 1024]).collect();
+    let long: Vec<u8> = [77, 0, 0, 0, 4].into_iter().chain([0; 1024]).collect();
     assert!(PropertySet::decode(&long.repeat(7)).is_ok() && PropertySet::decode(&long.repeat(8)).is_err());
+}
+
+#[test]
+fn properties_that_users_name_come_back_within_their_room() {
+    let mut set = set(&[("atime", "on")]);
+    let user = |name: &str, value: &str| UserProperty::new(name, value);
+    set.set_user(user("com.example:note", "two words").unwrap()).unwrap();
+    set.set_user(user("a:b", "").unwrap()).unwrap();
+    let bytes =
+        [&[6, 0, 0, 1, 0, 1][..], &[0, 1, 0, 4, 0, 3], b"a:b", &[0, 1, 0, 26, 0, 16], b"com.example:notetwo words"];
+    assert_eq!(set.encode(), bytes.concat());
+    assert_eq!(PropertySet::decode(&set.encode()), Ok(Some(set.clone())));
+    let twice = [0, 1, 0, 4, 0, 3, b'a', b':', b'b'].repeat(2);
+    assert!(PropertySet::decode(&twice).is_err(), "one of them cannot be true");
+    for name in ["note", "com.Example:note", "-a:b", "a:b c", &format!("a:{}", "x".repeat(254))] {
+        assert_eq!(user(name, ""), Err(PropertyError::UserName { name: name.into() }));
+    }
+    for value in ["two\nlines", "\u{1b}[2J", &"x".repeat(USER_VALUE_BYTES_MAX + 1)] {
+        assert!(matches!(user("a:b", value), Err(PropertyError::UserValue { .. })), "{value}");
+    }
+    let long = "x".repeat(USER_VALUE_BYTES_MAX);
+    set.set_user(user("a:long", &long).unwrap()).unwrap();
+    let before = set.clone();
+    let refused = set.set_user(user("a:other", &long).unwrap()).unwrap_err();
+    assert!(matches!(refused, PropertyError::UserRoom { .. }), "{refused}");
+    assert_eq!((&set, PropertySet::decode(&set.encode()).unwrap().as_ref()), (&before, Some(&before)));
+    set.clear_user("a:long");
+    set.set_user(user("a:other", &long).unwrap()).unwrap();
+    assert_eq!(set.users().map(|(name, _)| name).collect::<Vec<_>>(), ["a:b", "a:other", "com.example:note"]);
+}
+
+#[test]
+fn the_nearest_value_of_a_user_holds() {
+    let with = |pairs: &[(&str, &str)]| {
+        let mut set = PropertySet::new();
+        pairs.iter().for_each(|(name, value)| set.set_user(UserProperty::new(name, value).unwrap()).unwrap());
+        set
+    };
+    let (top, middle, own) = (with(&[("a:b", "1"), ("a:c", "2")]), with(&[("a:b", "3")]), with(&[("a:d", "")]));
+    let chain = [("t", &top), ("t/m", &middle), ("t/m/o", &own)];
+    let held = user_sources(&chain);
+    let held: Vec<_> = held.iter().map(|held| (&*held.name, &*held.value, held.source.to_string())).collect();
+    let expected = [("a:b", "3", "inherited from t/m"), ("a:c", "2", "inherited from t"), ("a:d", "", "local")];
+    assert_eq!(held, expected.map(|(name, value, source)| (name, value, source.to_owned())));
 }

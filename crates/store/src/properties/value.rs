@@ -56,6 +56,7 @@ pub enum Value {
     Sync(SyncMode),
     LogBias(LogBias),
     RecordSize(u32),
+    Quota(Option<u64>),
     RefQuota(Option<u64>),
     ReadOnly(bool),
     Atime(bool),
@@ -71,6 +72,7 @@ impl Value {
             Property::Sync => Self::Sync(SyncMode::default()),
             Property::LogBias => Self::LogBias(LogBias::default()),
             Property::RecordSize => Self::RecordSize(128 << 10),
+            Property::Quota => Self::Quota(None),
             Property::RefQuota => Self::RefQuota(None),
             Property::ReadOnly => Self::ReadOnly(false),
             Property::Atime => Self::Atime(false),
@@ -86,6 +88,7 @@ impl Value {
             Self::Sync(_) => Property::Sync,
             Self::LogBias(_) => Property::LogBias,
             Self::RecordSize(_) => Property::RecordSize,
+            Self::Quota(_) => Property::Quota,
             Self::RefQuota(_) => Property::RefQuota,
             Self::ReadOnly(_) => Property::ReadOnly,
             Self::Atime(_) => Property::Atime,
@@ -98,18 +101,18 @@ impl Value {
     pub(super) fn is_possible(&self) -> bool {
         match self {
             Self::RecordSize(bytes) => is_record_size(*bytes),
-            Self::RefQuota(bytes) => *bytes != Some(0),
+            Self::Quota(bytes) | Self::RefQuota(bytes) => *bytes != Some(0),
             Self::ShareNfs(rules) => rules.len() <= SHARENFS_BYTES_MAX,
             Self::Sync(_) | Self::LogBias(_) | Self::ReadOnly(_) | Self::Atime(_) | Self::Compression(_) => true,
         }
     }
 
-    /// As [`fmt::Display`], with sizes in bytes: what `-p` prints. `refquota=none` is 0 there, as in `zfs`.
+    /// As [`fmt::Display`], with sizes in bytes: what `-p` prints. No quota is 0 there, as in `zfs`.
     #[must_use]
     pub fn exact(&self) -> String {
         match self {
             Self::RecordSize(bytes) => bytes.to_string(),
-            Self::RefQuota(bytes) => bytes.unwrap_or(0).to_string(),
+            Self::Quota(bytes) | Self::RefQuota(bytes) => bytes.unwrap_or(0).to_string(),
             _ => self.to_string(),
         }
     }
@@ -119,7 +122,7 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RecordSize(bytes) => return Size(u64::from(*bytes)).fmt(f),
-            Self::RefQuota(Some(bytes)) => return Size(*bytes).fmt(f),
+            Self::Quota(Some(bytes)) | Self::RefQuota(Some(bytes)) => return Size(*bytes).fmt(f),
             Self::ShareNfs(rules) => return f.pad(rules),
             _ => {}
         }
@@ -134,8 +137,10 @@ impl fmt::Display for Value {
             Self::Compression(Compression::Lz4) => "lz4",
             Self::Compression(Compression::Zstd) => "zstd",
             Self::ReadOnly(true) | Self::Atime(true) => "on",
-            Self::RefQuota(None) => "none",
-            Self::RecordSize(_) | Self::RefQuota(Some(_)) | Self::ShareNfs(_) => unreachable!("printed above"),
+            Self::Quota(None) | Self::RefQuota(None) => "none",
+            Self::RecordSize(_) | Self::Quota(Some(_)) | Self::RefQuota(Some(_)) | Self::ShareNfs(_) => {
+                unreachable!("printed above")
+            }
         })
     }
 }
@@ -159,9 +164,8 @@ pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
         Property::RecordSize => {
             record_size(text).map(Value::RecordSize).ok_or_else(|| bad("it is a power of two from 4K to 1M"))
         }
-        Property::RefQuota => quota(text)
-            .map(Value::RefQuota)
-            .ok_or_else(|| bad("it is none, or a size with its unit, like 500M or 1.5T")),
+        Property::Quota => quota(text).map(Value::Quota).ok_or_else(|| bad(QUOTA_EXPECTED)),
+        Property::RefQuota => quota(text).map(Value::RefQuota).ok_or_else(|| bad(QUOTA_EXPECTED)),
         Property::ReadOnly => switch(Value::ReadOnly),
         Property::Atime => switch(Value::Atime),
         Property::Compression => match text {
@@ -174,6 +178,7 @@ pub fn parse(property: Property, text: &str) -> Result<Value, PropertyError> {
     }
 }
 
+const QUOTA_EXPECTED: &str = "it is none, or a size with its unit, like 500M or 1.5T";
 const SHARE_EXPECTED: &str = "it is off, on, or a list of networks with options on one line of at most 4096 \
      bytes, like '192.168.1.0/24(rw,no_root_squash) 10.0.0.7(ro)'";
 

@@ -332,7 +332,7 @@ impl Merger<'_> {
     pub(super) fn put(&mut self, kind: BlockKind, first: &Key, bytes: Bytes) -> Result<BlockPtr, BlockError> {
         let least = match (kind, first.class) {
             (BlockKind::Leaf, Class::Small) => return self.out.put_bytes(kind, bytes, Compression::Lz4),
-            (BlockKind::Leaf, class) if class < Class::Dataset => RedundantMetadata::All,
+            (BlockKind::Leaf, class) if !class.is_of_catalog() => RedundantMetadata::All,
             _ => RedundantMetadata::Most,
         };
         self.out.put_metadata(kind, bytes, Compression::Lz4, least)

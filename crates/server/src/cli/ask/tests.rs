@@ -115,10 +115,27 @@ fn data_goes_to_stdout() {
 fn words_become_requests() {
     let cases: &[(&[&str], &str)] = &[
         (
-            &["pool", "create", "-f", "-O", "sync=always", "tank", "mirror", "a", "/b", "log", "c"],
+            &[
+                "pool",
+                "create",
+                "-f",
+                "-O",
+                "sync=always",
+                "-o",
+                "compatibility=0.1",
+                "tank",
+                "mirror",
+                "a",
+                "/b",
+                "log",
+                "c",
+            ],
             "PoolCreate { name: \"tank\", vdevs: [\"mirror\", \"/here/a\", \"/b\", \"log\", \"/here/c\"], force: true, \
-             file_bytes: None, properties: [Assignment { property: \"sync\", value: \"always\" }] }",
+             file_bytes: None, properties: [Assignment { property: \"sync\", value: \"always\" }], \
+             pool_properties: [Assignment { property: \"compatibility\", value: \"0.1\" }] }",
         ),
+        (&["pool", "upgrade", "-a"], "PoolUpgrade { names: [] }"),
+        (&["pool", "upgrade", "tank", "dozer"], "PoolUpgrade { names: [\"tank\", \"dozer\"] }"),
         (
             &["pool", "replace", "tank", "./a", "b"],
             "PoolReplace { name: \"tank\", device: \"/here/./a\", new_device: Some(\"/here/b\"), force: false }",

@@ -105,7 +105,7 @@ impl Daemon {
 
     /// The pool whose dataset is mounted closest above the export.
     fn pool_of(&mut self, export: &str) -> Result<Option<String>> {
-        let request = Request::DatasetList { names: Vec::new(), recursive: false };
+        let request = Request::DatasetList { names: Vec::new(), recursive: false, users: Vec::new() };
         let Reply::Datasets(datasets) = self.ask(&request)? else { bail!("it does not tell its datasets") };
         let above = datasets.iter().filter(|dataset| Path::new(export).starts_with(&dataset.mountpoint));
         let closest = above.max_by_key(|dataset| dataset.mountpoint.len());

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use tally_fs::filer::{DatasetError, FilerError};
 use tally_members::assemble::ImportError;
 use tally_members::grammar::GrammarError;
+use tally_members::label::{FIRST_RELEASE, this_release};
 use tally_store::properties::PropertyError;
 
 use crate::daemon::disks::DiskError;
+use crate::daemon::label_clear::LabelClearError;
 use crate::daemon::new_files::NewFileError;
 use crate::daemon::scrub::ScrubError;
 
@@ -23,6 +25,9 @@ pub enum PoolsError {
     /// A command on a disk was refused.
     #[error(transparent)]
     Disk(Box<DiskError>),
+    /// A label was not erased.
+    #[error(transparent)]
+    Label(#[from] LabelClearError),
     /// A scrub was not begun, or ended early.
     #[error(transparent)]
     Scrub(#[from] ScrubError),
@@ -93,6 +98,38 @@ pub enum PoolsError {
         end: &'static str,
         /// What failed.
         source: Box<FilerError>,
+    },
+    /// Its disks do not answer yet.
+    #[error(
+        "'{name}' stays suspended: no disk of {} can be used{}\nBring them back, and do this again. Clients wait meanwhile.",
+        vdevs.join(", nor any of "),
+        refused.iter().map(|why| format!("\n{why}")).collect::<String>()
+    )]
+    StillGone {
+        /// Which pool.
+        name: String,
+        /// The parts of it without a disk.
+        vdevs: Vec<String>,
+        /// What was said of disks that cannot be read.
+        refused: Vec<String>,
+    },
+    /// There is nothing in memory that could go on.
+    #[error("pool '{name}' is not imported; once its disks are well, `tally pool import {name}` takes it up")]
+    ClearAway {
+        /// Which pool.
+        name: String,
+    },
+    /// It was let go to be resumed, and could not be imported.
+    #[error(
+        "pool '{name}' was not resumed: {source}\n\
+         It is not served any more: its clients wait, and `tally pool status` shows it as UNAVAIL. What they were told is on its \
+         disks; once those are well, `tally pool import {name}` takes it up."
+    )]
+    NotResumed {
+        /// Which pool.
+        name: String,
+        /// What failed.
+        source: Box<PoolsError>,
     },
     /// An imported pool cannot be forgotten.
     #[error("pool '{name}' is imported; only a pool that is away can be forgotten. `tally pool export` lets go of it")]
@@ -166,9 +203,40 @@ pub enum PoolsError {
     },
     /// A property of pools that cannot be set so.
     #[error(
-        "'{name}={value}' cannot be set: a pool has failmode=wait|continue and clock=accept, and nothing else that can be changed"
+        "'{name}={value}' cannot be set: a pool has failmode=wait|continue, compatibility=off|VERSION, feature@NAME=enabled and \
+         clock=accept, and nothing else that can be changed"
     )]
     BadPoolProperty {
+        /// Which property.
+        name: String,
+        /// As asked for.
+        value: String,
+    },
+    /// Not a feature of this program.
+    #[error(
+        "{} does not know feature@{name}{}; `tally pool get feature@all` shows what there is",
+        concat!("tally ", env!("CARGO_PKG_VERSION")), reserved.map_or_else(String::new, |what| format!(" ({what})"))
+    )]
+    NoFeature {
+        /// As asked for.
+        name: String,
+        /// What a later version calls so.
+        reserved: Option<&'static str>,
+    },
+    /// Not a limit of features.
+    #[error(
+        "compatibility={value} cannot be set: 'off', or a version from {FIRST_RELEASE} to {}, whose features are known here",
+        this_release()
+    )]
+    BadCompatibility {
+        /// As asked for.
+        value: String,
+    },
+    /// A property that a new pool cannot be given.
+    #[error(
+        "'{name}={value}' is nothing that a new pool can be given with -o: compatibility=off|VERSION is; -O is for its dataset"
+    )]
+    BadNewPoolProperty {
         /// Which property.
         name: String,
         /// As asked for.
@@ -183,6 +251,13 @@ pub enum PoolsError {
 }
 
 impl PoolsError {
+    /// Whether the pool was not imported because somebody has a disk of it open.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        let Self::Filer(error) = self else { return false };
+        matches!(&**error, FilerError::Import(ImportError::InUse { .. }))
+    }
+
     /// Whether the pool was not imported because it was destroyed.
     #[must_use]
     pub fn is_destroyed(&self) -> bool {

@@ -84,13 +84,13 @@ fn a_pool_is_not_let_go_while_somebody_waits_for_a_disk_that_has_left() {
         assert!(Instant::now() < given_up, "no group meets the disk");
         thread::sleep(Duration::from_millis(50));
     }
-    assert!(matches!(pools.export("tank"), Err(PoolsError::Silent { .. })));
+    assert!(matches!(pools.export("tank", None), Err(PoolsError::Silent { .. })));
     pools.detach("tank", "/m", true, &mut |_| {}).expect("it may leave");
 
     let known_count = silence::silent(std::slice::from_ref(&served)).len();
     let (sender, answer) = channel();
     let exporter = Arc::clone(&pools);
-    let exporting = thread::spawn(move || sender.send(exporter.export("tank")));
+    let exporting = thread::spawn(move || sender.send(exporter.export("tank", None)));
     let answer = answer.recv_timeout(PATIENCE);
     drop(hung);
     exporting.join().expect("no panic").ok();
@@ -103,7 +103,7 @@ fn a_pool_is_not_let_go_while_somebody_waits_for_a_disk_that_has_left() {
     assert!(error.to_string().contains("/m is no part of 'tank' any more"), "{error}");
     // Nobody waits for it any more, once the sync is over.
     let given_up = Instant::now() + PATIENCE;
-    while pools.export("tank").is_err() {
+    while pools.export("tank", None).is_err() {
         assert!(Instant::now() < given_up, "the pool is never let go");
         thread::sleep(Duration::from_millis(50));
     }

@@ -1,9 +1,12 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tally_base::{SECTOR, Txg, block_checksum};
+use tally_base::{SECTOR, Txg, VdevIndex, block_checksum};
 use tally_members::blockdev::{BlockDev, BlockDevs, MemBlockDev, numbered};
 
+use super::Maps;
+use crate::alloc::bitmap::REGION_SECTORS;
+use crate::alloc::region::Region;
 use crate::alloc::ripe::LISTS_MAX;
 use crate::alloc::{AllocRoot, Allocator, Committed, SpaceLine, SpaceVisit};
 use crate::bp::{BlockPtr, Dva};
@@ -50,6 +53,7 @@ impl World {
         let committed = self.alloc.commit(self.txg, 1000, false).expect("there is room");
         committed.write(&self.devs).expect("a disk in memory");
         self.alloc.released(self.txg);
+        self.alloc.ask_behind(self.txg);
         self.newest = Some(committed);
     }
 
@@ -92,6 +96,17 @@ impl World {
         damage
     }
 
+    /// What counts as free can be taken, to the last sector, and nothing else. It is given back.
+    fn check_free_is_had(&self) {
+        let free = self.alloc.space().free;
+        let mut taken = Vec::new();
+        while let Ok(dva) = self.alloc.alloc(self.txg.next(), SECTOR_BYTES) {
+            taken.push(dva);
+        }
+        assert_eq!(taken.len() as u64 * SECTOR_BYTES, free);
+        taken.into_iter().for_each(|dva| self.alloc.abandon(dva));
+    }
+
     /// All is accounted for, and what is in use is in the maps.
     fn check(&self) {
         let space = self.alloc.space();
@@ -130,7 +145,8 @@ fn a_region_whose_map_cannot_be_read_is_fenced_off_and_nothing_of_it_is_lost() {
     }
     assert!(taken.len() > 2 && taken.iter().all(|dva| dva.offset / REGION_BYTES != 1), "{taken:?}");
     let (count, told) = world.alloc.fenced();
-    assert!(count == 1 && told[0].contains("region 1 of vdev 0"), "{told:?}");
+    assert!(count == 1 && told[0].starts_with("region 1 of vdev 0: "), "{told:?}");
+    assert!(!told[0].contains("--readonly"), "all else of the pool can be written: {told:?}");
     assert!(world.alloc.alloc(world.txg.next(), MIB).is_err_and(|error| error.fenced == 1));
     taken.into_iter().for_each(|dva| world.alloc.abandon(dva));
     let late = world.free_one_in(1);
@@ -138,6 +154,7 @@ fn a_region_whose_map_cannot_be_read_is_fenced_off_and_nothing_of_it_is_lost() {
         world.commit();
     }
     assert_eq!(world.damage().len(), 1);
+    world.check_free_is_had();
     // The disk gives it after all.
     world.dev.rot(map.offset, 1);
     world.import();
@@ -146,6 +163,149 @@ fn a_region_whose_map_cannot_be_read_is_fenced_off_and_nothing_of_it_is_lost() {
     assert!([early, late].iter().all(|dva| !world.alloc.is_busy(dva)), "what was freed is free");
     assert_eq!((world.alloc.space(), world.alloc.fenced().0), (kept, 0));
     assert_eq!(total, before.total);
+}
+
+/// A device that had refused one read of the only map made a pool with one region full until the next import.
+#[test]
+fn a_map_that_a_device_refuses_once_is_had_when_it_is_needed() {
+    let mut world = World::of(1);
+    world.fill();
+    world.free_one_in(0);
+    for _ in 0..3 {
+        world.commit();
+    }
+    world.import();
+    let space = world.alloc.space();
+    world.dev.refuse_reads(1);
+    let taken = world.alloc.alloc(world.txg.next(), MIB).expect("the device gives it when it is asked again");
+    assert_eq!((world.alloc.fenced().0, world.alloc.refused().0), (0, 0));
+    world.alloc.abandon(taken);
+    assert_eq!(world.alloc.space(), space);
+    world.commit();
+    world.check();
+}
+
+/// A block that two groups have freed counted twice as free until its map was read.
+#[test]
+fn what_two_groups_have_freed_is_free_once() {
+    let mut world = World::of(2);
+    world.fill();
+    world.commit();
+    let usable = |world: &World| world.alloc.space().free + world.alloc.space().deferred + world.alloc.own_bytes();
+    let freed = world.free_one_in(1);
+    world.commit();
+    let before = usable(&world);
+    world.alloc.free(freed, world.txg.next());
+    for _ in 0..3 {
+        world.commit();
+    }
+    assert_eq!((usable(&world), world.alloc.bad_free_count()), (before, 1));
+    assert!(!world.alloc.is_busy(&freed));
+    assert_eq!((usable(&world), world.alloc.bad_free_count()), (before, 1));
+}
+
+/// A device that gives nothing: that is what is told, and no remark about files that should be removed.
+#[test]
+fn a_device_that_gives_no_map_is_told_of_and_not_a_full_pool() {
+    let mut world = World::of(1);
+    world.fill();
+    world.free_one_in(0);
+    for _ in 0..3 {
+        world.commit();
+    }
+    world.import();
+    let space = world.alloc.space();
+    world.dev.refuse_reads(u64::MAX);
+    let told = world.alloc.alloc(world.txg.next(), SECTOR_BYTES).expect_err("there is no map");
+    assert_eq!((told.fenced, told.refused), (0, 1));
+    assert!(told.to_string().contains("a device refuses") && !told.to_string().contains("remove"), "{told}");
+    let (count, why) = world.alloc.refused();
+    assert!(count == 1 && why[0].contains("region 0 of vdev 0"), "{why:?}");
+    assert_eq!((world.alloc.space().free, world.alloc.ask_for_room()), (0, Some(false)), "nothing is promised there");
+    let freed = world.free_one_in(0);
+    world.dev.refuse_reads(0);
+    assert_eq!(world.alloc.ask_for_room(), Some(true));
+    assert_eq!((world.alloc.refused().0, world.alloc.ask_for_room()), (0, None));
+    let now = world.alloc.space();
+    assert_eq!((now.free, now.deferred), (space.free, space.deferred + freed.bytes()));
+    for _ in 0..3 {
+        world.commit();
+    }
+    world.check();
+    assert!(!world.alloc.is_busy(&freed));
+}
+
+/// The rest of the pool goes on, and the device is asked again more and more seldom, until it gives what it has refused.
+#[test]
+fn refused_maps_are_asked_for_again_behind_groups() {
+    let mut world = World::of(3);
+    world.fill();
+    for region in [0, 1, 1, 2] {
+        world.free_one_in(region);
+    }
+    for _ in 0..3 {
+        world.commit();
+    }
+    world.import();
+    let usable = |world: &World| world.alloc.space().free + world.alloc.space().deferred + world.alloc.own_bytes();
+    let (before, txg) = (usable(&world), world.txg.next());
+    world.dev.refuse_reads(1);
+    let taken = world.alloc.alloc(txg, MIB).expect("another region has it");
+    let (count, why) = world.alloc.refused();
+    let refused = (0..3).find(|region| why[0].starts_with(&format!("region {region} of vdev 0")));
+    assert!(count == 1 && refused.is_some_and(|region| region != taken.offset / REGION_BYTES), "{taken}: {why:?}");
+    let freed = world.free_one_in(refused.expect("one was refused"));
+    // The other maps are in memory, and stay there: what is read from here on is the one that was refused.
+    world.alloc.keep_maps(u64::MAX);
+    let elsewhere = world.live.iter().filter(|dva| Some(dva.offset / REGION_BYTES) != refused);
+    assert!(elsewhere.filter(|dva| !world.alloc.is_busy(dva)).count() == 0);
+    world.live.push(taken);
+    let mut asked = Vec::new();
+    for turn in 1..40 {
+        let reads = world.dev.read_count();
+        world.dev.refuse_reads(1);
+        world.commit();
+        if world.dev.read_count() > reads {
+            asked.push(turn);
+        }
+    }
+    assert!((3..8).contains(&asked.len()) && asked[1] - asked[0] < asked[2] - asked[1], "asked behind {asked:?}");
+    assert_eq!(world.alloc.refused().0, 1);
+    world.dev.refuse_reads(0);
+    for _ in 0..64 {
+        world.commit();
+    }
+    assert_eq!((world.alloc.refused().0, world.alloc.fenced().0), (0, 0));
+    assert_eq!(usable(&world), before - MIB + freed.bytes());
+    world.check();
+    assert!(!world.alloc.is_busy(&freed), "what was freed meanwhile is free");
+    world.import();
+    world.check();
+}
+
+/// A device that answers no read of a map is not asked for all of them: each takes it its time.
+#[test]
+fn a_device_that_refuses_many_maps_is_let_alone_until_the_next_group() {
+    let mut world = World::of(40);
+    world.fill();
+    for region in 0..40 {
+        world.free_one_in(region);
+    }
+    for _ in 0..3 {
+        world.commit();
+    }
+    world.import();
+    let reads = world.dev.read_count();
+    world.dev.refuse_reads(u64::MAX);
+    let told = world.alloc.alloc(world.txg.next(), SECTOR_BYTES).expect_err("there is no map");
+    assert!(told.refused >= 8, "{told}");
+    assert!(world.dev.read_count() - reads < 20, "{} reads", world.dev.read_count() - reads);
+    world.dev.refuse_reads(0);
+    world.alloc.alloc(world.txg.next(), MIB).expect("it gives some of them");
+    for _ in 0..12 {
+        world.commit();
+    }
+    assert_eq!(world.alloc.refused().0, 0);
 }
 
 /// A map with a right checksum that is not the one of which the index speaks.
@@ -199,19 +359,41 @@ fn what_is_ripe_counts_as_free_and_is_applied_before_an_allocation_fails() {
         if imports {
             world.import();
         }
-        let free = world.alloc.space().free;
-        assert_eq!(free + world.alloc.space().deferred, usable);
-        let mut taken = Vec::new();
-        while let Ok(dva) = world.alloc.alloc(world.txg.next(), SECTOR_BYTES) {
-            taken.push(dva);
-        }
-        assert_eq!(taken.len() as u64 * SECTOR_BYTES, free, "to the last sector");
-        taken.into_iter().for_each(|dva| world.alloc.abandon(dva));
+        assert_eq!(world.alloc.space().free + world.alloc.space().deferred, usable);
+        world.check_free_is_had();
     }
     world.check();
     world.commit();
     world.import();
     world.check();
+}
+
+/// More maps are in memory than are to stay. Those go that came first, but for those in use; and where all are, those too.
+#[test]
+fn maps_that_are_used_go_last() {
+    let maps = Maps::new(&BlockDevs::new());
+    let mut used = BTreeSet::from([0, 1]);
+    (0..5).for_each(|at| maps.note_loaded((VdevIndex(0), at)));
+    let trim = |to: u64, used: &mut BTreeSet<usize>| {
+        let mut gone = Vec::new();
+        maps.keep(to * SECTOR_BYTES);
+        maps.trim(|(_, at)| {
+            !used.remove(&at) && {
+                gone.push(at);
+                true
+            }
+        });
+        gone
+    };
+    assert_eq!(trim(3, &mut used), [2, 3]);
+    used.extend([0, 1, 4]);
+    assert_eq!(trim(1, &mut used), [4, 0]);
+    // A region is used by whoever changes it, until it is asked whether its map may go.
+    let mut region = Region::new(REGION_SECTORS);
+    region.take(Txg(1), 0..8, 1, 1).expect("it is free");
+    assert!(!region.unload() && !region.unload(), "its map is on no disk");
+    region.commit(Txg(1), &mut [0; SECTOR]);
+    assert!(!region.unload() && region.unload());
 }
 
 /// Each group frees something elsewhere, and nobody ever needs the maps.

@@ -1,0 +1,86 @@
+//! The guest's files: a minimal Debian, made once and kept below `target/lab`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use super::archive;
+use super::kernel::Kernel;
+use crate::cargo;
+
+/// What the suites use. A change here makes a new root.
+const PACKAGES: &str = "kmod,iproute2,procps,tar,rsync,git,sqlite3,nfs-common,nfs-kernel-server,rpcbind,\
+                        xfsprogs,e2fsprogs,python3,netbase,util-linux,mount,libnfs-utils";
+const RELEASE: &str = "bookworm";
+/// Counts changes of the steps below that PACKAGES does not show.
+const VERSION: u32 = 1;
+
+const INIT: &str = include_str!("../../guest/init.sh");
+
+/// The folder of the root, made if it is not there, with the current init script in it.
+pub(super) fn prepare(folder: &Path, kernel: &Kernel) -> Result<PathBuf> {
+    let root = folder.join("root");
+    let stamp = folder.join("root.stamp");
+    let wanted = format!("{VERSION} {RELEASE} {PACKAGES}\n");
+    if std::fs::read_to_string(&stamp).ok().as_deref() != Some(&wanted) {
+        build(&root)?;
+        std::fs::write(&stamp, wanted)?;
+    }
+    kernel.install_modules(&root)?;
+    install_init(&root)?;
+    install_mount_table(&root)?;
+    Ok(root)
+}
+
+fn build(root: &Path) -> Result<()> {
+    // Made under another name first: a half-made root must never be taken for a whole one.
+    let unfinished = root.with_extension("unfinished");
+    for folder in [root, &unfinished] {
+        if folder.exists() {
+            std::fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        }
+    }
+    let mut command = Command::new("debootstrap");
+    command
+        .args(["--variant=minbase", &format!("--include={PACKAGES}"), RELEASE])
+        .arg(&unfinished)
+        .arg(archive::address(RELEASE)?);
+    cargo::step(command.stdin(Stdio::null()).stdout(Stdio::null()))?;
+    Ok(std::fs::rename(unfinished, root)?)
+}
+
+/// Installs a package that only a benchmark's contender needs. Where it cannot be had, the guest goes without.
+pub(super) fn add(root: &Path, package: &str) -> Result<()> {
+    let chroot = |words: &[&str]| {
+        let mut command = Command::new("chroot");
+        command.arg(root).args(["/usr/bin/env", "DEBIAN_FRONTEND=noninteractive"]).args(words);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    };
+    if chroot(&["dpkg", "--status", package]).stderr(Stdio::null()).status()?.success() {
+        return Ok(());
+    }
+    let install = ["apt-get", "install", "--yes", "--no-install-recommends", package];
+    let outcome = cargo::step(&mut chroot(&["apt-get", "update"])).and_then(|()| cargo::step(&mut chroot(&install)));
+    if let Err(error) = outcome {
+        eprintln!("The guest goes without Debian's {package}: {error:#}");
+    }
+    Ok(())
+}
+
+fn install_init(root: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let path = root.join("usr/sbin/lab-init");
+    std::fs::write(&path, INIT)?;
+    Ok(std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?)
+}
+
+/// What is mounted, where programs looked for it once, and NFS-Ganesha still does.
+fn install_mount_table(root: &Path) -> Result<()> {
+    let table = root.join("etc/mtab");
+    if !table.is_symlink() {
+        std::os::unix::fs::symlink("../proc/self/mounts", table)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The suites as data. Each is a shell script that runs in the guest with `library` at hand.
+
+use std::time::Duration;
+
+/// A suite.
+pub(super) struct Suite {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What the guest runs.
+    pub script: &'static str,
+    /// Whether continuous integration runs it.
+    pub in_ci: bool,
+    /// The guest's memory.
+    pub memory_mib: u32,
+    /// Sizes of its disks, from ubda on: the pool's, the log's, and others, where a suite says nothing else.
+    pub disks_mib: &'static [u64],
+    /// Whether it leaves recordings of its disks, to be looked at here.
+    pub records: bool,
+    minutes_max: u64,
+}
+
+impl Suite {
+    /// When it is given up.
+    pub(super) fn time_limit(&self) -> Duration {
+        Duration::from_secs(self.minutes_max * 60)
+    }
+}
+
+/// What every script can use.
+pub(super) const LIBRARY: &str = include_str!("../../guest/library.sh");
+
+/// All of them, the shortest first.
+pub(super) const SUITES: [Suite; 11] = [
+    Suite {
+        name: "untar",
+        script: include_str!("../../guest/suites/untar.sh"),
+        in_ci: true,
+        memory_mib: 2048,
+        disks_mib: &[4096, 1024],
+        records: false,
+        minutes_max: 6,
+    },
+    Suite {
+        name: "crash-images",
+        script: include_str!("../../guest/suites/crash-images.sh"),
+        in_ci: true,
+        memory_mib: 2048,
+        disks_mib: &[1024, 1024],
+        records: true,
+        minutes_max: 6,
+    },
+    Suite {
+        name: "semantics",
+        script: include_str!("../../guest/suites/semantics.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[4096, 1024],
+        records: false,
+        minutes_max: 6,
+    },
+    Suite {
+        name: "trees",
+        script: include_str!("../../guest/suites/trees.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[4096, 1024],
+        records: false,
+        minutes_max: 15,
+    },
+    Suite {
+        name: "datasets",
+        script: include_str!("../../guest/suites/datasets.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[4096, 1024],
+        records: false,
+        minutes_max: 5,
+    },
+    Suite {
+        name: "directory",
+        script: include_str!("../../guest/suites/directory.sh"),
+        in_ci: false,
+        memory_mib: 3072,
+        disks_mib: &[4096, 1024],
+        records: false,
+        minutes_max: 30,
+    },
+    Suite {
+        name: "large",
+        script: include_str!("../../guest/suites/large.sh"),
+        in_ci: false,
+        memory_mib: 3072,
+        disks_mib: &[8192, 1024],
+        records: false,
+        minutes_max: 20,
+    },
+    Suite {
+        name: "user",
+        script: include_str!("../../guest/suites/user.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[4096, 1024],
+        records: false,
+        minutes_max: 6,
+    },
+    Suite {
+        name: "mirrors",
+        script: include_str!("../../guest/suites/mirrors.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[1024; 8],
+        records: false,
+        minutes_max: 10,
+    },
+    Suite {
+        name: "referee",
+        script: include_str!("../../guest/suites/referee.sh"),
+        in_ci: false,
+        memory_mib: 2048,
+        disks_mib: &[4096, 1024, 64],
+        records: false,
+        minutes_max: 15,
+    },
+    Suite {
+        name: "hard-disk",
+        script: include_str!("../../guest/suites/hard-disk.sh"),
+        in_ci: false,
+        memory_mib: 3072,
+        disks_mib: &[1024, 1024],
+        records: false,
+        minutes_max: 25,
+    },
+];
+
+/// What `bench peers` runs: no test, so it is in no list of them.
+pub(super) const PEERS: Suite = Suite {
+    name: "peers",
+    script: include_str!("../../guest/suites/peers.sh"),
+    in_ci: false,
+    memory_mib: 3072,
+    disks_mib: &[1024, 256, 256],
+    records: false,
+    minutes_max: 60,
+};

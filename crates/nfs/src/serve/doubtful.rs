@@ -1,0 +1,63 @@
+//! Requests whose pool was suspended, or left, while their change was on its way: nobody knows whether it is on disk.
+//!
+//! They are kept without an answer until the pool serves again, and are then run again (see [`crate::service`]). The warden
+//! looks for that. What is kept is bounded by what clients had under way when the pool stopped: everything that comes later is
+//! told to come again. Above the bound a request is answered with an I/O error, as under `failmode=continue`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use parking_lot::Mutex;
+
+use super::hub::Hub;
+use super::queue::Work;
+
+/// Bytes of requests that are kept: clients of other pools need the house's memory as well.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
+/// See the module's head.
+#[derive(Default)]
+pub(super) struct Doubtful {
+    #[allow(clippy::vec_box)] // Everybody else hands them on boxed.
+    works: Mutex<Vec<Box<Work>>>,
+}
+
+impl Doubtful {
+    pub(super) fn is_empty(&self) -> bool {
+        self.works.lock().is_empty()
+    }
+
+    /// Whether one more may be kept.
+    pub(super) fn has_room(&self, work: &Work) -> bool {
+        let kept: usize = self.works.lock().iter().map(|kept| kept.charge.bytes()).sum();
+        kept + work.charge.bytes() <= KEPT_BYTES_MAX
+    }
+
+    /// Keeps a request until its pool serves.
+    pub(super) fn keep(&self, hub: &Arc<Hub>, work: Box<Work>) {
+        self.works.lock().push(work);
+        hub.rouse();
+        // Said before it is looked at, there and here: one of both sees it.
+        if hub.stopping.load(SeqCst) {
+            self.leave_all(hub);
+        }
+    }
+
+    /// Runs those again whose pool serves.
+    pub(super) fn go_on(&self, hub: &Arc<Hub>) {
+        let mut works = self.works.lock();
+        let (ready, waiting) = works.drain(..).partition(|work| hub.service.may_go_on(&work.job));
+        *works = waiting;
+        drop(works);
+        let ready: Vec<Box<Work>> = ready;
+        ready.into_iter().for_each(|work| hub.push_run(work));
+    }
+
+    /// The server ends: their clients ask the next one.
+    pub(super) fn leave_all(&self, hub: &Arc<Hub>) {
+        let works = std::mem::take(&mut *self.works.lock());
+        for mut work in works {
+            hub.service.leave(&mut work.job);
+        }
+    }
+}

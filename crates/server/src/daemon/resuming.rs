@@ -1,0 +1,132 @@
+//! `tally pool clear`: errors are counted anew, and a pool that is suspended goes on, if its disks answer again.
+//!
+//! What a failed flush or durable write has left of what was written before it, nobody can ask the device: the next flush says
+//! that all is well. So nothing that is in memory is written again on trust. The pool is let go as a crash would, and imported
+//! as after one, in one step and without a word to its clients, who wait as they do for any pool that is away: what was
+//! acknowledged is below a root that was durable, or in the log; the rest is gone from memory, and the pool's life says so
+//! (docs/design/0049).
+//!
+//! Before it is let go it is looked whether the disks are there. As long as they are not the pool stays suspended, and what can
+//! be read is read. An import that then fails leaves it away, with its clients waiting.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tally_base::{PoolGuid, Size};
+use tally_fs::filer::Filer;
+use tally_members::discover::{self, FoundLeg, ImportSource};
+use tally_members::label::{LegConfig, VdevClass, VdevConfig};
+
+use super::disks::find;
+use super::letting_go::no_disk_is_silent;
+use super::pool_report::vdev_name;
+use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
+use crate::control::message::Progress;
+
+/// How long a request that is still at a disk may keep it open, and how often that is looked at. A disk that hangs for longer
+/// was refused before.
+const HELD_MAX: Duration = Duration::from_secs(5);
+/// See [`HELD_MAX`].
+const HELD_PAUSE: Duration = Duration::from_millis(10);
+
+impl Pools {
+    /// Counts errors of a disk, or of all, anew; goes on with a suspended pool, whose disks are also looked for in `dirs`. Gives
+    /// its guid, and what there is to say.
+    pub fn clear(
+        &self,
+        name: &str,
+        device: Option<&str>,
+        dirs: &[PathBuf],
+        progress: OnProgress<'_>,
+    ) -> Result<(PoolGuid, Vec<String>), PoolsError> {
+        let is_away = !self.absent.find(name).is_empty();
+        let away = |error| if is_away { PoolsError::ClearAway { name: name.into() } } else { error };
+        let served = self.pool(name).map_err(away)?;
+        let (pool, guid) = (served.filer.pool(), served.guid());
+        let wanted = device.map(|device| find(pool, device)).transpose()?.map(|member| member.leg);
+        if pool.fault().is_some() {
+            return Ok((guid, self.resume(served, dirs, progress)?));
+        }
+        let legs = pool.roster.vdevs().iter().flat_map(|vdev| vdev.legs());
+        legs.filter(|leg| wanted.is_none_or(|wanted| leg.guid() == wanted)).for_each(|leg| leg.clear_errors());
+        Ok((guid, vec![format!("errors of {} are counted anew", device.unwrap_or(name))]))
+    }
+
+    fn resume(
+        &self,
+        served: Arc<ServedPool>,
+        dirs: &[PathBuf],
+        progress: OnProgress<'_>,
+    ) -> Result<Vec<String>, PoolsError> {
+        let (name, guid) = (served.filer.name(), served.guid());
+        no_disk_is_silent(&served)?;
+        let source = ImportSource { paths: served.known().paths, dirs: dirs.to_vec() };
+        self.disks_are_there(&served, &source)?;
+        served.copies.close()?;
+        let (exposed, _) = served.filer.exposure();
+        let order = ImportOrder {
+            pool: guid.to_string(),
+            paths: source.paths,
+            dirs: source.dirs,
+            resumes: Some(served.filer.as_suspended()),
+            ..ImportOrder::default()
+        };
+        self.absent.let_go(guid, name.clone(), served.handle_key());
+        // Nothing can be written any more, which is what it says; its threads end all the same.
+        let _suspended = self.put_away(&served, Filer::export);
+        drop(served);
+        let mut remarks = self.import_when_closed(&order, progress).map_err(|source| {
+            self.absent.because(guid, format!("It was suspended, and could not be resumed: {source}"));
+            PoolsError::NotResumed { name: name.clone(), source: Box::new(source) }
+        })?;
+        if exposed > 0 {
+            let lost = Size(exposed);
+            remarks.push(format!("{lost} that clients of datasets with sync=disabled were told is safe are lost"));
+        }
+        self.events.tell(&name, "pool_resumed", remarks.join("; "));
+        tracing::info!(pool = %guid, "resumed: {}", remarks.join("; "));
+        remarks.insert(0, format!("pool '{name}' goes on"));
+        Ok(remarks)
+    }
+
+    /// Requests that were under way keep the disks open until they have heard that their pool is gone.
+    fn import_when_closed(&self, order: &ImportOrder, progress: OnProgress<'_>) -> Result<Vec<String>, PoolsError> {
+        let began = Instant::now();
+        let mut tell = |state: Progress| {
+            self.absent.progress(&order.pool, &state);
+            progress(state);
+        };
+        loop {
+            match self.import(order, &mut tell) {
+                Ok((_, report)) => {
+                    let losses = report.losses.iter().map(|loss| format!("given up: {loss}"));
+                    let remarks = report.remarks.iter().map(|remark| format!("note: {remark}"));
+                    let replayed =
+                        format!("replayed {} acknowledged changes from the intent log", report.records_replayed);
+                    return Ok([replayed].into_iter().chain(losses).chain(remarks).collect());
+                }
+                Err(error) if error.is_in_use() && began.elapsed() < HELD_MAX => thread::sleep(HELD_PAUSE),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether each part of a pool has a disk that says what it is, so that an import is worth the try.
+    fn disks_are_there(&self, served: &ServedPool, source: &ImportSource) -> Result<(), PoolsError> {
+        let scan = discover::scan(&*self.platform.opener, source).map_err(PoolsError::Look)?;
+        let config = served.filer.pool().roster.config();
+        let pool = scan.pools.iter().find(|pool| pool.pool == config.pool);
+        let found: &[FoundLeg] = pool.map_or(&[], |pool| &pool.legs);
+        let counts = |leg: &LegConfig| leg.stale_since.is_none() && found.iter().any(|it| it.label.leg == leg.guid);
+        let is_gone = |vdev: &&VdevConfig| vdev.class == VdevClass::Data && !vdev.legs.iter().any(counts);
+        let vdevs: Vec<String> = config.vdevs_present().filter(is_gone).map(vdev_name).collect();
+        if vdevs.is_empty() {
+            return Ok(());
+        }
+        let is_ours = |(path, _): &&(PathBuf, String)| source.paths.contains(path);
+        let refused = scan.refused.iter().filter(is_ours).map(|(path, why)| format!("{}: {why}", path.display()));
+        Err(PoolsError::StillGone { name: config.name.clone(), vdevs, refused: refused.collect() })
+    }
+}

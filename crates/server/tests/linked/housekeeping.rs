@@ -1,0 +1,186 @@
+//! What an administrator asks beside disks and datasets: who is not well, labels, what is to be waited for.
+
+use super::*;
+
+fn disks<const N: usize>(data_dir: &Path, opener: &MemOpener, names: [&str; N]) -> [Arc<Failing>; N] {
+    names.map(|name| {
+        let disk = Failing::new(32 << 20);
+        opener.put(data_dir.join(name), Arc::clone(&disk) as Arc<dyn Disk>);
+        disk
+    })
+}
+
+#[test]
+fn who_is_well_is_told_in_a_line_and_who_is_not_in_full() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    let [_, b] = disks(data_dir, &opener, ["a", "b"]);
+    story(
+        data_dir,
+        &[
+            (&["pool", "create", "dozer", "mirror", "a", "b"], true, &[]),
+            (&["pool", "status", "-x"], true, &["all pools are healthy\n"]),
+            (&["pool", "status", "-x", "dozer"], true, &["pool 'dozer' is healthy\n"]),
+            (&["--json", "pool", "status", "-x"], true, &["[]"]),
+            (&["pool", "reopen", "dozer"], true, &["no disk of 'dozer' is away"]),
+        ],
+    );
+    b.fails.store(true, Ordering::SeqCst);
+    story(
+        data_dir,
+        &[
+            (&["dataset", "create", "dozer/x"], true, &[]),
+            (&["pool", "status", "-x"], false, &["pool: dozer", "state: DEGRADED", "FAULTED", "1 pool is not well"]),
+            (&["pool", "status", "-x", "tank"], true, &["pool 'tank' is healthy"]),
+            (&["--json", "pool", "status", "-x"], false, &["\"name\": \"dozer\""]),
+            (&["pool", "reopen", "dozer"], false, &["the cable is out", "Do this again"]),
+        ],
+    );
+    let (_, all) = tally(data_dir, &["pool", "status", "-x"]);
+    assert!(!all.contains("tank"), "{all}");
+    b.fails.store(false, Ordering::SeqCst);
+    story(
+        data_dir,
+        &[
+            (&["pool", "reopen", "dozer"], true, &["b is online"]),
+            (&["pool", "status", "-x"], true, &["all pools are healthy"]),
+            (&["pool", "wait", "-t", "scrub,free", "dozer"], true, &[]),
+            (&["pool", "wait", "gone"], false, &["no pool 'gone'"]),
+        ],
+    );
+    daemon.stop();
+}
+
+/// A wait for a scrub ends when that does, and one for a copy of which there is none does not wait for it.
+#[test]
+fn a_wait_is_for_what_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    let [a] = disks(data_dir, &opener, ["a"]);
+    story(data_dir, &[(&["pool", "create", "dozer", "a"], true, &[])]);
+    // Every read is one that can be held.
+    a.long.store(0, Ordering::SeqCst);
+    a.let_through(Some(0));
+    story(
+        data_dir,
+        &[
+            (&["pool", "scrub", "dozer"], true, &["has begun"]),
+            (&["pool", "wait", "-t", "resilver,replace,remove", "dozer"], true, &[]),
+        ],
+    );
+    let here = data_dir.to_owned();
+    let waiting = thread::spawn(move || tally(&here, &["pool", "wait", "dozer"]));
+    thread::sleep(Duration::from_millis(20));
+    assert!(!waiting.is_finished(), "the scrub is not over");
+    a.let_through(None);
+    assert_eq!(waiting.join().unwrap(), (true, String::new()));
+    wait_for(data_dir, &["pool", "status", "dozer"], "scrub repaired 0 blocks");
+    daemon.stop();
+}
+
+#[test]
+fn a_label_is_erased_where_nobody_wants_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    let _disks = disks(data_dir, &opener, ["a", "b", "c", "d"]);
+    story(
+        data_dir,
+        &[
+            (&["pool", "create", "dozer", "mirror", "a", "b"], true, &[]),
+            (&["pool", "create", "other", "c"], true, &[]),
+            (&["pool", "labelclear", "a"], false, &["a disk of pool 'dozer', which is imported", "pool detach dozer"]),
+            (&["pool", "labelclear", "-f", "a"], false, &["which is imported"]),
+            (&["pool", "labelclear", "d"], false, &["has no label"]),
+            (&["pool", "labelclear", "nowhere"], false, &["nowhere"]),
+            (&["pool", "export", "dozer"], true, &[]),
+            (&["pool", "labelclear", "a"], false, &["'dozer'", "was exported", "-f erases"]),
+            (&["pool", "labelclear", "-fn", "a"], true, &["would erase", "'dozer'"]),
+            (&["pool", "labelclear", "-f", "a"], true, &["erased the label", "'dozer'"]),
+            (&["pool", "labelclear", "a"], false, &["has no label"]),
+            // The other one is whole, and knows that one is missing.
+            (&["pool", "import", "dozer"], true, &[]),
+            (&["pool", "status", "dozer"], true, &["MISSING"]),
+            (&["pool", "destroy", "other"], true, &[]),
+            (&["pool", "labelclear", "c"], true, &["erased the label", "'other'"]),
+            (&["pool", "import", "-D"], true, &["no such pools were found"]),
+        ],
+    );
+    daemon.stop();
+}
+
+/// Who did what, and when, is asked when something is wrong: perhaps after a crash, on another machine.
+#[test]
+fn what_was_done_to_a_pool_stands_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    let _disks = disks(data_dir, &opener, ["a", "b"]);
+    story(
+        data_dir,
+        &[
+            (&["pool", "create", "dozer", "a"], true, &[]),
+            (&["dataset", "create", "-o", "sync=disabled", "dozer/x"], true, &[]),
+            (&["dataset", "create", "dozer/x"], false, &["exists already"]),
+            (&["pool", "attach", "dozer", "a", "b"], true, &[]),
+            (&["pool", "status", "dozer"], true, &[]),
+            (&["pool", "export", "dozer"], true, &[]),
+            (&["pool", "history", "dozer"], false, &["no pool 'dozer'"]),
+            (&["pool", "import", "dozer"], true, &[]),
+            (&["dataset", "rename", "dozer/x", "dozer/y"], true, &[]),
+        ],
+    );
+    let words_of = |text: &str| -> Vec<String> {
+        let words = |line: &str| Some(line.split_once(" tally ")?.1.replace(&data_dir.display().to_string(), ""));
+        text.lines().filter_map(words).collect()
+    };
+    let expected = [
+        "pool create dozer /a",
+        "dataset create -o sync=disabled dozer/x",
+        "pool attach dozer a /b",
+        "pool export dozer",
+        "pool import dozer",
+        "dataset rename dozer/x dozer/y",
+    ];
+    let (_, text) = tally(data_dir, &["pool", "history", "dozer"]);
+    assert!(text.starts_with("History for 'dozer':\n20"), "{text}");
+    assert_eq!(words_of(&text), expected, "{text}");
+    daemon.stop();
+
+    let daemon = Running::start(data_dir, &opener);
+    let (_, text) = tally(data_dir, &["pool", "history", "-l"]);
+    let by = |line: &String| line.split_once(" [user ").map(|(words, by)| (words.to_owned(), by.contains(" on ")));
+    let expected: Vec<_> = expected.map(|words| Some((words.to_owned(), true))).into();
+    assert_eq!(words_of(&text).iter().map(by).collect::<Vec<_>>(), expected, "{text}");
+    story(
+        data_dir,
+        &[(&["--json", "pool", "history"], true, &["\"words\": \"tally pool export dozer\"", "\"user\": \""])],
+    );
+    daemon.stop();
+}
+
+#[test]
+fn what_has_happened_is_told_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let daemon = Running::start(data_dir, &opener);
+    let [_, b] = disks(data_dir, &opener, ["a", "b"]);
+    story(data_dir, &[(&["pool", "create", "dozer", "mirror", "a", "b"], true, &[])]);
+    b.fails.store(true, Ordering::SeqCst);
+    story(data_dir, &[(&["dataset", "create", "dozer/x"], true, &[])]);
+    let text = wait_for(data_dir, &["events"], "statechange");
+    assert!(text.contains("is FAULTED"), "{text}");
+    story(data_dir, &[(&["pool", "scrub", "-w", "dozer"], true, &[]), (&["pool", "export", "dozer"], true, &[])]);
+    let (_, text) = tally(data_dir, &["events"]);
+    let at = |class: &str| text.find(class).unwrap_or_else(|| panic!("no {class}: {text}"));
+    assert!(at("pool_import") < at("statechange") && at("statechange") < at("pool_export"), "{text}");
+    story(data_dir, &[(&["--json", "events"], true, &["\"class\":\"pool_export\"", "\"number\":1"])]);
+    daemon.stop();
+}

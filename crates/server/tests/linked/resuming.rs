@@ -1,0 +1,103 @@
+//! A pool that was suspended as its disk failed goes on when the disk answers again, and its clients have only waited.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::channel;
+
+use tally_bench::wire::{Connection, Stable, Target};
+
+use super::*;
+
+/// A daemon at a port that is known, with a pool of one disk that can fail, and where its clients find it.
+fn serving(data_dir: &Path, opener: &Arc<MemOpener>, options: &[&str]) -> (Running, Arc<Failing>, Target) {
+    let disk = Failing::new(32 << 20);
+    opener.put(data_dir.join("a"), Arc::clone(&disk) as Arc<dyn Disk>);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let args = tally_server::cli::ServeArgs { port: Some(port), ..Running::args(data_dir) };
+    let daemon = Running::start_with(args, Arc::clone(opener) as Arc<dyn Opener>).unwrap();
+    let sharenfs = "sharenfs=127.0.0.0/8(rw,no_root_squash,insecure)";
+    let create = [&["pool", "create", "-O", sharenfs], options, &["dozer", "a"]].concat();
+    story(data_dir, &[(&create, true, &[])]);
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    (daemon, disk, Target { nfs: address, mount: address, export: "/dozer".into() })
+}
+
+#[test]
+fn a_suspended_pool_goes_on_and_its_clients_have_only_waited() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let (daemon, disk, target) = serving(data_dir, &opener, &[]);
+    let root = Connection::mount(&target).unwrap();
+    let mut client = Connection::open(target.nfs).unwrap();
+    let file = client.create(&root, "kept").unwrap();
+    client.write(&file, 0, b"acknowledged", Stable::FileSync).unwrap();
+    let verifier = client.write(&file, 4096, b"in memory alone", Stable::Unstable).unwrap().verifier;
+
+    disk.fails.store(true, Ordering::SeqCst);
+    let (sender, answers) = channel();
+    let (folder, mut other) = (root.clone(), Connection::open(target.nfs).unwrap());
+    thread::spawn(move || sender.send(other.mkdir(&folder, "during").map(drop)));
+    wait_for(data_dir, &["pool", "status", "dozer"], "state: SUSPENDED");
+    let path = data_dir.join("a").display().to_string();
+    story(
+        data_dir,
+        &[
+            (&["pool", "status", "dozer"], true, &["`tally pool clear dozer` goes on where it stopped"]),
+            (&["pool", "clear", "dozer"], false, &["stays suspended", &path, "the cable is out", "do this again"]),
+            (&["pool", "clear", "dozer", "nothing"], false, &["no disk"]),
+            (&["pool", "status", "dozer"], true, &["state: SUSPENDED"]),
+        ],
+    );
+    assert!(answers.try_recv().is_err(), "it is answered while nobody knows");
+
+    disk.fails.store(false, Ordering::SeqCst);
+    story(data_dir, &[(&["pool", "clear", "dozer"], true, &["pool 'dozer' goes on", "replayed"])]);
+    answers.recv_timeout(PATIENCE).expect("the MKDIR is not answered").expect("its client had only to wait");
+    assert!(client.lookup(&root, "during").is_ok());
+    assert_eq!(client.read(&file, 0, 12).unwrap(), b"acknowledged");
+    assert_ne!(client.commit(&file).unwrap(), verifier, "what was unstable is gone, and its writer is not told");
+    client.write(&file, 0, b"and on", Stable::FileSync).unwrap();
+    story(
+        data_dir,
+        &[
+            (&["pool", "status", "dozer"], true, &["state: ONLINE", "No known data errors"]),
+            (&["pool", "clear", "dozer"], true, &["errors of dozer are counted anew"]),
+            (&["pool", "clear", "dozer", "a"], true, &["counted anew"]),
+            (&["pool", "clear", "gone"], false, &["no pool 'gone'"]),
+        ],
+    );
+    daemon.stop();
+}
+
+/// While it is suspended somebody puts an older copy of the disk in its place, or takes the pool on another machine: what
+/// clients were told is not there, and they are not told that it is.
+#[test]
+fn a_suspended_pool_goes_on_as_it_was_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let opener = Arc::new(MemOpener::default());
+    let (daemon, disk, target) = serving(data_dir, &opener, &[]);
+    let root = Connection::mount(&target).unwrap();
+    let mut client = Connection::open(target.nfs).unwrap();
+    let older = disk.content();
+    for number in 0..3 {
+        client.mkdir(&root, &format!("d{number}")).unwrap();
+        story(data_dir, &[(&["dataset", "create", &format!("dozer/x{number}")], true, &[])]);
+    }
+    disk.fails.store(true, Ordering::SeqCst);
+    story(data_dir, &[(&["dataset", "create", "dozer/y"], false, &[])]);
+    let copy = Failing::new(32 << 20);
+    copy.restore(&older);
+    let disk = opener.remove(&data_dir.join("a")).unwrap();
+    opener.put(data_dir.join("a"), Arc::clone(&copy) as Arc<dyn Disk>);
+    story(
+        data_dir,
+        &[
+            (&["pool", "clear", "dozer"], false, &["was not resumed", "older copies", "tally pool import dozer"]),
+            (&["pool", "status", "dozer"], true, &["state: UNAVAIL", "could not be resumed"]),
+            (&["pool", "clear", "dozer"], false, &["is not imported", "tally pool import dozer"]),
+        ],
+    );
+    drop(disk);
+    daemon.stop();
+}
