@@ -227,11 +227,11 @@ impl Pool {
     }
 
     /// Writes a command down that has changed the pool, with the next group that is synced, for which it asks.
-    pub fn note_command(&self, command: Command) {
+    pub fn note_command(&self, command: &Command) {
         if self.read_only || self.closed.load(Ordering::Acquire) {
             return;
         }
-        self.kept.note_command(&command);
+        self.kept.note_command(command);
         self.txgs.want(Cause::Chore);
     }
 

@@ -33,7 +33,7 @@ impl Said {
     pub(super) fn write_down(&self, served: &Arc<ServedPool>) {
         let pool = served.filer.pool();
         let (user, words) = (self.user.clone(), format!("tally {}", self.words));
-        pool.note_command(Command { time: pool.now(), user, host: pool.platform.host.name.clone(), words });
+        pool.note_command(&Command { time: pool.now(), user, host: pool.platform.host.name.clone(), words });
     }
 }
 
