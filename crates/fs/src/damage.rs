@@ -1,15 +1,23 @@
-//! What could not be read since the import: for `tally pool status -v`, which names it.
+//! What could not be read: for `tally pool status -v`, which names it.
 //!
 //! An entry is an object and what is the matter with it, once, however often it is met. Their number is bounded:
 //! whoever reads a file with a thousand bad blocks shall not fill the memory, so that beyond the bound they are counted
 //! only.
+//!
+//! The list is the pool's, too, which writes it into its catalog ([`Pool::note_damage`](tally_store::pool::Pool::note_damage)): the next import
+//! knows it. An entry goes when a read or a scrub finds the place whole, or when the list is shown and its object or block is
+//! gone by then. Space that was lost is told until the next import alone: it is nobody's file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tally_base::{ObjectId, Txg};
+use tally_store::block::BlockError;
+use tally_store::bp::BlockPtr;
 use tally_store::key::{Class, Key};
+use tally_store::pool::{DamageList, MetBy, MetDamage, Spot};
 use tally_vfs::{FileKind, FsError, RENAME_PARENTS_MAX};
 
 use crate::entry::decode_entry;
@@ -47,29 +55,61 @@ impl fmt::Display for Part {
     }
 }
 
+impl Part {
+    /// As the pool's list has it; none: that has no such entries.
+    const fn spot(self) -> Option<Spot> {
+        match self {
+            Self::Attributes => Some(Spot::Attributes),
+            Self::Names => Some(Spot::Names),
+            Self::Content(offset) => Some(Spot::Content(offset)),
+            Self::Space => None,
+        }
+    }
+
+    const fn of(spot: Spot) -> Self {
+        match spot {
+            Spot::Attributes => Self::Attributes,
+            Spot::Names => Self::Names,
+            Spot::Content(offset) => Self::Content(offset),
+        }
+    }
+}
+
 /// Damage that was met.
 #[derive(Default)]
 pub(crate) struct Damage {
     met: Mutex<Met>,
+    /// Whether there are places, for whoever reads something that is whole.
+    has_places: AtomicBool,
 }
 
 #[derive(Default)]
 struct Met {
-    /// With the newest group that was on disk then: what is younger is not what was met.
-    places: BTreeMap<(ObjectId, Part), Txg>,
+    places: BTreeMap<(ObjectId, Part), MetDamage>,
     /// How often a place was met that is not among them because they are too many.
     beyond: u64,
 }
 
 impl Damage {
-    /// Whether it is new.
-    fn note(&self, id: ObjectId, part: Part, synced: Txg) -> bool {
+    /// As the pool has it.
+    pub(crate) fn new(list: DamageList) -> Self {
+        let DamageList { places, beyond } = list;
+        let places: BTreeMap<_, _> =
+            places.into_iter().map(|(object, spot, met)| ((object, Part::of(spot)), met)).collect();
+        let has_places = AtomicBool::new(!places.is_empty());
+        Self { met: Mutex::new(Met { places, beyond }), has_places }
+    }
+
+    /// Whether there are any.
+    pub(crate) fn has_places(&self) -> bool {
+        self.has_places.load(Ordering::Acquire)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Met) -> R) -> R {
         let mut met = self.met.lock();
-        if met.places.len() >= PLACES_MAX && !met.places.contains_key(&(id, part)) {
-            met.beyond += 1;
-            return false;
-        }
-        met.places.insert((id, part), synced).is_none()
+        let changed = change(&mut met);
+        self.has_places.store(!met.places.is_empty(), Ordering::Release);
+        changed
     }
 }
 
@@ -97,10 +137,63 @@ impl Filesystem {
     /// Notes that part of an object cannot be read, and turns that into an error for the client.
     #[cold]
     pub(crate) fn damaged(&self, id: ObjectId, part: Part, error: &dyn fmt::Display) -> FsError {
-        if self.damage.note(id, part, self.pool.txgs.last_synced()) {
+        self.met_damage(id, part, (MetBy::Read, None), error)
+    }
+
+    /// The same where a block of content could not be read.
+    #[cold]
+    pub(crate) fn damaged_block(&self, id: ObjectId, start: u64, error: &BlockError) -> FsError {
+        self.met_damage(id, Part::Content(start), (MetBy::Read, error.unreadable()), error)
+    }
+
+    /// The same for whoever knows the block, or not.
+    pub(crate) fn met_damage(
+        &self,
+        id: ObjectId,
+        part: Part,
+        (by, block): (MetBy, Option<&BlockPtr>),
+        error: &dyn fmt::Display,
+    ) -> FsError {
+        let now = MetDamage::new(self.pool.txgs.last_synced(), by, block);
+        if self.damage.change(|met| self.note_damage(met, id, part, &now)) {
             tracing::error!(dataset = %self.dataset.birth.id, object = %id, "{part}: {error}");
         }
         FsError::Io
+    }
+
+    /// Whether it is new. What a read meets again is not written down again, or a client that reads on and on would make groups.
+    fn note_damage(&self, met: &mut Met, id: ObjectId, part: Part, now: &MetDamage) -> bool {
+        let dataset = self.dataset.birth.id;
+        let before = met.places.get(&(id, part)).copied();
+        let known = before.map_or(*now, |before| before.again(now));
+        let has_room = before.is_some() || met.places.len() < PLACES_MAX;
+        let is_told = before.is_none() || now.by_scrub;
+        let has_place = has_room
+            && part.spot().filter(|_| is_told).is_none_or(|spot| self.pool.note_damage(dataset, id, spot, &known));
+        if has_place || before.is_some() {
+            met.places.insert((id, part), known);
+        } else {
+            met.beyond += 1;
+            self.pool.note_damage_beyond(dataset, met.beyond);
+        }
+        has_place && before.is_none()
+    }
+
+    /// The damage is gone.
+    fn forget_damage(&self, gone: &[(ObjectId, Part)]) {
+        for (id, part) in gone {
+            if let Some(spot) = part.spot() {
+                self.pool.forget_damage(self.dataset.birth.id, *id, spot);
+            }
+        }
+    }
+
+    /// A block of content was read from disk, and is whole.
+    pub(crate) fn is_whole(&self, id: ObjectId, start: u64) {
+        let place = (id, Part::Content(start));
+        if self.damage.change(|met| met.places.remove(&place)).is_some() {
+            self.forget_damage(&[place]);
+        }
     }
 
     /// Whether anything was met.
@@ -109,7 +202,7 @@ impl Filesystem {
         !self.damage.met.lock().places.is_empty()
     }
 
-    /// What was met since the import, without what can be read again and objects that are gone. With paths, as far as a
+    /// What was met, before the import too, without what can be read again and objects that are gone. With paths, as far as a
     /// bounded look through the directories finds them.
     #[must_use]
     pub fn damage_report(&self) -> DamageReport {
@@ -118,10 +211,11 @@ impl Filesystem {
             (met.places.clone(), met.beyond)
         };
         let (standing, healed): (Vec<_>, Vec<_>) =
-            places.into_iter().partition(|((id, part), met)| self.is_still_damaged(*id, *part, *met));
-        self.damage.met.lock().places.retain(|place, met| !healed.contains(&(*place, *met)));
+            places.into_iter().partition(|((id, part), met)| self.is_still_damaged(*id, *part, met));
+        self.damage.change(|met| met.places.retain(|place, met| !healed.contains(&(*place, *met))));
+        self.forget_damage(&healed.iter().map(|(place, _)| *place).collect::<Vec<_>>());
         let paths = if standing.is_empty() { HashMap::new() } else { self.paths_of(&standing) };
-        let place = |((object, part), _): &((ObjectId, Part), Txg)| DamagedPlace {
+        let place = |((object, part), _): &((ObjectId, Part), MetDamage)| DamagedPlace {
             object: *object,
             part: *part,
             path: paths.get(object).cloned(),
@@ -129,7 +223,7 @@ impl Filesystem {
         DamageReport { places: standing.iter().map(place).collect(), beyond }
     }
 
-    /// What was met since the import, as it was met and without paths: no disk is asked, so some of it may be right by
+    /// What was met, as it was met and without paths: no disk is asked, so some of it may be right by
     /// now.
     #[must_use]
     pub fn damage_met(&self) -> DamageReport {
@@ -145,24 +239,41 @@ impl Filesystem {
 
     /// Every block was looked at since this group, when `beyond` were without room, and `found` was found: content that was
     /// met before, and not since, is right again. What is left has the room of that.
-    pub(crate) fn forget_content_met_before(&self, group: Txg, beyond: u64, found: &BTreeSet<(ObjectId, u64)>) {
-        let is_content = |part: Part| matches!(part, Part::Content(_));
+    pub(crate) fn forget_content_met_before(
+        &self,
+        group: Txg,
+        beyond: u64,
+        found: &BTreeMap<(ObjectId, u64), Option<BlockPtr>>,
+    ) {
+        let is_right = |(place, met): (&(ObjectId, Part), &MetDamage)| {
+            (matches!(place.1, Part::Content(_)) && met.last < group).then_some(*place)
+        };
         let synced = self.pool.txgs.last_synced();
-        let mut met = self.damage.met.lock();
-        met.places.retain(|(_, part), met| !is_content(*part) || *met >= group);
-        met.beyond = met.beyond.saturating_sub(beyond);
-        for (id, offset) in found {
-            let place = (*id, Part::Content(*offset));
-            if met.places.len() < PLACES_MAX && !met.places.contains_key(&place) {
-                met.places.insert(place, synced);
-                met.beyond = met.beyond.saturating_sub(1);
+        let gone = self.damage.change(|met| {
+            let gone: Vec<_> = met.places.iter().filter_map(is_right).collect();
+            gone.iter().for_each(|place| _ = met.places.remove(place));
+            self.forget_damage(&gone);
+            met.beyond = met.beyond.saturating_sub(beyond);
+            for ((id, offset), block) in found {
+                let place = (*id, Part::Content(*offset));
+                if met.places.len() < PLACES_MAX && !met.places.contains_key(&place) {
+                    let now = MetDamage::new(synced, MetBy::Scrub, block.as_ref());
+                    if self.note_damage(met, place.0, place.1, &now) {
+                        met.beyond = met.beyond.saturating_sub(1);
+                    }
+                }
             }
+            self.pool.note_damage_beyond(self.dataset.birth.id, met.beyond);
+            gone.len()
+        });
+        if gone > 0 {
+            tracing::info!(dataset = %self.dataset.birth.id, "{gone} places that were damaged are whole again");
         }
     }
 
     /// Content is not read for that, or each look would be another error of a disk: a block that was written since is
     /// good.
-    fn is_still_damaged(&self, id: ObjectId, part: Part, met: Txg) -> bool {
+    fn is_still_damaged(&self, id: ObjectId, part: Part, met: &MetDamage) -> bool {
         match part {
             Part::Space => true,
             Part::Attributes => self.attr_of(id).is_err_and(|error| error == FsError::Io),
@@ -184,7 +295,11 @@ impl Filesystem {
                     Ok(None) => false,
                     Err(_) => true,
                     Ok(Some(stored)) => match self.stored_block(&sight.root, (id, &stored), offset) {
-                        Ok(block) => block.is_some_and(|block| block.is_given_up() || block.written <= met),
+                        Ok(block) => block.is_some_and(|block| {
+                            // A group's number may come again (rules S53), that of a durable one does not.
+                            let is_it = met.block.map_or(block.written <= met.last, |met| met.is(&block));
+                            block.is_given_up() || is_it
+                        }),
                         Err(_) => true,
                     },
                 }
@@ -218,7 +333,7 @@ impl Filesystem {
 
     /// Asks each object; for those that do not know goes through the directories, breadth first, until all are found or
     /// enough was looked at.
-    fn paths_of(&self, wanted: &[((ObjectId, Part), Txg)]) -> HashMap<ObjectId, String> {
+    fn paths_of(&self, wanted: &[((ObjectId, Part), MetDamage)]) -> HashMap<ObjectId, String> {
         let mut missing: BTreeSet<ObjectId> = wanted.iter().map(|((id, _), _)| *id).collect();
         let mut paths: HashMap<_, _> = missing.iter().filter_map(|id| Some((*id, self.path_of(*id)?))).collect();
         missing.retain(|id| !paths.contains_key(id));

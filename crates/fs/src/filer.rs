@@ -91,6 +91,9 @@ pub struct Suspended {
     open_gen: u64,
     /// See `open_gen`.
     open_id: u64,
+    /// Of the labels. Whoever was struck off meanwhile has older ones: it may have every group, and lacks frames that were
+    /// acknowledged without it.
+    sequence: u64,
     /// The newest group that was durable. What older groups and the log have is replayed; a disk that has gone back behind it
     /// would take back what clients were told.
     synced: Txg,
@@ -153,6 +156,12 @@ pub enum FilerError {
         /// The machine that the labels name.
         host: String,
     },
+    /// Its disks are only some that had left it.
+    #[error(
+        "only disks answer that had been struck off before the pool was suspended: they lack what was acknowledged without them. \
+         Bring back the others; `tally pool import` takes what these hold"
+    )]
+    StruckOff,
     /// Its disks are older than what clients were told.
     #[error(
         "the newest transaction group on the disks is {found}, and {expected} was durable before the pool was suspended: \
@@ -190,6 +199,9 @@ impl Suspended {
     fn is_found(&self, found: &PoolConfig, newest: Txg) -> Result<(), FilerError> {
         if (found.open_gen, found.open_id) != (self.open_gen, self.open_id) {
             return Err(FilerError::TakenMeanwhile { host: found.host.name.clone() });
+        }
+        if found.sequence < self.sequence {
+            return Err(FilerError::StruckOff);
         }
         if newest < self.synced {
             return Err(FilerError::WentBack { found: newest, expected: self.synced });
@@ -483,7 +495,8 @@ impl Filer {
     #[must_use]
     pub fn as_suspended(&self) -> Suspended {
         let config = self.pool.roster.config();
-        Suspended { open_gen: config.open_gen, open_id: config.open_id, synced: self.pool.txgs.last_synced() }
+        let (open_gen, open_id, sequence) = (config.open_gen, config.open_id, config.sequence);
+        Suspended { open_gen, open_id, sequence, synced: self.pool.txgs.last_synced() }
     }
 
     /// Gives the pool up. As with [`Self::export`] there is no way back.

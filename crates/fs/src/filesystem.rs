@@ -85,7 +85,7 @@ pub struct Filesystem {
     pub(crate) standing: Standing,
     /// Ids from this one on are not in the newest tree: of an object, or of a directory entry. Known to the fold alone.
     pub(crate) first_new: AtomicU64,
-    /// What could not be read since the import.
+    /// What could not be read, and was not seen whole since.
     pub(crate) damage: Damage,
     /// Who reads ahead for the whole pool.
     pub(crate) ahead: Arc<Ahead>,
@@ -117,7 +117,7 @@ impl Filesystem {
             groups: Groups::default(),
             standing: Standing::new(&root, dataset.effective().quota),
             first_new: AtomicU64::new(root.next_object.0),
-            damage: Damage::default(),
+            damage: Damage::new(pool.damage_of(dataset.birth.id)),
             ahead: Arc::clone(ahead),
             is_looked_at: AtomicBool::new(false),
             gone: AtomicBool::new(false),

@@ -55,7 +55,7 @@ impl Words for FsWords {
             Class::Xattr => {
                 Ok(vec![object(key), ("a", key.a.into()), ("b", key.b.into()), ("bytes", value.len().into())])
             }
-            Class::Dataset | Class::History => Err(Malformed("class of a dataset's tree")),
+            Class::Dataset | Class::Job | Class::Damage | Class::History => Err(Malformed("class of a dataset's tree")),
         }
     }
 }

@@ -222,8 +222,13 @@ impl Sight<'_> {
             let part = range.start.max(start)..range.end.min(start + record_size);
             match block {
                 Some(block) => {
+                    let is_from_disk =
+                        self.fs.damage.has_places() && self.fs.pool.io.standing(&block) != Standing::Cached;
                     let read = self.fs.pool.io.read(&block);
-                    let bytes = read.map_err(|error| self.damaged(Part::Content(start), &error))?;
+                    let bytes = read.map_err(|error| self.fs.damaged_block(self.id, start, &error))?;
+                    if is_from_disk {
+                        self.fs.is_whole(self.id, start);
+                    }
                     push_part(&bytes, start, part, out);
                 }
                 None => push_zeroes(part.end - part.start, out),

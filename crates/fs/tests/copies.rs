@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tally_base::{SECTOR, VdevGuid, VdevIndex};
 use tally_disk::{Disk, Fanout, Platform, SerialFanout, Work};
 use tally_fs::damage::Part;
-use tally_fs::filer::{CreateOptions, Filer};
+use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
 use tally_intent::Lane;
 use tally_members::create::new_leg;
 use tally_members::grammar::parse_vdev_args;
@@ -19,7 +19,8 @@ use tally_members::vdev::{LegState, Vdev, VdevLeg};
 use tally_store::bp::BlockPtr;
 use tally_store::key::Class;
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
-use tally_store::pool::{Pool, SecureError, SecureReport, SyncError};
+use tally_store::pool::{JobState, Pool, SecureError, SecureReport, SyncError};
+use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, ObjectRef, Stability, Vfs};
@@ -700,4 +701,164 @@ fn a_scrub_reads_content_in_long_stretches() {
         // Of 128 blocks of content, and the labels, the root and the trees.
         assert!(after - before < 100, "{} reads of a leg", after - before);
     }
+}
+
+/// Blocks of 4 KiB, so that they have several leaves, between which a cursor can stand.
+fn mirror_of_small_blocks() -> (World, Arc<Filer>) {
+    let world = World::of(&[(A, DISK), (B, DISK)], "mirror /disks/a /disks/b");
+    let properties = PropertySet::from_iter([parse(Property::RecordSize, "4K").unwrap()]);
+    let filer = world.create_with(&CreateOptions { properties, ..CreateOptions::default() });
+    for (number, length) in LENGTHS.into_iter().enumerate() {
+        make(&*vfs(&filer), &format!("file {number}"), length, number as u8);
+    }
+    make(&*vfs(&filer), "long", LONG, 99);
+    filer.sync().unwrap();
+    (world, filer)
+}
+
+/// More than a thousand blocks.
+const LONG: usize = 5 << 20;
+
+/// A small stretch, so that the cursor of a scrub moves within this pool.
+fn import_with_short_stretches(world: &World) -> Arc<Filer> {
+    let tuning = Tuning { scrub_stretch_bytes: 800 << 10, ..Tuning::default() };
+    world.try_import_with(&tuning, &ImportOptions::default()).unwrap().0
+}
+
+/// What was damaged was forgotten with the import that had met it, and whoever looked after a restart found a pool without
+/// errors. It is told until it is gone: over power cuts and exports, and by an import that only reads.
+#[test]
+fn damage_is_known_after_a_restart_until_it_is_gone() {
+    for by_scrub in [true, false] {
+        let (world, filer) = mirror();
+        let fs = vfs(&filer);
+        let (attr, _) = fs.lookup(&Cred::root(), fs.root(), b"file 7").unwrap();
+        let of_file = blocks(&filer, |class, object| class == Class::Extent && object == attr.object.id.0);
+        drop(fs);
+        filer.export().unwrap();
+        drop(filer);
+        [A, B].into_iter().for_each(|path| rot(&world, path, [of_file[1]].into_iter()));
+        let (filer, _) = world.import();
+        if by_scrub {
+            assert_eq!(filer.scrub(&mut |_| true).unwrap().lost_count, 1);
+        } else {
+            assert!(vfs(&filer).read(&Cred::root(), attr.object, 131_072, 1).is_err());
+        }
+        let expected = [(Some("/file 7".to_owned()), Part::Content(131_072))];
+        assert_eq!(damage(&filer), expected);
+        filer.sync().unwrap();
+        let world = world.cut();
+        let (filer, _) = world.import();
+        assert_eq!(damage(&filer), expected, "behind a power cut");
+        filer.export().unwrap();
+        drop(filer);
+        let only_reads = ImportOptions { read_only: true, ..ImportOptions::default() };
+        let (filer, _) = world.try_import(&only_reads).unwrap();
+        assert_eq!(damage(&filer), expected, "of an import that only reads");
+        filer.export().unwrap();
+        drop(filer);
+        let (filer, _) = world.import();
+        let fs = vfs(&filer);
+        if by_scrub {
+            // It is written anew.
+            let cred = Cred::root();
+            let data = pattern(LENGTHS[7], 7);
+            patient(|| fs.write(ctx(&cred), attr.object, 0, data.clone(), Stability::FileSync)).unwrap();
+            filer.sync().unwrap();
+        } else {
+            // A disk gives it again, to whoever reads.
+            rot(&world, B, [of_file[1]].into_iter());
+            assert!(fs.read(&Cred::root(), attr.object, 131_072, 1).is_ok());
+        }
+        assert_eq!(damage(&filer), []);
+        drop(fs);
+        filer.export().unwrap();
+        drop(filer);
+        let (filer, _) = world.import();
+        let dataset = filer.pool().datasets()[0].birth.id;
+        assert_eq!(filer.pool().damage_of(dataset).places, [], "it is not remembered either");
+        check(&filer);
+    }
+}
+
+/// A scrub that is interrupted at any place, by a power cut, goes on where it was: nothing before its cursor was left out, and
+/// little of it is read again.
+#[test]
+fn a_scrub_that_is_cut_off_goes_on_and_leaves_nothing_out() {
+    let (world, filer) = mirror_of_small_blocks();
+    let everything = blocks(&filer, |_, _| true);
+    filer.export().unwrap();
+    drop(filer);
+    rot(&world, A, everything.iter().copied());
+    let mut cursors = 0;
+    for stops_after in (1..).step_by(97) {
+        let world = world.cut();
+        let filer = import_with_short_stretches(&world);
+        let mut steps = 0;
+        let outcome = filer.scrub(&mut |_| {
+            steps += 1;
+            steps < stops_after
+        });
+        if outcome.is_ok() {
+            break;
+        }
+        filer.sync().unwrap();
+        let first = filer.pool().scrub_job().unwrap();
+        let world = world.cut();
+        let filer = import_with_short_stretches(&world);
+        let job = filer.pool().scrub_job().unwrap();
+        assert_eq!((job.state, job.cursor), (JobState::Running, first.cursor));
+        let (mut again, mut least) = (0, u64::MAX);
+        let report = filer.scrub(&mut |done| {
+            (again, least) = (again + 1, least.min(done));
+            true
+        });
+        assert_eq!(report.unwrap().lost_count, 0);
+        if job.cursor.is_some() {
+            cursors += 1;
+            assert!(least >= job.report.checked_bytes, "it begins at its cursor");
+        }
+        assert_eq!(filer.pool().scrub_job().map(|job| job.state), Some(JobState::Finished));
+        filer.export().unwrap();
+        drop(filer);
+        let mut alone = world.cut();
+        alone.take(&[B]);
+        let (filer, _) = alone.import();
+        check(&filer);
+        let fs = vfs(&filer);
+        let (attr, _) = fs.lookup(&Cred::root(), fs.root(), b"long").unwrap();
+        assert!(content(&*fs, attr.object) == pattern(LONG, 99));
+    }
+    assert!(cursors > 2, "{cursors}");
+}
+
+/// One that is paused stays so over an import, and one that is stopped begins anew.
+#[test]
+fn a_scrub_that_is_paused_waits_until_it_is_asked_for() {
+    let (world, filer) = mirror_of_small_blocks();
+    filer.export().unwrap();
+    drop(filer);
+    let filer = import_with_short_stretches(&world);
+    let pool = filer.pool();
+    assert!(!pool.pause_scrub() && !pool.stop_scrub());
+    let stops_near_the_end = &mut |done| done < 5_000_000;
+    assert!(matches!(filer.scrub(stops_near_the_end), Err(SecureError::Stopped)));
+    assert!(pool.pause_scrub() && !pool.pause_scrub());
+    filer.sync().unwrap();
+    let job = pool.scrub_job().unwrap();
+    assert!(job.state == JobState::Paused && job.cursor.is_some(), "{job:?}");
+    let world = world.cut();
+    let filer = import_with_short_stretches(&world);
+    assert_eq!(filer.pool().scrub_job(), Some(job.clone()));
+    filer.export().unwrap();
+    drop(filer);
+    let filer = import_with_short_stretches(&world);
+    assert_eq!(filer.pool().scrub_job(), Some(job.clone()));
+    assert!(matches!(filer.scrub(&mut |_| false), Err(SecureError::Stopped)));
+    let resumed = filer.pool().scrub_job().unwrap();
+    assert!(resumed.state == JobState::Running && resumed.in_parts && resumed.cursor == job.cursor, "{resumed:?}");
+    assert!(filer.pool().stop_scrub());
+    let report = filer.scrub(&mut |_| true).unwrap();
+    let job = filer.pool().scrub_job().unwrap();
+    assert!(job.state == JobState::Finished && !job.in_parts && job.report.checked_bytes == report.checked_bytes);
 }

@@ -289,6 +289,10 @@ fn is_idle_claim(leg: &HeldLeg, held: &[HeldLeg]) -> bool {
     let newest = |leg: &HeldLeg| leg.uberblocks.iter().map(Uberblock::rank).max();
     // Without one that can be read, nobody knows what it has synced.
     let Some(own) = newest(leg) else { return false };
+    // With its note the pool has gone back, whatever others have synced before that (rules S55).
+    if leg.label.config.rewinds.last().is_some_and(|note| note.open_gen > own.0) {
+        return false;
+    }
     own.0 < leg.label.config.open_gen && held.iter().any(|other| newest(other) > Some(own))
 }
 

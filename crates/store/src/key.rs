@@ -29,6 +29,10 @@ pub enum Class {
     Orphan = 6,
     /// In the catalog: `(dataset, 0, 0)` → its entry ([`crate::dataset`]).
     Dataset = 32,
+    /// In the catalog: `(kind, target, 0)` → how far a job is ([`crate::pool::ScrubJob`]).
+    Job = 41,
+    /// In the catalog: `(dataset, object, spot)` → damage that was met there ([`crate::pool::MetDamage`]).
+    Damage = 42,
     /// In the catalog: `(number, 0, 0)` → a command that changed the pool ([`crate::pool::Command`]).
     History = 47,
 }
@@ -38,8 +42,8 @@ impl Class {
     pub const ALL: [Self; 7] =
         [Self::Inode, Self::DirEntry, Self::DirHash, Self::Xattr, Self::Extent, Self::Small, Self::Orphan];
 
-    /// All classes of the catalog, in order.
-    pub const CATALOG: [Self; 2] = [Self::Dataset, Self::History];
+    /// All classes of the catalog that this program knows, in order.
+    pub const CATALOG: [Self; 4] = [Self::Dataset, Self::Job, Self::Damage, Self::History];
 
     /// Whether it stands in the catalog, and not in a dataset's tree.
     #[must_use]
@@ -59,6 +63,8 @@ impl Class {
             5 => Self::Small,
             6 => Self::Orphan,
             32 => Self::Dataset,
+            41 => Self::Job,
+            42 => Self::Damage,
             47 => Self::History,
             _ => return None,
         })
@@ -164,7 +170,7 @@ impl Key {
             Class::Inode | Class::Small | Class::Dataset | Class::History => next_object(),
             Class::DirEntry => next_a(1),
             Class::Extent => next_a(EXTENT_STEP_MIN),
-            Class::DirHash | Class::Xattr | Class::Orphan => {
+            Class::DirHash | Class::Xattr | Class::Orphan | Class::Job | Class::Damage => {
                 b.checked_add(1).map(|b| Self::new(class, object, a, b)).or_else(|| next_a(1))
             }
         };

@@ -18,7 +18,7 @@
 //! | `syncing` | its mutex: held over a whole sync, an export, a change of the configuration |
 //! | `datasets` | its lock, briefly; what hangs below has its own |
 //! | `lanes` | read by all; replaced under `syncing` |
-//! | `commands` | its mutex, for a few instructions |
+//! | `kept` | a mutex of its own, for a few instructions |
 //! | `held` | its mutex, for a few instructions |
 //! | `time` | atomics, and a mutex of its own that is held for a few instructions |
 //! | `fault` | set once; from then on nothing is believed (I7) |
@@ -29,6 +29,9 @@ mod admit;
 mod break_even;
 mod catalog;
 mod commands;
+mod damage;
+mod job;
+mod kept;
 mod lanes;
 mod life;
 pub mod membership;
@@ -58,18 +61,25 @@ use tally_members::uberblock::Uberblock;
 use crate::bp::BlockPtr;
 use crate::dataset::{Changes, Dataset};
 use crate::io::BlockIo;
+use crate::key::Key;
 use crate::replies::{BUCKETS, ReplyCache};
 use crate::tuning::Tuning;
 use crate::txg::{Cause, TxgHistory, Txgs};
 use break_even::BreakEven;
-use catalog::{Catalog, Told};
+use bytes::Bytes;
+use catalog::{Catalog, Entries, Told};
+use kept::Kept;
 use server_time::ServerTime;
 use window::Window;
 
 pub use admit::{NotServing, SpaceClass};
 pub(crate) use catalog::{Top, entry_of, names_of};
-use commands::Commands;
 pub use commands::{COMMANDS_MAX, Command};
+pub use damage::{DamageList, MetBlock, MetBy, MetDamage, Spot};
+pub(crate) use damage::{Line, line_of};
+pub(crate) use job::job_of;
+pub use job::{Cursor, JobState, ScrubJob};
+pub use kept::DAMAGE_PLACES_MAX;
 pub use life::Life;
 pub(crate) use open::cursor_of;
 pub use open::{LoadOptions, LogContent, OpenError, ancestors};
@@ -99,7 +109,6 @@ pub struct Pool {
     /// Answers to remember.
     pub replies: ReplyCache,
     guid: PoolGuid,
-    commands: Mutex<Commands>,
     /// Those with a disk; changed under `syncing` only.
     lanes: ArcSwap<Vec<Arc<Lane>>>,
     /// The lanes that were open when the pool began to serve: where datasets are at home.
@@ -107,6 +116,8 @@ pub struct Pool {
     datasets: RwLock<BTreeMap<DatasetId, Arc<Dataset>>>,
     /// Those that groups have changed which are not synced yet.
     changes: Arc<Changes>,
+    /// What else the catalog says.
+    kept: Kept,
     /// Datasets that were destroyed, until the log has forgotten them (rules F18).
     tombstones: Mutex<BTreeMap<DatasetId, Txg>>,
     next_dataset: AtomicU64,
@@ -226,18 +237,18 @@ impl Pool {
     }
 
     /// Writes a command down that has changed the pool, with the next group that is synced, for which it asks.
-    pub fn note_command(&self, command: Command) {
+    pub fn note_command(&self, command: &Command) {
         if self.read_only || self.closed.load(Ordering::Acquire) {
             return;
         }
-        self.commands.lock().note(command);
+        self.kept.note_command(command);
         self.txgs.want(Cause::Chore);
     }
 
     /// The commands that changed the pool, the oldest first.
     #[must_use]
     pub fn commands(&self) -> Vec<Command> {
-        self.commands.lock().all()
+        self.kept.commands()
     }
 
     /// The time by which remembered answers age: it stands still while the pool is away, and nobody sets it (rules F12).
@@ -260,13 +271,14 @@ impl Pool {
     pub fn check_catalog(&self) -> Result<(), String> {
         let syncing = self.syncing.lock();
         let found = catalog::entries_of(syncing.catalog.tree(), &self.io).map_err(|error| error.to_string())?;
-        let known = self.all_entries(&[]);
-        let differs = found.iter().zip(&known).find(|(found, known)| found != known);
+        let pending = self.kept.pending();
+        let is_settled = |(key, _): &(Key, Bytes)| !pending.contains(key);
+        let known: Entries = self.entries(&[]).into_iter().chain(self.kept.all()).filter(is_settled).collect();
+        let found: Entries = found.into_iter().filter(is_settled).collect();
+        let differs = found.iter().find(|(key, entry)| known.get(key) != Some(entry));
         match differs {
-            Some((_, (key, _))) => Err(format!("the catalog has another entry of {key:?} than memory")),
-            None if found.len() != known.len() => {
-                Err("the catalog has another number of entries than memory".to_owned())
-            }
+            Some((key, _)) => Err(format!("the catalog says something else of {key:?} than memory")),
+            None if found.len() != known.len() => Err("the catalog has fewer entries than memory".to_owned()),
             None => Ok(()),
         }
     }
@@ -321,6 +333,7 @@ impl Pool {
         self.changes.note_gone(id, txg);
         self.tombstones.lock().insert(id, txg);
         self.replies.purge(id);
+        self.forget_damage_of(id);
         Some(removed)
     }
 

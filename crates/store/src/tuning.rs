@@ -20,6 +20,9 @@ pub struct Tuning {
     /// Extents of what was removed or cut that one transaction group looks at, 1 at least: what is more is left to the groups
     /// behind (rules F11).
     pub reap_extents_max: usize,
+    /// Bytes of content that a walk over all blocks gathers before it reads them in the order in which they lie. What has been
+    /// freed of it meanwhile stays until then, and the cursor of a scrub stands before it.
+    pub scrub_stretch_bytes: u64,
 }
 
 impl Default for Tuning {
@@ -31,6 +34,7 @@ impl Default for Tuning {
             txg_interval: Duration::from_secs(5),
             helper_threads: true,
             reap_extents_max: 32 << 10,
+            scrub_stretch_bytes: 64 << 20,
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tally_base::{DatasetId, ObjectId};
-use tally_store::pool::{LostBlock, SecureError, SecureReport};
+use tally_store::bp::BlockPtr;
+use tally_store::pool::{LostBlock, MetBy, ScrubJob, SecureError, SecureReport};
+use tally_store::txg::Cause;
 
 use super::Filer;
 use crate::damage::{PLACES_MAX, Part};
@@ -13,26 +15,33 @@ impl Filer {
     /// Looks at every block of the pool on every disk that counts, and gives those that lack it what another has right
     /// ([`Pool::scrub`](tally_store::pool::Pool::scrub)). What no disk has right each dataset knows afterwards, by file; what
     /// was met before, and is right by now, it has forgotten. `progress` hears of bytes done, and ends it by answering
-    /// `false`.
+    /// `false`. One that was interrupted goes on.
     pub fn scrub(&self, progress: &mut dyn FnMut(u64) -> bool) -> Result<SecureReport, SecureError> {
         // What is met from here on is noted with this group or a later one.
-        let began = self.pool.sync()?;
+        let synced = self.pool.sync()?;
+        let before = self.pool.scrub_job().filter(ScrubJob::is_open);
         let uberblocks = self.pool.secure_uberblocks()?;
+        // Of one that goes on nobody knows how many of these it has met itself.
         let beyond_of = |filesystem: &Filesystem| (filesystem.dataset.birth.id, filesystem.damage_beyond());
-        let beyond: BTreeMap<_, _> = self.names().iter().map(|named| beyond_of(&named.filesystem)).collect();
+        let names = self.names();
+        let beyond: BTreeMap<_, _> = match before {
+            None => names.iter().map(|named| beyond_of(&named.filesystem)).collect(),
+            Some(_) => BTreeMap::new(),
+        };
         let mut hiding = BTreeSet::new();
         // A dataset's list may be full of what is about to be forgotten.
-        let mut found = BTreeMap::<DatasetId, BTreeSet<(ObjectId, u64)>>::new();
+        let mut found = BTreeMap::<DatasetId, BTreeMap<(ObjectId, u64), Option<BlockPtr>>>::new();
         let mut report = self.pool.scrub(progress, &mut |lost| {
-            let LostBlock { dataset: Some(dataset), content, block } = lost else { return };
+            let LostBlock { dataset: Some(dataset), content, bp, block } = lost else { return };
             let Some(filesystem) = self.filesystem(*dataset) else { return };
             match content {
                 Some((object, offset)) => {
                     let found = found.entry(*dataset).or_default();
                     if found.len() < PLACES_MAX {
-                        found.insert((ObjectId(*object), *offset));
+                        found.insert((ObjectId(*object), *offset), *bp);
                     }
-                    let _ = filesystem.damaged(ObjectId(*object), Part::Content(*offset), block);
+                    let part = Part::Content(*offset);
+                    filesystem.met_damage(ObjectId(*object), part, (MetBy::Scrub, bp.as_ref()), block);
                 }
                 None => {
                     hiding.insert(*dataset);
@@ -40,14 +49,19 @@ impl Filer {
             }
         })?;
         report.note_slots(&uberblocks, &mut |_| {});
+        let began = before.as_ref().map_or(synced, |job| job.began_txg);
+        // Nor is it known where a part before had met them.
+        let had_gaps = before.is_some() && self.pool.scrub_job().is_some_and(|job| job.has_gaps);
         // Below a node that cannot be read nothing was looked at.
-        for named in self.names().iter() {
+        for named in self.names().iter().filter(|_| !had_gaps) {
             let id = named.filesystem.dataset.birth.id;
             if !hiding.contains(&id) {
                 let (beyond, found) = (beyond.get(&id).copied().unwrap_or(0), found.remove(&id).unwrap_or_default());
                 named.filesystem.forget_content_met_before(began, beyond, &found);
             }
         }
+        // That it is over, and what it has found.
+        self.pool.txgs.want(Cause::Chore);
         Ok(report)
     }
 }

@@ -43,13 +43,19 @@ impl Doubtful {
         }
     }
 
-    /// Runs those again whose pool serves.
+    /// Runs those again whose pool serves. Those that are left, or whose connection is gone, nobody is answered for: whoever still
+    /// wants it sends it again, and the pool knows by its key what became of it.
     pub(super) fn go_on(&self, hub: &Arc<Hub>) {
         let mut works = self.works.lock();
-        let (ready, waiting) = works.drain(..).partition(|work| hub.service.may_go_on(&work.job));
+        let is_left = |work: &Work| hub.service.is_left(&work.job) || !work.connection.link.is_alive();
+        let (left, waiting): (Vec<_>, Vec<_>) = works.drain(..).partition(|work| is_left(work));
+        let (ready, waiting) = waiting.into_iter().partition(|work| hub.service.may_go_on(&work.job));
         *works = waiting;
         drop(works);
         let ready: Vec<Box<Work>> = ready;
+        for mut work in left {
+            hub.service.leave(&mut work.job);
+        }
         ready.into_iter().for_each(|work| hub.push_run(work));
     }
 

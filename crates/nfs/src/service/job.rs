@@ -44,7 +44,7 @@ pub struct Job {
     pub(super) pending: Option<Pending>,
     pub(super) status: Option<Status>,
     /// It was carried out, and nobody knows whether it is on disk: it is carried out again when its pool serves.
-    pub(super) is_in_doubt: bool,
+    pub(super) in_doubt: Option<u64>,
     pub(super) about: About,
     /// How its promise was kept.
     pub(super) kept: Kept,
@@ -78,7 +78,7 @@ impl Job {
             owed: true,
             pending: None,
             status: None,
-            is_in_doubt: false,
+            in_doubt: None,
             about: About::default(),
             kept: Kept::default(),
         }

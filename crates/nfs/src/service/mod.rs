@@ -28,7 +28,8 @@ mod strangers;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -41,7 +42,7 @@ use crate::nlm;
 use crate::replies::{Begin, Replies};
 use crate::rpc::{AcceptError, AuthProblem, Call, Refusal, Reply};
 use crate::stats::{Stats, count};
-use crate::v3::{self, Answer, Done, Memo, Procedure, Repeated, Request, Status};
+use crate::v3::{self, About, Answer, Done, Memo, Procedure, Repeated, Request, Status};
 pub use job::{Job, Times};
 use job::{Memory, Pending};
 pub use link::Link;
@@ -69,6 +70,8 @@ pub struct Service {
     /// Whether it was told already that there are no locks.
     locks_refused: AtomicBool,
     strangers: Strangers,
+    /// How often pools were taken in that need not be what requests in doubt were sent to.
+    doubts_left: AtomicU64,
 }
 
 impl Service {
@@ -83,6 +86,7 @@ impl Service {
             start: Instant::now(),
             locks_refused: AtomicBool::new(false),
             strangers: Strangers::default(),
+            doubts_left: AtomicU64::new(0),
         }
     }
 
@@ -95,6 +99,18 @@ impl Service {
     /// A pool goes back to what it was: answers to what it gives up are not given again.
     pub fn forget_replies(&self) {
         self.replies.forget();
+    }
+
+    /// A pool is about to be taken in that need not be as it was when it was suspended here: what is in doubt is not run again.
+    /// Its clients may be long gone, and others may have built on what came since.
+    pub fn leave_doubts(&self) {
+        self.doubts_left.fetch_add(1, SeqCst);
+    }
+
+    /// Whether a job that is in doubt is not to be run again, nor answered.
+    #[must_use]
+    pub fn is_left(&self, job: &Job) -> bool {
+        job.in_doubt.is_some_and(|since| since < self.doubts_left.load(SeqCst))
     }
 
     /// Its mounts.
@@ -148,10 +164,10 @@ impl Service {
             Some(Ok(_)) => false,
             Some(Err(_)) => !self.may_go_on(job),
             // Run again, and refused for now.
-            None => job.is_in_doubt && job.status == Some(Status::JukeBox),
+            None => job.in_doubt.is_some() && job.status == Some(Status::JukeBox),
         };
         if stays {
-            job.is_in_doubt = true;
+            job.in_doubt.get_or_insert_with(|| self.doubts_left.load(SeqCst));
             job.forget();
         }
         stays
@@ -288,7 +304,8 @@ impl Service {
         let request = Request::new(&job.call, &job.link, &*self.exports, &begin);
         let done = v3::run(procedure, &request);
         let (about, too_weak) = (request.about.get(), request.too_weak());
-        job.about = about;
+        // Of one that is run again while its pool is away it is known already.
+        job.about = About { dataset: about.dataset.or(job.about.dataset), ..about };
         if let Some(dataset) = too_weak {
             job.procedure = None;
             return Step::Reply(self.too_weak(job, dataset));

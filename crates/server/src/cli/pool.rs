@@ -171,11 +171,15 @@ pub enum PoolCommand {
         /// Pools; all when none is named
         names: Vec<String>,
     },
-    /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is
+    /// Look at every block on every disk, and repair from other disks what is damaged; `status` shows how far it is. One that was
+    /// paused goes on
     Scrub {
-        /// Stop the one that is under way
+        /// Stop the one that is under way: the next one begins anew
         #[arg(short)]
         stop: bool,
+        /// Pause the one that is under way, also over restarts, until the next `scrub`
+        #[arg(short, conflicts_with_all = ["stop", "wait"])]
+        pause: bool,
         /// Wait until it is over
         #[arg(short, conflicts_with = "stop")]
         wait: bool,
@@ -373,7 +377,9 @@ impl PoolCommand {
             Self::Reopen { name } => Request::PoolReopen { name: name.clone() },
             Self::Wait { name, .. } => Request::PoolStatus { names: vec![name.clone()] },
             Self::History { names, .. } => Request::PoolHistory { names: names.clone() },
-            Self::Scrub { stop, wait, name } => Request::PoolScrub { name: name.clone(), stop: *stop, wait: *wait },
+            Self::Scrub { stop, pause, wait, name } => {
+                Request::PoolScrub { name: name.clone(), stop: *stop, pause: *pause, wait: *wait }
+            }
         })
     }
 }

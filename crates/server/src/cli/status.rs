@@ -31,7 +31,7 @@ fn one(pool: &PoolReport, verbose: bool) -> String {
     text + "\nerrors: " + &errors(pool) + "\n" + &damage(pool, verbose)
 }
 
-/// What could not be read since the import: how much, or what.
+/// What could not be read: how much, or what.
 fn damage(pool: &PoolReport, verbose: bool) -> String {
     let mut text = String::new();
     let mut say = |line: std::fmt::Arguments<'_>| text.write_fmt(line).unwrap_or_default();
@@ -42,7 +42,7 @@ fn damage(pool: &PoolReport, verbose: bool) -> String {
         };
         say(format_args!("        {places} could not be read; `tally pool status -v` names {them}\n"));
     } else if !pool.damage.is_empty() {
-        say(format_args!("        could not be read since the import:\n\n"));
+        say(format_args!("        could not be read:\n\n"));
         for place in &pool.damage {
             say(format_args!("\t{}\n", damage_line(place)));
         }

@@ -149,11 +149,14 @@ pub enum Request {
     Events {
         since: u64,
     },
-    /// Begins to look at every block on every disk; with `wait`, does all of it; with `stop`, ends it instead.
+    /// Begins to look at every block on every disk, or goes on with that; with `wait`, does all of it; with `stop`, ends it
+    /// instead, and with `pause` until it is asked for again.
     PoolScrub {
         name: String,
         #[serde(default)]
         stop: bool,
+        #[serde(default)]
+        pause: bool,
         #[serde(default)]
         wait: bool,
     },

@@ -44,7 +44,7 @@ pub struct PoolReport {
     /// Acknowledged changes that were given up by `import --accept-loss`, ever: when, and what is known of them.
     #[serde(default)]
     pub losses: Vec<String>,
-    /// What could not be read since the import, by dataset and object.
+    /// What could not be read, by dataset and object, also before the import.
     #[serde(default)]
     pub damage: Vec<DamagedObject>,
     /// How often something more could not be read than is kept for `damage`.
@@ -89,9 +89,12 @@ pub struct PoolReport {
     /// Copies to its disks, checks of them, and a scrub, that run now.
     #[serde(default)]
     pub copies: Vec<CopyReport>,
-    /// What came of the last of each vdev, and of the last scrub, since the import, in words.
+    /// What came of the last of each vdev since the import, and how the scrub stands unless it runs, in words.
     #[serde(default)]
     pub copies_ended: Vec<String>,
+    /// The scrub that runs or is paused, or the last one.
+    #[serde(default)]
+    pub scrub: Option<ScrubReport>,
     /// Bytes of blocks that are written in part, and that the open group has to read and write whole.
     #[serde(default)]
     pub patch_bytes: u64,
@@ -150,6 +153,29 @@ pub struct CopyReport {
     pub bytes_per_second: f64,
     /// Until its end, if it goes on so.
     pub seconds_left: Option<f64>,
+}
+
+/// A scrub, as the pool remembers it over imports. Of one that runs the numbers are those of its cursor; `copies` has newer ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScrubReport {
+    /// `running`, `paused`, `interrupted` (it goes on with the next import), `finished` or `stopped`.
+    pub state: String,
+    /// The same for a person; empty while it runs.
+    pub words: String,
+    /// When it began, in seconds since 1970.
+    pub began: u64,
+    /// When it was paused or ended; else when it began.
+    pub changed: u64,
+    /// For how long it has been running.
+    pub ran_seconds: f64,
+    /// Bytes that were checked.
+    pub done_bytes: u64,
+    /// Bytes that were in use when it began.
+    pub total_bytes: u64,
+    /// Ranges that were given to a disk that lacked them.
+    pub repaired: u64,
+    /// Blocks that are right on no disk.
+    pub errors: u64,
 }
 
 /// One kind of block in the cache.

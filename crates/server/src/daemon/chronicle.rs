@@ -33,7 +33,7 @@ impl Said {
     pub(super) fn write_down(&self, served: &Arc<ServedPool>) {
         let pool = served.filer.pool();
         let (user, words) = (self.user.clone(), format!("tally {}", self.words));
-        pool.note_command(Command { time: pool.now(), user, host: pool.platform.host.name.clone(), words });
+        pool.note_command(&Command { time: pool.now(), user, host: pool.platform.host.name.clone(), words });
     }
 }
 
@@ -110,7 +110,9 @@ fn words_of(request: &Request) -> Option<(&str, String)> {
             (name, format!("pool clear {name}{device}"))
         }
         Request::PoolReopen { name } => (name, format!("pool reopen {name}")),
-        Request::PoolScrub { name, stop, .. } => (name, format!("pool scrub {}{name}", flag(*stop, "-s"))),
+        Request::PoolScrub { name, stop, pause, .. } => {
+            (name, format!("pool scrub {}{}{name}", flag(*stop, "-s"), flag(*pause, "-p")))
+        }
         Request::DatasetCreate { name, parents, properties } => {
             (name, format!("dataset create {}{}{name}", flag(*parents, "-p"), set(properties, "-o ")))
         }

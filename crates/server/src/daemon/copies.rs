@@ -12,7 +12,8 @@
 //!                  └───────────┴── stop ────┴──▶ the disk is taken out again, or stays: as before
 //! ```
 //!
-//! A scrub has no copying, and ends with what it has checked.
+//! A scrub has no copying, and ends with what it has checked. What is known of it beyond the import stands in the pool
+//! ([`super::scrub`]).
 //!
 //! What ended is remembered for as long as the pool is imported: the last of each vdev, and the last scrub.
 
@@ -58,6 +59,9 @@ struct Progress {
     check_bytes: u64,
     copied: u64,
     checked: u64,
+    /// Bytes that were checked before it went on, and for how long it had been running by then.
+    before: u64,
+    ran: Duration,
 }
 
 /// A command that is under way.
@@ -77,6 +81,12 @@ impl Copy {
     pub(super) fn expect(&self, copy_bytes: u64, check_bytes: u64) {
         let mut progress = self.progress.lock();
         (progress.copy_bytes, progress.check_bytes) = (copy_bytes, check_bytes);
+    }
+
+    /// It has been running before.
+    pub(super) fn goes_on(&self, before: u64, ran: Duration) {
+        let mut progress = self.progress.lock();
+        (progress.before, progress.ran, progress.checked) = (before, ran, before.min(progress.check_bytes));
     }
 
     /// Notes that so many bytes of a stage are done. Whether it should go on.
@@ -108,7 +118,8 @@ impl Copy {
         let progress = *self.progress.lock();
         let (done, total) = (progress.copied + progress.checked, progress.copy_bytes + progress.check_bytes);
         let seconds = self.elapsed().as_secs_f64();
-        let bytes_per_second = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
+        let done_now = done.saturating_sub(progress.before) as f64;
+        let bytes_per_second = if seconds > 0.0 { done_now / seconds } else { 0.0 };
         let left = total.saturating_sub(done) as f64;
         CopyReport {
             what: match self.purpose {
@@ -129,7 +140,7 @@ impl Copy {
             .into(),
             done_bytes: done,
             total_bytes: total,
-            seconds,
+            seconds: seconds + progress.ran.as_secs_f64(),
             bytes_per_second,
             seconds_left: (bytes_per_second > 0.0).then(|| left / bytes_per_second),
         }
@@ -194,6 +205,11 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// What came of it is known elsewhere, and what was kept of one before is out of date.
+    pub(super) fn ended_well(&self) {
+        self.copies.state.lock().ended.remove(&self.copy.vdev);
+    }
+
     /// Keeps for `status` what came of it.
     pub(super) fn ended(&self, outcome: String, notice: Option<String>) {
         self.copies.state.lock().ended.insert(self.copy.vdev, Ended { outcome, notice });
@@ -286,12 +302,17 @@ impl Copies {
         }
     }
 
+    /// Whether a scrub runs.
+    pub(super) fn is_scrubbing(&self) -> bool {
+        self.state.lock().running.iter().any(|copy| copy.purpose == Purpose::Scrub)
+    }
+
     /// Those that run.
     pub(super) fn running(&self) -> Vec<CopyReport> {
         self.state.lock().running.iter().map(|copy| copy.report()).collect()
     }
 
-    /// What came of the last of each vdev, and of the last scrub, in a line each.
+    /// What came of the last of each vdev, and of a scrub that could not go on, in a line each.
     pub(super) fn outcomes(&self) -> Vec<String> {
         self.state.lock().ended.values().map(|ended| ended.outcome.clone()).collect()
     }

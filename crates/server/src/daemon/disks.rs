@@ -85,7 +85,7 @@ pub enum DiskError {
         other: String,
     },
     /// A scrub runs already.
-    #[error("{other}; `tally pool scrub -s` stops it, and `tally pool status` shows how far it is")]
+    #[error("{other}; `tally pool scrub -s` stops it, `-p` pauses it, and `tally pool status` shows how far it is")]
     Scrubbing {
         /// What it is.
         other: String,

@@ -31,6 +31,9 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
     let free = space.free + space.deferred;
     let vdevs = vdev_reports(served, &config);
     let io = vdevs.iter().filter(|vdev| vdev.class == DATA).map(|vdev| vdev.io).fold(IoCounters::default(), sum);
+    let scrub = super::scrub::standing(pool, &served.copies);
+    let mut outcomes = served.copies.outcomes();
+    outcomes.extend(scrub.iter().map(|scrub| scrub.words.clone()).filter(|words| !words.is_empty()));
     let degraded = vdevs.iter().any(|vdev| vdev.state != ONLINE) || !lanes_without_disk(served).is_empty();
     PoolReport {
         name: config.name.clone(),
@@ -66,7 +69,8 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         unrepaired: pool.io.unrepaired_count(),
         freeing: pool.datasets().iter().any(|dataset| dataset.root().orphan_count > 0),
         copies: served.copies.running(),
-        copies_ended: served.copies.outcomes(),
+        copies_ended: outcomes,
+        scrub,
         ahead_bytes: pool.txgs.ahead_bytes(),
         ahead_bytes_max: pool.ahead_bytes_max(),
         ahead_waiting: pool.txgs.ahead_waiting() as u64,

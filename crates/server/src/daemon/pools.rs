@@ -203,6 +203,7 @@ impl Pools {
         let losses = report.losses.iter().map(|loss| format!("{lost}: {loss}"));
         let remarks = report.remarks.iter().cloned().chain(losses).collect();
         let pool = self.take_up(filer, remarks, order.read_only)?;
+        Self::resume_scrub(&pool);
         Ok((pool, report))
     }
 

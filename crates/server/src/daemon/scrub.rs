@@ -1,21 +1,23 @@
 //! `tally pool scrub`: every block on every disk of a pool is looked at, beside whatever clients do.
 //!
-//! It runs in a thread of its own, and whoever has asked for it need not wait; [`super::copies`] knows how far it is, and
-//! what came of the last one. An export and the end of the daemon stop it, between two blocks.
+//! It runs in a thread of its own, and whoever has asked for it need not wait; [`super::copies`] knows how far it is. How it
+//! stands beyond that the pool itself knows ([`tally_store::pool::ScrubJob`]). An export and the end of the daemon interrupt it,
+//! between two blocks: the next import goes on with it, unless it was paused.
 
 use std::sync::Arc;
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use tally_base::Size;
+use tally_base::{Size, Time};
 use tally_store::pool::membership::Stage;
-use tally_store::pool::{SecureError, SecureReport};
+use tally_store::pool::{JobState, Pool, ScrubJob, SecureError, SecureReport};
 
-use super::copies::{Running, scrub_words};
+use super::copies::{Copies, Running, scrub_words};
 use super::dates::utc;
 use super::disks::{DiskError, remarks_of};
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
 use crate::control::message::Progress;
+use crate::control::report::ScrubReport;
 
 /// Why no scrub was begun or stopped, or why one did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,12 @@ pub enum ScrubError {
     /// Nothing can be repaired.
     #[error("pool '{pool}' is imported read-only, and a scrub repairs what it finds: import it without --readonly")]
     ReadOnly {
+        /// Which pool.
+        pool: String,
+    },
+    /// It is paused already.
+    #[error("the scrub of pool '{pool}' is paused already; `tally pool scrub {pool}` goes on with it")]
+    Paused {
         /// Which pool.
         pool: String,
     },
@@ -57,20 +65,58 @@ impl Pools {
             let (outcome, secured) = run(served, running, &mut tell).map_err(ScrubError::Ended)?;
             return Ok(std::iter::once(outcome).chain(remarks_of(&secured)).collect());
         }
-        let scrub = move || {
-            if let Err(why) = run(served, running, &mut |_, _| {}) {
-                tracing::warn!("{why}");
-            }
-        };
-        thread::Builder::new().name("scrub".into()).spawn(scrub).map_err(ScrubError::NoThread)?;
-        Ok(vec![format!("the scrub of '{name}' has begun; `tally pool status {name}` shows how far it is")])
+        let job = served.filer.pool().scrub_job().filter(ScrubJob::is_open);
+        spawn(served, running).map_err(ScrubError::NoThread)?;
+        let what = if job.is_some() { "goes on" } else { "has begun" };
+        Ok(vec![format!("the scrub of '{name}' {what}; `tally pool status {name}` shows how far it is")])
     }
 
-    /// Stops the scrub.
+    /// Stops the scrub, be it that it is paused.
     pub fn stop_scrub(&self, name: &str) -> Result<(), PoolsError> {
         let served = self.pool(name)?;
-        if served.copies.stop_scrub() { Ok(()) } else { Err(ScrubError::NoScrub { pool: name.into() }.into()) }
+        let ran = served.copies.stop_scrub();
+        let was_open = served.filer.pool().stop_scrub();
+        served.filer.sync()?;
+        if ran || was_open { Ok(()) } else { Err(ScrubError::NoScrub { pool: name.into() }.into()) }
     }
+
+    /// Pauses the scrub: it goes on when somebody asks for it, whatever happens in between.
+    pub fn pause_scrub(&self, name: &str) -> Result<(), PoolsError> {
+        let served = self.pool(name)?;
+        let (pool, pool_name) = (served.filer.pool(), name.to_owned());
+        served.copies.stop_scrub();
+        if pool.pause_scrub() {
+            // It is told that it is paused when that is durable.
+            served.filer.sync()?;
+            return Ok(());
+        }
+        let is_paused = pool.scrub_job().is_some_and(|job| job.state == JobState::Paused);
+        let pool = pool_name;
+        Err(if is_paused { ScrubError::Paused { pool } } else { ScrubError::NoScrub { pool } }.into())
+    }
+
+    /// A pool that was just imported may have been in the middle of one.
+    pub(super) fn resume_scrub(served: &Arc<ServedPool>) {
+        let pool = served.filer.pool();
+        if pool.read_only() || pool.scrub_job().is_none_or(|job| job.state != JobState::Running) {
+            return;
+        }
+        let begun = served.copies.begin_scrub().map_err(|why| why.to_string());
+        let spawned = begun.and_then(|running| spawn(Arc::clone(served), running).map_err(|why| why.to_string()));
+        match spawned {
+            Ok(()) => tracing::info!("the scrub of '{}' goes on", served.filer.name()),
+            Err(why) => tracing::warn!("the scrub of '{}' does not go on: {why}", served.filer.name()),
+        }
+    }
+}
+
+fn spawn(served: Arc<ServedPool>, running: Running) -> std::io::Result<()> {
+    let scrub = move || {
+        if let Err(why) = run(served, running, &mut |_, _| {}) {
+            tracing::warn!("{why}");
+        }
+    };
+    thread::Builder::new().name("scrub".into()).spawn(scrub).map(|_| ())
 }
 
 /// Carries a scrub out, and keeps what came of it for `status`: in a line, which is given. An error is why it ended early.
@@ -79,27 +125,96 @@ fn run(
     running: Running,
     tell: &mut dyn FnMut(u64, u64),
 ) -> Result<(String, SecureReport), String> {
-    let space = served.filer.pool().io.allocator().space();
-    running.copy.expect(0, space.allocated);
-    let mut done = 0;
+    let pool = Arc::clone(served.filer.pool());
+    let before = pool.scrub_job().filter(ScrubJob::is_open);
+    let total = before.as_ref().map_or_else(|| pool.io.allocator().space().allocated, |job| job.total_bytes);
+    let mut done = before.as_ref().map_or(0, |job| job.report.checked_bytes);
+    running.copy.expect(0, total);
+    running.copy.goes_on(done, before.map_or(Duration::ZERO, |job| job.ran));
     let scrubbed = served.filer.scrub(&mut |checked| {
         done = checked;
-        tell(checked, space.allocated);
+        tell(checked, total);
         running.copy.note(Stage::CheckingRest, checked)
     });
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (elapsed, now) = (running.copy.elapsed(), utc(now));
+    // What came of it the pool knows, unless something was in its way.
     let outcome = match &scrubbed {
-        Ok(secured) => scrub_words(secured, elapsed, &now),
-        Err(SecureError::Stopped) => format!("scrub stopped after {} on {now} UTC", Size(done)),
-        Err(error) => format!("scrub ended early, after {} on {now} UTC: {error}", Size(done)),
+        Ok(_) => pool.scrub_job().map_or_else(String::new, |job| job_words(&job)),
+        Err(SecureError::Stopped) => format!("scrub stopped after {}", Size(done)),
+        Err(error) => format!("scrub ended early, after {} on {} UTC: {error}", Size(done), utc_of(now())),
     };
-    running.ended(outcome.clone(), None);
+    match &scrubbed {
+        Ok(_) | Err(SecureError::Stopped) => running.ended_well(),
+        Err(_) => running.ended(outcome.clone(), None),
+    }
     // In this order: who waits for the end of all that runs may open the disks next.
-    drop(served);
+    drop((served, pool));
     drop(running);
     match scrubbed {
         Ok(secured) => Ok((outcome, secured)),
         Err(_) => Err(outcome),
+    }
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Time(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn utc_of(time: Time) -> String {
+    utc(time.0 / 1_000_000_000)
+}
+
+/// How a pool's scrub stands, unless it is running now.
+pub(super) fn standing(pool: &Pool, copies: &Copies) -> Option<ScrubReport> {
+    let job = pool.scrub_job()?;
+    let seconds = |time: Time| time.0 / 1_000_000_000;
+    Some(ScrubReport {
+        state: match job.state {
+            _ if copies.is_scrubbing() => "running",
+            JobState::Running => "interrupted",
+            JobState::Paused => "paused",
+            JobState::Finished => "finished",
+            JobState::Stopped => "stopped",
+        }
+        .into(),
+        words: if copies.is_scrubbing() { String::new() } else { job_words(&job) },
+        began: seconds(job.began),
+        changed: seconds(job.changed),
+        ran_seconds: job.ran.as_secs_f64(),
+        done_bytes: job.report.checked_bytes.min(job.total_bytes),
+        total_bytes: job.total_bytes,
+        repaired: job.report.repaired_count,
+        errors: job.report.lost_count + job.report.given_up_count,
+    })
+}
+
+/// The line for `status`, as `zpool status` has it.
+fn job_words(job: &ScrubJob) -> String {
+    let (done, total) = (job.report.checked_bytes.min(job.total_bytes), job.total_bytes);
+    let tenths = u128::from(done) * 1000 / u128::from(total.max(1));
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    // It is shown in three digits.
+    let rate = Size((done as f64 / job.ran.as_secs_f64().max(1e-3)) as u64);
+    let left = total.saturating_sub(done);
+    let so_far = format!(
+        "{} / {} at {rate}/s, {}.{}% done, {} left, {} repaired, {} errors",
+        Size(done),
+        Size(total),
+        tenths / 10,
+        tenths % 10,
+        Size(left),
+        job.report.repaired_count,
+        job.report.lost_count + job.report.given_up_count
+    );
+    let (began, changed) = (utc_of(job.began), utc_of(job.changed));
+    match job.state {
+        JobState::Running => {
+            format!(
+                "scrub of {began} UTC was interrupted: `tally pool scrub`, or the next import, goes on with it\n        {so_far}"
+            )
+        }
+        JobState::Paused => format!("scrub paused since {changed} UTC, begun on {began}\n        {so_far}"),
+        JobState::Finished => scrub_words(&job.report, job.ran, &changed),
+        JobState::Stopped => format!("scrub stopped after {} on {changed} UTC", Size(done)),
     }
 }

@@ -202,6 +202,7 @@ impl Desk {
                     destroyed,
                     ..ImportOrder::default()
                 };
+                self.nfs.leave_doubts();
                 let (pool, report) = self.pools.import(&order, progress)?;
                 self.listed(pool.guid(), import_remarks(&pool.filer, &report), "")
             }
@@ -226,6 +227,7 @@ impl Desk {
                     return Ok(Reply::Rewind(self.pools.look_back(&order, progress)?));
                 }
                 // Before anybody is served: what was given up has no answers.
+                self.nfs.leave_doubts();
                 self.nfs.forget_replies();
                 let (pool, report) = self.pools.import(&order, progress)?;
                 let mut done = import_remarks(&pool.filer, &report);
@@ -288,6 +290,12 @@ impl Desk {
             Request::PoolScrub { name, stop: true, .. } => {
                 self.pools.stop_scrub(&name)?;
                 Ok(done(format!("the scrub of '{name}' was stopped"), Vec::new()))
+            }
+            Request::PoolScrub { name, pause: true, .. } => {
+                self.pools.pause_scrub(&name)?;
+                let how =
+                    format!("`tally pool scrub {name}` goes on with it, `tally pool scrub -s {name}` gives it up");
+                Ok(done(format!("the scrub of '{name}' is paused"), vec![how]))
             }
             Request::PoolScrub { name, wait, .. } => Ok(Reply::Done(self.pools.scrub(&name, wait, progress)?)),
             other => self.carry_out_on_datasets(other),

@@ -240,8 +240,66 @@ fn a_scrub_that_hangs_keeps_no_command_but_the_export_of_its_pool() {
         ],
     );
     disk.let_through(None);
-    wait_for(data_dir, &["pool", "status", "dozer"], "scrub stopped");
-    story(data_dir, &[(&["pool", "export", "dozer"], true, &[])]);
+    wait_for(data_dir, &["pool", "status", "dozer"], "was interrupted");
+    let here = data_dir.display().to_string();
+    story(
+        data_dir,
+        &[(&["pool", "export", "dozer"], true, &[]), (&["pool", "import", "-d", &here, "dozer"], true, &[])],
+    );
+    // Nobody has stopped it, so it goes on by itself.
+    wait_for(data_dir, &["pool", "status", "dozer"], "scrub repaired 0 blocks");
+    daemon.stop();
+}
+
+/// A scrub that is paused stays so over an import, goes on when it is asked for, and is remembered when it is over.
+#[test]
+fn a_scrub_is_paused_until_somebody_asks_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path();
+    let here = data_dir.display().to_string();
+    let opener = Arc::new(MemOpener::default());
+    let disk = Failing::new(32 << 20);
+    opener.put(data_dir.join("a"), Arc::clone(&disk) as Arc<dyn Disk>);
+    let daemon = Running::start(data_dir, &opener);
+    let import = ["pool", "import", "-d", &here, "dozer"];
+    let again = || story(data_dir, &[(&["pool", "export", "dozer"], true, &[]), (&import, true, &["imported"])]);
+    let status = ["pool", "status", "dozer"];
+    story(
+        data_dir,
+        &[
+            (&["pool", "create", "dozer", "a"], true, &[]),
+            (&["pool", "scrub", "-p", "dozer"], false, &["no scrub of pool 'dozer' is under way"]),
+        ],
+    );
+    disk.long.store(1, Ordering::SeqCst);
+    disk.let_through(Some(3));
+    story(data_dir, &[(&["pool", "scrub", "dozer"], true, &["has begun"])]);
+    std::thread::scope(|scope| {
+        let pause = scope.spawn(|| tally(data_dir, &["pool", "scrub", "-p", "dozer"]));
+        wait_for(data_dir, &status, "stopping");
+        disk.let_through(None);
+        let (well, text) = pause.join().unwrap();
+        assert!(well && text.contains("is paused") && text.contains("goes on with it"), "{text}");
+    });
+    story(
+        data_dir,
+        &[
+            (&status, true, &["  scan: scrub paused since", "% done", "0 repaired, 0 errors"]),
+            (&["pool", "scrub", "-p", "dozer"], false, &["paused already"]),
+        ],
+    );
+    again();
+    story(
+        data_dir,
+        &[
+            (&status, true, &["scrub paused since"]),
+            (&["--json", "pool", "status", "dozer"], true, &["\"state\": \"paused\""]),
+            (&["pool", "scrub", "-w", "dozer"], true, &["scrub repaired 0 blocks", "with 0 errors"]),
+            (&["pool", "scrub", "-s", "dozer"], false, &["no scrub of pool"]),
+        ],
+    );
+    again();
+    story(data_dir, &[(&status, true, &["  scan: scrub repaired 0 blocks"])]);
     daemon.stop();
 }
 

@@ -16,7 +16,7 @@ use tally_members::label::VdevClass;
 use tally_members::roster::ReturnError;
 use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
-use tally_store::pool::{Pool, SyncError};
+use tally_store::pool::{Pool, SecureError, SyncError};
 
 use super::requests::Next;
 use super::run::History;
@@ -33,6 +33,9 @@ const REQUEST_ONE_IN_BLOCKS: u64 = 100;
 /// Writes within which the power goes in a command that is cut short: short ones are labels, long ones fall into a
 /// copy.
 const CUT_WITHIN: [u64; 4] = [8, 24, 60, 200];
+
+/// Steps of a scrub within which half of them are interrupted.
+const INTERRUPTED_WITHIN: u64 = 300;
 
 /// What a command does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,9 +96,29 @@ impl History {
                 is_whole(copied.is_whole()).and_then(|()| self.check_taken_back(&pool, place, copied.is_partial))
             }),
             Deed::Scrub => {
-                let scrubbed = pool.scrub(&mut |done| asker.on_progress(Stage::CheckingRest, done), &mut |_| {});
-                let checked = scrubbed.map_err(|cause| MembershipError::NotChecked { path: new.into(), cause });
-                checked.map(|report| is_whole(report.lost_count == 0))
+                let mut steps_left =
+                    if asker.chance.one_in(2) { asker.chance.below(INTERRUPTED_WITHIN) } else { u64::MAX };
+                let scrubbed = pool.scrub(
+                    &mut |done| {
+                        steps_left = steps_left.saturating_sub(1);
+                        asker.on_progress(Stage::CheckingRest, done) && steps_left > 0
+                    },
+                    &mut |_| {},
+                );
+                match scrubbed {
+                    // The next one goes on with it, in this life or a later one, whether it is paused or not.
+                    Err(SecureError::Stopped) => {
+                        let is_paused = asker.chance.one_in(2) && pool.pause_scrub();
+                        self.0.lock().note(if is_paused { "the scrub is paused" } else { "the scrub is interrupted" });
+                        Ok(Ok(()))
+                    }
+                    scrubbed => {
+                        let checked = scrubbed.map_err(|cause| MembershipError::NotChecked { path: new.into(), cause });
+                        let in_parts = pool.scrub_job().is_some_and(|job| job.in_parts);
+                        self.0.lock().totals.scrubs_in_parts += u64::from(checked.is_ok() && in_parts);
+                        checked.map(|report| is_whole(report.lost_count == 0))
+                    }
+                }
             }
         };
         if let Some(found) = asker.found {

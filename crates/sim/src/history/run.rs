@@ -541,6 +541,8 @@ fn shape(plan: &Plan, chance: &mut Chance) -> Shape {
         dirty_bytes_max: chance.pick(&[1u64 << 20, 256 << 20]),
         helper_threads: false,
         // A file of these worlds has some dozens of extents at the most.
+        // Most pools of these worlds have less content than the default, and the cursor of a scrub would hardly move.
+        scrub_stretch_bytes: Chance::of(plan.seed, Stream::Reaper, 1).pick(&[1 << 14, 1 << 18, 64 << 20]),
         reap_extents_max: Chance::of(plan.seed, Stream::Reaper, 0).pick(&[1, 5, Tuning::default().reap_extents_max]),
         ..Tuning::default()
     };

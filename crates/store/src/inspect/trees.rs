@@ -1,7 +1,5 @@
 //! The pool root, the datasets, and every entry of their trees.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use tally_base::DatasetId;
 use tally_base::codec::Malformed;
@@ -16,7 +14,7 @@ use crate::bp::BlockPtr;
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::pool::{Command, PoolRoot, RootArea, Top, entry_of, names_of};
+use crate::pool::{Command, Line, PoolRoot, RootArea, Top, entry_of, job_of, line_of, names_of};
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
 
@@ -78,7 +76,7 @@ pub(super) fn read_root(report: &mut Report<'_>, view: &PoolView<'_>) -> Option<
 fn root_of(view: &PoolView<'_>, uberblock: &Uberblock) -> Result<Root, RootError> {
     let block = RootArea::decode(&uberblock.root)?.root;
     let (content, alloc) = PoolRoot::decode(&BlockIo::read_root(&view.block_devs(), &block)?)?;
-    let top = Top { root: content, datasets: Vec::new(), names: Vec::new(), commands: BTreeMap::new() };
+    let top = Top { root: content, datasets: Vec::new(), names: Vec::new(), kept: Default::default() };
     let source = view.source(block.dva);
     Ok(Root { uberblock: uberblock.clone(), top, entries: Vec::new(), alloc, block, source })
 }
@@ -92,7 +90,7 @@ fn io_of(view: &PoolView<'_>) -> std::sync::Arc<BlockIo> {
 fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     let tree = root.top.root.catalog.clone();
     let mut leaf = None;
-    let (mut datasets, mut commands) = (Vec::new(), 0_u64);
+    let (mut datasets, mut kept_count, mut commands) = (Vec::new(), 0_usize, 0_u64);
     let summary = tree.check(&io_of(view), &mut |visit| match visit {
         Visit::Block { bp, height, count } => {
             let what = if height == 0 { "catalog leaf" } else { "catalog node" };
@@ -101,6 +99,10 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
             report.say(Detail::Verbose, &fact);
             view.say_damaged_copy(report, Part::Trees, bp);
             leaf = source;
+        }
+        Visit::Entry { key, value } if matches!(key.class, Class::Job | Class::Damage) => {
+            kept_count += 1;
+            say_kept(report, leaf.clone(), &key, value);
         }
         Visit::Entry { key, value } if key.class == Class::History => match Command::decode(&key, value) {
             Ok(command) => {
@@ -141,6 +143,7 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
         .with("nodes", summary.node_count)
         .with("leaves", summary.leaf_count)
         .with("datasets", root.top.datasets.len())
+        .with_some("others", (kept_count > 0).then_some(kept_count))
         .with("lsize", summary.logical_bytes)
         .with("asize", summary.allocated_bytes);
     let fact = if commands > 0 { fact.with("commands", commands) } else { fact };
@@ -151,6 +154,46 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
     };
     report.say(Detail::Summary, &fact);
     view.say_faults(report, Part::Trees);
+}
+
+/// What the pool remembers beside its datasets. A form that is not known is no damage: another program has written it.
+fn say_kept(report: &mut Report<'_>, source: Option<Source>, key: &Key, value: &[u8]) {
+    let fact = Fact::new(Part::Trees, class_word(key.class)).at(source);
+    let said = match key.class {
+        Class::Job => job_of(key, value).map(|job| {
+            let report = &job.report;
+            fact.clone()
+                .with("kind", "scrub")
+                .with("state", format!("{:?}", job.state).to_lowercase())
+                .with("began", job.began)
+                .with("began_txg", job.began_txg)
+                .with("changed", job.changed)
+                .with("ran_ms", u64::try_from(job.ran.as_millis()).unwrap_or(u64::MAX))
+                .with("total_bytes", job.total_bytes)
+                .with("checked_bytes", report.checked_bytes)
+                .with("repaired", report.repaired_count)
+                .with("lost", report.lost_count)
+                .with("given_up", report.given_up_count)
+                .with_some("cursor", job.cursor.map(|cursor| format!("{} {:?}", cursor.dataset, cursor.key)))
+        }),
+        _ => line_of(key, value).map(|line| match line {
+            Line::Beyond(count) => fact.clone().with("dataset", key.object).with("not_listed", count),
+            Line::Place(object, spot, met) => fact
+                .clone()
+                .with("dataset", key.object)
+                .with("object", object)
+                .with("spot", format!("{spot:?}"))
+                .with("first_txg", met.first)
+                .with("last_txg", met.last)
+                .with("by_read", met.by_read)
+                .with("by_scrub", met.by_scrub)
+                .with_some("block", met.block.map(|block| format!("{} written {}", block.dva, block.written))),
+        }),
+    };
+    let fact = said.unwrap_or_else(|_| {
+        fact.with("key", format!("{key:?}")).with("bytes", value.len()).note("in a form that is not known here")
+    });
+    report.say(Detail::Lines, &fact);
 }
 
 fn nameless<T>((dataset, name): (T, &Option<String>)) -> Option<T> {
@@ -385,6 +428,8 @@ const fn class_word(class: Class) -> &'static str {
         Class::Small => "small",
         Class::Orphan => "orphan",
         Class::Dataset => "dataset",
+        Class::Job => "job",
+        Class::Damage => "damage",
         Class::History => "command",
     }
 }

@@ -1,5 +1,5 @@
 //! The catalog: a tree ([`crate::tree`]) above all datasets, named by the pool's root. Each has one key in it
-//! ([`Class::Dataset`]) and its entry as the value.
+//! ([`Class::Dataset`]) and its entry as the value. Beside them stands what the pool remembers over imports ([`super::kept`]).
 //!
 //! **The problem.** A pool may have a hundred thousand datasets, of which a group changes three. What the root block holds is
 //! written by every group, so it can hold none of them.
@@ -14,8 +14,6 @@
 //! nothing as long as the pool is imported. The merge that meets it, or a scrub, lets the whole catalog be written anew
 //! from memory. An import that meets it is refused, as by a rotten root: whatever it left out would be gone for good.
 //!
-//! Beside them stand the commands that changed the pool ([`super::commands`]), of which memory knows all as well.
-//!
 //! See docs/design/0040.
 
 use std::collections::{BTreeMap, HashSet};
@@ -26,6 +24,7 @@ use tally_base::{DatasetId, Txg};
 
 use super::TIME_ROOM_END;
 use super::commands::Command;
+use super::kept::READ_MAX;
 use super::open::OpenError;
 use super::root::PoolRoot;
 use crate::block::BlockError;
@@ -44,8 +43,8 @@ const MALFORMED: EntryError = EntryError::Malformed(Malformed("dataset"));
 /// For the nodes above, and sectors that are not full.
 const ROOM_BESIDE_BYTES: u64 = 64 << 10;
 
-/// Entries by dataset: what a group changes, or all.
-pub(super) type Entries = BTreeMap<DatasetId, Bytes>;
+/// Values by key: what a group changes, or all.
+pub(super) type Entries = BTreeMap<Key, Bytes>;
 
 /// The catalog as the newest group has left it.
 pub(super) struct Catalog {
@@ -76,12 +75,12 @@ impl Catalog {
         io: &BlockIo,
         out: &mut RunWriter,
         changed: Entries,
-        (gone, commands): (&[DatasetId], &[(Key, Change)]),
-        all: impl FnOnce() -> Vec<(Key, Bytes)>,
+        gone: &[Key],
+        all: impl FnOnce() -> Entries,
     ) -> Result<(), BlockError> {
         let was_damaged = self.is_damaged;
         if !was_damaged {
-            self.take_in(io, out, changed.clone(), gone, commands)?;
+            self.take_in(io, out, changed.clone(), gone)?;
         }
         if !self.is_damaged {
             return Ok(());
@@ -90,8 +89,7 @@ impl Catalog {
         if has_room(io, &all) {
             tracing::warn!(txg = %out.txg(), "part of the catalog of datasets cannot be read; it is written anew from memory");
             give_up(&self.tree, &std::mem::take(&mut self.foreign), io, out.txg());
-            let puts: Vec<_> = all.into_iter().map(|(key, value)| (key, Change::Put(value))).collect();
-            self.tree = Tree::empty().apply(io, out, &puts)?;
+            self.tree = Tree::empty().apply(io, out, &puts(all))?;
             self.is_damaged = false;
             return Ok(());
         }
@@ -100,21 +98,13 @@ impl Catalog {
             "part of the catalog of datasets cannot be read, and there is no room to write it anew from memory: remove files, or \
              the pool cannot be imported again"
         );
-        if was_damaged { self.take_in(io, out, changed, gone, commands) } else { Ok(()) }
+        if was_damaged { self.take_in(io, out, changed, gone) } else { Ok(()) }
     }
 
     /// Merges changes into the tree, around what cannot be read of it.
-    fn take_in(
-        &mut self,
-        io: &BlockIo,
-        out: &mut RunWriter,
-        changed: Entries,
-        gone: &[DatasetId],
-        commands: &[(Key, Change)],
-    ) -> Result<(), BlockError> {
-        let deletes = gone.iter().map(|id| (key_of(*id), Change::Delete));
-        let puts = keyed(changed).into_iter().map(|(key, entry)| (key, Change::Put(entry)));
-        let mut changes: Vec<_> = puts.chain(deletes).chain(commands.iter().cloned()).collect();
+    fn take_in(&mut self, io: &BlockIo, out: &mut RunWriter, changed: Entries, gone: &[Key]) -> Result<(), BlockError> {
+        let deletes = gone.iter().map(|key| (*key, Change::Delete));
+        let mut changes: Vec<_> = puts(changed).into_iter().chain(deletes).collect();
         changes.sort_unstable_by_key(|(key, _)| *key);
         let (tree, has_gone_around) = self.tree.apply_noting(io, out, &changes)?;
         if has_gone_around {
@@ -136,14 +126,14 @@ impl Told {
     /// An entry that an import has read.
     pub(super) fn note_found(&mut self, id: DatasetId, entry: impl FnOnce() -> Bytes) {
         if cfg!(debug_assertions) {
-            self.0.insert(id, entry());
+            self.0.insert(key_of(id), entry());
         }
     }
 
-    pub(super) fn note(&mut self, changed: &Entries, gone: &[DatasetId]) {
+    pub(super) fn note(&mut self, changed: &Entries, gone: &[Key]) {
         if cfg!(debug_assertions) {
-            self.0.extend(changed.iter().map(|(id, entry)| (*id, entry.clone())));
-            self.0.retain(|id, _| !gone.contains(id));
+            self.0.extend(changed.iter().map(|(key, entry)| (*key, entry.clone())));
+            self.0.retain(|key, _| !gone.contains(key));
         }
     }
 
@@ -152,19 +142,18 @@ impl Told {
     }
 }
 
-fn key_of(id: DatasetId) -> Key {
+pub(super) fn key_of(id: DatasetId) -> Key {
     Key::new(Class::Dataset, id.0, 0, 0)
 }
 
-/// Entries with their keys, in their order.
-pub(super) fn keyed(entries: Entries) -> Vec<(Key, Bytes)> {
-    entries.into_iter().map(|(id, entry)| (key_of(id), entry)).collect()
+fn puts(entries: Entries) -> Vec<(Key, Change)> {
+    entries.into_iter().map(|(key, entry)| (key, Change::Put(entry))).collect()
 }
 
 /// Whether a catalog of these entries can be written, without compression, and leaves as much room again for the rest of its
 /// group. A group that fails for want of room ends the pool, and no import would get by what is damaged.
-fn has_room(io: &BlockIo, entries: &[(Key, Bytes)]) -> bool {
-    let bytes: usize = entries.iter().map(|(_, entry)| entry.len() + KEY_BYTES).sum();
+fn has_room(io: &BlockIo, entries: &Entries) -> bool {
+    let bytes: usize = entries.values().map(|entry| entry.len() + KEY_BYTES).sum();
     io.alloc.space().free / 2 >= bytes as u64 + ROOM_BESIDE_BYTES
 }
 
@@ -221,8 +210,8 @@ fn all_of<'io>(tree: &Tree, io: &'io BlockIo) -> RangeIter<'io> {
     tree.range(io, &Key::MIN, &Key::MAX)
 }
 
-/// Every entry of a catalog, of every class.
-pub(super) fn entries_of(tree: &Tree, io: &BlockIo) -> Result<Vec<(Key, Bytes)>, BlockError> {
+/// Every entry of a catalog.
+pub(super) fn entries_of(tree: &Tree, io: &BlockIo) -> Result<Entries, BlockError> {
     all_of(tree, io).collect()
 }
 
@@ -235,27 +224,31 @@ pub(crate) struct Top {
     /// Their full names. `None`, which an import refuses: the one above it is not there, it stands below itself, or the name is
     /// longer than names are.
     pub(crate) names: Vec<Option<String>>,
-    /// Commands that changed the pool, by number.
-    pub(crate) commands: BTreeMap<u64, Command>,
+    /// What else stands in the catalog ([`super::kept`]).
+    pub(crate) kept: Entries,
 }
 
 impl Top {
     /// Reads the catalog below `root`.
     pub(super) fn read(root: PoolRoot, io: &BlockIo) -> Result<Self, OpenError> {
-        let (mut datasets, mut commands) = (Vec::new(), BTreeMap::new());
+        let (mut datasets, mut kept) = (Vec::new(), Entries::new());
         for entry in all_of(&root.catalog, io) {
             let (key, value) = entry.map_err(OpenError::Catalog)?;
-            if key.class == Class::History {
-                commands.insert(key.object, Command::decode(&key, &value)?);
-            } else {
-                datasets.push(entry_of(&root, &key, &value)?);
+            match key.class {
+                Class::Job | Class::Damage | Class::History if kept.len() < READ_MAX => {
+                    if key.class == Class::History {
+                        Command::decode(&key, &value)?;
+                    }
+                    kept.insert(key, value);
+                }
+                _ => datasets.push(entry_of(&root, &key, &value)?),
             }
         }
-        if (datasets.len() + commands.len()) as u64 != root.catalog.entry_count() {
+        if (datasets.len() + kept.len()) as u64 != root.catalog.entry_count() {
             return Err(Malformed("number of datasets").into());
         }
         let names = names_of(&datasets);
-        let top = Self { root, datasets, names, commands };
+        let top = Self { root, datasets, names, kept };
         let names: HashSet<_> = top.names.iter().flatten().collect();
         if names.len() == top.datasets.len() { Ok(top) } else { Err(Malformed("name of a dataset").into()) }
     }

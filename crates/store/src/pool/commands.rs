@@ -1,22 +1,20 @@
 //! What was done to the pool: the last commands that changed it, in the catalog, under [`Class::History`].
 //!
 //! They are told behind what they did, and written with the group that is synced next. So the last ones before a crash may be
-//! missing, and none stands there that did nothing. Memory knows all of them; of what is older than [`COMMANDS_MAX`] commands
-//! each new one takes the place of the oldest.
+//! missing, and none stands there that did nothing. Memory knows all of them ([`super::kept`]); of what is older than
+//! [`COMMANDS_MAX`] commands each new one takes the place of the oldest.
 //!
 //! ```text
 //!  0  form u8 = 1     1  time u64     9  user, host, words: each its length u16, and its bytes
 //! ```
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use tally_base::Time;
 use tally_base::codec::{Malformed, Put, Reader};
 
+use super::kept::Kept;
 use crate::dataset::DRAWN_END;
 use crate::key::{Class, Key};
-use crate::tree::Change;
 
 /// So many are kept: months of a pool that is looked after by hand, in ten leaves or so.
 pub const COMMANDS_MAX: usize = 512;
@@ -75,53 +73,25 @@ fn cut(text: &str) -> &str {
     &text[..end]
 }
 
-/// Those that are kept, and what of that the catalog does not have yet.
-#[derive(Default)]
-pub(super) struct Commands {
-    kept: BTreeMap<u64, Command>,
-    changes: BTreeMap<Key, Change>,
-}
-
-impl Commands {
-    /// As an import finds them.
-    pub(super) fn new(kept: BTreeMap<u64, Command>) -> Self {
-        Self { kept, changes: BTreeMap::new() }
+impl Kept {
+    pub(super) fn note_command(&self, command: &Command) {
+        self.append(Class::History, command.encode(), COMMANDS_MAX);
     }
 
-    pub(super) fn note(&mut self, command: Command) {
-        let number = self.kept.last_key_value().map_or(1, |(last, _)| last + 1);
-        self.changes.insert(key_of(number), Change::Put(command.encode()));
-        self.kept.insert(number, command);
-        while self.kept.len() > COMMANDS_MAX
-            && let Some((oldest, _)) = self.kept.pop_first()
-        {
-            self.changes.insert(key_of(oldest), Change::Delete);
-        }
+    /// The oldest first.
+    pub(super) fn commands(&self) -> Vec<Command> {
+        // An import has read all of them.
+        self.all_of(Class::History).iter().filter_map(|(key, value)| Command::decode(key, value).ok()).collect()
     }
-
-    pub(super) fn all(&self) -> Vec<Command> {
-        self.kept.values().cloned().collect()
-    }
-
-    /// What a group has to change in the catalog.
-    pub(super) fn take(&mut self) -> Vec<(Key, Change)> {
-        std::mem::take(&mut self.changes).into_iter().collect()
-    }
-
-    /// What the catalog has, once what was taken is in it.
-    pub(super) fn written(&self) -> Vec<(Key, Bytes)> {
-        let is_taken = |(number, _): &(&u64, &Command)| !self.changes.contains_key(&key_of(**number));
-        self.kept.iter().filter(is_taken).map(|(number, command)| (key_of(*number), command.encode())).collect()
-    }
-}
-
-const fn key_of(number: u64) -> Key {
-    Key::new(Class::History, number, 0, 0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const fn key_of(number: u64) -> Key {
+        Key::new(Class::History, number, 0, 0)
+    }
 
     fn command(words: &str) -> Command {
         Command { time: Time(7), user: "0 (root)".into(), host: "host".into(), words: words.into() }
@@ -145,19 +115,16 @@ mod tests {
 
     #[test]
     fn the_oldest_makes_room_and_the_numbers_go_on() {
-        let mut commands = Commands::default();
+        let kept = Kept::default();
         for number in 0..COMMANDS_MAX + 3 {
-            commands.note(command(&number.to_string()));
+            kept.note_command(&command(&number.to_string()));
         }
-        assert_eq!((commands.all().len(), &*commands.all()[0].words), (COMMANDS_MAX, "3"));
-        assert!(commands.written().is_empty(), "none is in the catalog");
-        let changes = commands.take();
-        let deleted = changes.iter().filter(|(_, change)| matches!(change, Change::Delete)).count();
-        assert_eq!((changes.len(), deleted, commands.written().len()), (COMMANDS_MAX + 3, 3, COMMANDS_MAX));
-        commands.note(command("last"));
-        assert_eq!(
-            commands.take(),
-            [(key_of(4), Change::Delete), (key_of(COMMANDS_MAX as u64 + 4), Change::Put(command("last").encode())),]
-        );
+        assert_eq!((kept.commands().len(), &*kept.commands()[0].words), (COMMANDS_MAX, "3"));
+        let (there, gone) = kept.take();
+        assert_eq!((there.len(), gone), (COMMANDS_MAX, vec![key_of(1), key_of(2), key_of(3)]));
+        kept.note_command(&command("last"));
+        let (there, gone) = kept.take();
+        let last = (key_of(COMMANDS_MAX as u64 + 4), command("last").encode());
+        assert_eq!((there.into_iter().collect::<Vec<_>>(), gone), (vec![last], vec![key_of(4)]));
     }
 }

@@ -25,7 +25,7 @@ use tally_members::uberblock::{self, Uberblock};
 
 use super::break_even::BreakEven;
 use super::catalog::{Catalog, Told, Top};
-use super::commands::Commands;
+use super::kept::Kept;
 use super::lanes::home_among;
 use super::life::Life;
 use super::rewind::{self, GoneBack, RewindError, RewindOrder};
@@ -162,7 +162,7 @@ impl Pool {
         let root = PoolRoot::new(Life::first(platform.rng.as_ref()));
         let begin =
             Begin { previous: uberblock.hash(), window: Window::default(), open: Txg(1), lives: 1, read_only: false };
-        let top = (uberblock, None, Top { root, datasets: Vec::new(), names: Vec::new(), commands: BTreeMap::new() });
+        let top = (uberblock, None, Top { root, datasets: Vec::new(), names: Vec::new(), kept: BTreeMap::new() });
         let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, begin);
         {
             // Its first uberblock makes the pool, and the lanes with it.
@@ -298,12 +298,12 @@ impl Pool {
             },
             history: TxgHistory::default(),
             replies: ReplyCache::default(),
-            commands: Mutex::new(Commands::new(top.commands)),
             guid: uberblock.pool,
             lanes: ArcSwap::default(),
             homes: OnceLock::new(),
             datasets: RwLock::new(datasets),
             changes,
+            kept: Kept::new(top.kept),
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
             life,

@@ -193,7 +193,10 @@ pub(super) fn plan(
     // Groups that were durable, and cannot be read.
     let known = chosen.known();
     let lost = told.0.saturating_sub(known.0);
-    let whole = u64::from(depth_of(chosen, &RootArea::decode(&chosen.uberblock.root)?));
+    // What an uberblock calls whole is so until the next one. How many roots one has left that cannot be read, nobody knows; but
+    // the newest two of all stay, always (rules F8).
+    let told_whole = u64::from(depth_of(chosen, &RootArea::decode(&chosen.uberblock.root)?));
+    let whole = if lost == 0 { told_whole } else { told_whole.min(1) };
     // With the newest readable one as the first, where there was a newer.
     let first = usize::from(lost == 0);
     let end = usize::try_from((whole + 1).saturating_sub(lost)).unwrap_or(0).min(chain.len());

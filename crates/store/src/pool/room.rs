@@ -14,6 +14,7 @@ use super::catalog::Top;
 use super::life::Life;
 use super::open::{LogContent, OpenError};
 use crate::dataset::DRAWN_END;
+use crate::key::Class;
 
 /// Groups, generations, objects and records are drawn from numbers below this only.
 pub const DRAWN_ROOM_END: u64 = DRAWN_END - (1 << 48);
@@ -29,13 +30,14 @@ pub(super) fn check(
     content: &LogContent,
     open: Txg,
 ) -> Result<(), OpenError> {
+    let command = top.kept.keys().rev().find(|key| key.class == Class::History);
     let of_pool = [
         ("transaction group", open.0),
         ("open generation", config.open_gen.max(uberblock.open_gen)),
         ("label sequence", config.sequence),
         ("dataset id", top.root.next_dataset),
         ("life", top.root.life.number),
-        ("command", top.commands.last_key_value().map_or(0, |(number, _)| *number)),
+        ("command", command.map_or(0, |key| key.object)),
     ];
     // As many lives on as this import may begin.
     let life = Life { number: top.root.life.number + 1, ..top.root.life };

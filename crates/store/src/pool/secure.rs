@@ -28,6 +28,7 @@ mod gathered;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tally_base::{DatasetId, SECTOR, Txg, VdevGuid, VdevIndex};
 use tally_members::blockdev::BlockDevError;
@@ -36,6 +37,7 @@ use tally_members::roster::{RosterError, SecuredSlots};
 use tally_members::vdev::{LegState, Secured, Vdev};
 
 use super::catalog::{self, Damage};
+use super::job::{Cursor, JobState, ScrubJob};
 use super::{Pool, PoolRoot, SyncError};
 use crate::alloc::{SectorError, SpaceVisit};
 use crate::block::BlockError;
@@ -51,6 +53,13 @@ const NAMED_MAX: usize = 64;
 /// How often a step of a walk looks again after a block on its way was healed: trees are lower, and a device that is right
 /// by turns ends here.
 const LOOKS_MAX: usize = 32;
+
+/// Steps of a walk after which the cursor of a scrub moves, if they do not come to enough content: as many leaves.
+const STEPS_MAX: usize = 1024;
+
+/// A pool that nobody changes is asked for a group so often while a scrub runs, to write its cursor down: so much is done
+/// once more behind a power cut.
+const CURSOR_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// Why not every block could be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -76,8 +85,16 @@ pub struct LostBlock {
     pub dataset: Option<DatasetId>,
     /// The file that it is content of; none: a node of the dataset's tree, or a block of the pool itself.
     pub content: Option<(u64, u64)>,
+    /// Its pointer, if it is a block of a dataset.
+    pub bp: Option<BlockPtr>,
     /// Its pointer in words; or what is wrong where.
     pub block: String,
+}
+
+impl LostBlock {
+    fn of(dataset: DatasetId, content: Option<(u64, u64)>, bp: &BlockPtr) -> Self {
+        Self { dataset: Some(dataset), content, bp: Some(*bp), block: bp.to_string() }
+    }
 }
 
 impl fmt::Display for LostBlock {
@@ -116,7 +133,7 @@ impl SecureReport {
     pub fn note_slots(&mut self, slots: &SecuredSlots, heard: &mut dyn FnMut(&LostBlock)) {
         self.repaired_count += slots.repaired.len() as u64;
         for slot in &slots.lost {
-            self.note_lost(true, LostBlock { dataset: None, content: None, block: slot.to_string() }, heard);
+            self.note_lost(true, LostBlock { dataset: None, content: None, bp: None, block: slot.to_string() }, heard);
         }
     }
 
@@ -151,7 +168,8 @@ impl Pool {
         if vdev.class() != VdevClass::Data {
             return Ok(SecureReport::default());
         }
-        self.go_over(&[Subject { vdev, keepers: Keepers::These(keepers) }], None, progress, &mut |_| {})
+        let subjects = [Subject { vdev, keepers: Keepers::These(keepers) }];
+        self.securing(&subjects, None, progress, &mut |_| {}).walk()
     }
 
     /// The same for a leg that was away, of blocks that were `written` while it was: nothing else can be wrong on it but what
@@ -164,7 +182,8 @@ impl Pool {
         missed: &MissedGroups,
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<SecureReport, SecureError> {
-        self.go_over(&[Subject { vdev, keepers: Keepers::These(&[leg]) }], Some(missed), progress, &mut |_| {})
+        let subjects = [Subject { vdev, keepers: Keepers::These(&[leg]) }];
+        self.securing(&subjects, Some(missed), progress, &mut |_| {}).walk()
     }
 
     /// How many bytes [`Self::bring_up`] will have to look at, as far as can be told without it.
@@ -195,39 +214,48 @@ impl Pool {
     /// hears of each that is right nowhere or that was given up, `progress` of bytes done, and ends it by answering `false`.
     /// Legs may fail, leave and join meanwhile: one that joins is made sure of by itself. What was placed ahead and belongs
     /// to no group yet is looked at if the caller has synced one before.
+    ///
+    /// That it is over is written down by the next group, which the caller asks for. One that was interrupted goes on at its cursor, whatever interrupted it ([`super::job`]).
     pub fn scrub(
         &self,
         progress: &mut dyn FnMut(u64) -> bool,
         lost: &mut dyn FnMut(&LostBlock),
     ) -> Result<SecureReport, SecureError> {
+        let now = || self.platform.clock.now();
+        let begin = || ScrubJob::new(now(), self.txgs.last_synced(), self.io.allocator().space().allocated);
+        let open = self.scrub_job().filter(ScrubJob::is_open);
+        let in_parts = open.is_some();
+        let mut job = ScrubJob { state: JobState::Running, in_parts, ..open.unwrap_or_else(begin) };
+        self.note_scrub(&job);
         let subject = |vdev| Subject { vdev: Arc::as_ref(vdev), keepers: Keepers::Online };
         let subjects: Vec<_> = self.roster.data_vdevs().map(subject).collect();
         let labels = self.roster.secure_labels()?;
         let counted = self.roster.data_vdevs().flat_map(|vdev| online(vdev));
         let counted: Vec<_> = counted.map(|guid| (guid, self.roster.missed(guid))).collect();
-        let mut report = self.go_over(&subjects, None, progress, lost)?;
-        if report.unread_count == 0 {
+        let mut securing = self.securing(&subjects, None, progress, lost);
+        securing.follow(&job);
+        let report = securing.walk();
+        job = self.scrub_job().unwrap_or(job);
+        let mut report = report?;
+        // A leg that came back in between was looked at in part.
+        if report.unread_count == 0 && !in_parts {
             self.roster.forget_missed(&counted)?;
         }
         report.note_slots(&labels, lost);
+        let counts = SecureReport { lost: Vec::new(), ..report.clone() };
+        self.note_scrub(&ScrubJob { state: JobState::Finished, changed: now(), cursor: None, report: counts, ..job });
         Ok(report)
     }
 
     /// The walk of all of them, over the blocks that lie on these vdevs, or those that were written in the `missed` groups.
-    fn go_over(
-        &self,
-        subjects: &[Subject<'_>],
-        missed: Option<&MissedGroups>,
-        progress: &mut dyn FnMut(u64) -> bool,
-        lost: &mut dyn FnMut(&LostBlock),
-    ) -> Result<SecureReport, SecureError> {
-        let mut securing = Securing { pool: self, subjects, missed, report: SecureReport::default(), progress, lost };
-        securing.top()?;
-        for dataset in self.datasets() {
-            securing.dataset(dataset.birth.id)?;
-        }
-        subjects.iter().try_for_each(|subject| subject.vdev.flush_legs(&subject.keepers()))?;
-        Ok(securing.report)
+    fn securing<'a>(
+        &'a self,
+        subjects: &'a [Subject<'a>],
+        missed: Option<&'a MissedGroups>,
+        progress: &'a mut dyn FnMut(u64) -> bool,
+        lost: &'a mut dyn FnMut(&LostBlock),
+    ) -> Securing<'a> {
+        Securing { pool: self, subjects, missed, report: SecureReport::default(), progress, lost, job: None }
     }
 
     /// What is neither in a dataset's tree nor content: the pool root, the reply cache, the catalog, and the allocator's own, as
@@ -362,21 +390,68 @@ struct Securing<'a> {
     report: SecureReport,
     progress: &'a mut dyn FnMut(u64) -> bool,
     lost: &'a mut dyn FnMut(&LostBlock),
+    job: Option<Following>,
+}
+
+/// A walk of which it is written down how far it is.
+struct Following {
+    job: ScrubJob,
+    /// By the clock that nobody sets: when it went on, and when a group was asked for to take the cursor along.
+    since: Duration,
+    asked: Duration,
 }
 
 impl Securing<'_> {
+    /// Goes on where a job is.
+    fn follow(&mut self, job: &ScrubJob) {
+        let since = self.pool.platform.clock.monotonic();
+        self.report = job.report.clone();
+        self.job = Some(Following { job: job.clone(), since, asked: since });
+    }
+
+    fn walk(mut self) -> Result<SecureReport, SecureError> {
+        let cursor = self.job.as_ref().and_then(|following| following.job.cursor);
+        if cursor.is_none() {
+            self.top()?;
+        }
+        let first = cursor.map_or(DatasetId(0), |cursor| cursor.dataset);
+        for dataset in self.pool.datasets().into_iter().filter(|dataset| dataset.birth.id >= first) {
+            let id = dataset.birth.id;
+            self.dataset(id, cursor.filter(|cursor| cursor.dataset == id).map(|cursor| cursor.key))?;
+            self.reach(Cursor { dataset: DatasetId(id.0 + 1), key: Key::MIN });
+        }
+        self.subjects.iter().try_for_each(|subject| subject.vdev.flush_legs(&subject.keepers()))?;
+        Ok(self.report)
+    }
+
+    /// Everything before the cursor is verified, and what was repaired is written: the next group flushes it before its uberblock
+    /// says so.
+    fn reach(&mut self, cursor: Cursor) {
+        let Some(following) = &mut self.job else { return };
+        let now = self.pool.platform.clock.monotonic();
+        let job = &mut following.job;
+        job.ran += now.saturating_sub(std::mem::replace(&mut following.since, now));
+        job.report = SecureReport { lost: Vec::new(), ..self.report.clone() };
+        job.cursor = Some(cursor);
+        self.pool.note_scrub(job);
+        if now.saturating_sub(following.asked) >= CURSOR_AGE_MAX {
+            following.asked = now;
+            self.pool.want_kept();
+        }
+    }
+
     fn top(&mut self) -> Result<(), SecureError> {
         let TopBlocks { blocks, hiding, _held } = self.pool.top_blocks();
         for bp in hiding {
             self.note_lost_catalog(&bp);
-            self.note_lost(true, LostBlock { dataset: None, content: None, block: bp.to_string() });
+            self.note_lost(true, LostBlock { dataset: None, content: None, bp: None, block: bp.to_string() });
         }
         let missed = self.missed;
         for bp in blocks.into_iter().filter(|bp| is_wanted(missed, bp)) {
             if let Verdict::Lost { unread } = self.block(&bp)? {
                 self.pool.io.note_unrepaired(&bp);
                 self.note_lost_catalog(&bp);
-                self.note_lost(unread, LostBlock { dataset: None, content: None, block: bp.to_string() });
+                self.note_lost(unread, LostBlock { dataset: None, content: None, bp: None, block: bp.to_string() });
             }
         }
         Ok(())
@@ -389,8 +464,8 @@ impl Securing<'_> {
         }
     }
 
-    fn dataset(&mut self, id: DatasetId) -> Result<(), SecureError> {
-        let (mut from, mut way, mut looks_left) = (None, Vec::new(), LOOKS_MAX);
+    fn dataset(&mut self, id: DatasetId, mut from: Option<Key>) -> Result<(), SecureError> {
+        let (mut way, mut looks_left, mut steps) = (Vec::new(), LOOKS_MAX, 0);
         let mut gathered = Gathered::default();
         loop {
             // For the step, and before its root is asked for: what is found wrong is written again, and must be nobody else's by
@@ -413,24 +488,35 @@ impl Securing<'_> {
             let met = step.way.iter().filter(|bp| !way.contains(*bp) && Some(*bp) != hiding);
             for bp in met.filter(|bp| is_wanted(missed, bp)) {
                 if bp.is_given_up() {
-                    self.note_given_up(&LostBlock { dataset: Some(id), content: None, block: bp.to_string() });
+                    self.note_given_up(&LostBlock::of(id, None, bp));
                 }
                 self.block_of(id, bp, None)?;
             }
+            if step.damage.is_some()
+                && let Some(following) = &mut self.job
+            {
+                following.job.has_gaps = true;
+            }
             if let Some(bp) = hiding {
-                self.note_lost(true, LostBlock { dataset: Some(id), content: None, block: bp.to_string() });
+                self.note_lost(true, LostBlock::of(id, None, bp));
             }
             for (key, bp) in content {
                 if bp.is_given_up() && self.is_named(id, &bp, Some(key)) {
                     let content = Some((key.object, key.a));
-                    self.note_given_up(&LostBlock { dataset: Some(id), content, block: bp.to_string() });
+                    self.note_given_up(&LostBlock::of(id, content, &bp));
                 }
                 gathered.take((key, bp), &held);
             }
-            if gathered.is_enough() {
+            steps += 1;
+            let is_enough = steps >= STEPS_MAX || gathered.bytes() >= self.pool.tuning.scrub_stretch_bytes;
+            if is_enough {
                 self.content(id, &mut gathered)?;
+                steps = 0;
             }
             let Some(next) = step.next else { break };
+            if is_enough {
+                self.reach(Cursor { dataset: id, key: next });
+            }
             (from, way) = (Some(next), step.way);
         }
         self.content(id, &mut gathered)
@@ -471,7 +557,7 @@ impl Securing<'_> {
         {
             self.pool.io.note_unrepaired(bp);
             let content = key.map(|key| (key.object, key.a));
-            self.note_lost(unread, LostBlock { dataset: Some(id), content, block: bp.to_string() });
+            self.note_lost(unread, LostBlock::of(id, content, bp));
         }
         Ok(())
     }

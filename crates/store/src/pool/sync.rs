@@ -3,13 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use bytes::Bytes;
 use tally_base::{Broken, DatasetId, Txg};
 use tally_members::roster::RosterError;
 use tally_members::uberblock::Uberblock;
 use tally_members::vdev::{LegState, Vdev, VdevLeg};
 
-use super::catalog::{self, Entries};
+use super::catalog::{Entries, key_of};
 use super::root::PoolRoot;
 use super::window::{RootArea, Window};
 use super::{Pool, Syncing};
@@ -17,7 +16,6 @@ use crate::alloc::AllocRoot;
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
 use crate::dataset::{Dataset, DatasetRoot};
-use crate::key::Key;
 use crate::run::{RedundantMetadata, RunWriter};
 use crate::txg::Next;
 
@@ -251,14 +249,18 @@ impl Pool {
             let old = dataset.root();
             let changed = dataset.client().filter(|client| client.has_changed(txg, &old));
             let root = changed.map(|client| client.fold(txg, &old, out)).transpose()?;
-            entries.insert(dataset.birth.id, dataset.entry(root.as_ref().unwrap_or(&old)));
+            entries.insert(key_of(dataset.birth.id), dataset.entry(root.as_ref().unwrap_or(&old)));
             folded.push((dataset, root));
         }
+        let mut gone: Vec<_> = gone.into_iter().map(key_of).collect();
         syncing.told.note(&entries, &gone);
         debug_assert!(self.all_is_told(syncing, txg, &folded), "a change of a dataset was not noted");
-        // With whatever comes behind this, the next group; if this one fails nobody reads it any more.
-        let commands = self.commands.lock().take();
-        syncing.catalog.fold(&self.io, out, entries, (&gone, &commands), || self.all_entries(&folded))?;
+        // Behind the folds, which may have met damage; what is learnt from here on is the next group's (rules S56).
+        let (kept, forgotten) = self.kept.take();
+        entries.extend(kept);
+        gone.extend(forgotten);
+        let all = || self.entries(&folded).into_iter().chain(self.kept.all()).collect();
+        syncing.catalog.fold(&self.io, out, entries, &gone, all)?;
         Ok(folded)
     }
 
@@ -278,14 +280,7 @@ impl Pool {
             let new = at.ok().and_then(|at| folded[at].1.as_ref());
             new.map_or_else(|| dataset.entry(&dataset.root()), |new| dataset.entry(new))
         };
-        self.datasets.read().values().map(|dataset| (dataset.birth.id, entry_of(dataset))).collect()
-    }
-
-    /// All that the catalog has, in order, with the roots that a group gives.
-    pub(super) fn all_entries(&self, folded: &[Folded]) -> Vec<(Key, Bytes)> {
-        let mut all = catalog::keyed(self.entries(folded));
-        all.extend(self.commands.lock().written());
-        all
+        self.datasets.read().values().map(|dataset| (key_of(dataset.birth.id), entry_of(dataset))).collect()
     }
 
     /// Whether the catalog was told of every dataset what it is, and none has changes that nobody folds.

@@ -154,9 +154,10 @@ fn words_become_requests() {
             "PoolOffline { name: \"tank\", device: \"/here/./a\", temporary: true }",
         ),
         (&["pool", "online", "tank", "a"], "PoolOnline { name: \"tank\", device: \"a\" }"),
-        (&["pool", "scrub", "tank"], "PoolScrub { name: \"tank\", stop: false, wait: false }"),
-        (&["pool", "scrub", "-s", "tank"], "PoolScrub { name: \"tank\", stop: true, wait: false }"),
-        (&["pool", "scrub", "-w", "tank"], "PoolScrub { name: \"tank\", stop: false, wait: true }"),
+        (&["pool", "scrub", "tank"], "PoolScrub { name: \"tank\", stop: false, pause: false, wait: false }"),
+        (&["pool", "scrub", "-s", "tank"], "PoolScrub { name: \"tank\", stop: true, pause: false, wait: false }"),
+        (&["pool", "scrub", "-p", "tank"], "PoolScrub { name: \"tank\", stop: false, pause: true, wait: false }"),
+        (&["pool", "scrub", "-w", "tank"], "PoolScrub { name: \"tank\", stop: false, pause: false, wait: true }"),
         (
             &["pool", "import", "--accept-loss", "tank"],
             "PoolImport { pool: \"tank\", dirs: [], force: false, read_only: false, accept_loss: true, destroyed: false }",

@@ -170,7 +170,7 @@ fn what_could_not_be_read_is_named() {
         ..PoolReport::default()
     };
     let text = print(std::slice::from_ref(&pool), true);
-    let expected = "        could not be read since the import:
+    let expected = "        could not be read:
 
 \ttank/home:/mail/in\\u{1b}box, content at 262144
 \ttank/home:/, names in it

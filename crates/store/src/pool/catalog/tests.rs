@@ -66,13 +66,14 @@ impl Bench {
     /// One group: bytes that it has written.
     fn group(&mut self, changed: &[DatasetEntry], gone: &[DatasetId]) -> u64 {
         self.txg = self.txg.next();
-        let changed: Entries = changed.iter().map(|entry| (entry.birth.id, entry.encode())).collect();
+        let changed: Entries = changed.iter().map(|entry| (key_of(entry.birth.id), entry.encode())).collect();
+        let gone: Vec<_> = gone.iter().copied().map(key_of).collect();
         self.known.extend(changed.clone());
-        self.known.retain(|id, _| !gone.contains(id));
+        self.known.retain(|key, _| !gone.contains(key));
         let before = self.dev.written_bytes();
         let mut out = self.io.writer(self.txg).with_copies(RedundantMetadata::Most, |_, _| true);
-        let all = || keyed(self.known.clone());
-        self.catalog.fold(&self.io, &mut out, changed, (gone, &[]), all).unwrap();
+        let all = || self.known.clone();
+        self.catalog.fold(&self.io, &mut out, changed, &gone, all).unwrap();
         self.root.take().inspect(|old| self.io.free(old, self.txg));
         let (root, _) = out.commit(64, |_| vec![0; 64]).unwrap();
         self.root = Some(root);
@@ -82,13 +83,13 @@ impl Bench {
     }
 
     fn read(&self) -> Result<Top, OpenError> {
-        let next_dataset = self.known.last_key_value().map_or(1, |(id, _)| id.0 + 1);
+        let next_dataset = self.known.last_key_value().map_or(1, |(key, _)| key.object + 1);
         Top::read(PoolRoot { next_dataset, catalog: self.catalog.tree.clone(), ..PoolRoot::new(LIFE) }, &self.io)
     }
 
     fn assert_read(&self) {
         let read = self.read().unwrap();
-        let entries: Entries = read.datasets.iter().map(|entry| (entry.birth.id, entry.encode())).collect();
+        let entries: Entries = read.datasets.iter().map(|entry| (key_of(entry.birth.id), entry.encode())).collect();
         assert!(entries == self.known, "{} of {}", entries.len(), self.known.len());
         let all = read.datasets.iter().map(|entry| entry.birth.id);
         assert!(all.clone().is_sorted() && all.clone().all(|id| read.find(id).unwrap().birth.id == id));
@@ -265,6 +266,13 @@ fn a_catalog_holds_nothing_but_datasets_and_all_of_them() {
     assert!(matches!(Top::read(root(tree), &bench.io), Err(OpenError::Root(_))));
     let tree = Tree::empty().apply(&bench.io, &mut out, &mixed[1..]).unwrap();
     assert_eq!(Top::read(root(tree.clone()), &bench.io).unwrap().datasets.len(), 1);
+    let damage = (Key::new(Class::Damage, 2, 5, 4096), Change::Put(Bytes::from_static(b"in a form of tomorrow")));
+    let with_damage = tree.apply(&bench.io, &mut out, std::slice::from_ref(&damage)).unwrap();
+    let read = Top::read(root(with_damage), &bench.io).unwrap();
+    assert_eq!((read.datasets.len(), read.kept.keys().collect::<Vec<_>>()), (1, vec![&damage.0]));
+    let command = (Key::new(Class::History, 1, 0, 0), Change::Put(Bytes::from_static(b"in a form of tomorrow")));
+    let with_command = tree.apply(&bench.io, &mut out, &[command]).unwrap();
+    assert!(matches!(Top::read(root(with_command), &bench.io), Err(OpenError::Root(_))), "commands are read");
     let mut encoded = tree.encode();
     encoded[8] = 2;
     assert!(Top::read(root(Tree::decode(&encoded).unwrap()), &bench.io).is_err(), "one of two is missing");

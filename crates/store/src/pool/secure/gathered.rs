@@ -14,9 +14,6 @@ use crate::bp::BlockPtr;
 use crate::io::BlockIo;
 use crate::key::Key;
 
-/// So much is gathered before it is read. What has been freed of it meanwhile stays until then.
-const GATHERED_BYTES_MAX: u64 = 64 << 20;
-
 /// Stretches that are read at once, from each of their legs: one is compared while the other one comes. Where the log lies on
 /// the same disk it is one, for whoever waits for a frame (rules P3).
 const STRETCHES_AT_ONCE: usize = 2;
@@ -42,8 +39,8 @@ impl Gathered {
         }
     }
 
-    pub(super) fn is_enough(&self) -> bool {
-        self.bytes >= GATHERED_BYTES_MAX
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// All of it, as many stretches together as are read at once; and what holds it. A stretch is no longer than a device
