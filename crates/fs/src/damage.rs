@@ -199,7 +199,8 @@ impl Filesystem {
     /// Whether anything was met.
     #[must_use]
     pub fn has_damage(&self) -> bool {
-        !self.damage.met.lock().places.is_empty()
+        let met = self.damage.met.lock();
+        !met.places.is_empty() || met.beyond > 0
     }
 
     /// What was met, before the import too, without what can be read again and objects that are gone. With paths, as far as a

@@ -223,7 +223,7 @@ impl Sight<'_> {
             match block {
                 Some(block) => {
                     let is_from_disk =
-                        self.fs.damage.has_places() && self.fs.pool.io.standing(&block) != Standing::Cached;
+                        self.fs.damage.has_places() && self.fs.pool.io.standing(&block) == Standing::Stored;
                     let read = self.fs.pool.io.read(&block);
                     let bytes = read.map_err(|error| self.fs.damaged_block(self.id, start, &error))?;
                     if is_from_disk {

@@ -32,6 +32,9 @@ pub(crate) struct Subtree {
     pending: Mutex<BTreeMap<Txg, Pending>>,
 }
 
+/// More groups than are ever under way: where nobody asks, since nothing grows, the oldest are let go of here.
+const UNSYNCED_MAX: usize = 8;
+
 /// What one dataset has added to sums.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
@@ -80,6 +83,9 @@ impl Subtree {
     /// Counts what comes with group `txg`.
     pub(crate) fn note(&self, txg: Txg, growth_bytes: u64, shrink_bytes: u64) {
         let mut pending = self.pending.lock();
+        if pending.len() > UNSYNCED_MAX {
+            pending.pop_first();
+        }
         let of_group = pending.entry(txg).or_default();
         of_group.growth_bytes = of_group.growth_bytes.saturating_add(growth_bytes);
         of_group.shrink_bytes = of_group.shrink_bytes.saturating_add(shrink_bytes);

@@ -141,7 +141,7 @@ fn a_command_among_ten_thousand_datasets_costs_what_it_costs_among_a_few() {
 
     // The next life finds what this one has left.
     let (again, _) = other.cut().import();
-    assert_eq!(again.datasets().len() as u64, MANY + 3);
+    assert_eq!(again.datasets().len() as u64, MANY + 18);
     assert!(again.by_name("tank/last").is_some() && again.by_name("tank/third").is_some());
     assert_eq!(again.names().subtree("tank/many-77").len(), 1);
 }

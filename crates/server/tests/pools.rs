@@ -556,7 +556,7 @@ fn a_pool_goes_back_to_before_a_mistake() {
     let shown = tally(data_dir, &["--json", "pool", "import", "--rewind", "-n", "tank"]).1;
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     let newest = shown["from"].as_u64().unwrap();
-    let (to, mistake) = ((newest - 3).to_string(), format!("  group {}, of ", newest - 2));
+    let (to, mistake) = ((newest - 4).to_string(), format!("  group {}, of ", newest - 3));
     let back = ["pool", "import", "--rewind", &to, "tank"];
     story(
         data_dir,
@@ -570,7 +570,7 @@ fn a_pool_goes_back_to_before_a_mistake() {
             ),
             (&[&back[..], &["--readonly"]].concat(), true, &["goes back to", "imported pool 'tank'"]),
             (&["pool", "export", "tank"], true, &[]),
-            (&[&back[..], &["--yes"]].concat(), true, &["imported pool 'tank'", "3 groups and "]),
+            (&[&back[..], &["--yes"]].concat(), true, &["imported pool 'tank'", "4 groups and "]),
             (&["dataset", "list", "-H"], true, &["tank/kept"]),
             (&["dataset", "create", "tank/mistake"], true, &[]),
             (&["pool", "export", "tank"], true, &[]),

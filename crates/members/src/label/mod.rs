@@ -344,6 +344,28 @@ pub fn wipe(disk: &dyn Disk) -> io::Result<()> {
     Ok(())
 }
 
+/// Overwrites what is still a label, durably. Behind another owner's data one may have survived at the other end of the disk, or
+/// in a second slot: what is not a label any more is his.
+pub fn erase(disk: &dyn Disk) -> io::Result<()> {
+    let zeroes = AlignedBuf::zeroed(usize::try_from(LABEL_BYTES).expect("256 KiB"));
+    let slot_bytes = usize::try_from(CONFIG_SLOT_BYTES).expect("64 KiB");
+    for (label, start) in label_offsets(disk.geometry().size).into_iter().flatten().enumerate() {
+        let own: Vec<u64> = slots(disk).filter(|slot| slot.0 == label).map(|slot| slot.2).collect();
+        let mut is_whole = true;
+        for at in own {
+            if read_slot(disk, at)?.is_ok() {
+                disk.write(at, &zeroes[..slot_bytes], Durability::Durable)?;
+            } else {
+                is_whole = false;
+            }
+        }
+        if is_whole {
+            disk.write(start, &zeroes, Durability::Durable)?;
+        }
+    }
+    Ok(())
+}
+
 fn slots(disk: &dyn Disk) -> impl Iterator<Item = (usize, u64, u64)> {
     let starts = label_offsets(disk.geometry().size).into_iter().flatten().enumerate();
     starts.flat_map(|(label, start)| (0..CONFIG_SLOTS).map(move |slot| (label, slot, start + slot * CONFIG_SLOT_BYTES)))

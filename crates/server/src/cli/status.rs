@@ -238,7 +238,10 @@ fn errors(pool: &PoolReport) -> String {
     let repaired: u64 = vdevs().map(|errors| errors.repaired).sum();
     let seen = vdevs().any(|errors| errors.read + errors.write + errors.checksum > 0);
     let set_right = format!("{} repaired from other disks", blocks(repaired));
-    match (pool.unrepaired, repaired) {
+    // What was met before this import counts as well.
+    let of_scrub = pool.scrub.as_ref().map_or(0, |scrub| scrub.errors);
+    let known = pool.damage.len() as u64 + u64::from(pool.damage_beyond > 0);
+    match (pool.unrepaired.max(known).max(of_scrub), repaired) {
         (0, 0) if seen => "No known data errors; disks have failed requests, see above".into(),
         (0, 0) => "No known data errors".into(),
         (0, _) => format!("No known data errors; {set_right}.\n        {WATCH}"),

@@ -280,6 +280,8 @@ impl PoolReport {
     #[must_use]
     pub fn is_well(&self) -> bool {
         let is_whole = self.damage.is_empty() && self.damage_beyond == 0 && self.unrepaired == 0 && self.leaks == 0;
+        // A scrub's word for what has no name.
+        let is_whole = is_whole && self.scrub.as_ref().is_none_or(|scrub| scrub.errors == 0);
         self.state == "ONLINE" && self.messages.is_empty() && is_whole
     }
 

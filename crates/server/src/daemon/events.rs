@@ -13,6 +13,7 @@ use tally_base::{PoolGuid, VdevGuid};
 use tally_members::vdev::{LegErrors, LegState};
 
 use super::pools::{Pools, ServedPool};
+use super::scrub;
 use super::ticker::Ticker;
 use crate::control::report::EventReport;
 
@@ -85,6 +86,12 @@ fn look(pools: &Pools, seen: &mut BTreeMap<PoolGuid, Seen>) {
     }
 }
 
+/// What a scrub that has ended has found, as the pool remembers it.
+fn ended_scrub(served: &ServedPool) -> Option<String> {
+    let scrub = scrub::standing(served.filer.pool(), &served.copies)?;
+    matches!(&*scrub.state, "finished" | "stopped").then_some(scrub.words)
+}
+
 impl Seen {
     fn of(served: &ServedPool) -> Self {
         let pool = served.filer.pool();
@@ -93,7 +100,7 @@ impl Seen {
             is_suspended: pool.fault().is_some(),
             legs: legs.map(|leg| (leg.guid(), (leg.state(), leg.errors()))).collect(),
             running: served.copies.running().into_iter().map(|copy| (copy.what, copy.device)).collect(),
-            ended: served.copies.outcomes(),
+            ended: served.copies.outcomes().into_iter().chain(ended_scrub(served)).collect(),
         }
     }
 

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tally_disk::Access;
-use tally_members::label::{self, Label, PoolState, Unreadable};
+use tally_disk::{Access, Disk};
+use tally_members::discover;
+use tally_members::label::{self, PoolState, Unreadable};
 
 use super::pools::{Pools, ServedPool};
 
@@ -37,6 +38,16 @@ pub enum LabelClearError {
         guid: String,
         /// What is known of the pool.
         how: String,
+    },
+    /// It has one of its partitions', at its end.
+    #[error(
+        "{} ends with a disk of a pool, and is larger: that is a partition of it, or what was made of one. Name that, and not the whole \
+         disk",
+        path.display()
+    )]
+    Around {
+        /// The disk.
+        path: PathBuf,
     },
     /// There is none.
     #[error("{} has no label that could be erased", path.display())]
@@ -78,34 +89,32 @@ impl Pools {
         let opener = &self.platform.opener;
         // Without its lock, which a pool of ours would have.
         let seen = opener.open(path, Access::ReadOnly).map_err(failed)?;
-        let whose = self.may_forget(path, label::read(seen.as_ref()), force)?;
+        let whose = self.may_forget(path, seen.as_ref(), force)?;
         drop(seen);
         if dry_run {
             return Ok(format!("would erase the label of {}: {whose}", path.display()));
         }
         let disk = opener.open(path, Access::Exclusive).map_err(failed)?;
         // What was read before the lock decides nothing (rules F24).
-        let whose = self.may_forget(path, label::read(disk.as_ref()), force)?;
-        label::wipe(disk.as_ref()).map_err(failed)?;
+        let whose = self.may_forget(path, disk.as_ref(), force)?;
+        if force { label::wipe(disk.as_ref()) } else { label::erase(disk.as_ref()) }.map_err(failed)?;
         tracing::info!(path = %path.display(), "a label was erased: {whose}");
         Ok(format!("erased the label of {}: {whose}", path.display()))
     }
 
     /// Whose label it is, if it may go.
-    fn may_forget(
-        &self,
-        path: &Path,
-        label: Result<Label, Unreadable>,
-        force: bool,
-    ) -> Result<String, LabelClearError> {
+    fn may_forget(&self, path: &Path, disk: &dyn Disk, force: bool) -> Result<String, LabelClearError> {
         let path = path.to_owned();
-        let label = match label {
+        let label = match label::read(disk) {
             Ok(label) => label,
             Err(Unreadable::NoLabel) => return Err(LabelClearError::None { path }),
             Err(why) if force => return Ok(why.to_string()),
             Err(why) => return Err(LabelClearError::Unknown { path, why: why.to_string() }),
         };
         let config = &label.config;
+        if discover::leg_inside(disk, &label).is_some() {
+            return Err(LabelClearError::Around { path });
+        }
         let imported = self.held().into_iter().find(|served| served.guid() == config.pool);
         let is_member = |served: &ServedPool| served.filer.pool().roster.config().leg(label.leg).is_some();
         if imported.as_deref().is_some_and(is_member) {

@@ -23,7 +23,6 @@ use tally_base::codec::Malformed;
 use tally_base::{DatasetId, Txg};
 
 use super::TIME_ROOM_END;
-use super::commands::Command;
 use super::kept::READ_MAX;
 use super::open::OpenError;
 use super::root::PoolRoot;
@@ -236,9 +235,6 @@ impl Top {
             let (key, value) = entry.map_err(OpenError::Catalog)?;
             match key.class {
                 Class::Job | Class::Damage | Class::History if kept.len() < READ_MAX => {
-                    if key.class == Class::History {
-                        Command::decode(&key, &value)?;
-                    }
                     kept.insert(key, value);
                 }
                 _ => datasets.push(entry_of(&root, &key, &value)?),
