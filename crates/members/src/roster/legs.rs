@@ -206,8 +206,9 @@ fn kind_of(legs: &[LegConfig]) -> VdevKind {
     if legs.len() > 1 { VdevKind::Mirror } else { VdevKind::Disk }
 }
 
-/// Marks a leg as left behind, and takes it out of every lane's leg set. From `first_missed` on it lacks what is written;
-/// one of which nothing is known already is none of which anything is known now.
+/// Marks a leg as left behind, and takes it out of every lane's leg set. From `first_missed` on it lacks what is written, also
+/// where its list had come to an end, as it was coming back (rules S9); one of which nothing is known already is none of
+/// which anything is known now.
 ///
 /// The last leg of a lane stays in its set: it has every acknowledged frame, and as the lane ends with it there
 /// will be none on a smaller set. If the disk comes back, its frames can still be replayed.
