@@ -161,13 +161,14 @@ impl Filesystem {
         FsError::Io
     }
 
-    /// Whether it is new. What a read meets again is not written down again, or a client that reads on and on would make groups.
+    /// Whether it is new. What a read meets again is not written down again, or a client that reads on and on would make groups;
+    /// but another block at the same place is.
     fn note_damage(&self, met: &mut Met, id: ObjectId, part: Part, now: &MetDamage) -> bool {
         let dataset = self.dataset.birth.id;
         let before = met.places.get(&(id, part)).copied();
         let known = before.map_or(*now, |before| before.again(now));
         let has_room = before.is_some() || met.places.len() < PLACES_MAX;
-        let is_told = before.is_none() || now.by_scrub;
+        let is_told = now.by_scrub || before.is_none_or(|before| before.block != known.block);
         let has_place = has_room
             && part.spot().filter(|_| is_told).is_none_or(|spot| self.pool.note_damage(dataset, id, spot, &known));
         if has_place || before.is_some() {
@@ -191,9 +192,12 @@ impl Filesystem {
     /// A block of content was read from disk, and is whole.
     pub(crate) fn is_whole(&self, id: ObjectId, start: u64) {
         let place = (id, Part::Content(start));
-        if self.damage.change(|met| met.places.remove(&place)).is_some() {
-            self.forget_damage(&[place]);
-        }
+        // Under its lock, so that whoever meets it again meanwhile is not forgotten.
+        self.damage.change(|met| {
+            if met.places.remove(&place).is_some() {
+                self.forget_damage(&[place]);
+            }
+        });
     }
 
     /// Whether anything was met.
@@ -213,8 +217,12 @@ impl Filesystem {
         };
         let (standing, healed): (Vec<_>, Vec<_>) =
             places.into_iter().partition(|((id, part), met)| self.is_still_damaged(*id, *part, met));
-        self.damage.change(|met| met.places.retain(|place, met| !healed.contains(&(*place, *met))));
-        self.forget_damage(&healed.iter().map(|(place, _)| *place).collect::<Vec<_>>());
+        self.damage.change(|met| {
+            let is_as_seen = |(place, seen): &&((ObjectId, Part), MetDamage)| met.places.get(place) == Some(seen);
+            let gone: Vec<_> = healed.iter().filter(is_as_seen).map(|(place, _)| *place).collect();
+            gone.iter().for_each(|place| _ = met.places.remove(place));
+            self.forget_damage(&gone);
+        });
         let paths = if standing.is_empty() { HashMap::new() } else { self.paths_of(&standing) };
         let place = |((object, part), _): &((ObjectId, Part), MetDamage)| DamagedPlace {
             object: *object,

@@ -221,8 +221,19 @@ fn what_is_under_way_when_its_pool_is_suspended_is_answered_when_that_serves_aga
     *house.exports.away.lock() = true;
     tank.suspended.store(false, SeqCst);
     assert_eq!(client.getattr(&root).0, 10008, "JUKEBOX");
+    // Nor is a repetition told that nothing was done, be the pool away or the request repeated very often.
+    for round in 0..8 {
+        *house.exports.away.lock() = round < 2;
+        let mut arguments = dir_name(&root, b"d");
+        arguments.raw(&mode(0o755).into_vec());
+        tank.suspended.store(round >= 2, SeqCst);
+        client.send(xid, NFS, Procedure::MkDir.number(), arguments);
+        assert_eq!(client.getattr(&root).0 == 0, round >= 2, "the next answer is another request's");
+    }
     *house.exports.away.lock() = false;
-    for _ in 0..2 {
+    tank.suspended.store(false, SeqCst);
+    // As often as it could be attached to its first transmission.
+    for _ in 0..5 {
         let (answered, answer) = client.receive_answer();
         assert_eq!((answered, answer.status), (xid, 0));
     }

@@ -49,6 +49,7 @@ impl Filer {
             }
         })?;
         report.note_slots(&uberblocks, &mut |_| {});
+        self.pool.note_found(&report);
         let began = before.as_ref().map_or(synced, |job| job.began_txg);
         // Nor is it known where a part before had met them.
         let had_gaps = before.is_some() && self.pool.scrub_job().is_some_and(|job| job.has_gaps);

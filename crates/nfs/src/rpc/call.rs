@@ -90,6 +90,12 @@ impl Call {
         Decoder::new(&self.record, self.arguments_at)
     }
 
+    /// Whether this is the other one, sent again.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        self.xid == other.xid && self.record == other.record
+    }
+
     /// Bytes of the whole record.
     #[must_use]
     pub fn record_bytes(&self) -> usize {

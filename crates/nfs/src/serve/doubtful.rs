@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::hub::Hub;
 use super::queue::Work;
+use crate::service::Job;
 
 /// Bytes of requests that are kept: clients of other pools need the house's memory as well.
 const KEPT_BYTES_MAX: usize = 64 << 20;
@@ -31,6 +32,11 @@ impl Doubtful {
     pub(super) fn has_room(&self, work: &Work) -> bool {
         let kept: usize = self.works.lock().iter().map(|kept| kept.charge.bytes()).sum();
         kept + work.charge.bytes() <= KEPT_BYTES_MAX
+    }
+
+    /// Whether the same request is kept, and will be answered.
+    pub(super) fn has_like(&self, job: &Job) -> bool {
+        self.works.lock().iter().any(|kept| kept.job.is_like(job))
     }
 
     /// Keeps a request until its pool serves.

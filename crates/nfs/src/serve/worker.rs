@@ -265,6 +265,10 @@ fn run(hub: &Arc<Hub>, mut work: Box<Work>, alone: bool) -> bool {
     hub.keep_watch();
     match hub.service.run(&mut work.job) {
         Step::Reply(_) if hub.service.stays_in_doubt(&mut work.job, None) => hub.doubtful.keep(hub, work),
+        // That nothing was done would be a lie.
+        Step::Reply(_) if work.job.is_told_to_come_again() && hub.doubtful.has_like(&work.job) => {
+            hub.service.leave(&mut work.job);
+        }
         Step::Reply(reply) => {
             answer(hub, &mut work, reply);
             sent(hub, &[work]);

@@ -67,6 +67,16 @@ pub(super) struct Pending {
 }
 
 impl Job {
+    /// Whether this is the other request, sent again, on whichever connection.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.link.peer().ip() == other.link.peer().ip() && self.call.is_like(&other.call)
+    }
+
+    /// Whether its answer is that nothing was done.
+    pub(crate) fn is_told_to_come_again(&self) -> bool {
+        self.status == Some(Status::JukeBox)
+    }
+
     pub(super) fn new(call: Call, link: Arc<Link>, read_at: Instant) -> Self {
         Self {
             times: Times { read_at, started: read_at, executed: read_at, settled: read_at, in_device: Duration::ZERO },

@@ -80,7 +80,7 @@ impl Kept {
 
     /// The oldest first.
     pub(super) fn commands(&self) -> Vec<Command> {
-        // An import has read all of them.
+        // One that a newer program has written in another form is kept, and not shown.
         self.all_of(Class::History).iter().filter_map(|(key, value)| Command::decode(key, value).ok()).collect()
     }
 }

@@ -194,6 +194,14 @@ impl Pool {
         self.kept.note(key(), Some(job.encode()));
     }
 
+    /// What a finished scrub has found in all, with what was looked at beside it.
+    pub fn note_found(&self, found: &SecureReport) {
+        if let Some(job) = self.scrub_job().filter(|job| job.state == JobState::Finished) {
+            let report = SecureReport { lost: Vec::new(), ..found.clone() };
+            self.note_scrub(&ScrubJob { report, ..job });
+        }
+    }
+
     /// Whoever walked has stopped: from the next group on nobody goes on with it by himself. Whether there was one to be paused.
     pub fn pause_scrub(&self) -> bool {
         self.leave_scrub(JobState::Paused, |state| state == JobState::Running)
