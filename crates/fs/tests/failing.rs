@@ -226,6 +226,31 @@ fn a_pool_that_was_suspended_comes_back_with_its_disk() {
     }
 }
 
+/// One leg of a mirror was struck off, the other acknowledged what it lacks, and failed in its turn. The first one alone has the
+/// claim that was in service and every durable group: it was taken for the pool, and what was acknowledged was gone.
+#[test]
+fn a_leg_that_was_struck_off_is_not_what_a_suspended_pool_was() {
+    let mut world = World::of(&[("/disks/a", DATA), ("/disks/b", DATA)], "mirror /disks/a /disks/b");
+    let filer = world.create();
+    make(&*vfs(&filer), "before").unwrap();
+    filer.sync().unwrap();
+    world.faults("/disks/b").all(true);
+    make(&*vfs(&filer), "acknowledged").unwrap();
+    assert_ne!(state(&filer, "/disks/b"), LegState::Online);
+    world.faults("/disks/a").all(true);
+    filer.sync().unwrap_err();
+    let suspended = filer.as_suspended();
+    filer.export().unwrap_err();
+    drop(filer);
+    world = world.cut();
+    let first = world.take(&["/disks/a"]);
+    let refused = world.try_to_resume(&suspended).err();
+    assert!(matches!(refused, Some(FilerError::StruckOff)), "{refused:?}");
+    world.put(first);
+    let (filer, _) = world.try_to_resume(&suspended).unwrap();
+    assert!(has(&*vfs(&filer), "before") && has(&*vfs(&filer), "acknowledged"));
+}
+
 #[test]
 fn failmode_continue_answers_changes_with_an_error_and_still_reads() {
     let world = World::of(&[("/disks/a", DATA)], "/disks/a");

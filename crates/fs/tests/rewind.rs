@@ -335,7 +335,8 @@ fn what_was_given_up_is_chosen_by_no_import() {
     }
     let refused = cut.try_import_without_threads(&Tuning::default(), &ImportOptions::default()).err().unwrap();
     assert!(refused.to_string().contains("would be lost without a word"), "{refused}");
-    let (filer, _) = go_back(&cut, RewindTo::Before).unwrap();
+    let (filer, report) = go_back(&cut, RewindTo::Before).unwrap();
+    assert!(!report.rewind.expect("it went back").groups.is_sure(), "two groups behind it cannot be read");
     assert_eq!(names(&*vfs(&filer)).concat(), "abc");
 }
 

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use bytes::Bytes;
 use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Geometry, Host, MemDisk, MemOpener, Platform, SerialFanout};
-use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
+use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Suspended};
 use tally_intent::Lane;
 use tally_members::assemble::PoolSelect;
 use tally_members::create::new_leg;
@@ -313,6 +313,13 @@ impl World {
         let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
         let (source, select) = (ImportSource { paths, dirs: vec![] }, PoolSelect::Name("tank".into()));
         Filer::go_back(&self.platform(), &Tuning::default(), &source, &select, options, order, &mut |_| {})
+    }
+
+    /// What `tally pool clear` does with a pool that was suspended.
+    pub(crate) fn try_to_resume(&self, suspended: &Suspended) -> Result<(Arc<Filer>, ImportReport), FilerError> {
+        let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
+        let (source, select) = (ImportSource { paths, dirs: vec![] }, PoolSelect::Name("tank".into()));
+        Filer::resume(&self.platform(), &Tuning::default(), &source, &select, suspended, &mut |_| {})
     }
 
     /// What `tally pool replace` does with a log device that is gone.

@@ -55,6 +55,13 @@ fn lines(pool: &str, rewind: &RewindReport) -> Vec<String> {
     if rewind.records.is_empty() {
         lines.push("  no change that is still in the intent log".to_owned());
     }
+    if !rewind.groups.is_sure() {
+        lines.push(
+            "What came behind it cannot be read, so nobody can tell whether space that it names was used again since: scrub the \
+             pool when it is there."
+                .to_owned(),
+        );
+    }
     let others = rewind.groups.possible.iter().filter(|(txg, _)| *txg != to);
     let others: Vec<_> = others.map(|(txg, time)| format!("{txg} of {}", at(*time))).collect();
     if !others.is_empty() {

@@ -120,6 +120,14 @@ fn listed(possible: &[(Txg, Time)]) -> String {
 }
 
 impl GoneBack {
+    /// Whether nothing that the group names can have been used again. The newest two groups stay, always (rules F8); of older ones
+    /// each uberblock says how many it has left, and there are some behind this one that cannot be read.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        let lost = self.groups.iter().filter(|(_, time)| time.is_none()).count();
+        lost == 0 || lost == 1 && self.groups.len() == 1
+    }
+
     /// The group that was the newest, whether it could be read or not.
     #[must_use]
     pub fn newest(&self) -> Txg {
@@ -193,13 +201,13 @@ pub(super) fn plan(
     // Groups that were durable, and cannot be read.
     let known = chosen.known();
     let lost = told.0.saturating_sub(known.0);
-    // What an uberblock calls whole is so until the next one. How many roots one has left that cannot be read, nobody knows; but
-    // the newest two of all stay, always (rules F8).
-    let told_whole = u64::from(depth_of(chosen, &RootArea::decode(&chosen.uberblock.root)?));
-    let whole = if lost == 0 { told_whole } else { told_whole.min(1) };
+    let whole = u64::from(depth_of(chosen, &RootArea::decode(&chosen.uberblock.root)?));
     // With the newest readable one as the first, where there was a newer.
     let first = usize::from(lost == 0);
-    let end = usize::try_from((whole + 1).saturating_sub(lost)).unwrap_or(0).min(chain.len());
+    // What an uberblock calls whole is so until the next one. How many roots one has left that cannot be read nobody knows
+    // ([`GoneBack::is_sure`]), and of the newest that can be there is no other way than to try.
+    let reach = usize::try_from((whole + 1).saturating_sub(lost)).unwrap_or(0);
+    let end = reach.max(usize::from(lost > 0)).min(chain.len());
     let targets: Vec<(usize, &Uberblock)> = (first..end).filter_map(|at| Some((at, *chain.get(at)?))).collect();
     let possible: Vec<_> = targets.iter().map(|(_, uberblock)| (uberblock.txg, uberblock.time)).collect();
     let is_readable = |(_, uberblock): &&(usize, &Uberblock)| check_target(devs, tuning, uberblock).is_ok();
@@ -223,7 +231,7 @@ pub(super) fn plan(
         dropped: txg_max,
         open_gen: chosen.open_gen_max + 1,
         time: platform.clock.now(),
-        depth: (whole - lost.min(whole)).saturating_sub(at as u64) as u16,
+        depth: if lost == 0 { whole.saturating_sub(at as u64) as u16 } else { 0 },
     };
     let lost = (known.0 + 1..=told.0).rev().map(|txg| (Txg(txg), None));
     let dropped = chain.iter().take(at).map(|uberblock| (uberblock.txg, Some(uberblock.time)));
