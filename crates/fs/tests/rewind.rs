@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tally_base::Txg;
 use tally_fs::filer::{Filer, FilerError, ImportOptions, ImportReport};
+use tally_members::label;
 use tally_members::uberblock::{self, Uberblock};
 use tally_store::pool::{RewindOrder, RewindTo};
 use tally_store::properties::PropertySet;
@@ -311,6 +312,43 @@ fn a_disk_that_was_away_does_not_bring_back_what_was_given_up() {
         assert!(stale.vdevs[0].legs.iter().any(|leg| leg.stale_since.is_some()));
     }
     world.take(&["/disks/two"]);
+}
+
+/// The power went inside of an uberblock, and the one disk that has it was away while the pool went back: beside it
+/// the claim of the others looked like one behind which nothing had followed, since their own groups were older. It counted for nothing, and the given-up group came
+/// back over blocks that were being used again.
+#[test]
+fn a_claim_that_goes_back_is_not_idle_beside_a_disk_with_more() {
+    let disks = [("/disks/one", 96 * MIB), ("/disks/two", 96 * MIB), ("/disks/three", 96 * MIB)];
+    let world = World::of(&disks, "mirror /disks/one /disks/two /disks/three");
+    let filer = world.create_without_threads(&Default::default());
+    let made = groups(&filer, &["a", "b", "c"]);
+    let before = world.cut();
+    filer.sync().unwrap();
+    let newer = world.cut().take(&["/disks/two"]);
+    let went_back = |writes: u64| {
+        let mut cut = before.cut();
+        cut.take(&["/disks/two"]);
+        cut.lose_power_after(writes);
+        let is_whole = go_back(&cut, RewindTo::Group(made[1])).is_ok();
+        let mut cut = cut.cut();
+        let has_note = |path| label::read(cut.at(path)).is_ok_and(|label| !label.config.rewinds.is_empty());
+        let is_claimed = has_note("/disks/one") && has_note("/disks/three");
+        cut.put(newer.iter().map(|(path, disk)| (path.clone(), World::copy(disk))).collect());
+        let found = names(&*vfs(&import(&cut))).concat();
+        (is_whole, is_claimed, found)
+    };
+    let (mut has_gone, mut writes) = (false, 0);
+    loop {
+        let (is_whole, is_claimed, found) = went_back(writes);
+        assert!(found == "ab" || !is_claimed && !has_gone, "after {writes} writes what was given up is back: {found}");
+        has_gone |= found == "ab";
+        writes += 1;
+        if is_whole {
+            break;
+        }
+    }
+    assert!(has_gone && writes > 6, "{writes}");
 }
 
 /// Where all uberblocks of the new groups are lost, the given-up ones are no way out: what they name is being written over.
