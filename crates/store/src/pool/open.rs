@@ -232,6 +232,9 @@ impl Pool {
             top.root.next_dataset += rewind::LOST_DATASETS_MAX;
         }
         if !options.read_only {
+            // As much room as the pool had that was let in by it: what is replayed must fit again (rules F19). Behind the newest
+            // uberblock all of this was free, and nothing is taken before the claim.
+            alloc.released_before(uberblock.txg, begin.window.reusable_before());
             room::check(&roster.config(), &uberblock, &top, &content, open)?;
             let (host, rng) = (&platform.host, platform.rng.as_ref());
             let kept_gen = uberblock.open_gen;
