@@ -1,10 +1,12 @@
 //! What the process of the real server takes of the machine's memory while four clients work, with small caches:
-//! what the configuration gives to its cache and to changes, a quarter of that, and what an idle server takes.
+//! what the configuration gives to its cache and to changes, a quarter of that, a request of each client, and what an
+//! idle server takes.
 //!
 //! `fs` counts what a pool asks of the allocator; here is everything else as well: the protocol, the threads, and what
-//! the allocator keeps of what was given back. The last is a matter of its own
-//! (docs/design/0021-what-the-process-takes.md), so there are two bounds: one with an allocator that keeps nothing, and
-//! one for the server as it is. A cache of 8 MiB that held 348 would break both.
+//! the allocator keeps of what was given back, or takes beside what it was asked for. The last two are a matter of their own
+//! (docs/design/0021-what-the-process-takes.md), so there are two bounds: one with an allocator that keeps nothing and
+//! has no huge pages, and one for the server as it is. With huge pages the first one measured how full they happened to
+//! be: 103 to 113 MiB of 112 in runs of one program; without them 90 to 95. A cache of 8 MiB that held 348 would break both.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -30,19 +32,22 @@ const SMALL_BYTES: usize = 700;
 /// Of each client's large file: together twelve times cache and dirty limit.
 const LARGE_MIB: u64 = 192;
 
-/// What the allocator is told, and how much more than the bound the process may have then.
+/// What the allocator is told, how much more than the bound the process may have then, and requests besides.
 struct Allocator {
     words: &'static str,
     factor: u64,
+    request_count: u64,
 }
 
-/// Nothing is kept of what was given back; or as it is shipped.
-const ALLOCATORS: [Allocator; 2] =
-    [Allocator { words: "dirty_decay_ms:0,muzzy_decay_ms:0", factor: 1 }, Allocator { words: "", factor: 2 }];
+/// Nothing is kept of what was given back, and no page is larger than what is in it; or as it is shipped.
+const ALLOCATORS: [Allocator; 2] = [
+    Allocator { words: "dirty_decay_ms:0,muzzy_decay_ms:0,thp:default", factor: 1, request_count: CLIENT_COUNT },
+    Allocator { words: "", factor: 2, request_count: 0 },
+];
 
 #[test]
 fn the_process_takes_its_cache_and_its_dirty_limit_and_little_beside() {
-    for Allocator { words, factor } in ALLOCATORS {
+    for Allocator { words, factor, request_count } in ALLOCATORS {
         let dir = tempfile::tempdir().unwrap();
         let server = Server::start(dir.path(), words);
         let root = server.make_pool(dir.path());
@@ -50,10 +55,11 @@ fn the_process_takes_its_cache_and_its_dirty_limit_and_little_beside() {
         small_files(server.address, &root);
         large_files(server.address, &root);
         look_at_all(server.address, &root);
-        let (taken, limit) = (server.memory_max(), idle + (CACHE_MIB + DIRTY_MIB) * MIB * 5 / 4);
-        let [taken_mib, idle_mib, limit_mib] = [taken, idle, factor * limit].map(|bytes| bytes / MIB);
+        let limit = factor * (idle + (CACHE_MIB + DIRTY_MIB) * MIB * 5 / 4) + request_count * MIB;
+        let taken = server.memory_max();
+        let [taken_mib, idle_mib, limit_mib] = [taken, idle, limit].map(|bytes| bytes / MIB);
         println!("allocator '{words}': {taken_mib} MiB of {limit_mib}, {idle_mib} of them before the first file");
-        assert!(taken <= factor * limit, "allocator '{words}': {taken_mib} MiB, and {limit_mib} at most");
+        assert!(taken <= limit, "allocator '{words}': {taken_mib} MiB, and {limit_mib} at most");
     }
 }
 
