@@ -97,22 +97,27 @@ pub trait Put {
     fn put(&mut self, bytes: &[u8]);
 
     /// One byte.
+    #[inline]
     fn put_u8(&mut self, value: u8) {
         self.put(&[value]);
     }
     /// A 16-bit number.
+    #[inline]
     fn put_u16(&mut self, value: u16) {
         self.put(&value.to_le_bytes());
     }
     /// A 32-bit number.
+    #[inline]
     fn put_u32(&mut self, value: u32) {
         self.put(&value.to_le_bytes());
     }
     /// A 64-bit number.
+    #[inline]
     fn put_u64(&mut self, value: u64) {
         self.put(&value.to_le_bytes());
     }
     /// A 128-bit number.
+    #[inline]
     fn put_u128(&mut self, value: u128) {
         self.put(&value.to_le_bytes());
     }
@@ -124,8 +129,40 @@ pub trait Put {
 }
 
 impl Put for Vec<u8> {
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
+    }
+}
+
+/// A structure of exactly `N` bytes that is put together before it is appended to anything: a vector would look for room
+/// at each field, twenty-five times for an inode.
+pub struct Fixed<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl<const N: usize> Default for Fixed<N> {
+    fn default() -> Self {
+        Self { bytes: [0; N], length: 0 }
+    }
+}
+
+impl<const N: usize> Fixed<N> {
+    /// All of it. Panics if a field lacks: that is a bug of the caller.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &[u8; N] {
+        assert_eq!(self.length, N, "every field of a structure is put");
+        &self.bytes
+    }
+}
+
+impl<const N: usize> Put for Fixed<N> {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
     }
 }
 

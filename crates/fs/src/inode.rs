@@ -28,7 +28,7 @@
 //! object that goes takes with it exactly what it brought. Where faulty software wrote less it stops at zero.
 
 use bytes::Bytes;
-use tally_base::codec::{Malformed, Put, Reader};
+use tally_base::codec::{Fixed, Malformed, Put, Reader};
 use tally_base::{Generation, ObjectId, Time, Txg};
 use tally_vfs::{Attr, FILE_SIZE_MAX, FIRST_ID, FileKind, LINK_MAX, ObjectRef, SYMLINK_MAX, entry_charge};
 
@@ -115,6 +115,9 @@ const SECTION_HEAD_BYTES: usize = 4;
 
 /// Reserved bytes, ACL kind and project of an object that has none of these.
 const NOT_YET: [u8; 16] = [0; 16];
+
+/// Bytes before the length of the target.
+const HEAD_BYTES: usize = 132;
 
 /// Most bytes of an inode, but for the target of a symbolic link.
 pub(crate) const INODE_BYTES_MAX: usize = 136 + SECTIONS_BYTES_MAX;
@@ -266,28 +269,31 @@ impl Inode {
     }
 
     fn encode_with(&self, first_section: &[u8], out: &mut Vec<u8>) {
-        out.put_u8(VERSION);
-        out.put_u8(self.kind as u8);
-        out.put_u16(self.mode as u16);
-        out.put_u32(self.nlink);
-        out.put_u32(self.uid);
-        out.put_u32(self.gid);
-        out.put_u64(self.size);
-        out.put_u64(self.used);
-        out.put_u32(self.rdev.0);
-        out.put_u32(self.rdev.1);
+        let mut head = Fixed::<HEAD_BYTES>::default();
+        head.put_u8(VERSION);
+        head.put_u8(self.kind as u8);
+        head.put_u16(self.mode as u16);
+        head.put_u32(self.nlink);
+        head.put_u32(self.uid);
+        head.put_u32(self.gid);
+        head.put_u64(self.size);
+        head.put_u64(self.used);
+        head.put_u32(self.rdev.0);
+        head.put_u32(self.rdev.1);
         for time in [self.atime, self.mtime, self.ctime, self.change] {
-            out.put_u64(time.0);
+            head.put_u64(time.0);
         }
-        out.put_u64(self.generation.0);
-        out.put_u64(self.parent.0);
-        out.put_u8(self.layout as u8);
-        out.put_u8(self.record_shift);
-        out.put_u16(if self.create_verifier.is_some() { HAS_VERIFIER } else { 0 });
-        out.put_u64(self.create_verifier.unwrap_or(0));
-        out.put_u64(self.birth.0);
-        out.put(&NOT_YET);
-        out.put_u64(self.entry.0);
+        head.put_u64(self.generation.0);
+        head.put_u64(self.parent.0);
+        head.put_u8(self.layout as u8);
+        head.put_u8(self.record_shift);
+        head.put_u16(if self.create_verifier.is_some() { HAS_VERIFIER } else { 0 });
+        head.put_u64(self.create_verifier.unwrap_or(0));
+        head.put_u64(self.birth.0);
+        head.put(&NOT_YET);
+        head.put_u64(self.entry.0);
+        out.reserve(HEAD_BYTES + 4 + self.target.len() + first_section.len() + self.sections.len());
+        out.put(head.bytes());
         out.put_u16(self.target.len() as u16);
         out.put(&self.target);
         out.put_u16((first_section.len() + self.sections.len()) as u16);
