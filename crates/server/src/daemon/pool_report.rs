@@ -60,6 +60,7 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         damage: Vec::new(),
         damage_beyond: 0,
         leaks: pool.io.leak_count(),
+        space_alarms: served.filer.space_alarms(),
         failmode: config.supplement.failmode.word().into(),
         txg_open: pool.txgs.open().0,
         txgs: txg_reports(served),
@@ -189,6 +190,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             leg.name, leg.silent_seconds
         )
     }));
+    messages.extend(space_message(served));
     messages.extend(fenced_message(served));
     messages.extend(refused_message(served));
     messages.extend(served.copies.notices());
@@ -197,6 +199,23 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
     // What the import said of a disk may be out of date; how each stands now was said above.
     messages.extend(served.remarks.iter().filter(|remark| !remark.starts_with('/')).cloned());
     messages
+}
+
+/// Places of which the trees say something else than the space maps, or two trees.
+fn space_message(served: &ServedPool) -> Option<String> {
+    let pool = served.filer.pool();
+    let alarms = served.filer.space_alarms();
+    let of_job = pool.scrub_job().and_then(|job| job.report.space).map_or(0, |space| space.alarm_count);
+    let count = of_job.max(alarms.len() as u64);
+    (count > 0).then(|| {
+        let places = if count == 1 { "1 place is".into() } else { format!("{count} places are") };
+        let told = if alarms.is_empty() { "Another scrub names them.".into() } else { alarms.join("; ") + "." };
+        format!(
+            "{places} in use twice, or in use and free: what is there may have been written over, and this must not be. {told}\n\
+             Nothing is written there any more while the pool is imported. Look at these files, and copy what matters to another pool:\n\
+             the machine's memory, or the program, has made a mistake. Please report it with the log."
+        )
+    })
 }
 
 /// Space that cannot be had since it is not known what of it is in use.

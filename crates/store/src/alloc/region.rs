@@ -94,7 +94,15 @@ fn short(sectors: u32) -> Sectors {
 impl Region {
     pub(super) fn new(sectors: u32) -> Self {
         let sectors = short(sectors);
-        Self { line: NO_LINE, map: None, sectors, free: sectors, longest_at_most: sectors, fence: Fence::None, unmet: None }
+        Self {
+            line: NO_LINE,
+            map: None,
+            sectors,
+            free: sectors,
+            longest_at_most: sectors,
+            fence: Fence::None,
+            unmet: None,
+        }
     }
 
     /// The region of a line that was read. False if the line cannot be of it.

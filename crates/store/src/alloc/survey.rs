@@ -1,4 +1,4 @@
-//! What is allocated and named by nothing: a survey of space, for as long as a scrub runs.
+//! What is allocated and named by nothing: a survey of space, for as long as a scrub runs (rules S37).
 //!
 //! **The problem.** What a block that cannot be read has named stays allocated when the block goes, for ever. Whoever walks the
 //! whole pool meets everything that is named; but blocks are written, freed and moved all the while, for days.

@@ -113,7 +113,8 @@ impl ScrubJob {
     }
 
     fn encode(&self) -> Bytes {
-        let flags = [self.in_parts, self.has_gaps, self.report.space.is_some()];
+        let space = self.report.space;
+        let flags = [self.in_parts, self.has_gaps, space.is_some(), space.is_some_and(|space| space.hidden)];
         let flags = flags.iter().enumerate().map(|(bit, is_set)| u8::from(*is_set) << bit).sum();
         let mut out = vec![FORM, self.state as u8, flags];
         out.resize(8, 0);
@@ -154,8 +155,8 @@ impl ScrubJob {
         };
         let (dataset, key) = (DatasetId(reader.u64()?), reader.array()?);
         let zeroes = reader.array::<7>()?;
-        let space =
-            SpaceFound { leaked_bytes: reader.u64()?, given_bytes: reader.u64()?, alarm_count: reader.u64()? };
+        let (leaked_bytes, given_bytes, alarm_count) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let space = SpaceFound { leaked_bytes, hidden: flags & 8 != 0, given_bytes, alarm_count };
         let malformed = || Malformed(WHAT);
         reader.end()?;
         let state = match state {
@@ -165,7 +166,12 @@ impl ScrubJob {
             4 => JobState::Stopped,
             _ => return Err(malformed()),
         };
-        if form != FORM || zero != [0; 5] || zeroes != [0; 7] || flags > 7 || (flags & 4 == 0 && space != SpaceFound::default()) {
+        if form != FORM
+            || zero != [0; 5]
+            || zeroes != [0; 7]
+            || flags > 15
+            || (flags & 4 == 0 && space != SpaceFound::default())
+        {
             return Err(malformed());
         }
         let cursor = match dataset.0 {

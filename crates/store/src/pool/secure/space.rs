@@ -1,5 +1,5 @@
 //! What a scrub in one piece finds out of space: what is allocated and named by nothing is given back, and what is named and
-//! free, or named twice, is an alarm.
+//! free, or named twice, is an alarm (rules S37).
 //!
 //! **A leak** is what is left of a survey ([`crate::alloc::survey`]) when all trees were gone through. It goes back by the list of a
 //! group, as any free, so that an older group that may still be imported, and names it, finds it whole. Nothing goes back if
@@ -60,21 +60,30 @@ pub struct SpaceAlarm {
     pub owners: Vec<Owner>,
 }
 
+impl SpaceAlarm {
+    /// In words, with these for whoever names it.
+    pub fn words(&self, name: impl Fn(&Owner) -> String) -> String {
+        let owners: Vec<_> = self.owners.iter().map(name).collect();
+        match &owners[..] {
+            [alone] => format!("{} is in use by {alone}, and was free", self.place),
+            owners => format!("{} is in use by {}", self.place, owners.join(" and by ")),
+        }
+    }
+}
+
 impl fmt::Display for SpaceAlarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owners: Vec<_> = self.owners.iter().map(ToString::to_string).collect();
-        match &owners[..] {
-            [alone] => write!(f, "{} is in use by {alone}, and was free", self.place),
-            owners => write!(f, "{} is in use by {}", self.place, owners.join(" and by ")),
-        }
+        f.write_str(&self.words(ToString::to_string))
     }
 }
 
 /// What a scrub has found out of space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceFound {
-    /// Bytes that nothing named.
+    /// Bytes that nothing named which was met.
     pub leaked_bytes: u64,
+    /// Something could not be read that may name them, so that they are perhaps no leak.
+    pub hidden: bool,
     /// Those of them that were given back.
     pub given_bytes: u64,
     /// Places with an alarm.
@@ -161,8 +170,8 @@ impl<'a> SpaceCheck<'a> {
         self.look_into_suspects();
         found.alarm_count = self.alarm_count;
         if found.leaked_bytes > 0 {
-            let SpaceFound { leaked_bytes, given_bytes, .. } = found;
-            tracing::warn!(leaked_bytes, given_bytes, "space was allocated and named by nothing");
+            let SpaceFound { leaked_bytes, given_bytes, hidden, .. } = found;
+            tracing::warn!(leaked_bytes, given_bytes, hidden, "space was allocated and named by nothing");
         }
         found
     }
@@ -182,7 +191,7 @@ impl<'a> SpaceCheck<'a> {
         }
         let unmet = self.survey.unmet(self.survey.ranges_max());
         let bytes = |sectors: u64| sectors * SECTOR as u64;
-        let mut found = SpaceFound { leaked_bytes: bytes(unmet.sectors), ..SpaceFound::default() };
+        let mut found = SpaceFound { leaked_bytes: bytes(unmet.sectors), hidden: self.hides, ..SpaceFound::default() };
         let is_sure = !self.hides && self.suspects.is_empty() && self.alarm_count == 0;
         if !is_sure || pool.check_syncing(&syncing).is_err() {
             return found;
