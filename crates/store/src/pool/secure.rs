@@ -236,6 +236,7 @@ impl Pool {
         let subject = |vdev| Subject { vdev: Arc::as_ref(vdev), keepers: Keepers::Online };
         let subjects: Vec<_> = self.roster.data_vdevs().map(subject).collect();
         let labels = self.roster.secure_labels()?;
+        let wrong_frames = self.secure_rings()?;
         let counted = self.roster.data_vdevs().flat_map(|vdev| online(vdev));
         let counted: Vec<_> = counted.map(|guid| (guid, self.roster.missed(guid))).collect();
         let mut securing = self.securing(&subjects, None, progress, lost);
@@ -250,9 +251,33 @@ impl Pool {
             self.roster.forget_missed(&counted)?;
         }
         report.note_slots(&labels, lost);
+        report.repaired_count += wrong_frames;
         let counts = SecureReport { lost: Vec::new(), ..report.clone() };
         self.note_scrub(&ScrubJob { state: JobState::Finished, changed: now(), cursor: None, report: counts, ..job });
         Ok(report)
+    }
+
+    /// Sees to it that what an import would need of the log is right on each leg that counts. Frames that one has wrong are not
+    /// written again beside a lane that goes on: two groups are synced, and nobody needs them ([`tally_intent::RingLook`]). Gives how many
+    /// there were.
+    fn secure_rings(&self) -> Result<u64, SecureError> {
+        let looks: Vec<_> = self.lanes().iter().map(|lane| (lane.id(), lane.look_at_ring())).collect();
+        let mut count = 0;
+        for (lane, (leg, wrong)) in
+            looks.iter().flat_map(|(lane, look)| look.wrong.iter().map(move |wrong| (lane, wrong)))
+        {
+            let vdevs = self.roster.vdevs();
+            let path = vdevs.iter().find_map(|vdev| vdev.leg(*leg)).map(|leg| leg.path().display().to_string());
+            let path = path.unwrap_or_default();
+            tracing::error!(%lane, %leg, path, wrong, "frames of the log are wrong on a disk; groups are synced, so that nobody needs them");
+            count += wrong;
+        }
+        if count > 0 {
+            // The uberblock before the newest counts as well.
+            self.sync()?;
+            self.sync()?;
+        }
+        Ok(count)
     }
 
     /// The walk of all of them, over the blocks that lie on these vdevs, or those that were written in the `missed` groups.
@@ -263,7 +288,16 @@ impl Pool {
         progress: &'a mut dyn FnMut(u64) -> bool,
         lost: &'a mut dyn FnMut(&LostBlock),
     ) -> Securing<'a> {
-        Securing { pool: self, subjects, missed, report: SecureReport::default(), progress, lost, job: None, space: None }
+        Securing {
+            pool: self,
+            subjects,
+            missed,
+            report: SecureReport::default(),
+            progress,
+            lost,
+            job: None,
+            space: None,
+        }
     }
 
     /// What is neither in a dataset's tree nor content: the pool root, the reply cache, the catalog, and the allocator's own, as
