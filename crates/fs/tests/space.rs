@@ -15,7 +15,7 @@ use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::key::Class;
-use tally_store::pool::{JobState, SecureError, SpaceFound};
+use tally_store::pool::{JobState, ScrubEvery, SecureError, SpaceFound};
 use tally_store::properties::PropertySet;
 use tally_store::tree::Visit;
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
@@ -204,8 +204,10 @@ fn a_place_of_two_files_is_told_by_both() {
     let words = filer.space_alarms();
     assert!(words.iter().any(|words| words.contains("tank:/file at 0") && words.contains("tank:/filler")), "{words:?}");
     assert!(
-        alarms.iter().any(|alarm| alarm.owners.len() == 2
-            && alarm.owners.iter().any(|owner| owner.content == Some((file.id.0, 0)))),
+        alarms
+            .iter()
+            .any(|alarm| alarm.owners.len() == 2
+                && alarm.owners.iter().any(|owner| owner.content == Some((file.id.0, 0)))),
         "{alarms:?}"
     );
     assert_eq!(found.given_bytes, 0, "nothing is given back while it is not known what can be believed");
@@ -321,4 +323,56 @@ fn what_was_placed_ahead_is_no_leak() {
     syncs(&filer, 3);
     assert!(content(&*fs, file) == data);
     sound::sound(&filer).unwrap();
+}
+
+/// A pool is due a month after its last scrub, or after it was made, also over an import; or a week, or never.
+#[test]
+fn when_a_scrub_is_due_the_pool_knows_over_imports() {
+    let world = World::new(32 * MIB, 4 * MIB);
+    let filer = world.create();
+    let day = 86_400_000_000_000;
+    let made = filer.pool().datasets()[0].birth.created.0;
+    let due = |filer: &Filer| filer.pool().scrub_due().map(|due| due.0);
+    assert_eq!((filer.pool().scrub_every(), due(&filer)), (ScrubEvery::Monthly, Some(made + 30 * day)));
+    filer.pool().set_scrub_every(ScrubEvery::Weekly);
+    scrub(&filer);
+    syncs(&filer, 1);
+    let ended = filer.pool().scrub_job().unwrap().changed.0;
+    assert_eq!(due(&filer), Some(ended + 7 * day));
+    let (filer, _) = world.cut().import();
+    assert_eq!((filer.pool().scrub_every(), due(&filer)), (ScrubEvery::Weekly, Some(ended + 7 * day)));
+    assert!(matches!(filer.scrub(&mut |_| false), Err(SecureError::Stopped)));
+    assert_eq!(due(&filer), None, "one that was interrupted goes on by itself");
+    filer.pool().stop_scrub();
+    filer.pool().set_scrub_every(ScrubEvery::Off);
+    assert_eq!(due(&filer), None);
+}
+
+/// One leg of the log had lost a frame that the next import would have needed, and a scrub looked at everything but the ring: the power
+/// went, and the other leg with it.
+#[test]
+fn a_scrub_leaves_no_frame_that_one_leg_lacks() {
+    let paths = ["/disks/a", "/disks/b"];
+    let world = World::of(&paths.map(|path| (path, 32 * MIB)), "mirror /disks/a /disks/b");
+    let filer = world.create_without_threads(&CreateOptions::default());
+    for (_, body) in filer.background().into_iter().filter(|(name, _)| name.starts_with("lane")) {
+        std::thread::spawn(body);
+    }
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    filer.sync().unwrap();
+    let how = CreateHow::Guarded(mode(0o600));
+    world::patient_by_hand(&filer, || fs.create(ctx(&cred), fs.root(), b"file", &how)).unwrap();
+    let ring = filer.pool().roster.config().vdevs[0].ring.unwrap();
+    let at = (LABEL + ring.start) as usize;
+    let frames = world.content_of(paths[1])[at..at + ring.length as usize].to_vec();
+    let name = frames.windows(4).position(|bytes| bytes == b"file").expect("the record is in the ring");
+    world.poke(paths[1], (at + name) as u64, b"FILE");
+    let report = filer.pool().scrub(&mut |_| true, &mut |_| {}).unwrap();
+    assert_eq!(report.repaired_count, 1, "it is told");
+    let mut cut = world.cut();
+    cut.take(&paths[..1]);
+    let (filer, _) = cut.import();
+    assert!(vfs(&filer).lookup(&Cred::root(), vfs(&filer).root(), b"file").is_ok());
+    let again = filer.pool().scrub(&mut |_| true, &mut |_| {}).unwrap();
+    assert_eq!(again.repaired_count, 0);
 }

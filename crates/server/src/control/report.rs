@@ -59,6 +59,12 @@ pub struct PoolReport {
     /// `wait` or `continue`.
     #[serde(default)]
     pub failmode: String,
+    /// How often it is scrubbed by itself: `off`, `weekly` or `monthly`.
+    #[serde(default)]
+    pub scrub_every: String,
+    /// When the next scrub is due, in seconds since 1970.
+    #[serde(default)]
+    pub scrub_due: Option<u64>,
     /// The transaction group that takes changes.
     #[serde(default)]
     pub txg_open: u64,

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tally_base::{Size, VdevGuid};
-use tally_store::pool::{SecureReport, SpaceFound};
 use tally_store::pool::membership::Stage;
+use tally_store::pool::{SecureReport, SpaceFound};
 
 use super::disks::DiskError;
 use crate::control::report::CopyReport;
@@ -227,6 +227,13 @@ impl Copies {
         self.begin_any(None, Purpose::Scrub, Path::new(""))
     }
 
+    /// The same, unless anything else runs: for one that nobody waits for.
+    pub(super) fn begin_scrub_alone(self: &Arc<Self>) -> Result<Running, DiskError> {
+        let busy = self.state.lock().running.first().map(|other| other.busy());
+        // What begins in between is let be, as beside any scrub.
+        busy.map_or_else(|| self.begin_scrub(), Err)
+    }
+
     fn begin_any(
         self: &Arc<Self>,
         vdev: Option<VdevGuid>,
@@ -348,7 +355,9 @@ pub(super) fn scrub_words(secured: &SecureReport, elapsed: Duration, ended: &str
 /// What a scrub has found out of space, if there is anything to say.
 fn space_words(secured: &SecureReport) -> Option<String> {
     let Some(SpaceFound { leaked_bytes, hidden, given_bytes, alarm_count }) = secured.space else {
-        return Some("what is in use and named by nothing was not looked for: only a scrub in one piece does that".into());
+        return Some(
+            "what is in use and named by nothing was not looked for: only a scrub in one piece does that".into(),
+        );
     };
     match (alarm_count, leaked_bytes, given_bytes) {
         (0, 0, _) => None,

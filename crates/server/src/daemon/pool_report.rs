@@ -9,7 +9,7 @@ use tally_members::label::{FailMode, KNOWN_FEATURES, LaneConfigLine, LossReport,
 use tally_members::vdev::LegState;
 use tally_store::bp::BlockKind;
 use tally_store::io::{CacheStats, PrefetchStats};
-use tally_store::pool::{ClockFault, PROBATION};
+use tally_store::pool::{ClockFault, PROBATION, ScrubEvery};
 use tally_store::properties::SyncMode;
 use tally_store::txg::TxgRecord;
 
@@ -62,6 +62,8 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         leaks: pool.io.leak_count(),
         space_alarms: served.filer.space_alarms(),
         failmode: config.supplement.failmode.word().into(),
+        scrub_every: pool.scrub_every().word().into(),
+        scrub_due: pool.scrub_due().filter(|_| !pool.read_only()).map(|due| due.0 / 1_000_000_000),
         txg_open: pool.txgs.open().0,
         txgs: txg_reports(served),
         txg_causes: pool.txgs.causes().iter().map(|(cause, groups)| (cause.name().into(), groups)).collect(),
@@ -335,8 +337,8 @@ fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
 }
 
 /// Names of what `tally pool get` shows.
-pub(super) const PROPERTIES: [&str; 9] =
-    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode", "compatibility"];
+pub(super) const PROPERTIES: [&str; 10] =
+    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode", "scrub", "compatibility"];
 
 /// The properties of one pool, in the order of [`PROPERTIES`], then its features.
 pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
@@ -352,6 +354,7 @@ pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
         (same(&pool.guid), "-"),
         (same(if pool.read_only { "on" } else { "off" }), "-"),
         (same(&pool.failmode), if pool.failmode == FailMode::default().word() { "default" } else { "local" }),
+        (same(&pool.scrub_every), if pool.scrub_every == ScrubEvery::default().word() { "default" } else { "local" }),
         (same(&pool.compatibility), if pool.compatibility == "off" { "default" } else { "local" }),
     ];
     let line = |(property, value): (&str, ((String, String), &str))| {

@@ -110,6 +110,14 @@ impl Pools {
     }
 }
 
+impl ServedPool {
+    /// Begins a scrub that is due, if nothing else runs over whole disks. Nobody waits for it.
+    pub(super) fn begin_due_scrub(served: &Arc<Self>) -> Result<(), ScrubError> {
+        let running = served.copies.begin_scrub_alone()?;
+        spawn(Arc::clone(served), running).map_err(ScrubError::NoThread)
+    }
+}
+
 fn spawn(served: Arc<ServedPool>, running: Running) -> std::io::Result<()> {
     let scrub = move || {
         if let Err(why) = run(served, running, &mut |_, _| {}) {
