@@ -361,9 +361,9 @@ fn space_words(secured: &SecureReport) -> Option<String> {
     };
     match (alarm_count, leaked_bytes, given_bytes) {
         (0, 0, _) => None,
-        (1.., ..) => Some(format!(
-            "{} are in use twice, or were in use and free, see above; nothing was given back",
-            if alarm_count == 1 { "1 place".into() } else { format!("{alarm_count} places") }
+        (1, ..) => Some("1 place is in use twice, or was in use and free, see above; nothing was given back".into()),
+        (places, ..) if places > 1 => Some(format!(
+            "{places} places are in use twice, or were in use and free, see above; nothing was given back"
         )),
         _ if hidden => Some(format!(
             "{} are in use and were not met: something that cannot be read may name them, and they stay as they are",

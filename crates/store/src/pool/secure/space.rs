@@ -182,9 +182,7 @@ impl<'a> SpaceCheck<'a> {
         for bp in syncing.root.iter().chain(syncing.reply_blocks.iter().flatten()) {
             self.meet(Owner::POOL, bp);
         }
-        let mut own = Vec::new();
-        alloc.visit_own(&mut |bp| own.push(*bp));
-        own.iter().for_each(|bp| self.meet(Owner::POOL, bp));
+        alloc.visit_own(&mut |bp| self.meet(Owner::POOL, bp));
         self.survey.pass_over_waiting();
         for ring in &self.rings {
             self.survey.meet(ring);
