@@ -76,7 +76,7 @@ impl Scrub {
 
     /// A quarter of the files in each turn. The p99 is that of both turns of a kind.
     fn beside(&self, binaries: &Binaries, figures: &mut Figures) -> Result<()> {
-        let content = self.files * FILE_BYTES as u64 >> 20;
+        let content = (self.files * FILE_BYTES as u64) >> 20;
         let setup =
             Setup { pool_bytes: (2048 + self.mebibytes * 4 / 3 + 2 * content) << 20, sparse: true, ..Setup::default() };
         let filer = Filer::make(binaries, setup, &self.site.folder()?)?;

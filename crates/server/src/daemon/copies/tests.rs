@@ -54,12 +54,12 @@ fn a_scrub_tells_what_it_has_found_out_of_space() {
     assert_eq!(found(0, false, 0, 0), plain);
     assert_eq!(found(0, true, 0, 0), plain, "what is damaged is told as that");
     for (words, expected) in [
-        (found(1 << 20, false, 1 << 20, 0), "1.00M, which nothing named, are free again"),
+        (found(1 << 20, false, 1 << 20, 0), "1M, which nothing named, are free again"),
         (
             found(1 << 20, false, 4096, 0),
-            "4.00K of 1.00M, which nothing named, are free again: the next scrub gives back more",
+            "4K of 1M, which nothing named, are free again: the next scrub gives back more",
         ),
-        (found(1 << 20, true, 0, 0), "1.00M are in use and were not met: something that cannot be read may name them"),
+        (found(1 << 20, true, 0, 0), "1M are in use and were not met: something that cannot be read may name them"),
         (found(1 << 20, false, 0, 1), "1 place is in use twice, or was in use and free"),
         (found(0, false, 0, 2), "2 places are in use twice, or were in use and free"),
         (scrub_words(&SecureReport::default(), Duration::ZERO, "today"), "only a scrub in one piece does that"),
