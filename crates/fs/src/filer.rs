@@ -55,6 +55,8 @@ pub struct Filer {
     /// One command at a time.
     command: Mutex<()>,
     ahead: Arc<Ahead>,
+    /// What scrubs of this import have found that must not be, by the names of files.
+    space_alarms: Mutex<Vec<String>>,
 }
 
 /// What a thread of a pool does, as long as it lives.
@@ -324,7 +326,8 @@ impl Filer {
     fn new(pool: Arc<Pool>) -> Self {
         let (mounted, names, children) = (RwLock::default(), RwLock::default(), RwLock::default());
         let ahead = Ahead::new(&pool);
-        Self { pool, mounted, names, children, command: Mutex::new(()), ahead }
+        let space_alarms = Mutex::default();
+        Self { pool, mounted, names, children, command: Mutex::new(()), ahead, space_alarms }
     }
 
     fn mount_all(&self) {

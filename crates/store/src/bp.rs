@@ -67,6 +67,12 @@ impl Dva {
         self.sectors as u64 * SECTOR as u64
     }
 
+    /// Whether they have a sector in common.
+    #[must_use]
+    pub const fn overlaps(&self, other: &Self) -> bool {
+        self.vdev.0 == other.vdev.0 && self.offset < other.end() && other.offset < self.end()
+    }
+
     /// First byte behind the range, saturating: a damaged range is found by whoever compares it with a device.
     #[must_use]
     pub const fn end(&self) -> u64 {

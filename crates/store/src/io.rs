@@ -442,6 +442,11 @@ impl BlockIo {
         self.leaks.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// So many of those were given back.
+    pub(crate) fn forget_leaks(&self, count: u64) {
+        self.leaks.fetch_sub(count, Ordering::Relaxed);
+    }
+
     /// Blocks of which that is true since the pool was opened.
     pub fn leak_count(&self) -> u64 {
         self.leaks.load(Ordering::Relaxed)

@@ -19,7 +19,7 @@
 //! | `datasets` | its lock, briefly; what hangs below has its own |
 //! | `lanes` | read by all; replaced under `syncing` |
 //! | `kept` | a mutex of its own, for a few instructions |
-//! | `held` | its mutex, for a few instructions |
+//! | `held`, `alarms` | a mutex each, for a few instructions |
 //! | `time` | atomics, and a mutex of its own that is held for a few instructions |
 //! | `fault` | set once; from then on nothing is believed (I7) |
 //!
@@ -39,6 +39,7 @@ mod open;
 mod rewind;
 mod room;
 mod root;
+mod schedule;
 mod secure;
 mod server_time;
 mod sync;
@@ -86,7 +87,9 @@ pub use open::{LoadOptions, LogContent, OpenError, ancestors};
 pub use rewind::{GoneBack, RewindError, RewindOrder, RewindTo};
 pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
 pub(crate) use root::PoolRoot;
-pub use secure::{LostBlock, SecureError, SecureReport};
+pub use schedule::ScrubEvery;
+pub(crate) use schedule::schedule_of;
+pub use secure::{LostBlock, Owner, SecureError, SecureReport, SpaceAlarm, SpaceFound};
 pub use server_time::{ClockFault, PROBATION};
 pub use sync::{SuspendsOnPanic, SyncError};
 pub use window::DEPTH_MAX;
@@ -132,6 +135,8 @@ pub struct Pool {
     held: Mutex<Vec<(Txg, Weak<()>)>>,
     /// When the pool was opened, by the clock that nobody sets.
     opened: Duration,
+    /// What scrubs have found ([`SpaceAlarm`]).
+    alarms: Mutex<Vec<SpaceAlarm>>,
     fault: OnceLock<Broken>,
     /// Exported or being exported: nothing is admitted any more.
     closed: AtomicBool,

@@ -1,15 +1,19 @@
 //! A scrub of a pool with one long file, beside a sequential read of as many bytes of a file with O_DIRECT; and of one on a
-//! disk that has a turn for each request.
+//! disk that has a turn for each request. And how long a lone client's CREATE, WRITE and COMMIT take beside scrubs, against alone: by turns, alone,
+//! beside, beside, alone.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
+use hdrhistogram::Histogram;
+use tally_bench::wire::{Connection, Handle, Stable};
 
 use crate::Site;
 use crate::figures::{Bar, Figures};
 use crate::filer::{Binaries, Filer, POOL, POOL_FILE, Setup, slowness};
-use crate::load;
+use crate::load::{self, FILE_BYTES, file_name, noise};
 use crate::stream::direct_file;
 
 /// What `scrub` takes.
@@ -26,12 +30,19 @@ pub struct Scrub {
     /// What the slow disk takes for each request, milliseconds; it does one at a time.
     #[arg(long, default_value_t = 8)]
     delay_ms: u64,
+    /// Files that the client beside the scrub makes, in all four turns of a run together; 0 leaves it out.
+    #[arg(long, default_value_t = 200_000)]
+    files: u64,
 }
 
 const HERE: &str = "scrub, quick disk";
 const DIRECT: &str = "sequential read of a file with O_DIRECT";
 const SHARE_HERE: &str = "scrub against a sequential read, quick disk";
 const SHARE_SLOW: &str = "scrub against what a disk that turns gives in reads of 1 MiB";
+
+const ALONE: &str = "CREATE, WRITE of 4 KiB and COMMIT, p99 alone";
+const BESIDE: &str = "CREATE, WRITE of 4 KiB and COMMIT, p99 beside scrubs";
+const RATIO: &str = "p99 beside scrubs, against alone";
 
 impl Scrub {
     /// Runs it on new pools, each time by turns with the file.
@@ -46,11 +57,63 @@ impl Scrub {
             let slow = self.scrub(&binaries, slowness("--turning", POOL_FILE, self.delay_ms), self.slow_mebibytes)?;
             let alone = Duration::from_millis(self.delay_ms * self.slow_mebibytes);
             figures.add(SHARE_SLOW, "", alone.as_secs_f64() / slow.as_secs_f64());
+            if self.files > 0 {
+                self.beside(&binaries, &mut figures)?;
+            }
         }
         figures.add_ratios(SHARE_HERE, HERE, DIRECT);
+        if self.files > 0 {
+            figures.add_ratios(RATIO, BESIDE, ALONE);
+        }
         figures.finish("scrub")?;
         figures.row("bench scrub", SHARE_HERE, Bar::AtLeast(0.7));
         figures.row("bench scrub", SHARE_SLOW, Bar::AtLeast(0.7));
+        if self.files > 0 {
+            figures.row("bench scrub", RATIO, Bar::AtMost(1.5));
+        }
+        Ok(())
+    }
+
+    /// A quarter of the files in each turn. The p99 is that of both turns of a kind.
+    fn beside(&self, binaries: &Binaries, figures: &mut Figures) -> Result<()> {
+        let content = (self.files * FILE_BYTES as u64) >> 20;
+        let setup =
+            Setup { pool_bytes: (2048 + self.mebibytes * 4 / 3 + 2 * content) << 20, sparse: true, ..Setup::default() };
+        let filer = Filer::make(binaries, setup, &self.site.folder()?)?;
+        let target = filer.target(POOL);
+        load::write_stream(&target, self.mebibytes)?;
+        filer.settle()?;
+        let root = Connection::mount(&target)?;
+        let mut connection = Connection::open(target.nfs)?;
+        let [mut alone, mut beside] = [Histogram::<u64>::new(3)?, Histogram::new(3)?];
+        for (turn, is_beside) in [false, true, true, false].into_iter().enumerate() {
+            let folder = connection.mkdir(&root, &format!("turn {turn}"))?;
+            if !is_beside {
+                alone.add(make_files(&mut connection, &folder, self.files / 4)?)?;
+                continue;
+            }
+            let over = AtomicBool::new(false);
+            let made = std::thread::scope(|scope| {
+                let scrubs = scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        // The last one is stopped.
+                        let outcome = filer.command(&["pool", "scrub", "-w", POOL]);
+                        anyhow::ensure!(outcome.is_ok() || over.load(Ordering::Relaxed), "a scrub failed: {outcome:?}");
+                    }
+                    Ok(())
+                });
+                let made = make_files(&mut connection, &folder, self.files / 4);
+                over.store(true, Ordering::Relaxed);
+                // It may have come to its end by itself.
+                let _ = filer.command(&["pool", "scrub", "-s", POOL]);
+                load::joined(scrubs.join())?;
+                made
+            })?;
+            beside.add(made)?;
+        }
+        let micros = |times_ns: &Histogram<u64>| times_ns.value_at_quantile(0.99) as f64 / 1000.0;
+        figures.add(ALONE, "µs", micros(&alone));
+        figures.add(BESIDE, "µs", micros(&beside));
         Ok(())
     }
 
@@ -65,4 +128,18 @@ impl Scrub {
         filer.command(&["pool", "scrub", "-w", POOL])?;
         Ok(started.elapsed())
     }
+}
+
+/// How long each file took: CREATE, an UNSTABLE WRITE, and its COMMIT.
+fn make_files(connection: &mut Connection, folder: &Handle, count: u64) -> Result<Histogram<u64>> {
+    let data = noise(FILE_BYTES)?;
+    let mut times_ns = Histogram::new(3)?;
+    for number in 0..count {
+        let started = Instant::now();
+        let file = connection.create(folder, &file_name(number))?;
+        connection.write(&file, 0, &data, Stable::Unstable)?;
+        connection.commit(&file)?;
+        times_ns.record(u64::try_from(started.elapsed().as_nanos())?)?;
+    }
+    Ok(times_ns)
 }

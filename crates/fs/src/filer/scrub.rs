@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tally_base::{DatasetId, ObjectId};
 use tally_store::bp::BlockPtr;
-use tally_store::pool::{LostBlock, MetBy, ScrubJob, SecureError, SecureReport};
+use tally_store::pool::{LostBlock, MetBy, Owner, ScrubJob, SecureError, SecureReport, SpaceAlarm};
 use tally_store::txg::Cause;
 
 use super::Filer;
@@ -49,6 +49,7 @@ impl Filer {
             }
         })?;
         report.note_slots(&uberblocks, &mut |_| {});
+        self.name_space_alarms();
         self.pool.note_found(&report);
         let began = before.as_ref().map_or(synced, |job| job.began_txg);
         // Nor is it known where a part before had met them.
@@ -64,5 +65,35 @@ impl Filer {
         // That it is over, and what it has found.
         self.pool.txgs.want(Cause::Chore);
         Ok(report)
+    }
+
+    /// Finds the names of files of places that are named twice, or were free. A file that is renamed later is told by the name that
+    /// it had.
+    fn name_space_alarms(&self) {
+        let alarms = self.pool.space_alarms();
+        let words: Vec<_> = alarms.iter().map(|alarm| self.space_alarm_words(alarm)).collect();
+        let mut known = self.space_alarms.lock();
+        for words in words.iter().filter(|words| !known.contains(words)) {
+            tracing::error!(pool = %self.name(), "{words}");
+        }
+        *known = words;
+    }
+
+    fn space_alarm_words(&self, alarm: &SpaceAlarm) -> String {
+        let name = |owner: &Owner| {
+            let filesystem = self.filesystem(owner.dataset?)?;
+            let (object, offset) = owner.content?;
+            Some(format!("{}:{} at {offset}", filesystem.name(), filesystem.path_of(ObjectId(object))?))
+        };
+        alarm.words(|owner| name(owner).unwrap_or_else(|| owner.to_string()))
+    }
+
+    /// Places that are named twice, or were named and free, as scrubs of this import have found them: the first of them.
+    #[must_use]
+    pub fn space_alarms(&self) -> Vec<String> {
+        let (named, found) = (self.space_alarms.lock().clone(), self.pool.space_alarms());
+        // While a scrub runs that has found more, those have no names yet.
+        let more = found.iter().skip(named.len()).map(ToString::to_string).collect::<Vec<_>>();
+        named.into_iter().chain(more).collect()
     }
 }

@@ -39,11 +39,14 @@
 
 mod drive;
 mod legs;
+mod look;
 mod unwaited;
 mod waiting;
 
 #[cfg(test)]
 pub(crate) use drive::{Flight, Results};
+
+pub use look::RingLook;
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -632,3 +632,19 @@ fn clients_in_threads_are_all_answered() {
         clients_are_all_answered(legs, frames_in_flight, inline);
     }
 }
+
+/// A scrub knows which leg has lost a frame that an import would need, and says nothing of those that nobody needs any more.
+#[test]
+fn a_look_at_the_ring_tells_whose_copy_of_a_live_frame_is_wrong() {
+    let world = World::new(2);
+    let frames: Vec<_> = (0..3).map(|_| world.log(&[5; 1024])).collect();
+    let sound = world.lane.look_at_ring();
+    assert_eq!((sound.right_bytes, sound.wrong.len()), (2 * 3 * SECTOR as u64, 0), "{frames:?}");
+    let at = frame_offset(2);
+    world.legs[1].poke(at + 600, &[0x55; 8]);
+    let look = world.lane.look_at_ring();
+    assert_eq!((look.right_bytes, look.wrong), (5 * SECTOR as u64, vec![(leg_guid(1), 1)]));
+    let checkpoint = world.lane.checkpoint(Txg(u64::MAX >> 8));
+    world.lane.release(Txg(u64::MAX >> 8), &checkpoint);
+    assert_eq!(world.lane.look_at_ring(), crate::RingLook::default(), "nobody needs them");
+}

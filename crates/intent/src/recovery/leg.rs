@@ -21,7 +21,7 @@ const _: () = assert!(CHUNK_BYTES.is_multiple_of(SECTOR as u64) && FIRST_BYTES.i
 
 /// Reads one leg's copy of the ring, in long pieces, forward. Once a second piece follows the first, the next ones
 /// are read by threads meanwhile: half of the time of a long scan is the disk's.
-pub(super) struct LegReader<'a> {
+pub(crate) struct LegReader<'a> {
     pub(super) leg: &'a Leg,
     /// Frames of later generations are not believed; `u64::MAX` for a leg of the set.
     pub(super) legset_gen_last: u64,
@@ -61,7 +61,7 @@ impl Drop for Ahead {
 
 /// What stands at a place of a ring.
 #[derive(Clone, Debug)]
-pub(super) enum Probe {
+pub(crate) enum Probe {
     /// A whole frame, with its header's checksum and its records.
     Sound(FrameHeader, u64, Bytes),
     /// A sound header; the records behind it are damaged or cannot be read.
@@ -73,7 +73,7 @@ pub(super) enum Probe {
 }
 
 impl<'a> LegReader<'a> {
-    pub(super) fn new(leg: &'a Leg, legset_gen_last: u64, geometry: LaneGeometry) -> Self {
+    pub(crate) fn new(leg: &'a Leg, legset_gen_last: u64, geometry: LaneGeometry) -> Self {
         let chunk = AlignedBuf::with_capacity(0);
         Self {
             leg,
@@ -203,7 +203,7 @@ impl<'a> LegReader<'a> {
     }
 
     /// What stands at a position.
-    pub(super) fn probe(&mut self, identity: &Identity, pos: u64) -> Probe {
+    pub(crate) fn probe(&mut self, identity: &Identity, pos: u64) -> Probe {
         let Some((header, hash)) = self.header(identity, pos) else { return Probe::Absent };
         if header.epoch != identity.epoch {
             return Probe::OtherEpoch(header);
@@ -222,8 +222,8 @@ impl<'a> LegReader<'a> {
 
 /// What every frame of a lane's present life says of itself.
 #[derive(Clone, Copy)]
-pub(super) struct Identity {
-    pub(super) pool: tally_base::PoolGuid,
-    pub(super) lane: tally_base::LaneId,
-    pub(super) epoch: u128,
+pub(crate) struct Identity {
+    pub(crate) pool: tally_base::PoolGuid,
+    pub(crate) lane: tally_base::LaneId,
+    pub(crate) epoch: u128,
 }

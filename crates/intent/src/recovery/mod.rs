@@ -8,7 +8,7 @@
 //! was synced meanwhile is skipped by the datasets' cursors (rules F1).
 
 mod decide;
-mod leg;
+pub(crate) mod leg;
 mod list;
 mod merge;
 mod scan;

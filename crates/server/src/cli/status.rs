@@ -6,6 +6,7 @@ use std::time::Duration;
 use tally_base::Size;
 
 use crate::control::report::{CopyReport, DamagedObject, Exposure, LaneReport, PoolReport, VdevReport};
+use crate::daemon::dates::utc;
 
 /// The text for all `pools`, with a blank line between two.
 pub(super) fn print(pools: &[PoolReport], verbose: bool) -> String {
@@ -102,7 +103,11 @@ fn notices(pool: &PoolReport) -> Vec<String> {
 /// What runs over whole disks, and what came of it.
 fn scans(pool: &PoolReport) -> String {
     let running = pool.copies.iter().map(scan);
-    running.chain(pool.copies_ended.iter().cloned()).map(|line| format!("  scan: {line}\n")).collect()
+    let scans: String =
+        running.chain(pool.copies_ended.iter().cloned()).map(|line| format!("  scan: {line}\n")).collect();
+    let due = pool.scrub_due.filter(|_| !pool.copies.iter().any(|copy| copy.what == "scrub"));
+    let due = due.map(|due| format!("   due: scrub on {} UTC (scrub={})\n", utc(due), pool.scrub_every));
+    scans + &due.unwrap_or_default()
 }
 
 fn scan(copy: &CopyReport) -> String {

@@ -53,9 +53,18 @@ pub struct PoolReport {
     /// Blocks that name others and could not be read when those were to be given back: their space is lost.
     #[serde(default)]
     pub leaks: u64,
+    /// Places that are named twice, or were named and free, by who names them: the first that scrubs of this import have found.
+    #[serde(default)]
+    pub space_alarms: Vec<String>,
     /// `wait` or `continue`.
     #[serde(default)]
     pub failmode: String,
+    /// How often it is scrubbed by itself: `off`, `weekly` or `monthly`.
+    #[serde(default)]
+    pub scrub_every: String,
+    /// When the next scrub is due, in seconds since 1970.
+    #[serde(default)]
+    pub scrub_due: Option<u64>,
     /// The transaction group that takes changes.
     #[serde(default)]
     pub txg_open: u64,
@@ -176,6 +185,22 @@ pub struct ScrubReport {
     pub repaired: u64,
     /// Blocks that are right on no disk.
     pub errors: u64,
+    /// What it has found out of space; none while it runs, or if it went on behind an interruption.
+    #[serde(default)]
+    pub space: Option<SpaceReport>,
+}
+
+/// What a scrub in one piece has found out of space.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpaceReport {
+    /// Bytes that were in use and named by nothing that could be read.
+    pub leaked_bytes: u64,
+    /// Something that cannot be read may name them: they are perhaps in use.
+    pub hidden: bool,
+    /// Those of them that were given back.
+    pub given_bytes: u64,
+    /// Places that are named twice, or were named and free.
+    pub alarms: u64,
 }
 
 /// One kind of block in the cache.

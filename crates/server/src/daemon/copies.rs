@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use tally_base::{Size, VdevGuid};
-use tally_store::pool::SecureReport;
 use tally_store::pool::membership::Stage;
+use tally_store::pool::{SecureReport, SpaceFound};
 
 use super::disks::DiskError;
 use crate::control::report::CopyReport;
@@ -227,6 +227,13 @@ impl Copies {
         self.begin_any(None, Purpose::Scrub, Path::new(""))
     }
 
+    /// The same, unless anything else runs: for one that nobody waits for.
+    pub(super) fn begin_scrub_alone(self: &Arc<Self>) -> Result<Running, DiskError> {
+        let busy = self.state.lock().running.first().map(|other| other.busy());
+        // What begins in between is let be, as beside any scrub.
+        busy.map_or_else(|| self.begin_scrub(), Err)
+    }
+
     fn begin_any(
         self: &Arc<Self>,
         vdev: Option<VdevGuid>,
@@ -341,7 +348,34 @@ pub(super) fn scrub_words(secured: &SecureReport, elapsed: Duration, ended: &str
     let (repaired, seconds) = (blocks(secured.repaired_count), elapsed.as_secs_f64());
     let lost = secured.lost_count + secured.given_up_count;
     let errors = if lost == 1 { "1 error".to_owned() } else { format!("{lost} errors") };
-    format!("scrub repaired {repaired} in {seconds:.0} s with {errors} on {ended} UTC")
+    let space = space_words(secured).map_or_else(String::new, |words| format!("\n        {words}"));
+    format!("scrub repaired {repaired} in {seconds:.0} s with {errors} on {ended} UTC{space}")
+}
+
+/// What a scrub has found out of space, if there is anything to say.
+fn space_words(secured: &SecureReport) -> Option<String> {
+    let Some(SpaceFound { leaked_bytes, hidden, given_bytes, alarm_count }) = secured.space else {
+        return Some(
+            "what is in use and named by nothing was not looked for: only a scrub in one piece does that".into(),
+        );
+    };
+    match (alarm_count, leaked_bytes, given_bytes) {
+        (0, 0, _) => None,
+        (1, ..) => Some("1 place is in use twice, or was in use and free, see above; nothing was given back".into()),
+        (places, ..) if places > 1 => Some(format!(
+            "{places} places are in use twice, or were in use and free, see above; nothing was given back"
+        )),
+        _ if hidden => Some(format!(
+            "{} are in use and were not met: something that cannot be read may name them, and they stay as they are",
+            Size(leaked_bytes)
+        )),
+        _ if given_bytes == leaked_bytes => Some(format!("{}, which nothing named, are free again", Size(given_bytes))),
+        _ => Some(format!(
+            "{} of {}, which nothing named, are free again: the next scrub gives back more",
+            Size(given_bytes),
+            Size(leaked_bytes)
+        )),
+    }
 }
 
 fn blocks(count: u64) -> String {

@@ -72,6 +72,7 @@ struct Seen {
     legs: BTreeMap<VdevGuid, (LegState, LegErrors)>,
     /// What runs over whole disks, by kind and disk.
     running: Vec<(String, String)>,
+    space_alarms: Vec<String>,
     ended: Vec<String>,
 }
 
@@ -99,6 +100,7 @@ impl Seen {
         Self {
             is_suspended: pool.fault().is_some(),
             legs: legs.map(|leg| (leg.guid(), (leg.state(), leg.errors()))).collect(),
+            space_alarms: served.filer.space_alarms(),
             running: served.copies.running().into_iter().map(|copy| (copy.what, copy.device)).collect(),
             ended: served.copies.outcomes().into_iter().chain(ended_scrub(served)).collect(),
         }
@@ -147,6 +149,9 @@ impl Seen {
         }
         for guid in before.legs.keys().filter(|guid| !self.legs.contains_key(guid)) {
             news.push(("vdev_remove".into(), format!("disk {guid} has left the pool")));
+        }
+        for alarm in self.space_alarms.iter().filter(|alarm| !before.space_alarms.contains(alarm)) {
+            news.push(("space_alarm".into(), alarm.clone()));
         }
         for (what, device) in self.running.iter().filter(|running| !before.running.contains(running)) {
             news.push((format!("{what}_start"), device.clone()));

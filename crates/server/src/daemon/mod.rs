@@ -50,6 +50,7 @@ mod registration;
 mod resuming;
 mod rules_above;
 mod run;
+mod schedule;
 mod scrub;
 mod service;
 mod signals;

@@ -9,7 +9,7 @@ use tally_members::label::{FailMode, KNOWN_FEATURES, LaneConfigLine, LossReport,
 use tally_members::vdev::LegState;
 use tally_store::bp::BlockKind;
 use tally_store::io::{CacheStats, PrefetchStats};
-use tally_store::pool::{ClockFault, PROBATION};
+use tally_store::pool::{ClockFault, PROBATION, ScrubEvery};
 use tally_store::properties::SyncMode;
 use tally_store::txg::TxgRecord;
 
@@ -60,7 +60,10 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         damage: Vec::new(),
         damage_beyond: 0,
         leaks: pool.io.leak_count(),
+        space_alarms: served.filer.space_alarms(),
         failmode: config.supplement.failmode.word().into(),
+        scrub_every: pool.scrub_every().word().into(),
+        scrub_due: pool.scrub_due().filter(|_| !pool.read_only()).map(|due| due.0 / 1_000_000_000),
         txg_open: pool.txgs.open().0,
         txgs: txg_reports(served),
         txg_causes: pool.txgs.causes().iter().map(|(cause, groups)| (cause.name().into(), groups)).collect(),
@@ -189,6 +192,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
             leg.name, leg.silent_seconds
         )
     }));
+    messages.extend(space_message(served));
     messages.extend(fenced_message(served));
     messages.extend(refused_message(served));
     messages.extend(served.copies.notices());
@@ -197,6 +201,23 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
     // What the import said of a disk may be out of date; how each stands now was said above.
     messages.extend(served.remarks.iter().filter(|remark| !remark.starts_with('/')).cloned());
     messages
+}
+
+/// Places of which the trees say something else than the space maps, or two trees.
+fn space_message(served: &ServedPool) -> Option<String> {
+    let pool = served.filer.pool();
+    let alarms = served.filer.space_alarms();
+    let of_job = pool.scrub_job().and_then(|job| job.report.space).map_or(0, |space| space.alarm_count);
+    let count = of_job.max(alarms.len() as u64);
+    (count > 0).then(|| {
+        let places = if count == 1 { "1 place is".into() } else { format!("{count} places are") };
+        let told = if alarms.is_empty() { "Another scrub names them.".into() } else { alarms.join("; ") + "." };
+        format!(
+            "{places} in use twice, or in use and free: what is there may have been written over, and this must not be. {told}\n\
+             Nothing is written there any more while the pool is imported. Look at these files, and copy what matters to another pool:\n\
+             the machine's memory, or the program, has made a mistake. Please report it with the log."
+        )
+    })
 }
 
 /// Space that cannot be had since it is not known what of it is in use.
@@ -316,8 +337,8 @@ fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
 }
 
 /// Names of what `tally pool get` shows.
-pub(super) const PROPERTIES: [&str; 9] =
-    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode", "compatibility"];
+pub(super) const PROPERTIES: [&str; 10] =
+    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode", "scrub", "compatibility"];
 
 /// The properties of one pool, in the order of [`PROPERTIES`], then its features.
 pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
@@ -333,6 +354,7 @@ pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
         (same(&pool.guid), "-"),
         (same(if pool.read_only { "on" } else { "off" }), "-"),
         (same(&pool.failmode), if pool.failmode == FailMode::default().word() { "default" } else { "local" }),
+        (same(&pool.scrub_every), if pool.scrub_every == ScrubEvery::default().word() { "default" } else { "local" }),
         (same(&pool.compatibility), if pool.compatibility == "off" { "default" } else { "local" }),
     ];
     let line = |(property, value): (&str, ((String, String), &str))| {

@@ -35,7 +35,7 @@ use tally_members::assemble::PoolSelect;
 use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
 use tally_members::label::{FailMode, Feature, Release};
-use tally_store::pool::RewindOrder;
+use tally_store::pool::{RewindOrder, ScrubEvery};
 use tally_store::tuning::Tuning;
 use tally_vfs::Vfs;
 
@@ -77,6 +77,7 @@ pub struct ImportOrder {
 /// What `tally pool set` can change.
 enum PoolChange {
     FailMode(FailMode),
+    ScrubEvery(ScrubEvery),
     /// Which features may be enabled.
     Compatibility(Option<Release>),
     Enable(Feature),
@@ -89,6 +90,7 @@ impl PoolChange {
         let bad = || PoolsError::BadPoolProperty { name: set.property.clone(), value: set.value.clone() };
         match (set.property.as_str(), set.value.as_str()) {
             ("failmode", word) => FailMode::of_word(word).map(Self::FailMode).ok_or_else(bad),
+            ("scrub", word) => ScrubEvery::of_word(word).map(Self::ScrubEvery).ok_or_else(bad),
             ("clock", "accept") => Ok(Self::AcceptClock),
             ("compatibility", word) => features::parse_compatibility(word).map(Self::Compatibility),
             (feature, "enabled") if features::is_feature(feature) => features::find(feature).map(Self::Enable),
@@ -266,6 +268,10 @@ impl Pools {
             match change {
                 PoolChange::FailMode(failmode) => {
                     pool.filer.pool().roster.set_failmode(failmode).map_err(DiskError::from)?;
+                }
+                PoolChange::ScrubEvery(every) => {
+                    pool.filer.pool().set_scrub_every(every);
+                    pool.filer.sync()?;
                 }
                 PoolChange::Compatibility(limit) => {
                     let limit = limit.map_or_else(String::new, |limit| limit.to_string());

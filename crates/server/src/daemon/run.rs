@@ -33,7 +33,7 @@ use super::service::{Counter, Desk};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
 use super::work::{Begun, Work};
-use super::{Event, events, listen, listing, logging, manager, opening, pressure, process, signals, silence};
+use super::{Event, events, listen, listing, logging, manager, opening, pressure, process, schedule, signals, silence};
 use crate::cli::ServeArgs;
 use crate::control::listener::{self, ControlSocket};
 use crate::control::message::Progress;
@@ -98,9 +98,9 @@ pub struct Daemon {
     /// Kept for its end, when rpcbind is told that nobody listens any more.
     registration: Option<Registration>,
     watching: Option<Watching>,
-    /// Disks that hang, memory that runs short, and a list of pools that could not be written: looked at until the pools are
+    /// Disks that hang, scrubs that are due, memory that runs short, and a list of pools that could not be written: looked at until the pools are
     /// exported.
-    _looks: [Ticker; 4],
+    _looks: [Ticker; 5],
     /// Other daemons keep away from its directory, until nobody here writes there any more: this is dropped last.
     _lock: data_dir::Lock,
 }
@@ -184,7 +184,8 @@ impl Daemon {
         let registration = if config.rpcbind { Registration::try_new(rpcbind::ADDRESS, port) } else { None };
         manager::serves();
         let happenings = events::watch(&desk.pools)?;
-        let looks = [silence, happenings, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];
+        let schedule = schedule::watch(&desk.pools)?;
+        let looks = [silence, happenings, schedule, watch_pressure(&desk)?, listing::keep_writing(&desk.pools)?];
         Ok(Self {
             args: launch.args,
             desk,

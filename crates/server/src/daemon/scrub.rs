@@ -17,7 +17,7 @@ use super::dates::utc;
 use super::disks::{DiskError, remarks_of};
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
 use crate::control::message::Progress;
-use crate::control::report::ScrubReport;
+use crate::control::report::{ScrubReport, SpaceReport};
 
 /// Why no scrub was begun or stopped, or why one did not come to its end.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +110,14 @@ impl Pools {
     }
 }
 
+impl ServedPool {
+    /// Begins a scrub that is due, if nothing else runs over whole disks. Nobody waits for it.
+    pub(super) fn begin_due_scrub(served: &Arc<Self>) -> Result<(), ScrubError> {
+        let running = served.copies.begin_scrub_alone()?;
+        spawn(Arc::clone(served), running).map_err(ScrubError::NoThread)
+    }
+}
+
 fn spawn(served: Arc<ServedPool>, running: Running) -> std::io::Result<()> {
     let scrub = move || {
         if let Err(why) = run(served, running, &mut |_, _| {}) {
@@ -185,6 +193,12 @@ pub(super) fn standing(pool: &Pool, copies: &Copies) -> Option<ScrubReport> {
         total_bytes: job.total_bytes,
         repaired: job.report.repaired_count,
         errors: job.report.lost_count + job.report.given_up_count,
+        space: job.report.space.filter(|_| job.state == JobState::Finished).map(|space| SpaceReport {
+            leaked_bytes: space.leaked_bytes,
+            hidden: space.hidden,
+            given_bytes: space.given_bytes,
+            alarms: space.alarm_count,
+        }),
     })
 }
 

@@ -122,6 +122,7 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("imports behind which nothing was asked", totals.idle_lives, 20_000),
         ("disks that were away and got what they missed", totals.legs_taken_back, 400),
         ("scrubs that went on behind an interruption", totals.scrubs_in_parts, 100),
+        ("scrubs that judged space", totals.scrubs_of_space, 100),
         ("disks that were struck off while they got it", totals.legs_that_stayed_away, 50),
         ("lives after a long outage or a clock jump", totals.lives_after_gap, 10_000),
         ("full pools", totals.full, 5_000),

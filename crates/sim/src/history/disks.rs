@@ -16,7 +16,7 @@ use tally_members::label::VdevClass;
 use tally_members::roster::ReturnError;
 use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
-use tally_store::pool::{Pool, SecureError, SyncError};
+use tally_store::pool::{Pool, SecureError, SpaceFound, SyncError};
 
 use super::requests::Next;
 use super::run::History;
@@ -116,6 +116,9 @@ impl History {
                         let checked = scrubbed.map_err(|cause| MembershipError::NotChecked { path: new.into(), cause });
                         let in_parts = pool.scrub_job().is_some_and(|job| job.in_parts);
                         self.0.lock().totals.scrubs_in_parts += u64::from(checked.is_ok() && in_parts);
+                        if let Some(space) = checked.as_ref().ok().and_then(|report| report.space) {
+                            self.0.lock().judge_space(&pool, space)?;
+                        }
                         checked.map(|report| is_whole(report.lost_count == 0))
                     }
                 }
@@ -279,6 +282,20 @@ fn deed(place: &Member, chance: &mut Chance) -> Option<Deed> {
 }
 
 impl State {
+    /// What a scrub says of space: there is nothing that nobody names, but where something has rotted, and nothing that is named
+    /// twice, or free.
+    fn judge_space(&mut self, pool: &Pool, space: SpaceFound) -> Checked<()> {
+        if self.is_off() {
+            return Ok(());
+        }
+        self.totals.scrubs_of_space += 1;
+        let is_leak = space.leaked_bytes > 0 && !space.hidden && self.rotten.is_none();
+        if is_leak || space.alarm_count > 0 {
+            return Err(format!("a scrub finds {space:?}; {:?}", pool.space_alarms()));
+        }
+        Ok(())
+    }
+
     /// The disk that a command brings in, or takes out. One that was struck off may replace itself.
     fn disk_for(&mut self, deed: Deed, place: &Member, chance: &mut Chance) -> String {
         let old = shown(place);

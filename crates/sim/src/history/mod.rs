@@ -113,6 +113,8 @@ pub struct Totals {
     pub legs_taken_back: u64,
     /// Scrubs that were interrupted, went on, and came to their end.
     pub scrubs_in_parts: u64,
+    /// Those that came to their end in one piece, and judged space.
+    pub scrubs_of_space: u64,
     /// Those that could not be brought up to date, because they were struck off meanwhile.
     pub legs_that_stayed_away: u64,
     /// Lives that began after a long outage, or with a clock that had jumped.
@@ -162,6 +164,7 @@ impl AddAssign for Totals {
         self.cuts_in_disk_commands += other.cuts_in_disk_commands;
         self.legs_taken_back += other.legs_taken_back;
         self.scrubs_in_parts += other.scrubs_in_parts;
+        self.scrubs_of_space += other.scrubs_of_space;
         self.legs_that_stayed_away += other.legs_that_stayed_away;
         self.lives_after_gap += other.lives_after_gap;
         self.full += other.full;

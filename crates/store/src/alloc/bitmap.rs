@@ -70,6 +70,12 @@ impl Bitmap {
         }
     }
 
+    /// The first run of busy sectors in `from..limit`.
+    pub(super) fn busy_run(&self, from: u32, limit: u32) -> Option<(u32, u32)> {
+        let start = self.next(from, true);
+        (start < limit).then(|| (start, self.next(start, false).min(limit) - start))
+    }
+
     /// What the free runs in `0..limit` add up to.
     pub(super) fn figures(&self, limit: u32) -> Figures {
         let (mut free, mut longest, mut runs, mut at) = (0, 0, 0, 0);

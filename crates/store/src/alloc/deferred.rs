@@ -83,10 +83,15 @@ impl Deferred {
         self.own_sectors().map(|range| u64::from(range.sectors)).sum()
     }
 
-    /// Where the chains themselves lie.
+    /// Where the chains themselves lie, and those that the next commit frees.
     pub(super) fn own_sectors(&self) -> impl Iterator<Item = Dva> {
+        self.chains().flat_map(BlockPtr::dvas).chain(self.retired.iter().copied())
+    }
+
+    /// The sectors of all chains.
+    pub(super) fn chains(&self) -> impl Iterator<Item = &BlockPtr> {
         let chains = self.lists.values().map(|list| &list.chain).chain(self.ripe.values().map(|list| &list.chain));
-        chains.flatten().flat_map(BlockPtr::dvas).chain(self.retired.iter().copied())
+        chains.flatten()
     }
 
     /// Lists that wait, or are ripe.
@@ -102,6 +107,12 @@ impl Deferred {
     /// Sectors that these groups have freed, and that wait.
     pub(super) fn sectors_of(&self, groups: impl RangeBounds<Txg>) -> u64 {
         self.lists.range(groups).flat_map(|(_, list)| &list.ranges).map(|dva| u64::from(dva.sectors)).sum()
+    }
+
+    /// What these groups have freed, and the sectors of lists that the next commit frees.
+    pub(super) fn waiting(&self, groups: impl RangeBounds<Txg>) -> impl Iterator<Item = Dva> {
+        let lists = self.lists.range(groups).flat_map(|(_, list)| &list.ranges);
+        lists.chain(&self.retired).copied()
     }
 
     /// Takes out everything freed before `reusable`, by group. The lists are ripe from here on.

@@ -24,7 +24,7 @@
 //! is not committed. On disk a sector for each touched region and for each index sector above it, in each txg.
 //!
 //! Lock order: `persisted`, then `deferred`, `claims` or who asks for refused maps, then a region, then one of: its vdev's longest runs, its dirty
-//! regions, those of [`maps`].
+//! regions, those of [`maps`]. `pinned` is asked under none of them.
 
 mod apart;
 mod bitmap;
@@ -41,14 +41,16 @@ mod ripe;
 mod root;
 mod space_index;
 mod space_line;
+mod survey;
 mod unborn;
 mod vdev_space;
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tally_base::{SECTOR, Txg, VdevIndex};
 
 pub use commit::Committed;
@@ -56,6 +58,7 @@ pub use inspect::SpaceVisit;
 pub use load::{LoadError, SectorError};
 pub use root::AllocRoot;
 pub use space_line::{Figures, SpaceLine};
+pub(crate) use survey::Survey;
 pub use unborn::Unborn;
 
 use deferred::Deferred;
@@ -83,6 +86,10 @@ pub struct Allocator {
     claims: Mutex<BTreeSet<Dva>>,
     persisted: Mutex<Persisted>,
     maps: Arc<Maps>,
+    /// What is given to nobody any more ([`survey`]). Hardly ever anything.
+    pinned: RwLock<Vec<Dva>>,
+    /// Whether a scrub looks for what nothing names.
+    is_surveyed: AtomicBool,
 }
 
 /// Regions of which ripe frees are applied for somebody who can do with less.
@@ -147,6 +154,8 @@ impl Allocator {
             claims: Mutex::default(),
             persisted: Mutex::new(persisted),
             maps,
+            pinned: RwLock::default(),
+            is_surveyed: AtomicBool::new(false),
         }
     }
 
@@ -266,6 +275,9 @@ impl Allocator {
     /// Frees a block of a committed txg. It is reusable once the uberblock after `txg`'s is durable, see
     /// [`Self::released`]. A block that a log record names is freed in this way too, even if no txg has committed it.
     pub fn free(&self, dva: Dva, txg: Txg) {
+        if self.is_pinned(&dva) {
+            return;
+        }
         // Half of a bad range may be somebody else's: it is leaked rather than freed.
         if self.vdev_of(&dva).is_some_and(|vdev| vdev.may_be_busy(&dva)) {
             self.deferred.lock().add(txg, dva);
@@ -278,6 +290,9 @@ impl Allocator {
     /// needed.
     pub fn abandon(&self, dva: Dva) {
         let Some(vdev) = self.vdev_of(&dva) else { return self.count_bad_free(&dva) };
+        if self.is_pinned(&dva) {
+            return;
+        }
         self.claims.lock().remove(&dva);
         if !vdev.abandon(&dva) {
             // Committed, and yet named by nothing: the next space map has it free, or a list if that is not at hand.
@@ -313,6 +328,10 @@ impl Allocator {
         let lists = self.deferred.lock().release(durable, reusable);
         self.maps.set_ripe_through(Txg(reusable.0.saturating_sub(1)));
         for (txg, range) in lists.iter().flat_map(|(txg, list)| list.iter().map(move |range| (*txg, range))) {
+            // It stays allocated, and with it what was joined to it on the list: a leak, for a scrub of another import.
+            if self.is_pinned(range) {
+                continue;
+            }
             if !self.vdev_of(range).is_some_and(|vdev| vdev.ripen(range, txg)) {
                 self.count_bad_free(range);
             }

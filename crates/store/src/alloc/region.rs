@@ -60,6 +60,8 @@ pub(super) struct Region {
     /// No free run is longer than this.
     longest_at_most: Sectors,
     fence: Fence,
+    /// While a scrub looks for what nothing names: what was allocated when it began, was not given back since, and was not met.
+    unmet: Option<Box<Bitmap>>,
 }
 
 /// Why nothing is taken from a region.
@@ -92,7 +94,15 @@ fn short(sectors: u32) -> Sectors {
 impl Region {
     pub(super) fn new(sectors: u32) -> Self {
         let sectors = short(sectors);
-        Self { line: NO_LINE, map: None, sectors, free: sectors, longest_at_most: sectors, fence: Fence::None }
+        Self {
+            line: NO_LINE,
+            map: None,
+            sectors,
+            free: sectors,
+            longest_at_most: sectors,
+            fence: Fence::None,
+            unmet: None,
+        }
     }
 
     /// The region of a line that was read. False if the line cannot be of it.
@@ -151,6 +161,8 @@ impl Region {
     pub(super) fn fence(&mut self, for_now: bool) {
         self.fence = if for_now { Fence::Refused } else { Fence::Wrong };
         (self.map, self.free, self.longest_at_most) = (None, 0, 0);
+        // What is in use there is not known any more.
+        self.unmet = None;
     }
 
     /// The vdev has grown, and this was its last region.
@@ -198,6 +210,10 @@ impl Region {
 
     pub(super) fn free(&self) -> u32 {
         self.free.into()
+    }
+
+    pub(super) fn sectors(&self) -> u32 {
+        self.sectors.into()
     }
 
     /// No free run is longer.
@@ -273,6 +289,7 @@ impl Region {
     fn vacate(&mut self, run: Run) {
         debug_assert!(self.all(run, true), "sectors {run:?} are given back twice");
         let sectors = self.sectors.into();
+        self.meet(run);
         let busy = &mut self.map().busy;
         busy.set(run, false);
         let around = busy.free_around(run, sectors);
@@ -359,6 +376,54 @@ impl Region {
             return true;
         }
         false
+    }
+
+    /// A scrub begins to look for what nothing names: what is allocated by a group that was committed has yet to be met. `on_disk`:
+    /// the region's map, if it is not in memory. What is excluded is never met, and is for the caller to take out.
+    pub(super) fn begin_survey(&mut self, on_disk: Option<Bitmap>) {
+        let mut unmet = match (&self.map, on_disk) {
+            (Some(map), _) => map.busy.clone(),
+            (None, Some(bitmap)) => bitmap,
+            (None, None) => Bitmap::empty(),
+        };
+        let pending = self.map.iter().flat_map(|map| &map.pending);
+        pending.flat_map(|pending| &pending.takes).for_each(|run| unmet.set(*run, false));
+        self.unmet = Some(Box::new(unmet));
+    }
+
+    /// The scrub is over, or has not come to its end.
+    pub(super) fn end_survey(&mut self) {
+        self.unmet = None;
+    }
+
+    /// Somebody names the run, or it is given back. Whether all of it was still to be met; so it is where nobody knows.
+    pub(super) fn meet(&mut self, run: Run) -> bool {
+        let Some(unmet) = &mut self.unmet else { return true };
+        let is_first = unmet.all(run, true);
+        unmet.set(run, false);
+        is_first
+    }
+
+    /// Runs that nothing has named, in order.
+    pub(super) fn unmet(&self) -> impl Iterator<Item = Run> + use<'_> {
+        let (mut at, sectors) = (0, u32::from(self.sectors));
+        let unmet = self.unmet.as_deref();
+        std::iter::from_fn(move || {
+            let run = unmet?.busy_run(at, sectors)?;
+            at = run.0 + run.1;
+            Some(run)
+        })
+    }
+
+    /// Makes what is free of a run an allocation of `txg`. Gives the sectors of that.
+    pub(super) fn take_back(&mut self, run: Run, txg: Txg) -> u32 {
+        let (mut at, end, mut taken) = (run.0, run.0 + run.1, 0);
+        while let Some((start, length)) = self.map.as_ref().and_then(|map| map.busy.find(at, end, 1).ok()) {
+            self.occupy((start, length));
+            self.pending(txg).takes.push((start, length));
+            (at, taken) = (start + length, taken + length);
+        }
+        taken
     }
 
     /// Whether the space map of `txg` differs from the one before it.

@@ -93,6 +93,11 @@ impl Ripe {
         found.iter().map(|(key, _, sectors)| ((key % u64::from(REGION_SECTORS)) as u32, *sectors)).collect()
     }
 
+    /// All that waits.
+    pub(super) fn all(&self) -> Vec<Dva> {
+        self.ranges.iter().map(dva).collect()
+    }
+
     /// Whether anything waits for a region's map.
     pub(super) fn waits_for(&self, place: Place) -> bool {
         self.ranges.range(all_of(place)).next().is_some()

@@ -507,6 +507,51 @@ impl VdevSpace {
         }
     }
 
+    /// See [`Region::begin_survey`]: of all regions whose maps can be had. Those that are not in memory are read and not kept.
+    pub(super) fn begin_survey(&self) {
+        for region in &self.regions {
+            let mut region = region.lock();
+            let line = if region.needs_map() { region.line() } else { None };
+            let on_disk = line.map(|line| self.maps.read(&line).map(|map| (map, line.figures)));
+            match on_disk {
+                None if !region.is_fenced() => region.begin_survey(None),
+                Some(Ok((map, said))) if map.figures(region.sectors()) == said => region.begin_survey(Some(map)),
+                // What is in use there is not known; whoever needs the map tells what is wrong.
+                _ => region.end_survey(),
+            }
+        }
+    }
+
+    /// See [`Region::end_survey`].
+    pub(super) fn end_survey(&self) {
+        self.regions.iter().for_each(|region| region.lock().end_survey());
+    }
+
+    /// See [`Region::meet`].
+    pub(super) fn meet(&self, dva: &Dva) -> bool {
+        let parts = self.parts(dva);
+        parts.fold(true, |all, (at, run)| self.regions.get(at).is_none_or(|region| region.lock().meet(run)) && all)
+    }
+
+    /// Ranges that nothing has named, in order.
+    pub(super) fn unmet(&self) -> impl Iterator<Item = Dva> + use<'_> {
+        let of_region = move |(at, region): (usize, &Mutex<Region>)| {
+            let runs: Vec<_> = region.lock().unmet().collect();
+            runs.into_iter().map(move |run| self.dva(at, run))
+        };
+        self.regions.iter().enumerate().flat_map(of_region)
+    }
+
+    /// What of a range is free becomes an allocation of `txg`.
+    pub(super) fn take_back(&self, dva: &Dva, txg: Txg) {
+        self.each(dva, |at, region, run| {
+            if self.load(at, region) {
+                self.free.fetch_sub(u64::from(region.take_back(run, txg)), Ordering::Relaxed);
+            }
+            true
+        });
+    }
+
     /// See [`Region::abandon`]. A run that ends at a cursor takes that cursor back with it, so that what a
     /// writer did not need is where the next one begins.
     pub(super) fn abandon(&self, dva: &Dva) -> bool {

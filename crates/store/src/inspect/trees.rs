@@ -14,7 +14,7 @@ use crate::bp::BlockPtr;
 use crate::dataset::DatasetEntry;
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
-use crate::pool::{Command, Line, PoolRoot, RootArea, Top, entry_of, job_of, line_of, names_of};
+use crate::pool::{Command, Line, PoolRoot, RootArea, Top, entry_of, job_of, line_of, names_of, schedule_of};
 use crate::replies::ReplyCache;
 use crate::tree::Visit;
 
@@ -160,6 +160,9 @@ fn read_catalog(report: &mut Report<'_>, view: &PoolView<'_>, root: &mut Root) {
 fn say_kept(report: &mut Report<'_>, source: Option<Source>, key: &Key, value: &[u8]) {
     let fact = Fact::new(Part::Trees, class_word(key.class)).at(source);
     let said = match key.class {
+        Class::Job if let Some(every) = schedule_of(key, value) => {
+            Ok(fact.clone().with("kind", "schedule").with("scrub", every.word()))
+        }
         Class::Job => job_of(key, value).map(|job| {
             let report = &job.report;
             fact.clone()
@@ -174,6 +177,9 @@ fn say_kept(report: &mut Report<'_>, source: Option<Source>, key: &Key, value: &
                 .with("repaired", report.repaired_count)
                 .with("lost", report.lost_count)
                 .with("given_up", report.given_up_count)
+                .with_some("leaked_bytes", report.space.map(|space| space.leaked_bytes))
+                .with_some("given_back_bytes", report.space.map(|space| space.given_bytes))
+                .with_some("space_alarms", report.space.map(|space| space.alarm_count))
                 .with_some("cursor", job.cursor.map(|cursor| format!("{} {:?}", cursor.dataset, cursor.key)))
         }),
         _ => line_of(key, value).map(|line| match line {

@@ -17,10 +17,11 @@
 //! scrub (rules S8). A dataset that is destroyed meanwhile is not missed.
 //!
 //! ```text
-//!   0  form u8 = 1    1  state u8    2  flags u8    3  zero (5)      8  began, time u64     16  began, group u64
+//!   0  form u8 = 2    1  state u8    2  flags u8    3  zero (5)      8  began, time u64     16  began, group u64
 //!  24  paused or ended, time u64    32  ran, ns u64     40  bytes in all u64     48  bytes checked u64
 //!  56  repaired u64     64  repaired bytes u64     72  lost u64     80  unread u64     88  given up u64
-//!  96  cursor: dataset u64, 0 for none     104  key (25)     129  zero (7)     136
+//!  96  cursor: dataset u64, 0 for none     104  key (25)     129  zero (7)    136  leaked bytes u64
+//! 144  of them given back u64              152  places with an alarm u64          160
 //! ```
 
 use std::time::Duration;
@@ -30,11 +31,11 @@ use tally_base::codec::{Malformed, Put, Reader};
 use tally_base::{DatasetId, Time, Txg};
 
 use super::Pool;
-use super::secure::SecureReport;
+use super::secure::{SecureReport, SpaceFound};
 use crate::key::{Class, KEY_BYTES, Key};
 use crate::txg::Cause;
 
-const FORM: u8 = 1;
+const FORM: u8 = 2;
 const WHAT: &str = "job in the catalog";
 
 /// The scrub of the whole pool, among the kinds of jobs.
@@ -112,7 +113,10 @@ impl ScrubJob {
     }
 
     fn encode(&self) -> Bytes {
-        let mut out = vec![FORM, self.state as u8, u8::from(self.in_parts) | u8::from(self.has_gaps) << 1];
+        let space = self.report.space;
+        let flags = [self.in_parts, self.has_gaps, space.is_some(), space.is_some_and(|space| space.hidden)];
+        let flags = flags.iter().enumerate().map(|(bit, is_set)| u8::from(*is_set) << bit).sum();
+        let mut out = vec![FORM, self.state as u8, flags];
         out.resize(8, 0);
         let report = &self.report;
         let ran_ns = u64::try_from(self.ran.as_nanos()).unwrap_or(u64::MAX);
@@ -126,6 +130,10 @@ impl ScrubJob {
         out.put_u64(self.cursor.map_or(0, |cursor| cursor.dataset.0));
         out.put(&self.cursor.map_or([0; KEY_BYTES], |cursor| cursor.key.encode()));
         out.resize(136, 0);
+        let space = report.space.unwrap_or_default();
+        for number in [space.leaked_bytes, space.given_bytes, space.alarm_count] {
+            out.put_u64(number);
+        }
         out.into()
     }
 
@@ -135,17 +143,20 @@ impl ScrubJob {
         let zero = reader.array::<5>()?;
         let (began, began_txg, changed) = (Time(reader.u64()?), Txg(reader.u64()?), Time(reader.u64()?));
         let (ran, total_bytes) = (Duration::from_nanos(reader.u64()?), reader.u64()?);
-        let report = SecureReport {
+        let mut report = SecureReport {
             checked_bytes: reader.u64()?,
             repaired_count: reader.u64()?,
             repaired_bytes: reader.u64()?,
             lost_count: reader.u64()?,
             unread_count: reader.u64()?,
             given_up_count: reader.u64()?,
+            space: None,
             lost: Vec::new(),
         };
         let (dataset, key) = (DatasetId(reader.u64()?), reader.array()?);
         let zeroes = reader.array::<7>()?;
+        let (leaked_bytes, given_bytes, alarm_count) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let space = SpaceFound { leaked_bytes, hidden: flags & 8 != 0, given_bytes, alarm_count };
         let malformed = || Malformed(WHAT);
         reader.end()?;
         let state = match state {
@@ -155,13 +166,19 @@ impl ScrubJob {
             4 => JobState::Stopped,
             _ => return Err(malformed()),
         };
-        if form != FORM || zero != [0; 5] || zeroes != [0; 7] || flags > 3 {
+        if form != FORM
+            || zero != [0; 5]
+            || zeroes != [0; 7]
+            || flags > 15
+            || (flags & 4 == 0 && space != SpaceFound::default())
+        {
             return Err(malformed());
         }
         let cursor = match dataset.0 {
             0 => None,
             _ => Some(Cursor { dataset, key: Key::decode(&key).ok_or_else(malformed)? }),
         };
+        report.space = Some(space).filter(|_| flags & 4 != 0);
         let (in_parts, has_gaps) = (flags & 1 != 0, flags & 2 != 0);
         Ok(Self { state, began, began_txg, changed, ran, total_bytes, cursor, in_parts, has_gaps, report })
     }

@@ -333,6 +333,7 @@ impl Pool {
             }),
             held: Mutex::default(),
             opened: platform.clock.monotonic(),
+            alarms: Mutex::default(),
             fault: OnceLock::new(),
             closed: AtomicBool::new(false),
             read_only,
@@ -472,7 +473,7 @@ fn check_lanes(roster: &Roster, top: &Top) -> Result<(), Malformed> {
 }
 
 /// The rings that lie on data vdevs: not the allocator's to give.
-fn rings_in_pool(roster: &Roster) -> Vec<(VdevIndex, u64, u64)> {
+pub(super) fn rings_in_pool(roster: &Roster) -> Vec<(VdevIndex, u64, u64)> {
     let config = roster.config();
     let data = config.vdevs_present().filter(|vdev| vdev.class == VdevClass::Data);
     data.filter_map(|vdev| vdev.ring.map(|ring| (vdev.index, ring.start, ring.length))).collect()

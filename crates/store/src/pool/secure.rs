@@ -25,6 +25,7 @@
 //! stretch, and not for each block.
 
 mod gathered;
+mod space;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -45,7 +46,10 @@ use crate::block::parts::{Part, parts};
 use crate::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr};
 use crate::io::BlockIo;
 use crate::key::{Class, Key};
+use crate::tree::Step;
 use gathered::Gathered;
+use space::SpaceCheck;
+pub use space::{Owner, SpaceAlarm, SpaceFound};
 
 /// Lost blocks that a report names. A person who sees so many will ask `tally inspect`.
 const NAMED_MAX: usize = 64;
@@ -124,6 +128,8 @@ pub struct SecureReport {
     pub unread_count: u64,
     /// Blocks that were given up before ([`BlockPtr::given_up`]): nothing of them can be lost any more.
     pub given_up_count: u64,
+    /// Of a scrub in one piece: what it has found out of space.
+    pub space: Option<SpaceFound>,
     /// The first of the lost ones.
     pub lost: Vec<LostBlock>,
 }
@@ -230,10 +236,13 @@ impl Pool {
         let subject = |vdev| Subject { vdev: Arc::as_ref(vdev), keepers: Keepers::Online };
         let subjects: Vec<_> = self.roster.data_vdevs().map(subject).collect();
         let labels = self.roster.secure_labels()?;
+        let wrong_frames = self.secure_rings()?;
         let counted = self.roster.data_vdevs().flat_map(|vdev| online(vdev));
         let counted: Vec<_> = counted.map(|guid| (guid, self.roster.missed(guid))).collect();
         let mut securing = self.securing(&subjects, None, progress, lost);
         securing.follow(&job);
+        // What was met before an interruption nobody knows any more.
+        securing.space = if in_parts { None } else { SpaceCheck::begin(self) };
         let report = securing.walk();
         job = self.scrub_job().unwrap_or(job);
         let mut report = report?;
@@ -242,9 +251,33 @@ impl Pool {
             self.roster.forget_missed(&counted)?;
         }
         report.note_slots(&labels, lost);
+        report.repaired_count += wrong_frames;
         let counts = SecureReport { lost: Vec::new(), ..report.clone() };
         self.note_scrub(&ScrubJob { state: JobState::Finished, changed: now(), cursor: None, report: counts, ..job });
         Ok(report)
+    }
+
+    /// Sees to it that what an import would need of the log is right on each leg that counts. Frames that one has wrong are not
+    /// written again beside a lane that goes on: two groups are synced, and nobody needs them ([`tally_intent::RingLook`]). Gives how many
+    /// there were.
+    fn secure_rings(&self) -> Result<u64, SecureError> {
+        let looks: Vec<_> = self.lanes().iter().map(|lane| (lane.id(), lane.look_at_ring())).collect();
+        let mut count = 0;
+        for (lane, (leg, wrong)) in
+            looks.iter().flat_map(|(lane, look)| look.wrong.iter().map(move |wrong| (lane, wrong)))
+        {
+            let vdevs = self.roster.vdevs();
+            let path = vdevs.iter().find_map(|vdev| vdev.leg(*leg)).map(|leg| leg.path().display().to_string());
+            let path = path.unwrap_or_default();
+            tracing::error!(%lane, %leg, path, wrong, "frames of the log are wrong on a disk; groups are synced, so that nobody needs them");
+            count += wrong;
+        }
+        if count > 0 {
+            // The uberblock before the newest counts as well.
+            self.sync()?;
+            self.sync()?;
+        }
+        Ok(count)
     }
 
     /// The walk of all of them, over the blocks that lie on these vdevs, or those that were written in the `missed` groups.
@@ -255,7 +288,16 @@ impl Pool {
         progress: &'a mut dyn FnMut(u64) -> bool,
         lost: &'a mut dyn FnMut(&LostBlock),
     ) -> Securing<'a> {
-        Securing { pool: self, subjects, missed, report: SecureReport::default(), progress, lost, job: None }
+        Securing {
+            pool: self,
+            subjects,
+            missed,
+            report: SecureReport::default(),
+            progress,
+            lost,
+            job: None,
+            space: None,
+        }
     }
 
     /// What is neither in a dataset's tree nor content: the pool root, the reply cache, the catalog, and the allocator's own, as
@@ -391,6 +433,7 @@ struct Securing<'a> {
     progress: &'a mut dyn FnMut(u64) -> bool,
     lost: &'a mut dyn FnMut(&LostBlock),
     job: Option<Following>,
+    space: Option<SpaceCheck<'a>>,
 }
 
 /// A walk of which it is written down how far it is.
@@ -421,6 +464,7 @@ impl Securing<'_> {
             self.reach(Cursor { dataset: DatasetId(id.0 + 1), key: Key::MIN });
         }
         self.subjects.iter().try_for_each(|subject| subject.vdev.flush_legs(&subject.keepers()))?;
+        self.report.space = self.space.take().map(SpaceCheck::judge);
         Ok(self.report)
     }
 
@@ -474,16 +518,19 @@ impl Securing<'_> {
             // A dataset that is destroyed has nothing to keep.
             let Some(dataset) = self.pool.dataset(id) else { break };
             let root = dataset.root();
-            let mut content: Vec<(Key, BlockPtr)> = Vec::new();
+            let (mut content, mut is_readable): (Vec<(Key, BlockPtr)>, _) = (Vec::new(), true);
             let (missed, since) = (self.missed, since(self.missed));
             let step = root.tree.step(&self.pool.io, from.as_ref(), Class::Extent, since, &mut |key, value| {
-                content.extend(pointer(value).filter(|bp| is_wanted(missed, bp)).map(|bp| (key, bp)));
+                let bp = pointer(value);
+                is_readable &= bp.is_some();
+                content.extend(bp.filter(|bp| is_wanted(missed, bp)).map(|bp| (key, bp)));
             });
             if step.damage.is_some() && looks_left > 0 && step.way.last().is_some_and(|bp| self.pool.heals(bp)) {
                 looks_left -= 1;
                 continue;
             }
             looks_left = LOOKS_MAX;
+            self.meet(id, &step, &way, &content, is_readable);
             let hiding = step.damage.as_ref().filter(|damage| damage.is_of_device()).and(step.way.last());
             let met = step.way.iter().filter(|bp| !way.contains(*bp) && Some(*bp) != hiding);
             for bp in met.filter(|bp| is_wanted(missed, bp)) {
@@ -520,6 +567,22 @@ impl Securing<'_> {
             (from, way) = (Some(next), step.way);
         }
         self.content(id, &mut gathered)
+    }
+
+    /// The blocks of a step, which are held, are named.
+    fn meet(&mut self, id: DatasetId, step: &Step, way: &[BlockPtr], content: &[(Key, BlockPtr)], is_readable: bool) {
+        let Some(space) = &mut self.space else { return };
+        let dataset = Some(id);
+        for bp in step.way.iter().filter(|bp| !way.contains(*bp)) {
+            space.meet(Owner { dataset, content: None }, bp);
+        }
+        for (key, bp) in content {
+            space.meet(Owner { dataset, content: Some((key.object, key.a)) }, bp);
+        }
+        let damage = step.damage.as_ref();
+        if !is_readable || damage.is_some_and(|damage| !matches!(damage, BlockError::GivenUp { .. })) {
+            space.note_hidden();
+        }
     }
 
     /// Makes sure of the content that was gathered: of stretches that are right as a whole at once, else block by block.

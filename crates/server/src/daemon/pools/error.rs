@@ -203,7 +203,7 @@ pub enum PoolsError {
     },
     /// A property of pools that cannot be set so.
     #[error(
-        "'{name}={value}' cannot be set: a pool has failmode=wait|continue, compatibility=off|VERSION, feature@NAME=enabled and \
+        "'{name}={value}' cannot be set: a pool has failmode=wait|continue, scrub=off|weekly|monthly, compatibility=off|VERSION, feature@NAME=enabled and \
          clock=accept, and nothing else that can be changed"
     )]
     BadPoolProperty {

@@ -1,0 +1,57 @@
+//! Scrubs that nobody has asked for: a pool that is due gets one (`scrub=weekly|monthly`).
+//!
+//! When one is due the pool itself knows, by the times of its last one ([`tally_store::pool::ScrubEvery`]); so a restart changes
+//! nothing. It is begun when nothing else runs over whole disks, and not in the first minutes of an import: whoever has started
+//! the machine has other things to wait for, and a disk that is bad may come to light meanwhile.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tally_base::Time;
+
+use super::pools::{Pools, ServedPool};
+use super::ticker::Ticker;
+
+/// How often it is looked.
+const LOOK: Duration = Duration::from_secs(60);
+/// How long a pool must have been imported.
+const AFTER_IMPORT: Duration = Duration::from_secs(600);
+
+/// Starts the thread that looks.
+pub(super) fn watch(pools: &Arc<Pools>) -> io::Result<Ticker> {
+    let pools = Arc::clone(pools);
+    Ticker::start("schedule", LOOK, move || pools.all().iter().for_each(look))
+}
+
+fn look(served: &Arc<ServedPool>) {
+    let pool = served.filer.pool();
+    let may_run = !pool.read_only() && pool.fault().is_none();
+    if !may_run || !is_time(served.since.elapsed(), pool.now(), pool.scrub_due()) {
+        return;
+    }
+    let every = pool.scrub_every().word();
+    match ServedPool::begin_due_scrub(served) {
+        Ok(()) => tracing::info!("a scrub of '{}' has begun, as it is due (scrub={every})", served.filer.name()),
+        // It is looked again in a minute.
+        Err(why) => tracing::debug!("a scrub of '{}' is due, and not begun: {why}", served.filer.name()),
+    }
+}
+
+fn is_time(imported: Duration, now: Time, due: Option<Time>) -> bool {
+    imported >= AFTER_IMPORT && due.is_some_and(|due| due <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scrub_begins_when_it_is_due_and_not_in_the_first_minutes() {
+        let (now, long) = (Time(1000), AFTER_IMPORT);
+        assert!(is_time(long, now, Some(Time(1000))) && is_time(long, now, Some(Time(5))));
+        assert!(!is_time(long, now, Some(Time(1001))), "it is not due yet");
+        assert!(!is_time(long, now, None), "nobody wants one");
+        assert!(!is_time(long - Duration::from_secs(1), now, Some(Time(5))), "the pool has just come");
+    }
+}
