@@ -43,7 +43,7 @@ use tally_store::io::{self, Nodes, Standing};
 use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
 
-use crate::sight::decode_pointer;
+use crate::schema::decode_pointer;
 use lone::AllLone;
 use stream::{Limits, Touch, Wanted};
 use streams::{FileId, Noted, Streams};

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{ObjectId, blocking, name_hash};
 use tally_store::block::BlockError;
-use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use tally_store::bp::BlockPtr;
 use tally_store::dataset::DatasetRoot;
 use tally_store::io::Standing;
 use tally_store::key::{Class, Key};
@@ -23,6 +23,7 @@ use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
 use crate::layer::{DataLayer, Piece, Seen, see_through};
 use crate::object::{ObjectState, RestsOn};
+use crate::schema::decode_pointer;
 
 /// An object under a lock, with the tree below it.
 pub(crate) struct Sight<'a> {
@@ -281,12 +282,6 @@ impl Filesystem {
         let block = value.map(|value| decode_pointer(&value).ok_or_else(|| damaged(&"damaged extent"))).transpose()?;
         Ok(block.filter(|block| !inode.has_cut(start, block.birth)))
     }
-}
-
-/// The block pointer in an extent's value.
-pub(crate) fn decode_pointer(value: &[u8]) -> Option<BlockPtr> {
-    let bytes: &[u8; BLOCK_PTR_BYTES] = value.try_into().ok()?;
-    BlockPtr::decode(bytes).ok()
 }
 
 /// Zeroes to point at, instead of making them.

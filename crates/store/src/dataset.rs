@@ -2,6 +2,7 @@
 
 mod changes;
 mod entry;
+mod schema;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -18,6 +19,7 @@ use crate::tree::Tree;
 
 pub(crate) use changes::Changes;
 pub(crate) use entry::{DatasetEntry, EntryError};
+pub use schema::Schema;
 
 /// Longest full name of a dataset, bytes.
 pub const DATASET_NAME_MAX: usize = 255;

@@ -59,7 +59,7 @@ use tally_members::roster::Roster;
 use tally_members::uberblock::Uberblock;
 
 use crate::bp::BlockPtr;
-use crate::dataset::{Changes, Dataset};
+use crate::dataset::{Changes, Dataset, Schema};
 use crate::io::BlockIo;
 use crate::key::Key;
 use crate::replies::{BUCKETS, ReplyCache};
@@ -116,6 +116,8 @@ pub struct Pool {
     datasets: RwLock<BTreeMap<DatasetId, Arc<Dataset>>>,
     /// Those that groups have changed which are not synced yet.
     changes: Arc<Changes>,
+    /// What their keys mean.
+    schema: &'static dyn Schema,
     /// What else the catalog says.
     kept: Kept,
     /// Datasets that were destroyed, until the log has forgotten them (rules F18).

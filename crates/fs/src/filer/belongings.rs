@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use tally_base::Txg;
 use tally_store::block::BlockError;
-use tally_store::bp::{BLOCK_PTR_BYTES, Dva};
-use tally_store::dataset::DatasetRoot;
-use tally_store::key::Class;
+use tally_store::bp::Dva;
+use tally_store::dataset::{DatasetRoot, Schema};
 use tally_store::tree::{Tree, Visit};
 
 use crate::filesystem::Filesystem;
+use crate::schema::Files;
 
 /// What a dataset takes of the pool.
 pub(super) struct Belongings {
@@ -43,10 +43,10 @@ impl Filesystem {
     fn visit_ranges(&self, root: &DatasetRoot, visit: &mut dyn FnMut(Dva)) -> u64 {
         let io = &self.pool.io;
         let mut unreadable_count = 0;
-        root.tree.visit_class(io, Class::Extent, &mut |seen| match seen {
+        root.tree.visit_class(io, Files.blocks(), &mut |seen| match seen {
             Visit::Block { bp, .. } => io.ranges(bp).for_each(&mut *visit),
-            Visit::Entry { key, value } if key.class == Class::Extent && value.len() == BLOCK_PTR_BYTES => {
-                if let Some(block) = crate::sight::decode_pointer(value) {
+            Visit::Entry { key, value } => {
+                if let Some(block) = Files.block(&key, value) {
                     io.ranges(&block).for_each(&mut *visit);
                 }
             }
@@ -58,7 +58,6 @@ impl Filesystem {
                 tracing::error!("a node of a destroyed dataset is not given back: {error}");
                 unreadable_count += 1;
             }
-            Visit::Entry { .. } => {}
         });
         unreadable_count
     }

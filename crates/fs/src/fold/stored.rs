@@ -19,7 +19,7 @@ use super::removal::OrphanKind;
 use crate::cuts::Cuts;
 use crate::damage::Part;
 use crate::inode::{Inode, Layout};
-use crate::sight::decode_pointer;
+use crate::schema::decode_pointer;
 
 /// What the old tree says of something.
 #[derive(Clone, Copy)]

@@ -38,7 +38,7 @@ use super::{Pool, Syncing};
 use crate::alloc::{AllocRoot, Allocator, LoadError};
 use crate::block::BlockError;
 use crate::bp::BlockPtr;
-use crate::dataset::{Dataset, DatasetEntry, EntryError};
+use crate::dataset::{Dataset, DatasetEntry, EntryError, Schema};
 use crate::io::BlockIo;
 use crate::properties::effective;
 use crate::replies::ReplyCache;
@@ -143,7 +143,12 @@ impl From<EntryError> for OpenError {
 impl Pool {
     /// A new pool on disks that were just put together ([`tally_members::create`]). Its lanes are open; it has no dataset
     /// yet, and can be imported only after its first sync.
-    pub fn create(platform: &Platform, tuning: &Tuning, roster: &Arc<Roster>) -> Result<Arc<Self>, OpenError> {
+    pub fn create(
+        platform: &Platform,
+        tuning: &Tuning,
+        roster: &Arc<Roster>,
+        schema: &'static dyn Schema,
+    ) -> Result<Arc<Self>, OpenError> {
         let open_gen = roster.claim(&platform.host, platform.rng.as_ref(), 0)?;
         let devs = data_vdevs(roster);
         let alloc = Arc::new(Allocator::create(&devs, &rings_in_pool(roster)));
@@ -163,7 +168,7 @@ impl Pool {
         let begin =
             Begin { previous: uberblock.hash(), window: Window::default(), open: Txg(1), lives: 1, read_only: false };
         let top = (uberblock, None, Top { root, datasets: Vec::new(), names: Vec::new(), kept: BTreeMap::new() });
-        let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, begin);
+        let pool = Self::assemble(platform, tuning, roster, schema, (devs, alloc), top, begin);
         {
             // Its first uberblock makes the pool, and the lanes with it.
             let mut syncing = pool.syncing.lock();
@@ -181,6 +186,7 @@ impl Pool {
         roster: &Arc<Roster>,
         chosen: &Chosen,
         options: LoadOptions,
+        schema: &'static dyn Schema,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(Arc<Self>, LogContent), OpenError> {
         let devs = data_vdevs(roster);
@@ -247,7 +253,7 @@ impl Pool {
             }
         }
         let top = (uberblock, Some(pointer), top);
-        let pool = Self::assemble(platform, tuning, roster, (devs, alloc), top, begin);
+        let pool = Self::assemble(platform, tuning, roster, schema, (devs, alloc), top, begin);
         if chosen.rewind.is_some() {
             pool.forget_replies();
         } else {
@@ -260,6 +266,7 @@ impl Pool {
         platform: &Platform,
         tuning: &Tuning,
         roster: &Arc<Roster>,
+        schema: &'static dyn Schema,
         (devs, alloc): (BlockDevs, Arc<Allocator>),
         (uberblock, root_block, top): (Uberblock, Option<BlockPtr>, Top),
         begin: Begin,
@@ -306,6 +313,7 @@ impl Pool {
             homes: OnceLock::new(),
             datasets: RwLock::new(datasets),
             changes,
+            schema,
             kept: Kept::new(top.kept),
             tombstones: Mutex::new(root.tombstones),
             next_dataset: AtomicU64::new(root.next_dataset),
