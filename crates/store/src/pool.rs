@@ -59,7 +59,7 @@ use tally_members::roster::Roster;
 use tally_members::uberblock::Uberblock;
 
 use crate::bp::BlockPtr;
-use crate::dataset::{Changes, Dataset, Schema};
+use crate::dataset::{Changes, Dataset, DatasetIo, Schema};
 use crate::io::BlockIo;
 use crate::key::Key;
 use crate::replies::{BUCKETS, ReplyCache};
@@ -322,7 +322,7 @@ impl Pool {
 
     /// Adds a dataset, within [`Self::administer`].
     pub fn add_dataset(&self, dataset: Arc<Dataset>) {
-        dataset.join(&self.changes);
+        dataset.join(&self.changes, DatasetIo::new(&self.io, self.schema));
         dataset.note_change(self.txgs.open());
         let added = self.datasets.write().insert(dataset.birth.id, dataset);
         assert!(added.is_none(), "dataset ids are never reused");

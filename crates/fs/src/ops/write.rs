@@ -11,9 +11,8 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use tally_base::{Txg, round_to_sector};
-use tally_store::alloc::UNBORN;
 use tally_store::block::{BlockError, NoSpace};
-use tally_store::bp::{BlockKind, BlockPtr};
+use tally_store::dataset::Placed;
 use tally_store::pool::SpaceClass;
 use tally_store::txg::RingUse;
 use tally_vfs::permission::{self, WRITE};
@@ -31,20 +30,20 @@ use crate::layer::{DataLayer, Piece};
 use crate::object::Locked;
 use crate::record::{Data, RECORD_OVERHEAD_MAX, Record, RecordKind, SizeRule};
 
-/// The parts of a WRITE: what stays in memory, and what is in the pool already.
+/// The parts of a WRITE: what stays in memory, and what is in the pool already, which goes back unless it is settled.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct Parts<'a> {
     pub(super) memory: SmallVec<[(u64, Bytes); 2]>,
-    placed: Vec<(u64, BlockPtr)>,
+    placed: Vec<(u64, Placed<'a>)>,
     /// What stayed in memory before and follows.
-    followers: Vec<Follower>,
+    followers: Vec<Follower<'a>>,
     /// That nobody else places the same.
     claim: Option<Claim>,
     /// Whether it stays in memory for a COMMIT, which will want a place in the ring for it.
     gathers: bool,
 }
 
-impl Parts {
+impl Parts<'_> {
     fn whole(offset: u64, data: &Bytes) -> Self {
         Self { memory: smallvec![(offset, data.clone())], ..Self::default() }
     }
@@ -164,10 +163,10 @@ impl Filesystem {
         };
         let before = match self.sight(object.id, locked.state(object.id)).live(object) {
             Ok(inode) => inode,
-            Err(error) => return self.give_back(&parts, self.refused(&locked, smallvec![], error)),
+            Err(error) => return self.refused(&locked, smallvec![], error),
         };
         if let Err(error) = may_write(&before, object, ctx) {
-            return self.give_back(&parts, self.refused(&locked, smallvec![unchanged(object.id, &before)], error));
+            return self.refused(&locked, smallvec![unchanged(object.id, &before)], error);
         }
         let stability = if stable { Stability::FileSync } else { Stability::Unstable };
         let written = Written { count: length as u32, stability, verifier: self.verifier };
@@ -177,7 +176,7 @@ impl Filesystem {
         }
         let time = match if inline { Ok(self.now()) } else { self.unlogged_now() } {
             Ok(time) => time,
-            Err(refusal) => return self.give_back(&parts, refusal.outcome()),
+            Err(refusal) => return refusal.outcome(),
         };
         let mut inode = before.clone();
         inode.modify(time);
@@ -234,7 +233,7 @@ impl Filesystem {
         offset: u64,
         data: &Bytes,
         way: Way,
-    ) -> Result<(Parts, Locked), FsError> {
+    ) -> Result<(Parts<'_>, Locked), FsError> {
         let mut in_memory = match way {
             Way::Log => return Ok((Parts::default(), self.lock(&[object.id])?)),
             Way::Group => false,
@@ -246,10 +245,7 @@ impl Filesystem {
             } else {
                 self.place_full_blocks(object, offset, data)?
             };
-            let locked = match self.lock(&[object.id]) {
-                Ok(locked) => locked,
-                Err(error) => return self.give_back(&parts, Err(error)),
-            };
+            let locked = self.lock(&[object.id])?;
             // What was placed and could have stayed costs its COMMIT a group, and is right.
             if !in_memory || self.may_gather(locked.state(object.id), data.len() as u64) {
                 return Ok((parts, locked));
@@ -260,7 +256,7 @@ impl Filesystem {
 
     /// Writes the full blocks of a WRITE to their final place, with nothing held (rules F5), behind as much of what earlier
     /// ones left in memory. The rest stays in memory.
-    fn place_full_blocks(&self, object: ObjectRef, offset: u64, data: &Bytes) -> Result<Parts, FsError> {
+    fn place_full_blocks(&self, object: ObjectRef, offset: u64, data: &Bytes) -> Result<Parts<'_>, FsError> {
         let end = offset + data.len() as u64;
         let whole = Parts::whole(offset, data);
         let Ok(inode) = self.see(object.id, |sight| sight.live(object)) else { return Ok(whole) };
@@ -278,23 +274,17 @@ impl Filesystem {
             if shares { content } else { Bytes::copy_from_slice(&content) }
         };
         let compression = self.dataset.effective().compression.into();
-        let mut parts = Parts::default();
+        let failed = |error: BlockError| self.no_room_or_broken(&error);
         let (claim, blocks) = self.claim_followers(object, record_size, &(offset..end)).unzip();
-        parts.claim = claim;
         let blocks = blocks.unwrap_or_default();
-        let mut out = self.pool.io.writer(UNBORN).expecting(last - first + blocks.len() as u64 * record_size);
-        if let Err(error) = follow::place(blocks, &mut out, compression, &mut parts.followers) {
-            return self.give_back(&parts, Err(self.no_room_or_broken(&error)));
-        }
+        let mut out = self.io().placer(last - first + blocks.len() as u64 * record_size);
+        // Behind the placer: what goes back does so before the rest of its run.
+        let mut parts = Parts { claim, ..Parts::default() };
+        follow::place(blocks, &mut out, compression, &mut parts.followers).map_err(failed)?;
         for start in (first..last).step_by(record_size as usize) {
-            match out.put_bytes(BlockKind::Data, block(start), compression) {
-                Ok(block) => parts.placed.push((start, block)),
-                Err(error) => return self.give_back(&parts, Err(self.no_room_or_broken(&error))),
-            }
+            parts.placed.push((start, out.put(block(start), compression).map_err(failed)?));
         }
-        if let Err(error) = out.finish() {
-            return self.give_back(&parts, Err(self.no_room_or_broken(&error)));
-        }
+        out.finish().map_err(failed)?;
         for (from, to) in [(offset, first), (last, end)] {
             if from < to {
                 parts.memory.push((from, part(from, to)));
@@ -310,15 +300,6 @@ impl Filesystem {
         }
     }
 
-    /// Frees what was placed for a WRITE that failed.
-    fn give_back<T>(&self, parts: &Parts, result: T) -> T {
-        let followers = parts.followers.iter().map(|follower| &follower.block);
-        for block in parts.placed.iter().map(|(_, block)| block).chain(followers) {
-            self.pool.io.abandon(block);
-        }
-        result
-    }
-
     /// Carries an unlogged write out: to memory alone. Gives the group that will make it durable.
     fn carry_out_unlogged(
         &self,
@@ -326,7 +307,7 @@ impl Filesystem {
         locked: &mut Locked,
         object: ObjectRef,
         record: Record,
-        parts: Parts,
+        parts: Parts<'_>,
     ) -> Txg {
         let mut spare_bytes = admitted.fold_bytes;
         self.with_hold(admitted, |txg| {
@@ -334,15 +315,14 @@ impl Filesystem {
             self.apply(locked, txg, record, false);
             let layer = &mut locked.state_mut(object.id).layer_mut(txg).data;
             for (offset, block) in parts.placed {
-                self.settle_placed(layer, txg, offset, &block);
+                self.settle_placed(layer, txg, offset, block);
             }
             parts.claim.iter().for_each(|claim| claim.note_looked(txg, layer));
             for follower in parts.followers {
                 if follower.is_current(layer) {
-                    self.settle_placed(layer, txg, follower.offset, &follower.block);
-                    self.pool.txgs.note_placed(txg, u64::from(follower.block.lsize));
-                } else {
-                    self.pool.io.abandon(&follower.block);
+                    let bytes = u64::from(follower.block.bytes());
+                    self.settle_placed(layer, txg, follower.offset, follower.block);
+                    self.pool.txgs.note_placed(txg, bytes);
                 }
             }
             txg
@@ -350,13 +330,12 @@ impl Filesystem {
     }
 
     /// A block that was placed becomes the content of the open group.
-    fn settle_placed(&self, layer: &mut DataLayer, txg: Txg, offset: u64, block: &BlockPtr) {
+    fn settle_placed(&self, layer: &mut DataLayer, txg: Txg, offset: u64, block: Placed<'_>) {
         if self.gone.load(Ordering::Acquire) {
-            // The dataset is destroyed: nobody will fold this layer.
-            return self.pool.io.abandon(block);
+            // The dataset is destroyed: nobody will fold this layer, and the block goes back.
+            return;
         }
-        let settled = self.pool.io.settle(block, txg);
-        let block = settled.expect("it was allocated for a WRITE, and for nothing else");
+        let block = block.settle(txg);
         layer.insert(offset, Piece::Placed { block, skip: 0, length: u64::from(block.lsize) });
     }
 }

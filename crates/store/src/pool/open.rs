@@ -38,7 +38,7 @@ use super::{Pool, Syncing};
 use crate::alloc::{AllocRoot, Allocator, LoadError};
 use crate::block::BlockError;
 use crate::bp::BlockPtr;
-use crate::dataset::{Dataset, DatasetEntry, EntryError, Schema};
+use crate::dataset::{Dataset, DatasetEntry, DatasetIo, EntryError, Schema};
 use crate::io::BlockIo;
 use crate::properties::effective;
 use crate::replies::ReplyCache;
@@ -288,7 +288,7 @@ impl Pool {
         let life = if is_same_life { root.life } else { root.life.after(lives, platform.rng.as_ref()) };
         let mut told = Told::default();
         for dataset in datasets.values() {
-            dataset.join(&changes);
+            dataset.join(&changes, DatasetIo::new(&io, schema));
             let root = dataset.root();
             told.note_found(dataset.birth.id, || dataset.entry(&root));
             // The reaper of the life before has left something to do.
