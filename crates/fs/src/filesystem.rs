@@ -31,7 +31,6 @@ use tally_intent::{Appended, Lane, Reservation};
 use tally_store::dataset::{Dataset, DatasetIo, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
-use tally_store::properties::SyncMode;
 use tally_store::txg::Brought;
 use tally_vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
@@ -176,11 +175,6 @@ impl Filesystem {
     /// Whether operations that begin now are logged.
     pub(crate) fn logs_now(&self) -> bool {
         self.log_switch.load().after
-    }
-
-    /// Whether every write is to be treated as FILE_SYNC.
-    pub(crate) fn always_sync(&self) -> bool {
-        self.dataset.effective().sync == SyncMode::Always
     }
 
     /// Locks objects and loads their inodes. On an error the locks are released.

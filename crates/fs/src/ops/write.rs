@@ -14,10 +14,12 @@ use tally_base::{Txg, round_to_sector};
 use tally_store::block::{BlockError, NoSpace};
 use tally_store::dataset::Placed;
 use tally_store::pool::SpaceClass;
+use tally_store::properties::SyncMode;
 use tally_store::txg::RingUse;
 use tally_vfs::permission::{self, WRITE};
 use tally_vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, Stability, Written};
 
+use super::bounds::record_data_max_of;
 use super::follow::{self, Claim, Follower};
 use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
@@ -63,6 +65,17 @@ enum Way {
     },
 }
 
+/// What a WRITE is going to do. Dataset and lane may be others before it is done: then it was wrong about what is quicker, and never
+/// about what is promised. Whether its data stays in memory is looked at once more, under the lock.
+struct WritePlan {
+    is_stable: bool,
+    way: Way,
+    /// What it takes of the ring.
+    ring: RingUse,
+    /// Its data, a part for each record; none where it goes into none.
+    chunks: SmallVec<[Bytes; 1]>,
+}
+
 impl Way {
     /// What it takes of the ring of its log, if there is one, of so many bytes.
     fn ring_use(self, ring_bytes: Option<u64>) -> RingUse {
@@ -90,28 +103,43 @@ impl Filesystem {
         })
     }
 
-    /// By how much a WRITE may make the dataset grow: by the blocks that it touches, however little of them, but not
-    /// beyond what the file takes if every block of it is written and none can be compressed.
-    fn growth_of(&self, object: ObjectRef, range: Range<u64>) -> Result<u64, FsError> {
-        // Nobody asks without a quota.
-        if !self.has_quota() {
-            return Ok(0);
+    /// What a WRITE may cost its fold, and by how much it may make the dataset grow: from one look, without the lock.
+    fn costs_of_write(&self, object: ObjectRef, range: &Range<u64>) -> Result<(FoldCost, u64), FsError> {
+        let mut growth_bytes = 0;
+        let fold = self.fold_cost(object, |inode, layer| {
+            // Nobody asks without a quota.
+            if self.has_quota() {
+                growth_bytes = growth(inode, range);
+            }
+            FoldCost::of(inode, layer, std::iter::once(range.clone()))
+        })?;
+        Ok((fold, growth_bytes))
+    }
+
+    /// What a WRITE is going to do, by one look at its dataset and the lane; if it may begin at all.
+    fn plan_write(&self, object: ObjectRef, data: &Bytes, asked: Stability) -> Result<WritePlan, Refusal> {
+        let length = data.len() as u64;
+        let (log, effective) = (self.log(), self.dataset.effective());
+        let inline_max = log.as_ref().map_or(0, |lane| self.inline_max_of(lane, &effective));
+        let is_stable = asked > Stability::Unstable || effective.sync == SyncMode::Always;
+        let inline = is_stable && self.logs_now() && length <= inline_max;
+        self.check_takes_changes()?;
+        if !inline {
+            self.check_lease()?;
         }
-        let inode = match self.see(object.id, |sight| sight.live(object)) {
-            Ok(inode) => inode,
-            Err(FsError::Stale) => return Ok(0),
-            Err(error) => return Err(error),
+        let way = match (inline, is_stable) {
+            (true, _) => Way::Log,
+            (false, true) => Way::Group,
+            (false, false) => {
+                let gather_max = self.gather_max_of(inline_max);
+                let gathers = self.objects.look(object.id, |state| self.gathers(state, length, gather_max));
+                Way::Unstable { gathers }
+            }
         };
-        let record_size = inode.record_size();
-        let size = inode.size.max(range.end);
-        let is_small = inode.layout == Layout::Small && size <= SMALL_MAX;
-        let used_max = if is_small { size } else { round_to_sector(size) };
-        let touched = range
-            .end
-            .next_multiple_of(record_size)
-            .min(used_max)
-            .saturating_sub(range.start / record_size * record_size);
-        Ok(touched.min(used_max.saturating_sub(inode.used)))
+        let ring = way.ring_use(log.as_ref().map(|lane| lane.geometry().size));
+        let lane = log.filter(|_| inline);
+        let chunks = lane.map_or(SmallVec::new(), |lane| chunks(data, record_data_max_of(&lane)));
+        Ok(WritePlan { is_stable, way, ring, chunks })
     }
 
     pub(crate) fn write_content(
@@ -126,29 +154,20 @@ impl Filesystem {
         if offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX) {
             return failed(FsError::TooBig);
         }
-        let stable = asked > Stability::Unstable || self.always_sync();
-        let inline = stable && self.logs_now() && length <= self.inline_max();
-        let may_begin = self.check_takes_changes().and_then(|()| if inline { Ok(()) } else { self.check_lease() });
-        if let Err(refusal) = may_begin {
-            return refusal.outcome();
-        }
-        let range = offset..offset + length;
-        let way = match (inline, stable) {
-            (true, _) => Way::Log,
-            (false, true) => Way::Group,
-            (false, false) => Way::Unstable { gathers: self.seems_to_gather(object, length) },
+        let WritePlan { is_stable, way, ring, chunks } = match self.plan_write(object, data, asked) {
+            Ok(plan) => plan,
+            Err(refusal) => return refusal.outcome(),
         };
-        let ring = way.ring_use(self.log().map(|lane| lane.geometry().size));
+        let inline = way == Way::Log;
+        let range = offset..offset + length;
         let _while_it_is_brought = match self.pass(object, range.clone(), ring) {
             Ok(pass) => pass,
             // Who would wait for nothing is told so at once.
             Err(_) if self.is_sure_to_refuse(ctx, object, range.clone()) => None,
             Err(refusal) => return refusal.outcome(),
         };
-        let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(data) } else { SmallVec::new() };
         let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
-        let cost = self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, std::iter::once(range.clone())));
-        let (fold, growth_bytes) = match cost.and_then(|fold| Ok((fold, self.growth_of(object, range)?))) {
+        let (fold, growth_bytes) = match self.costs_of_write(object, &range) {
             Ok(costs) => costs,
             Err(error) => return failed(error),
         };
@@ -168,7 +187,7 @@ impl Filesystem {
         if let Err(error) = may_write(&before, object, ctx) {
             return self.refused(&locked, smallvec![unchanged(object.id, &before)], error);
         }
-        let stability = if stable { Stability::FileSync } else { Stability::Unstable };
+        let stability = if is_stable { Stability::FileSync } else { Stability::Unstable };
         let written = Written { count: length as u32, stability, verifier: self.verifier };
         if length == 0 {
             let wait = self.wait_for_seen(&locked);
@@ -195,7 +214,7 @@ impl Filesystem {
                 ..Record::default()
             };
             let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts);
-            if stable { self.wait_for_group(txg) } else { tally_base::Wait::Ready }
+            if is_stable { self.wait_for_group(txg) } else { tally_base::Wait::Ready }
         };
         Outcome { result: Ok(written), changes, wait }
     }
@@ -203,26 +222,9 @@ impl Filesystem {
     /// Whether a WRITE is refused however long it waits: a look without the lock, for those who would have to.
     fn is_sure_to_refuse(&self, ctx: OpCtx<'_>, object: ObjectRef, range: Range<u64>) -> bool {
         let may_write = || self.see(object.id, |sight| may_write(&sight.live(object)?, object, ctx));
-        let may_grow = || self.check_quota(self.growth_of(object, range)?).map_err(Refusal::into_error);
+        let may_grow = || self.check_quota(self.costs_of_write(object, &range)?.1).map_err(Refusal::into_error);
         self.dataset.effective().readonly
             || [may_write(), may_grow()].iter().any(|look| look.is_err_and(|error| error != FsError::Throttled))
-    }
-
-    /// A look without the lock at whether it stays in memory ([`Self::may_gather`]).
-    fn seems_to_gather(&self, object: ObjectRef, length: u64) -> bool {
-        self.objects.look(object.id, |state| self.may_gather(state, length))
-    }
-
-    fn chunks(&self, data: &Bytes) -> SmallVec<[Bytes; 1]> {
-        let most = self.record_data_max();
-        let mut chunks = SmallVec::new();
-        let mut at = 0;
-        while at < data.len() {
-            let end = data.len().min(at + most);
-            chunks.push(data.slice(at..end));
-            at = end;
-        }
-        chunks
     }
 
     /// Places what is to be placed, and locks the file. Placing waits for a device, so it comes before the lock; whether
@@ -338,6 +340,24 @@ impl Filesystem {
         let block = block.settle(txg);
         layer.insert(offset, Piece::Placed { block, skip: 0, length: u64::from(block.lsize) });
     }
+}
+
+/// By how much a WRITE may make the dataset grow: by the blocks that it touches, however little of them, but not
+/// beyond what the file takes if every block of it is written and none can be compressed.
+fn growth(inode: &Inode, range: &Range<u64>) -> u64 {
+    let record_size = inode.record_size();
+    let size = inode.size.max(range.end);
+    let is_small = inode.layout == Layout::Small && size <= SMALL_MAX;
+    let used_max = if is_small { size } else { round_to_sector(size) };
+    let touched =
+        range.end.next_multiple_of(record_size).min(used_max).saturating_sub(range.start / record_size * record_size);
+    touched.min(used_max.saturating_sub(inode.used))
+}
+
+/// The data in parts of `most` bytes: one for each record.
+fn chunks(data: &Bytes, most: usize) -> SmallVec<[Bytes; 1]> {
+    let ends = (0..data.len()).step_by(most);
+    ends.map(|at| data.slice(at..data.len().min(at + most))).collect()
 }
 
 /// WRITE and COMMIT ask the same.
