@@ -81,6 +81,30 @@ const STORE: [&[&str]; 8] = [
     &["block", "bp", "key", "properties", "tuning"],
 ];
 
+/// What `fs` may not say: it touches blocks by the door of a dataset alone (`store/src/dataset/io.rs`, rules S25).
+const BESIDE_THE_DOOR: [&str; 8] = [
+    "pool.io",
+    "pool().io",
+    "BlockIo",
+    "RunWriter",
+    "allocator()",
+    "tally_store::alloc",
+    "tally_store::run",
+    "Allocator",
+];
+
+/// What frees a block, and the only files of `store` that may say it, above the allocator and the I/O themselves.
+const FREES: [&str; 2] = ["io.free(", "allocator().free("];
+const MAY_FREE: [&str; 5] = [
+    // The door of a dataset, and all that goes by it at once.
+    "dataset/io.rs",
+    "dataset/belongings.rs",
+    // What is the pool's own goes to its group's list: root and replies, the catalog, and its tree.
+    "pool/sync.rs",
+    "pool/catalog.rs",
+    "tree/mod.rs",
+];
+
 #[test]
 fn crates_see_only_what_lies_below() {
     let found = crate_dependencies();
@@ -131,6 +155,37 @@ fn modules_see_only_what_lies_below() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_dataset_touches_blocks_by_its_door_alone() {
+    let crates = workspace().join("crates");
+    let fs = said_in(&crates.join("fs/src"), &BESIDE_THE_DOOR, &[]);
+    assert!(fs.is_empty(), "`fs` passes by the door of a dataset:\n{}", fs.join("\n"));
+    let store = crates.join("store/src");
+    let frees = said_in(&store, &FREES, &[&["io.rs", "alloc/", "io/"][..], &MAY_FREE].concat());
+    assert!(frees.is_empty(), "a block is freed where nobody asks whose it is:\n{}", frees.join("\n"));
+    for file in MAY_FREE {
+        let text = std::fs::read_to_string(store.join(file)).expect("a file of the tree can be read");
+        let says = |word: &&str| text.contains(*word);
+        assert!(FREES.iter().any(says), "{file} frees nothing any more: it has no place in the list");
+    }
+}
+
+/// Where production code says one of these words, but for files of `source` whose paths begin like one of `except`.
+fn said_in(source: &Path, words: &[&str], except: &[&str]) -> Vec<String> {
+    let mut said = Vec::new();
+    for path in rust_files(source) {
+        let inside = path.strip_prefix(source).expect("files lie in the source folder").to_string_lossy().into_owned();
+        if except.iter().any(|file| inside.starts_with(file)) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a file of the tree can be read");
+        let code = text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+        let found = code.filter(|(_, line)| words.iter().any(|word| line.contains(word)));
+        said.extend(found.map(|(at, line)| format!("{inside}:{}: {}", at + 1, line.trim())));
+    }
+    said
 }
 
 #[test]

@@ -124,7 +124,7 @@ impl Filesystem {
     /// Groups bring no room. Where a device refuses space maps, it is asked once more, and what it says is told: that the pool is
     /// full is not known then.
     fn no_room(&self) -> Refusal {
-        match self.pool.io.allocator().ask_for_room() {
+        match self.pool.ask_for_room() {
             None => Refusal::now(FsError::NoSpace),
             Some(true) => Refusal::until(self.pool.txgs.next_sync()),
             Some(false) => Refusal::now(FsError::Io),

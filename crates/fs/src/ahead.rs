@@ -43,7 +43,7 @@ use tally_store::io::{self, Nodes, Standing};
 use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
 
-use crate::sight::decode_pointer;
+use crate::schema::decode_pointer;
 use lone::AllLone;
 use stream::{Limits, Touch, Wanted};
 use streams::{FileId, Noted, Streams};
@@ -106,7 +106,7 @@ impl Ahead {
     pub(crate) fn note(&self, read: &ColdRead<'_>) -> Option<Lone<'_>> {
         let touch = touch(read)?;
         let file = FileId { dataset: read.dataset.birth.id, object: read.object };
-        let limits = self.limits(read.record_size);
+        let limits = self.limits(read);
         // What is all of its file is no stream's, and is waited for like others.
         let goes_on = touch.file_blocks > 1;
         let noted = if goes_on { self.streams.lock().note(file, &touch, &limits) } else { Noted::default() };
@@ -124,8 +124,9 @@ impl Ahead {
         (is_at_disk && !noted.is_of_stream && !may_begin_stream).then(|| self.lone.come(&*self.pool.platform.clock))
     }
 
-    fn limits(&self, record_size: u64) -> Limits {
-        Limits { now: self.now(), record_size, fetched_bytes_max: self.pool.io.fetched_bytes_max() }
+    fn limits(&self, read: &ColdRead<'_>) -> Limits {
+        let fetched_bytes_max = read.dataset.io().fetched_bytes_max();
+        Limits { now: self.now(), record_size: read.record_size, fetched_bytes_max }
     }
 
     fn now(&self) -> Duration {
@@ -139,8 +140,8 @@ impl Ahead {
     /// Whoever waits for what they were to bring goes to the disk himself.
     fn drop_tasks(&self, tasks: impl IntoIterator<Item = Task>) {
         for task in tasks {
-            if let Task::Flight(flight) = task {
-                self.pool.io.give_up(&flight);
+            if let Task::Flight(dataset, flight) = task {
+                dataset.io().give_up(&flight);
             }
         }
     }
@@ -164,7 +165,7 @@ impl Ahead {
 
     fn carry_out(&self, task: Task) {
         match task {
-            Task::Flight(flight) => self.pool.io.fetch(&flight),
+            Task::Flight(dataset, flight) => dataset.io().fetch(&flight),
             Task::Errand(errand) if !self.gives_way() => {
                 self.go(&errand, Nodes::Any);
             }
@@ -181,12 +182,12 @@ impl Ahead {
     /// long as it likes, and a node that was freed is not what its pointer says. `false`: a node could not be had, of
     /// these blocks or of those that will be wanted next.
     fn go(&self, errand: &Errand, nodes: Nodes) -> bool {
-        let tree = errand.dataset.root().tree.clone();
+        let (io, tree) = (errand.dataset.io(), errand.dataset.root().tree.clone());
         let Errand { object, record_size, wanted, .. } = errand;
         let scan = |blocks: &Range<u64>, visit: &mut dyn FnMut(Key, &[u8])| {
             let key = |block: u64| Key::new(Class::Extent, object.0, block.saturating_mul(*record_size), 0);
             let (from, to) = (key(blocks.start), key(blocks.end));
-            blocks.is_empty() || tree.scan_quietly(&self.pool.io, nodes, (&from, &to), visit)
+            blocks.is_empty() || io.scan_quietly(&tree, nodes, (&from, &to), visit)
         };
         let mut is_whole = true;
         for blocks in wanted.ranges() {
@@ -195,8 +196,8 @@ impl Ahead {
                 let is_asked_for = wanted.is_asked_for(key.a / record_size);
                 found.extend(decode_pointer(value).map(|bp| io::ToFetch { bp, is_asked_for }));
             });
-            for flight in self.pool.io.plan_ahead(&found) {
-                self.leave(Task::Flight(flight));
+            for flight in io.plan_ahead(&found) {
+                self.leave(Task::Flight(Arc::clone(&errand.dataset), flight));
             }
         }
         scan(&wanted.behind(), &mut |_, _| {}) && is_whole

@@ -38,6 +38,7 @@ use tally_vfs::ObjectRef;
 use crate::ahead::Ahead;
 use crate::filesystem::Filesystem;
 use crate::record::newer;
+use crate::schema::Files;
 
 pub use datasets::{DatasetError, DatasetInfo};
 pub use loss::ReplayLoss;
@@ -231,7 +232,7 @@ impl Filer {
         options: &CreateOptions,
     ) -> Result<Arc<Self>, FilerError> {
         let assembled = create::create(platform, name, vdevs, &options.disks)?;
-        let pool = Pool::create(platform, tuning, &assembled.roster)?;
+        let pool = Pool::create(platform, tuning, &assembled.roster, &Files)?;
         let filer = Arc::new(Self::new(pool));
         filer.add_root_dataset(name, options)?;
         Ok(filer)
@@ -299,7 +300,7 @@ impl Filer {
         }
         let load = LoadOptions { read_only: options.read_only, accept_loss: options.accept_loss, rewind };
         let scanned = &mut |bytes| progress(Progress::Scanned(bytes));
-        let (pool, content) = Pool::load(platform, tuning, &assembled.roster, &chosen, load, scanned)?;
+        let (pool, content) = Pool::load(platform, tuning, &assembled.roster, &chosen, load, &Files, scanned)?;
         let mut report = ImportReport {
             was_clean: pool.was_exported_cleanly(),
             frames: content.frames,

@@ -28,10 +28,9 @@ use smallvec::SmallVec;
 use tally_base::codec::Reader;
 use tally_base::{Dseq, Generation, Lsn, ObjectId, Time, Txg, Wait, round_to_sector};
 use tally_intent::{Appended, Lane, Reservation};
-use tally_store::dataset::{Dataset, DatasetRoot, OBJECT_CHARGE};
+use tally_store::dataset::{Dataset, DatasetIo, DatasetRoot, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
 use tally_store::pool::Pool;
-use tally_store::properties::SyncMode;
 use tally_store::txg::Brought;
 use tally_vfs::{Change, FileKind, FsError, ObjectRef, Outcome, RememberedReply, ReplyKey};
 
@@ -127,6 +126,12 @@ impl Filesystem {
         filesystem
     }
 
+    /// The door to its blocks.
+    #[inline]
+    pub(crate) fn io(&self) -> &DatasetIo {
+        self.dataset.io()
+    }
+
     /// The lane that takes its records; `None` while that has no disk, and changes wait for their transaction group.
     pub(crate) fn lane(&self) -> Option<Arc<Lane>> {
         self.pool.lane(self.pool.home_of(&self.dataset.birth))
@@ -172,11 +177,6 @@ impl Filesystem {
         self.log_switch.load().after
     }
 
-    /// Whether every write is to be treated as FILE_SYNC.
-    pub(crate) fn always_sync(&self) -> bool {
-        self.dataset.effective().sync == SyncMode::Always
-    }
-
     /// Locks objects and loads their inodes. On an error the locks are released.
     pub(crate) fn lock(&self, ids: &[ObjectId]) -> Result<Locked, FsError> {
         // If it is refused, somebody has to let go of the objects all the same: once a group is enough.
@@ -212,7 +212,7 @@ impl Filesystem {
     pub(crate) fn stored_inode(&self, root: &DatasetRoot, id: ObjectId) -> Result<Option<Inode>, FsError> {
         let key = Key::new(Class::Inode, id.0, 0, 0);
         let damaged = |error: &dyn std::fmt::Display| self.damaged(id, Part::Attributes, error);
-        let Some(value) = root.tree.get(&self.pool.io, &key).map_err(|error| damaged(&error))? else {
+        let Some(value) = self.io().get(&root.tree, &key).map_err(|error| damaged(&error))? else {
             return Ok(None);
         };
         let inode = Inode::decode(&mut Reader::new(&value, "inode")).map_err(|error| damaged(&error))?;

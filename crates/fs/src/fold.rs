@@ -28,9 +28,8 @@ use std::sync::atomic::Ordering;
 use tally_base::{LongWork, ObjectId, Txg};
 use tally_store::block::BlockError;
 use tally_store::bp::{BlockPtr, Compression, Dva};
-use tally_store::dataset::{ACCOUNT_MAX, DatasetClient, DatasetRoot, OBJECT_CHARGE};
+use tally_store::dataset::{ACCOUNT_MAX, DatasetClient, DatasetRoot, DatasetWriter, OBJECT_CHARGE};
 use tally_store::key::{Class, Key};
-use tally_store::run::RunWriter;
 use tally_store::tree::{Around, Change};
 use tally_vfs::FileKind;
 
@@ -46,7 +45,7 @@ use crate::layer::Layer;
 struct Fold<'a> {
     fs: &'a Filesystem,
     old: &'a DatasetRoot,
-    out: &'a mut RunWriter,
+    out: DatasetWriter<'a>,
     compression: Compression,
     changes: Vec<(Key, Change)>,
     /// No id from this one on is in the old tree.
@@ -85,7 +84,7 @@ impl DatasetClient for Filesystem {
         self.groups.hold_changes_of(txg)
     }
 
-    fn fold(&self, txg: Txg, old: &DatasetRoot, out: &mut RunWriter) -> Result<DatasetRoot, BlockError> {
+    fn fold(&self, txg: Txg, old: &DatasetRoot, out: DatasetWriter<'_>) -> Result<DatasetRoot, BlockError> {
         let dirty = self.groups.take_dirty(txg);
         let compression = self.dataset.effective().compression.into();
         let mut fold = Fold {
@@ -112,9 +111,9 @@ impl DatasetClient for Filesystem {
             fold.out.step();
         }
         fold.order_changes();
-        let absence = |key: &Key| absence(&self.pool.io, old, &fold.cuts, key);
+        let absence = |key: &Key| absence(self.io(), old, &fold.cuts, key);
         let around = Around { first_new: fold.first_new, absence: &absence, lost: &fold.lost };
-        let tree = old.tree.apply_around(&self.pool.io, fold.out, &fold.changes, &around)?;
+        let tree = fold.out.merge(&old.tree, &fold.changes, &around)?;
         self.first_new.fetch_max(fold.ids_end(), Ordering::Relaxed);
         let (logged, log_from) = self.logging_after(txg, old);
         let root = DatasetRoot {
@@ -234,7 +233,7 @@ impl Fold<'_> {
     }
 
     fn free(&self, block: &BlockPtr) {
-        self.fs.pool.io.free(block, self.out.txg());
+        self.out.release(block);
     }
 
     /// Frees the blocks that were placed ahead and are not `kept`: overwritten or cut since.

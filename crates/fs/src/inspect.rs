@@ -8,6 +8,7 @@ use tally_base::ObjectId;
 use tally_base::codec::{Malformed, Reader};
 use tally_intent::RecordHead;
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use tally_store::dataset::Schema;
 use tally_store::inspect::{Fields, RecordWords, Value, Words, text_of};
 use tally_store::key::{Class, Key};
 use tally_vfs::FileKind;
@@ -17,6 +18,7 @@ use crate::entry::decode_entry;
 use crate::fold::OrphanKind;
 use crate::inode::{Inode, Layout, kind_of};
 use crate::record::{self, InodeAfter, Record, RecordKind, SizeRule};
+use crate::schema::Files;
 
 /// Bytes of a small file that are shown.
 const SMALL_SHOWN_BYTES: usize = 24;
@@ -57,6 +59,10 @@ impl Words for FsWords {
             }
             Class::Dataset | Class::Job | Class::Damage | Class::History => Err(Malformed("class of a dataset's tree")),
         }
+    }
+
+    fn schema(&self) -> &dyn Schema {
+        &Files
     }
 }
 

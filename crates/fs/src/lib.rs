@@ -19,6 +19,7 @@ mod ops;
 mod read;
 pub mod record;
 pub mod replay;
+mod schema;
 mod sight;
 mod subtree;
 

@@ -83,11 +83,11 @@ impl Filesystem {
     pub(crate) fn check_ids(&self, dseq: Dseq) -> Result<(), ReplayError> {
         let root = self.dataset.root();
         let (first, end) = (Key::new(Class::Inode, root.next_object.0, 0, 0), Key::new(Class::DirEntry, 0, 0, 0));
-        let source = match root.tree.range(&self.pool.io, &first, &end).next() {
+        let source = match self.io().range(&root.tree, &first, &end).next() {
             None => return Ok(()),
             Some(Ok((key, _))) => self.broken(&format!("object {} has an id that was never drawn", key.object)),
             // What cannot be read says nothing against it, and is nobody's who would be found.
-            Some(Err(error)) => match self.pool.io.check_damage(error) {
+            Some(Err(error)) => match self.io().check_damage(error) {
                 Ok(_) => return Ok(()),
                 Err(error) => self.broken(&error),
             },
@@ -104,9 +104,9 @@ impl Filesystem {
         let root = self.dataset.root();
         for (id, state) in locked.states_mut() {
             if id < root.next_object && self.load(id, state).is_err() {
-                if let Err(error) = root.tree.get(&self.pool.io, &Key::new(Class::Inode, id.0, 0, 0)) {
+                if let Err(error) = self.io().get(&root.tree, &Key::new(Class::Inode, id.0, 0, 0)) {
                     let passing = |error| ReplayError::Unreadable { dseq, source: self.broken(&error) };
-                    self.pool.io.check_damage(error).map_err(passing)?;
+                    self.io().check_damage(error).map_err(passing)?;
                 }
                 // It may be that it can be read by now.
                 if self.load(id, state).is_err() {

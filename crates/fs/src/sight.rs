@@ -10,7 +10,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use tally_base::{ObjectId, blocking, name_hash};
 use tally_store::block::BlockError;
-use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
+use tally_store::bp::BlockPtr;
 use tally_store::dataset::DatasetRoot;
 use tally_store::io::Standing;
 use tally_store::key::{Class, Key};
@@ -23,6 +23,7 @@ use crate::filesystem::Filesystem;
 use crate::inode::{Inode, Layout};
 use crate::layer::{DataLayer, Piece, Seen, see_through};
 use crate::object::{ObjectState, RestsOn};
+use crate::schema::decode_pointer;
 
 /// An object under a lock, with the tree below it.
 pub(crate) struct Sight<'a> {
@@ -99,7 +100,7 @@ impl Sight<'_> {
         if let Some(value) = layers.iter().rev().find_map(|layer| layer.keys.get(key)) {
             return Ok(value.clone());
         }
-        self.unless_nothing_is_stored(self.root.tree.get(&self.fs.pool.io, key))
+        self.unless_nothing_is_stored(self.fs.io().get(&self.root.tree, key))
     }
 
     /// What was read of a directory's names in the tree. Where they cannot be read it may still be that the stored
@@ -116,7 +117,7 @@ impl Sight<'_> {
         let layers = self.state.map_or(&[][..], |state| &state.layers);
         let mut overlays: SmallVec<[_; 3]> =
             layers.iter().rev().map(|layer| layer.keys.range(from..to).peekable()).collect();
-        let mut stored = self.root.tree.range(&self.fs.pool.io, &from, &to);
+        let mut stored = self.fs.io().range(&self.root.tree, &from, &to);
         let mut next_stored = self.unless_nothing_is_stored(stored.next().transpose())?;
         let mut found = Vec::new();
         while found.len() < max {
@@ -173,7 +174,7 @@ impl Sight<'_> {
             match seen {
                 Seen::Piece(Piece::Memory { bytes, .. }) => out.push(bytes),
                 Seen::Piece(Piece::Placed { block, skip, length }) => {
-                    let read = self.fs.pool.io.read(&block);
+                    let read = self.fs.io().read(&block);
                     let bytes = read.map_err(|error| self.damaged(Part::Content(part.start), &error))?;
                     out.push(bytes.slice(skip as usize..(skip + length) as usize));
                 }
@@ -203,7 +204,7 @@ impl Sight<'_> {
         }
         if inode.layout == Layout::Small {
             let key = Key::new(Class::Small, self.id.0, 0, 0);
-            let whole = self.root.tree.get(&self.fs.pool.io, &key);
+            let whole = self.fs.io().get(&self.root.tree, &key);
             let whole = whole.map_err(|error| self.damaged(Part::Content(0), &error))?;
             push_part(&whole.unwrap_or_default(), 0, range, out);
             return Ok(());
@@ -222,9 +223,8 @@ impl Sight<'_> {
             let part = range.start.max(start)..range.end.min(start + record_size);
             match block {
                 Some(block) => {
-                    let is_from_disk =
-                        self.fs.damage.has_places() && self.fs.pool.io.standing(&block) == Standing::Stored;
-                    let read = self.fs.pool.io.read(&block);
+                    let is_from_disk = self.fs.damage.has_places() && self.fs.io().standing(&block) == Standing::Stored;
+                    let read = self.fs.io().read(&block);
                     let bytes = read.map_err(|error| self.fs.damaged_block(self.id, start, &error))?;
                     if is_from_disk {
                         self.fs.is_whole(self.id, start);
@@ -245,7 +245,7 @@ impl Sight<'_> {
     /// What is to be done before blocks are read: whoever reads ahead is told of those that are not cached, and several are
     /// read at once, so that a cold disk sees them together. To be held until they are read.
     fn before_the_disk(&self, inode: &Inode, starts: &[u64], blocks: &[Option<BlockPtr>]) -> Option<Lone<'_>> {
-        let io = &self.fs.pool.io;
+        let io = self.fs.io();
         let standing = |(start, block): (&u64, &Option<BlockPtr>)| Some((*start, io.standing(block.as_ref()?)));
         let standings: SmallVec<[_; 16]> = starts.iter().zip(blocks).filter_map(standing).collect();
         if standings.iter().all(|(_, standing)| *standing == Standing::Cached) {
@@ -277,16 +277,10 @@ impl Filesystem {
     ) -> Result<Option<BlockPtr>, FsError> {
         let key = Key::new(Class::Extent, id.0, start, 0);
         let damaged = |error: &dyn std::fmt::Display| self.damaged(id, Part::Content(start), error);
-        let value = root.tree.get(&self.pool.io, &key).map_err(|error| damaged(&error))?;
+        let value = self.io().get(&root.tree, &key).map_err(|error| damaged(&error))?;
         let block = value.map(|value| decode_pointer(&value).ok_or_else(|| damaged(&"damaged extent"))).transpose()?;
         Ok(block.filter(|block| !inode.has_cut(start, block.birth)))
     }
-}
-
-/// The block pointer in an extent's value.
-pub(crate) fn decode_pointer(value: &[u8]) -> Option<BlockPtr> {
-    let bytes: &[u8; BLOCK_PTR_BYTES] = value.try_into().ok()?;
-    BlockPtr::decode(bytes).ok()
 }
 
 /// Zeroes to point at, instead of making them.

@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex};
 use tally_base::Txg;
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_store::block::BlockError;
-use tally_store::dataset::{Dataset, DatasetClient, DatasetRoot};
+use tally_store::dataset::{Dataset, DatasetClient, DatasetRoot, DatasetWriter};
 use tally_store::properties::{Property, PropertySet, parse};
-use tally_store::run::RunWriter;
 use tally_vfs::{CreateHow, Cred, FsError, Stability, Vfs};
 use world::{World, content, ctx, done, mode, noise, patient, vfs};
 
@@ -260,7 +259,7 @@ fn the_age_of_the_exposure_is_that_of_the_oldest_change_that_is_not_synced() {
 struct Between(Mutex<Option<Box<dyn FnOnce() + Send>>>);
 
 impl DatasetClient for Between {
-    fn fold(&self, _: Txg, root: &DatasetRoot, _: &mut RunWriter) -> Result<DatasetRoot, BlockError> {
+    fn fold(&self, _: Txg, root: &DatasetRoot, _: DatasetWriter<'_>) -> Result<DatasetRoot, BlockError> {
         if let Some(act) = self.0.lock().unwrap().take() {
             act();
         }
@@ -369,7 +368,7 @@ fn a_record_of_a_destroyed_dataset_that_was_written_late_is_no_loss() {
 struct Panics(std::sync::atomic::AtomicBool);
 
 impl DatasetClient for Panics {
-    fn fold(&self, _: Txg, root: &DatasetRoot, _: &mut RunWriter) -> Result<DatasetRoot, BlockError> {
+    fn fold(&self, _: Txg, root: &DatasetRoot, _: DatasetWriter<'_>) -> Result<DatasetRoot, BlockError> {
         assert!(!self.0.load(std::sync::atomic::Ordering::SeqCst), "a bug, for this test");
         Ok(root.clone())
     }

@@ -21,10 +21,9 @@ use tally_members::label::LABEL_BYTES;
 use tally_members::uberblock::{self, Uberblock};
 use tally_store::block::BlockError;
 use tally_store::bp::BlockPtr;
-use tally_store::dataset::{Dataset, DatasetBirth, DatasetClient, DatasetLine, DatasetRoot};
+use tally_store::dataset::{Dataset, DatasetBirth, DatasetClient, DatasetLine, DatasetRoot, DatasetWriter};
 use tally_store::key::{Class, Key};
-use tally_store::run::RunWriter;
-use tally_store::tree::{Change, Tree, Visit};
+use tally_store::tree::{Around, Change, Tree, Visit};
 use tally_store::tuning::Tuning;
 use tally_vfs::{
     Attr, CreateHow, Cred, FILE_SIZE_MAX, FileKind, FsError, LINK_MAX, ObjectRef, Outcome, SetAttr, Stability, Vfs,
@@ -41,13 +40,12 @@ struct Forger {
 }
 
 impl DatasetClient for Forger {
-    fn fold(&self, _: Txg, old: &DatasetRoot, out: &mut RunWriter) -> Result<DatasetRoot, BlockError> {
+    fn fold(&self, _: Txg, old: &DatasetRoot, mut out: DatasetWriter<'_>) -> Result<DatasetRoot, BlockError> {
         if self.written.swap(true, Ordering::SeqCst) {
             return Ok(old.clone());
         }
         let changes: Vec<_> = self.entries.iter().map(|(key, value)| (*key, Change::Put(value.clone()))).collect();
-        let io = Arc::clone(out.io());
-        Ok(DatasetRoot { tree: Tree::empty().apply(&io, out, &changes)?, ..self.root.clone() })
+        Ok(DatasetRoot { tree: out.merge(&Tree::empty(), &changes, &Around::NOTHING)?, ..self.root.clone() })
     }
 
     fn synced(&self, _: Txg) {}

@@ -1,7 +1,10 @@
 //! Datasets as the pool keeps them: a name below another one, local properties, and a root that changes with every transaction group.
 
+mod belongings;
 mod changes;
 mod entry;
+mod io;
+mod schema;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,11 +16,13 @@ use tally_base::{DatasetId, Dseq, Generation, LaneId, ObjectId, Time, Txg};
 
 use crate::block::BlockError;
 use crate::properties::{Effective, PropertySet};
-use crate::run::RunWriter;
 use crate::tree::Tree;
 
+pub use belongings::Belongings;
 pub(crate) use changes::Changes;
 pub(crate) use entry::{DatasetEntry, EntryError};
+pub use io::{DatasetIo, DatasetWriter, Placed, Placer};
+pub use schema::Schema;
 
 /// Longest full name of a dataset, bytes.
 pub const DATASET_NAME_MAX: usize = 255;
@@ -104,10 +109,16 @@ pub struct Dataset {
     effective: ArcSwap<Effective>,
     root: ArcSwap<DatasetRoot>,
     client: OnceLock<Weak<dyn DatasetClient>>,
-    /// Its pool's, once it is in one.
-    changes: OnceLock<Arc<Changes>>,
+    /// What it has of its pool, once it is in one.
+    joined: OnceLock<Joined>,
     /// The newest group in which it is noted as changed.
     changed_in: AtomicU64,
+}
+
+/// What a dataset has of its pool.
+struct Joined {
+    changes: Arc<Changes>,
+    io: DatasetIo,
 }
 
 /// Who fills a dataset: asked once per transaction group for what it changed.
@@ -132,7 +143,7 @@ pub trait DatasetClient: Send + Sync {
     }
 
     /// Writes the changes of `txg` as blocks, and gives the root above them. Nothing changes in `txg` any more.
-    fn fold(&self, txg: Txg, root: &DatasetRoot, out: &mut RunWriter) -> Result<DatasetRoot, BlockError>;
+    fn fold(&self, txg: Txg, root: &DatasetRoot, out: DatasetWriter<'_>) -> Result<DatasetRoot, BlockError>;
 
     /// The uberblock of `txg` is durable and its root published: the layers of `txg` can go.
     fn synced(&self, txg: Txg);
@@ -149,7 +160,7 @@ impl Dataset {
             effective: ArcSwap::from_pointee(effective),
             root: ArcSwap::from_pointee(root),
             client: OnceLock::new(),
-            changes: OnceLock::new(),
+            joined: OnceLock::new(),
             changed_in: AtomicU64::new(0),
         }
     }
@@ -189,7 +200,7 @@ impl Dataset {
 
     /// Notes that the next group is to look whether it has changed.
     pub fn note_look(&self) {
-        if let Some(changes) = self.changes.get() {
+        if let Some(Joined { changes, .. }) = self.joined.get() {
             changes.note(self.birth.id, Txg(0), &self.changed_in);
         }
     }
@@ -198,15 +209,23 @@ impl Dataset {
     pub fn note_change(&self, txg: Txg) {
         // A younger group may have noted it already while this one is being closed.
         if self.changed_in.load(Ordering::Relaxed) != txg.0
-            && let Some(changes) = self.changes.get()
+            && let Some(Joined { changes, .. }) = self.joined.get()
         {
             changes.note(self.birth.id, txg, &self.changed_in);
         }
     }
 
     /// It is in a pool.
-    pub(crate) fn join(&self, changes: &Arc<Changes>) {
-        assert!(self.changes.set(Arc::clone(changes)).is_ok(), "a dataset is in one pool");
+    pub(crate) fn join(&self, changes: &Arc<Changes>, io: DatasetIo) {
+        let joined = Joined { changes: Arc::clone(changes), io };
+        assert!(self.joined.set(joined).is_ok(), "a dataset is in one pool");
+    }
+
+    /// The door to its blocks.
+    #[must_use]
+    #[inline]
+    pub fn io(&self) -> &DatasetIo {
+        &self.joined.get().expect("only a dataset of a pool is read or written").io
     }
 
     /// The properties in force.

@@ -34,6 +34,7 @@ mod job;
 mod kept;
 mod lanes;
 mod life;
+mod log;
 pub mod membership;
 mod open;
 mod rewind;
@@ -60,7 +61,7 @@ use tally_members::roster::Roster;
 use tally_members::uberblock::Uberblock;
 
 use crate::bp::BlockPtr;
-use crate::dataset::{Changes, Dataset};
+use crate::dataset::{Changes, Dataset, DatasetIo, Schema};
 use crate::io::BlockIo;
 use crate::key::Key;
 use crate::replies::{BUCKETS, ReplyCache};
@@ -82,8 +83,9 @@ pub(crate) use job::job_of;
 pub use job::{Cursor, JobState, ScrubJob};
 pub use kept::DAMAGE_PLACES_MAX;
 pub use life::Life;
-pub(crate) use open::cursor_of;
-pub use open::{LoadOptions, LogContent, OpenError, ancestors};
+pub use log::LogContent;
+pub(crate) use log::cursor_of;
+pub use open::{LoadOptions, OpenError, ancestors};
 pub use rewind::{GoneBack, RewindError, RewindOrder, RewindTo};
 pub use room::{DRAWN_ROOM_END, TIME_ROOM_END};
 pub(crate) use root::PoolRoot;
@@ -119,6 +121,8 @@ pub struct Pool {
     datasets: RwLock<BTreeMap<DatasetId, Arc<Dataset>>>,
     /// Those that groups have changed which are not synced yet.
     changes: Arc<Changes>,
+    /// What their keys mean.
+    schema: &'static dyn Schema,
     /// What else the catalog says.
     kept: Kept,
     /// Datasets that were destroyed, until the log has forgotten them (rules F18).
@@ -325,7 +329,7 @@ impl Pool {
 
     /// Adds a dataset, within [`Self::administer`].
     pub fn add_dataset(&self, dataset: Arc<Dataset>) {
-        dataset.join(&self.changes);
+        dataset.join(&self.changes, DatasetIo::new(&self.io, self.schema));
         dataset.note_change(self.txgs.open());
         let added = self.datasets.write().insert(dataset.birth.id, dataset);
         assert!(added.is_none(), "dataset ids are never reused");

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use tally_store::dataset::Dataset;
 use tally_store::io::Flight;
 
 use super::Errand;
@@ -20,7 +21,8 @@ const TASK_AGE_MAX: Duration = Duration::from_secs(10);
 
 pub(super) enum Task {
     Errand(Errand),
-    Flight(Arc<Flight>),
+    /// Of blocks of this dataset.
+    Flight(Arc<Dataset>, Arc<Flight>),
 }
 
 #[derive(Default)]
@@ -44,7 +46,7 @@ impl Tasks {
         let mut queue = self.queue.lock();
         if queue.tasks.len() >= TASKS_MAX {
             // Readers have carried these out, while no thread came to it: all of them may be at one disk.
-            queue.tasks.retain(|(_, task)| !matches!(task, Task::Flight(flight) if !flight.is_planned()));
+            queue.tasks.retain(|(_, task)| !matches!(task, Task::Flight(_, flight) if !flight.is_planned()));
         }
         if queue.is_over || queue.tasks.len() >= TASKS_MAX {
             return Some(task);

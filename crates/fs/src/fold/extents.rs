@@ -8,7 +8,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use tally_base::ObjectId;
 use tally_store::block::BlockError;
-use tally_store::bp::{BlockKind, BlockPtr, Compression};
+use tally_store::bp::{BlockPtr, Compression};
 use tally_store::key::{Class, Key};
 use tally_store::tree::{Change, VALUE_BYTES_MAX};
 use tally_vfs::{FILE_SIZE_MAX, WRITE_BYTES_MAX};
@@ -95,7 +95,7 @@ impl Fold<'_> {
     ) -> Result<Option<BlockPtr>, BlockError> {
         let brought = layer.data.of_long_piece(&range, SHARED_PIECE_BYTES_MIN);
         if let Some(bytes) = brought.filter(|bytes| bytes.iter().any(|byte| *byte != 0)) {
-            return self.out.put_shared(BlockKind::Data, bytes, self.compression).map(Some);
+            return self.out.put_shared(bytes, self.compression).map(Some);
         }
         let base = |into: &mut [u8]| self.base(id, range.start, small, replaced, into);
         let content = self.block_content(id, range.clone(), layer, old_size, &base)?;
@@ -109,7 +109,7 @@ impl Fold<'_> {
             Stored::Known(replaced) => replaced,
             Stored::Unknown => {
                 self.fs.damaged(id, Part::Space, &"a block that was replaced is not found");
-                self.fs.pool.io.note_leak();
+                self.fs.io().note_leak();
                 None
             }
         }
@@ -139,8 +139,8 @@ impl Fold<'_> {
             // No leaf was ever cut at its offsets.
             return Ok(());
         }
-        let io = &self.fs.pool.io;
-        let mut stored = self.old.tree.range(io, &key(grown.start), &key(grown.end)).around_damage();
+        let io = self.fs.io();
+        let mut stored = io.range(&self.old.tree, &key(grown.start), &key(grown.end)).around_damage();
         while let Some(extent) = stored.next() {
             if let Err(error) = extent {
                 io.check_damage(error)?;
@@ -170,7 +170,7 @@ impl Fold<'_> {
             (Some(Stored::Unknown), _) | (None, Stored::Unknown) => return Ok(false),
             (None, Stored::Known(None)) => {}
             (None, Stored::Known(Some(block))) => {
-                let read = self.fs.pool.io.read_to_rewrite(block);
+                let read = self.fs.io().read_to_rewrite(block);
                 match self.unless_damaged(id, Part::Content(start), read)? {
                     Stored::Known(bytes) => copy_prefix(&bytes, into),
                     Stored::Unknown => return Ok(false),
@@ -192,9 +192,9 @@ impl Fold<'_> {
             // Zeroes that only say that there is nothing were not asked for: they must not take a whole block.
             let is_zeroes = bytes.iter().all(|byte| *byte == 0);
             let compression = if is_zeroes { Compression::Lz4 } else { self.compression };
-            self.out.put_bytes(BlockKind::Data, bytes.into(), compression)
+            self.out.put(bytes.into(), compression)
         } else {
-            self.out.put_given_up(BlockKind::Data, &bytes, self.compression)
+            self.out.put_given_up(&bytes, self.compression)
         }
     }
 
@@ -238,7 +238,7 @@ impl Fold<'_> {
     ) -> Result<(), BlockError> {
         let [first, end] = [range.start, range.end].map(|offset| Key::new(Class::Extent, id.0, offset, 0));
         let (old, fs) = (self.old, self.fs);
-        let mut extents = old.tree.range(&fs.pool.io, &first, &end).around_damage();
+        let mut extents = fs.io().range(&old.tree, &first, &end).around_damage();
         while let Some(extent) = extents.next() {
             let node = extent.as_ref().err().and_then(|error| error.unreadable().copied());
             let Stored::Known((key, value)) = self.unless_damaged(id, Part::Space, extent)? else {

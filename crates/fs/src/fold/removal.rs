@@ -87,7 +87,7 @@ impl Fold<'_> {
         let (from, to) = (Key::new(Class::Orphan, 0, 0, 0), Key::new(Class::Orphan, u64::MAX, 0, 0));
         let (tree, fs) = (&self.old.tree, self.fs);
         let (mut left, mut last) = (0, None);
-        for orphan in tree.range(&fs.pool.io, &from, &to).around_damage() {
+        for orphan in fs.io().range(tree, &from, &to).around_damage() {
             // Orphans that cannot be found keep what they have.
             let root = fs.root_ref().id;
             let Stored::Known((key, value)) = self.unless_damaged(root, Part::Space, orphan)? else { continue };
@@ -175,7 +175,7 @@ impl Fold<'_> {
         let key = |offset| Key::new(Class::Extent, id.0, offset, 0);
         let (mut at, mut whole) = (ahead.end, ahead.end);
         let (old, fs) = (self.old, self.fs);
-        let mut extents = old.tree.range(&fs.pool.io, &key(ahead.start), &key(ahead.end)).around_damage();
+        let mut extents = fs.io().range(&old.tree, &key(ahead.start), &key(ahead.end)).around_damage();
         while let Some(extent) = extents.next() {
             let offset = extent.as_ref().map_or_else(|_| extents.failed_at().a, |(key, _)| key.a).max(ahead.start);
             if self.reap_extents_left == 0 {
@@ -232,7 +232,7 @@ impl Fold<'_> {
         let (first, end) = (Key::new(Class::Extent, id.0, from, 0), Key::new(Class::Extent, id.0, u64::MAX, 0));
         let (old, fs) = (self.old, self.fs);
         let mut freed = Freed::default();
-        for extent in old.tree.range(&fs.pool.io, &first, &end).around_damage() {
+        for extent in fs.io().range(&old.tree, &first, &end).around_damage() {
             if freed.count == max {
                 break;
             }

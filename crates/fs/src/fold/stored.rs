@@ -9,8 +9,7 @@ use bytes::Bytes;
 use tally_base::ObjectId;
 use tally_store::block::BlockError;
 use tally_store::bp::BlockPtr;
-use tally_store::dataset::DatasetRoot;
-use tally_store::io::BlockIo;
+use tally_store::dataset::{DatasetIo, DatasetRoot};
 use tally_store::key::{Absence, Class, Key};
 use tally_vfs::FILE_SIZE_MAX;
 
@@ -19,7 +18,7 @@ use super::removal::OrphanKind;
 use crate::cuts::Cuts;
 use crate::damage::Part;
 use crate::inode::{Inode, Layout};
-use crate::sight::decode_pointer;
+use crate::schema::decode_pointer;
 
 /// What the old tree says of something.
 #[derive(Clone, Copy)]
@@ -35,7 +34,7 @@ impl Fold<'_> {
         if id.0 >= self.first_new {
             return Ok(Stored::Known(None));
         }
-        let value = self.old.tree.get(&self.fs.pool.io, &Key::new(Class::Inode, id.0, 0, 0));
+        let value = self.fs.io().get(&self.old.tree, &Key::new(Class::Inode, id.0, 0, 0));
         let inode = value.and_then(|value| value.map(|value| decode_inode(self.old, &value)).transpose());
         self.unless_damaged(id, Part::Attributes, inode)
     }
@@ -44,12 +43,12 @@ impl Fold<'_> {
     /// laid out in extents its extents tell.
     pub(super) fn presumed_inode(&self, id: ObjectId, inode: &Inode) -> Result<Inode, BlockError> {
         let (first, end) = (Key::new(Class::Extent, id.0, 0, 0), Key::new(Class::Extent, id.0, u64::MAX, 0));
-        let extent = self.old.tree.range(&self.fs.pool.io, &first, &end).next().transpose();
+        let extent = self.fs.io().range(&self.old.tree, &first, &end).next().transpose();
         let layout = match self.unless_damaged(id, Part::Attributes, extent)? {
             Stored::Known(None) => Layout::Small,
             Stored::Known(Some(_)) | Stored::Unknown => Layout::Extents,
         };
-        let cuts = self.old.tree.get(&self.fs.pool.io, &OrphanKind::Cut.key(id));
+        let cuts = self.fs.io().get(&self.old.tree, &OrphanKind::Cut.key(id));
         let cuts = match self.unless_damaged(id, Part::Attributes, cuts)? {
             Stored::Known(cuts) => cuts.and_then(|cuts| Cuts::decode(&cuts).ok()).map(Box::new),
             Stored::Unknown => None,
@@ -62,12 +61,12 @@ impl Fold<'_> {
         if old.is_none_or(|old| old.size == 0) {
             return Ok(Stored::Known(Bytes::new()));
         }
-        let value = self.old.tree.get(&self.fs.pool.io, &Key::new(Class::Small, id.0, 0, 0));
+        let value = self.fs.io().get(&self.old.tree, &Key::new(Class::Small, id.0, 0, 0));
         self.unless_damaged(id, Part::Content(0), value.map(Option::unwrap_or_default))
     }
 
     pub(super) fn stored_extent(&self, id: ObjectId, start: u64) -> Result<Stored<Option<BlockPtr>>, BlockError> {
-        let value = self.old.tree.get(&self.fs.pool.io, &Key::new(Class::Extent, id.0, start, 0));
+        let value = self.fs.io().get(&self.old.tree, &Key::new(Class::Extent, id.0, start, 0));
         let block = value.and_then(|value| value.map(|value| decode_extent(self.old, &value)).transpose());
         self.unless_damaged(id, Part::Content(start), block)
     }
@@ -83,10 +82,10 @@ impl Fold<'_> {
             Ok(read) => Ok(Stored::Known(read)),
             Err(error) => {
                 let what = error.to_string();
-                self.fs.pool.io.check_damage(error)?;
+                self.fs.io().check_damage(error)?;
                 self.fs.damaged(id, part, &what);
                 if part == Part::Space {
-                    self.fs.pool.io.note_leak();
+                    self.fs.io().note_leak();
                 }
                 Ok(Stored::Unknown)
             }
@@ -96,20 +95,20 @@ impl Fold<'_> {
     /// Whether readers will find that the tree does not hold the key, once it does not: above a leaf that cannot be
     /// read they would not.
     pub(super) fn can_be_absent(&self, key: &Key) -> Result<bool, BlockError> {
-        match self.old.tree.read_neighbours(&self.fs.pool.io, key) {
+        match self.fs.io().read_neighbours(&self.old.tree, key) {
             Ok(()) => Ok(true),
-            Err(error) => self.fs.pool.io.check_damage(error).map(|_| false),
+            Err(error) => self.fs.io().check_damage(error).map(|_| false),
         }
     }
 }
 
 /// From where on the new tree has no other key of the same class and object than those that are put, if the old inode
 /// can be read and says so, or the file was cut.
-pub(super) fn absence(io: &BlockIo, old: &DatasetRoot, cuts: &HashMap<ObjectId, u64>, key: &Key) -> Option<Absence> {
+pub(super) fn absence(io: &DatasetIo, old: &DatasetRoot, cuts: &HashMap<ObjectId, u64>, key: &Key) -> Option<Absence> {
     let absent_from = |from, is_new| Absence { from: Key::new(key.class, key.object, from, 0), is_new };
     let cut = cuts.get(&ObjectId(key.object)).copied().filter(|_| key.class == Class::Extent);
     let cut_away = cut.map(|from| absent_from(from, false));
-    let Ok(value) = old.tree.get(io, &Key::new(Class::Inode, key.object, 0, 0)) else { return cut_away };
+    let Ok(value) = io.get(&old.tree, &Key::new(Class::Inode, key.object, 0, 0)) else { return cut_away };
     let Ok(inode) = value.map(|value| decode_inode(old, &value)).transpose() else { return cut_away };
     // What was cut away before, and is not freed yet, does not exist either; but it is there.
     let (never_from, is_new) = match (key.class, inode) {

@@ -10,7 +10,8 @@
 //! [`Pool::break_even_bytes`](tally_store::pool::Pool::break_even_bytes) or the end of a lane: whoever goes by one looks
 //! at it once and may be wrong about what others did, never about what is promised.
 
-use tally_store::properties::LogBias;
+use tally_intent::Lane;
+use tally_store::properties::{Effective, LogBias};
 use tally_vfs::ObjectRef;
 
 use crate::filesystem::Filesystem;
@@ -64,28 +65,39 @@ impl Filesystem {
     /// Bytes of data that one request, or one file at a COMMIT, may put into the log (rules F5), by `logbias`; nothing
     /// while the log has no disk.
     pub(super) fn inline_max(&self) -> u64 {
-        let Some(lane) = self.lane().filter(|lane| !lane.has_ended()) else { return 0 };
+        let lane = self.lane().filter(|lane| !lane.has_ended());
+        lane.map_or(0, |lane| self.inline_max_of(&lane, &self.dataset.effective()))
+    }
+
+    /// The same for whoever has the lane and the properties.
+    pub(super) fn inline_max_of(&self, lane: &Lane, effective: &Effective) -> u64 {
         let share = lane.share_bytes();
-        let effective = self.dataset.effective();
         match effective.logbias {
             LogBias::Latency => share,
             LogBias::Throughput => share.min(THROUGHPUT_INLINE_MAX),
-            LogBias::Auto => self.pool.break_even_bytes(&lane).max(u64::from(effective.recordsize)).min(share),
+            LogBias::Auto => self.pool.break_even_bytes(lane).max(u64::from(effective.recordsize)).min(share),
         }
     }
 
     /// Most bytes of a file that stay in memory for a COMMIT to log, in one group.
     fn gather_max(&self) -> u64 {
-        if !self.logs_now() {
-            return 0;
-        }
-        self.inline_max().min(self.pool.txgs.dirty_bytes_max() / GATHERED_SHARE)
+        if self.logs_now() { self.gather_max_of(self.inline_max()) } else { 0 }
+    }
+
+    /// The same for whoever has looked at what goes to the log.
+    pub(super) fn gather_max_of(&self, inline_max: u64) -> u64 {
+        inline_max.min(self.pool.txgs.dirty_bytes_max() / GATHERED_SHARE)
     }
 
     /// Whether so many more bytes of a file, which need not be stable, stay in memory.
     pub(super) fn may_gather(&self, state: &ObjectState, length: u64) -> bool {
+        self.gathers(state, length, self.gather_max())
+    }
+
+    /// Whether they do where no more than `gather_max` does.
+    pub(super) fn gathers(&self, state: &ObjectState, length: u64, gather_max: u64) -> bool {
         let gathered = state.unlogged_bytes(self.pool.txgs.open());
-        !state.is_placed() && gathered.saturating_add(length) <= self.gather_max()
+        !state.is_placed() && gathered.saturating_add(length) <= gather_max
     }
 
     /// Bytes of a COMMIT that go to the log before others come: each part costs a turn of the log's disk. No more than a
@@ -97,7 +109,12 @@ impl Filesystem {
 
     /// Data bytes that fit in one record.
     pub(crate) fn record_data_max(&self) -> usize {
-        let record_bytes_max = self.lane().map_or(UNLOGGED_RECORD_MAX, |lane| lane.geometry().record_bytes_max());
-        record_bytes_max.saturating_sub(RECORD_OVERHEAD_MAX)
+        let lane = self.lane();
+        lane.map_or(UNLOGGED_RECORD_MAX - RECORD_OVERHEAD_MAX, |lane| record_data_max_of(&lane))
     }
+}
+
+/// Data bytes that fit in one record of this lane.
+pub(super) fn record_data_max_of(lane: &Lane) -> usize {
+    lane.geometry().record_bytes_max().saturating_sub(RECORD_OVERHEAD_MAX)
 }

@@ -16,9 +16,9 @@ use foldhash::HashSet;
 use parking_lot::Mutex;
 use tally_base::{ObjectId, Txg};
 use tally_store::block::BlockError;
-use tally_store::bp::{BlockKind, BlockPtr, Compression};
+use tally_store::bp::Compression;
+use tally_store::dataset::{Placed, Placer};
 use tally_store::pool::SpaceClass;
-use tally_store::run::RunWriter;
 use tally_store::txg::Admission;
 use tally_vfs::ObjectRef;
 
@@ -27,28 +27,28 @@ use crate::fold::SHARED_PIECE_BYTES_MIN;
 use crate::layer::{DataLayer, Fragments, Unlogged};
 
 /// A block that earlier WRITEs left in memory, and its place now.
-pub(super) struct Follower {
+pub(super) struct Follower<'a> {
     pub(super) offset: u64,
     /// What of memory was placed. It is kept, so that the same address is the same content.
     pub(super) content: Fragments,
-    pub(super) block: BlockPtr,
+    pub(super) block: Placed<'a>,
 }
 
-impl Follower {
+impl Follower<'_> {
     /// Whether it is still what `layer` has there, and no record carries it.
     pub(super) fn is_current(&self, layer: &DataLayer) -> bool {
         let place = |bytes: &Bytes| (bytes.as_ptr(), bytes.len());
-        let now = layer.unlogged(self.offset..self.offset + u64::from(self.block.lsize));
+        let now = layer.unlogged(self.offset..self.offset + u64::from(self.block.bytes()));
         now.is_some_and(|now| now.iter().map(place).eq(self.content.iter().map(place)))
     }
 }
 
 /// Places such blocks, in front of those of the WRITE itself. What the pool has no room for has its place in memory.
-pub(super) fn place(
+pub(super) fn place<'a>(
     blocks: Vec<Unlogged>,
-    out: &mut RunWriter,
+    out: &mut Placer<'a>,
     compression: Compression,
-    followers: &mut Vec<Follower>,
+    followers: &mut Vec<Follower<'a>>,
 ) -> Result<(), BlockError> {
     for Unlogged { offset, content, piece_bytes } in blocks {
         let bytes = match content.as_slice() {
@@ -57,7 +57,7 @@ pub(super) fn place(
             [whole] if piece_bytes >= SHARED_PIECE_BYTES_MIN => whole.clone(),
             fragments => fragments.concat().into(),
         };
-        match out.put_bytes(BlockKind::Data, bytes, compression) {
+        match out.put(bytes, compression) {
             Ok(block) => followers.push(Follower { offset, content, block }),
             Err(BlockError::NoSpace(_)) => return Ok(()),
             Err(error) => return Err(error),

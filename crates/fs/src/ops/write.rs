@@ -11,14 +11,15 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use tally_base::{Txg, round_to_sector};
-use tally_store::alloc::UNBORN;
 use tally_store::block::{BlockError, NoSpace};
-use tally_store::bp::{BlockKind, BlockPtr};
+use tally_store::dataset::Placed;
 use tally_store::pool::SpaceClass;
+use tally_store::properties::SyncMode;
 use tally_store::txg::RingUse;
 use tally_vfs::permission::{self, WRITE};
 use tally_vfs::{FILE_SIZE_MAX, FileKind, FsError, ObjectRef, OpCtx, Outcome, Stability, Written};
 
+use super::bounds::record_data_max_of;
 use super::follow::{self, Claim, Follower};
 use super::setattr::strip_privileges;
 use super::{after, change, failed, unchanged};
@@ -31,20 +32,20 @@ use crate::layer::{DataLayer, Piece};
 use crate::object::Locked;
 use crate::record::{Data, RECORD_OVERHEAD_MAX, Record, RecordKind, SizeRule};
 
-/// The parts of a WRITE: what stays in memory, and what is in the pool already.
+/// The parts of a WRITE: what stays in memory, and what is in the pool already, which goes back unless it is settled.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct Parts<'a> {
     pub(super) memory: SmallVec<[(u64, Bytes); 2]>,
-    placed: Vec<(u64, BlockPtr)>,
+    placed: Vec<(u64, Placed<'a>)>,
     /// What stayed in memory before and follows.
-    followers: Vec<Follower>,
+    followers: Vec<Follower<'a>>,
     /// That nobody else places the same.
     claim: Option<Claim>,
     /// Whether it stays in memory for a COMMIT, which will want a place in the ring for it.
     gathers: bool,
 }
 
-impl Parts {
+impl Parts<'_> {
     fn whole(offset: u64, data: &Bytes) -> Self {
         Self { memory: smallvec![(offset, data.clone())], ..Self::default() }
     }
@@ -62,6 +63,17 @@ enum Way {
         /// Whether it seemed to stay in memory, for the log, when its data was let in.
         gathers: bool,
     },
+}
+
+/// What a WRITE is going to do. Dataset and lane may be others before it is done: then it was wrong about what is quicker, and never
+/// about what is promised. Whether its data stays in memory is looked at once more, under the lock.
+struct WritePlan {
+    is_stable: bool,
+    way: Way,
+    /// What it takes of the ring.
+    ring: RingUse,
+    /// Its data, a part for each record; none where it goes into none.
+    chunks: SmallVec<[Bytes; 1]>,
 }
 
 impl Way {
@@ -91,28 +103,43 @@ impl Filesystem {
         })
     }
 
-    /// By how much a WRITE may make the dataset grow: by the blocks that it touches, however little of them, but not
-    /// beyond what the file takes if every block of it is written and none can be compressed.
-    fn growth_of(&self, object: ObjectRef, range: Range<u64>) -> Result<u64, FsError> {
-        // Nobody asks without a quota.
-        if !self.has_quota() {
-            return Ok(0);
+    /// What a WRITE may cost its fold, and by how much it may make the dataset grow: from one look, without the lock.
+    fn costs_of_write(&self, object: ObjectRef, range: &Range<u64>) -> Result<(FoldCost, u64), FsError> {
+        let mut growth_bytes = 0;
+        let fold = self.fold_cost(object, |inode, layer| {
+            // Nobody asks without a quota.
+            if self.has_quota() {
+                growth_bytes = growth(inode, range);
+            }
+            FoldCost::of(inode, layer, std::iter::once(range.clone()))
+        })?;
+        Ok((fold, growth_bytes))
+    }
+
+    /// What a WRITE is going to do, by one look at its dataset and the lane; if it may begin at all.
+    fn plan_write(&self, object: ObjectRef, data: &Bytes, asked: Stability) -> Result<WritePlan, Refusal> {
+        let length = data.len() as u64;
+        let (log, effective) = (self.log(), self.dataset.effective());
+        let inline_max = log.as_ref().map_or(0, |lane| self.inline_max_of(lane, &effective));
+        let is_stable = asked > Stability::Unstable || effective.sync == SyncMode::Always;
+        let inline = is_stable && self.logs_now() && length <= inline_max;
+        self.check_takes_changes()?;
+        if !inline {
+            self.check_lease()?;
         }
-        let inode = match self.see(object.id, |sight| sight.live(object)) {
-            Ok(inode) => inode,
-            Err(FsError::Stale) => return Ok(0),
-            Err(error) => return Err(error),
+        let way = match (inline, is_stable) {
+            (true, _) => Way::Log,
+            (false, true) => Way::Group,
+            (false, false) => {
+                let gather_max = self.gather_max_of(inline_max);
+                let gathers = self.objects.look(object.id, |state| self.gathers(state, length, gather_max));
+                Way::Unstable { gathers }
+            }
         };
-        let record_size = inode.record_size();
-        let size = inode.size.max(range.end);
-        let is_small = inode.layout == Layout::Small && size <= SMALL_MAX;
-        let used_max = if is_small { size } else { round_to_sector(size) };
-        let touched = range
-            .end
-            .next_multiple_of(record_size)
-            .min(used_max)
-            .saturating_sub(range.start / record_size * record_size);
-        Ok(touched.min(used_max.saturating_sub(inode.used)))
+        let ring = way.ring_use(log.as_ref().map(|lane| lane.geometry().size));
+        let lane = log.filter(|_| inline);
+        let chunks = lane.map_or(SmallVec::new(), |lane| chunks(data, record_data_max_of(&lane)));
+        Ok(WritePlan { is_stable, way, ring, chunks })
     }
 
     pub(crate) fn write_content(
@@ -127,29 +154,20 @@ impl Filesystem {
         if offset.checked_add(length).is_none_or(|end| end > FILE_SIZE_MAX) {
             return failed(FsError::TooBig);
         }
-        let stable = asked > Stability::Unstable || self.always_sync();
-        let inline = stable && self.logs_now() && length <= self.inline_max();
-        let may_begin = self.check_takes_changes().and_then(|()| if inline { Ok(()) } else { self.check_lease() });
-        if let Err(refusal) = may_begin {
-            return refusal.outcome();
-        }
-        let range = offset..offset + length;
-        let way = match (inline, stable) {
-            (true, _) => Way::Log,
-            (false, true) => Way::Group,
-            (false, false) => Way::Unstable { gathers: self.seems_to_gather(object, length) },
+        let WritePlan { is_stable, way, ring, chunks } = match self.plan_write(object, data, asked) {
+            Ok(plan) => plan,
+            Err(refusal) => return refusal.outcome(),
         };
-        let ring = way.ring_use(self.log().map(|lane| lane.geometry().size));
+        let inline = way == Way::Log;
+        let range = offset..offset + length;
         let _while_it_is_brought = match self.pass(object, range.clone(), ring) {
             Ok(pass) => pass,
             // Who would wait for nothing is told so at once.
             Err(_) if self.is_sure_to_refuse(ctx, object, range.clone()) => None,
             Err(refusal) => return refusal.outcome(),
         };
-        let chunks: SmallVec<[Bytes; 1]> = if inline { self.chunks(data) } else { SmallVec::new() };
         let records = chunks.iter().map(|chunk| chunk.len() + RECORD_OVERHEAD_MAX).collect();
-        let cost = self.fold_cost(object, |inode, layer| FoldCost::of(inode, layer, std::iter::once(range.clone())));
-        let (fold, growth_bytes) = match cost.and_then(|fold| Ok((fold, self.growth_of(object, range)?))) {
+        let (fold, growth_bytes) = match self.costs_of_write(object, &range) {
             Ok(costs) => costs,
             Err(error) => return failed(error),
         };
@@ -164,12 +182,12 @@ impl Filesystem {
         };
         let before = match self.sight(object.id, locked.state(object.id)).live(object) {
             Ok(inode) => inode,
-            Err(error) => return self.give_back(&parts, self.refused(&locked, smallvec![], error)),
+            Err(error) => return self.refused(&locked, smallvec![], error),
         };
         if let Err(error) = may_write(&before, object, ctx) {
-            return self.give_back(&parts, self.refused(&locked, smallvec![unchanged(object.id, &before)], error));
+            return self.refused(&locked, smallvec![unchanged(object.id, &before)], error);
         }
-        let stability = if stable { Stability::FileSync } else { Stability::Unstable };
+        let stability = if is_stable { Stability::FileSync } else { Stability::Unstable };
         let written = Written { count: length as u32, stability, verifier: self.verifier };
         if length == 0 {
             let wait = self.wait_for_seen(&locked);
@@ -177,7 +195,7 @@ impl Filesystem {
         }
         let time = match if inline { Ok(self.now()) } else { self.unlogged_now() } {
             Ok(time) => time,
-            Err(refusal) => return self.give_back(&parts, refusal.outcome()),
+            Err(refusal) => return refusal.outcome(),
         };
         let mut inode = before.clone();
         inode.modify(time);
@@ -196,7 +214,7 @@ impl Filesystem {
                 ..Record::default()
             };
             let txg = self.carry_out_unlogged(admitted, &mut locked, object, record, parts);
-            if stable { self.wait_for_group(txg) } else { tally_base::Wait::Ready }
+            if is_stable { self.wait_for_group(txg) } else { tally_base::Wait::Ready }
         };
         Outcome { result: Ok(written), changes, wait }
     }
@@ -204,26 +222,9 @@ impl Filesystem {
     /// Whether a WRITE is refused however long it waits: a look without the lock, for those who would have to.
     fn is_sure_to_refuse(&self, ctx: OpCtx<'_>, object: ObjectRef, range: Range<u64>) -> bool {
         let may_write = || self.see(object.id, |sight| may_write(&sight.live(object)?, object, ctx));
-        let may_grow = || self.check_quota(self.growth_of(object, range)?).map_err(Refusal::into_error);
+        let may_grow = || self.check_quota(self.costs_of_write(object, &range)?.1).map_err(Refusal::into_error);
         self.dataset.effective().readonly
             || [may_write(), may_grow()].iter().any(|look| look.is_err_and(|error| error != FsError::Throttled))
-    }
-
-    /// A look without the lock at whether it stays in memory ([`Self::may_gather`]).
-    fn seems_to_gather(&self, object: ObjectRef, length: u64) -> bool {
-        self.objects.look(object.id, |state| self.may_gather(state, length))
-    }
-
-    fn chunks(&self, data: &Bytes) -> SmallVec<[Bytes; 1]> {
-        let most = self.record_data_max();
-        let mut chunks = SmallVec::new();
-        let mut at = 0;
-        while at < data.len() {
-            let end = data.len().min(at + most);
-            chunks.push(data.slice(at..end));
-            at = end;
-        }
-        chunks
     }
 
     /// Places what is to be placed, and locks the file. Placing waits for a device, so it comes before the lock; whether
@@ -234,7 +235,7 @@ impl Filesystem {
         offset: u64,
         data: &Bytes,
         way: Way,
-    ) -> Result<(Parts, Locked), FsError> {
+    ) -> Result<(Parts<'_>, Locked), FsError> {
         let mut in_memory = match way {
             Way::Log => return Ok((Parts::default(), self.lock(&[object.id])?)),
             Way::Group => false,
@@ -246,10 +247,7 @@ impl Filesystem {
             } else {
                 self.place_full_blocks(object, offset, data)?
             };
-            let locked = match self.lock(&[object.id]) {
-                Ok(locked) => locked,
-                Err(error) => return self.give_back(&parts, Err(error)),
-            };
+            let locked = self.lock(&[object.id])?;
             // What was placed and could have stayed costs its COMMIT a group, and is right.
             if !in_memory || self.may_gather(locked.state(object.id), data.len() as u64) {
                 return Ok((parts, locked));
@@ -260,7 +258,7 @@ impl Filesystem {
 
     /// Writes the full blocks of a WRITE to their final place, with nothing held (rules F5), behind as much of what earlier
     /// ones left in memory. The rest stays in memory.
-    fn place_full_blocks(&self, object: ObjectRef, offset: u64, data: &Bytes) -> Result<Parts, FsError> {
+    fn place_full_blocks(&self, object: ObjectRef, offset: u64, data: &Bytes) -> Result<Parts<'_>, FsError> {
         let end = offset + data.len() as u64;
         let whole = Parts::whole(offset, data);
         let Ok(inode) = self.see(object.id, |sight| sight.live(object)) else { return Ok(whole) };
@@ -278,23 +276,17 @@ impl Filesystem {
             if shares { content } else { Bytes::copy_from_slice(&content) }
         };
         let compression = self.dataset.effective().compression.into();
-        let mut parts = Parts::default();
+        let failed = |error: BlockError| self.no_room_or_broken(&error);
         let (claim, blocks) = self.claim_followers(object, record_size, &(offset..end)).unzip();
-        parts.claim = claim;
         let blocks = blocks.unwrap_or_default();
-        let mut out = self.pool.io.writer(UNBORN).expecting(last - first + blocks.len() as u64 * record_size);
-        if let Err(error) = follow::place(blocks, &mut out, compression, &mut parts.followers) {
-            return self.give_back(&parts, Err(self.no_room_or_broken(&error)));
-        }
+        let mut out = self.io().placer(last - first + blocks.len() as u64 * record_size);
+        // Behind the placer: what goes back does so before the rest of its run.
+        let mut parts = Parts { claim, ..Parts::default() };
+        follow::place(blocks, &mut out, compression, &mut parts.followers).map_err(failed)?;
         for start in (first..last).step_by(record_size as usize) {
-            match out.put_bytes(BlockKind::Data, block(start), compression) {
-                Ok(block) => parts.placed.push((start, block)),
-                Err(error) => return self.give_back(&parts, Err(self.no_room_or_broken(&error))),
-            }
+            parts.placed.push((start, out.put(block(start), compression).map_err(failed)?));
         }
-        if let Err(error) = out.finish() {
-            return self.give_back(&parts, Err(self.no_room_or_broken(&error)));
-        }
+        out.finish().map_err(failed)?;
         for (from, to) in [(offset, first), (last, end)] {
             if from < to {
                 parts.memory.push((from, part(from, to)));
@@ -310,15 +302,6 @@ impl Filesystem {
         }
     }
 
-    /// Frees what was placed for a WRITE that failed.
-    fn give_back<T>(&self, parts: &Parts, result: T) -> T {
-        let followers = parts.followers.iter().map(|follower| &follower.block);
-        for block in parts.placed.iter().map(|(_, block)| block).chain(followers) {
-            self.pool.io.abandon(block);
-        }
-        result
-    }
-
     /// Carries an unlogged write out: to memory alone. Gives the group that will make it durable.
     fn carry_out_unlogged(
         &self,
@@ -326,7 +309,7 @@ impl Filesystem {
         locked: &mut Locked,
         object: ObjectRef,
         record: Record,
-        parts: Parts,
+        parts: Parts<'_>,
     ) -> Txg {
         let mut spare_bytes = admitted.fold_bytes;
         self.with_hold(admitted, |txg| {
@@ -334,15 +317,14 @@ impl Filesystem {
             self.apply(locked, txg, record, false);
             let layer = &mut locked.state_mut(object.id).layer_mut(txg).data;
             for (offset, block) in parts.placed {
-                self.settle_placed(layer, txg, offset, &block);
+                self.settle_placed(layer, txg, offset, block);
             }
             parts.claim.iter().for_each(|claim| claim.note_looked(txg, layer));
             for follower in parts.followers {
                 if follower.is_current(layer) {
-                    self.settle_placed(layer, txg, follower.offset, &follower.block);
-                    self.pool.txgs.note_placed(txg, u64::from(follower.block.lsize));
-                } else {
-                    self.pool.io.abandon(&follower.block);
+                    let bytes = u64::from(follower.block.bytes());
+                    self.settle_placed(layer, txg, follower.offset, follower.block);
+                    self.pool.txgs.note_placed(txg, bytes);
                 }
             }
             txg
@@ -350,15 +332,32 @@ impl Filesystem {
     }
 
     /// A block that was placed becomes the content of the open group.
-    fn settle_placed(&self, layer: &mut DataLayer, txg: Txg, offset: u64, block: &BlockPtr) {
+    fn settle_placed(&self, layer: &mut DataLayer, txg: Txg, offset: u64, block: Placed<'_>) {
         if self.gone.load(Ordering::Acquire) {
-            // The dataset is destroyed: nobody will fold this layer.
-            return self.pool.io.abandon(block);
+            // The dataset is destroyed: nobody will fold this layer, and the block goes back.
+            return;
         }
-        let settled = self.pool.io.settle(block, txg);
-        let block = settled.expect("it was allocated for a WRITE, and for nothing else");
+        let block = block.settle(txg);
         layer.insert(offset, Piece::Placed { block, skip: 0, length: u64::from(block.lsize) });
     }
+}
+
+/// By how much a WRITE may make the dataset grow: by the blocks that it touches, however little of them, but not
+/// beyond what the file takes if every block of it is written and none can be compressed.
+fn growth(inode: &Inode, range: &Range<u64>) -> u64 {
+    let record_size = inode.record_size();
+    let size = inode.size.max(range.end);
+    let is_small = inode.layout == Layout::Small && size <= SMALL_MAX;
+    let used_max = if is_small { size } else { round_to_sector(size) };
+    let touched =
+        range.end.next_multiple_of(record_size).min(used_max).saturating_sub(range.start / record_size * record_size);
+    touched.min(used_max.saturating_sub(inode.used))
+}
+
+/// The data in parts of `most` bytes: one for each record.
+fn chunks(data: &Bytes, most: usize) -> SmallVec<[Bytes; 1]> {
+    let ends = (0..data.len()).step_by(most);
+    ends.map(|at| data.slice(at..data.len().min(at + most))).collect()
 }
 
 /// WRITE and COMMIT ask the same.

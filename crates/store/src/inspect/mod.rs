@@ -33,6 +33,7 @@ use tally_disk::Opener;
 use tally_intent::RecordHead;
 use tally_members::discover::ImportSource;
 
+use crate::dataset::Schema;
 use crate::key::Key;
 use devices::{Device, Opened};
 pub use fact::{Fact, Fields, Part, Source, Standing, Value, text_of};
@@ -104,6 +105,9 @@ pub trait Words {
 
     /// An entry of a dataset's tree.
     fn entry(&self, key: &Key, value: &Bytes) -> Result<Fields, Malformed>;
+
+    /// Which entries name blocks.
+    fn schema(&self) -> &dyn Schema;
 }
 
 /// A record in words.

@@ -387,18 +387,17 @@ impl Walk<'_, '_> {
                 self.report.say(Detail::Summary, &fact.with("bytes", value.len()).damaged(why));
             }
         }
-        if key.class == Class::Extent
-            && let Some(bp) = value.try_into().ok().and_then(|bytes| BlockPtr::decode(bytes).ok())
-        {
-            self.extent(key, &bp);
+        if let Some(bp) = self.words.schema().block(key, value) {
+            self.content(key, &bp);
         }
     }
 
-    /// The content behind an extent, if it is to be read, else whether it can be where the pointer says.
-    fn extent(&mut self, key: &Key, bp: &BlockPtr) {
+    /// The content that an entry names, if it is to be read, else whether it can be where the pointer says.
+    fn content(&mut self, key: &Key, bp: &BlockPtr) {
         let outcome = if self.report.plan.data { self.io.read(bp).map(|_| ()) } else { Ok(()) };
         let source = self.view.source(bp.dva);
-        let fact = block_fact("data block", source, bp).with("object", key.object).with("offset", key.a);
+        let (object, offset) = self.words.schema().content_of(key);
+        let fact = block_fact("data block", source, bp).with("object", object.0).with("offset", offset);
         match outcome {
             Ok(()) => self.report.say(Detail::Verbose, &fact),
             Err(why) => self.report.say(Detail::Summary, &fact.damaged(why)),

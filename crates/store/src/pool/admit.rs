@@ -102,6 +102,11 @@ impl Pool {
         (set_aside || space.deferred > Self::reserve_bytes(&space) / 4).then(|| self.txgs.next_sync())
     }
 
+    /// Asks a device once more that refuses space maps, see [`Allocator::ask_for_room`](crate::alloc::Allocator::ask_for_room).
+    pub fn ask_for_room(&self) -> Option<bool> {
+        self.io.allocator().ask_for_room()
+    }
+
     /// Bytes that an ordinary user could still write.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {

@@ -36,7 +36,8 @@ use tally_members::roster::Roster;
 use tally_members::uberblock::Uberblock;
 
 use super::catalog::Top;
-use super::open::{LogContent, OpenError, read_top};
+use super::log::LogContent;
+use super::open::{OpenError, read_top};
 use super::root::PoolRoot;
 use super::window::RootArea;
 use crate::alloc::AllocRoot;

@@ -12,7 +12,8 @@ use tally_members::uberblock::Uberblock;
 
 use super::catalog::Top;
 use super::life::Life;
-use super::open::{LogContent, OpenError};
+use super::log::LogContent;
+use super::open::OpenError;
 use crate::dataset::DRAWN_END;
 use crate::key::Class;
 

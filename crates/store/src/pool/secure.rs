@@ -31,6 +31,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tally_base::{DatasetId, SECTOR, Txg, VdevGuid, VdevIndex};
 use tally_members::blockdev::BlockDevError;
 use tally_members::label::{MissedGroups, VdevClass};
@@ -43,9 +44,9 @@ use super::{Pool, PoolRoot, SyncError};
 use crate::alloc::{SectorError, SpaceVisit};
 use crate::block::BlockError;
 use crate::block::parts::{Part, parts};
-use crate::bp::{BLOCK_PTR_BYTES, BlockKind, BlockPtr};
+use crate::bp::{BlockKind, BlockPtr};
 use crate::io::BlockIo;
-use crate::key::{Class, Key};
+use crate::key::Key;
 use crate::tree::Step;
 use gathered::Gathered;
 use space::SpaceCheck;
@@ -205,8 +206,8 @@ impl Pool {
             loop {
                 let _held = self.hold_blocks();
                 let root = dataset.root();
-                let step = root.tree.step(&self.io, from.as_ref(), Class::Extent, since, &mut |_, value| {
-                    bytes += pointer(value).as_ref().map_or(0, on_vdev);
+                let step = root.tree.step(&self.io, from.as_ref(), self.schema.blocks(), since, &mut |key, value| {
+                    bytes += self.schema.block(&key, value).as_ref().map_or(0, on_vdev);
                 });
                 bytes += step.way.iter().filter(|bp| !way.contains(*bp)).map(on_vdev).sum::<u64>();
                 let Some(next) = step.next else { break };
@@ -520,8 +521,9 @@ impl Securing<'_> {
             let root = dataset.root();
             let (mut content, mut is_readable): (Vec<(Key, BlockPtr)>, _) = (Vec::new(), true);
             let (missed, since) = (self.missed, since(self.missed));
-            let step = root.tree.step(&self.pool.io, from.as_ref(), Class::Extent, since, &mut |key, value| {
-                let bp = pointer(value);
+            let schema = self.pool.schema;
+            let step = root.tree.step(&self.pool.io, from.as_ref(), schema.blocks(), since, &mut |key, value| {
+                let bp = schema.block(&key, value);
                 is_readable &= bp.is_some();
                 content.extend(bp.filter(|bp| is_wanted(missed, bp)).map(|bp| (key, bp)));
             });
@@ -549,8 +551,7 @@ impl Securing<'_> {
             }
             for (key, bp) in content {
                 if bp.is_given_up() && self.is_named(id, &bp, Some(key)) {
-                    let content = Some((key.object, key.a));
-                    self.note_given_up(&LostBlock::of(id, content, &bp));
+                    self.note_given_up(&LostBlock::of(id, Some(self.content_of(&key)), &bp));
                 }
                 gathered.take((key, bp), &held);
             }
@@ -619,7 +620,7 @@ impl Securing<'_> {
             && self.is_named(id, bp, key)
         {
             self.pool.io.note_unrepaired(bp);
-            let content = key.map(|key| (key.object, key.a));
+            let content = key.map(|key| self.content_of(&key));
             self.note_lost(unread, LostBlock::of(id, content, bp));
         }
         Ok(())
@@ -631,7 +632,13 @@ impl Securing<'_> {
         let Some(dataset) = self.pool.dataset(id) else { return false };
         let Some(key) = key else { return true };
         let newest = dataset.root().tree.get(&self.pool.io, &key);
-        newest.map_or(true, |value| value.and_then(|value| pointer(&value)).is_some_and(|newest| newest.dva == bp.dva))
+        let block = |value: Option<Bytes>| value.and_then(|value| self.pool.schema.block(&key, &value));
+        newest.map_or(true, |value| block(value).is_some_and(|newest| newest.dva == bp.dva))
+    }
+
+    fn content_of(&self, key: &Key) -> (u64, u64) {
+        let (object, offset) = self.pool.schema.content_of(key);
+        (object.0, offset)
     }
 
     fn note_given_up(&mut self, block: &LostBlock) {
@@ -696,12 +703,6 @@ impl Securing<'_> {
             Secured::Lost { unread } => Verdict::Lost { unread },
         })
     }
-}
-
-/// The pointer that is the value of an extent.
-fn pointer(value: &[u8]) -> Option<BlockPtr> {
-    let bytes: &[u8; BLOCK_PTR_BYTES] = value.try_into().ok()?;
-    BlockPtr::decode(bytes).ok()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::{Pool, Syncing};
 use crate::alloc::AllocRoot;
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
-use crate::dataset::{Dataset, DatasetRoot};
+use crate::dataset::{Dataset, DatasetRoot, DatasetWriter};
 use crate::run::{RedundantMetadata, RunWriter};
 use crate::txg::Next;
 
@@ -248,7 +248,8 @@ impl Pool {
         for dataset in changed {
             let old = dataset.root();
             let changed = dataset.client().filter(|client| client.has_changed(txg, &old));
-            let root = changed.map(|client| client.fold(txg, &old, out)).transpose()?;
+            let writer = |out| DatasetWriter::new(dataset.io(), out);
+            let root = changed.map(|client| client.fold(txg, &old, writer(out))).transpose()?;
             entries.insert(key_of(dataset.birth.id), dataset.entry(root.as_ref().unwrap_or(&old)));
             folded.push((dataset, root));
         }

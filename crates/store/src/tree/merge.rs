@@ -16,7 +16,7 @@ use super::balance::{Draft, InnerDraft, Kept, LeafDraft, Slot, settle};
 use super::bounds::Bounds;
 use super::inner::{self, Child};
 use super::leaf::{self, Entry};
-use super::{Change, Tree, VALUE_BYTES_MAX, malformed_block, read_inner, view_inner, view_leaf};
+use super::{Change, Release, Tree, VALUE_BYTES_MAX, malformed_block, read_inner, view_inner, view_leaf};
 use crate::block::BlockError;
 use crate::bp::{BlockKind, BlockPtr, Compression};
 use crate::io::BlockIo;
@@ -38,6 +38,7 @@ pub(super) fn apply(
     out: &mut RunWriter,
     changes: &Changes,
     around: &Around<'_>,
+    release: Release<'_>,
 ) -> Result<(Tree, bool), BlockError> {
     assert!(changes.is_sorted_by(|a, b| a.0 < b.0), "changes come in ascending order, without duplicates");
     if changes.is_empty() {
@@ -46,7 +47,7 @@ pub(super) fn apply(
     let mut lost = around.lost.to_vec();
     let feed = LeafFeed::plan(tree, io, changes, &mut lost)?;
     let has_gone_around = lost.len() > around.lost.len();
-    let mut merger = Merger { io, out, feed, entry_count: tree.entry_count, around, lost, has_gone_around };
+    let mut merger = Merger { io, out, release, feed, entry_count: tree.entry_count, around, lost, has_gone_around };
     let tree = merger.apply(tree, changes)?;
     Ok((tree, merger.has_gone_around))
 }
@@ -55,6 +56,7 @@ pub(super) fn apply(
 pub(super) struct Merger<'a> {
     pub(super) io: &'a BlockIo,
     out: &'a mut RunWriter,
+    release: Release<'a>,
     feed: LeafFeed,
     entry_count: u64,
     around: &'a Around<'a>,
@@ -325,7 +327,7 @@ impl Merger<'_> {
     }
 
     pub(super) fn free(&mut self, bp: &BlockPtr) {
-        self.io.free(bp, self.out.txg());
+        (self.release)(bp);
     }
 
     /// Writes a node of which the first key is `first`.

@@ -58,6 +58,9 @@ pub enum Change {
     Delete,
 }
 
+/// What becomes of a node that a merge replaces.
+pub(crate) type Release<'a> = &'a dyn Fn(&BlockPtr);
+
 /// One version of a tree. Cheap to clone; the blocks behind it must not have been freed and reused.
 ///
 /// ```text
@@ -198,22 +201,23 @@ impl Tree {
         quiet::scan(self, io, nodes, (from, to), visit).is_some()
     }
 
-    /// The tree after `changes`, which must be in ascending order without duplicates. Replaced blocks are freed
-    /// with the writer's txg. After an error blocks have been written and freed for nothing: the txg is lost.
+    /// The tree of the pool itself after `changes`, which must be in ascending order without duplicates. Replaced blocks are
+    /// freed with the writer's txg. After an error blocks have been written and freed for nothing: the txg is lost.
     pub fn apply(&self, io: &BlockIo, out: &mut RunWriter, changes: &[(Key, Change)]) -> Result<Self, BlockError> {
-        self.apply_around(io, out, changes, &Around::NOTHING)
+        self.apply_noting(io, out, changes).map(|(tree, _)| tree)
     }
 
-    /// [`Self::apply`] by a caller who knows more, which counts where nodes cannot be read: those are no error, see
-    /// [`around`].
-    pub fn apply_around(
+    /// [`Self::apply`] for the tree of a dataset, which gives nodes back by its own door; by a caller who knows more, which
+    /// counts where nodes cannot be read: those are no error, see [`around`].
+    pub(crate) fn apply_around(
         &self,
         io: &BlockIo,
         out: &mut RunWriter,
         changes: &[(Key, Change)],
         around: &Around<'_>,
+        release: Release<'_>,
     ) -> Result<Self, BlockError> {
-        merge::apply(self, io, out, changes, around).map(|(tree, _)| tree)
+        merge::apply(self, io, out, changes, around, release).map(|(tree, _)| tree)
     }
 
     /// [`Self::apply`], and whether a node could not be read on the way: for a caller who knows all entries by heart, and
@@ -224,7 +228,8 @@ impl Tree {
         out: &mut RunWriter,
         changes: &[(Key, Change)],
     ) -> Result<(Self, bool), BlockError> {
-        merge::apply(self, io, out, changes, &Around::NOTHING)
+        let txg = out.txg();
+        merge::apply(self, io, out, changes, &Around::NOTHING, &|bp| io.free(bp, txg))
     }
 
     /// Visits every block and entry in key order, goes on after damage, and counts. For checks and inspection.

@@ -15,11 +15,10 @@ use std::fmt;
 
 use tally_base::{DatasetId, SECTOR, Txg};
 
-use super::{Pool, pointer};
+use super::Pool;
 use crate::alloc::Survey;
 use crate::block::scatter;
 use crate::bp::{BlockPtr, Dva};
-use crate::key::Class;
 use crate::pool::catalog;
 
 /// Places that are looked into behind one scrub. More than a few are a pool that has to be copied away.
@@ -274,9 +273,9 @@ impl Pool {
             let (mut from, mut way) = (None, Vec::new());
             loop {
                 let root = dataset.root();
-                let step = root.tree.step(&self.io, from.as_ref(), Class::Extent, Txg(0), &mut |key, value| {
+                let step = root.tree.step(&self.io, from.as_ref(), self.schema.blocks(), Txg(0), &mut |key, value| {
                     let owner = Owner { dataset: id, content: Some((key.object, key.a)) };
-                    pointer(value).iter().for_each(|bp| visit_block(owner, bp));
+                    self.schema.block(&key, value).iter().for_each(|bp| visit_block(owner, bp));
                 });
                 let met = step.way.iter().filter(|bp| !way.contains(*bp));
                 met.for_each(|bp| visit_block(Owner { dataset: id, content: None }, bp));

@@ -46,7 +46,9 @@ impl World {
         let changes: Vec<_> = changes.iter().map(|(key, change)| (*key, change.clone())).collect();
         let mut out = self.io.writer(txg);
         let around = Around { first_new: FIRST_NEW, ..Around::NOTHING };
-        let tree = tree.apply_around(&self.io, &mut out, &changes, &around).expect("no node is the end of a tree");
+        let tree = tree
+            .apply_around(&self.io, &mut out, &changes, &around, &|bp| self.io.free(bp, txg))
+            .expect("no node is the end of a tree");
         out.finish().expect("the device takes writes");
         self.io.drop_cache();
         tree
