@@ -72,7 +72,7 @@ pub enum PoolCommand {
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Set properties of a pool: failmode=wait|continue; compatibility=off|VERSION; feature@NAME=enabled; clock=accept
+    /// Set properties of a pool: failmode=wait|continue; hang_limit=auto|off|SECONDS; compatibility=off|VERSION; feature@NAME=enabled; clock=accept
     /// believes a clock that is far from the pool's times
     Set {
         /// property=value, one or more, then the pool

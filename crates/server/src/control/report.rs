@@ -56,6 +56,9 @@ pub struct PoolReport {
     /// `wait` or `continue`.
     #[serde(default)]
     pub failmode: String,
+    /// After how long a leg that hangs is struck off: `auto`, `off`, or seconds.
+    #[serde(default)]
+    pub hang_limit: String,
     /// The transaction group that takes changes.
     #[serde(default)]
     pub txg_open: u64,

@@ -34,7 +34,7 @@ use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportRep
 use tally_members::assemble::PoolSelect;
 use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
-use tally_members::label::{FailMode, Feature, Release};
+use tally_members::label::{FailMode, Feature, HangLimit, Release};
 use tally_store::pool::RewindOrder;
 use tally_store::tuning::Tuning;
 use tally_vfs::Vfs;
@@ -77,6 +77,8 @@ pub struct ImportOrder {
 /// What `tally pool set` can change.
 enum PoolChange {
     FailMode(FailMode),
+    /// After how long a leg that hangs is struck off.
+    HangLimit(HangLimit),
     /// Which features may be enabled.
     Compatibility(Option<Release>),
     Enable(Feature),
@@ -89,6 +91,7 @@ impl PoolChange {
         let bad = || PoolsError::BadPoolProperty { name: set.property.clone(), value: set.value.clone() };
         match (set.property.as_str(), set.value.as_str()) {
             ("failmode", word) => FailMode::of_word(word).map(Self::FailMode).ok_or_else(bad),
+            ("hang_limit", word) => HangLimit::of_word(word).map(Self::HangLimit).ok_or_else(bad),
             ("clock", "accept") => Ok(Self::AcceptClock),
             ("compatibility", word) => features::parse_compatibility(word).map(Self::Compatibility),
             (feature, "enabled") if features::is_feature(feature) => features::find(feature).map(Self::Enable),
@@ -266,6 +269,9 @@ impl Pools {
             match change {
                 PoolChange::FailMode(failmode) => {
                     pool.filer.pool().roster.set_failmode(failmode).map_err(DiskError::from)?;
+                }
+                PoolChange::HangLimit(limit) => {
+                    pool.filer.pool().roster.set_hang_limit(limit).map_err(DiskError::from)?;
                 }
                 PoolChange::Compatibility(limit) => {
                     let limit = limit.map_or_else(String::new, |limit| limit.to_string());

@@ -203,8 +203,8 @@ pub enum PoolsError {
     },
     /// A property of pools that cannot be set so.
     #[error(
-        "'{name}={value}' cannot be set: a pool has failmode=wait|continue, compatibility=off|VERSION, feature@NAME=enabled and \
-         clock=accept, and nothing else that can be changed"
+        "'{name}={value}' cannot be set: a pool has failmode=wait|continue, hang_limit=auto|off|SECONDS, compatibility=off|VERSION, \
+         feature@NAME=enabled and clock=accept, and nothing else that can be changed"
     )]
     BadPoolProperty {
         /// Which property.
