@@ -72,8 +72,8 @@ pub enum PoolCommand {
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Set properties of a pool: failmode=wait|continue; hang_limit=auto|off|SECONDS; compatibility=off|VERSION; feature@NAME=enabled; clock=accept
-    /// believes a clock that is far from the pool's times
+    /// Set properties of a pool: failmode=wait|continue; hang_limit=auto|off|SECONDS; compatibility=off|VERSION;
+    /// feature@NAME=enabled; clock=accept believes a clock that is far from the pool's times
     Set {
         /// property=value, one or more, then the pool
         #[arg(required = true, num_args = 2.., value_name = "PROPERTY=VALUE... POOL")]

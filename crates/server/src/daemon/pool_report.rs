@@ -164,7 +164,7 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
     for leg in legs.iter().filter(|leg| leg.state != ONLINE) {
         let hung = format!("has not answered for {} s, and was struck off", leg.left_after_seconds);
         let what = match leg.state.as_str() {
-            "FAULTED" if leg.left_after_seconds > 0 => &hung,
+            "FAULTED" if leg.left_after_seconds > 0 => hung.as_str(),
             "MISSING" => "is missing or has lost its label",
             "STALE" => "has missed changes",
             "OFFLINE" => "was taken out of use",
@@ -185,20 +185,8 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
-    messages.extend(legs.iter().filter(|leg| leg.silent_seconds >= SILENT_MIN.as_secs_f64()).map(|leg| {
-        if leg.left_after_seconds > 0 {
-            return format!(
-                "{} has owed an answer for {:.0} s. Nobody waits for it, and it is not taken back before it has answered:\n\
-                 it may write what it was given until then.",
-                leg.name, leg.silent_seconds
-            );
-        }
-        format!(
-            "{} has owed an answer for {:.0} s: it hangs, and whatever needs it waits for it.\n\
-             It has refused nothing so far. If it does not come back, take it out of the machine.",
-            leg.name, leg.silent_seconds
-        )
-    }));
+    let silent = |leg: &&&VdevReport| leg.silent_seconds >= SILENT_MIN.as_secs_f64();
+    messages.extend(legs.iter().filter(silent).map(|leg| silent_message(leg)));
     messages.extend(fenced_message(served));
     messages.extend(refused_message(served));
     messages.extend(served.copies.notices());
@@ -207,6 +195,21 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
     // What the import said of a disk may be out of date; how each stands now was said above.
     messages.extend(served.remarks.iter().filter(|remark| !remark.starts_with('/')).cloned());
     messages
+}
+
+/// A disk that owes an answer.
+fn silent_message(leg: &VdevReport) -> String {
+    let (name, seconds) = (&leg.name, leg.silent_seconds);
+    if leg.left_after_seconds > 0 {
+        return format!(
+            "{name} has owed an answer for {seconds:.0} s. Nobody waits for it, and it is not taken back before it has answered:\n\
+             it may write what it was given until then."
+        );
+    }
+    format!(
+        "{name} has owed an answer for {seconds:.0} s: it hangs, and whatever needs it waits for it.\n\
+         It has refused nothing so far. If it does not come back, take it out of the machine."
+    )
 }
 
 /// Space that cannot be had since it is not known what of it is in use.
