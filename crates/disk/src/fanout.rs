@@ -12,11 +12,11 @@
 //! long.
 
 use std::io;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::patient::not_answered;
 use crate::{AlignedBuf, Disk, Durability, Patience};
@@ -134,14 +134,13 @@ struct Job {
 /// What a helper owes whoever waits: given once, and be it because it panicked.
 struct Answer {
     target: usize,
-    outcomes: Option<Sender<(usize, io::Result<()>)>>,
+    to: Option<Arc<Answers>>,
 }
 
 impl Answer {
     fn give(&mut self, outcome: io::Result<()>) {
-        if let Some(outcomes) = self.outcomes.take() {
-            // Whoever has left does not hear it.
-            let _heard = outcomes.send((self.target, outcome));
+        if let Some(answers) = self.to.take() {
+            answers.put(self.target, outcome);
         }
     }
 }
@@ -152,18 +151,45 @@ impl Drop for Answer {
     }
 }
 
+/// Where the answers for one caller come together. Only the last one wakes him.
+struct Answers {
+    given: Mutex<Given>,
+    all_there: Condvar,
+}
+
+struct Given {
+    outcomes: Vec<Option<io::Result<()>>>,
+    missing: usize,
+}
+
+impl Answers {
+    fn put(&self, target: usize, outcome: io::Result<()>) {
+        let mut given = self.given.lock();
+        // Whoever has left it does not hear it.
+        if let Some(place @ None) = given.outcomes.get_mut(target) {
+            *place = Some(outcome);
+            given.missing -= 1;
+        }
+        let is_last = given.missing == 0;
+        drop(given);
+        if is_last {
+            self.all_there.notify_one();
+        }
+    }
+}
+
 fn died() -> io::Result<()> {
     Err(io::Error::other("the helper thread died"))
 }
 
 impl Fanout for ThreadFanout {
     fn each(&self, work: Vec<Work>) -> Vec<io::Result<()>> {
-        let mut waiting = Waiting::for_as_many_as(work.len());
         if let [one] = work.as_slice()
             && one.limit().is_none()
         {
             return work.into_iter().map(Work::run).collect();
         }
+        let mut waiting = Waiting::for_as_many_as(work.len());
         let mut own = Vec::new();
         for (index, work) in work.into_iter().enumerate() {
             let limit = work.limit();
@@ -177,7 +203,7 @@ impl Fanout for ThreadFanout {
             }
         }
         for (index, work) in own {
-            waiting.outcomes[index] = Some(work.run());
+            waiting.answers.put(index, work.run());
         }
         waiting.wait()
     }
@@ -231,7 +257,7 @@ impl ThreadFanout {
 
 /// Nobody owes an answer for work that its caller does.
 fn not_handed_out(work: Work, answer: Option<Answer>) -> Work {
-    answer.into_iter().for_each(|mut answer| drop(answer.outcomes.take()));
+    answer.into_iter().for_each(|mut answer| drop(answer.to.take()));
     work
 }
 
@@ -240,42 +266,44 @@ struct Waiting {
     began: Instant,
     /// Who decides, for each that may be left, and from when on.
     limits: Vec<Option<(Arc<dyn Patience>, Duration)>>,
-    outcomes: Vec<Option<io::Result<()>>>,
-    sender: Sender<(usize, io::Result<()>)>,
-    answers: Receiver<(usize, io::Result<()>)>,
+    answers: Arc<Answers>,
 }
 
 impl Waiting {
     fn for_as_many_as(count: usize) -> Self {
-        let (sender, answers) = mpsc::channel();
-        let outcomes = (0..count).map(|_| None).collect();
-        Self { began: Instant::now(), limits: vec![None; count], outcomes, sender, answers }
+        let given = Given { outcomes: (0..count).map(|_| None).collect(), missing: count };
+        let answers = Arc::new(Answers { given: Mutex::new(given), all_there: Condvar::new() });
+        Self { began: Instant::now(), limits: vec![None; count], answers }
     }
 
     fn answer_for(&self, target: usize) -> Answer {
-        Answer { target, outcomes: Some(self.sender.clone()) }
+        Answer { target, to: Some(Arc::clone(&self.answers)) }
     }
 
     /// Until each has answered or was left.
-    fn wait(mut self) -> Vec<io::Result<()>> {
-        while self.outcomes.iter().any(Option::is_none) {
-            // A helper that dies answers, too.
-            match self.answers.recv_timeout(LOOK) {
-                Ok((index, outcome)) => drop(self.outcomes[index].get_or_insert(outcome)),
-                Err(RecvTimeoutError::Timeout) => self.leave(),
-                Err(RecvTimeoutError::Disconnected) => break,
+    fn wait(self) -> Vec<io::Result<()>> {
+        let mut given = self.answers.given.lock();
+        // A helper that dies answers, too.
+        while given.missing > 0 {
+            if self.answers.all_there.wait_for(&mut given, LOOK).timed_out() {
+                drop(given);
+                self.leave();
+                given = self.answers.given.lock();
             }
         }
-        self.outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(died)).collect()
+        given.outcomes.drain(..).map(|outcome| outcome.unwrap_or_else(died)).collect()
     }
 
-    /// Leaves those that may be left by now.
-    fn leave(&mut self) {
+    /// Leaves those that may be left by now. What was decided holds, also where the answer comes meanwhile.
+    fn leave(&self) {
         let waited = self.began.elapsed();
-        for (outcome, limit) in self.outcomes.iter_mut().zip(&self.limits).filter(|(outcome, _)| outcome.is_none()) {
+        for (index, limit) in self.limits.iter().enumerate() {
             let Some((patience, limit)) = limit else { continue };
-            if patience.has_left() || waited >= *limit && patience.may_leave(waited) {
-                *outcome = Some(Err(not_answered(waited)));
+            let is_missing = self.answers.given.lock().outcomes[index].is_none();
+            if is_missing && (patience.has_left() || waited >= *limit && patience.may_leave(waited)) {
+                let mut given = self.answers.given.lock();
+                given.missing -= usize::from(given.outcomes[index].is_none());
+                given.outcomes[index] = Some(Err(not_answered(waited)));
             }
         }
     }

@@ -68,20 +68,23 @@ impl PatientDisk {
         &self.disk
     }
 
-    /// Begins to read `buf` from `offset` in a thread of its own if there is one, else in place. `answer` gets the buffer and
+    /// Begins to read `parts` from `offset` on in a thread of its own if there is one, else in place. `answer` gets them and
     /// the outcome; nobody need wait for it.
     pub fn begin_read(
         &self,
         offset: u64,
-        mut buf: AlignedBuf,
-        answer: impl FnOnce(AlignedBuf, io::Result<()>) + Send + 'static,
+        mut parts: Vec<AlignedBuf>,
+        answer: impl FnOnce(Vec<AlignedBuf>, io::Result<()>) + Send + 'static,
     ) {
         let disk = Arc::clone(&self.disk);
         let work = Work::new(move || {
-            let outcome = disk.read(offset, &mut buf);
+            let outcome = match parts.as_mut_slice() {
+                [one] => disk.read(offset, one),
+                several => disk.read_parts(offset, several),
+            };
             // Before the answer: see `fanout::help`.
             drop(disk);
-            answer(buf, outcome);
+            answer(parts, outcome);
             Ok(())
         });
         let unstarted = match self.helpers.get().filter(|helpers| helpers.patience.limit().is_some()) {

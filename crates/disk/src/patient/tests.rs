@@ -155,8 +155,9 @@ fn a_disk_without_a_limit_is_asked_in_place() {
     fanout.each(vec![disk.work(|disk| disk.flush())]).pop().unwrap().unwrap();
     fanout.write(&[(Arc::clone(&disk) as _, 0)], &[4; SECTOR], Durability::Durable).pop().unwrap().unwrap();
     let (sender, answered) = channel();
-    disk.begin_read(0, AlignedBuf::zeroed(SECTOR), move |buf, outcome| sender.send(outcome.map(|()| buf)).unwrap());
-    assert_eq!(answered.try_recv().expect("it is read in place").unwrap()[..], [4; SECTOR]);
+    let parts = vec![AlignedBuf::zeroed(SECTOR)];
+    disk.begin_read(0, parts, move |parts, outcome| sender.send(outcome.map(|()| parts)).unwrap());
+    assert_eq!(answered.try_recv().expect("it is read in place").unwrap()[0][..], [4; SECTOR]);
     let own = std::thread::current().id();
     assert_eq!(*held.asked_by.lock(), vec![own; 6]);
     // Of several the caller does one.

@@ -37,7 +37,7 @@ pub use leg::{LegErrors, LegState, VdevLeg};
 pub use resilver::ResilverReport;
 pub use secure::Secured;
 
-use self::read::{Asking, put_slow_ones_last};
+use self::read::{Asking, put_slow_ones_last, read_quietly};
 use crate::blockdev::{BlockDev, BlockDevError, probes};
 use crate::label::{HangLimit, LABEL_BYTES, RingArea, VdevClass, VdevConfig};
 
@@ -337,11 +337,12 @@ impl BlockDev for Vdev {
         let mut legs = self.legs();
         legs.retain(|leg| leg.takes_writes());
         let covered: Vec<u64> = legs.iter().map(|leg| leg.write_count()).collect();
-        let is_due = |(leg, covered): &(&Arc<VdevLeg>, &u64)| !leg.has_flushed(**covered);
-        let work: Vec<Work> = legs.iter().zip(&covered).filter(is_due).map(|(leg, _)| leg.flush_work()).collect();
+        let is_due: Vec<bool> = legs.iter().zip(&covered).map(|(leg, covered)| !leg.has_flushed(*covered)).collect();
+        let due = legs.iter().zip(&is_due).filter(|(_, is_due)| **is_due);
+        let work: Vec<Work> = due.map(|(leg, _)| leg.flush_work()).collect();
         let mut flushed = if work.is_empty() { Vec::new() } else { self.members()?.fanout().each(work) }.into_iter();
-        let outcomes = legs.into_iter().zip(covered).map(|(leg, covered)| {
-            let outcome = if leg.has_flushed(covered) { Ok(()) } else { flushed.next().unwrap_or_else(|| Err(gone())) };
+        let outcomes = legs.into_iter().zip(covered).zip(is_due).map(|((leg, covered), is_due)| {
+            let outcome = if is_due { flushed.next().unwrap_or_else(|| Err(gone())) } else { Ok(()) };
             let outcome = leg.note_flush(covered, outcome);
             (leg, outcome)
         });
@@ -355,6 +356,9 @@ impl BlockDev for Vdev {
             return false;
         }
         let leg = self.readable(offset).into_iter().min_by_key(|leg| leg.active(IoKind::Read));
+        if let Some(leg) = leg.as_ref().filter(|leg| leg.patient().is_some_and(|disk| disk.is_limited())) {
+            return read_quietly(leg, offset, parts);
+        }
         let disk = leg.as_ref().and_then(|leg| leg.disk());
         disk.is_some_and(|disk| disk.read_parts(LABEL_BYTES + offset, parts).is_ok())
     }

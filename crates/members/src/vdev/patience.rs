@@ -1,5 +1,5 @@
 //! For how long a leg is waited for: as long as it takes where it is the only one that counts, and else up to the pool's
-//! limit. Who leaves it then has decided that it failed: it is struck off like one that has refused a write.
+//! limit. Who leaves it then has decided that it failed: it is struck off like one that has refused a write (rules S13).
 //!
 //! The decision is the membership's, for one leg at a time: of two that hang together one is left, and the other one waited for.
 

@@ -22,7 +22,7 @@ const IMPATIENT_P99S: u32 = 4;
 const SLOW: Duration = Duration::from_secs(1);
 
 /// What a leg has answered.
-type Answer = (usize, io::Result<AlignedBuf>);
+type Answer = (usize, io::Result<Vec<AlignedBuf>>);
 
 /// A range that is read from some of these legs.
 pub(super) struct Asking {
@@ -53,7 +53,8 @@ impl Asking {
             match self.answers.recv_timeout(IMPATIENT_MIN) {
                 Ok((index, outcome)) => {
                     self.owing.retain(|owing| *owing != index);
-                    return Some((Arc::clone(&self.legs[index]), outcome));
+                    let one = |mut parts: Vec<AlignedBuf>| parts.pop().ok_or_else(gone);
+                    return Some((Arc::clone(&self.legs[index]), outcome.and_then(one)));
                 }
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -75,12 +76,33 @@ impl Asking {
         self.asked += 1;
         self.owing.push(index);
         let owed = Owed { index, sender: Some(self.sender.clone()) };
-        let answer = move |buf, outcome: io::Result<()>| owed.give(outcome.map(|()| buf));
-        match leg.patient() {
-            Some(disk) => disk.begin_read(LABEL_BYTES + self.offset, AlignedBuf::zeroed(self.length), answer),
-            None => answer(AlignedBuf::zeroed(0), Err(gone())),
-        }
+        begin(leg, self.offset, vec![AlignedBuf::zeroed(self.length)], owed);
         Some(())
+    }
+}
+
+fn begin(leg: &VdevLeg, offset: u64, parts: Vec<AlignedBuf>, owed: Owed) {
+    let answer = move |parts, outcome: io::Result<()>| owed.give(outcome.map(|()| parts));
+    match leg.patient() {
+        Some(disk) => disk.begin_read(LABEL_BYTES + offset, parts, answer),
+        None => answer(parts, Err(gone())),
+    }
+}
+
+/// Reads `parts` from a leg for nobody yet, and not for longer than it usually takes. Where it is left they are empty.
+pub(super) fn read_quietly(leg: &VdevLeg, offset: u64, parts: &mut [AlignedBuf]) -> bool {
+    let (sender, answers) = mpsc::channel();
+    let own = parts.iter_mut().map(|part| std::mem::replace(part, AlignedBuf::with_capacity(0))).collect();
+    begin(leg, offset, own, Owed { index: 0, sender: Some(sender) });
+    loop {
+        match answers.recv_timeout(IMPATIENT_MIN) {
+            Ok((_, Ok(read))) => {
+                parts.iter_mut().zip(read).for_each(|(part, read)| *part = read);
+                return true;
+            }
+            Err(RecvTimeoutError::Timeout) if !is_slow(leg) => {}
+            _ => return false,
+        }
     }
 }
 
@@ -91,11 +113,11 @@ struct Owed {
 }
 
 impl Owed {
-    fn give(mut self, outcome: io::Result<AlignedBuf>) {
+    fn give(mut self, outcome: io::Result<Vec<AlignedBuf>>) {
         self.send(outcome);
     }
 
-    fn send(&mut self, outcome: io::Result<AlignedBuf>) {
+    fn send(&mut self, outcome: io::Result<Vec<AlignedBuf>>) {
         if let Some(sender) = self.sender.take() {
             // Who has what he wanted hears no more.
             let _heard = sender.send((self.index, outcome));
