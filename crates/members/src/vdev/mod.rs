@@ -48,6 +48,9 @@ const READ_STRIPE_BYTES: u64 = 1 << 20;
 /// From this size on the legs of a mirror are written at the same time: below it a thread costs more than it saves.
 const PARALLEL_WRITE_BYTES_MIN: usize = 128 << 10;
 
+/// What has come of asking several legs.
+type Outcomes = Vec<(Arc<VdevLeg>, io::Result<()>)>;
+
 /// Who decides which legs belong to the pool, and makes it durable.
 pub trait Membership: Send + Sync {
     /// Strikes a leg off in the labels of the others; returns when that is durable, or says why it cannot be. Calling
@@ -271,7 +274,7 @@ impl Vdev {
 
     /// Settles the outcome of something that was asked of several legs: some leg must have done it, and those that
     /// failed, now or a moment ago in another thread, must be struck off.
-    fn settle(&self, outcomes: Vec<(Arc<VdevLeg>, io::Result<()>)>) -> Result<(), BlockDevError> {
+    fn settle(&self, outcomes: Outcomes) -> Result<(), BlockDevError> {
         if !outcomes.iter().any(|(leg, outcome)| outcome.is_ok() && leg.state() == LegState::Online) {
             let last = outcomes.into_iter().filter_map(|(_, outcome)| outcome.err()).next_back();
             return Err(VdevError::NoLeg { vdev: self.guid, last: last.map(|error| error.to_string()) }.into());
@@ -425,12 +428,7 @@ impl Vdev {
     }
 
     /// Writes these legs, at the same time where that is worth a thread each, or they are not to wait for each other.
-    fn write_legs(
-        &self,
-        legs: Vec<Arc<VdevLeg>>,
-        offset: u64,
-        buf: &[u8],
-    ) -> Result<Vec<(Arc<VdevLeg>, io::Result<()>)>, VdevError> {
+    fn write_legs(&self, legs: Vec<Arc<VdevLeg>>, offset: u64, buf: &[u8]) -> Result<Outcomes, VdevError> {
         let is_limited = |leg: &Arc<VdevLeg>| leg.patient().is_some_and(|disk| disk.is_limited());
         if legs.len() < 2 || buf.len() < PARALLEL_WRITE_BYTES_MIN && !legs.iter().any(is_limited) {
             let write = |leg: Arc<VdevLeg>| {
