@@ -19,7 +19,7 @@ pub(crate) struct FailingDisks {
     /// How many sectors rot, one after the other [default: 30]
     #[arg(long)]
     draws: Option<u32>,
-    /// Cases by name: bad-sector, two-refusals, lost-cache, rotten-sector, silent-leg,
+    /// Cases by name: bad-sector, two-refusals, lost-cache, rotten-sector, hung-leg, silent-leg,
     /// silent-damage, silent-end, silent-end-alone, silent-end-beside, silent-newcomer, suspended; without, all of them.
     cases: Vec<String>,
 }

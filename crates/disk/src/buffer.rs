@@ -23,6 +23,14 @@ impl AlignedBuf {
         buf
     }
 
+    /// These bytes, once more.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut copy = Self::with_capacity(bytes.len());
+        copy.extend_from_slice(bytes);
+        copy
+    }
+
     /// Sets the length; new bytes are zero.
     pub fn resize(&mut self, length: usize) {
         // Copied in pieces: what the vector has for this goes from byte to byte in a build that is not optimised.

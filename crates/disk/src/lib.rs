@@ -11,6 +11,7 @@ mod counting;
 mod fanout;
 mod file;
 mod memory;
+mod patient;
 mod platform;
 mod system;
 mod trust;
@@ -24,6 +25,7 @@ pub use counting::{CountingDisk, IoCounts, IoKind, IoTimes};
 pub use fanout::{Fanout, SerialFanout, ThreadFanout, Work};
 pub use file::FileDisk;
 pub use memory::{MemDisk, MemOpener};
+pub use patient::{Patience, PatientDisk};
 pub use platform::{Host, Platform};
 pub use system::SystemOpener;
 pub use trust::TrustedDisk;
@@ -77,6 +79,11 @@ pub trait Disk: Send + Sync {
     /// Numbers of the devices below, whose caches it shares with other disks on them; none: it has a device of its own.
     fn devices(&self) -> Vec<u64> {
         Vec::new()
+    }
+
+    /// The disk below, and who decides for how long it is waited for, where that is not until it answers.
+    fn patient(&self) -> Option<(Arc<dyn Disk>, Arc<dyn Patience>)> {
+        None
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use bytes::Bytes;
 use tally_base::{SECTOR, VdevGuid, VdevIndex};
-use tally_disk::{Disk, Fanout, Platform, SerialFanout, Work};
+use tally_disk::{Disk, Durability, Fanout, Platform, SerialFanout, Work};
 use tally_fs::damage::Part;
 use tally_fs::filer::{CreateOptions, Filer, ImportOptions};
 use tally_intent::Lane;
@@ -448,8 +448,12 @@ impl Fanout for BeforeFlush {
         SerialFanout.each(work)
     }
 
-    fn write_durable(&self, targets: &[(Arc<dyn Disk>, u64)], buf: &[u8]) -> Vec<std::io::Result<()>> {
-        SerialFanout.write_durable(targets, buf)
+    fn write(&self, targets: &[(Arc<dyn Disk>, u64)], buf: &[u8], durability: Durability) -> Vec<std::io::Result<()>> {
+        SerialFanout.write(targets, buf, durability)
+    }
+
+    fn begin(&self, work: Work) -> Result<(), Work> {
+        SerialFanout.begin(work)
     }
 }
 

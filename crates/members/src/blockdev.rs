@@ -84,7 +84,7 @@ pub fn flush_all(devs: &BlockDevs, fanout: &dyn Fanout) -> Result<(), (VdevIndex
     let (sender, failures) = mpsc::channel();
     let flush = |(index, dev): (&VdevIndex, &Arc<dyn BlockDev>)| -> Work {
         let (index, dev, sender) = (*index, Arc::clone(dev), sender.clone());
-        Box::new(move || {
+        Work::new(move || {
             dev.flush().map_err(|error| {
                 let _heard = sender.send((index, error));
                 io::Error::other("the flush failed")

@@ -13,8 +13,9 @@ use tally_intent::LaneGeometry;
 use crate::assemble::Assembled;
 use crate::grammar::VdevSpec;
 use crate::label::{
-    self, FeatureNotes, Features, LABEL_BYTES, LANES_MAX, LabelError, LaneConfigLine, LegConfig, MissedGroups,
-    PoolConfig, PoolState, Release, RingArea, Supplement, Unreadable, VdevClass, VdevConfig, data_bytes_of,
+    self, FeatureNotes, Features, HangLimit, LABEL_BYTES, LANES_MAX, LabelError, LaneConfigLine, LegConfig,
+    MissedGroups, PoolConfig, PoolState, Release, RingArea, Supplement, Unreadable, VdevClass, VdevConfig,
+    data_bytes_of,
 };
 use crate::roster::Roster;
 use crate::vdev::{LegState, Vdev, VdevLeg, write_out_ring};
@@ -309,6 +310,7 @@ fn plan(
         created: platform.clock.now(),
         supplement: Supplement::default(),
         rewinds: Vec::new(),
+        hang_limit: HangLimit::default(),
         carried: Vec::new(),
     }
 }

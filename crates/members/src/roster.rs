@@ -36,7 +36,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tally_base::{Rng, SECTOR, Time, Txg, VdevGuid};
-use tally_disk::{Disk, Fanout, Host, Work};
+use tally_disk::{Disk, Durability, Fanout, Host, Work};
 use tally_intent::Lane;
 
 pub use self::away::ReturnError;
@@ -44,7 +44,9 @@ pub use self::look::{DamagedSlot, SecuredSlots};
 
 use self::lanes::lanes_agree;
 use self::legs::mark_stale;
-use crate::label::{self, FailMode, LabelError, Need, PoolConfig, PoolState, REWINDS_MAX, Rewind, VdevClass};
+use crate::label::{
+    self, FailMode, HangLimit, LabelError, Need, PoolConfig, PoolState, REWINDS_MAX, Rewind, VdevClass,
+};
 use crate::uberblock::{Uberblock, slot_offsets};
 use crate::vdev::{LegState, Membership, Vdev, VdevLeg};
 
@@ -111,6 +113,8 @@ pub struct Roster {
     /// Held while an uberblock is written, and while a leg joins, as it gets every uberblock from a certain one on. A change
     /// of the labels, with which a leg may be struck off, takes it too, but waits no longer than [`TURN_WAIT`].
     uberblocks: Mutex<()>,
+    /// Held while it is decided whether a leg that hangs is left: of two that hang together one has to stay.
+    leaving: Mutex<()>,
     /// Newest group whose uberblock is durable, as far as this has heard.
     durable: AtomicU64,
     /// The open lanes, to be told who has left their sets.
@@ -137,6 +141,7 @@ impl Roster {
             state: Mutex::new(State { config, claimed: false, closed: None }),
             writable: AtomicBool::new(false),
             uberblocks: Mutex::new(()),
+            leaving: Mutex::new(()),
             durable: AtomicU64::new(0),
             lanes: Mutex::default(),
             me: me.clone(),
@@ -236,7 +241,7 @@ impl Roster {
     /// older copies. A leg that refuses will refuse the next change as well, and is struck off then.
     fn catch_up(&self, newest: &PoolConfig) {
         for leg in self.legs().filter(|leg| leg.takes_writes() && !is_returning(leg, newest)) {
-            let Some(disk) = leg.disk() else { continue };
+            let Some(disk) = leg.patient() else { continue };
             let is_current = label::read(disk.as_ref()).is_ok_and(|own| own.config.rank() == newest.rank());
             if !is_current && let Err(error) = leg.note_write(label::write(disk.as_ref(), leg.guid(), newest)) {
                 tracing::warn!(leg = %leg.guid(), %error, "a label was refused");
@@ -281,6 +286,12 @@ impl Roster {
     /// What a suspended pool answers, durable in the labels.
     pub fn set_failmode(&self, failmode: FailMode) -> Result<(), RosterError> {
         self.update(|config| config.supplement.failmode = failmode)?;
+        Ok(())
+    }
+
+    /// After how long a leg that hangs is struck off, durable in the labels.
+    pub fn set_hang_limit(&self, limit: HangLimit) -> Result<(), RosterError> {
+        self.update(|config| config.hang_limit = limit)?;
         Ok(())
     }
 
@@ -383,13 +394,11 @@ impl Roster {
         mut legs: Vec<Arc<VdevLeg>>,
         config: &PoolConfig,
     ) -> Result<Vec<Arc<VdevLeg>>, LabelError> {
-        legs.retain(|leg| leg.disk().is_some());
+        legs.retain(|leg| leg.patient().is_some());
         let mut work: Vec<Work> = Vec::new();
-        for leg in &legs {
-            let (leg, sequence, bytes) = (Arc::clone(leg), config.sequence, label::encode(leg.guid(), config)?);
-            work.push(Box::new(move || {
-                leg.disk().map_or(Ok(()), |disk| label::write_encoded(disk.as_ref(), sequence, &bytes))
-            }));
+        for (leg, disk) in legs.iter().filter_map(|leg| Some((leg, leg.patient()?))) {
+            let (sequence, bytes) = (config.sequence, label::encode(leg.guid(), config)?);
+            work.push(disk.work(move |disk| label::write_encoded(disk, sequence, &bytes)));
         }
         let mut outcomes = self.fanout.each(work).into_iter();
         legs.retain(|leg| {
@@ -462,14 +471,14 @@ impl Roster {
         debug_assert_eq!(sector.len(), SECTOR);
         let (mut written, mut copies) = (Vec::new(), [Vec::new(), Vec::new()]);
         for leg in legs {
-            let Some(disk) = leg.disk() else { continue };
+            let Some(disk) = leg.patient() else { continue };
             let Some(offsets) = slot_offsets(disk.geometry().size, txg) else { continue };
             for (copy, offset) in copies.iter_mut().zip(offsets) {
                 copy.push((Arc::clone(disk) as Arc<dyn Disk>, offset));
             }
             written.push(leg);
         }
-        let mut firsts = self.fanout.write_durable(&copies.concat(), sector);
+        let mut firsts = self.fanout.write(&copies.concat(), sector, Durability::Durable);
         let seconds = firsts.split_off(written.len());
         for ((leg, first), second) in written.iter().zip(firsts).zip(seconds) {
             if let Err(error) = leg.note_write(first.and(second)) {
@@ -485,8 +494,18 @@ impl Membership for Roster {
         self.writable.load(Ordering::Acquire)
     }
 
-    fn each(&self, work: Vec<Work>) -> Vec<io::Result<()>> {
-        self.fanout.each(work)
+    fn fanout(&self) -> Arc<dyn Fanout> {
+        Arc::clone(&self.fanout)
+    }
+
+    fn hang_limit(&self) -> HangLimit {
+        self.published.load().hang_limit
+    }
+
+    fn may_leave(&self, leg: &VdevLeg) -> bool {
+        let _one_at_a_time = self.leaving.lock();
+        self.others_stand_in_for(leg)
+            && (leg.state() != LegState::Online || leg.pass(LegState::Online, LegState::Failing))
     }
 
     fn leg_failed(&self, leg: VdevGuid, cause: &io::Error) -> Result<(), String> {

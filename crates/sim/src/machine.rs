@@ -270,6 +270,8 @@ impl Machine {
     fn platform(&mut self) -> Platform {
         let opener = Arc::<MemOpener>::default();
         for (path, disk) in &self.disks {
+            // What a process has left comes home before the next one finds the disk's lock free.
+            disk.come_home();
             opener.put(path, Arc::clone(disk) as _);
         }
         self.opener = Arc::clone(&opener);

@@ -14,7 +14,7 @@ fn every_target_gets_the_bytes_at_its_own_offset() {
         for round in 1..20_u8 {
             let disks: [_; 4] = std::array::from_fn(|_| Arc::new(MemDisk::new(64 << 10)));
             let targets = targets(disks.clone().map(|disk| disk as Arc<dyn Disk>));
-            let outcomes = fanout.write_durable(&targets, &[round; 8192]);
+            let outcomes = fanout.write(&targets, &[round; 8192], Durability::Durable);
             assert_eq!(outcomes.len(), 4);
             assert!(outcomes.iter().all(Result::is_ok), "{name}");
             for (index, disk) in disks.iter().enumerate() {
@@ -24,7 +24,7 @@ fn every_target_gets_the_bytes_at_its_own_offset() {
         }
     }
     assert!(threads.pool.lock().helper_count <= 3, "helpers are used again");
-    assert!(threads.write_durable(&[], &[]).is_empty());
+    assert!(threads.write(&[], &[], Durability::Durable).is_empty());
 }
 
 #[test]
@@ -35,7 +35,8 @@ fn an_error_stays_with_its_target() {
                 Arc::new(MemDisk::new(if index == bad { 4096 } else { 64 << 10 })) as Arc<dyn Disk>
             });
             let targets: Vec<_> = disks.into_iter().map(|disk| (disk, 8192)).collect();
-            let failed: Vec<_> = fanout.write_durable(&targets, &[1; 4096]).iter().map(Result::is_err).collect();
+            let failed: Vec<_> =
+                fanout.write(&targets, &[1; 4096], Durability::Durable).iter().map(Result::is_err).collect();
             assert_eq!(failed, std::array::from_fn::<_, 3, _>(|index| index == bad));
         }
     }
@@ -76,7 +77,7 @@ fn legs_are_written_at_the_same_time() {
         std::array::from_fn(|_| Arc::new(Gate { barrier: Arc::clone(&barrier), panics: false }) as Arc<dyn Disk>);
     let targets: Vec<_> = targets::<3>(gates);
     let fanout = ThreadFanout::default();
-    let outcomes = fanout.write_durable(&targets, &[1; 4096]);
+    let outcomes = fanout.write(&targets, &[1; 4096], Durability::Durable);
     assert!(outcomes.iter().all(Result::is_ok));
 }
 
@@ -85,9 +86,9 @@ fn a_helper_that_panics_is_an_error_and_is_replaced() {
     let fanout = ThreadFanout::default();
     let good = || Arc::new(CountingDisk::new(Arc::new(MemDisk::new(64 << 10))));
     let bad = Arc::new(Gate { barrier: Arc::new(Barrier::new(1)), panics: true });
-    let outcomes = fanout.write_durable(&targets([good(), bad, good()]), &[1; 4096]);
+    let outcomes = fanout.write(&targets([good(), bad, good()]), &[1; 4096], Durability::Durable);
     let failed: Vec<_> = outcomes.iter().map(Result::is_err).collect();
     assert_eq!(failed, [false, true, false]);
-    let outcomes = fanout.write_durable(&targets([good(), good(), good()]), &[1; 4096]);
+    let outcomes = fanout.write(&targets([good(), good(), good()]), &[1; 4096], Durability::Durable);
     assert!(outcomes.iter().all(Result::is_ok));
 }

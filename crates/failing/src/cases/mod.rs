@@ -1,6 +1,7 @@
 //! What was seen to go wrong on failing disks, and must not again. Each case takes less than a minute.
 
 mod bad_sector;
+mod hung_leg;
 mod lost_cache;
 mod rotten_sector;
 mod silent_damage;
@@ -34,11 +35,12 @@ pub struct Case {
 }
 
 /// All of them: every change is tried with each.
-pub const CASES: [Case; 11] = [
+pub const CASES: [Case; 12] = [
     Case { name: "bad-sector", run: bad_sector::run },
     Case { name: "two-refusals", run: two_refusals::run },
     Case { name: "lost-cache", run: lost_cache::run },
     Case { name: "rotten-sector", run: rotten_sector::run },
+    Case { name: "hung-leg", run: hung_leg::run },
     Case { name: "silent-leg", run: silent_leg::run },
     Case { name: "silent-damage", run: silent_damage::run },
     Case { name: "silent-end", run: silent_end::run },

@@ -67,6 +67,7 @@ pub(super) fn run_beside_a_slow_export(given: Given<'_>) -> Result<()> {
     place.must(&["pool", "create", "p", &slow])?;
     place.must(&["dataset", "set", "sync=disabled", "p"])?;
     place.create_another("q", &[&data, "log", "mirror", &one, &other])?;
+    place.must(&["pool", "set", "hang_limit=off", "q"])?;
     place.client()?.put("in-memory", b"told, and on no disk")?;
     place.rule(&(rules("m") + SLOW))?;
     let mut client = place.client_of("q")?;
@@ -87,6 +88,8 @@ fn place(given: Given<'_>) -> Result<Place> {
     place.start()?;
     let [data, one, other] = ["a", "l", "m"].map(|name| place.disk(name));
     place.must(&["pool", "create", "p", &data, "log", "mirror", &one, &other])?;
+    // The end has to be left also where nobody leaves the disk.
+    place.must(&["pool", "set", "hang_limit=off", "p"])?;
     place.client()?.put("before", b"before")?;
     Ok(place)
 }

@@ -1,6 +1,6 @@
 //! A leg of a mirrored log hangs: it neither answers nor fails. A CREATE was answered after two minutes, and `status`
-//! called the leg ONLINE, with no errors, all the while. Going on without it needs a format that can say so; until then
-//! whoever looks is told which leg has been silent, and for how long.
+//! called the leg ONLINE, with no errors, all the while. Until it is struck off (`hung-leg`) whoever looks is told which leg has
+//! been silent, and for how long; and one that answers before that is as good as before.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
-use tally_disk::{Disk, Durability, Geometry, Host, MemDisk, MemOpener, Platform, SerialFanout};
+use tally_disk::{Disk, Durability, Fanout, Geometry, Host, MemDisk, MemOpener, Platform, SerialFanout, ThreadFanout};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Suspended};
 use tally_intent::Lane;
 use tally_members::assemble::PoolSelect;
@@ -64,6 +64,8 @@ pub(crate) struct Faults {
     pub(crate) writes_held: RwLock<()>,
     /// Writes that came while it was held.
     pub(crate) writes_waited: AtomicU64,
+    /// While somebody has it for writing, flushes take their time.
+    pub(crate) flushes_held: RwLock<()>,
     /// What cannot be read.
     pub(crate) unreadable: Mutex<Vec<Range<u64>>>,
     /// Reads that met it.
@@ -130,6 +132,7 @@ impl Disk for Gated {
     }
 
     fn flush(&self) -> io::Result<()> {
+        drop(self.faults.flushes_held.read().unwrap());
         Faults::check(&self.faults.flushes, "flush")?;
         self.note(|disk| Event::Flush { disk });
         self.disk.flush()
@@ -162,6 +165,7 @@ pub(crate) struct World {
     disks: Vec<(String, Arc<MemDisk>)>,
     vdevs: Vec<String>,
     clock: Arc<dyn Clock>,
+    fanout: Arc<dyn Fanout>,
 }
 
 impl World {
@@ -191,7 +195,13 @@ impl World {
             disks,
             vdevs,
             clock,
+            fanout: Arc::new(SerialFanout),
         }
+    }
+
+    /// The same disks, several of them asked at once, and left where they hang.
+    pub(crate) fn with_helpers(self) -> Self {
+        Self { fanout: Arc::new(ThreadFanout::default()), ..self }
     }
 
     /// The same disks with another clock.
@@ -244,7 +254,7 @@ impl World {
             clock: Arc::clone(&self.clock),
             rng: Arc::new(SystemRng),
             opener: Arc::new(opener),
-            fanout: Arc::new(SerialFanout),
+            fanout: Arc::clone(&self.fanout),
             host: Host { id: 1, name: "test".into() },
         }
     }

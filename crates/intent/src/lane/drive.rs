@@ -369,7 +369,7 @@ impl Flight<'_> {
         if let [(disk, offset)] = self.targets.as_slice() {
             return [disk.write(*offset, buf, Durability::Durable)].into_iter().collect();
         }
-        let mut results: Results = self.lane.fanout.write_durable(&self.targets, buf).into();
+        let mut results: Results = self.lane.fanout.write(&self.targets, buf, Durability::Durable).into();
         // A fan-out that forgets a leg has not written it.
         results.resize_with(self.targets.len(), || Err(io::Error::other("the leg was not written")));
         results

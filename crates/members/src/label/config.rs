@@ -6,7 +6,7 @@ use tally_base::{LaneId, PoolGuid, Time, Txg, VdevGuid, VdevIndex};
 use tally_disk::Host;
 use tally_intent::LaneGeometry;
 
-use super::{FeatureNotes, Features, LANES_MAX, MissedGroups, Rewind, Section, Supplement};
+use super::{FeatureNotes, Features, HangLimit, LANES_MAX, MissedGroups, Rewind, Section, Supplement};
 
 /// The configuration of a pool. Numbered by `sequence`; the highest one over all labels holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct PoolConfig {
     pub created: Time,
     /// Settings and accepted losses.
     pub supplement: Supplement,
+    /// After how long a leg that hangs is struck off.
+    pub hang_limit: HangLimit,
     /// Groups that were given up, oldest note first.
     pub rewinds: Vec<Rewind>,
     /// Sections that this program does not know, as they were read.

@@ -17,6 +17,7 @@
 //!  4 supplement     failmode 1 · losses: count 2, each time 8, txg 8, lines: count 2, texts
 //!  5 features       compatibility · lines: count 2, each set 1, bit 1, name, version; by set and bit
 //!  8 rewinds        count 2, each: kept txg 8 · kept open_gen 8 · dropped txg 8 · open_gen 8 · time 8 · depth 2
+//! 10 hang limit     seconds 4, 0 for none
 //! ```
 //!
 //! A text, and a path, is its length in 2 bytes and as many bytes.
@@ -33,8 +34,9 @@ use super::features;
 use super::missed::MissedGroups;
 use super::sections::{self, Section};
 use super::{
-    Bad, FailMode, FeatureLine, FeatureNotes, FeatureSet, LABEL_BYTES, LabelError, LaneConfigLine, LegConfig,
-    LossReport, PoolConfig, PoolState, Rewind, RingArea, Supplement, Unreadable, VdevClass, VdevConfig, VdevKind,
+    Bad, FailMode, FeatureLine, FeatureNotes, FeatureSet, HangLimit, LABEL_BYTES, LabelError, LaneConfigLine,
+    LegConfig, LossReport, PoolConfig, PoolState, Rewind, RingArea, Supplement, Unreadable, VdevClass, VdevConfig,
+    VdevKind,
 };
 
 const POOL: u16 = 1;
@@ -43,6 +45,7 @@ const LANES: u16 = 3;
 const SUPPLEMENT: u16 = 4;
 const FEATURES: u16 = 5;
 const REWINDS: u16 = 8;
+const HANG_LIMIT: u16 = 10;
 
 const FEATURES_WHAT: &str = "label: the features";
 
@@ -78,13 +81,16 @@ pub(super) fn encode(config: &PoolConfig) -> Result<Vec<u8>, LabelError> {
         };
         all.push(known(REWINDS, encode_list(&config.rewinds, encode)?));
     }
+    if config.hang_limit != HangLimit::default() {
+        all.push(known(HANG_LIMIT, encode_hang_limit(config.hang_limit)));
+    }
     Ok(sections::join(all))
 }
 
 /// Whether a section of ours says so of itself: the pool is nothing without the first three, without its settings only a
 /// setting is lost, and what may not be done without a feature its bit says.
 const fn must_be_known(id: u16) -> bool {
-    !matches!(id, SUPPLEMENT | FEATURES)
+    !matches!(id, SUPPLEMENT | FEATURES | HANG_LIMIT)
 }
 
 /// Reads a payload into `config`, which has what stands in the header.
@@ -92,7 +98,7 @@ pub(super) fn decode(payload: &[u8], mut config: PoolConfig) -> Result<PoolConfi
     let (mut pool, mut vdevs, mut lanes) = (None, None, None);
     for section in sections::split(payload)? {
         match section.id {
-            POOL..=FEATURES | REWINDS if section.must_be_known != must_be_known(section.id) => {
+            POOL..=FEATURES | REWINDS | HANG_LIMIT if section.must_be_known != must_be_known(section.id) => {
                 return Err(Malformed("label: a flag on a section that never has it").into());
             }
             POOL => pool = Some(section),
@@ -100,6 +106,7 @@ pub(super) fn decode(payload: &[u8], mut config: PoolConfig) -> Result<PoolConfi
             LANES => lanes = Some(section),
             SUPPLEMENT => config.supplement = whole(&section, "label: the supplement", decode_supplement)?,
             FEATURES => config.feature_notes = whole(&section, FEATURES_WHAT, decode_features)?,
+            HANG_LIMIT => config.hang_limit = whole(&section, "label: the hang limit", decode_hang_limit)?,
             REWINDS => {
                 let decode = |reader: &mut Reader<'_>| decode_list(reader, |reader| Ok(Rewind::decode(reader)?));
                 config.rewinds = whole(&section, "label: the section of groups that were given up", decode)?;
@@ -314,6 +321,23 @@ fn decode_supplement(reader: &mut Reader<'_>) -> Result<Supplement, Bad> {
         Ok(LossReport { time, txg, lines: decode_list(reader, text)? })
     })?;
     Ok(Supplement { failmode, losses })
+}
+
+fn encode_hang_limit(limit: HangLimit) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_u32(match limit {
+        // It is what no section says.
+        HangLimit::Auto | HangLimit::Off => 0,
+        HangLimit::Seconds(seconds) => seconds,
+    });
+    out
+}
+
+fn decode_hang_limit(reader: &mut Reader<'_>) -> Result<HangLimit, Bad> {
+    match reader.u32()? {
+        0 => Ok(HangLimit::Off),
+        seconds => HangLimit::of_seconds(seconds).ok_or_else(|| reader.malformed().into()),
+    }
 }
 
 fn encode_features(notes: &FeatureNotes) -> Result<Vec<u8>, LabelError> {

@@ -38,6 +38,7 @@
 mod config;
 mod encoding;
 mod features;
+mod hang_limit;
 mod missed;
 mod rewind;
 mod room;
@@ -56,6 +57,7 @@ pub use features::{
     NoRelease, Release, Usable, reserved, this_release,
 };
 use features::{PROGRAM, in_words, who_knows};
+pub use hang_limit::{HANG_LIMIT_SECONDS_MAX, HangLimit};
 pub use missed::{MISSED_RANGES_MAX, MissedGroups, TxgRange};
 pub(crate) use rewind::REWINDS_MAX;
 pub use rewind::Rewind;

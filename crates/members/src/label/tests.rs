@@ -68,6 +68,7 @@ pub(crate) fn sample() -> PoolConfig {
         handle_key: [0x5a; 32],
         created: Time(1_700_000_000_000_000_000),
         rewinds: Vec::new(),
+        hang_limit: HangLimit::Auto,
         supplement: Supplement {
             failmode: FailMode::Continue,
             losses: vec![LossReport { time: Time(5), txg: Txg(6), lines: vec!["gone".into(), "lost".into()] }],
@@ -537,4 +538,24 @@ fn what_was_given_up_is_read_as_it_was_written() {
     for wrong in [note(46, 45, 2, 3), note(40, 45, 3, 3), note(40, 1 << 62, 2, 3), note(40, 45, 2, 1 << 62)] {
         assert!(read(&with(vec![wrong])).is_err(), "{wrong:?}");
     }
+}
+
+#[test]
+fn the_limit_for_legs_that_hang_is_said_where_it_is_not_the_default() {
+    let payload = |limit| encoding::encode(&PoolConfig { hang_limit: limit, ..sample() }).unwrap();
+    for word in ["auto", "off", "1", "86400"] {
+        let limit = HangLimit::of_word(word).unwrap();
+        assert_eq!(limit.to_string(), word);
+        let sections = sections::split(&payload(limit)).unwrap();
+        assert_eq!(sections.iter().any(|section| section.id == 10 && !section.must_be_known), word != "auto");
+        let read = encoding::decode(&payload(limit), PoolConfig::default()).unwrap();
+        assert_eq!(read.hang_limit, limit);
+    }
+    for word in ["", "0", "-1", "86401", "1.5", "none", "Auto"] {
+        assert_eq!(HangLimit::of_word(word), None, "{word}");
+    }
+    let mut sections = sections::split(&payload(HangLimit::Seconds(7))).unwrap();
+    let limit = sections.iter_mut().find(|section| section.id == 10).unwrap();
+    limit.bytes = 86_401_u32.to_le_bytes().to_vec();
+    assert!(encoding::decode(&sections::join(sections), PoolConfig::default()).is_err());
 }

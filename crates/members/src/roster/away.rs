@@ -128,6 +128,10 @@ impl Roster {
         if found.takes_writes() || found.state() == LegState::Failing {
             return Err(ReturnError::NotAway { path });
         }
+        // It stays what it is, and whoever looks is told for how long it has owed an answer.
+        if found.left_after().is_some() && found.disk().is_some_and(|disk| disk.silent_for().is_some()) {
+            return Err(ReturnError::Held { path });
+        }
         let state = if found.state() == LegState::Offline { LegState::Offline } else { LegState::Missing };
         vdev.put_leg(Arc::new(VdevLeg::new(guid, path.clone(), None, state)));
         drop(found);
@@ -192,6 +196,23 @@ impl Roster {
             })?;
         }
         Ok(())
+    }
+}
+
+impl Roster {
+    /// Whether a leg that counts may be left, as it hangs: the same is asked as for one that is taken out of use. One that
+    /// does not count may always.
+    pub(super) fn others_stand_in_for(&self, leg: &VdevLeg) -> bool {
+        let guid = leg.guid();
+        let Some(vdev) = self.vdevs.iter().find(|vdev| vdev.leg(guid).is_some()) else { return true };
+        if leg.state() != LegState::Online {
+            return true;
+        }
+        let config = self.published.load();
+        let is_online = |other: &VdevGuid| vdev.leg(*other).is_some_and(|leg| leg.state() == LegState::Online);
+        let needs_it =
+            |set: &[VdevGuid]| set.contains(&guid) && !set.iter().any(|other| *other != guid && is_online(other));
+        others_have_all(&config, vdev, guid) && !config.lanes.iter().any(|line| needs_it(&line.legset))
     }
 }
 

@@ -21,17 +21,18 @@ impl Roster {
         let (guid, path) = (leg.guid(), leg.path().to_owned());
         let label_error = |error: io::Error| RosterError::Label(error.to_string());
         let config = self.config();
-        if let (Some(_), Some(disk)) = (config.leg(guid), leg.disk()) {
+        vdev.limit_patience_with(&leg);
+        if let (Some(_), Some(disk)) = (config.leg(guid), leg.patient()) {
             // Its own label may call it whole. From here on it is neither what it was nor what the others are.
             label::write(disk.as_ref(), guid, &config).map_err(|error| RosterError::Label(error.to_string()))?;
         }
         let ring = config.vdevs.get(vdev.index().place()).and_then(|vdev| vdev.ring);
-        if let (Some(ring), Some(disk)) = (ring, leg.disk()) {
+        if let (Some(ring), Some(disk)) = (ring, leg.patient()) {
             write_out_ring(disk.as_ref(), ring).map_err(label_error)?;
         }
         let _in_turn = self.uberblocks.lock();
         let joined_txg = self.copy_uberblocks(vdev, &leg).map_err(label_error)?;
-        let size = leg.disk().map_or(0, |disk| disk.geometry().size);
+        let size = leg.patient().map_or(0, |disk| disk.geometry().size);
         leg.set_state(LegState::Resilvering);
         let taken_up = Arc::clone(&leg);
         vdev.put_leg(leg);
@@ -74,7 +75,7 @@ impl Roster {
         // A log device may have lost all of its legs; the uberblocks are the same on every disk of the pool.
         let elsewhere = || self.legs().filter(|_| vdev.class() == VdevClass::Log).find(is_online);
         let online = vdev.legs().into_iter().find(is_online).or_else(elsewhere);
-        let (Some(source), Some(target)) = (online.as_ref().and_then(|leg| leg.disk()), target.disk()) else {
+        let (Some(source), Some(target)) = (online.as_ref().and_then(|leg| leg.patient()), target.patient()) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "there is no leg to copy from, or none to copy to"));
         };
         let mut newest = Txg(0);

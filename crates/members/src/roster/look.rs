@@ -85,7 +85,7 @@ impl Roster {
     fn damaged_labels(&self, config: &PoolConfig) -> Vec<DamagedSlot> {
         let mut damaged = Vec::new();
         for leg in self.online() {
-            let Some(disk) = leg.disk() else { continue };
+            let Some(disk) = leg.patient() else { continue };
             for slot in label::inspect(disk.as_ref()) {
                 let is_newest = slot.slot == config.sequence % CONFIG_SLOTS;
                 let why = match slot.content {
@@ -107,7 +107,7 @@ impl Roster {
         let before = Txg(newest.0.saturating_sub(1));
         let mut damaged = Vec::new();
         for leg in self.online() {
-            let Some(disk) = leg.disk() else { continue };
+            let Some(disk) = leg.patient() else { continue };
             let slots_of = |txg| uberblock::slot_offsets(disk.geometry().size, txg).unwrap_or_default();
             for slot in uberblock::read_all(disk.as_ref()) {
                 let is_newest = slots_of(newest).contains(&slot.offset);

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tally_base::VdevGuid;
-use tally_disk::{AlignedBuf, CountingDisk, Disk, Durability, IoCounts, TrustedDisk};
+use tally_disk::{AlignedBuf, CountingDisk, Disk, Durability, IoCounts, PatientDisk, TrustedDisk};
 
 use crate::label::{self, LABEL_BYTES, RingArea};
 
@@ -75,8 +76,10 @@ pub struct LegErrors {
 pub struct VdevLeg {
     guid: VdevGuid,
     path: PathBuf,
-    disk: Option<Arc<CountingDisk>>,
+    disk: Option<Arc<PatientDisk>>,
     state: AtomicU8,
+    /// It hung, and whoever has waited so long for it was told to leave.
+    left_after: OnceLock<Duration>,
     /// Writes of blocks that were carried out.
     pub(super) writes: AtomicU64,
     /// How many of them a flush has made durable.
@@ -96,8 +99,10 @@ impl VdevLeg {
         Self {
             guid,
             path,
-            disk: disk.map(|disk| Arc::new(CountingDisk::new(Arc::new(TrustedDisk::new(disk))))),
+            disk: disk
+                .map(|disk| Arc::new(PatientDisk::new(Arc::new(CountingDisk::new(Arc::new(TrustedDisk::new(disk))))))),
             state: AtomicU8::new(state as u8),
+            left_after: OnceLock::new(),
             writes: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             read_errors: AtomicU64::new(0),
@@ -119,10 +124,28 @@ impl VdevLeg {
         &self.path
     }
 
-    /// The disk, if it is there.
+    /// The disk, if it is there: for whoever only looks, or can wait until it answers.
     #[must_use]
     pub fn disk(&self) -> Option<&Arc<CountingDisk>> {
+        self.disk.as_ref().map(|disk| disk.counting())
+    }
+
+    /// The disk, if it is there, whose requests are left where it hangs and others stand in for it.
+    #[must_use]
+    pub fn patient(&self) -> Option<&Arc<PatientDisk>> {
         self.disk.as_ref()
+    }
+
+    /// For how long it was waited for before it was left: it hung. Only another leg object, with its disk opened anew, is
+    /// ever believed again.
+    #[must_use]
+    pub fn left_after(&self) -> Option<Duration> {
+        self.left_after.get().copied()
+    }
+
+    pub(super) fn leave(&self, after: Duration) {
+        // Whoever leaves it later has waited for the same.
+        let _first = self.left_after.set(after);
     }
 
     /// How it stands.
@@ -167,7 +190,7 @@ impl VdevLeg {
     /// What the disk was asked to do so far; zeroes for a missing one.
     #[must_use]
     pub fn counts(&self) -> IoCounts {
-        self.disk.as_ref().map(|disk| disk.counts()).unwrap_or_default()
+        self.disk().map(|disk| disk.counts()).unwrap_or_default()
     }
 
     /// Writes of blocks so far.
@@ -186,7 +209,7 @@ impl VdevLeg {
     /// takes as long as its disk likes: whoever calls this must hold nothing that others wait for. A disk that refused
     /// a durable write refuses this too, until it is opened again.
     pub fn erase_label(&self) -> io::Result<()> {
-        self.disk.as_ref().map_or(Ok(()), |disk| label::wipe(disk.as_ref()))
+        self.disk().map_or(Ok(()), |disk| label::wipe(disk.as_ref()))
     }
 
     /// Whether writes must reach it.

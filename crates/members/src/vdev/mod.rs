@@ -19,6 +19,8 @@
 //! each step of a resilver; the membership's own lock comes after it.
 
 mod leg;
+mod patience;
+mod read;
 mod resilver;
 mod secure;
 
@@ -28,15 +30,16 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
 use tally_base::{SECTOR, VdevGuid, VdevIndex};
-use tally_disk::{AlignedBuf, Disk, Durability, IoKind, Work};
+use tally_disk::{AlignedBuf, Disk, Durability, Fanout, IoKind, Work};
 
 pub(crate) use leg::write_out_ring;
 pub use leg::{LegErrors, LegState, VdevLeg};
 pub use resilver::ResilverReport;
 pub use secure::Secured;
 
+use self::read::{Asking, put_slow_ones_last, read_quietly};
 use crate::blockdev::{BlockDev, BlockDevError, probes};
-use crate::label::{LABEL_BYTES, RingArea, VdevClass, VdevConfig};
+use crate::label::{HangLimit, LABEL_BYTES, RingArea, VdevClass, VdevConfig};
 
 /// Neighbouring reads within this many bytes go to the same leg, so that a sequential reader keeps one disk streaming
 /// and not all of them seeking.
@@ -45,14 +48,24 @@ const READ_STRIPE_BYTES: u64 = 1 << 20;
 /// From this size on the legs of a mirror are written at the same time: below it a thread costs more than it saves.
 const PARALLEL_WRITE_BYTES_MIN: usize = 128 << 10;
 
+/// What has come of asking several legs.
+type Outcomes = Vec<(Arc<VdevLeg>, io::Result<()>)>;
+
 /// Who decides which legs belong to the pool, and makes it durable.
 pub trait Membership: Send + Sync {
     /// Strikes a leg off in the labels of the others; returns when that is durable, or says why it cannot be. Calling
     /// it again for the same leg does nothing and returns the same.
     fn leg_failed(&self, leg: VdevGuid, cause: &io::Error) -> Result<(), String>;
 
-    /// Carries out something on several legs, at the same time if the pool has threads for it.
-    fn each(&self, work: Vec<Work>) -> Vec<io::Result<()>>;
+    /// Who carries out something on several legs, at the same time if the pool has threads for it.
+    fn fanout(&self) -> Arc<dyn Fanout>;
+
+    /// After how long a leg that hangs is left.
+    fn hang_limit(&self) -> HangLimit;
+
+    /// Whether a leg of which an answer has been due for so long may be left: the others have everything. If so it is
+    /// `Failing` when this returns, and the next one that is asked about is told so. Waits for no disk.
+    fn may_leave(&self, leg: &VdevLeg) -> bool;
 
     /// Whether the pool may be written: it was claimed, and nothing has suspended it since (I7).
     fn may_write(&self) -> bool;
@@ -110,7 +123,7 @@ pub struct Vdev {
     class: VdevClass,
     data_bytes: u64,
     ring: Option<RingArea>,
-    legs: RwLock<Vec<Arc<VdevLeg>>>,
+    legs: Arc<RwLock<Vec<Arc<VdevLeg>>>>,
     repair: RwLock<()>,
     membership: OnceLock<std::sync::Weak<dyn Membership>>,
 }
@@ -125,7 +138,7 @@ impl Vdev {
             class: config.class,
             data_bytes: config.data_bytes,
             ring: config.ring,
-            legs: RwLock::new(legs),
+            legs: Arc::new(RwLock::new(legs)),
             repair: RwLock::new(()),
             membership: OnceLock::new(),
         }
@@ -135,6 +148,7 @@ impl Vdev {
     pub(crate) fn set_membership(&self, membership: std::sync::Weak<dyn Membership>) {
         // A second call would be a bug of the assembly, and the first answer stays.
         let _ = self.membership.set(membership);
+        self.legs().iter().for_each(|leg| self.limit_patience_with(leg));
     }
 
     /// Its place in the pool's configuration: what block pointers say.
@@ -175,6 +189,7 @@ impl Vdev {
 
     /// Takes up a leg, or another object for the same one (its disk came back).
     pub(crate) fn put_leg(&self, leg: Arc<VdevLeg>) {
+        self.limit_patience_with(&leg);
         let mut legs = self.legs.write();
         match legs.iter_mut().find(|known| known.guid() == leg.guid()) {
             Some(known) => *known = leg,
@@ -210,6 +225,9 @@ impl Vdev {
         if !legs.is_empty() {
             let turn = offset / READ_STRIPE_BYTES % legs.len() as u64;
             legs.rotate_left(usize::try_from(turn).expect("below the number of legs"));
+        }
+        if legs.len() > 1 {
+            put_slow_ones_last(&mut legs);
         }
         legs
     }
@@ -256,7 +274,7 @@ impl Vdev {
 
     /// Settles the outcome of something that was asked of several legs: some leg must have done it, and those that
     /// failed, now or a moment ago in another thread, must be struck off.
-    fn settle(&self, outcomes: Vec<(Arc<VdevLeg>, io::Result<()>)>) -> Result<(), BlockDevError> {
+    fn settle(&self, outcomes: Outcomes) -> Result<(), BlockDevError> {
         if !outcomes.iter().any(|(leg, outcome)| outcome.is_ok() && leg.state() == LegState::Online) {
             let last = outcomes.into_iter().filter_map(|(_, outcome)| outcome.err()).next_back();
             return Err(VdevError::NoLeg { vdev: self.guid, last: last.map(|error| error.to_string()) }.into());
@@ -281,16 +299,16 @@ impl BlockDev for Vdev {
     fn read(&self, offset: u64, length: usize, verify: &dyn Fn(&[u8]) -> bool) -> Result<AlignedBuf, BlockDevError> {
         self.check(offset, length as u64)?;
         let (mut bad, mut last) = (Vec::new(), None);
-        let mut buf = AlignedBuf::zeroed(length);
-        for leg in self.readable(offset) {
-            match leg.read_data(offset, &mut buf) {
-                Ok(()) if verify(&buf) => {
+        let mut reads = Reads::of(self.readable(offset), offset, length);
+        while let Some((leg, outcome)) = reads.next() {
+            match leg.note_read(outcome) {
+                Ok(buf) if verify(&buf) => {
                     if !bad.is_empty() {
                         self.repair(offset, &leg, &bad, verify, length);
                     }
                     return Ok(buf);
                 }
-                Ok(()) => {
+                Ok(_) => {
                     leg.checksum_errors.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(vdev = %self.guid, leg = %leg.guid(), offset, length, "a block is damaged");
                 }
@@ -312,7 +330,7 @@ impl BlockDev for Vdev {
             let _shared = self.repair.read();
             let mut legs = self.legs();
             legs.retain(|leg| leg.takes_writes());
-            write_legs(&legs, offset, buf)
+            self.write_legs(legs, offset, buf)?
         };
         self.settle(outcomes)
     }
@@ -321,13 +339,17 @@ impl BlockDev for Vdev {
         self.may_write()?;
         let mut legs = self.legs();
         legs.retain(|leg| leg.takes_writes());
-        let flush = |leg: &Arc<VdevLeg>| -> Work {
-            let leg = Arc::clone(leg);
-            Box::new(move || leg.flush())
-        };
-        let work = legs.iter().map(flush).collect();
-        let outcomes = self.membership().map_or_else(Vec::new, |members| members.each(work));
-        self.settle(legs.into_iter().zip(outcomes).collect())
+        let covered: Vec<u64> = legs.iter().map(|leg| leg.write_count()).collect();
+        let is_due: Vec<bool> = legs.iter().zip(&covered).map(|(leg, covered)| !leg.has_flushed(*covered)).collect();
+        let due = legs.iter().zip(&is_due).filter(|(_, is_due)| **is_due);
+        let work: Vec<Work> = due.map(|(leg, _)| leg.flush_work()).collect();
+        let mut flushed = if work.is_empty() { Vec::new() } else { self.members()?.fanout().each(work) }.into_iter();
+        let outcomes = legs.into_iter().zip(covered).zip(is_due).map(|((leg, covered), is_due)| {
+            let outcome = if is_due { flushed.next().unwrap_or_else(|| Err(gone())) } else { Ok(()) };
+            let outcome = leg.note_flush(covered, outcome);
+            (leg, outcome)
+        });
+        self.settle(outcomes.collect())
     }
 
     /// From the leg that has least to read: neighbours stay together in the first place because they are read in one go.
@@ -337,6 +359,9 @@ impl BlockDev for Vdev {
             return false;
         }
         let leg = self.readable(offset).into_iter().min_by_key(|leg| leg.active(IoKind::Read));
+        if let Some(leg) = leg.as_ref().filter(|leg| leg.patient().is_some_and(|disk| disk.is_limited())) {
+            return read_quietly(leg, offset, parts);
+        }
         let disk = leg.as_ref().and_then(|leg| leg.disk());
         disk.is_some_and(|disk| disk.read_parts(LABEL_BYTES + offset, parts).is_ok())
     }
@@ -358,7 +383,7 @@ impl BlockDev for Vdev {
         self.check(offset, length)?;
         self.may_write()?;
         for leg in self.legs().iter().filter(|leg| leg.takes_writes()) {
-            if let Some(disk) = leg.disk()
+            if let Some(disk) = leg.patient()
                 && let Err(error) = disk.discard(LABEL_BYTES + offset, length)
             {
                 // Only a hint was lost.
@@ -369,21 +394,59 @@ impl BlockDev for Vdev {
     }
 }
 
-/// Writes the legs of a mirror, at the same time if that is worth a thread each.
-fn write_legs(legs: &[Arc<VdevLeg>], offset: u64, buf: &[u8]) -> Vec<(Arc<VdevLeg>, io::Result<()>)> {
-    let Some((first, others)) = legs.split_first() else { return Vec::new() };
-    if others.is_empty() || buf.len() < PARALLEL_WRITE_BYTES_MIN {
-        return legs.iter().map(|leg| (Arc::clone(leg), leg.write_data(offset, buf))).collect();
-    }
-    std::thread::scope(|scope| {
-        let helpers: Vec<_> = others.iter().map(|leg| scope.spawn(move || leg.write_data(offset, buf))).collect();
-        let mut outcomes = vec![(Arc::clone(first), first.write_data(offset, buf))];
-        for (leg, helper) in others.iter().zip(helpers) {
-            let outcome = helper.join().unwrap_or_else(|_| Err(io::Error::other("the writing thread died")));
-            outcomes.push((Arc::clone(leg), outcome));
+/// The reads of a range, one leg after the other.
+enum Reads {
+    /// There is one leg, which is read in place.
+    Alone(Option<Arc<VdevLeg>>, u64, usize),
+    Several(Asking),
+}
+
+impl Reads {
+    fn of(mut legs: Vec<Arc<VdevLeg>>, offset: u64, length: usize) -> Self {
+        if legs.len() > 1 {
+            return Self::Several(Asking::of(legs, offset, length));
         }
-        outcomes
-    })
+        Self::Alone(legs.pop(), offset, length)
+    }
+
+    fn next(&mut self) -> Option<(Arc<VdevLeg>, io::Result<AlignedBuf>)> {
+        match self {
+            Self::Several(asking) => asking.next(),
+            Self::Alone(leg, offset, length) => {
+                let (leg, mut buf) = (leg.take()?, AlignedBuf::zeroed(*length));
+                let outcome =
+                    leg.patient().ok_or_else(gone).and_then(|disk| disk.read(LABEL_BYTES + *offset, &mut buf));
+                Some((leg, outcome.map(|()| buf)))
+            }
+        }
+    }
+}
+
+impl Vdev {
+    fn members(&self) -> Result<Arc<dyn Membership>, VdevError> {
+        self.membership().ok_or(VdevError::NotWritable { vdev: self.guid })
+    }
+
+    /// Writes these legs, at the same time where that is worth a thread each, or they are not to wait for each other.
+    fn write_legs(&self, legs: Vec<Arc<VdevLeg>>, offset: u64, buf: &[u8]) -> Result<Outcomes, VdevError> {
+        let is_limited = |leg: &Arc<VdevLeg>| leg.patient().is_some_and(|disk| disk.is_limited());
+        if legs.len() < 2 || buf.len() < PARALLEL_WRITE_BYTES_MIN && !legs.iter().any(is_limited) {
+            let write = |leg: Arc<VdevLeg>| {
+                let outcome = leg.write_data(offset, buf);
+                (leg, outcome)
+            };
+            return Ok(legs.into_iter().map(write).collect());
+        }
+        let target = |leg: &Arc<VdevLeg>| Some((Arc::clone(leg.patient()?) as Arc<dyn Disk>, LABEL_BYTES + offset));
+        let (there, gone_ones): (Vec<_>, Vec<_>) = legs.into_iter().partition(|leg| leg.patient().is_some());
+        let targets: Vec<_> = there.iter().filter_map(target).collect();
+        let outcomes = self.members()?.fanout().write(&targets, buf, Durability::Cached);
+        let written = there.into_iter().zip(outcomes).map(|(leg, outcome)| {
+            let outcome = leg.note_data(outcome);
+            (leg, outcome)
+        });
+        Ok(written.chain(gone_ones.into_iter().map(|leg| (leg, Err(gone())))).collect())
+    }
 }
 
 impl VdevLeg {
@@ -393,7 +456,11 @@ impl VdevLeg {
     }
 
     fn read_data(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        let outcome = self.disk().ok_or_else(gone).and_then(|disk| disk.read(LABEL_BYTES + offset, buf));
+        self.note_read(self.patient().ok_or_else(gone).and_then(|disk| disk.read(LABEL_BYTES + offset, buf)))
+    }
+
+    /// Counts a failed read.
+    fn note_read<T>(&self, outcome: io::Result<T>) -> io::Result<T> {
         if outcome.is_err() {
             self.read_errors.fetch_add(1, Ordering::Relaxed);
         }
@@ -401,22 +468,30 @@ impl VdevLeg {
     }
 
     fn write_data(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        let disk = self.disk().ok_or_else(gone)?;
-        let outcome = disk.write(LABEL_BYTES + offset, buf, Durability::Cached);
+        let disk = self.patient().ok_or_else(gone)?;
+        self.note_data(disk.write(LABEL_BYTES + offset, buf, Durability::Cached))
+    }
+
+    /// Counts a write of a block.
+    fn note_data(&self, outcome: io::Result<()>) -> io::Result<()> {
         self.note_write(outcome)?;
         // After the write: a flush that looked before it has not covered it.
         self.writes.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
-    fn flush(&self) -> io::Result<()> {
-        if self.has_flushed(self.write_count()) { Ok(()) } else { self.flush_always() }
-    }
-
     /// Flushes the disk, also where every write of a block is durable already.
     fn flush_always(&self) -> io::Result<()> {
         let covered = self.write_count();
-        let outcome = self.disk().ok_or_else(gone).and_then(|disk| disk.flush());
+        self.note_flush(covered, self.patient().ok_or_else(gone).and_then(|disk| disk.flush()))
+    }
+
+    fn flush_work(&self) -> Work {
+        self.patient().map_or_else(|| Work::new(|| Err(gone())), |disk| disk.work(|disk| disk.flush()))
+    }
+
+    /// Counts a flush that covers so many writes.
+    fn note_flush(&self, covered: u64, outcome: io::Result<()>) -> io::Result<()> {
         self.note_write(outcome)?;
         self.flushed.fetch_max(covered, Ordering::AcqRel);
         Ok(())

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
+use tally_disk::SerialFanout;
 use tally_fakes::{FaultyDisk, Journal};
 
 use super::*;
@@ -30,8 +31,16 @@ impl Membership for Members {
         Ok(())
     }
 
-    fn each(&self, work: Vec<Work>) -> Vec<io::Result<()>> {
-        work.into_iter().map(|work| work()).collect()
+    fn fanout(&self) -> Arc<dyn Fanout> {
+        Arc::new(SerialFanout)
+    }
+
+    fn hang_limit(&self) -> HangLimit {
+        HangLimit::Auto
+    }
+
+    fn may_leave(&self, _: &VdevLeg) -> bool {
+        true
     }
 
     fn may_write(&self) -> bool {

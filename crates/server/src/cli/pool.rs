@@ -72,7 +72,8 @@ pub enum PoolCommand {
         #[command(flatten)]
         table: TableArgs,
     },
-    /// Set properties of a pool: failmode=wait|continue; scrub=off|weekly|monthly; compatibility=off|VERSION;
+    /// Set properties of a pool: failmode=wait|continue; scrub=off|weekly|monthly; hang_limit=auto|off|SECONDS;
+    /// compatibility=off|VERSION;
     /// feature@NAME=enabled; clock=accept believes a clock that is far from the pool's times
     Set {
         /// property=value, one or more, then the pool

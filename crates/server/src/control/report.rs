@@ -65,6 +65,9 @@ pub struct PoolReport {
     /// When the next scrub is due, in seconds since 1970.
     #[serde(default)]
     pub scrub_due: Option<u64>,
+    /// After how long a leg that hangs is struck off: `auto`, `off`, or seconds.
+    #[serde(default)]
+    pub hang_limit: String,
     /// The transaction group that takes changes.
     #[serde(default)]
     pub txg_open: u64,

@@ -116,9 +116,13 @@ impl Seen {
             let why = pool.fault().map(|fault| fault.0.clone()).unwrap_or_default();
             news.push(("pool_suspended".into(), why));
         }
-        let paths: BTreeMap<VdevGuid, String> = (pool.roster.vdevs().iter().flat_map(|vdev| vdev.legs()))
-            .map(|leg| (leg.guid(), leg.path().display().to_string()))
-            .collect();
+        let legs: Vec<_> = pool.roster.vdevs().iter().flat_map(|vdev| vdev.legs()).collect();
+        let paths: BTreeMap<VdevGuid, String> =
+            legs.iter().map(|leg| (leg.guid(), leg.path().display().to_string())).collect();
+        let why = |guid: VdevGuid| {
+            let hung = legs.iter().find(|leg| leg.guid() == guid).and_then(|leg| leg.left_after());
+            hung.map_or_else(String::new, |after| format!(": it has not answered for {} s", after.as_secs()))
+        };
         for (guid, (state, errors)) in &self.legs {
             let path = paths.get(guid).cloned().unwrap_or_default();
             match before.legs.get(guid) {
@@ -129,7 +133,7 @@ impl Seen {
                     if old.word() != state.word() {
                         news.push((
                             "statechange".into(),
-                            format!("{path} was {}, and is {}", old.word(), state.word()),
+                            format!("{path} was {}, and is {}{}", old.word(), state.word(), why(*guid)),
                         ));
                     }
                     // Whoever has cleared them begins anew.

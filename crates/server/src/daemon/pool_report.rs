@@ -5,7 +5,7 @@ mod disks;
 use std::time::Duration;
 
 use tally_base::Size;
-use tally_members::label::{FailMode, KNOWN_FEATURES, LaneConfigLine, LossReport, PoolConfig};
+use tally_members::label::{FailMode, HangLimit, KNOWN_FEATURES, LaneConfigLine, LossReport, PoolConfig};
 use tally_members::vdev::LegState;
 use tally_store::bp::BlockKind;
 use tally_store::io::{CacheStats, PrefetchStats};
@@ -64,6 +64,7 @@ pub(super) fn report(served: &ServedPool) -> PoolReport {
         failmode: config.supplement.failmode.word().into(),
         scrub_every: pool.scrub_every().word().into(),
         scrub_due: pool.scrub_due().filter(|_| !pool.read_only()).map(|due| due.0 / 1_000_000_000),
+        hang_limit: config.hang_limit.to_string(),
         txg_open: pool.txgs.open().0,
         txgs: txg_reports(served),
         txg_causes: pool.txgs.causes().iter().map(|(cause, groups)| (cause.name().into(), groups)).collect(),
@@ -164,7 +165,9 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         .flat_map(|vdev| if vdev.children.is_empty() { std::slice::from_ref(vdev) } else { &vdev.children })
         .collect();
     for leg in legs.iter().filter(|leg| leg.state != ONLINE) {
+        let hung = format!("has not answered for {} s, and was struck off", leg.left_after_seconds);
         let what = match leg.state.as_str() {
+            "FAULTED" if leg.left_after_seconds > 0 => hung.as_str(),
             "MISSING" => "is missing or has lost its label",
             "STALE" => "has missed changes",
             "OFFLINE" => "was taken out of use",
@@ -185,13 +188,8 @@ fn messages(served: &ServedPool, vdevs: &[VdevReport]) -> Vec<String> {
         };
         messages.push(format!("{} {what}.{action}", leg.name));
     }
-    messages.extend(legs.iter().filter(|leg| leg.silent_seconds >= SILENT_MIN.as_secs_f64()).map(|leg| {
-        format!(
-            "{} has owed an answer for {:.0} s: it hangs, and whatever needs it waits for it.\n\
-             It has refused nothing so far. If it does not come back, take it out of the machine.",
-            leg.name, leg.silent_seconds
-        )
-    }));
+    let silent = |leg: &&&VdevReport| leg.silent_seconds >= SILENT_MIN.as_secs_f64();
+    messages.extend(legs.iter().filter(silent).map(|leg| silent_message(leg)));
     messages.extend(space_message(served));
     messages.extend(fenced_message(served));
     messages.extend(refused_message(served));
@@ -218,6 +216,21 @@ fn space_message(served: &ServedPool) -> Option<String> {
              the machine's memory, or the program, has made a mistake. Please report it with the log."
         )
     })
+}
+
+/// A disk that owes an answer.
+fn silent_message(leg: &VdevReport) -> String {
+    let (name, seconds) = (&leg.name, leg.silent_seconds);
+    if leg.left_after_seconds > 0 {
+        return format!(
+            "{name} has owed an answer for {seconds:.0} s. Nobody waits for it, and it is not taken back before it has answered:\n\
+             it may write what it was given until then."
+        );
+    }
+    format!(
+        "{name} has owed an answer for {seconds:.0} s: it hangs, and whatever needs it waits for it.\n\
+         It has refused nothing so far. If it does not come back, take it out of the machine."
+    )
 }
 
 /// Space that cannot be had since it is not known what of it is in use.
@@ -337,8 +350,8 @@ fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
 }
 
 /// Names of what `tally pool get` shows.
-pub(super) const PROPERTIES: [&str; 10] =
-    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode", "scrub", "compatibility"];
+pub(super) const PROPERTIES: [&str; 11] =
+    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode", "scrub", "compatibility", "hang_limit"];
 
 /// The properties of one pool, in the order of [`PROPERTIES`], then its features.
 pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
@@ -356,6 +369,7 @@ pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
         (same(&pool.failmode), if pool.failmode == FailMode::default().word() { "default" } else { "local" }),
         (same(&pool.scrub_every), if pool.scrub_every == ScrubEvery::default().word() { "default" } else { "local" }),
         (same(&pool.compatibility), if pool.compatibility == "off" { "default" } else { "local" }),
+        (same(&pool.hang_limit), if pool.hang_limit == HangLimit::default().to_string() { "default" } else { "local" }),
     ];
     let line = |(property, value): (&str, ((String, String), &str))| {
         // Of a pool that is not imported nothing else is known.

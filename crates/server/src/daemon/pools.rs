@@ -34,7 +34,7 @@ use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportRep
 use tally_members::assemble::PoolSelect;
 use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
-use tally_members::label::{FailMode, Feature, Release};
+use tally_members::label::{FailMode, Feature, HangLimit, Release};
 use tally_store::pool::{RewindOrder, ScrubEvery};
 use tally_store::tuning::Tuning;
 use tally_vfs::Vfs;
@@ -78,6 +78,8 @@ pub struct ImportOrder {
 enum PoolChange {
     FailMode(FailMode),
     ScrubEvery(ScrubEvery),
+    /// After how long a leg that hangs is struck off.
+    HangLimit(HangLimit),
     /// Which features may be enabled.
     Compatibility(Option<Release>),
     Enable(Feature),
@@ -91,6 +93,7 @@ impl PoolChange {
         match (set.property.as_str(), set.value.as_str()) {
             ("failmode", word) => FailMode::of_word(word).map(Self::FailMode).ok_or_else(bad),
             ("scrub", word) => ScrubEvery::of_word(word).map(Self::ScrubEvery).ok_or_else(bad),
+            ("hang_limit", word) => HangLimit::of_word(word).map(Self::HangLimit).ok_or_else(bad),
             ("clock", "accept") => Ok(Self::AcceptClock),
             ("compatibility", word) => features::parse_compatibility(word).map(Self::Compatibility),
             (feature, "enabled") if features::is_feature(feature) => features::find(feature).map(Self::Enable),
@@ -272,6 +275,9 @@ impl Pools {
                 PoolChange::ScrubEvery(every) => {
                     pool.filer.pool().set_scrub_every(every);
                     pool.filer.sync()?;
+                }
+                PoolChange::HangLimit(limit) => {
+                    pool.filer.pool().roster.set_hang_limit(limit).map_err(DiskError::from)?;
                 }
                 PoolChange::Compatibility(limit) => {
                     let limit = limit.map_or_else(String::new, |limit| limit.to_string());

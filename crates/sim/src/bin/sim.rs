@@ -121,6 +121,7 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("cuts after a leg was struck off", totals.cuts_after_strike, 20_000),
         ("imports behind which nothing was asked", totals.idle_lives, 20_000),
         ("disks that were away and got what they missed", totals.legs_taken_back, 400),
+        ("disks that were not taken back, as they owed an answer", totals.legs_not_taken_back, 20),
         ("scrubs that went on behind an interruption", totals.scrubs_in_parts, 100),
         ("scrubs that judged space", totals.scrubs_of_space, 100),
         ("disks that were struck off while they got it", totals.legs_that_stayed_away, 50),

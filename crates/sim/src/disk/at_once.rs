@@ -9,7 +9,7 @@
 use std::io;
 use std::sync::Arc;
 
-use tally_disk::{Disk, Durability, Fanout, SerialFanout, Work};
+use tally_disk::{Disk, Durability, Fanout, Work};
 
 use super::power::Power;
 
@@ -27,26 +27,47 @@ impl AtOnce {
     }
 }
 
+impl AtOnce {
+    fn run(&self, work: Work) -> io::Result<()> {
+        let disk = work.disk().cloned();
+        self.power.ask(work.limit(), disk.as_ref(), || work.run())
+    }
+
+    fn write_one(&self, disk: &Arc<dyn Disk>, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
+        let Some((below, patience)) = disk.patient() else { return disk.write(offset, buf, durability) };
+        let limit = patience.limit().map(|limit| (patience, limit));
+        self.power.ask(limit, Some(&below), || below.write(offset, buf, durability))
+    }
+}
+
 impl Fanout for AtOnce {
     fn each(&self, mut work: Vec<Work>) -> Vec<io::Result<()>> {
         let cut = self.power.goes_within(WRITES_OF_WORK_MAX * work.len() as u64);
         if cut.is_none_or(|left| left % 2 == 0) {
-            return SerialFanout.each(work);
+            return work.into_iter().map(|work| self.run(work)).collect();
         }
         work.reverse();
-        let mut outcomes = SerialFanout.each(work);
+        let mut outcomes: Vec<_> = work.into_iter().map(|work| self.run(work)).collect();
         outcomes.reverse();
         outcomes
     }
 
-    fn write_durable(&self, targets: &[(Arc<dyn Disk>, u64)], buf: &[u8]) -> Vec<io::Result<()>> {
+    fn write(&self, targets: &[(Arc<dyn Disk>, u64)], buf: &[u8], durability: Durability) -> Vec<io::Result<()>> {
+        let write = |(disk, offset): &(Arc<dyn Disk>, u64)| self.write_one(disk, *offset, buf, durability);
+        if durability == Durability::Cached {
+            return targets.iter().map(write).collect();
+        }
         if self.power.goes_within(targets.len() as u64).is_some() {
             for (disk, offset) in targets.iter().rev() {
                 // How it ends is told by the durable write below. Where other requests run inside of these writes, they may
                 // meet the cut instead.
-                let _ = disk.write(*offset, buf, Durability::Cached);
+                let _ = self.write_one(disk, *offset, buf, Durability::Cached);
             }
         }
-        self.power.together(|| SerialFanout.write_durable(targets, buf))
+        self.power.together(|| targets.iter().map(write).collect())
+    }
+
+    fn begin(&self, work: Work) -> Result<(), Work> {
+        Err(work)
     }
 }

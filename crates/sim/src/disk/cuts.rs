@@ -268,7 +268,7 @@ mod tests {
         let mut cuts = Cuts::of(disks.iter(), false);
         power.record(true);
         let targets = disks.clone().map(|disk| (disk as Arc<dyn Disk>, 0));
-        let outcomes = AtOnce::new(&power).write_durable(&targets, &[1; PAGE]);
+        let outcomes = AtOnce::new(&power).write(&targets, &[1; PAGE], Durability::Durable);
         assert!(outcomes.iter().all(Result::is_ok));
         let mut met = Vec::new();
         cuts.each::<()>(&power.take_events(), &mut |media, _| {

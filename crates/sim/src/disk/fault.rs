@@ -50,6 +50,8 @@ struct Planned {
     lie: Option<(u32, Lie)>,
     /// How many of the next requests take how long.
     hanging: (u32, Duration),
+    /// Writes and flushes are not answered, as far as whoever asks can do without.
+    is_silent: bool,
 }
 
 impl Faults {
@@ -71,6 +73,20 @@ impl Faults {
     /// The next `count` requests take so long.
     pub fn hang(&self, count: u32, time: Duration) {
         self.0.lock().hanging = (count, time);
+    }
+
+    /// From now on it answers no write and no flush, unless somebody has to wait until it does.
+    pub fn fall_silent(&self) {
+        self.0.lock().is_silent = true;
+    }
+
+    /// It answers again.
+    pub fn answer(&self) {
+        self.0.lock().is_silent = false;
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        self.0.lock().is_silent
     }
 
     /// Nothing fails any more.

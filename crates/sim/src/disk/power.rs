@@ -5,7 +5,9 @@
 //! put aside, or for each sector of it, whether it has reached the medium: so any subset, in any order.
 //!
 //! Beside the power, a disk [fails](super::fault): it refuses requests, forgets one write or puts it elsewhere, keeps
-//! its caller waiting, and has sectors that cannot be read until somebody writes them.
+//! its caller waiting, and has sectors that cannot be read until somebody writes them. A disk that falls silent answers no
+//! write that its caller may leave: what he has left is put aside, and the disk stays open for it. It lands later, when
+//! the history says so, or in part or never where the power goes before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -14,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tally_disk::{Disk, Durability, Geometry};
+use tally_disk::{Disk, Durability, Geometry, Patience};
 use tally_members::label::LABEL_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -42,6 +44,17 @@ pub struct Power {
     events: Mutex<Option<Vec<Event>>>,
     /// What a disk that hangs moves on.
     clock: Arc<Ticks>,
+    /// Who decides whether the request that is carried out now may be left.
+    asking: Mutex<Option<Asking>>,
+}
+
+/// A request that may be left.
+#[derive(Clone)]
+struct Asking {
+    patience: Arc<dyn Patience>,
+    limit: Duration,
+    /// The disk as it was opened.
+    disk: Arc<dyn Disk>,
 }
 
 /// Something that a disk did.
@@ -153,6 +166,28 @@ impl Power {
         outcome
     }
 
+    /// Carries out a request of a disk that was opened, which may be left where `patience` has a limit.
+    pub(super) fn ask<T>(
+        &self,
+        patience: Option<(Arc<dyn Patience>, Duration)>,
+        disk: Option<&Arc<dyn Disk>>,
+        request: impl FnOnce() -> T,
+    ) -> T {
+        let asking = patience.zip(disk.cloned()).map(|((patience, limit), disk)| Asking { patience, limit, disk });
+        let outer = std::mem::replace(&mut *self.asking.lock(), asking);
+        let outcome = request();
+        *self.asking.lock() = outer;
+        outcome
+    }
+
+    /// Whether whoever has asked a silent disk leaves; then the disk stays open as long as what is given.
+    fn leave(&self) -> Option<Arc<dyn Disk>> {
+        let asking = self.asking.lock().clone()?;
+        self.clock.pass(asking.limit);
+        let leaves = asking.patience.has_left() || asking.patience.may_leave(asking.limit);
+        leaves.then_some(asking.disk)
+    }
+
     fn note(&self, disk: usize, what: impl FnOnce() -> What) {
         if let Some(events) = &mut *self.events.lock() {
             events.push(Event { disk, what: what() });
@@ -171,7 +206,9 @@ impl Power {
             return;
         }
         let Some(mut hook) = self.hook.lock().take() else { return };
+        let outer = self.asking.lock().take();
         hook();
+        *self.asking.lock() = outer;
         let mut place = self.hook.lock();
         if place.is_none() {
             *place = Some(hook);
@@ -218,6 +255,8 @@ pub struct PowerDisk {
     size: u64,
     state: Mutex<DiskState>,
     faults: Faults,
+    /// What keeps it open for the sake of requests that were left.
+    held_open: Mutex<Vec<Arc<dyn Disk>>>,
 }
 
 #[derive(Clone, Default)]
@@ -228,6 +267,8 @@ pub(super) struct DiskState {
     pub(super) stable: Pages,
     /// Cached writes since the last flush, in order.
     pub(super) cached: Vec<(u64, Vec<u8>)>,
+    /// Writes that were left.
+    late: Vec<(u64, Vec<u8>, Durability)>,
     /// The pages that were written last.
     recent: VecDeque<u64>,
     /// Pages that cannot be read: how often, or for ever. Whoever writes one heals it: the device puts another in its
@@ -251,7 +292,7 @@ impl PowerDisk {
 
     fn with(power: &Arc<Power>, size: u64, state: DiskState) -> Self {
         let (power, number) = (Arc::clone(power), power.plug());
-        Self { power, number, size, state: Mutex::new(state), faults: Faults::default() }
+        Self { power, number, size, state: Mutex::new(state), faults: Faults::default(), held_open: Mutex::default() }
     }
 
     pub(super) fn state(&self) -> DiskState {
@@ -294,8 +335,12 @@ impl PowerDisk {
     /// The same, with so much of what was not flushed.
     #[must_use]
     pub fn survivor_with(&self, power: &Arc<Power>, kept: Kept, chance: &mut Chance) -> Self {
+        // The process that had it open is gone.
+        let held_open = std::mem::take(&mut *self.held_open.lock());
+        drop(held_open);
         let mut state = self.state();
-        for (offset, bytes) in std::mem::take(&mut state.cached) {
+        let late = std::mem::take(&mut state.late).into_iter().map(|(offset, bytes, _)| (offset, bytes));
+        for (offset, bytes) in std::mem::take(&mut state.cached).into_iter().chain(late) {
             let tear = kept.tear.unwrap_or(bytes.len()).max(1);
             for (at, part) in bytes.chunks(tear).enumerate() {
                 if chance.below(8) < kept.of_8 {
@@ -305,6 +350,45 @@ impl PowerDisk {
         }
         state.current = state.stable.clone();
         Self::with(power, self.size, state)
+    }
+
+    /// Whether somebody has left a request of it that has not come home.
+    #[must_use]
+    pub fn owes(&self) -> bool {
+        !self.held_open.lock().is_empty()
+    }
+
+    /// It answers again: what was left lands.
+    pub fn come_home(&self) {
+        self.faults.answer();
+        {
+            let mut state = self.state.lock();
+            for (offset, bytes, durability) in std::mem::take(&mut state.late) {
+                self.power.note(self.number, || What::Write { offset, bytes: bytes.clone(), durability });
+                state.write(offset, &bytes, durability);
+            }
+        }
+        // Another thread's lock may be what is let go.
+        let held_open = std::mem::take(&mut *self.held_open.lock());
+        drop(held_open);
+    }
+
+    /// Whether the request that comes now is left, as the disk is silent.
+    fn is_left(&self) -> bool {
+        if !self.faults.is_silent() {
+            return false;
+        }
+        match self.power.leave() {
+            Some(disk) => {
+                self.held_open.lock().push(disk);
+                true
+            }
+            None => {
+                // Somebody waits for it, and it has some grace. What was left before comes first.
+                self.come_home();
+                false
+            }
+        }
     }
 
     /// A range of pages around one that was written cannot be read any more, `tries` times; gives their offsets.
@@ -489,6 +573,10 @@ impl Disk for PowerDisk {
         }
         let is_label = offset < LABEL_BYTES || offset + buf.len() as u64 > self.size - LABEL_BYTES;
         self.power.run_hook(is_label);
+        if !self.power.is_off() && self.is_left() {
+            self.state.lock().late.push((offset, buf.to_vec(), durability));
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         let current = self.power.count()?;
         self.power.clock.work(WORK_TIME);
         self.power.clock.pass(self.faults.delay());
@@ -530,6 +618,9 @@ impl Disk for PowerDisk {
 
     fn flush(&self) -> io::Result<()> {
         self.power.run_hook(true);
+        if !self.power.is_off() && self.is_left() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         if let Current::Goes = self.power.count()? {
             return Err(gone());
         }

@@ -57,6 +57,7 @@ impl History {
             // Else hardly ever nothing is dirty, which a disk needs that is alone and cannot be read everywhere.
             self.sync_group()?;
         }
+        self.late_writes_land(chance)?;
         let (place, deed, path) = {
             let mut state = self.0.lock();
             if state.is_off() || !state.sent.is_empty() || state.troubles.struck {
@@ -135,6 +136,13 @@ impl History {
             // It was cut off before it had joined.
             self.0.lock().troubles.struck |= true;
         }
+        if done.is_err() && matches!(deed, Deed::Online | Deed::Replace) {
+            // Its late writes would land on blocks of today.
+            let mut state = self.0.lock();
+            let owes = state.disk(path).is_some_and(|disk| disk.owes());
+            state.troubles.struck |= owes;
+            state.totals.legs_not_taken_back += u64::from(owes);
+        }
         if matches!(done, Err(MembershipError::Labels(_) | MembershipError::Refused { .. }))
             && matches!(deed, Deed::Detach | Deed::Offline(_) | Deed::Online)
         {
@@ -154,6 +162,28 @@ impl History {
             return Ok(());
         }
         Err(format!("{} was taken back, and {} blocks were not right on it", shown(place), report.repaired_count))
+    }
+
+    /// Now and then a disk that hangs answers again, and what was left lands: on no block of a leg that counts.
+    fn late_writes_land(&self, chance: &mut Chance) -> Checked<()> {
+        let (pool, late) = {
+            let state = self.0.lock();
+            if state.is_off() || !chance.one_in(2) {
+                return Ok(());
+            }
+            let late: Vec<String> =
+                state.machine.disks().iter().filter(|(_, disk)| disk.owes()).map(|(path, _)| path.clone()).collect();
+            for path in &late {
+                state.note(format!("{path} answers again"));
+                state.disk(path).expect("it was just found").come_home();
+            }
+            (Arc::clone(state.machine.server().filer.pool()), late)
+        };
+        let counts = |place: &Member| place.vdev.leg(place.leg).is_some_and(|leg| leg.state() == LegState::Online);
+        for place in members(&pool).iter().filter(|place| late.contains(&shown(place)) && counts(place)) {
+            self.check_taken_back(&pool, place, false)?;
+        }
+        Ok(())
     }
 
     fn plan_cut(&self, chance: &mut Chance) {

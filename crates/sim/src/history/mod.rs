@@ -111,6 +111,8 @@ pub struct Totals {
     pub cuts_in_disk_commands: u64,
     /// Disks that were away and got what they had missed.
     pub legs_taken_back: u64,
+    /// Legs that were not taken back, as a request that was left had not come home.
+    pub legs_not_taken_back: u64,
     /// Scrubs that were interrupted, went on, and came to their end.
     pub scrubs_in_parts: u64,
     /// Those that came to their end in one piece, and judged space.
@@ -163,6 +165,7 @@ impl AddAssign for Totals {
         self.disk_commands += other.disk_commands;
         self.cuts_in_disk_commands += other.cuts_in_disk_commands;
         self.legs_taken_back += other.legs_taken_back;
+        self.legs_not_taken_back += other.legs_not_taken_back;
         self.scrubs_in_parts += other.scrubs_in_parts;
         self.scrubs_of_space += other.scrubs_of_space;
         self.legs_that_stayed_away += other.legs_that_stayed_away;

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `Full` | the pool is nearly full, and full now and then | everything; what makes room is never refused for want of it |
 //! | `Disks` | disks are attached, detached and replaced, some of which refuse requests or cannot be read everywhere | everything; a command that says that it is done has lost nothing |
-//! | `Legs` | one leg of each mirror refuses, also in an import, rots, lies about a write, has sectors that cannot be read, hangs, is pulled out, comes back stale | everything: the other leg has it all |
+//! | `Legs` | one leg of each mirror refuses, also in an import, rots, lies about a write, has sectors that cannot be read, hangs for a while or for good, is pulled out, comes back stale | everything: the other leg has it all |
 //! | `Turns` | the same, but for rot and lies; and once a leg is struck off, the other one refuses something, too | what was answered; who was refused is told so |
 //! | `Refusals` | a disk refuses a read, write, durable write or flush, or hangs | what was answered; who was refused is told so |
 //! | `Rot` | bits flip where nothing is mirrored, in a copy of the disks | what can be read is right; what is lost is named or answered with an error |
@@ -157,6 +157,7 @@ impl State {
     /// Something goes wrong in a running machine.
     pub(super) fn trouble(&mut self, chance: &mut Chance) {
         match self.plan.trouble {
+            Trouble::Disks if chance.one_in(2) => self.leg_hangs(chance),
             Trouble::None | Trouble::Full | Trouble::Disks | Trouble::Rot => {}
             Trouble::Turns if chance.one_in(2) => self.other_victim(chance),
             Trouble::Legs | Trouble::Turns => self.leg_in_trouble(chance),
@@ -180,8 +181,14 @@ impl State {
         let Some(victim) = self.some_victim(chance) else { return };
         let Some(disk) = self.disk(&victim).cloned() else { return };
         let forgets = self.plan.trouble == Trouble::Legs;
-        match chance.below(8) {
+        if disk.owes() && chance.one_in(2) {
+            disk.come_home();
+            self.note(format!("{victim} answers again"));
+            return;
+        }
+        match chance.below(9) {
             0 | 1 => disk.faults().all(),
+            8 => disk.faults().fall_silent(),
             2 if forgets => {
                 let pages = disk.rot(1 + chance.below(20), chance);
                 self.note(format!("{victim} rots at {pages:x?}"));
@@ -207,6 +214,27 @@ impl State {
         }
         self.note(format!("{victim} is in trouble"));
         self.troubles.stale.push(victim);
+    }
+
+    /// A leg of a mirror that is whole does not answer any more.
+    fn leg_hangs(&mut self, chance: &mut Chance) {
+        if self.troubles.struck || self.machine.disks().iter().any(|(_, disk)| disk.owes()) {
+            return;
+        }
+        let Some(server) = self.machine.running() else { return };
+        let vdevs = server.filer.pool().roster.vdevs();
+        let whole = vdevs
+            .iter()
+            .map(|vdev| vdev.legs())
+            .filter(|legs| legs.len() > 1 && legs.iter().all(|leg| leg.state() == LegState::Online));
+        let paths: Vec<String> = whole.flatten().map(|leg| leg.path().to_string_lossy().into_owned()).collect();
+        if paths.is_empty() {
+            return;
+        }
+        let path = chance.pick(&paths);
+        let Some(disk) = self.disk(&path) else { return };
+        disk.faults().fall_silent();
+        self.note(format!("{path} falls silent"));
     }
 
     /// A leg was struck off in this life, and now the other one refuses something: the pool may stand still, and the

@@ -4,7 +4,8 @@ use tally_base::Txg;
 use tally_disk::Disk;
 use tally_members::choose::{Candidate, choose};
 use tally_members::label::{
-    self, FORMAT_VERSION, FailMode, Label, PoolConfig, PoolState, Supplement, Unreadable, VdevClass, VdevKind,
+    self, FORMAT_VERSION, FailMode, HangLimit, Label, PoolConfig, PoolState, Supplement, Unreadable, VdevClass,
+    VdevKind,
 };
 use tally_members::uberblock::{self, Uberblock};
 
@@ -80,6 +81,10 @@ fn say_supplement(report: &mut Report<'_>, source: &Source, supplement: &Supplem
 /// What somebody has allowed beyond the format, and what is in use of it.
 fn say_features(report: &mut Report<'_>, source: &Source, config: &PoolConfig) {
     let notes = &config.feature_notes;
+    if config.hang_limit != HangLimit::default() {
+        let fact = Fact::new(Part::Pool, "pool").at(source.clone());
+        report.say(Detail::Summary, &fact.with("hang_limit", config.hang_limit.to_string()));
+    }
     if !notes.compatibility.is_empty() {
         let limit = notes.compatibility.as_str();
         report.say(Detail::Summary, &Fact::new(Part::Pool, "pool").at(source.clone()).with("compatibility", limit));

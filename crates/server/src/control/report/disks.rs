@@ -29,6 +29,9 @@ pub struct VdevReport {
     /// For how long the oldest of those has been waited for; 0 if there is none.
     #[serde(default)]
     pub silent_seconds: f64,
+    /// For how long it was waited for before it was struck off as it hung; 0 for any other.
+    #[serde(default)]
+    pub left_after_seconds: u64,
     /// The legs of a mirror.
     pub children: Vec<VdevReport>,
 }

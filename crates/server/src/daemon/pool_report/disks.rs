@@ -134,6 +134,7 @@ fn leg_report(leg: &VdevLeg, class: &str) -> VdevReport {
             flush: active(leg, IoKind::Flush),
         },
         silent_seconds: leg.disk().and_then(|disk| disk.silent_for()).unwrap_or_default().as_secs_f64(),
+        left_after_seconds: leg.left_after().unwrap_or_default().as_secs(),
         ..VdevReport::default()
     }
 }

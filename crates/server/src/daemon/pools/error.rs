@@ -203,8 +203,9 @@ pub enum PoolsError {
     },
     /// A property of pools that cannot be set so.
     #[error(
-        "'{name}={value}' cannot be set: a pool has failmode=wait|continue, scrub=off|weekly|monthly, compatibility=off|VERSION, feature@NAME=enabled and \
-         clock=accept, and nothing else that can be changed"
+        "'{name}={value}' cannot be set: a pool has failmode=wait|continue, scrub=off|weekly|monthly, \
+         hang_limit=auto|off|SECONDS, compatibility=off|VERSION, feature@NAME=enabled and clock=accept, and nothing else \
+         that can be changed"
     )]
     BadPoolProperty {
         /// Which property.
