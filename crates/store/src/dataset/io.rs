@@ -248,3 +248,6 @@ impl Drop for Placed<'_> {
         self.io.io.abandon(&self.bp);
     }
 }
+
+#[cfg(test)]
+mod tests;
