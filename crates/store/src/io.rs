@@ -427,7 +427,7 @@ impl BlockIo {
 
     /// Every range that the block takes, for a later [`Allocator::free`]. Where the map of its pieces is gone they are
     /// leaked, since nothing else knows them.
-    pub fn ranges(&self, bp: &BlockPtr) -> impl Iterator<Item = Dva> + use<> {
+    pub(crate) fn ranges(&self, bp: &BlockPtr) -> impl Iterator<Item = Dva> + use<> {
         let pieces = bp.in_pieces.then(|| block::scatter::pieces_of(&self.devs, bp));
         let pieces = pieces.transpose().unwrap_or_else(|error| {
             tracing::error!("the pieces of a block cannot be freed: {error}");

@@ -170,12 +170,6 @@ impl RunWriter {
         self.txg
     }
 
-    /// The pool that is written to.
-    #[must_use]
-    pub fn io(&self) -> &Arc<BlockIo> {
-        &self.io
-    }
-
     /// What was put so far.
     #[must_use]
     pub fn stats(&self) -> WriteStats {
