@@ -111,7 +111,8 @@ fn all_that_a_tree_names_goes_with_it_whether_it_was_looked_for_before_or_not() 
         let door = door();
         let tree = tree_of(&door, 3);
         let allocated = door.io.allocator().space().allocated;
-        let belongings = door.belongings(if is_found_before { &tree } else { &Tree::empty() });
+        let before = if is_found_before { tree.clone() } else { Tree::empty() };
+        let belongings = door.belongings(&before);
         assert_eq!(deferred(&door), 0, "a look frees nothing");
         assert_eq!(door.release_all(&tree, belongings, Txg(2)), 0, "all of it could be read");
         assert_eq!(deferred(&door), allocated);
