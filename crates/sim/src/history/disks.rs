@@ -58,6 +58,9 @@ impl History {
             self.sync_group()?;
         }
         self.late_writes_land(chance)?;
+        if let Some(left) = self.left_leg(chance) {
+            return self.back_too_soon(&left, chance);
+        }
         let (place, deed, path) = {
             let mut state = self.0.lock();
             if state.is_off() || !state.sent.is_empty() || state.troubles.struck {
@@ -73,7 +76,43 @@ impl History {
         self.0.lock().totals.disk_commands += 1;
         self.plan_cut(chance);
         let done = self.carry_out_command(deed, &place, &path, chance)?;
+        if done.is_err() && matches!(deed, Deed::Online | Deed::Replace) {
+            // Its late writes would land on blocks of today.
+            let mut state = self.0.lock();
+            let owes = state.disk(&path).is_some_and(|disk| disk.owes());
+            state.troubles.struck |= owes;
+        }
         self.after_command(&place, done)
+    }
+
+    /// Half of the time a leg that was left, as it hung: it is hardly ever drawn in the life in which it hangs.
+    fn left_leg(&self, chance: &mut Chance) -> Option<Member> {
+        let state = self.0.lock();
+        if state.is_off() || !state.sent.is_empty() || state.troubles.struck {
+            return None;
+        }
+        let owing = state.machine.disks().iter().find(|(_, disk)| disk.owes()).map(|(path, _)| path.clone())?;
+        let is_away = |place: &Member| place.vdev.leg(place.leg).is_some_and(|leg| !leg.takes_writes());
+        let members = members(state.machine.server().filer.pool());
+        let left = members.into_iter().find(|place| shown(place) == owing).filter(is_away)?;
+        chance.one_in(2).then_some(left)
+    }
+
+    /// It is wanted back before what it was asked has come home, which is refused.
+    fn back_too_soon(&self, left: &Member, chance: &mut Chance) -> Checked<()> {
+        let path = shown(left);
+        self.0.lock().note(format!("online {path}, which hangs"));
+        let done = self.carry_out_command(Deed::Online, left, &path, chance)?;
+        {
+            let mut state = self.0.lock();
+            let owes = state.disk(&path).is_some_and(|disk| disk.owes());
+            if let (Err(why), true, false) = (&done, owes, state.is_off()) {
+                state.note(format!("it stays away: {why}"));
+                state.totals.legs_not_taken_back += 1;
+                return Ok(());
+            }
+        }
+        self.after_command(left, done)
     }
 
     /// `Err`: a request beside it has found something.
@@ -136,13 +175,6 @@ impl History {
             // It was cut off before it had joined.
             self.0.lock().troubles.struck |= true;
         }
-        if done.is_err() && matches!(deed, Deed::Online | Deed::Replace) {
-            // Its late writes would land on blocks of today.
-            let mut state = self.0.lock();
-            let owes = state.disk(path).is_some_and(|disk| disk.owes());
-            state.troubles.struck |= owes;
-            state.totals.legs_not_taken_back += u64::from(owes);
-        }
         if matches!(done, Err(MembershipError::Labels(_) | MembershipError::Refused { .. }))
             && matches!(deed, Deed::Detach | Deed::Offline(_) | Deed::Online)
         {
@@ -168,7 +200,7 @@ impl History {
     fn late_writes_land(&self, chance: &mut Chance) -> Checked<()> {
         let (pool, late) = {
             let state = self.0.lock();
-            if state.is_off() || !chance.one_in(2) {
+            if state.is_off() || !chance.one_in(4) {
                 return Ok(());
             }
             let late: Vec<String> =
