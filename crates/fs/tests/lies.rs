@@ -20,7 +20,7 @@ use tally_fs::{Filer, Filesystem};
 use tally_members::label::LABEL_BYTES;
 use tally_members::uberblock::{self, Uberblock};
 use tally_store::block::BlockError;
-use tally_store::bp::BlockPtr;
+use tally_store::bp::{BlockKind, BlockPtr, Compression};
 use tally_store::dataset::{Dataset, DatasetBirth, DatasetClient, DatasetLine, DatasetRoot, DatasetWriter};
 use tally_store::key::{Class, Key};
 use tally_store::tree::{Around, Change, Tree, Visit};
@@ -36,6 +36,8 @@ const MIB: u64 = 1 << 20;
 struct Forger {
     entries: Vec<(Key, Bytes)>,
     root: DatasetRoot,
+    /// The bytes of its only leaf, in place of the entries.
+    leaf: Option<Bytes>,
     written: AtomicBool,
 }
 
@@ -43,6 +45,12 @@ impl DatasetClient for Forger {
     fn fold(&self, _: Txg, old: &DatasetRoot, mut out: DatasetWriter<'_>) -> Result<DatasetRoot, BlockError> {
         if self.written.swap(true, Ordering::SeqCst) {
             return Ok(old.clone());
+        }
+        if let Some(leaf) = &self.leaf {
+            let leaf = BlockPtr { kind: BlockKind::Leaf, ..out.put(leaf.clone(), Compression::Off)? };
+            let head = [&[0; 8][..], &1_u64.to_le_bytes(), &leaf.encode()].concat();
+            let tree = Tree::decode(head[..].try_into().unwrap()).unwrap();
+            return Ok(DatasetRoot { tree, ..self.root.clone() });
         }
         let changes: Vec<_> = self.entries.iter().map(|(key, value)| (*key, Change::Put(value.clone()))).collect();
         Ok(DatasetRoot { tree: out.merge(&Tree::empty(), &changes, &Around::NOTHING)?, ..self.root.clone() })
@@ -97,6 +105,14 @@ fn encoded(inode: &Inode) -> Bytes {
 fn rewritten(
     rewrite: impl FnOnce(&mut Vec<(Key, Bytes)>, &mut DatasetRoot),
 ) -> Result<(World, Arc<Filer>), tally_fs::filer::FilerError> {
+    written_with(None, rewrite)
+}
+
+/// The same, or a tree of one leaf with these bytes.
+fn written_with(
+    leaf: Option<Bytes>,
+    rewrite: impl FnOnce(&mut Vec<(Key, Bytes)>, &mut DatasetRoot),
+) -> Result<(World, Arc<Filer>), tally_fs::filer::FilerError> {
     let world = World::new(64 * MIB, 16 * MIB);
     let filer = world.create();
     let fs = vfs(&filer);
@@ -113,7 +129,7 @@ fn rewritten(
     let birth = DatasetBirth { id: pool.draw_dataset_id(), ..tank.birth };
     let line = DatasetLine { parent: tank.birth.id, name: "forged".into(), ..tank.line() };
     let dataset = Arc::new(Dataset::new(birth, line, "tank/forged", (*tank.effective()).clone(), empty));
-    let forger: Arc<dyn DatasetClient> = Arc::new(Forger { entries, root, written: false.into() });
+    let forger: Arc<dyn DatasetClient> = Arc::new(Forger { entries, root, leaf, written: false.into() });
     dataset.attach(Arc::downgrade(&forger));
     pool.administer(|pool, _| pool.add_dataset(dataset)).unwrap();
     let cut = world.cut();
@@ -722,4 +738,25 @@ fn a_file_that_has_names_is_not_reaped() {
     let large = fs.lookup(&Cred::root(), fs.root(), b"large").unwrap().0.object;
     assert!(fs.read(&Cred::root(), large, 0, 300_000).unwrap().data.concat() == vec![9; 300_000]);
     assert!(!fs.has_orphans());
+}
+
+/// A leaf that is none, and an extent whose pointer is none, with good checksums. Every disk had every block right, so a scrub
+/// said that nothing is wrong, and what they stood for was gone.
+#[test]
+fn a_scrub_counts_what_was_written_wrong() {
+    let nonsense = Some(vec![0xaa; 4096].into());
+    let no_pointer = |entries: &mut Vec<(Key, Bytes)>, _: &mut DatasetRoot| {
+        let (_, value) = entries.iter_mut().find(|(key, _)| key.class == Class::Extent).unwrap();
+        value.truncate(63);
+    };
+    let made = [(written_with(nonsense, |_, _| {}), "a node of its tree"), (rewritten(no_pointer), "at 0: ")];
+    for (made, named) in made {
+        let (_world, filer) = made.unwrap();
+        let id = filer.names().find("tank/forged").unwrap().dataset();
+        let report = filer.scrub(&mut |_| true).unwrap();
+        let told: Vec<_> = report.lost.iter().map(|lost| (lost.dataset, lost.to_string().contains(named))).collect();
+        assert_eq!((report.lost_count, told), (1, vec![(Some(id), true)]), "{:?}", report.lost);
+        assert_eq!(report.unread_count, 0, "another look finds nothing else");
+        assert!(filer.pool().fault().is_none());
+    }
 }

@@ -127,3 +127,30 @@ fn the_sums_are_those_of_the_datasets() {
     filer.destroy_dataset("tank/work/eve", true).unwrap();
     assert!(fill(&filer, "tank/work", "all") >= first - 4);
 }
+
+/// A dataset below a full one was refused for its directory in that one, with a sentence about mounting; where the directory
+/// was there already, it was made, and as many of them as anybody liked passed the quota by their roots.
+#[test]
+fn a_dataset_is_not_made_where_a_quota_above_has_no_room_for_it() {
+    let world = World::new(128 * MIB, 32 * MIB);
+    let filer = pool(&world, &["tank/home", "tank/home/ann"]);
+    let ann = filer.by_name("tank/home/ann").unwrap();
+    for name in [&b"there"[..], b"later"] {
+        patient(|| ann.mkdir(ctx(&Cred::root()), ann.root(), name, &mode(0o755))).unwrap();
+    }
+    set(&filer, "tank/home", Property::Quota, "4M");
+    fill(&filer, "tank/home/ann", "large");
+    set(&filer, "tank/home", Property::Quota, "2M");
+    for name in ["tank/home/bob", "tank/home/ann/there", "tank/home/ann/new"] {
+        for refused in [filer.check_new(name), filer.create_dataset(name, PropertySet::new(), (0, 0)).map(drop)] {
+            let refused = refused.unwrap_err();
+            assert!(matches!(refused, DatasetError::OverQuota { .. }), "{name}: {refused}");
+            assert!(refused.to_string().contains("'tank/home' may hold 2M"), "{name}: {refused}");
+        }
+    }
+    assert!(matches!(filer.check_new("tank/home/ann/there/deep"), Err(DatasetError::OverQuota { .. })));
+    filer.create_dataset("tank/other", PropertySet::new(), (0, 0)).unwrap();
+    // What is given back makes room at once, though its group is not synced.
+    remove(&filer, "tank/home/ann", "large");
+    filer.create_dataset("tank/home/ann/there", PropertySet::new(), (0, 0)).unwrap();
+}

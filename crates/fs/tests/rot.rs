@@ -19,11 +19,11 @@ use tally_fs::damage::{DamageReport, Part};
 use tally_fs::filer::{CreateOptions, ImportOptions};
 use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::key::Class;
-use tally_store::properties::PropertySet;
+use tally_store::properties::{Property, PropertySet, parse};
 use tally_store::tree::Visit;
 use tally_store::tuning::Tuning;
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, Outcome, SetAttr, Stability, Vfs};
-use world::{World, ctx, done, mode, patient_by_hand, vfs};
+use world::{World, ctx, done, mode, noise, patient_by_hand, vfs};
 
 const MIB: u64 = 1 << 20;
 const LABEL: u64 = tally_members::label::LABEL_BYTES;
@@ -790,4 +790,32 @@ fn holes_above_a_rotten_leaf_of_extents_are_written_only_as_far_as_there_is_room
         count += 1;
     }
     filer.sync().unwrap_or_else(|error| panic!("{count} files were acknowledged as long: {error}"));
+}
+
+/// A block was written to its place ahead of its group, and a few bytes of it once more. It rotted, and the fold met it at the
+/// place where what was not overwritten begins: the list named content within a block, where nothing that reads or writes the
+/// block would ever find it whole again.
+#[test]
+fn a_placed_block_that_rots_is_named_by_where_it_begins() {
+    const BLOCK: usize = 128 << 10;
+    let world = World::new(32 * MIB, 4 * MIB);
+    let properties = PropertySet::from_iter([parse(Property::LogBias, "throughput").unwrap()]);
+    let filer = world.create_without_threads(&CreateOptions { properties, ..CreateOptions::default() });
+    drive_lanes(&filer);
+    let mut client = Client::new(&filer, Model::new());
+    client.create("file", &[]).unwrap();
+    let (cred, file, data) = (Cred::root(), client.file("file").unwrap(), noise(2 * BLOCK, 3));
+    let write = |at, data: Bytes| {
+        client.patient(|| client.fs.write(ctx(&cred), file, at, data.clone(), Stability::Unstable)).unwrap();
+    };
+    write(0, data.clone());
+    write(BLOCK as u64, Bytes::from_static(b"new"));
+    filer.pool().io.drop_cache();
+    let on_disk = world.content_of(DATA);
+    let part = &data[BLOCK + 4096..][..64];
+    let place = on_disk.chunks(64).position(|bytes| bytes == part).expect("it was placed");
+    world.poke(DATA, 64 * place as u64, &[0x55; 64]);
+    filer.sync().unwrap();
+    let told: Vec<_> = filer.by_name("tank").unwrap().damage_met().places.iter().map(|place| place.part).collect();
+    assert_eq!(told, [Part::Content(BLOCK as u64)]);
 }

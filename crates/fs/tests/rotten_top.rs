@@ -244,6 +244,25 @@ fn a_catalog_that_rots_while_the_pool_is_imported_is_written_anew() {
     assert_eq!((filer.pool().io.leak_count(), filer.pool().io.allocator().bad_free_count()), (0, 0));
 }
 
+/// Both places of a list of what a group had freed are wrong. The import goes on without it, which costs the space that the
+/// list names. One line of that import said so; whoever looked at the pool later read that nothing is wrong with it.
+#[test]
+fn a_list_of_frees_that_cannot_be_read_is_counted_as_lost_space() {
+    let world = furnished();
+    let (_, facts) = inspected(&world, true);
+    let list = facts.iter().find(|fact| fact.what == "deferred frees").unwrap();
+    let copy = list.fields.iter().find(|(name, _)| *name == "copy").unwrap().1.to_string();
+    let copy = copy.trim_matches('"').split(['x', '+']).nth(1).and_then(|at| u64::from_str_radix(at, 16).ok()).unwrap();
+    for at in [list.source.as_ref().unwrap().offset, LABEL_BYTES + copy] {
+        world.poke(DISK, at, &[0x5a; 64]);
+    }
+    for options in [READ_ONLY, ImportOptions::default()] {
+        let (filer, report) = world.cut().try_import_without_threads(&Tuning::default(), &options).unwrap();
+        assert!(report.remarks.len() == 1 && report.remarks[0].contains("stays in use"), "{:?}", report.remarks);
+        assert_eq!(filer.pool().io.leak_count(), 1);
+    }
+}
+
 /// What one place of a block has lost is told by an inspection, and given to it again by a scrub.
 #[test]
 fn a_scrub_restores_a_copy_from_the_other_one() {

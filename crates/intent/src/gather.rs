@@ -74,6 +74,11 @@ impl Gather {
         self.buf.extend_from_slice(&ZEROES[..missing]);
     }
 
+    /// Behind its last record.
+    fn end_lsn(&self) -> Lsn {
+        Lsn(self.first_lsn.0 + u64::from(self.record_count))
+    }
+
     /// Bytes of the records so far.
     pub(crate) fn payload_bytes(&self) -> usize {
         self.buf.len() - HEADER_BYTES
@@ -86,20 +91,24 @@ impl Gather {
     }
 }
 
-/// The frames that wait for a write slot, the last of them open, and buffers for more.
-#[derive(Default)]
+/// The frames that wait for a write slot, the last of them open, and buffers for more. Guarded by the lane's `state`.
 pub(crate) struct Gathering {
     waiting: VecDeque<Gather>,
+    /// What the next record will be called.
+    next_lsn: Lsn,
     spare: Vec<AlignedBuf>,
 }
 
 impl Gathering {
-    /// Copies a record into the open frame, or into a new one if that is full. `next_lsn` is the record's. Says whether
-    /// it began a frame.
+    /// Nothing, and what the first record will be called.
+    pub(crate) fn new(next_lsn: Lsn) -> Self {
+        Self { waiting: VecDeque::new(), next_lsn, spare: Vec::new() }
+    }
+
+    /// Copies a record into the open frame, or into a new one if that is full. Says whether it began a frame.
     pub(crate) fn push(
         &mut self,
         clock: &dyn Clock,
-        next_lsn: Lsn,
         frame_bytes_max: u64,
         head: &RecordHead,
         parts: &[&[u8]],
@@ -109,20 +118,21 @@ impl Gathering {
         let has_room = |open: &Gather| frame_bytes(open.payload_bytes() + record_bytes(body_bytes)) <= frame_bytes_max;
         let begins = !self.waiting.back().is_some_and(has_room);
         if begins {
-            let frame = self.empty(next_lsn, clock.monotonic());
+            let frame = self.empty(clock.monotonic());
             self.waiting.push_back(frame);
         }
         let open = self.waiting.back_mut().expect("there is an open frame by now");
         open.push(head, parts, body_bytes);
         open.charged += charge;
+        self.next_lsn = self.next_lsn.next();
         assert!(open.charged >= open.payload_bytes() as u64, "records are charged at least what they take");
         begins
     }
 
-    /// A frame without records.
-    pub(crate) fn empty(&mut self, first_lsn: Lsn, now: Duration) -> Gather {
+    /// A frame without records, which begins with the next one.
+    pub(crate) fn empty(&mut self, now: Duration) -> Gather {
         let buf = self.spare.pop().unwrap_or_else(|| AlignedBuf::with_capacity(FIRST_BYTES));
-        Gather::new(buf, first_lsn, now)
+        Gather::new(buf, self.next_lsn, now)
     }
 
     /// Takes the oldest frame; the next record opens a new one if it was the last.
@@ -135,9 +145,14 @@ impl Gathering {
         self.waiting.iter().map(|frame| frame.charged).sum()
     }
 
-    /// LSN of the first record that waits.
-    pub(crate) fn first_lsn(&self) -> Option<Lsn> {
-        self.waiting.front().map(|frame| frame.first_lsn)
+    /// What the next record will be called.
+    pub(crate) fn next_lsn(&self) -> Lsn {
+        self.next_lsn
+    }
+
+    /// LSN of the first record that waits, or else of the next one.
+    pub(crate) fn first_lsn(&self) -> Lsn {
+        self.waiting.front().map_or(self.next_lsn, |frame| frame.first_lsn)
     }
 
     /// When the first record that waits came.
@@ -168,6 +183,14 @@ impl Gathering {
         self.waiting.clear();
         charged
     }
+
+    /// Each frame begins where the one before it ends, and the last ends with the newest record.
+    pub(crate) fn invariant(&self) {
+        let ends = self.waiting.iter().skip(1).map(|frame| frame.first_lsn).chain([self.next_lsn]);
+        debug_assert!(
+            self.waiting.iter().zip(ends).all(|(frame, end)| frame.end_lsn() == end && frame.first_lsn < end)
+        );
+    }
 }
 
 #[cfg(test)]
@@ -178,9 +201,9 @@ mod tests {
 
     #[test]
     fn the_frame_of_the_longest_write_is_copied_once_and_its_buffer_kept() {
-        let mut gathering = Gathering::default();
+        let mut gathering = Gathering::new(Lsn(1));
         let head = RecordHead { dataset: DatasetId(1), dseq: Dseq(1), txg: Txg(1), kind: 1, shape: Default::default() };
-        let mut frame = gathering.empty(Lsn(1), Duration::ZERO);
+        let mut frame = gathering.empty(Duration::ZERO);
         frame.push(&head, &[&[1; 100]], 100);
         let data = vec![2; 1 << 20];
         frame.push(&head, &[&[3; 200], &data], 200 + data.len());

@@ -44,6 +44,8 @@ impl Promise for LanePromise {
 pub(crate) struct Waiters {
     heap: BinaryHeap<Reverse<Waiter>>,
     arrivals: u64,
+    /// Whether somebody is calling them: one at a time, so that they are called in order.
+    pub(crate) releasing: bool,
 }
 
 /// Somebody who waits.

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use foldhash::HashMap;
 use parking_lot::Mutex;
+use tally_base::PoolGuid;
 use tally_vfs::ReplyKey;
 
 use crate::rpc::Reply;
@@ -82,8 +83,16 @@ struct Entry {
 }
 
 enum EntryState {
-    Running { attached: Vec<Arc<Link>> },
-    Finished { number: u64, reply: Reply, at: Duration },
+    Running {
+        attached: Vec<Arc<Link>>,
+    },
+    /// It is about something in that pool.
+    Finished {
+        number: u64,
+        reply: Reply,
+        at: Duration,
+        pool: PoolGuid,
+    },
 }
 
 impl Default for Replies {
@@ -116,27 +125,23 @@ impl Replies {
         Begin::New
     }
 
-    /// A request that [`Replies::begin`] called new has its answer. With `keep` it is remembered. Gives the
-    /// connections that wait for it beside the one that it came on.
-    pub fn finish(&self, key: &ReplyKey, reply: &Reply, keep: bool, now: Duration) -> Vec<Arc<Link>> {
+    /// A request that [`Replies::begin`] called new has its answer. With `keep` it is remembered, as one about that pool.
+    /// Gives the connections that wait for it beside the one that it came on.
+    pub fn finish(&self, key: &ReplyKey, reply: &Reply, keep: Option<PoolGuid>, now: Duration) -> Vec<Arc<Link>> {
         let mut shard = self.shard(key).lock();
         let Some(Entry { link, state: EntryState::Running { attached } }) = shard.entries.remove(key) else {
             return Vec::new();
         };
-        if keep && reply.is_plain() {
-            shard.keep(*key, link, reply.clone(), now);
+        if let Some(pool) = keep.filter(|_| reply.is_plain()) {
+            shard.keep(*key, link, pool, reply.clone(), now);
         }
         attached
     }
 
-    /// Forgets all answers: what they are about was given up, and may come once more.
-    pub fn forget(&self) {
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            while !shard.order.is_empty() {
-                shard.forget_first();
-            }
-        }
+    /// Forgets all answers about a pool: what they are about was given up, and may come once more. Those about other pools
+    /// stay, or a REMOVE there that is sent again would find nothing.
+    pub fn forget(&self, pool: PoolGuid) {
+        self.shards.iter().for_each(|shard| shard.lock().forget_all_of(pool));
     }
 
     /// Entries that are kept now.
@@ -159,13 +164,13 @@ impl Replies {
 }
 
 impl Shard {
-    fn keep(&mut self, key: ReplyKey, link: Arc<Link>, reply: Reply, now: Duration) {
+    fn keep(&mut self, key: ReplyKey, link: Arc<Link>, pool: PoolGuid, reply: Reply, now: Duration) {
         let number = self.next_number;
         self.next_number += 1;
         self.bytes += ENTRY_BYTES + reply.wire_bytes();
         self.order.push_back((number, key));
         *self.per_client.entry(key.client()).or_default() += 1;
-        self.entries.insert(key, Entry { link, state: EntryState::Finished { number, reply, at: now } });
+        self.entries.insert(key, Entry { link, state: EntryState::Finished { number, reply, at: now, pool } });
         if self.per_client.get(&key.client()).is_some_and(|count| *count > CLIENT_ENTRIES_MAX / SHARD_COUNT) {
             self.forget_oldest_of(key.client());
         }
@@ -198,6 +203,17 @@ impl Shard {
         if let Some((number, key)) = self.order.remove(at) {
             self.forget(number, &key);
         }
+    }
+
+    fn forget_all_of(&mut self, pool: PoolGuid) {
+        let is_of = |key: &ReplyKey| match self.entries.get(key).map(|entry| &entry.state) {
+            Some(EntryState::Finished { pool: of, .. }) => *of == pool,
+            Some(EntryState::Running { .. }) | None => false,
+        };
+        let (gone, left) = std::mem::take(&mut self.order).into_iter().partition(|(_, key)| is_of(key));
+        self.order = left;
+        let gone: VecDeque<(u64, ReplyKey)> = gone;
+        gone.iter().for_each(|(number, key)| self.forget(*number, key));
     }
 
     /// Drops what a place in the order stands for.

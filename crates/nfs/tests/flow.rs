@@ -241,6 +241,52 @@ fn what_is_under_way_when_its_pool_is_suspended_is_answered_when_that_serves_aga
     assert_eq!(client.mkdir(&root, b"later").0, 0);
 }
 
+/// A client mounts the files of all pools over one connection. As many of its requests as it may have under way were kept for
+/// one pool that was suspended: the connection was not read any more, and the files of the other pools hung with those.
+/// With its places taken, the server must not take it for idle either.
+#[test]
+fn what_is_kept_for_a_suspended_pool_holds_up_nothing_else() {
+    let options = ServeOptions { requests_per_connection_max: 2, connections_max: 2, ..ServeOptions::default() };
+    let house = House::with(&options);
+    let mut client = house.client();
+    let root = client.mount("/tank");
+    let tank = &house.exports.tank;
+    *tank.promises.lock() = Promises::ByHand;
+    let mut xids: Vec<_> = [b"a", b"b"]
+        .into_iter()
+        .map(|name| {
+            let xid = client.xid();
+            let mut arguments = dir_name(&root, name);
+            arguments.raw(&mode(0o755).into_vec());
+            client.send(xid, NFS, Procedure::MkDir.number(), arguments);
+            xid
+        })
+        .collect();
+    tank.until_held(2);
+    *tank.promises.lock() = Promises::Ready;
+    tank.suspended.store(true, SeqCst);
+    tank.break_one();
+    tank.break_one();
+    assert_eq!(client.getattr(&root).0, 0);
+    assert_eq!(client.getattr(&root).0, 0);
+    // Who comes when all places are taken gets the place of an idle one.
+    let mut others: Vec<_> = (0..4).map(|_| house.client()).collect();
+    assert_eq!(others.pop().unwrap().getattr(&root).0, 0);
+    assert_eq!(client.getattr(&root).0, 0, "it waits for something");
+    let held = house.server.stats().held();
+    assert!(held.work_bytes > 0, "the house knows what is kept");
+    tank.suspended.store(false, SeqCst);
+    for _ in 0..2 {
+        let (xid, answer) = client.receive_answer();
+        assert_eq!(answer.status, 0);
+        xids.retain(|waiting| *waiting != xid);
+    }
+    assert_eq!(xids, [0; 0]);
+    while house.server.stats().held().work_bytes > 0 {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_server_ends_while_a_pool_is_suspended_and_the_next_one_knows_what_was_done() {
     let house = House::new();

@@ -14,6 +14,7 @@
 //!  client      calls and replies as bytes, by a codec that is not ours            sound    a walk over everything
 //!  machine     disks, engine and protocol, switched on and off                    clock    time, and who sets it wrong
 //!  disk/       disks that lose, tear, rot and fail; all states that a cut may leave  chance   numbers that a seed repeats
+//!  panics      where one was, for the trace
 //!  planted/    patches that break a promise each: what all this must catch
 //! ```
 //!
@@ -29,6 +30,7 @@ pub mod history;
 pub mod machine;
 pub mod op;
 pub mod oracle;
+mod panics;
 pub mod same;
 pub mod sequences;
 pub mod sound;

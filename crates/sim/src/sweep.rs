@@ -1,6 +1,5 @@
 //! Many seeds, on as many processors as there are; a seed that fails is run again, shorter.
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::history::{Failure, Plan, Totals, run, shrink};
+use crate::panics::quietly;
 
 /// Runs that looking for a shorter history may take.
 const SHRINK_RUNS: usize = 300;
@@ -128,21 +128,4 @@ impl Outcome {
             format!("{trouble:?}").to_lowercase(),
         ))
     }
-}
-
-thread_local! {
-    /// Where this thread has panicked last.
-    pub(crate) static PANICKED_AT: Cell<String> = const { Cell::new(String::new()) };
-}
-
-/// Runs `work` without the standard message of a panic: a panic of the tree is a finding with a trace of its own.
-pub(crate) fn quietly<T>(work: impl FnOnce() -> T) -> T {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        PANICKED_AT.set(place);
-    }));
-    let value = work();
-    std::panic::set_hook(hook);
-    value
 }

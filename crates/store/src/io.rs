@@ -135,7 +135,6 @@ impl BlockIo {
     pub fn new(devs: BlockDevs, alloc: Arc<Allocator>, cache_bytes: u64) -> Arc<Self> {
         Arc::new(Self {
             devs,
-            alloc,
             cache: BlockCache::new(cache_bytes),
             unwritten: RwLock::default(),
             freed: Mutex::default(),
@@ -144,7 +143,8 @@ impl BlockIo {
             flights: Flights::default(),
             counters: Counters::default(),
             unrepaired: Unrepaired::default(),
-            leaks: AtomicU64::new(0),
+            leaks: AtomicU64::new(alloc.lost_lists()),
+            alloc,
             unborn_pieces: Mutex::default(),
         })
     }

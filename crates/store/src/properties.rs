@@ -207,7 +207,7 @@ impl PropertySet {
         let UserProperty { name, value } = property;
         let mut users = self.users.clone();
         users.insert(name.clone(), value);
-        let bytes = encoding::user_bytes(&users);
+        let bytes = encoding::user_bytes(&users) + self.others_bytes();
         if bytes > USER_BYTES_MAX {
             return Err(PropertyError::UserRoom { name, bytes });
         }

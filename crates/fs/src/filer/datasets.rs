@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_base::{DatasetId, Dseq, ObjectId, Size, Time, Txg};
-use tally_store::dataset::{DATASET_NAME_MAX, Dataset, DatasetBirth, DatasetLine, DatasetRoot};
+use tally_store::dataset::{DATASET_NAME_MAX, Dataset, DatasetBirth, DatasetLine, DatasetRoot, OBJECT_CHARGE};
 use tally_store::pool::{SyncError, ancestors};
 use tally_store::properties::{
     Effective, Property, PropertyError, PropertySet, SyncMode, UserProperty, Value, effective,
 };
 use tally_store::tree::Tree;
-use tally_vfs::{Cred, FIRST_ID, FileKind, Vfs};
+use tally_vfs::{Cred, FIRST_ID, FileKind, FsError, Vfs};
 
 use super::mount_point::{MountPoint, component, remove_mount_point};
 use super::{CreateOptions, Filer, FilerError, Named, Names};
 use crate::filesystem::{Filesystem, LogSwitch};
+use crate::subtree::Chain;
 
 /// Why a command on a dataset failed.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +115,7 @@ impl Filer {
         }
         // Before anything is made that a refusal would leave behind.
         self.pool.check_administrable()?;
+        self.check_room_below(&parent, name)?;
         let point = MountPoint::take(&parent, name)?;
         let filesystem = self.add_dataset(name, local, owner).inspect_err(|_| point.give_back(&parent, name))?;
         self.cover(&parent, name, filesystem.dataset.birth.id);
@@ -126,7 +128,30 @@ impl Filer {
         if self.by_name(name).is_some() {
             return Err(DatasetError::Exists(name.to_owned()));
         }
-        Ok(self.pool.check_administrable()?)
+        self.pool.check_administrable()?;
+        let nearest = ancestors(name).filter_map(|above| self.by_name(above)).last();
+        nearest.map_or(Ok(()), |nearest| self.check_room_below(&nearest, name))
+    }
+
+    /// Whether the quotas below which a new dataset would come have room for its root, once what is being freed is. ZFS
+    /// does not ask, where a limit of their number may bound datasets; here a full quota could be passed by any number of
+    /// them, each of which has a root.
+    fn check_room_below(&self, parent: &Filesystem, name: &str) -> Result<(), DatasetError> {
+        let (txgs, mut below) = (&self.pool.txgs, parent.name());
+        let chain = Chain::clone(&parent.standing.chain());
+        for sum in chain {
+            while let Err(refusal) = sum.check(OBJECT_CHARGE, txgs.last_synced(), || txgs.next_sync()) {
+                let refused = refusal.outcome::<()>();
+                if !matches!(refused.result, Err(FsError::Throttled)) {
+                    let quota = sum.quota().unwrap_or(0);
+                    let [quota, used, more] = [quota, sum.used_bytes(), OBJECT_CHARGE].map(Size);
+                    return Err(DatasetError::OverQuota { name: name.to_owned(), below, quota, used, more });
+                }
+                refused.wait.block().map_err(SyncError::Suspended)?;
+            }
+            below.truncate(below.rfind('/').unwrap_or(0));
+        }
+        Ok(())
     }
 
     fn parent_of(&self, name: &str) -> Result<Arc<Filesystem>, DatasetError> {

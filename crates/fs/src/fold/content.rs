@@ -97,7 +97,7 @@ impl Fold<'_> {
                 Seen::Piece(Piece::Memory { bytes, .. }) => into.copy_from_slice(&bytes),
                 Seen::Piece(Piece::Placed { block, skip, length }) => {
                     let read = self.fs.io().read_to_rewrite(&block);
-                    match self.unless_damaged(id, Part::Content(part.start), read)? {
+                    match self.unless_damaged(id, Part::Content(start), read)? {
                         Stored::Known(bytes) => into.copy_from_slice(&bytes[skip as usize..(skip + length) as usize]),
                         Stored::Unknown => content.is_whole = false,
                     }

@@ -10,10 +10,13 @@ use std::sync::Arc;
 use tally_base::{Fate, Keeper, Kept, LaneId, Lsn, VdevGuid, log_checksum};
 use tally_disk::{AlignedBuf, Disk, Durability};
 
+use super::legs::Member;
+use super::ring::Place;
 use super::unwaited::UNWAITED_MAX;
-use super::{FrameHeader, Gather, InFlight, Lane, LiveFrame, Member, State};
+use super::{Lane, LiveFrame, State};
 use crate::failure::LaneFailed;
-use crate::frame::{HEADER_BYTES, frame_bytes};
+use crate::frame::{FrameHeader, HEADER_BYTES, frame_bytes};
+use crate::gather::Gather;
 
 /// A lane that was idle for so long, with frames that nothing witnesses yet, writes a seal (rules F27). Longer than
 /// a client's think time in a row of requests, shorter than a person can pull a plug.
@@ -40,11 +43,11 @@ pub(super) struct Cost {
     /// Behind its last record.
     pub(super) lsn_end: Lsn,
     /// In the device.
-    latency: Duration,
+    pub(super) latency: Duration,
     /// Bytes written to each leg.
-    frame_bytes: u64,
+    pub(super) frame_bytes: u64,
     /// Those of them that are bodies of records.
-    body_bytes: u64,
+    pub(super) body_bytes: u64,
 }
 
 impl Cost {
@@ -55,9 +58,6 @@ impl Cost {
         Kept { by: Keeper::Log(lane), device: self.latency, record_bytes, frame_bytes }
     }
 }
-
-/// Frames whose cost is remembered: more than can land between two looks for waiters.
-pub(super) const COSTS_MAX: usize = 8;
 
 /// One result per target of a flight.
 pub(crate) type Results = SmallVec<[io::Result<()>; 2]>;
@@ -76,16 +76,16 @@ impl Lane {
     /// The lane thread's body: drives until the lane is closed or fails, sleeps while there is nothing to do.
     pub fn run(&self) {
         let mut state = self.state.lock();
-        let mut seen_lsn = state.next_lsn;
+        let mut seen_lsn = state.gathering.next_lsn();
         while state.is_open() {
-            let is_wanted = std::mem::take(&mut state.is_wanted) && self.may_begin(&state);
+            let is_wanted = std::mem::take(&mut state.watch.is_wanted) && self.may_begin(&state);
             if is_wanted || self.overdue_in(&state) == Some(Duration::ZERO) {
                 drop(state);
                 while self.drive_frame() {}
                 state = self.state.lock();
                 continue;
             }
-            let seal_due_in = self.seal_due_in(&state).filter(|_| !state.seal_watched);
+            let seal_due_in = self.seal_due_in(&state).filter(|_| !state.watch.seal_watched);
             if seal_due_in == Some(Duration::ZERO) {
                 drop(state);
                 self.seal_if_idle();
@@ -99,16 +99,16 @@ impl Lane {
     /// Until somebody wakes the thread, a seal is due, or gathered records may have waited for too long: of these it
     /// takes care as long as records come, so that whoever appends one need not wake it.
     fn sleep(&self, state: &mut MutexGuard<'_, State>, seal_due_in: Option<Duration>, seen_lsn: &mut Lsn) {
-        let is_busy = state.next_lsn != *seen_lsn || !state.gathering.is_empty();
-        *seen_lsn = state.next_lsn;
+        let is_busy = state.gathering.next_lsn() != *seen_lsn || !state.gathering.is_empty();
+        *seen_lsn = state.gathering.next_lsn();
         let look_in = self.overdue_in(state).or(is_busy.then_some(UNWAITED_MAX));
-        state.age_watched = look_in.is_some();
+        state.watch.age_watched = look_in.is_some();
         match seal_due_in.into_iter().chain(look_in).min() {
             None => self.wake.wait(state),
             Some(left) => {
-                state.seal_watched |= seal_due_in.is_some();
+                state.watch.seal_watched |= seal_due_in.is_some();
                 self.wake.wait_for(state, left);
-                state.seal_watched &= seal_due_in.is_none();
+                state.watch.seal_watched &= seal_due_in.is_none();
             }
         }
     }
@@ -144,7 +144,7 @@ impl Lane {
     /// Whether the lane thread has to be woken, because there is something that it could write; if so, it will.
     pub(super) fn wants_drive(&self, state: &mut State) -> bool {
         let is_work = self.may_begin(state);
-        state.is_wanted |= is_work;
+        state.watch.is_wanted |= is_work;
         is_work
     }
 
@@ -153,8 +153,7 @@ impl Lane {
         if state.gathering.is_empty() || !state.is_open() {
             return false;
         }
-        let in_all = state.in_flight.len() as u32;
-        let seals = state.in_flight.iter().filter(|flight| flight.is_seal).count() as u32;
+        let (in_all, seals) = state.flights.count();
         in_all < self.geometry.frames_in_flight_max && in_all - seals < self.flights_max.load(Ordering::Relaxed)
     }
 
@@ -183,11 +182,10 @@ impl Lane {
             return None;
         }
         // Tried once for each watermark: if the ring is too full now, the next uberblock is the witness.
-        state.seal_tried_lsn = state.durable_lsn;
+        state.watch.seal_tried_lsn = state.flights.durable_lsn();
         let charged = frame_bytes(0);
         self.budget.take(charged).ok()?;
-        let first_lsn = state.next_lsn;
-        let mut gather = state.gathering.empty(first_lsn, Duration::ZERO);
+        let mut gather = state.gathering.empty(Duration::ZERO);
         gather.charged = charged;
         let flight = self.depart(&mut state, gather, *chain);
         drop(state);
@@ -199,62 +197,53 @@ impl Lane {
         let wanted = state.is_open()
             && !self.rotational
             && self.geometry.frames_in_flight_max > 1
-            && state.in_flight.is_empty()
+            && state.flights.is_empty()
             && state.gathering.is_empty()
-            && state.durable_lsn > state.witnessed_lsn.max(state.seal_tried_lsn);
-        wanted.then(|| (state.idle_since + SEAL_IDLE).saturating_sub(self.clock.monotonic()))
+            && state.flights.durable_lsn() > state.flights.witnessed_lsn().max(state.watch.seal_tried_lsn);
+        wanted.then(|| (state.watch.idle_since + SEAL_IDLE).saturating_sub(self.clock.monotonic()))
     }
 
     /// Gives a gathered frame its place and name. Everything but the checksums is known after this.
     fn depart(&self, state: &mut State, gather: Gather, prev: u64) -> Flight<'_> {
         let payload_bytes = gather.payload_bytes();
-        let (pos, seq) = (state.head, state.next_seq);
-        let end = pos + frame_bytes(payload_bytes);
-        assert_eq!(self.geometry.place(pos), pos, "frame {seq} begins where a frame may begin");
-        assert!(end - pos <= u64::from(self.geometry.frame_bytes_max), "frame {seq} is longer than Fmax");
-        assert!(end - state.tail_released <= self.geometry.size, "frame {seq} would overwrite a live frame");
-        let first_lsn = state.in_flight.back().map_or(state.durable_lsn.next(), |before| before.lsn_end);
-        assert_eq!(gather.first_lsn, first_lsn, "frame {seq} begins where the one before it ends");
+        let Place { pos, seq, taken } = state.ring.take(&self.geometry, frame_bytes(payload_bytes));
         let header = FrameHeader {
             pool: self.pool,
             lane: self.id,
             epoch: self.epoch,
-            legset_gen: state.legset_gen,
+            legset_gen: state.legs.generation,
             pos,
             seq,
             prev,
             first_lsn: gather.first_lsn,
             record_count: gather.record_count,
-            durable_lsn: state.durable_lsn,
-            synced_txg: state.synced_txg,
+            durable_lsn: state.flights.durable_lsn(),
+            synced_txg: state.ring.synced_txg,
             txg_max: gather.txg_max,
             payload_bytes: u32::try_from(payload_bytes).expect("at most Fmax"),
             payload_checksum: 0,
         };
-        state.head = self.geometry.place(end);
-        state.next_seq += 1;
-        self.budget.settle(gather.charged, state.head - pos);
+        self.budget.settle(gather.charged, taken);
+        state.flights.push(&header);
+        if !header.is_seal() {
+            let (first_lsn, txg_max) = (header.first_lsn, header.txg_max);
+            state.ring.push(LiveFrame { pos, seq, prev, first_lsn, txg_max });
+        }
         // What is reserved comes and goes without the lock, so this is all that is sure.
-        let (live, gathered) = (state.head - state.tail_released, state.gathering.charged());
+        let (live, gathered) = (state.ring.used(), state.gathering.charged());
         assert!(
             self.budget.fill().used >= live + gathered,
             "the ring has lent {live} + {gathered} bytes, and knows less"
         );
-        let (lsn_end, durable_lsn, is_seal) = (header.lsn_end(), header.durable_lsn, header.is_seal());
-        state.in_flight.push_back(InFlight { seq, lsn_end, durable_lsn, is_seal, landed: false });
-        if !is_seal {
-            let (first_lsn, txg_max) = (header.first_lsn, header.txg_max);
-            let ascends = |last: &LiveFrame| last.pos < pos && last.seq < seq && last.first_lsn < first_lsn;
-            assert!(state.live.back().is_none_or(ascends), "frame {seq} follows the live ones");
-            state.live.push_back(LiveFrame { pos, seq, prev, first_lsn, txg_max });
-        }
+        state.invariant();
         let offset = self.geometry.offset(pos);
+        let legs = state.legs.iter();
         Flight {
             lane: self,
             header,
             body_bytes: gather.body_bytes,
-            targets: state.legs.iter().map(|Member { leg, .. }| (Arc::clone(&leg.disk), leg.start + offset)).collect(),
-            guids: state.legs.iter().map(|member| member.leg.guid).collect(),
+            targets: legs.clone().map(|Member { leg, .. }| (Arc::clone(&leg.disk), leg.start + offset)).collect(),
+            guids: legs.map(|member| member.leg.guid).collect(),
             buf: Some(gather.into_frame()),
         }
     }
@@ -263,16 +252,15 @@ impl Lane {
     fn landed(&self, header: &FrameHeader, buf: AlignedBuf, cost: Cost) {
         let mut state = self.state.lock();
         state.gathering.recycle(buf);
-        state.latency.record(cost.latency);
-        state.timing.note(cost.frame_bytes, cost.latency);
-        state.idle_since = self.clock.monotonic();
-        state.count(header, &cost);
-        if state.advance(header.seq) {
-            self.durable.store(state.durable_lsn.0, Ordering::Release);
+        state.watch.idle_since = self.clock.monotonic();
+        state.books.note(header, &cost);
+        if state.flights.advance(header.seq) {
+            self.durable.store(state.flights.durable_lsn().0, Ordering::Release);
         }
+        state.invariant();
         let is_work = self.wants_drive(&mut state);
-        let is_seal_wanted = !state.seal_watched && self.seal_due_in(&state).is_some();
-        let is_due = state.waiters.is_due(state.durable_lsn);
+        let is_seal_wanted = !state.watch.seal_watched && self.seal_due_in(&state).is_some();
+        let is_due = state.waiters.is_due(state.flights.durable_lsn());
         drop(state);
         // First the next write, then the replies: the lane thread wakes up while they are sent.
         if is_work || is_seal_wanted {
@@ -281,41 +269,6 @@ impl Lane {
         if is_due {
             self.release_waiters();
         }
-    }
-}
-
-impl State {
-    /// Marks a frame as landed and moves the watermark over all that have landed without a gap. A frame that failed
-    /// never lands, so whatever landed behind it is not durable: recovery would cut before it (rules F25).
-    fn advance(&mut self, seq: u64) -> bool {
-        if let Some(flight) = self.in_flight.iter_mut().find(|flight| flight.seq == seq) {
-            flight.landed = true;
-        }
-        let before = self.durable_lsn;
-        while let Some(flight) = self.in_flight.pop_front_if(|front| front.landed) {
-            self.durable_lsn = Lsn(flight.lsn_end.0 - 1);
-            self.witnessed_lsn = self.witnessed_lsn.max(flight.durable_lsn);
-        }
-        assert!(before <= self.durable_lsn && self.durable_lsn < self.next_lsn, "the watermark rises, up to the head");
-        assert!(self.witnessed_lsn <= self.durable_lsn, "nothing is witnessed that is not durable");
-        before < self.durable_lsn
-    }
-
-    fn count(&mut self, header: &FrameHeader, cost: &Cost) {
-        let stats = &mut self.stats;
-        if header.is_seal() {
-            stats.seal_count += 1;
-        } else {
-            stats.frame_count += 1;
-            stats.frames_by_size.count(cost.frame_bytes);
-            if self.costs.len() == COSTS_MAX {
-                self.costs.pop_front();
-            }
-            self.costs.push_back(*cost);
-        }
-        stats.record_count += u64::from(header.record_count);
-        stats.body_bytes += cost.body_bytes;
-        stats.frame_bytes += cost.frame_bytes;
     }
 }
 

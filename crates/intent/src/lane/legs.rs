@@ -28,9 +28,36 @@ use std::sync::atomic::Ordering;
 
 use tally_base::{LaneId, VdevGuid};
 
-use super::{FailureHook, Lane, Member, Part, Standing, State};
+use super::{FailureHook, Lane, Standing, State};
 use crate::config::{Leg, LegSet};
 use crate::failure::LaneFailed;
+
+/// The legs that get frames. Guarded by the lane's `state`, members and generation together; and while one leaves after
+/// a failure, `dropping` is held over all of it, the change of the labels included.
+pub(super) struct Legs {
+    members: Vec<Member>,
+    /// Of the set that the labels name; stands in each frame.
+    pub(super) generation: u64,
+}
+
+/// A leg that gets every frame, and whether it counts.
+pub(super) struct Member {
+    pub(super) leg: Leg,
+    part: Part,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Frames from this position on are on it; it does not count yet.
+    Joining {
+        /// Which position.
+        from: u64,
+    },
+    /// It has every live frame and counts. The labels do not name it yet.
+    Admitted,
+    /// The labels name it.
+    Named,
+}
 
 impl Lane {
     /// Called once, when the lane fails (not when it is closed); at once, if that has happened already.
@@ -58,14 +85,10 @@ impl Lane {
     /// If a leg of that name is there already.
     pub fn join_leg(&self, leg: Leg) {
         let mut state = self.state.lock();
-        assert!(
-            !state.legs.iter().any(|member| member.leg.guid == leg.guid),
-            "leg {} joins lane {} twice",
-            leg.guid,
-            self.id
-        );
-        let part = Part::Joining { from: state.head };
-        state.legs.push(Member { leg, part });
+        let part = Part::Joining { from: state.ring.head };
+        assert!(state.legs.find(leg.guid).is_none(), "leg {} joins lane {} twice", leg.guid, self.id);
+        state.legs.members.push(Member { leg, part });
+        state.legs.invariant();
     }
 
     /// Takes a leg that has joined into the set, if every live frame is on it: two checkpoints after it joined at
@@ -74,8 +97,8 @@ impl Lane {
     #[must_use]
     pub fn admit_leg(&self, guid: VdevGuid) -> bool {
         let mut state = self.state.lock();
-        let tail = state.tail_released;
-        let Some(member) = state.legs.iter_mut().find(|member| member.leg.guid == guid) else { return false };
+        let tail = state.ring.tail_released;
+        let Some(member) = state.legs.members.iter_mut().find(|member| member.leg.guid == guid) else { return false };
         if matches!(member.part, Part::Joining { from } if from <= tail) {
             member.part = Part::Admitted;
         }
@@ -86,7 +109,7 @@ impl Lane {
     #[must_use]
     pub fn writes_to(&self, guid: VdevGuid) -> bool {
         let state = self.state.lock();
-        state.is_open() && state.legs.iter().any(|member| member.leg.guid == guid && member.part == Part::Named)
+        state.is_open() && state.legs.find(guid).is_some_and(|member| member.part == Part::Named)
     }
 
     /// The labels name `set` from now on, durably; what `is_outside` says of a leg they do not name is whether it may
@@ -114,7 +137,7 @@ impl Lane {
         }
         for (guid, error) in failures {
             // Another frame may have met the same failure.
-            let counts = self.state.lock().legs.iter().find(|member| member.leg.guid == *guid).map(Member::counts);
+            let counts = self.state.lock().legs.find(*guid).map(Member::counts);
             match counts {
                 Some(true) => self.drop_leg(*guid, error)?,
                 Some(false) => self.forget_leg(*guid, error),
@@ -132,7 +155,7 @@ impl Lane {
             return Err(LaneFailed::LegSet { lane: self.id, cause });
         }
         let mut state = self.state.lock();
-        state.stats.leg_failure_count += 1;
+        state.books.stats.leg_failure_count += 1;
         state.follow(self.id, &set, &|other| other == guid)
     }
 
@@ -140,8 +163,9 @@ impl Lane {
     fn forget_leg(&self, guid: VdevGuid, error: &io::Error) {
         tracing::warn!(lane = %self.id, leg = %guid, %error, "a leg failed while it joined the intent log");
         let mut state = self.state.lock();
-        state.legs.retain(|member| member.leg.guid != guid);
-        state.stats.leg_failure_count += 1;
+        state.legs.members.retain(|member| member.leg.guid != guid);
+        state.legs.invariant();
+        state.books.stats.leg_failure_count += 1;
     }
 
     /// A frame is lost: so is everything after it, landed or not (rules F25). Never success for anybody who waits.
@@ -174,13 +198,34 @@ impl Lane {
 }
 
 impl State {
+    /// See [`Lane::follow`]. A lane that has ended writes nothing any more.
+    fn follow(&mut self, lane: LaneId, set: &LegSet, is_outside: &dyn Fn(VdevGuid) -> bool) -> Result<(), LaneFailed> {
+        if self.is_open() { self.legs.follow(lane, set, is_outside) } else { Ok(()) }
+    }
+}
+
+impl Legs {
+    /// Those that the labels name.
+    pub(super) fn new(legs: Vec<Leg>, generation: u64) -> Self {
+        Self { members: legs.into_iter().map(|leg| Member { leg, part: Part::Named }).collect(), generation }
+    }
+
+    /// Whoever gets frames.
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Member> {
+        self.members.iter()
+    }
+
+    fn find(&self, guid: VdevGuid) -> Option<&Member> {
+        self.iter().find(|member| member.leg.guid == guid)
+    }
+
     /// See [`Lane::follow`].
     fn follow(&mut self, lane: LaneId, set: &LegSet, is_outside: &dyn Fn(VdevGuid) -> bool) -> Result<(), LaneFailed> {
-        // A newer set was heard of before this one. A lane that has ended writes nothing any more.
-        if set.generation < self.legset_gen || !self.is_open() {
+        // A newer set was heard of before this one.
+        if set.generation < self.generation {
             return Ok(());
         }
-        let is_written = |guid: &VdevGuid| self.legs.iter().any(|member| member.leg.guid == *guid && member.counts());
+        let is_written = |guid: &VdevGuid| self.find(*guid).is_some_and(Member::counts);
         if let Some(unwritten) = set.legs.iter().find(|guid| !is_written(guid)) {
             let cause = format!("the labels name leg {unwritten}, which does not get its frames");
             return Err(LaneFailed::LegSet { lane, cause });
@@ -188,8 +233,8 @@ impl State {
         if set.legs.is_empty() {
             return Err(LaneFailed::LegSet { lane, cause: "the labels name no leg".to_owned() });
         }
-        self.legset_gen = set.generation;
-        self.legs.retain_mut(|member| {
+        self.generation = set.generation;
+        self.members.retain_mut(|member| {
             let guid = member.leg.guid;
             if set.legs.contains(&guid) {
                 member.part = Part::Named;
@@ -197,13 +242,29 @@ impl State {
             }
             member.part != Part::Named && !is_outside(guid)
         });
+        self.invariant();
         Ok(())
+    }
+
+    /// Nothing is acknowledged by nobody: some leg counts. And each is there once, so that a failure has one meaning.
+    fn invariant(&self) {
+        debug_assert!(self.iter().any(Member::counts), "some leg counts");
+        let is_there_once = |(place, member): (usize, &Member)| {
+            self.members[..place].iter().all(|before| before.leg.guid != member.leg.guid)
+        };
+        debug_assert!(self.members.iter().enumerate().all(is_there_once), "each leg is there once");
+    }
+
+    /// None at all, which nothing that is written here leads to.
+    #[cfg(test)]
+    pub(super) fn clear(&mut self) {
+        self.members.clear();
     }
 }
 
 impl Member {
     /// Whether a frame is durable only when it is on this leg.
-    fn counts(&self) -> bool {
+    pub(super) fn counts(&self) -> bool {
         !matches!(self.part, Part::Joining { .. })
     }
 }

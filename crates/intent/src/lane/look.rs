@@ -7,7 +7,7 @@
 
 use tally_base::VdevGuid;
 
-use super::{Lane, Part};
+use super::Lane;
 use crate::config::Leg;
 use crate::recovery::leg::{Identity, LegReader, Probe};
 
@@ -26,9 +26,9 @@ impl Lane {
     pub fn look_at_ring(&self) -> RingLook {
         let (legs, frames) = {
             let state = self.state.lock();
-            let first_missing = state.in_flight.front().map_or(u64::MAX, |flight| flight.seq);
-            let counts = state.legs.iter().filter(|member| !matches!(member.part, Part::Joining { .. }));
-            let landed = state.live.iter().filter(|frame| frame.seq < first_missing);
+            let first_missing = state.flights.first_seq().unwrap_or(u64::MAX);
+            let counts = state.legs.iter().filter(|member| member.counts());
+            let landed = state.ring.live().filter(|frame| frame.seq < first_missing);
             let legs: Vec<Leg> = counts.map(|member| member.leg.clone()).collect();
             (legs, landed.map(|frame| (frame.pos, frame.seq)).collect::<Vec<_>>())
         };
@@ -45,7 +45,7 @@ impl Lane {
             }
             let state = self.state.lock();
             // What was trimmed meanwhile may have been written anew, and whoever was struck off is not asked.
-            wrong.retain(|pos| *pos >= state.tail_checkpointed);
+            wrong.retain(|pos| state.ring.needs(*pos));
             let counts = state.legs.iter().any(|member| member.leg.guid == leg.guid);
             if counts && !wrong.is_empty() {
                 look.wrong.push((leg.guid, wrong.len() as u64));

@@ -12,9 +12,9 @@
 //! |---|---|---|---|
 //! | reserved | a number in the [`Budget`] | none | nothing |
 //! | gathered | the open [`Gathering`] buffer | `state` | nothing |
-//! | in flight | a [`Flight`](drive::Flight), held by whoever writes | none; its order in `state` | the frame, a torn one, or none |
-//! | durable | the ring | `state.durable_lsn`, mirrored in an atomic | the frame |
-//! | trimmed | nowhere | `state.tail_released` | an old frame that its position gives away |
+//! | in flight | a [`Flight`](drive::Flight), held by whoever writes | none; its order in `state`, [`Flights`] | the frame, a torn one, or none |
+//! | durable | the ring | `state`, its [`Flights`] say up to where; mirrored in an atomic | the frame |
+//! | trimmed | nowhere | `state`, its [`Ring`] says up to where | an old frame that its position gives away |
 //!
 //! **Order.** LSNs, dseqs and places in the buffer are given under `state`, so log order is the order of
 //! appends. A frame gets its position and sequence number under `chain` and `state` together; `chain` stays
@@ -37,9 +37,12 @@
 //! **Locks**, in this order: `dropping` → `state`; `chain` → `state`. Callbacks, the leg hook and the failure
 //! hook run under neither `chain` nor `state`.
 
+mod books;
 mod drive;
+mod flights;
 mod legs;
 mod look;
+mod ring;
 mod unwaited;
 mod waiting;
 
@@ -48,27 +51,27 @@ pub(crate) use drive::{Flight, Results};
 
 pub use look::RingLook;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use tally_base::{Broken, Clock, DatasetId, Dseq, Histogram, LaneId, Lsn, PoolGuid, Speed, Timing, Txg, Wait};
+use tally_base::{Broken, Clock, DatasetId, Dseq, LaneId, Lsn, PoolGuid, Speed, Txg, Wait};
 use tally_disk::Fanout;
 
+use self::books::Books;
+use self::flights::Flights;
+use self::legs::Legs;
+use self::ring::{LiveFrame, Ring};
 use crate::checkpoint::Checkpoint;
-use crate::config::{LaneConfig, Leg, LegFailed};
+use crate::config::{LaneConfig, LegFailed};
 use crate::failure::LaneFailed;
-use crate::frame::{FrameHeader, RecordHead, RecordShape};
-use crate::gather::{Gather, Gathering};
+use crate::frame::{RecordHead, RecordShape};
+use crate::gather::Gathering;
 use crate::promise::{LanePromise, Waiters};
 use crate::ring::{Budget, Fill, LaneGeometry, RingFull};
 use crate::stats::LaneStats;
-
-/// Frames from here on tell how fast a leg writes, and shorter ones how long it takes for a write of any length.
-const LONG_FRAME_BYTES: u64 = 64 << 10;
 
 /// One lane of the intent log, open for appends.
 pub struct Lane {
@@ -84,7 +87,7 @@ pub struct Lane {
     flights_max: AtomicU32,
     /// Whether a waiter may write a frame itself.
     inline: AtomicBool,
-    /// Mirror of `state.durable_lsn`, for those who only look.
+    /// Mirror of the watermark in `state.flights`, for those who only look.
     durable: AtomicU64,
     /// Whether `state.standing` has left `Open`.
     ended: AtomicBool,
@@ -100,89 +103,37 @@ pub struct Lane {
 
 type FailureHook = Box<dyn Fn(LaneFailed) + Send + Sync>;
 
+/// What `Lane::state` guards, noun by noun. Each has its own invariant, and [`State::invariant`] ties them together.
 struct State {
     standing: Standing,
-    /// Where the next frame goes, and what it is called.
-    head: u64,
-    next_seq: u64,
-    /// The next record's.
-    next_lsn: Lsn,
+    ring: Ring,
     gathering: Gathering,
-    /// In order of sequence numbers; the front one is not durable.
-    in_flight: VecDeque<InFlight>,
-    durable_lsn: Lsn,
-    /// The highest watermark that a durable frame or uberblock carries.
-    witnessed_lsn: Lsn,
-    /// The watermark for which a seal was written or tried.
-    seal_tried_lsn: Lsn,
-    /// When the newest frame landed.
-    idle_since: Duration,
-    /// Whether a lane thread sleeps with a timer for the seal.
-    seal_watched: bool,
+    flights: Flights,
+    legs: Legs,
+    watch: Watch,
+    waiters: Waiters,
+    books: Books,
+}
+
+/// What the lane thread has to look for, and whether it does.
+#[derive(Default)]
+struct Watch {
     /// Whether somebody wants the gathered records written now.
     is_wanted: bool,
     /// Whether a lane thread looks, or has been asked to look, for records that have been gathered for too long.
     age_watched: bool,
-    /// Frames that the next checkpoint may have to begin with, oldest first.
-    live: VecDeque<LiveFrame>,
-    synced_txg: Txg,
-    /// Nothing before this is needed any more.
-    tail_released: u64,
-    /// Tail of the newest released checkpoint.
-    tail_checkpointed: u64,
-    legs: Vec<Member>,
-    legset_gen: u64,
-    waiters: Waiters,
-    /// Whether somebody is calling waiters: one at a time, so that they are called in order.
-    releasing: bool,
-    stats: LaneStats,
-    latency: Histogram,
-    timing: Timing,
-    /// Of the newest frames, oldest first.
-    costs: VecDeque<drive::Cost>,
-}
-
-/// A leg that gets every frame, and whether it counts.
-struct Member {
-    leg: Leg,
-    part: Part,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// Frames from this position on are on it; it does not count yet.
-    Joining {
-        /// Which position.
-        from: u64,
-    },
-    /// It has every live frame and counts. The labels do not name it yet.
-    Admitted,
-    /// The labels name it.
-    Named,
+    /// Whether a lane thread sleeps with a timer for the seal.
+    seal_watched: bool,
+    /// The watermark for which a seal was written or tried.
+    seal_tried_lsn: Lsn,
+    /// When the newest frame landed.
+    idle_since: Duration,
 }
 
 #[derive(Clone)]
 enum Standing {
     Open,
     Ended(LaneFailed),
-}
-
-struct InFlight {
-    seq: u64,
-    lsn_end: Lsn,
-    /// The watermark that it carries.
-    durable_lsn: Lsn,
-    is_seal: bool,
-    landed: bool,
-}
-
-/// What a checkpoint must know of a frame to begin with it.
-struct LiveFrame {
-    pos: u64,
-    seq: u64,
-    prev: u64,
-    first_lsn: Lsn,
-    txg_max: Txg,
 }
 
 /// Room for one record. Dropping it gives the room back.
@@ -251,7 +202,7 @@ impl Lane {
             ended: AtomicBool::new(false),
             chain: Mutex::new(checkpoint.tail_prev),
             dropping: Mutex::new(()),
-            state: Mutex::new(State::new(&config.geometry, config.legs, config.legset_gen, checkpoint, durable_lsn)),
+            state: Mutex::new(State::new(&config.geometry, Legs::new(config.legs, config.legset_gen), checkpoint)),
             wake: Condvar::new(),
             hook: Mutex::new(None),
             clock,
@@ -275,7 +226,7 @@ impl Lane {
     #[must_use]
     pub fn is_spent(&self, synced: Txg) -> bool {
         let state = self.state.lock();
-        !state.is_open() && state.live.iter().all(|frame| frame.txg_max <= synced)
+        !state.is_open() && state.ring.tail_behind(synced).is_none()
     }
 
     /// Shape of its ring.
@@ -326,12 +277,12 @@ impl Lane {
             }
             let dseq = Dseq(next_dseq.fetch_add(1, Ordering::Relaxed));
             let head = RecordHead { dataset, dseq, txg, kind, shape: RecordShape::PLAIN };
-            let lsn = state.next_lsn;
-            state.next_lsn = lsn.next();
+            let lsn = state.gathering.next_lsn();
             let frame_bytes_max = u64::from(self.geometry.frame_bytes_max);
             let clock = self.clock.as_ref();
-            let begins = state.gathering.push(clock, lsn, frame_bytes_max, &head, parts, charge);
+            let begins = state.gathering.push(clock, frame_bytes_max, &head, parts, charge);
             let needs_thread = begins && self.needs_thread(&mut state);
+            state.invariant();
             (Appended { lsn, dseq, body_bytes: body_bytes as u64 }, needs_thread)
         };
         if needs_thread {
@@ -363,11 +314,11 @@ impl Lane {
     pub fn checkpoint(&self, synced: Txg) -> Checkpoint {
         let chain = self.chain.lock();
         let state = self.state.lock();
-        let (tail_pos, tail_seq, tail_prev, next_lsn) = match state.live.iter().find(|frame| frame.txg_max > synced) {
+        let (tail_pos, tail_seq, tail_prev, next_lsn) = match state.ring.tail_behind(synced) {
             Some(tail) => (tail.pos, tail.seq, tail.prev, tail.first_lsn),
-            None => (state.head, state.next_seq, *chain, state.gathering.first_lsn().unwrap_or(state.next_lsn)),
+            None => (state.ring.head, state.ring.next_seq, *chain, state.gathering.first_lsn()),
         };
-        let durable_lsn = state.durable_lsn;
+        let durable_lsn = state.flights.durable_lsn();
         Checkpoint { epoch: self.epoch, tail_pos, tail_seq, tail_prev, next_lsn, durable_lsn, clean: false }
     }
 
@@ -376,19 +327,10 @@ impl Lane {
     pub fn release(&self, synced: Txg, checkpoint: &Checkpoint) {
         assert_eq!(checkpoint.epoch, self.epoch, "a checkpoint of another life of lane {}", self.id);
         let mut state = self.state.lock();
-        assert!(
-            state.tail_checkpointed <= checkpoint.tail_pos && checkpoint.tail_pos <= state.head,
-            "checkpoints of lane {} are released in order",
-            self.id
-        );
-        self.budget.give(state.tail_checkpointed - state.tail_released);
-        state.tail_released = state.tail_checkpointed;
-        state.tail_checkpointed = checkpoint.tail_pos;
-        state.synced_txg = state.synced_txg.max(synced);
-        state.witnessed_lsn = state.witnessed_lsn.max(checkpoint.durable_lsn);
-        // There may be hundreds of thousands, and requests wait for this lock.
-        let dead = state.live.partition_point(|frame| frame.pos < checkpoint.tail_pos);
-        state.live.drain(..dead);
+        let freed = state.ring.release(synced, checkpoint);
+        self.budget.give(freed);
+        state.flights.witness(checkpoint.durable_lsn);
+        state.invariant();
     }
 
     /// How full the ring is: the pool syncs from a third on (rules F28).
@@ -401,18 +343,14 @@ impl Lane {
     #[must_use]
     pub fn stats(&self) -> LaneStats {
         let state = self.state.lock();
-        let mut stats = state.stats;
-        stats.pending_count = state.gathering.first_lsn().map_or(0, |first| state.next_lsn.0 - first.0);
-        stats.in_flight = u32::try_from(state.in_flight.len()).expect("at most K");
-        let ns = |quantile| u64::try_from(state.latency.quantile(quantile).as_nanos()).unwrap_or(u64::MAX);
-        (stats.write_ns_p50, stats.write_ns_p99) = (ns(0.5), ns(0.99));
-        stats
+        let pending_count = state.gathering.next_lsn().0 - state.gathering.first_lsn().0;
+        LaneStats { pending_count, in_flight: state.flights.count().0, ..state.books.stats() }
     }
 
     /// How long device writes took: counts by upper end, since the lane was opened.
     #[must_use]
     pub fn write_times(&self) -> Vec<(Duration, u64)> {
-        self.state.lock().latency.steps()
+        self.state.lock().books.latency.steps()
     }
 
     /// Most bytes that one client may put into it before others come: an eighth of the ring (rules F5).
@@ -424,7 +362,7 @@ impl Lane {
     /// How fast the newest frames were written; `None` before the first.
     #[must_use]
     pub fn speed(&self) -> Option<Speed> {
-        self.state.lock().timing.speed()
+        self.state.lock().books.timing.speed()
     }
 
     /// How many frames with records may be on their way at once: 1 to the geometry's K.
@@ -441,41 +379,32 @@ impl Lane {
 }
 
 impl State {
-    fn new(
-        geometry: &LaneGeometry,
-        legs: Vec<Leg>,
-        legset_gen: u64,
-        checkpoint: &Checkpoint,
-        durable_lsn: Lsn,
-    ) -> Self {
-        let head = geometry.place(checkpoint.tail_pos);
+    fn new(geometry: &LaneGeometry, legs: Legs, checkpoint: &Checkpoint) -> Self {
+        let durable_lsn = Lsn(checkpoint.next_lsn.0 - 1);
         Self {
             standing: Standing::Open,
-            head,
-            next_seq: checkpoint.tail_seq,
-            next_lsn: checkpoint.next_lsn,
-            gathering: Gathering::default(),
-            in_flight: VecDeque::new(),
-            durable_lsn,
-            witnessed_lsn: durable_lsn,
-            seal_tried_lsn: durable_lsn,
-            idle_since: Duration::ZERO,
-            seal_watched: false,
-            is_wanted: false,
-            age_watched: false,
-            live: VecDeque::new(),
-            synced_txg: Txg(0),
-            tail_released: head,
-            tail_checkpointed: head,
-            legs: legs.into_iter().map(|leg| Member { leg, part: Part::Named }).collect(),
-            legset_gen,
+            ring: Ring::new(geometry, checkpoint),
+            gathering: Gathering::new(checkpoint.next_lsn),
+            flights: Flights::new(durable_lsn),
+            legs,
+            watch: Watch { seal_tried_lsn: durable_lsn, ..Watch::default() },
             waiters: Waiters::default(),
-            releasing: false,
-            stats: LaneStats::default(),
-            latency: Histogram::default(),
-            timing: Timing::new(LONG_FRAME_BYTES),
-            costs: VecDeque::with_capacity(drive::COSTS_MAX),
+            books: Books::new(),
         }
+    }
+
+    /// What its nouns say of each other, after every transition: each says for itself what holds within. Only while the
+    /// lane is open do records come out of one frame into the next.
+    fn invariant(&self) {
+        self.ring.invariant();
+        self.gathering.invariant();
+        self.flights.invariant();
+        debug_assert!(
+            !self.is_open() || self.gathering.first_lsn() == self.flights.end_lsn(),
+            "no record lies between"
+        );
+        debug_assert!(self.flights.durable_lsn() < self.gathering.next_lsn(), "durable is what was appended");
+        debug_assert!(self.watch.seal_tried_lsn <= self.flights.durable_lsn(), "a seal witnesses what is durable");
     }
 
     fn is_open(&self) -> bool {
@@ -484,7 +413,7 @@ impl State {
 
     /// What somebody who waits for `lsn` is told; `None`: it is not known yet.
     fn outcome(&self, lsn: Lsn) -> Option<Result<(), Broken>> {
-        if lsn <= self.durable_lsn {
+        if lsn <= self.flights.durable_lsn() {
             return Some(Ok(()));
         }
         match &self.standing {

@@ -478,12 +478,12 @@ fn the_lane_thread_writes_what_nobody_waits_for() {
 #[test]
 fn the_lane_thread_is_not_asked_for_each_record() {
     let world = World::new(1);
-    assert!(!world.lane.state.lock().age_watched);
+    assert!(!world.lane.state.lock().watch.age_watched);
     for round in 0..3 {
         let lsn = world.append(b"x").lsn;
         assert!(world.lane.promise(lsn, 0).block().is_ok());
         let state = world.lane.state.lock();
-        assert!(state.age_watched && !state.is_wanted, "round {round}");
+        assert!(state.watch.age_watched && !state.watch.is_wanted, "round {round}");
     }
 }
 

@@ -13,12 +13,12 @@ impl Lane {
     /// Writes what was gathered up to now, unless somebody else is writing: then the lane thread goes on behind it. For
     /// whoever closes a transaction group, and has waited for all that belongs to it.
     pub fn write_gathered(&self) {
-        let end = self.state.lock().next_lsn;
+        let end = self.state.lock().gathering.next_lsn();
         while self.begins_before(end) && self.drive_frame() {}
     }
 
     fn begins_before(&self, end: Lsn) -> bool {
-        self.state.lock().gathering.first_lsn().is_some_and(|first| first < end)
+        self.state.lock().gathering.first_lsn() < end
     }
 
     /// Writes a frame if its first record has waited for [`UNWAITED_MAX`]; says whether it did. [`Lane::run`] does this
@@ -38,9 +38,9 @@ impl Lane {
     /// later whether this one was written.
     pub(super) fn needs_thread(&self, state: &mut State) -> bool {
         if state.gathering.has_full() && self.may_begin(state) {
-            state.is_wanted = true;
+            state.watch.is_wanted = true;
             return true;
         }
-        !std::mem::replace(&mut state.age_watched, true)
+        !std::mem::replace(&mut state.watch.age_watched, true)
     }
 }

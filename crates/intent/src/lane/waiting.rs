@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use tally_base::{Broken, Fate, Keeper, Kept, LaneId, Lsn};
 
-use super::drive::Cost;
 use super::{Lane, State};
 use crate::promise::{Then, Waiter};
 
@@ -38,7 +37,7 @@ impl Lane {
             then(outcome.map(|()| self.kept_before(record_bytes)));
             return;
         }
-        assert!(lsn < state.next_lsn, "nobody waits for a record that was not appended");
+        assert!(lsn < state.gathering.next_lsn(), "nobody waits for a record that was not appended");
         state.waiters.push(lsn, record_bytes, then);
         let is_work = self.wants_drive(&mut state);
         drop(state);
@@ -59,15 +58,14 @@ impl Lane {
     /// it at a time; others leave it to that one, which looks again before it stops.
     pub(super) fn release_waiters(&self) {
         let mut state = self.state.lock();
-        if state.releasing {
+        if std::mem::replace(&mut state.waiters.releasing, true) {
             return;
         }
-        state.releasing = true;
         let mut batch = Batch::new();
         loop {
             state.pop_due(self.id, &mut batch);
             if batch.is_empty() {
-                state.releasing = false;
+                state.waiters.releasing = false;
                 return;
             }
             drop(state);
@@ -86,20 +84,13 @@ impl Lane {
 impl State {
     /// Takes some waiters whose outcome is known.
     fn pop_due(&mut self, lane: LaneId, batch: &mut Batch) {
-        let limit = if self.is_open() { self.durable_lsn } else { Lsn(u64::MAX) };
+        let limit = if self.is_open() { self.flights.durable_lsn() } else { Lsn(u64::MAX) };
         while batch.len() < BATCH_COUNT_MAX
             && let Some(Waiter { lsn, record_bytes, then, .. }) = self.waiters.pop(limit)
         {
             let outcome = self.outcome(lsn).expect("a waiter is due when its outcome is known");
-            batch.push((then, outcome.map(|()| self.cost_of(lsn).kept(lane, record_bytes))));
+            batch.push((then, outcome.map(|()| self.books.cost_of(lsn).kept(lane, record_bytes))));
         }
-    }
-
-    /// What the frame with record `lsn` took. Waiters are called as soon as it has landed, so it is among the newest;
-    /// if somebody was called later than that, the newest stands for it.
-    fn cost_of(&self, lsn: Lsn) -> Cost {
-        let holding = self.costs.iter().filter(|cost| lsn < cost.lsn_end).min_by_key(|cost| cost.lsn_end);
-        holding.or(self.costs.back()).copied().unwrap_or_default()
     }
 }
 

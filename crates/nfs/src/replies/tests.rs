@@ -20,13 +20,14 @@ fn answer(value: u32) -> Reply {
     Reply::success(value, words.into())
 }
 
+const POOL: PoolGuid = PoolGuid(1);
 const NOW: Duration = Duration::from_secs(1000);
 
 #[test]
 fn a_retransmission_gets_the_first_answer() {
     let (replies, ours) = (Replies::default(), link(1));
     assert!(matches!(replies.begin(&key(1, 7), &ours, NOW), Begin::New));
-    assert!(replies.finish(&key(1, 7), &answer(5), true, NOW).is_empty());
+    assert!(replies.finish(&key(1, 7), &answer(5), Some(POOL), NOW).is_empty());
     assert!(matches!(replies.begin(&key(1, 7), &ours, NOW), Begin::Again(reply) if reply == answer(5)));
     assert!(matches!(replies.begin(&key(1, 8), &ours, NOW), Begin::New));
     assert!(matches!(replies.begin(&key(2, 7), &ours, NOW), Begin::New));
@@ -37,7 +38,7 @@ fn an_open_connection_keeps_its_answers_to_itself() {
     let (replies, first, second) = (Replies::default(), link(1), link(2));
     assert!(matches!(replies.begin(&key(1, 7), &first, NOW), Begin::New));
     assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Apart));
-    replies.finish(&key(1, 7), &answer(5), true, NOW);
+    replies.finish(&key(1, 7), &answer(5), Some(POOL), NOW);
     assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Apart));
     first.close();
     assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Again(_)));
@@ -79,7 +80,8 @@ fn a_request_in_progress_is_attached_to() {
         assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Attached));
     }
     assert!(matches!(replies.begin(&key(1, 7), &second, NOW), Begin::Crowded));
-    let waiting: Vec<u64> = replies.finish(&key(1, 7), &answer(5), true, NOW).iter().map(|link| link.id()).collect();
+    let waiting: Vec<u64> =
+        replies.finish(&key(1, 7), &answer(5), Some(POOL), NOW).iter().map(|link| link.id()).collect();
     assert_eq!(waiting, [1, 2, 2, 2]);
 }
 
@@ -87,7 +89,7 @@ fn a_request_in_progress_is_attached_to() {
 fn what_is_not_kept_is_carried_out_again() {
     let (replies, ours) = (Replies::default(), link(1));
     assert!(matches!(replies.begin(&key(1, 7), &ours, NOW), Begin::New));
-    replies.finish(&key(1, 7), &answer(5), false, NOW);
+    replies.finish(&key(1, 7), &answer(5), None, NOW);
     assert!(matches!(replies.begin(&key(1, 7), &ours, NOW), Begin::New));
 }
 
@@ -95,7 +97,7 @@ fn what_is_not_kept_is_carried_out_again() {
 fn age_ends_an_answer() {
     let (replies, ours) = (Replies::default(), link(1));
     let _ = replies.begin(&key(1, 7), &ours, NOW);
-    replies.finish(&key(1, 7), &answer(5), true, NOW);
+    replies.finish(&key(1, 7), &answer(5), Some(POOL), NOW);
     assert!(matches!(replies.begin(&key(1, 7), &ours, NOW + AGE_MAX), Begin::Again(_)));
     assert!(matches!(replies.begin(&key(1, 7), &ours, NOW + AGE_MAX + Duration::from_nanos(1)), Begin::New));
 }
@@ -105,7 +107,7 @@ fn bounds_hold_for_one_client_and_for_all() {
     let (replies, ours) = (Replies::default(), link(1));
     let run = |client, xid| {
         if matches!(replies.begin(&key(client, xid), &ours, NOW), Begin::New) {
-            replies.finish(&key(client, xid), &answer(xid), true, NOW);
+            replies.finish(&key(client, xid), &answer(xid), Some(POOL), NOW);
         }
     };
     for xid in 0..10_000 {
@@ -128,12 +130,35 @@ fn forgotten_answers_are_not_given_and_take_no_room() {
     let (replies, ours) = (Replies::default(), link(1));
     for xid in 0..40 {
         assert!(matches!(replies.begin(&key(1, xid), &ours, NOW), Begin::New));
-        replies.finish(&key(1, xid), &answer(xid), true, NOW);
+        replies.finish(&key(1, xid), &answer(xid), Some(POOL), NOW);
     }
     // One is under way: it is answered, and others may wait for it.
     assert!(matches!(replies.begin(&key(1, 40), &ours, NOW), Begin::New));
-    replies.forget();
+    replies.forget(POOL);
     assert_eq!((replies.entry_count(), replies.held_bytes()), (1, 0));
     assert!(matches!(replies.begin(&key(1, 7), &ours, NOW), Begin::New));
     assert!(matches!(replies.begin(&key(1, 40), &ours, NOW), Begin::Attached));
+}
+
+/// A rewind of one pool cleared the answers of all: a client of another, whose REMOVE was answered and whose connection broke,
+/// sent it again and was told that there is no such file.
+#[test]
+fn answers_about_other_pools_are_given_again() {
+    let (replies, ours) = (Replies::default(), link(1));
+    for xid in 0..40 {
+        let pool = PoolGuid(u64::from(xid % 2));
+        assert!(matches!(replies.begin(&key(1, xid), &ours, NOW), Begin::New));
+        replies.finish(&key(1, xid), &answer(xid), Some(pool), NOW);
+    }
+    let bytes = replies.held_bytes();
+    replies.forget(PoolGuid(0));
+    assert_eq!((replies.entry_count(), replies.held_bytes()), (20, bytes / 2));
+    for xid in 0..40 {
+        let again = matches!(replies.begin(&key(1, xid), &ours, NOW), Begin::Again(_));
+        assert_eq!(again, xid % 2 == 1, "{xid}");
+    }
+    // In their turn they are forgotten as before.
+    assert!(matches!(replies.begin(&key(1, 1), &ours, NOW + 2 * AGE_MAX), Begin::New));
+    replies.forget(PoolGuid(1));
+    assert_eq!(replies.held_bytes(), 0);
 }

@@ -136,7 +136,7 @@ impl Connection {
 
     /// Whether nothing is carried out for it.
     pub(super) fn is_idle(&self) -> bool {
-        self.account.request_count() == 0 || self.backlog.is_parked()
+        self.account.has_no_requests() || self.backlog.is_parked()
     }
 }
 

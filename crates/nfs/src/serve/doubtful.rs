@@ -3,6 +3,11 @@
 //! They are kept without an answer until the pool serves again, and are then run again (see [`crate::service`]). The warden
 //! looks for that. What is kept is bounded by what clients had under way when the pool stopped: everything that comes later is
 //! told to come again. Above the bound a request is answered with an I/O error, as under `failmode=continue`.
+//!
+//! What is kept counts for the house and no longer for its connection: one that had its most under way would not be read
+//! again before the pool serves, and other pools' files, which a client asks for on the same connection, with it. Half a
+//! record that nobody reads is a debt besides, and after a second the oldest there is: an honest client would have been
+//! the first to go. Nor is a connection idle for which something is kept.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,6 +20,8 @@ use crate::service::Job;
 
 /// Bytes of requests that are kept: clients of other pools need the house's memory as well.
 const KEPT_BYTES_MAX: usize = 64 << 20;
+/// And no more than such a part of what all requests may have.
+const KEPT_PART: usize = 4;
 
 /// See the module's head.
 #[derive(Default)]
@@ -29,9 +36,9 @@ impl Doubtful {
     }
 
     /// Whether one more may be kept.
-    pub(super) fn has_room(&self, work: &Work) -> bool {
+    pub(super) fn has_room(&self, hub: &Hub, work: &Work) -> bool {
         let kept: usize = self.works.lock().iter().map(|kept| kept.charge.bytes()).sum();
-        kept + work.charge.bytes() <= KEPT_BYTES_MAX
+        kept + work.charge.bytes() <= KEPT_BYTES_MAX.min(hub.options.record_bytes_max / KEPT_PART)
     }
 
     /// Whether the same request is kept, and will be answered.
@@ -40,7 +47,8 @@ impl Doubtful {
     }
 
     /// Keeps a request until its pool serves.
-    pub(super) fn keep(&self, hub: &Arc<Hub>, work: Box<Work>) {
+    pub(super) fn keep(&self, hub: &Arc<Hub>, mut work: Box<Work>) {
+        work.charge.set_apart();
         self.works.lock().push(work);
         hub.rouse();
         // Said before it is looked at, there and here: one of both sees it.
@@ -62,7 +70,10 @@ impl Doubtful {
         for mut work in left {
             hub.service.leave(&mut work.job);
         }
-        ready.into_iter().for_each(|work| hub.push_run(work));
+        for mut work in ready {
+            work.charge.take_back();
+            hub.push_run(work);
+        }
     }
 
     /// The server ends: their clients ask the next one.

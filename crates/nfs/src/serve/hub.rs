@@ -268,7 +268,7 @@ impl Hub {
         let bytes = bytes + WORK_BYTES;
         connection.account.begin(bytes);
         self.request_count.fetch_add(1, SeqCst);
-        Charge { hub: self.clone(), connection: connection.clone(), bytes }
+        Charge { hub: self.clone(), connection: connection.clone(), bytes, is_apart: false }
     }
 
     pub(super) fn push_run(self: &Arc<Self>, work: Box<Work>) {
@@ -375,9 +375,35 @@ pub(super) struct Charge {
     hub: Arc<Hub>,
     connection: Arc<Connection>,
     bytes: usize,
+    /// Its connection is not charged for it, see [`super::doubtful`].
+    is_apart: bool,
 }
 
 impl Charge {
+    /// Takes it off its connection's account, and off its address'.
+    pub(super) fn set_apart(&mut self) {
+        if !std::mem::replace(&mut self.is_apart, true) {
+            let others_may_go_on = self.connection.account.set_apart(self.bytes);
+            self.there_is_room(others_may_go_on);
+        }
+    }
+
+    /// Puts it there again.
+    pub(super) fn take_back(&mut self) {
+        if std::mem::replace(&mut self.is_apart, false) {
+            self.connection.account.take_back(self.bytes);
+        }
+    }
+
+    fn there_is_room(&self, others_may_go_on: bool) {
+        if others_may_go_on {
+            self.hub.resume_crowded_out();
+        }
+        if self.connection.paused.load(SeqCst) && !self.hub.stopping.load(SeqCst) {
+            self.hub.arm(&self.connection);
+        }
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -389,14 +415,9 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let hub = &self.hub;
-        let others_may_go_on = self.connection.account.end(self.bytes);
-        hub.request_count.fetch_sub(1, SeqCst);
-        if others_may_go_on {
-            hub.resume_crowded_out();
-        }
-        if self.connection.paused.load(SeqCst) && !hub.stopping.load(SeqCst) {
-            hub.arm(&self.connection);
-        }
+        let account = &self.connection.account;
+        let others_may_go_on = if self.is_apart { account.end_apart(self.bytes) } else { account.end(self.bytes) };
+        self.hub.request_count.fetch_sub(1, SeqCst);
+        self.there_is_room(others_may_go_on);
     }
 }

@@ -147,6 +147,7 @@ impl Ledger {
             owner,
             address,
             request_count: AtomicUsize::new(0),
+            apart_count: AtomicUsize::new(0),
             work: AtomicUsize::new(0),
             debts: Default::default(),
             owing: Mutex::default(),
@@ -179,6 +180,8 @@ pub(super) struct Account {
     owner: IpAddr,
     address: Arc<Sum>,
     request_count: AtomicUsize,
+    /// Requests that are set apart.
+    apart_count: AtomicUsize,
     work: AtomicUsize,
     debts: [AtomicUsize; 3],
     /// Held while a debt changes: the sums take each as one, or they would be given back what they have not got yet.
@@ -200,9 +203,14 @@ impl Account {
         &self.address
     }
 
-    /// Requests in the house.
+    /// Requests in the house that count for it.
     pub(super) fn request_count(&self) -> usize {
         self.request_count.load(SeqCst)
+    }
+
+    /// Whether it has none, nor any that is set apart.
+    pub(super) fn has_no_requests(&self) -> bool {
+        self.request_count() == 0 && self.apart_count.load(SeqCst) == 0
     }
 
     /// Counts a request in.
@@ -215,6 +223,29 @@ impl Account {
     pub(super) fn end(&self, bytes: usize) -> bool {
         self.request_count.fetch_sub(1, SeqCst);
         self.give_back_work(bytes)
+    }
+
+    /// A request may wait for very long, and what comes behind it must not: from now on it counts for the house alone. True if
+    /// others may be read again for that.
+    pub(super) fn set_apart(&self, bytes: usize) -> bool {
+        self.apart_count.fetch_add(1, SeqCst);
+        self.request_count.fetch_sub(1, SeqCst);
+        self.work.fetch_sub(bytes, SeqCst);
+        self.address.work.give_back(bytes)
+    }
+
+    /// It counts as all others again.
+    pub(super) fn take_back(&self, bytes: usize) {
+        self.request_count.fetch_add(1, SeqCst);
+        self.work.fetch_add(bytes, SeqCst);
+        self.address.work.add(bytes);
+        self.apart_count.fetch_sub(1, SeqCst);
+    }
+
+    /// Counts one out that was set apart; true if others may be read again for that.
+    pub(super) fn end_apart(&self, bytes: usize) -> bool {
+        self.apart_count.fetch_sub(1, SeqCst);
+        self.ledger.house.work.give_back(bytes)
     }
 
     pub(super) fn add_work(&self, bytes: usize) {

@@ -309,7 +309,9 @@ fn wait(hub: &Arc<Hub>, mut work: Box<Work>, promise: Box<dyn Promise>, alone: b
 fn settle_all(hub: &Arc<Hub>, batch: Vec<(Box<Work>, Fate)>) {
     let mut works = SmallVec::<[Box<Work>; 4]>::new();
     for (mut work, outcome) in batch {
-        if outcome.is_err() && hub.doubtful.has_room(&work) && hub.service.stays_in_doubt(&mut work.job, Some(&outcome))
+        if outcome.is_err()
+            && hub.doubtful.has_room(hub, &work)
+            && hub.service.stays_in_doubt(&mut work.job, Some(&outcome))
         {
             hub.doubtful.keep(hub, work);
             continue;

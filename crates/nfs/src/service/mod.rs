@@ -26,13 +26,14 @@ mod link;
 mod strangers;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tally_base::{DatasetId, Fate, PoolGuid, Promise, Wait};
 use tally_vfs::ReplyKey;
 
@@ -70,8 +71,8 @@ pub struct Service {
     /// Whether it was told already that there are no locks.
     locks_refused: AtomicBool,
     strangers: Strangers,
-    /// How often pools were taken in that need not be what requests in doubt were sent to.
-    doubts_left: AtomicU64,
+    /// How often each pool was taken in that need not be what requests in doubt were sent to.
+    doubts_left: Mutex<BTreeMap<PoolGuid, u64>>,
 }
 
 impl Service {
@@ -86,7 +87,7 @@ impl Service {
             start: Instant::now(),
             locks_refused: AtomicBool::new(false),
             strangers: Strangers::default(),
-            doubts_left: AtomicU64::new(0),
+            doubts_left: Mutex::default(),
         }
     }
 
@@ -96,21 +97,27 @@ impl Service {
         &self.stats
     }
 
-    /// A pool goes back to what it was: answers to what it gives up are not given again.
-    pub fn forget_replies(&self) {
-        self.replies.forget();
+    /// A pool goes back to what it was, or gives something up: answers to that are not given again.
+    pub fn forget_replies(&self, pool: PoolGuid) {
+        self.replies.forget(pool);
     }
 
-    /// A pool is about to be taken in that need not be as it was when it was suspended here: what is in doubt is not run again.
-    /// Its clients may be long gone, and others may have built on what came since.
-    pub fn leave_doubts(&self) {
-        self.doubts_left.fetch_add(1, SeqCst);
+    /// A pool is about to be taken in that need not be as it was when it was suspended here: what is in doubt there is not run
+    /// again. Its clients may be long gone, and others may have built on what came since.
+    pub fn leave_doubts(&self, pool: PoolGuid) {
+        *self.doubts_left.lock().entry(pool).or_default() += 1;
     }
 
     /// Whether a job that is in doubt is not to be run again, nor answered.
     #[must_use]
     pub fn is_left(&self, job: &Job) -> bool {
-        job.in_doubt.is_some_and(|since| since < self.doubts_left.load(SeqCst))
+        job.in_doubt.is_some_and(|since| since < self.times_left(job))
+    }
+
+    /// How often the pool of a job was taken in anew.
+    fn times_left(&self, job: &Job) -> u64 {
+        let Some((pool, _)) = job.about.dataset else { return 0 };
+        self.doubts_left.lock().get(&pool).copied().unwrap_or(0)
     }
 
     /// Its mounts.
@@ -167,7 +174,8 @@ impl Service {
             None => job.in_doubt.is_some() && job.status == Some(Status::JukeBox),
         };
         if stays {
-            job.in_doubt.get_or_insert_with(|| self.doubts_left.load(SeqCst));
+            let times_left = self.times_left(job);
+            job.in_doubt.get_or_insert(times_left);
             job.forget();
         }
         stays
@@ -198,7 +206,8 @@ impl Service {
         match job.memory.replace(Memory::None) {
             Memory::Begun(key) => {
                 let keep = job.keep && !matches!(job.status, None | Some(Status::JukeBox | Status::ServerFault));
-                self.replies.finish(&key, reply, keep, self.now())
+                let pool = job.about.dataset.map(|(pool, _)| pool).filter(|_| keep);
+                self.replies.finish(&key, reply, pool, self.now())
             }
             Memory::None | Memory::Apart(_) => Vec::new(),
         }

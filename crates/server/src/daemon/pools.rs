@@ -196,6 +196,16 @@ impl Pools {
         order: &ImportOrder,
         progress: OnProgress<'_>,
     ) -> Result<(Arc<ServedPool>, ImportReport), PoolsError> {
+        self.import_after(order, progress, &|_| {})
+    }
+
+    /// The same; `before` hears which pool it is, before anybody is served.
+    pub fn import_after(
+        &self,
+        order: &ImportOrder,
+        progress: OnProgress<'_>,
+        before: &dyn Fn(PoolGuid),
+    ) -> Result<(Arc<ServedPool>, ImportReport), PoolsError> {
         let source = ImportSource { paths: order.paths.clone(), dirs: order.dirs.clone() };
         let select = select(&order.pool);
         self.name_is_free(&select, &source)?;
@@ -207,6 +217,7 @@ impl Pools {
         let lost = if order.read_only { "missing" } else { "given up at the import" };
         let losses = report.losses.iter().map(|loss| format!("{lost}: {loss}"));
         let remarks = report.remarks.iter().cloned().chain(losses).collect();
+        before(filer.pool().guid());
         let pool = self.take_up(filer, remarks, order.read_only)?;
         Self::resume_scrub(&pool);
         Ok((pool, report))

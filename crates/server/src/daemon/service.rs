@@ -202,8 +202,13 @@ impl Desk {
                     destroyed,
                     ..ImportOrder::default()
                 };
-                self.nfs.leave_doubts();
-                let (pool, report) = self.pools.import(&order, progress)?;
+                let (pool, report) = self.pools.import_after(&order, progress, &|guid| {
+                    self.nfs.leave_doubts(guid);
+                    // What was given up has no answers.
+                    if accept_loss {
+                        self.nfs.forget_replies(guid);
+                    }
+                })?;
                 self.listed(pool.guid(), import_remarks(&pool.filer, &report), "")
             }
             Request::PoolRewind { pool, dirs, force, read_only, destroyed, to, from, look } => {
@@ -226,10 +231,11 @@ impl Desk {
                 if look {
                     return Ok(Reply::Rewind(self.pools.look_back(&order, progress)?));
                 }
-                // Before anybody is served: what was given up has no answers.
-                self.nfs.leave_doubts();
-                self.nfs.forget_replies();
-                let (pool, report) = self.pools.import(&order, progress)?;
+                // What was given up has no answers.
+                let (pool, report) = self.pools.import_after(&order, progress, &|guid| {
+                    self.nfs.leave_doubts(guid);
+                    self.nfs.forget_replies(guid);
+                })?;
                 let mut done = import_remarks(&pool.filer, &report);
                 done.extend(report.rewind.as_ref().map(looking_back::outcome));
                 self.listed(pool.guid(), done, "")

@@ -26,7 +26,7 @@ use crate::disk::Fault;
 use crate::machine::{Machine, POOL, Shape};
 use crate::op::{Known, Object, Op};
 use crate::oracle::{Oracle, new_model};
-use crate::sweep::PANICKED_AT;
+use crate::panics::PANICKED_AT;
 
 /// How a run ended badly.
 #[derive(Debug)]

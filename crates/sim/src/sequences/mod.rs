@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 pub use alphabet::{ALPHABET, Letter};
 pub use run::World;
 
-use crate::sweep::quietly;
+use crate::panics::quietly;
 
 /// The disks of a pool, by name: as words of `tally pool create`.
 pub const LAYOUTS: [(&str, &[&str]); 3] = [

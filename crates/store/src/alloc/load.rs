@@ -104,7 +104,7 @@ impl Allocator {
             vdevs.push(vdev);
             indexes.push(index);
         }
-        let allocator = Self::assemble(devs, maps, vdevs, Persisted { txg, indexes });
+        let mut allocator = Self::assemble(devs, maps, vdevs, Persisted { txg, indexes });
         if !root.deferred.is_sorted_by(|one, next| one.txg < next.txg)
             || root.deferred.iter().any(|head| head.txg > txg)
         {
@@ -115,9 +115,10 @@ impl Allocator {
         for head in &root.deferred {
             match allocator.load_list(head) {
                 Ok(list) if head.is_ripe => {
-                    let was_busy = list.ranges.iter().all(|range| {
-                        allocator.vdev_of(range).is_some_and(|vdev| vdev.restore_ripe(range, head.txg))
-                    });
+                    let was_busy = list
+                        .ranges
+                        .iter()
+                        .all(|range| allocator.vdev_of(range).is_some_and(|vdev| vdev.restore_ripe(range, head.txg)));
                     if !was_busy {
                         return Err(malformed("deferred-free list").into());
                     }
@@ -127,11 +128,14 @@ impl Allocator {
                 Ok(list) => deferred.restore(head.txg, list),
                 // What a group has freed is busy in the maps until its list is worked off. Without the list it stays so,
                 // which costs space and harms nobody.
-                Err(SectorError::Block(why)) => remarks.push(format!(
-                    "the list of the {} ranges that transaction group {} has freed is damaged, and their space stays in \
-                     use: {why}",
-                    head.ranges, head.txg
-                )),
+                Err(SectorError::Block(why)) => {
+                    allocator.lost_lists += 1;
+                    remarks.push(format!(
+                        "the list of the {} ranges that transaction group {} has freed is damaged, and their space stays \
+                         in use: {why}",
+                        head.ranges, head.txg
+                    ));
+                }
                 Err(why) => return Err(why.into()),
             }
         }

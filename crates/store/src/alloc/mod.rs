@@ -90,6 +90,8 @@ pub struct Allocator {
     pinned: RwLock<Vec<Dva>>,
     /// Whether a scrub looks for what nothing names.
     is_surveyed: AtomicBool,
+    /// Lists of frees that could not be read when it was loaded.
+    lost_lists: u64,
 }
 
 /// Regions of which ripe frees are applied for somebody who can do with less.
@@ -156,6 +158,7 @@ impl Allocator {
             maps,
             pinned: RwLock::default(),
             is_surveyed: AtomicBool::new(false),
+            lost_lists: 0,
         }
     }
 
@@ -421,6 +424,11 @@ impl Allocator {
     /// How many regions cannot be had for now since a device refuses their space maps, and of the first ones why.
     pub fn refused(&self) -> (usize, Vec<String>) {
         self.maps.refused()
+    }
+
+    /// Lists of frees that the import could not read: what they name stays in use, and nothing knows it any more.
+    pub fn lost_lists(&self) -> u64 {
+        self.lost_lists
     }
 
     /// Frees of what was not allocated: each is a bug or damage, and leaked the range rather than harm another.

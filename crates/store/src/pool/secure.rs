@@ -18,7 +18,8 @@
 //! **The way down.** Pointers are read from the legs that count, and where those have rotted, what hangs below would be passed
 //! over. So a node that none of them has right is given to them first, by any leg that has it, and the walk looks again. One
 //! that a device refuses, on whichever vdev it lies, may be read again some day, and then leads on to blocks that nobody has
-//! looked at. So it counts as lost and unread: no leg leaves on the strength of such a walk.
+//! looked at. So it counts as lost and unread: no leg leaves on the strength of such a walk. One that every leg has right, and
+//! that is no node all the same, was written so by a bug: it counts as lost, too, since what it named is.
 //!
 //! **What it costs.** One read of every allocated byte of the vdev from each leg that is to keep it, and of the trees'
 //! nodes. Content is gathered and read in the order in which it lies ([`gathered`]): a disk that turns has a turn for a long
@@ -160,6 +161,8 @@ struct TopBlocks {
     blocks: Vec<BlockPtr>,
     /// The others: a device refuses them for now, and hides what they name.
     hiding: Vec<BlockPtr>,
+    /// Some of `blocks`: they were read, if they could be, and are not what belongs there.
+    foreign: Vec<BlockPtr>,
     _held: Arc<()>,
 }
 
@@ -341,14 +344,16 @@ impl Pool {
                     }
                 });
             }
-            if damaged == damaged_before || !damaged.iter().map(|bp| self.heals(bp)).fold(false, |any, one| any | one) {
+            let is_as_before = damaged == damaged_before;
+            damaged_before = damaged;
+            if is_as_before || !damaged_before.iter().map(|bp| self.heals(bp)).fold(false, |any, one| any | one) {
                 break;
             }
-            damaged_before = damaged;
         }
         hiding.extend(root_hiding);
         blocks.retain(|bp| !hiding.contains(bp));
-        TopBlocks { blocks, hiding, _held: held }
+        damaged_before.retain(|bp| !hiding.contains(bp));
+        TopBlocks { blocks, hiding, foreign: damaged_before, _held: held }
     }
 
     /// Gives a block to the legs that count, where they lack it and any other has it right. Whether it may be readable now.
@@ -486,17 +491,21 @@ impl Securing<'_> {
     }
 
     fn top(&mut self) -> Result<(), SecureError> {
-        let TopBlocks { blocks, hiding, _held } = self.pool.top_blocks();
+        let TopBlocks { blocks, hiding, foreign, _held } = self.pool.top_blocks();
         for bp in hiding {
             self.note_lost_catalog(&bp);
             self.note_lost(true, LostBlock { dataset: None, content: None, bp: None, block: bp.to_string() });
         }
         let missed = self.missed;
         for bp in blocks.into_iter().filter(|bp| is_wanted(missed, bp)) {
+            let of_pool = |block| LostBlock { dataset: None, content: None, bp: None, block };
             if let Verdict::Lost { unread } = self.block(&bp)? {
                 self.pool.io.note_unrepaired(&bp);
                 self.note_lost_catalog(&bp);
-                self.note_lost(unread, LostBlock { dataset: None, content: None, bp: None, block: bp.to_string() });
+                self.note_lost(unread, of_pool(bp.to_string()));
+            } else if foreign.contains(&bp) && !bp.is_given_up() {
+                self.note_lost_catalog(&bp);
+                self.note_lost(false, of_pool(format!("{bp}: its checksum is right, and it is not what it should be")));
             }
         }
         Ok(())
@@ -519,27 +528,30 @@ impl Securing<'_> {
             // A dataset that is destroyed has nothing to keep.
             let Some(dataset) = self.pool.dataset(id) else { break };
             let root = dataset.root();
-            let (mut content, mut is_readable): (Vec<(Key, BlockPtr)>, _) = (Vec::new(), true);
+            let (mut content, mut foreign): (Vec<(Key, BlockPtr)>, Vec<Key>) = Default::default();
             let (missed, since) = (self.missed, since(self.missed));
             let schema = self.pool.schema;
             let step = root.tree.step(&self.pool.io, from.as_ref(), schema.blocks(), since, &mut |key, value| {
-                let bp = schema.block(&key, value);
-                is_readable &= bp.is_some();
-                content.extend(bp.filter(|bp| is_wanted(missed, bp)).map(|bp| (key, bp)));
+                match schema.block(&key, value) {
+                    Some(bp) if is_wanted(missed, &bp) => content.push((key, bp)),
+                    None if missed.is_none() => foreign.push(key),
+                    Some(_) | None => {}
+                }
             });
             if step.damage.is_some() && looks_left > 0 && step.way.last().is_some_and(|bp| self.pool.heals(bp)) {
                 looks_left -= 1;
                 continue;
             }
             looks_left = LOOKS_MAX;
-            self.meet(id, &step, &way, &content, is_readable);
+            self.meet(id, &step, &way, &content, foreign.is_empty());
             let hiding = step.damage.as_ref().filter(|damage| damage.is_of_device()).and(step.way.last());
             let met = step.way.iter().filter(|bp| !way.contains(*bp) && Some(*bp) != hiding);
+            let mut is_counted = hiding.is_some();
             for bp in met.filter(|bp| is_wanted(missed, bp)) {
                 if bp.is_given_up() {
                     self.note_given_up(&LostBlock::of(id, None, bp));
                 }
-                self.block_of(id, bp, None)?;
+                is_counted |= self.block_of(id, bp, None)? && Some(bp) == step.way.last();
             }
             if step.damage.is_some()
                 && let Some(following) = &mut self.job
@@ -548,6 +560,13 @@ impl Securing<'_> {
             }
             if let Some(bp) = hiding {
                 self.note_lost(true, LostBlock::of(id, None, bp));
+            }
+            if let Some((damage, bp)) = step.damage.as_ref().zip(step.way.last()).filter(|_| !is_counted) {
+                self.note_foreign(id, bp, damage);
+            }
+            for key in foreign {
+                let (content, block) = (Some(self.content_of(&key)), "what stands for its pointer is none".into());
+                self.note_lost(false, LostBlock { dataset: Some(id), content, bp: None, block });
             }
             for (key, bp) in content {
                 if bp.is_given_up() && self.is_named(id, &bp, Some(key)) {
@@ -615,15 +634,16 @@ impl Securing<'_> {
         if (self.progress)(self.report.checked_bytes) { Ok(()) } else { Err(SecureError::Stopped) }
     }
 
-    fn block_of(&mut self, id: DatasetId, bp: &BlockPtr, key: Option<Key>) -> Result<(), SecureError> {
-        if let Verdict::Lost { unread } = self.block(bp)?
-            && self.is_named(id, bp, key)
-        {
+    /// Whether it is lost, and was counted.
+    fn block_of(&mut self, id: DatasetId, bp: &BlockPtr, key: Option<Key>) -> Result<bool, SecureError> {
+        let Verdict::Lost { unread } = self.block(bp)? else { return Ok(false) };
+        let is_named = self.is_named(id, bp, key);
+        if is_named {
             self.pool.io.note_unrepaired(bp);
             let content = key.map(|key| self.content_of(&key));
             self.note_lost(unread, LostBlock::of(id, content, bp));
         }
-        Ok(())
+        Ok(is_named)
     }
 
     /// Whether the newest tree has the block still. Content that was replaced since its pointer was read is nobody's loss; a
@@ -639,6 +659,13 @@ impl Securing<'_> {
     fn content_of(&self, key: &Key) -> (u64, u64) {
         let (object, offset) = self.pool.schema.content_of(key);
         (object.0, offset)
+    }
+
+    /// A node of a tree is no node, although every leg has it right: it was written so. What it named was not looked at.
+    fn note_foreign(&mut self, id: DatasetId, bp: &BlockPtr, damage: &BlockError) {
+        if is_wanted(self.missed, bp) && !bp.is_given_up() && self.is_named(id, bp, None) {
+            self.note_lost(false, LostBlock { block: damage.to_string(), ..LostBlock::of(id, None, bp) });
+        }
     }
 
     fn note_given_up(&mut self, block: &LostBlock) {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use tally_base::codec::{Malformed, Put, Reader};
 
-use super::user::{USER_BYTES_MAX, UserProperty};
+use super::user::{READ_BYTES_MAX, UserProperty};
 use super::value::{Compression, LogBias, SHARENFS_BYTES_MAX, SyncMode, Value};
 use super::{Property, PropertySet};
 
@@ -33,10 +33,10 @@ const OWN_LEVEL: u8 = 0;
 /// Bytes before each value.
 const HEAD_BYTES: usize = 5;
 /// Bytes of all properties that are not known, with their heads.
-const OTHERS_BYTES_MAX: usize = 8 << 10;
+pub(super) const OTHERS_BYTES_MAX: usize = 8 << 10;
 /// The longest encoding of a set.
 pub(crate) const SET_BYTES_MAX: usize =
-    Property::ALL.len() * (HEAD_BYTES + 8) + SHARENFS_BYTES_MAX + OTHERS_BYTES_MAX + USER_BYTES_MAX;
+    Property::ALL.len() * (HEAD_BYTES + 8) + SHARENFS_BYTES_MAX + OTHERS_BYTES_MAX + READ_BYTES_MAX;
 
 /// Bytes of properties that users name, with their heads.
 pub(super) fn user_bytes(users: &BTreeMap<String, String>) -> usize {
@@ -92,11 +92,16 @@ impl PropertySet {
                 return Err(reader.malformed());
             }
         }
-        if others_bytes > OTHERS_BYTES_MAX || user_bytes(&set.users) > USER_BYTES_MAX {
+        if others_bytes > OTHERS_BYTES_MAX || user_bytes(&set.users) > READ_BYTES_MAX {
             Err(reader.malformed())
         } else {
             Ok(Some(set))
         }
+    }
+
+    /// Bytes of what is carried along, with their heads.
+    pub(super) fn others_bytes(&self) -> usize {
+        self.others.iter().map(|other| HEAD_BYTES + other.bytes.len()).sum()
     }
 
     /// Numbers and bytes of what is carried along.

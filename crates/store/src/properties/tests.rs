@@ -205,7 +205,7 @@ fn properties_that_users_name_come_back_within_their_room() {
     for value in ["two\nlines", "\u{1b}[2J", &"x".repeat(USER_VALUE_BYTES_MAX + 1)] {
         assert!(matches!(user("a:b", value), Err(PropertyError::UserValue { .. })), "{value}");
     }
-    let long = "x".repeat(USER_VALUE_BYTES_MAX);
+    let long = "x".repeat(USER_VALUE_BYTES_MAX - 100);
     set.set_user(user("a:long", &long).unwrap()).unwrap();
     let before = set.clone();
     let refused = set.set_user(user("a:other", &long).unwrap()).unwrap_err();
@@ -214,6 +214,33 @@ fn properties_that_users_name_come_back_within_their_room() {
     set.clear_user("a:long");
     set.set_user(user("a:other", &long).unwrap()).unwrap();
     assert_eq!(set.users().map(|(name, _)| name).collect::<Vec<_>>(), ["a:b", "a:other", "com.example:note"]);
+}
+
+/// A program from before user properties writes back what it does not know, 8 KiB of it, and refuses a dataset with more. Ten
+/// could be set, and no feature's bit told it to stay away from the pool.
+#[test]
+fn what_users_set_is_written_back_by_who_does_not_know_it() {
+    let mut set = set(&[("atime", "on")]);
+    for number in 0.. {
+        let property = UserProperty::new(&format!("a:{number}"), &"x".repeat(500)).unwrap();
+        if set.set_user(property).is_err() {
+            break;
+        }
+    }
+    assert!(set.users().count() > 10);
+    let mut bytes = set.encode();
+    let known = [6, 0, 0, 1, 0, 1].len();
+    let mut at = known;
+    while at < bytes.len() {
+        bytes[at + 1] = 2;
+        at += 5 + usize::from(u16::from_le_bytes([bytes[at + 3], bytes[at + 4]]));
+    }
+    let unknown = PropertySet::decode(&bytes).unwrap().unwrap();
+    assert_eq!((unknown.users().count(), unknown.encode()), (0, bytes));
+    // Nor is there more room beside what this program carries along.
+    let mut unknown = unknown;
+    let refused = unknown.set_user(UserProperty::new("a:b", &"x".repeat(500)).unwrap());
+    assert!(matches!(refused, Err(PropertyError::UserRoom { .. })), "{refused:?}");
 }
 
 #[test]

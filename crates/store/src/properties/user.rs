@@ -2,19 +2,24 @@
 //!
 //! They stand in the dataset's entry, beside those that we know, and not under keys of their own: so a rename, a destroy and
 //! a crash need no word about them, and an import has them with the entry. What that costs: a group that changes the dataset
-//! writes them again. Hence the bounds, which also follow from the entry's 32 KiB: a value may have the 8 KiB that `zfs`
-//! allows, and all of a dataset together a little more than one of those.
+//! writes them again. Hence the bounds, which also follow from the entry's 32 KiB, and from what programs write back that do
+//! not know of them: 8 KiB of all that they do not know, beyond which they refuse the dataset. No feature's bit keeps those
+//! away, so no more is set. A value may have nearly the 8 KiB that `zfs` allows, if it is alone.
 
 use tally_base::codec::{Malformed, Put, Reader};
 
+use super::encoding::OTHERS_BYTES_MAX;
 use super::{PropertyError, PropertySet};
 
 /// Longest name: its length is a byte.
 const NAME_BYTES_MAX: usize = 255;
 /// Longest value, which is that of `zfs`.
 pub const USER_VALUE_BYTES_MAX: usize = 8 << 10;
-/// Bytes of all that are set on one dataset, as they are stored: the longest value, and names and short values beside it.
-pub const USER_BYTES_MAX: usize = 10 << 10;
+/// Bytes of all that may be set on one dataset, as they are stored, with whatever else is carried along there: what a program
+/// that does not know them writes back.
+pub const USER_BYTES_MAX: usize = OTHERS_BYTES_MAX;
+/// The same of those that are read: so many could be set once.
+pub(super) const READ_BYTES_MAX: usize = 10 << 10;
 
 /// One of them, with a name and a value that may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
