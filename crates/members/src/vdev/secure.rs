@@ -116,7 +116,7 @@ impl Vdev {
         refused.filter(|_| !is_kept).map_or(Ok(()), Err)
     }
 
-    /// Writes to keepers that lack it what `good` has, with writers kept out.
+    /// Writes to keepers that lack it what `good` has, looked at with writers kept out (rules S5).
     fn give(
         &self,
         good: &VdevLeg,
