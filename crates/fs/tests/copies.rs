@@ -356,6 +356,26 @@ fn a_scrub_goes_on_without_a_disk_that_fails() {
     check(&filer);
 }
 
+/// A disk refused the flush at the end of a scrub, and was struck off. The scrub failed with "the device failed", which named no disk,
+/// and the disks behind that one were not flushed, though all that was repaired was on them.
+#[test]
+fn a_scrub_comes_to_its_end_without_a_disk_that_fails_its_last_flush() {
+    let (world, filer) = mirror();
+    let everything = blocks(&filer, |_, _| true);
+    rot(&world, B, everything.iter().copied().step_by(2));
+    let report = filer.scrub(&mut |_| {
+        world.faults(A).flushes.store(true, SeqCst);
+        true
+    });
+    let report = report.unwrap();
+    assert!(report.repaired_count > 3 && report.lost_count == 0, "{report:?}");
+    let states: Vec<_> = vdev(&filer).legs().iter().map(|leg| leg.state()).collect();
+    assert_eq!(states, [LegState::Faulted, LegState::Online]);
+    let mut alone = world.cut();
+    alone.take(&[A]);
+    check(&alone.import().0);
+}
+
 /// Whoever hears of the progress can end it.
 #[test]
 fn it_ends_when_nobody_wants_it() {

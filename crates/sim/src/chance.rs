@@ -52,6 +52,8 @@ pub enum Stream {
     IdleImport = 18 << 32,
     /// How much the reaper frees in a group.
     Reaper = 19 << 32,
+    /// Whether an import goes back, and to which group: two for each life.
+    Back = 20 << 32,
 }
 
 impl Chance {

@@ -14,6 +14,7 @@ use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
 use tally_nfs::exports::{Exports, Place, Rule, Squash};
 use tally_nfs::service::Service;
+use tally_store::pool::RewindOrder;
 use tally_store::properties::PropertySet;
 use tally_store::tuning::Tuning;
 use tally_vfs::{ObjectRef, Vfs};
@@ -211,6 +212,34 @@ impl Machine {
         let (filer, report) = Filer::import(&self.platform(), tuning, &source, &select, options, &mut |_| {})?;
         self.start(filer);
         Ok(report)
+    }
+
+    /// Goes back to an older group and serves what it had.
+    pub fn import_going_back(&mut self, order: RewindOrder, tuning: &Tuning) -> Result<ImportReport, FilerError> {
+        let (filer, report) = self.take_back(&ImportOptions::default(), order, tuning)?;
+        self.start(filer);
+        Ok(report)
+    }
+
+    /// The same, or a look at it, and nobody is served.
+    pub fn go_back(
+        &mut self,
+        options: &ImportOptions,
+        order: RewindOrder,
+    ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
+        let tuning = self.shape.tuning.clone();
+        self.take_back(options, order, &tuning)
+    }
+
+    fn take_back(
+        &mut self,
+        options: &ImportOptions,
+        order: RewindOrder,
+        tuning: &Tuning,
+    ) -> Result<(Arc<Filer>, ImportReport), FilerError> {
+        let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
+        let (source, select) = (ImportSource { paths, dirs: vec![] }, PoolSelect::Name(POOL.into()));
+        Filer::go_back(&self.platform(), tuning, &source, &select, options, order, &mut |_| {})
     }
 
     fn start(&mut self, filer: Arc<Filer>) {

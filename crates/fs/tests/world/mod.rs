@@ -15,7 +15,7 @@ use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
 use tally_disk::{Disk, Durability, Fanout, Geometry, Host, MemDisk, MemOpener, Platform, SerialFanout, ThreadFanout};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Suspended};
 use tally_intent::Lane;
-use tally_members::assemble::PoolSelect;
+use tally_members::assemble::{self, PoolSelect};
 use tally_members::create::new_leg;
 use tally_members::discover::ImportSource;
 use tally_members::grammar::parse_vdev_args;
@@ -23,7 +23,7 @@ use tally_members::uberblock::{self, Uberblock};
 use tally_members::vdev::{LegState, VdevLeg};
 use tally_store::bp::BlockPtr;
 use tally_store::pool::membership::{Member, Onlooker, Stage};
-use tally_store::pool::{Pool, RewindOrder};
+use tally_store::pool::{LoadOptions, Pool, RewindOrder};
 use tally_store::tuning::Tuning;
 use tally_vfs::{Cred, FsError, ObjectRef, OpCtx, Outcome, SetAttr, Vfs};
 
@@ -323,6 +323,16 @@ impl World {
         let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
         let (source, select) = (ImportSource { paths, dirs: vec![] }, PoolSelect::Name("tank".into()));
         Filer::go_back(&self.platform(), &Tuning::default(), &source, &select, options, order, &mut |_| {})
+    }
+
+    /// The pool as an import has it before it replays anything.
+    pub(crate) fn load(&self) -> Arc<Pool> {
+        let paths = self.disks.iter().map(|(path, _)| Path::new(path).into()).collect();
+        let (source, select) = (ImportSource { paths, dirs: vec![] }, PoolSelect::Name("tank".into()));
+        let platform = self.platform();
+        let (assembled, chosen) = assemble::import(&platform, &source, &select, &Default::default()).unwrap();
+        let (tuning, options) = (Tuning::default(), LoadOptions::default());
+        Pool::load(&platform, &tuning, &assembled.roster, &chosen, options, &mut |_| {}).unwrap().0
     }
 
     /// What `tally pool clear` does with a pool that was suspended.

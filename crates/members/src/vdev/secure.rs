@@ -101,14 +101,22 @@ impl Vdev {
         self.hand_out(&legs, offset, bytes)
     }
 
-    /// Makes what was given to these legs durable.
+    /// Makes what was given to these legs durable. One that refuses is struck off, as where it refuses a write, and the others
+    /// have everything: an error if it cannot be, or if none of them is left.
     pub fn flush_legs(&self, guids: &[VdevGuid]) -> Result<(), BlockDevError> {
         let legs = self.legs();
-        let mut written = legs.iter().filter(|leg| guids.contains(&leg.guid()) && leg.takes_writes());
-        written.try_for_each(|leg| self.flush_leg(leg))
+        let (mut is_kept, mut refused) = (false, None);
+        for leg in legs.iter().filter(|leg| guids.contains(&leg.guid()) && leg.takes_writes()) {
+            match self.flush_leg(leg) {
+                Ok(()) => is_kept = true,
+                Err(error) if leg.takes_writes() => return Err(error),
+                Err(error) => refused = Some(error),
+            }
+        }
+        refused.filter(|_| !is_kept).map_or(Ok(()), Err)
     }
 
-    /// Writes to keepers that lack it what `good` has, with writers kept out.
+    /// Writes to keepers that lack it what `good` has, looked at with writers kept out (rules S5).
     fn give(
         &self,
         good: &VdevLeg,

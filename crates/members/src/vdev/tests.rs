@@ -1,6 +1,6 @@
 //! Mirrors over disks that rot and fail, with a membership that records when a leg is struck off.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
 use tally_disk::SerialFanout;
@@ -359,6 +359,36 @@ fn what_the_last_leg_refuses_keeps_the_one_that_has_it() {
     assert_eq!(secure(), Secured::Lost { unread: true });
     FaultyDisk::set(&mirror.disks[0].writes_fail, false);
     assert_eq!((secure(), secure()), (Secured::Repaired, Secured::Sound));
+}
+
+/// Between the look at a block and its way to a leg that lacks it, its place is given to another block, which both legs get
+/// (rules S5). What the place held before must not come behind that.
+#[test]
+fn what_is_written_while_a_leg_is_given_a_block_is_not_written_over() {
+    let mirror = mirror(2);
+    let (vdev, legs) = (&mirror.vdev, mirror.vdev.legs());
+    vdev.write(0, &block(1)).unwrap();
+    mirror.disks[1].rot(LABEL_BYTES);
+    std::thread::scope(|scope| {
+        let looks = AtomicUsize::new(0);
+        let is_right = |bytes: &[u8]| {
+            // The second one is at the leg that has it. Whoever writes now waits, or is over in a moment.
+            if looks.fetch_add(1, Ordering::SeqCst) == 1 {
+                let (over, is_over) = std::sync::mpsc::channel();
+                scope.spawn(move || {
+                    vdev.write(0, &block(2)).unwrap();
+                    over.send(()).ok();
+                });
+                is_over.recv_timeout(std::time::Duration::from_millis(300)).ok();
+            }
+            bytes == block(1)
+        };
+        let secured = vdev.secure(0, 8192, &is_right, &[legs[1].guid()]).unwrap();
+        assert_eq!((secured, looks.load(Ordering::SeqCst)), (Secured::Repaired, 2));
+    });
+    for disk in &mirror.disks {
+        assert_eq!(disk.bytes(LABEL_BYTES, 8192), block(2));
+    }
 }
 
 /// A disk was to leave a mirror of three. One that stayed had a block right, the other had rotten there; that was enough, and

@@ -135,6 +135,10 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("blocks found that were fetched ahead", totals.fetched_ahead, 10_000),
         ("ACCESS requests of ordinary users", totals.access_asked, 20_000),
         ("reads denied to them", totals.reads_denied, 5_000),
+        ("imports that went back to an older group", totals.rewinds, 1),
+        ("of these, cut short behind that point", totals.rewinds_cut, 1),
+        ("operations that they gave up", totals.given_up, 1),
+        ("datasets that they brought back", totals.datasets_back, 1),
     ];
     let mut is_short = false;
     for (what, count, floor) in floors {

@@ -1,4 +1,5 @@
-//! What a disk refuses, what it says untruly, and how long it keeps its caller waiting.
+//! What a disk refuses, what it says untruly, and how long it keeps its caller waiting. Either as chance has it, or, for
+//! whoever tries all of them, at one request of many ([`Mishap`]).
 
 use std::io;
 use std::time::Duration;
@@ -38,6 +39,54 @@ pub enum Lie {
     Misdirected(u64),
 }
 
+/// What befalls one request, behind so many others of its sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mishap {
+    /// It fails: one of these, and none behind it.
+    Once(Sort),
+    /// It fails, and so do all of its sort from then on.
+    ForGood(Sort),
+    /// It fails, and so does everything from then on, of any sort: the disk is gone.
+    Gone,
+    /// What it reads has rotted on the medium, page for page, and nobody is told.
+    Rot,
+    /// Of what it writes the first half is there, and nobody is told.
+    Half,
+}
+
+/// A sort of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Reads.
+    Read,
+    /// Writes, durable or not.
+    Write,
+    /// Flushes.
+    Flush,
+}
+
+impl Fault {
+    fn sort(self) -> Sort {
+        match self {
+            Self::Read => Sort::Read,
+            Self::Write | Self::DurableWrite | Self::CacheWithDurableWrite => Sort::Write,
+            Self::Flush => Sort::Flush,
+        }
+    }
+}
+
+impl Mishap {
+    /// Of which requests it counts; none: of all.
+    fn sort(self) -> Option<Sort> {
+        match self {
+            Self::Once(sort) | Self::ForGood(sort) => Some(sort),
+            Self::Gone => None,
+            Self::Rot => Some(Sort::Read),
+            Self::Half => Some(Sort::Write),
+        }
+    }
+}
+
 /// What is to go wrong with a disk's requests.
 #[derive(Debug, Default)]
 pub struct Faults(Mutex<Planned>);
@@ -52,6 +101,8 @@ struct Planned {
     hanging: (u32, Duration),
     /// Writes and flushes are not answered, as far as whoever asks can do without.
     is_silent: bool,
+    /// Requests until one that something befalls, and what.
+    mishap: Option<(u64, Mishap)>,
 }
 
 impl Faults {
@@ -89,6 +140,17 @@ impl Faults {
         self.0.lock().is_silent
     }
 
+    /// Behind so many requests of its sort, this befalls one.
+    pub fn plan(&self, behind: u64, mishap: Mishap) {
+        self.0.lock().mishap = Some((behind, mishap));
+    }
+
+    /// Whether what was planned has not come yet.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.0.lock().mishap.is_some()
+    }
+
     /// Nothing fails any more.
     pub fn clear(&self) {
         *self.0.lock() = Planned::default();
@@ -97,6 +159,32 @@ impl Faults {
     /// Whether a request of this kind is going to fail.
     pub fn refuses(&self, fault: Fault) -> bool {
         self.0.lock().refused[fault as usize] > 0
+    }
+
+    /// What befalls the request that comes now, which fails in this manner if it fails. A failure is told by
+    /// [`Faults::strike`].
+    pub(super) fn meet(&self, fault: Fault) -> Option<Mishap> {
+        let planned = &mut *self.0.lock();
+        let (left, mishap) = planned.mishap.as_mut()?;
+        if mishap.sort().is_some_and(|sort| sort != fault.sort()) {
+            return None;
+        }
+        if *left > 0 {
+            *left -= 1;
+            return None;
+        }
+        let mishap = *mishap;
+        planned.mishap = None;
+        match mishap {
+            Mishap::Once(_) => planned.refused[fault as usize] = 1,
+            Mishap::ForGood(sort) => {
+                let of_sort = Fault::ALL.into_iter().filter(|fault| fault.sort() == sort);
+                of_sort.for_each(|fault| planned.refused[fault as usize] = u32::MAX);
+            }
+            Mishap::Gone => planned.refused = [u32::MAX; FAULTS],
+            Mishap::Rot | Mishap::Half => {}
+        }
+        Some(mishap)
     }
 
     pub(super) fn strike(&self, fault: Fault) -> io::Result<()> {

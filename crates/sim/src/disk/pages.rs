@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub(super) const PAGE: usize = 4096;
 
 /// Pages by number; what is not there is zeroes.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Pages(HashMap<u64, Arc<[u8; PAGE]>>);
 
 impl Pages {

@@ -20,7 +20,7 @@ use tally_disk::{Disk, Durability, Geometry, Patience};
 use tally_members::label::LABEL_BYTES;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fault::{Fault, Faults, Lie};
+use super::fault::{Fault, Faults, Lie, Mishap};
 use super::pages::{PAGE, Pages};
 use crate::chance::Chance;
 use crate::clock::Ticks;
@@ -462,6 +462,21 @@ impl DiskState {
         self.current.write(offset, &page);
     }
 
+    /// Flips a bit of each page of this range, of the medium and of what a reader sees, which may be newer.
+    fn rot_pages(&mut self, offset: u64, length: usize) {
+        let mut chance = Chance::new(offset, length as u64);
+        for page in 0..length / PAGE {
+            let at = offset + (page * PAGE) as u64;
+            let (byte, bit) = (chance.below(PAGE as u64) as usize, 1 << chance.below(8));
+            for content in [&mut self.stable, &mut self.current] {
+                let mut bytes = [0; PAGE];
+                content.read(at, &mut bytes);
+                bytes[byte] ^= bit;
+                content.write(at, &bytes);
+            }
+        }
+    }
+
     /// Where a write lands that goes astray: over something that was written before.
     fn astray(&self, number: u64, length: usize, size: u64) -> u64 {
         let pages = self.current.numbers();
@@ -554,11 +569,15 @@ impl Disk for PowerDisk {
             return Err(gone());
         }
         self.power.clock.pass(self.faults.delay());
+        let mishap = self.faults.meet(Fault::Read);
         self.faults.strike(Fault::Read)?;
         if offset + buf.len() as u64 > self.size {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut state = self.state.lock();
+        if mishap == Some(Mishap::Rot) {
+            state.rot_pages(offset, buf.len());
+        }
         if state.is_unreadable(offset, buf.len()) {
             return Err(io::Error::other("a sector that cannot be read"));
         }
@@ -580,6 +599,11 @@ impl Disk for PowerDisk {
         let current = self.power.count()?;
         self.power.clock.work(WORK_TIME);
         self.power.clock.pass(self.faults.delay());
+        let fault = match durability {
+            Durability::Cached => Fault::Write,
+            Durability::Durable => Fault::DurableWrite,
+        };
+        let mishap = self.faults.meet(fault);
         let (struck, takes_cache) = match durability {
             Durability::Cached => (self.faults.strike(Fault::Write), false),
             Durability::Durable => match self.faults.strike(Fault::CacheWithDurableWrite) {
@@ -597,6 +621,7 @@ impl Disk for PowerDisk {
                     Some(Lie::Misdirected(number)) => state.astray(number, buf.len(), self.size),
                     None => offset,
                 };
+                let buf = if mishap == Some(Mishap::Half) { &buf[..buf.len() / 2] } else { buf };
                 self.power.note(self.number, || What::Write { offset, bytes: buf.to_vec(), durability });
                 state.heal(offset, buf.len());
                 state.write(offset, buf, durability);
@@ -626,6 +651,7 @@ impl Disk for PowerDisk {
         }
         self.power.clock.work(WORK_TIME);
         self.power.clock.pass(self.faults.delay());
+        self.faults.meet(Fault::Flush);
         let struck = self.faults.strike(Fault::Flush);
         self.power.note(self.number, || What::Flush);
         let state = &mut *self.state.lock();

@@ -160,6 +160,7 @@ impl State {
             verifier: None,
             old_verifiers: part.old_verifiers.iter().copied().chain(part.verifier).collect(),
             gone: Vec::new(),
+            gone_ids: part.gone_ids.clone(),
             record_sizes: part.record_sizes.clone(),
         };
         Self {
@@ -183,6 +184,10 @@ impl State {
             step: self.step,
             synced_op: self.op,
             closed_op: self.op,
+            groups: std::collections::VecDeque::new(),
+            closing: None,
+            may_be_back: None,
+            dataset_ids: self.dataset_ids.clone(),
             rotten: None,
             meanwhile: super::Meanwhile::default(),
         }

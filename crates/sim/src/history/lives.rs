@@ -31,6 +31,7 @@ impl State {
             self.count_struck_off();
         }
         self.is_full = false;
+        self.may_be_back = None;
         for attempt in 0.. {
             let life = if stream == Stream::Import { self.totals.lives } else { self.totals.idle_lives };
             let mut chance = Chance::of(self.plan.seed, stream, life * 16 + attempt);
@@ -42,7 +43,6 @@ impl State {
             }
             let scale = chance.pick(&[8, 60, 60]);
             let planned = (attempt < CUT_IMPORTS_MAX && chance.one_in(3)).then(|| 1 + chance.below(scale));
-            self.machine.power().plan_cut(planned);
             self.note(format!("import{}", planned.map_or(String::new(), |at| format!(", cut after {at} writes"))));
             let mut tuning = self.machine.shape().tuning.clone();
             // With little memory a log is replayed in several groups, and the cut comes between them, or before anybody
@@ -51,7 +51,13 @@ impl State {
             if has_little_memory {
                 tuning.dirty_bytes_max = LITTLE_MEMORY_BYTES;
             }
-            let outcome = self.machine.import_with(&ImportOptions::default(), &tuning);
+            let way = if attempt == 0 { self.way_back(stream, life)? } else { None };
+            self.machine.power().plan_cut(planned);
+            let outcome = match way {
+                None => self.machine.import_with(&ImportOptions::default(), &tuning),
+                Some(way) => self.machine.import_going_back(way.order, &tuning),
+            };
+            self.may_be_back = self.may_be_back.or(way);
             if self.is_off() {
                 self.totals.cuts_in_import += 1;
                 exported = false;
@@ -59,12 +65,20 @@ impl State {
             }
             let report = outcome.map_err(|error| format!("the import is refused: {error}"))?;
             self.machine.power().plan_cut(None);
+            let back = self.may_be_back.filter(|way| self.has_gone_back(*way));
+            if way.is_some() && back.is_none() {
+                return Err("an import has gone back, and no label says so".into());
+            }
+            self.totals.rewinds_cut += u64::from(way.is_none() && back.is_some());
+            if back.is_some() && report.records_replayed > 0 {
+                return Err(format!("gone back, and {} records were replayed", report.records_replayed));
+            }
             self.note(format!("imported; {} records replayed {:?}", report.records_replayed, report.remarks));
             self.totals.replayed += report.records_replayed;
             if !report.losses.is_empty() {
                 return Err(format!("losses: {:?}", report.losses));
             }
-            if exported && (!report.was_clean || report.records_replayed > 0) {
+            if exported && back.is_none() && (!report.was_clean || report.records_replayed > 0) {
                 return Err(format!("not clean after an export: {report:?}"));
             }
             if has_little_memory {
@@ -72,7 +86,14 @@ impl State {
                 exported = false;
                 continue;
             }
-            self.adopt(report.was_clean, was_exported)?;
+            match back {
+                None => self.adopt(report.was_clean, was_exported)?,
+                Some(way) => {
+                    self.go_back_to(way)?;
+                    self.adopt(false, false)?;
+                }
+            }
+            self.keep_imported_group();
             let filer = &self.machine.server().filer;
             return sound(filer).map_err(|what| format!("after the import: {what}"));
         }
@@ -165,14 +186,18 @@ impl State {
                     seen.map_err(|what| format!("{object:?}: {what}"))?;
                     self.objects.push(object);
                 }
-                (nfsstat3::NFS3ERR_STALE, Err(_)) => self.parts[part].gone.push(object.handle.clone()),
+                (nfsstat3::NFS3ERR_STALE, Err(_)) => {
+                    let key = self.machine.server().filer.pool().roster.config().handle_key;
+                    self.parts[part].gone_ids.insert(object.real(&key)?.id);
+                    self.parts[part].gone.push(object);
+                }
                 (status, expected) => {
                     return Err(format!("the handle of {object:?} gives {status} instead of {expected:?}"));
                 }
             }
         }
         for gone in self.parts[part].gone.clone() {
-            self.must_be_stale(&gone)?;
+            self.must_be_stale(&gone.handle)?;
         }
         let gone = &mut self.parts[part].gone;
         let excess = gone.len().saturating_sub(100);

@@ -11,6 +11,7 @@
 //! the device has written, and are compared then. Inside the device writes of a group's sync other requests run too.
 
 mod above;
+mod back;
 mod choose;
 mod disks;
 mod lives;
@@ -27,13 +28,13 @@ mod users;
 mod waits;
 mod world;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::AddAssign;
 use std::sync::Arc;
 
 use clap::ValueEnum;
 use parking_lot::Mutex;
-use tally_base::ObjectId;
+use tally_base::{DatasetId, ObjectId};
 use tally_store::properties::SyncMode;
 use tally_vfs::ObjectRef;
 
@@ -41,6 +42,7 @@ use crate::client::Client;
 use crate::machine::Machine;
 use crate::op::Object;
 use crate::oracle::Oracle;
+use back::{OldGroup, WayBack};
 use meanwhile::Meanwhile;
 use requests::{Past, Sent};
 use rot::Rotten;
@@ -145,6 +147,14 @@ pub struct Totals {
     pub throttled: u64,
     /// Log records that imports replayed.
     pub replayed: u64,
+    /// Imports that went back to an older group.
+    pub rewinds: u64,
+    /// Of these, cut short behind the point at which the pool had gone back.
+    pub rewinds_cut: u64,
+    /// Operations that they gave up.
+    pub given_up: u64,
+    /// Datasets that were there again.
+    pub datasets_back: u64,
     /// Losses beyond the redundancy that an import has named.
     pub named: u64,
 }
@@ -182,6 +192,10 @@ impl AddAssign for Totals {
         self.fetched_ahead += other.fetched_ahead;
         self.throttled += other.throttled;
         self.replayed += other.replayed;
+        self.rewinds += other.rewinds;
+        self.rewinds_cut += other.rewinds_cut;
+        self.given_up += other.given_up;
+        self.datasets_back += other.datasets_back;
         self.named += other.named;
     }
 }
@@ -206,7 +220,9 @@ struct Part {
     verifier: Option<u64>,
     old_verifiers: Vec<u64>,
     /// Handles of objects that a cut took away.
-    gone: Vec<Vec<u8>>,
+    gone: Vec<Object>,
+    /// Numbers of all objects whose handles went that way: none of them is drawn again.
+    gone_ids: BTreeSet<ObjectId>,
     /// Bytes of the blocks of each file.
     record_sizes: HashMap<ObjectRef, u64>,
 }
@@ -244,6 +260,14 @@ struct State {
     synced_op: usize,
     /// The operations of the group that is being synced, and all before it.
     closed_op: usize,
+    /// What the newest groups have, where lives begin with older ones.
+    groups: VecDeque<OldGroup>,
+    /// What the group has that is being synced, and the group before it.
+    closing: Option<OldGroup>,
+    /// An import that goes back was cut short.
+    may_be_back: Option<WayBack>,
+    /// Datasets that were there: none of their numbers is drawn again.
+    dataset_ids: BTreeSet<DatasetId>,
     /// What has rotted, and stays so.
     rotten: Option<Rotten>,
     /// What is looked at while requests run.

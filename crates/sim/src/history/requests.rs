@@ -469,7 +469,12 @@ impl State {
             return Ok(());
         }
         let record_size = self.parts[dataset].record_sizes.get(&attr.object).copied().unwrap_or(0);
-        self.objects.push(Arc::new(Known { handle, model: attr.object, kind: attr.kind, dataset, record_size }));
+        let known = Known { handle, model: attr.object, kind: attr.kind, dataset, record_size };
+        let real = known.real(&self.machine.server().filer.pool().roster.config().handle_key)?;
+        if self.parts[dataset].gone_ids.contains(&real.id) {
+            return Err(format!("{known:?} has the number {} of an object that is gone", real.id));
+        }
+        self.objects.push(Arc::new(known));
         if self.objects.len() > OBJECTS_MAX {
             let parts = &self.parts;
             self.objects.retain(|object| parts[object.dataset].oracle.live.getattr(object.model).is_ok());

@@ -1,6 +1,6 @@
 //! Running a plan.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,6 +112,10 @@ impl History {
             step: 0,
             synced_op: 0,
             closed_op: 0,
+            groups: VecDeque::new(),
+            closing: None,
+            may_be_back: None,
+            dataset_ids: BTreeSet::new(),
             rotten: None,
             meanwhile: Meanwhile::default(),
         };
@@ -440,6 +444,10 @@ impl History {
         let (server, power) = {
             let mut state = self.0.lock();
             state.begin_sync();
+            if !interludes {
+                // What a command changes itself is in its group, and not in the models yet.
+                state.closing = None;
+            }
             (Arc::clone(state.machine.server()), Arc::clone(state.machine.power()))
         };
         let faults = Arc::<Mutex<Option<String>>>::default();
@@ -569,8 +577,13 @@ impl State {
             verifier: None,
             old_verifiers: Vec::new(),
             gone: Vec::new(),
+            gone_ids: BTreeSet::new(),
             record_sizes: HashMap::new(),
         });
+        let id = self.machine.server().filer.by_name(name).ok_or("a dataset that was just made")?.dataset();
+        if !self.dataset_ids.insert(id) {
+            return Err(format!("{name} is dataset {id}, and so was another one"));
+        }
         let handle = self.machine.server().root_handle(name);
         self.objects.push(Arc::new(Known { handle, model, kind: FileKind::Directory, dataset, record_size: 0 }));
         Ok(())
@@ -615,6 +628,7 @@ impl State {
         self.note("sync");
         self.totals.syncs += 1;
         let op = self.op;
+        self.close_old_group();
         self.parts.iter_mut().for_each(|part| part.oracle.begin_group(op));
         self.closed_op = op;
     }
@@ -624,6 +638,7 @@ impl State {
             Ok(()) => {
                 self.note("synced");
                 self.parts.iter_mut().for_each(|part| part.oracle.end_group());
+                self.keep_old_group();
                 self.synced_op = self.closed_op;
                 self.totals.syncs_with_rest += u64::from(self.has_orphans());
                 Ok(())

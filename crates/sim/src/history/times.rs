@@ -23,11 +23,21 @@ type Ctime = (u32, u32);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Above(Option<Ctime>);
 
+/// Where the names of directories stand, and what they name.
+type Cookies = HashMap<(ObjectRef, Vec<u8>), (ObjectRef, u64)>;
+
 /// What was told of the objects of a dataset.
 #[derive(Default)]
 pub(super) struct Seen {
     objects: HashMap<ObjectRef, Told>,
-    cookies: HashMap<(ObjectRef, Vec<u8>), (ObjectRef, u64)>,
+    cookies: Cookies,
+}
+
+/// What is told again of a dataset that goes back to this moment.
+pub(super) struct Frozen {
+    /// Of those that were not changed since they were told of.
+    times: HashMap<ObjectRef, Ctime>,
+    cookies: Cookies,
 }
 
 struct Told {
@@ -116,6 +126,24 @@ impl Seen {
     /// Another entry may stand under this name from now on.
     fn forget_name(&mut self, dir: ObjectRef, name: &str) {
         self.cookies.remove(&(dir, name.as_bytes().to_vec()));
+    }
+
+    /// What would be told again of all this.
+    pub(super) fn frozen(&self) -> Frozen {
+        let is_known = |told: &Told| told.touched <= told.last.0;
+        let known = self.objects.iter().filter(|(_, told)| is_known(told));
+        Frozen { times: known.map(|(object, told)| (*object, told.last.1)).collect(), cookies: self.cookies.clone() }
+    }
+
+    /// The dataset is as it was then, behind operation `op`; what was told since was seen all the same.
+    pub(super) fn go_back(&mut self, frozen: &Frozen, op: usize) {
+        for (object, told) in &mut self.objects {
+            told.touched = usize::MAX;
+            if let Some(ctime) = frozen.times.get(object) {
+                (told.last, told.touched) = ((op, *ctime), 0);
+            }
+        }
+        self.cookies.clone_from(&frozen.cookies);
     }
 
     /// A life begins in this state: what is not in it was never there.

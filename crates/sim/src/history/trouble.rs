@@ -329,7 +329,8 @@ impl State {
 
     /// Without the good leg of a mirror, the other one must not be taken for it.
     fn only_stale(&mut self, victim: &str) -> Checked<()> {
-        if !self.troubles.stale.iter().any(|stale| stale == victim) {
+        // Where the pool may be gone back, nobody knows yet what that leg has missed.
+        if !self.troubles.stale.iter().any(|stale| stale == victim) || self.may_be_back.is_some() {
             return Ok(());
         }
         let good = other_leg(victim);

@@ -69,7 +69,9 @@ pub struct Left {
 }
 
 impl Left {
-    pub(super) fn fork(&self) -> Self {
+    /// Another one like this.
+    #[must_use]
+    pub fn fork(&self) -> Self {
         Self { model: self.model.fork(), believed: self.believed.clone(), rewritten: self.rewritten.clone() }
     }
 

@@ -381,7 +381,20 @@ impl Oracle {
         self.lines.retain(|line| line.group() > oldest);
     }
 
+    /// What the group has that is closed now.
+    #[must_use]
+    pub fn as_group(&self) -> Left {
+        Left { model: self.live.fork(), believed: HashMap::new(), rewritten: self.rewritten.clone() }
+    }
+
     // ---- lives ----
+
+    /// The pool has gone back to a group that had this, behind operation `op`: nothing else may be found.
+    pub fn go_back(&mut self, left: Left, op: usize) {
+        self.lines = vec![Line::new(&left.model, &left.rewritten, op)];
+        (self.live, self.rewritten) = (left.model, left.rewritten);
+        self.floors = [op, op];
+    }
 
     /// Looks for a state that is the one found, the newest first. An error says how each of them differs. The last
     /// frame of the log may be missing if it was `damaged`: nothing bears witness to it (rules F27).

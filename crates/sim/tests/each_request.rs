@@ -1,0 +1,346 @@
+//! What a disk can do wrong, done at every one of its requests.
+//!
+//! An import with a replay, the sync of a group, a scrub, a disk that was away and comes back, one that joins and one that
+//! replaces another: each is run on a small pool of one disk, and of a mirror of two, once for each request that a disk gets
+//! meanwhile, and in each way that something can befall this request. Then the power goes, the disks are well again, and the pool
+//! is imported.
+//!
+//! | | what must hold |
+//! |---|---|
+//! | where another disk has everything | the work is done, who writes meanwhile is answered, and nothing is damaged afterwards |
+//! | where none has | it is done, or it fails and says so; behind the fault everything that was answered is there |
+//! | and what has rotted was there once | who asks for it gets an error, and the report names it, or the import is refused |
+//! | a disk that the labels call good | has everything alone, unless it is the one that rotted |
+//!
+//! A scrub that says that nothing is lost has lost nothing. A copy that could not read everything has a list of what it may lack
+//! (docs/design/0014): alone it gives the rest, and an error for that. The last frame of the log has no witness (rules F27): where it has
+//! rotted, and no other disk has it, the last file may be as if it had never been answered.
+
+mod small_pool;
+
+use small_pool::{Clients, Command, Files, NEW, Start, agreed, carry_out, is_spare, leaves_an_older_state};
+use tally_fs::filer::ImportOptions;
+use tally_sim::chance::Chance;
+use tally_sim::disk::{Kept, Mishap, Sort};
+use tally_sim::machine::{Machine, POOL};
+use tally_sim::sound::{sound, sound_above_rot};
+
+const ONE: &[&str] = &["/d/data"];
+const MIRROR: &[&str] = &["mirror", "/d/data", "/d/data2"];
+
+/// What befalls a request.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Disk(Mishap),
+    /// The power goes while it is carried out, and so much stays of what was not flushed.
+    Cut(Kept),
+}
+
+const WAYS: [Way; 11] = [
+    Way::Disk(Mishap::Once(Sort::Read)),
+    Way::Disk(Mishap::ForGood(Sort::Read)),
+    Way::Disk(Mishap::Once(Sort::Write)),
+    Way::Disk(Mishap::ForGood(Sort::Write)),
+    Way::Disk(Mishap::Once(Sort::Flush)),
+    Way::Disk(Mishap::ForGood(Sort::Flush)),
+    Way::Disk(Mishap::Gone),
+    Way::Disk(Mishap::Rot),
+    Way::Disk(Mishap::Half),
+    Way::Cut(Kept { of_8: 0, tear: None }),
+    Way::Cut(Kept { of_8: 4, tear: Some(512) }),
+];
+
+/// What is done meanwhile.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    Import,
+    Sync,
+    Scrub,
+    Of(Command),
+}
+
+/// Work, on which disks, and which of them something befalls.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    words: &'static [&'static str],
+    work: Work,
+    victim: &'static str,
+}
+
+/// What came of it: whether it was done, and what has been lost by its own words.
+type Outcome = Result<Vec<String>, String>;
+
+impl Case {
+    /// Whether all that the victim has is on another disk as well, at any moment of the work.
+    fn has_another(self) -> bool {
+        match self.work {
+            Work::Of(Command::Online(away)) => self.victim == away,
+            Work::Of(Command::Attach(_)) => self.victim == NEW || self.words == MIRROR,
+            _ => self.words == MIRROR,
+        }
+    }
+
+    /// The work, with something befalling the request that comes behind `behind` others.
+    fn run(self, start: &Start, way: Way, behind: u64) -> Run {
+        let (mut machine, mut files) = match self.work {
+            Work::Of(command) => start.machine(command),
+            _ => start.running(),
+        };
+        match self.work {
+            Work::Import => machine.lose_power_keeping(Kept { of_8: 8, tear: None }, &mut Chance::new(1, 1)),
+            _ => files.make(&machine),
+        }
+        let victim = machine.disks().iter().find(|(path, _)| path == self.victim).expect("it is there").1.clone();
+        match way {
+            Way::Disk(mishap) => victim.faults().plan(behind, mishap),
+            Way::Cut(_) => machine.power().plan_cut(Some(behind + 1)),
+        }
+        let outcome = self.carry_out(&mut machine, &mut files);
+        let is_over = match way {
+            Way::Disk(_) => victim.faults().is_pending(),
+            Way::Cut(_) => !machine.power().is_off(),
+        };
+        machine.power().plan_cut(None);
+        Run { case: self, way, machine, files, outcome, is_over }
+    }
+
+    fn carry_out(self, machine: &mut Machine, files: &mut Files) -> Outcome {
+        if let Work::Import = self.work {
+            let report = machine.import(&ImportOptions::default()).map_err(|error| error.to_string())?;
+            return Ok(report.losses);
+        }
+        let filer = std::sync::Arc::clone(&machine.server().filer);
+        match self.work {
+            Work::Import => unreachable!("it was just done"),
+            Work::Sync => filer.sync().map(|_| Vec::new()).map_err(|error| error.to_string()),
+            Work::Scrub => {
+                let report = filer.scrub(&mut |_| true).map_err(|error| error.to_string())?;
+                assert_eq!(report.lost_count, report.lost.len() as u64, "there are few blocks");
+                Ok(report.lost.into_iter().map(|lost| lost.block).collect())
+            }
+            Work::Of(command) => {
+                let mut clients = Clients { machine, files: std::mem::take(files), steps: 0 };
+                let done = carry_out(command, &mut clients).map_err(|error| error.to_string());
+                *files = clients.files;
+                done.map(|()| Vec::new())
+            }
+        }
+    }
+}
+
+/// A case that has been run.
+struct Run {
+    case: Case,
+    way: Way,
+    machine: Machine,
+    files: Files,
+    outcome: Outcome,
+    /// No request was left that it could have befallen.
+    is_over: bool,
+}
+
+impl Run {
+    fn spoils(&self) -> bool {
+        matches!(self.way, Way::Disk(Mishap::Rot | Mishap::Half))
+    }
+
+    fn check(&mut self, behind: u64) -> Result<(), String> {
+        self.check_outcome()?;
+        let kept = match self.way {
+            Way::Disk(_) => Kept { of_8: 8 * (behind % 2), tear: None },
+            Way::Cut(kept) => kept,
+        };
+        self.machine.lose_power_keeping(kept, &mut Chance::new(1, 1));
+        if self.spoils() && !self.case.has_another() {
+            return self.check_damage(&mut self.machine.copy());
+        }
+        import_and_check(&mut self.machine.copy(), &self.files)?;
+        self.check_alone()
+    }
+
+    /// What can be seen while the disk is as it is.
+    fn check_outcome(&mut self) -> Result<(), String> {
+        let is_redundant = self.case.has_another() && !matches!(self.case.work, Work::Of(_));
+        // Labels and uberblocks of a disk that is read no more, or was struck off, are lost on that disk.
+        let is_slot = |lost: &String| lost.starts_with("a label at") || lost.starts_with("an uberblock at");
+        match (&self.outcome, self.way) {
+            (_, Way::Cut(_)) if !self.is_over => return Ok(()),
+            (Ok(lost), _) if lost.is_empty() => {}
+            (Ok(lost), _) if self.is_over => return Err(format!("it says that {lost:?} are lost")),
+            (Ok(lost), _) if self.case.has_another() && !lost.iter().all(is_slot) => {
+                return Err(format!("it says that {lost:?} are lost"));
+            }
+            (Ok(_), _) => {}
+            (Err(error), _) if is_redundant || self.is_over => return Err(format!("it fails: {error}")),
+            (Err(error), _) if error.is_empty() => return Err("it fails without a word".into()),
+            (Err(_), _) => return Ok(()),
+        }
+        if is_redundant {
+            self.files.make(&self.machine);
+            if !self.files.0[&self.files.last()] {
+                return Err("nobody is answered, and a whole disk is there".into());
+            }
+        }
+        self.files_but_last().look(&self.machine).map(drop)
+    }
+
+    /// Those that no damage of the last frame explains.
+    fn files_but_last(&self) -> Files {
+        let mut files = self.files.clone();
+        if self.spoils() && !self.case.has_another() {
+            files.0.remove(&self.files.last());
+        }
+        files
+    }
+
+    /// What has rotted, and was there once, is told.
+    fn check_damage(&self, machine: &mut Machine) -> Result<(), String> {
+        let report = match machine.import(&ImportOptions::default()) {
+            Ok(report) => report,
+            Err(error) if error.to_string().is_empty() => return Err("it is refused without a word".into()),
+            Err(_) => return Ok(()),
+        };
+        if !report.losses.is_empty() {
+            return Ok(());
+        }
+        let told = self.look_and_ask(machine, &self.files_but_last())?;
+        let has_seen_nothing = self.outcome.as_ref().is_ok_and(Vec::is_empty);
+        if !told.is_empty() && matches!(self.case.work, Work::Scrub) && has_seen_nothing {
+            return Err(format!("a scrub has seen nothing wrong, and {told:?} cannot be read"));
+        }
+        Ok(())
+    }
+
+    /// What cannot be read, all of which must be named.
+    fn look_and_ask(&self, machine: &Machine, files: &Files) -> Result<Vec<String>, String> {
+        let told = files.look(machine)?;
+        let server = machine.server();
+        let damage = server.filer.by_name(POOL).ok_or("the dataset is gone")?.damage_report();
+        let is_named = |name: &String| {
+            let path = format!("/{name}");
+            damage.places.iter().any(|place| place.path.as_ref().is_none_or(|of| *of == path))
+        };
+        if let Some(name) = told.iter().find(|name| !is_named(name)) {
+            return Err(format!("{name} cannot be read, and is not named: {damage:?}"));
+        }
+        let is_whole = told.is_empty() && damage.places.is_empty();
+        if is_whole {
+            sound(&server.filer)?
+        } else {
+            sound_above_rot(&server.filer)?
+        }
+        Ok(told)
+    }
+
+    /// Whoever counts has everything alone.
+    fn check_alone(&self) -> Result<(), String> {
+        let agreed = agreed(&self.machine);
+        for (path, _) in self.machine.disks() {
+            if leaves_an_older_state(&self.machine, path) {
+                continue;
+            }
+            let mut other = self.machine.copy();
+            other.swap(path, None);
+            let what = |what| format!("without {path}: {what}");
+            let must_hold = agreed.as_ref().is_some_and(|config| is_spare(config, path));
+            let is_spoilt = self.spoils() && path != self.case.victim;
+            if matches!(self.way, Way::Cut(_)) || must_hold && !is_spoilt {
+                let outcome = import_and_check(&mut other, &self.files);
+                let is_refused = outcome.as_ref().is_err_and(|what| what.starts_with("refused"));
+                if must_hold || !is_refused {
+                    outcome.map_err(what)?;
+                }
+            } else if other.import(&ImportOptions::default()).is_ok_and(|report| report.losses.is_empty()) {
+                let mut files = self.files.clone();
+                if is_spoilt {
+                    files.0.remove(&self.files.last());
+                }
+                self.look_and_ask(&other, &files).map_err(what)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn import_and_check(machine: &mut Machine, files: &Files) -> Result<(), String> {
+    let report = machine.import(&ImportOptions::default()).map_err(|error| format!("refused: {error}"))?;
+    if !report.losses.is_empty() {
+        return Err(format!("losses: {:?}", report.losses));
+    }
+    files.check(machine)?;
+    sound(&machine.server().filer)
+}
+
+/// Every way at every request; of copies, which have many of them, at every `step`th, each way at others.
+fn each_request(words: &'static [&'static str], works: &[(Work, &'static str)], step: u64) {
+    let start = Start::new(words);
+    let mut failures = Vec::new();
+    for (work, victim) in works.iter().copied() {
+        let case = Case { words, work, victim };
+        let step = if matches!(work, Work::Of(_)) { step } else { 1 };
+        let mut runs = 0;
+        for (number, way) in WAYS.into_iter().enumerate() {
+            let mut behind = number as u64 % step;
+            loop {
+                let mut run = case.run(&start, way, behind);
+                runs += 1;
+                if let Err(what) = run.check(behind) {
+                    failures.push(format!("{case:?}, {way:?} behind {behind}: {what} (it was {:?})", run.outcome));
+                }
+                if run.is_over {
+                    break;
+                }
+                behind += step;
+            }
+        }
+        println!("{case:?}: {runs} runs");
+        assert!(runs > WAYS.len(), "{case:?}: nothing befell anybody");
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+const ON_ONE: [(Work, &str); 7] = [
+    (Work::Import, "/d/data"),
+    (Work::Sync, "/d/data"),
+    (Work::Scrub, "/d/data"),
+    (Work::Of(Command::Attach("/d/data")), "/d/data"),
+    (Work::Of(Command::Attach("/d/data")), NEW),
+    (Work::Of(Command::Replace("/d/data")), "/d/data"),
+    (Work::Of(Command::Replace("/d/data")), NEW),
+];
+
+const ON_A_MIRROR: [(Work, &str); 8] = [
+    (Work::Import, "/d/data"),
+    (Work::Sync, "/d/data2"),
+    (Work::Scrub, "/d/data"),
+    (Work::Of(Command::Online("/d/data2")), "/d/data"),
+    (Work::Of(Command::Online("/d/data2")), "/d/data2"),
+    (Work::Of(Command::Replace("/d/data2")), "/d/data"),
+    (Work::Of(Command::Replace("/d/data2")), "/d/data2"),
+    (Work::Of(Command::Replace("/d/data2")), NEW),
+];
+
+/// Of the requests of a copy, one in so many.
+const STEP: u64 = 9;
+
+#[test]
+fn on_one_disk() {
+    each_request(ONE, &ON_ONE, STEP);
+}
+
+#[test]
+fn on_a_mirror() {
+    each_request(MIRROR, &ON_A_MIRROR, STEP);
+}
+
+#[test]
+#[ignore = "minutes: every request of every copy"]
+fn on_one_disk_without_exception() {
+    each_request(ONE, &ON_ONE, 1);
+}
+
+#[test]
+#[ignore = "minutes: every request of every copy"]
+fn on_a_mirror_without_exception() {
+    each_request(MIRROR, &ON_A_MIRROR, 1);
+}
