@@ -239,9 +239,11 @@ impl History {
             return Ok(());
         }
         state.machine.power().plan_cut(None);
+        let has_hung = state.machine.disks().iter().any(|(_, disk)| disk.owes());
         match done {
             Ok(()) => state.note("the command is done"),
-            Err(why) if state.troubles.struck => state.note(format!("the command failed: {why}")),
+            // A leg that hung in it, and was left, is one that has failed.
+            Err(why) if state.troubles.struck || has_hung => state.note(format!("the command failed: {why}")),
             Err(why) => return Err(format!("a command for {} failed: {why}", shown(place))),
         }
         let config = state.machine.server().filer.pool().roster.config();
