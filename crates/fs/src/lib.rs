@@ -26,3 +26,4 @@ mod subtree;
 pub use filer::Filer;
 pub use filesystem::Filesystem;
 pub use ops::LogBounds;
+pub use schema::Files;

@@ -5,8 +5,9 @@ use tally_store::bp::{BLOCK_PTR_BYTES, BlockPtr};
 use tally_store::dataset::Schema;
 use tally_store::key::{Class, Key};
 
-/// The schema of every dataset.
-pub(crate) struct Files;
+/// The schema of every dataset of files, for whoever loads a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Files;
 
 impl Schema for Files {
     fn blocks(&self) -> Class {

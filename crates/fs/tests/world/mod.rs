@@ -332,7 +332,7 @@ impl World {
         let platform = self.platform();
         let (assembled, chosen) = assemble::import(&platform, &source, &select, &Default::default()).unwrap();
         let (tuning, options) = (Tuning::default(), LoadOptions::default());
-        Pool::load(&platform, &tuning, &assembled.roster, &chosen, options, &mut |_| {}).unwrap().0
+        Pool::load(&platform, &tuning, &assembled.roster, &chosen, options, &tally_fs::Files, &mut |_| {}).unwrap().0
     }
 
     /// What `tally pool clear` does with a pool that was suspended.

@@ -350,8 +350,19 @@ fn lane_reports(served: &ServedPool, config: &PoolConfig) -> Vec<LaneReport> {
 }
 
 /// Names of what `tally pool get` shows.
-pub(super) const PROPERTIES: [&str; 11] =
-    ["size", "allocated", "free", "capacity", "health", "guid", "readonly", "failmode", "scrub", "compatibility", "hang_limit"];
+pub(super) const PROPERTIES: [&str; 11] = [
+    "size",
+    "allocated",
+    "free",
+    "capacity",
+    "health",
+    "guid",
+    "readonly",
+    "failmode",
+    "scrub",
+    "compatibility",
+    "hang_limit",
+];
 
 /// The properties of one pool, in the order of [`PROPERTIES`], then its features.
 pub(super) fn properties(pool: &PoolReport) -> Vec<PropertyLine> {
