@@ -138,7 +138,6 @@ fn tell_events(totals: &Totals, seeds: u64) -> bool {
         ("imports that went back to an older group", totals.rewinds, 1),
         ("of these, cut short behind that point", totals.rewinds_cut, 1),
         ("operations that they gave up", totals.given_up, 1),
-        ("datasets that they brought back", totals.datasets_back, 1),
     ];
     let mut is_short = false;
     for (what, count, floor) in floors {
