@@ -61,7 +61,7 @@ const FLOORS: [(&str, &[&[&str]]); 16] = [
         "base",
         &[&["clock", "promise"], &["blocking", "checksum", "codec", "histogram", "rng", "size", "timing", "units"]],
     ),
-    ("disk", &[&["platform", "system"], &["counting", "fanout", "file", "trust"], &["buffer", "memory"]]),
+    ("disk", &[&["platform", "system"], &["counting", "fanout", "file", "patient", "trust"], &["buffer", "memory"]]),
     ("intent", &INTENT),
     ("members", &MEMBERS),
     ("store", &STORE),
@@ -104,7 +104,7 @@ const FS: [&[&str]; 7] = [
     &["object", "record"],
     &["entry", "layer"],
     &["inode"],
-    &["cuts", "group"],
+    &["cuts", "group", "schema"],
 ];
 
 /// A knot: what a request knows of its connection stands in `service`, which stands on all the others.
