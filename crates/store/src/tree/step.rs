@@ -41,8 +41,11 @@ pub(super) fn step(
     let mut bounds = Bounds::default();
     for height in (0..=tree.height).rev() {
         step.way.push(bp);
-        let below =
-            if height == 0 { leaf(io, &bp, bounds, only, visit) } else { child(io, &bp, height, bounds, from, since) };
+        let below = if height == 0 {
+            leaf(io, &bp, bounds, from, only, visit)
+        } else {
+            child(io, &bp, height, bounds, from, since)
+        };
         match below {
             Ok(Some(below)) => (bp, bounds) = below,
             Ok(None) => break,
@@ -78,10 +81,12 @@ fn child(
     Ok(None)
 }
 
+/// What the leaf has from `from` on: what stands before that was visited in a leaf that has been joined with this one since.
 fn leaf(
     io: &BlockIo,
     bp: &BlockPtr,
     bounds: Bounds,
+    from: Option<&Key>,
     only: Class,
     visit: &mut dyn FnMut(Key, &[u8]),
 ) -> Result<Below, BlockError> {
@@ -92,7 +97,7 @@ fn leaf(
     let leaf = view_leaf(bp, &bytes)?;
     bounds.check_leaf(bp, &leaf)?;
     for at in 0..leaf.count() {
-        if let Some(key) = leaf.key(at).filter(|key| key.class == only) {
+        if let Some(key) = leaf.key(at).filter(|key| key.class == only && from.is_none_or(|from| *from <= *key)) {
             visit(key, bytes.get(leaf.value(at)).unwrap_or_default());
         }
     }
