@@ -6,22 +6,10 @@ use bytes::Bytes;
 use tally_fs::filer::CreateOptions;
 use tally_store::properties::{Property, PropertySet, parse};
 use tally_vfs::{CreateHow, Cred, FsError, Outcome, SetAttr, Stability};
-use world::{World, content, ctx, done, mode, vfs};
+use world::{Dice, World, content, ctx, done, mode, vfs};
 
 const MIB: u64 = 1 << 20;
 const SIZE_MAX: u64 = 300_000;
-
-/// Marsaglia's xorshift: enough to spread, and the seed says all.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
 
 fn patient<T>(mut attempt: impl FnMut() -> Outcome<T>) -> T {
     loop {

@@ -9,20 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use tally_store::properties::{Property, parse};
 use tally_vfs::{CreateHow, Cred, FileKind, FsError, ObjectRef, SetAttr, Stability, Vfs};
-use world::{World, ctx, mode, patient, vfs};
+use world::{Dice, World, ctx, mode, patient, vfs};
 
 const MIB: u64 = 1 << 20;
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-}
 
 fn one_operation(fs: &dyn Vfs, dirs: &[ObjectRef], dice: &mut Dice) {
     let cred = Cred::root();

@@ -19,7 +19,7 @@ use tally_store::pool::{JobState, ScrubEvery, SecureError, SpaceFound};
 use tally_store::properties::PropertySet;
 use tally_store::tree::Visit;
 use tally_vfs::{CreateHow, Cred, FsError, ObjectRef, SetAttr, Stability, Vfs};
-use world::{World, content, ctx, mode, noise, patient, vfs};
+use world::{Dice, World, content, ctx, mode, noise, patient, vfs};
 
 const MIB: u64 = 1 << 20;
 const LABEL: u64 = tally_members::label::LABEL_BYTES;
@@ -216,17 +216,6 @@ fn a_place_of_two_files_is_told_by_both() {
         "{alarms:?}"
     );
     assert_eq!(found.given_bytes, 0, "nothing is given back while it is not known what can be believed");
-}
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
 }
 
 fn one_operation(fs: &dyn Vfs, dice: &mut Dice) {

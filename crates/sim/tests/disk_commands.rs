@@ -10,12 +10,10 @@
 
 mod small_pool;
 
-use small_pool::{Command, Files, Start, agreed, is_spare, leaves_an_older_state};
-use tally_fs::filer::ImportOptions;
+use small_pool::{Command, Files, Start, agreed, import_and_check, is_spare, leaves_an_older_state};
 use tally_sim::chance::Chance;
 use tally_sim::disk::Kept;
 use tally_sim::machine::Machine;
-use tally_sim::sound::sound;
 
 /// What stays of what was not flushed.
 const KEPT: [Kept; 4] = [
@@ -24,15 +22,6 @@ const KEPT: [Kept; 4] = [
     Kept { of_8: 4, tear: None },
     Kept { of_8: 4, tear: Some(512) },
 ];
-
-fn import_and_check(machine: &mut Machine, files: &Files) -> Result<(), String> {
-    let report = machine.import(&ImportOptions::default()).map_err(|error| format!("refused: {error}"))?;
-    if !report.losses.is_empty() {
-        return Err(format!("losses: {:?}", report.losses));
-    }
-    files.check(machine)?;
-    sound(&machine.server().filer)
-}
 
 /// What is found behind a cut, with all disks, and with each of them lost.
 fn check_cut(machine: &Machine, files: &Files, kept: Kept) -> Result<u64, String> {

@@ -18,7 +18,9 @@
 
 mod small_pool;
 
-use small_pool::{Clients, Command, Files, NEW, Start, agreed, carry_out, is_spare, leaves_an_older_state};
+use small_pool::{
+    Clients, Command, Files, NEW, Start, agreed, carry_out, import_and_check, is_spare, leaves_an_older_state,
+};
 use tally_fs::filer::ImportOptions;
 use tally_sim::chance::Chance;
 use tally_sim::disk::{Kept, Mishap, Sort};
@@ -260,15 +262,6 @@ impl Run {
         }
         Ok(())
     }
-}
-
-fn import_and_check(machine: &mut Machine, files: &Files) -> Result<(), String> {
-    let report = machine.import(&ImportOptions::default()).map_err(|error| format!("refused: {error}"))?;
-    if !report.losses.is_empty() {
-        return Err(format!("losses: {:?}", report.losses));
-    }
-    files.check(machine)?;
-    sound(&machine.server().filer)
 }
 
 /// Every way at every request; of copies, which have many of them, at every `step`th, each way at others.

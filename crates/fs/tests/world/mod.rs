@@ -448,6 +448,18 @@ pub(crate) fn done<T>(outcome: Outcome<T>) -> Result<T, FsError> {
     outcome.result
 }
 
+/// Marsaglia's xorshift: enough to spread, and the seed, which is not 0, says all.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+}
+
 /// How often a client is told to wait before a test gives up.
 const TRIES_MAX: usize = 1000;
 

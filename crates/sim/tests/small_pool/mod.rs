@@ -17,6 +17,7 @@ use tally_members::label;
 use tally_members::vdev::VdevLeg;
 use tally_sim::disk::{Pages, PowerDisk};
 use tally_sim::machine::{Machine, POOL, Shape};
+use tally_sim::sound::sound;
 use tally_store::pool::Pool;
 use tally_store::pool::membership::{Member, MembershipError, Onlooker, Stage};
 use tally_store::properties::PropertySet;
@@ -277,4 +278,14 @@ pub(crate) fn is_spare(config: &label::PoolConfig, path: &str) -> bool {
         let others = good.iter().filter(|leg| leg.path != Path::new(path) && is_in_lanes(leg.guid));
         vdev.legs.iter().any(|leg| leg.path == Path::new(path)) && others.count() > 0
     })
+}
+
+/// The machine has its disks again: an import finds everything, and space is counted right.
+pub(crate) fn import_and_check(machine: &mut Machine, files: &Files) -> Result<(), String> {
+    let report = machine.import(&ImportOptions::default()).map_err(|error| format!("refused: {error}"))?;
+    if !report.losses.is_empty() {
+        return Err(format!("losses: {:?}", report.losses));
+    }
+    files.check(machine)?;
+    sound(&machine.server().filer)
 }

@@ -531,14 +531,13 @@ impl Securing<'_> {
             let (mut content, mut foreign): (Vec<(Key, BlockPtr)>, Vec<Key>) = Default::default();
             let (missed, since) = (self.missed, since(self.missed));
             let schema = self.pool.schema;
-            let step =
-                root.tree.step(&self.pool.io, from.as_ref(), schema.blocks(), since, &mut |key, value| match schema
-                    .block(&key, value)
-                {
-                    Some(bp) if is_wanted(missed, &bp) => content.push((key, bp)),
-                    None if missed.is_none() => foreign.push(key),
-                    Some(_) | None => {}
-                });
+            let mut sort = |key: Key, bp: Option<BlockPtr>| match bp {
+                Some(bp) if is_wanted(missed, &bp) => content.push((key, bp)),
+                None if missed.is_none() => foreign.push(key),
+                Some(_) | None => {}
+            };
+            let mut visit = |key: Key, value: &[u8]| sort(key, schema.block(&key, value));
+            let step = root.tree.step(&self.pool.io, from.as_ref(), schema.blocks(), since, &mut visit);
             if step.damage.is_some() && looks_left > 0 && step.way.last().is_some_and(|bp| self.pool.heals(bp)) {
                 looks_left -= 1;
                 continue;

@@ -529,3 +529,30 @@ fn a_root_that_claims_too_many_entries_can_be_changed() {
         tree.apply(&forger.0.io, &mut out, &[(key(Class::Inode, object, 0), change)]).expect("the leaf is sound");
     }
 }
+
+/// Leaves are joined with those that a walk has passed, where entries go meanwhile. What was visited was visited again then: a
+/// scrub took its block for one that two name, gave nothing back, and could have told an alarm.
+#[test]
+fn a_walk_by_steps_visits_no_entry_twice_however_leaves_are_joined() {
+    let mut world = World::new(&[64 << 20]);
+    let keys: Vec<_> = (0..400).map(|at| key(Class::Extent, 5, at)).collect();
+    world.change(&puts(keys.iter().copied(), 80)).unwrap();
+    let (mut from, mut seen, mut steps) = (None, Vec::new(), 0);
+    loop {
+        let mut visit = |key: Key, _: &[u8]| seen.push(key);
+        let step = world.tree.step(&world.io, from.as_ref(), Class::Extent, Txg(0), &mut visit);
+        let Some(next) = step.next else { break };
+        (from, steps) = (Some(next), steps + 1);
+        // All but a few around the place where the walk is.
+        let at = keys.partition_point(|key| *key < next);
+        let stay = |place: usize| place + 4 > at && place < at + 4;
+        let go = keys.iter().enumerate().filter(|(place, key)| steps == 1 && !stay(*place) && **key >= keys[0]);
+        world.change(&go.map(|(_, key)| (*key, Change::Delete)).collect()).unwrap();
+    }
+    assert!(steps > 0, "there is one leaf, and nothing was joined");
+    let visited = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(visited, seen.len(), "some were visited twice");
+    assert!(world.model.keys().all(|key| seen.contains(key)));
+}
