@@ -89,6 +89,8 @@ impl Roster {
         if !state.claimed {
             return Err(RosterError::NotClaimed);
         }
+        // One that hangs is not left on the strength of this one meanwhile.
+        let one_at_a_time = self.leaving.lock();
         if leg.state() == LegState::Online && !others_have_all(&state.config, vdev, guid) {
             let why = "is the only one of its vdev that has everything: take the others back with `tally pool online`, or attach \
                        another disk, and try again";
@@ -102,6 +104,7 @@ impl Roster {
         if leg.takes_writes() {
             leg.set_state(LegState::Failing);
         }
+        drop(one_at_a_time);
         let first_missed = self.first_missed();
         let is_away = !matches!(before, LegState::Online | LegState::Resilvering);
         self.change(&mut state, Need::Must, |config| {

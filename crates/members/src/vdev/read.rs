@@ -20,6 +20,9 @@ const IMPATIENT_MIN: Duration = Duration::from_millis(50);
 const IMPATIENT_P99S: u32 = 4;
 /// A leg that owes an answer for longer is read last.
 const SLOW: Duration = Duration::from_secs(1);
+/// And at once where it is slow and owes so many reads: each keeps a helper for as long as the disk hangs, and there are 512 of
+/// those for all disks. Without helpers nobody can be left.
+const OWED_READS_MAX: u64 = 32;
 
 /// What a leg has answered.
 type Answer = (usize, io::Result<Vec<AlignedBuf>>);
@@ -140,5 +143,8 @@ fn is_slow(leg: &VdevLeg) -> bool {
 
 /// Puts those last that have owed an answer for long.
 pub(super) fn put_slow_ones_last(legs: &mut [Arc<VdevLeg>]) {
-    legs.sort_by_key(|leg| leg.disk().and_then(|disk| disk.silent_for()).is_some_and(|silent| silent >= SLOW));
+    legs.sort_by_key(|leg| {
+        let silent = leg.disk().and_then(|disk| disk.silent_for());
+        silent.is_some_and(|silent| silent >= SLOW) || leg.active(IoKind::Read) >= OWED_READS_MAX && is_slow(leg)
+    });
 }

@@ -424,3 +424,92 @@ fn a_mirror_answers_if_each_of_its_legs_does() {
     mirror.vdev.legs()[1].set_state(LegState::Faulted);
     assert!(!mirror.vdev.answers());
 }
+
+/// A disk that keeps whoever reads it for as long as somebody holds this.
+struct Hanging {
+    below: Arc<FaultyDisk>,
+    held: parking_lot::RwLock<()>,
+    waiting: AtomicUsize,
+}
+
+impl Disk for Hanging {
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _let_go = self.held.read();
+        self.below.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8], durability: tally_disk::Durability) -> io::Result<()> {
+        self.below.write(offset, buf, durability)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.below.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        self.below.discard(offset, length)
+    }
+
+    fn geometry(&self) -> tally_disk::Geometry {
+        self.below.geometry()
+    }
+}
+
+struct Helped(Arc<dyn Fanout>);
+
+impl Membership for Helped {
+    fn leg_failed(&self, _: VdevGuid, _: &io::Error) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn fanout(&self) -> Arc<dyn Fanout> {
+        Arc::clone(&self.0)
+    }
+
+    fn hang_limit(&self) -> HangLimit {
+        HangLimit::Auto
+    }
+
+    fn may_leave(&self, _: &VdevLeg) -> bool {
+        true
+    }
+
+    fn may_write(&self) -> bool {
+        true
+    }
+}
+
+/// Within the second after which a leg that hangs is read last, many readers gave it more reads than there are helpers; the next
+/// ones asked it themselves, and could not leave, nor could whoever wrote.
+#[test]
+fn readers_do_not_give_all_helpers_to_a_leg_that_hangs() {
+    let Mirror { disks, .. } = mirror(2);
+    let hanging = Arc::new(Hanging {
+        below: Arc::clone(&disks[0]),
+        held: parking_lot::RwLock::default(),
+        waiting: AtomicUsize::new(0),
+    });
+    let leg = |guid, disk| Arc::new(VdevLeg::new(VdevGuid(guid), "leg".into(), Some(disk), LegState::Online));
+    let legs = vec![leg(0, Arc::clone(&hanging) as Arc<dyn Disk>), leg(1, Arc::clone(&disks[1]) as Arc<dyn Disk>)];
+    let config = VdevConfig { data_bytes: LEG_BYTES - 2 * LABEL_BYTES, ..sample().vdevs[0].clone() };
+    let vdev = Vdev::new(&config, legs);
+    let members: Arc<dyn Membership> = Arc::new(Helped(Arc::new(tally_disk::ThreadFanout::default())));
+    vdev.set_membership(Arc::downgrade(&members));
+    let held = hanging.held.write();
+    let began = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..96 {
+            scope.spawn(|| {
+                while began.elapsed() < std::time::Duration::from_millis(1500) {
+                    vdev.read(0, 8192, &|_| true).unwrap();
+                }
+            });
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2000));
+        let waiting = hanging.waiting.load(Ordering::SeqCst);
+        // Whoever is stuck goes on before this is judged.
+        drop(held);
+        assert!(waiting > 0 && waiting < 256, "{waiting} reads are at the disk that hangs, and keep a helper each");
+    });
+}
