@@ -30,13 +30,13 @@ impl AtOnce {
 impl AtOnce {
     fn run(&self, work: Work) -> io::Result<()> {
         let disk = work.disk().cloned();
-        self.power.ask(work.limit(), disk.as_ref(), || work.run())
+        Power::ask(work.limit(), disk.as_ref(), || work.run())
     }
 
     fn write_one(&self, disk: &Arc<dyn Disk>, offset: u64, buf: &[u8], durability: Durability) -> io::Result<()> {
         let Some((below, patience)) = disk.patient() else { return disk.write(offset, buf, durability) };
         let limit = patience.limit().map(|limit| (patience, limit));
-        self.power.ask(limit, Some(&below), || below.write(offset, buf, durability))
+        Power::ask(limit, Some(&below), || below.write(offset, buf, durability))
     }
 }
 
@@ -69,5 +69,60 @@ impl Fanout for AtOnce {
 
     fn begin(&self, work: Work) -> Result<(), Work> {
         Err(work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use tally_disk::{MemDisk, Patience};
+
+    use super::*;
+
+    /// Whoever asks may leave after a second.
+    struct ASecond;
+
+    impl Patience for ASecond {
+        fn limit(&self) -> Option<Duration> {
+            Some(Duration::from_secs(1))
+        }
+
+        fn may_leave(&self, _: Duration) -> bool {
+            true
+        }
+
+        fn has_left(&self) -> bool {
+            false
+        }
+    }
+
+    /// A pool reads and writes blocks in several threads. With one note of the request under way for all of them, two that
+    /// crossed left the first one's disk in it: a leg that was taken out of use and wanted back was "in use" for ever.
+    #[test]
+    fn requests_that_cross_leave_no_disk_open() {
+        let fanout = &AtOnce::new(&Arc::default());
+        let (one, other): (Arc<dyn Disk>, Arc<dyn Disk>) =
+            (Arc::new(MemDisk::new(1 << 20)), Arc::new(MemDisk::new(1 << 20)));
+        let ((first_is_in, wait_for_first), (second_is_in, wait_for_second)) = (mpsc::channel(), mpsc::channel());
+        let (first_is_out, wait_until_first_is_out) = mpsc::channel();
+        let first = Work::on(&one, Arc::new(ASecond), move |_| {
+            first_is_in.send(()).expect("the second waits");
+            wait_for_second.recv().map_err(io::Error::other)
+        });
+        let second = Work::on(&other, Arc::new(ASecond), move |_| {
+            second_is_in.send(()).expect("the first waits");
+            wait_until_first_is_out.recv().map_err(io::Error::other)
+        });
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                wait_for_first.recv().expect("the first comes");
+                fanout.run(second).expect("nothing is wrong with it");
+            });
+            fanout.run(first).expect("nothing is wrong with it");
+            first_is_out.send(()).expect("the second is in still");
+        });
+        assert_eq!((Arc::strong_count(&one), Arc::strong_count(&other)), (1, 1), "somebody has a disk open still");
     }
 }

@@ -9,6 +9,7 @@
 //! write that its caller may leave: what he has left is put aside, and the disk stays open for it. It lands later, when
 //! the history says so, or in part or never where the power goes before.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -44,8 +45,12 @@ pub struct Power {
     events: Mutex<Option<Vec<Event>>>,
     /// What a disk that hangs moves on.
     clock: Arc<Ticks>,
-    /// Who decides whether the request that is carried out now may be left.
-    asking: Mutex<Option<Asking>>,
+}
+
+thread_local! {
+    /// The request that this thread carries out now, if it may be left. Each thread has its own: where a pool reads or writes
+    /// several blocks at once, one for all would be put back by the wrong one, and a disk stay open for nobody.
+    static ASKING: RefCell<Option<Asking>> = const { RefCell::new(None) };
 }
 
 /// A request that may be left.
@@ -168,21 +173,20 @@ impl Power {
 
     /// Carries out a request of a disk that was opened, which may be left where `patience` has a limit.
     pub(super) fn ask<T>(
-        &self,
         patience: Option<(Arc<dyn Patience>, Duration)>,
         disk: Option<&Arc<dyn Disk>>,
         request: impl FnOnce() -> T,
     ) -> T {
         let asking = patience.zip(disk.cloned()).map(|((patience, limit), disk)| Asking { patience, limit, disk });
-        let outer = std::mem::replace(&mut *self.asking.lock(), asking);
+        let outer = ASKING.replace(asking);
         let outcome = request();
-        *self.asking.lock() = outer;
+        ASKING.set(outer);
         outcome
     }
 
     /// Whether whoever has asked a silent disk leaves; then the disk stays open as long as what is given.
     fn leave(&self) -> Option<Arc<dyn Disk>> {
-        let asking = self.asking.lock().clone()?;
+        let asking = ASKING.with_borrow(Clone::clone)?;
         self.clock.pass(asking.limit);
         let leaves = asking.patience.has_left() || asking.patience.may_leave(asking.limit);
         leaves.then_some(asking.disk)
@@ -206,9 +210,9 @@ impl Power {
             return;
         }
         let Some(mut hook) = self.hook.lock().take() else { return };
-        let outer = self.asking.lock().take();
+        let outer = ASKING.take();
         hook();
-        *self.asking.lock() = outer;
+        ASKING.set(outer);
         let mut place = self.hook.lock();
         if place.is_none() {
             *place = Some(hook);
