@@ -243,9 +243,6 @@ impl Machine {
     }
 
     fn start(&mut self, filer: Arc<Filer>) {
-        for lane in filer.pool().lanes().iter() {
-            lane.set_inline(true);
-        }
         let config = filer.pool().roster.config();
         let shares = Shares { filer: Arc::clone(&filer), pool: config.pool, handle_key: config.handle_key };
         let service = Service::new(Arc::new(shares));
