@@ -9,7 +9,8 @@ use clap::Parser;
 use tally_bench::referee::Verdict;
 use tally_bench::report::Report;
 use tally_bench::wire::{Connection, Target};
-use tally_disk::{MemOpener, Opener};
+use tally_disk::Opener;
+use tally_fakes::MemOpener;
 use tally_server::cli::{self, Cli, Console, Interrupts, ServeArgs};
 use tally_server::daemon::{Daemon, Launch, Stopper};
 

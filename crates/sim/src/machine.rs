@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid, Rng};
-use tally_disk::{Host, MemOpener, Platform};
+use tally_disk::{Host, Platform};
+use tally_fakes::MemOpener;
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
 use tally_fs::record::RECORD_OVERHEAD_MAX;
 use tally_members::assemble::PoolSelect;
