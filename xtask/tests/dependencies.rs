@@ -119,13 +119,17 @@ const FS: [&[&str]; 7] = [
     &["cuts", "group", "schema"],
 ];
 
-/// A knot: what a request knows of its connection stands in `service`, which stands on all the others.
-const NFS: [&[&str]; 5] = [
+/// What a request knows of its connection stands below all that asks it.
+const NFS: [&[&str]; 9] = [
     &["rpcbind", "serve"],
-    &["cred", "mount", "replies", "service", "stats", "v3"],
-    &["nlm"],
+    &["service"],
+    &["mount", "replies", "v3"],
+    &["cred"],
+    &["link"],
+    &["nlm", "stats"],
     &["rpc"],
     &["exports", "handle", "local", "xdr"],
+    &["procedure"],
 ];
 
 /// A knot: a plan is told by the report of its run, and the referee is a client that is refereed.
