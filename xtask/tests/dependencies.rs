@@ -136,8 +136,9 @@ const NFS: [&[&str]; 9] = [
 const BENCH: [&[&str]; 3] =
     [&["case", "client", "meter", "referee", "report", "run", "stage"], &["target"], &["random", "wire", "work"]];
 
-/// A knot: flags are configuration, and what the commands say is what the daemon knows.
-const SERVER_FLOORS: [&[&str]; 4] = [&["cli", "daemon", "exports"], &["advise"], &["control"], &["places"]];
+/// What flags and file say stands below the commands and below the daemon, which does not see them.
+const SERVER_FLOORS: [&[&str]; 6] =
+    [&["cli"], &["daemon"], &["advise", "exports"], &["config"], &["control"], &["dates", "places", "process"]];
 
 const SIM: [&[&str]; 9] = [
     &["sequences"],

@@ -17,8 +17,7 @@ use tally_base::{DatasetId, PoolGuid};
 use tally_nfs::exports::{Exports, Place, Rule, ShareRules, parse_sharenfs};
 use tally_vfs::{ObjectRef, Vfs};
 
-use crate::daemon::config::ExportRule;
-use crate::daemon::state::Moved;
+use crate::config::{ExportRule, Moved};
 
 /// The file systems of one imported pool.
 pub trait Mounted: Send + Sync {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tally_disk::{Access, Disk, Durability, Geometry, Opener};
 use tally_fakes::{MemDisk, MemOpener};
-use tally_server::cli::ServeArgs;
+use tally_server::config::ServeArgs;
 
 mod running;
 

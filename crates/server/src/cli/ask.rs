@@ -15,10 +15,10 @@ use super::progress::Bar;
 use super::stat::{self, By, StatCommand};
 use super::{bench, inspect, rewind, status, top, upgrade, watch};
 use crate::advise::candidate::CandidateError;
+use crate::config;
 use crate::control::client::{Client, ClientError, Fate};
 use crate::control::message::{Progress, Reply, Request};
 use crate::control::report::PoolReport;
-use crate::daemon::config;
 
 /// Where a command prints.
 pub struct Console<'a> {

@@ -9,7 +9,7 @@ use super::table::{Align, Table};
 use super::words;
 use crate::control::message::{Assignment, Request};
 use crate::control::report::DatasetReport;
-use crate::daemon::dates;
+use crate::dates;
 
 /// The commands on datasets.
 #[derive(Debug, Subcommand)]

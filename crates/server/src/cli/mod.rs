@@ -23,7 +23,7 @@ mod watch;
 mod words;
 mod zilstat;
 
-pub use args::{Cli, Command, ServeArgs};
+pub use args::{Cli, Command};
 pub use ask::{Console, Failure, run};
 pub use inspect::InspectArgs;
 pub use interrupts::Interrupts;

@@ -12,7 +12,7 @@ use super::upgrade::UpgradeArgs;
 use super::words;
 use crate::control::message::{Assignment, Request};
 use crate::control::report::{DoneCommand, FoundPool, PoolHistory, PoolReport, PropertyLine};
-use crate::daemon::dates::utc;
+use crate::dates::utc;
 
 /// The commands on pools.
 #[derive(Debug, Subcommand)]

@@ -19,7 +19,6 @@ use tally_store::tuning::Tuning;
 
 use super::announce::Announcement;
 use super::chronicle::Said;
-use super::config::{Config, ConfigError};
 use super::data_dir::{self, DataDir, DataDirError};
 use super::history;
 use super::http::{self, HttpError, HttpServer, Look, Site};
@@ -33,10 +32,11 @@ use super::service::{Counter, Desk};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
 use super::work::{Begun, Work};
-use super::{Event, events, listen, listing, logging, manager, opening, pressure, process, schedule, signals, silence};
-use crate::cli::ServeArgs;
+use super::{Event, events, listen, listing, logging, manager, opening, pressure, schedule, signals, silence};
+use crate::config::{Config, ConfigError, ServeArgs};
 use crate::control::listener::{self, ControlSocket};
 use crate::control::message::Progress;
+use crate::process;
 
 /// Why the daemon did not start.
 #[derive(Debug, thiserror::Error)]

@@ -31,7 +31,7 @@ use super::ask::Failure;
 use super::watch::observe;
 use crate::control::client::Client;
 use crate::control::observation::Observation;
-use crate::daemon::process;
+use crate::process;
 use watch::Watch;
 
 /// Words of `top`.
