@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Parser, Subcommand, ValueHint};
 
 use super::advise::AdviseCommand;
 use super::bench::BenchCommand;
@@ -70,16 +70,4 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
-}
-
-/// How tables are printed.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub struct TableArgs {
-    /// No header, and a single tab between fields
-    #[arg(short = 'H')]
-    pub plain: bool,
-
-    /// Exact numbers
-    #[arg(short = 'p')]
-    pub exact: bool,
 }

@@ -21,10 +21,10 @@ use tally_bench::stage::Told;
 use tally_bench::witness::Pace;
 use tally_bench::work::devices::Devices;
 
-use super::args::TableArgs;
-use super::ask::{Console, Failure};
+use super::console::{Console, Failure};
 use super::interrupts::{exit_status, is_ignored};
 use super::progress::Bar;
+use super::table::TableArgs;
 use crate::control::message::Progress;
 
 pub(super) use args::BenchCommand;

@@ -56,7 +56,8 @@ pub mod state;
 mod ticker;
 mod work;
 
-pub use run::{Daemon, Launch, ServeError, Stopper, Told};
+pub use opening::Told;
+pub use run::{Daemon, Launch, ServeError, Stopper};
 
 /// What the daemon's own thread waits for.
 enum Event {

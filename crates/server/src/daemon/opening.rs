@@ -28,10 +28,10 @@ use tally_store::properties::{Property, PropertySet, parse};
 use super::first_pool::{self, FirstPoolError, Plan};
 use super::manager::Way;
 use super::pools::{ImportOrder, PoolsError};
-use super::run::Told;
 use super::service::{Desk, import_remarks};
 use super::state::KnownPool;
 use crate::config::{Config, ServeArgs};
+use crate::control::message::Progress;
 use crate::control::report::FoundPool;
 use crate::process;
 
@@ -53,6 +53,15 @@ pub enum OpenError {
     /// The data directory cannot be looked at.
     #[error("cannot start: {0}")]
     Io(#[from] io::Error),
+}
+
+/// What the person who waits for a start is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Told<'a> {
+    /// A line to keep.
+    Line(&'a str),
+    /// How far something is, some times a second.
+    Progress(&'a Progress),
 }
 
 /// Hears what the person who waits for the start is told.
