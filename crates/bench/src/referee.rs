@@ -50,11 +50,11 @@ const NOISE_MAX: f64 = 0.2;
 /// How one kind fared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindCount {
-    /// The kind.
+    /// What the replies promised by.
     pub kind: Kind,
-    /// Its name.
+    /// [`Kind::word`], so that a saved report can be read without the program.
     pub name: String,
-    /// Replies.
+    /// Requests that were answered and looked at; those that were refused are not among them.
     pub replies: u64,
     /// Replies with at least one durable event, and bytes enough.
     pub durable: u64,

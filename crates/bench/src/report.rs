@@ -39,7 +39,7 @@ pub struct Report {
     pub collapsed: bool,
     /// Each measured part, over all runs.
     pub figures: Vec<Figure>,
-    /// The runs.
+    /// In the order in which they were made.
     pub runs: Vec<Run>,
 }
 

@@ -40,7 +40,7 @@ pub enum Told<'a> {
 /// A measured part of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// Its name.
+    /// What is done in it: `create`.
     pub name: String,
     /// What is counted: `files`, `MiB`.
     pub item: String,
@@ -52,7 +52,7 @@ pub struct Phase {
     pub p50_ns: u64,
     /// 99 of 100 were answered within this time.
     pub p99_ns: u64,
-    /// Requests.
+    /// How many were sent and answered.
     pub requests: u64,
     /// Replies that promised durability.
     pub promises: u64,

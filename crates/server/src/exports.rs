@@ -29,7 +29,7 @@ pub trait Mounted: Send + Sync {
 
 /// What the table is made of: a pool that is known.
 pub struct KnownExports {
-    /// Which pool.
+    /// By which handles name it.
     pub guid: PoolGuid,
     /// Authenticates its handles.
     pub handle_key: [u8; 32],
@@ -42,7 +42,7 @@ pub struct KnownExports {
 /// A dataset with the rules in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetExport {
-    /// Which one.
+    /// By which handles name it, within its pool.
     pub id: DatasetId,
     /// Its name, with the pool's.
     pub name: String,

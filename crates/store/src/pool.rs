@@ -105,7 +105,7 @@ pub struct Pool {
     pub tuning: Tuning,
     /// Its disks and their configuration.
     pub roster: Arc<Roster>,
-    /// Its blocks.
+    /// Verified blocks, with their cache, over the allocator.
     pub io: Arc<BlockIo>,
     /// Its transaction groups.
     pub txgs: Arc<Txgs>,

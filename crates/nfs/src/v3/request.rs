@@ -21,7 +21,7 @@ use crate::xdr::{Body, Encoder};
 
 /// A call to NFSv3, and what it needs.
 pub struct Request<'a> {
-    /// The call.
+    /// Header and arguments, as they came.
     pub call: &'a Call,
     /// Where it came from.
     pub link: &'a Link,
