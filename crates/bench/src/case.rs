@@ -6,6 +6,7 @@ mod home;
 mod tree;
 
 use std::fmt;
+use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use tally_base::Size;
 use crate::client::{As, Client, Pieces, Site, Tool};
 use crate::random::Random;
 use crate::stage::{Phase, Stage, Tick};
+use crate::witness::Pace;
 
 pub use home::HOME_BYTES;
 pub use tree::{HOME_FILES, MEDIA_FILES};
@@ -63,6 +65,25 @@ pub enum Case {
     },
     /// The lone probe, and nothing else.
     Probe,
+}
+
+/// A case, and how it is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The case.
+    pub case: Case,
+    /// How often.
+    pub runs: usize,
+    /// In whose name.
+    pub whose: As,
+    /// How long the disks must have written nothing until a part counts as ended; zero does not wait.
+    pub quiet: Duration,
+    /// Whether the folders stay.
+    pub keep: bool,
+    /// What is measured, in words.
+    pub target: String,
+    /// How thoroughly it is probed.
+    pub pace: Pace,
 }
 
 /// Files in each folder of an archive.

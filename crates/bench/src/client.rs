@@ -14,7 +14,8 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::meter::Meter;
-use crate::referee::{Kind, Probed, Witness};
+use crate::promise::Kind;
+use crate::witness::{Probed, Witness};
 
 pub use export::Export;
 pub use mounted::Mounted;

@@ -15,6 +15,7 @@
 pub mod case;
 pub mod client;
 pub mod meter;
+pub mod promise;
 pub mod random;
 pub mod referee;
 pub mod report;
@@ -22,4 +23,5 @@ pub mod run;
 pub mod stage;
 pub mod target;
 pub mod wire;
+pub mod witness;
 pub mod work;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tally_base::Histogram;
 
-use crate::referee::Kind;
+use crate::promise::Kind;
 
 /// Counters of one measured part.
 #[derive(Debug, Default)]

@@ -32,16 +32,14 @@
 mod mark;
 mod probe;
 
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
 
+use crate::promise::Kind;
+use crate::witness::{CHANGE_BYTES, Seen};
 use crate::work::Work;
 
 pub(crate) use mark::disks_are_theirs;
-pub use probe::Witness;
 pub use probe::probe;
-pub(crate) use probe::{CHANGE_BYTES, PROBE_BYTES};
 
 /// The part of the replies that must have an event. Not all: counters of the kernel may be a tick late.
 const PART_MIN: f64 = 0.98;
@@ -49,148 +47,14 @@ const PART_MIN: f64 = 0.98;
 /// 98 % are needed, and one that lies every tenth time 92 %.
 const NOISE_MAX: f64 = 0.2;
 
-/// How much is asked, and how long things are waited for.
-#[derive(Clone, Debug)]
-pub struct Pace {
-    /// Requests of each kind. With 200, a server that is right half of the time is found out for certain.
-    pub probes: u64,
-    /// How long the disks must have done nothing before each: at least and at most.
-    pub rest: [Duration; 2],
-    /// How long that is waited for. Disks that somebody else uses never rest.
-    pub rest_timeout: Duration,
-    /// How long the disks are watched, at least, for what comes without being asked for, when somebody is accused.
-    pub idle: Duration,
-    /// How long it may take until what was written arrives there.
-    pub arrival: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self {
-            probes: 200,
-            rest: [Duration::from_millis(1), Duration::from_millis(6)],
-            rest_timeout: Duration::from_millis(25),
-            idle: Duration::from_secs(1),
-            arrival: crate::stage::SETTLE_MAX,
-        }
-    }
-}
-
-/// Kinds of requests whose reply promises durability.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// CREATE, UNCHECKED; on a mounted directory, as its kernel sends it.
-    Create,
-    /// CREATE, EXCLUSIVE.
-    CreateExclusive,
-    /// SETATTR of mode, times and size in turns.
-    SetAttr,
-    /// WRITE that asks for FILE_SYNC.
-    WriteFileSync,
-    /// WRITE that asks for DATA_SYNC.
-    WriteDataSync,
-    /// WRITE that asks for UNSTABLE and is told that it is stable.
-    WriteToldStable,
-    /// An UNSTABLE WRITE and, right behind it, its COMMIT.
-    Commit,
-    /// `write` and `close` on a mounted directory: a WRITE, or a COMMIT.
-    WriteAndClose,
-    /// `write` and `fsync` on a mounted directory.
-    WriteAndFsync,
-    /// MKDIR.
-    MkDir,
-    /// SYMLINK.
-    SymLink,
-    /// MKNOD of a named pipe.
-    MkNod,
-    /// LINK.
-    Link,
-    /// RENAME.
-    Rename,
-    /// REMOVE.
-    Remove,
-    /// RMDIR.
-    RmDir,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 16] = [
-        Self::Create,
-        Self::CreateExclusive,
-        Self::SetAttr,
-        Self::WriteFileSync,
-        Self::WriteDataSync,
-        Self::WriteToldStable,
-        Self::Commit,
-        Self::WriteAndClose,
-        Self::WriteAndFsync,
-        Self::MkDir,
-        Self::SymLink,
-        Self::MkNod,
-        Self::Link,
-        Self::Rename,
-        Self::Remove,
-        Self::RmDir,
-    ];
-
-    /// As RFC 1813 calls it, or system calls.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Create => "CREATE",
-            Self::CreateExclusive => "CREATE EXCLUSIVE",
-            Self::SetAttr => "SETATTR",
-            Self::WriteFileSync => "WRITE FILE_SYNC",
-            Self::WriteDataSync => "WRITE DATA_SYNC",
-            Self::WriteToldStable => "WRITE UNSTABLE told stable",
-            Self::Commit => "COMMIT",
-            Self::WriteAndClose => "write+close",
-            Self::WriteAndFsync => "write+fsync",
-            Self::MkDir => "MKDIR",
-            Self::SymLink => "SYMLINK",
-            Self::MkNod => "MKNOD",
-            Self::Link => "LINK",
-            Self::Rename => "RENAME",
-            Self::Remove => "REMOVE",
-            Self::RmDir => "RMDIR",
-        }
-    }
-}
-
-/// What came of one lone request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Probed {
-    /// It was answered, and this happened meanwhile.
-    Answered(Seen),
-    /// The server does not do this, so it promises nothing.
-    Refused(String),
-}
-
-/// What was seen between a request and its reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// What the reply promises by; the server's answer may say.
-    pub kind: Kind,
-    /// Bytes that must have been written for it.
-    pub bytes: u64,
-    /// What the disks did.
-    pub work: Work,
-    /// What others of the machine did.
-    pub elsewhere: Work,
-    /// How long it took.
-    pub took: Duration,
-}
-
 /// How one kind fared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindCount {
-    /// The kind.
+    /// What the replies promised by.
     pub kind: Kind,
-    /// Its name.
+    /// [`Kind::word`], so that a saved report can be read without the program.
     pub name: String,
-    /// Replies.
+    /// Requests that were answered and looked at; those that were refused are not among them.
     pub replies: u64,
     /// Replies with at least one durable event, and bytes enough.
     pub durable: u64,
@@ -394,7 +258,5 @@ fn kind_of(line: &str) -> &str {
     line.split(':').next().unwrap_or(line)
 }
 
-#[cfg(test)]
-mod stand_ins;
 #[cfg(test)]
 mod tests;

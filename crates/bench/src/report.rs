@@ -5,10 +5,9 @@ mod compare;
 
 use serde::{Deserialize, Serialize};
 
-use crate::case::Case;
+use crate::case::{Case, Plan};
 use crate::client::As;
 use crate::referee::{Findings, Verdict};
-use crate::run::Plan;
 use crate::stage::Phase;
 use crate::work::Work;
 
@@ -40,7 +39,7 @@ pub struct Report {
     pub collapsed: bool,
     /// Each measured part, over all runs.
     pub figures: Vec<Figure>,
-    /// The runs.
+    /// In the order in which they were made.
     pub runs: Vec<Run>,
 }
 
@@ -201,7 +200,7 @@ mod tests {
                 quiet: std::time::Duration::ZERO,
                 keep: false,
                 target: String::new(),
-                pace: crate::referee::Pace::default(),
+                pace: crate::witness::Pace::default(),
             };
             let runs = vec![Run { phases: vec![phase.clone()], findings: None, verdict }];
             let report = Report::new(&plan, 0, None, runs);

@@ -3,37 +3,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::case::Case;
-use crate::client::{As, Client, Interrupted, Site};
+use crate::case::Plan;
+use crate::client::{Client, Interrupted, Site};
 use crate::meter::Meter;
-use crate::referee::{Findings, Pace, Verdict, disks_are_theirs, probe};
+use crate::referee::{Findings, Verdict, disks_are_theirs, probe};
 use crate::report::{Report, Run};
 use crate::stage::{Phase, Stage, Told};
 use crate::wire::random_u32;
 use crate::work::Watch;
-
-/// What is done.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The case.
-    pub case: Case,
-    /// How often.
-    pub runs: usize,
-    /// In whose name.
-    pub whose: As,
-    /// How long the disks must have written nothing until a part counts as ended; zero does not wait.
-    pub quiet: Duration,
-    /// Whether the folders stay.
-    pub keep: bool,
-    /// What is measured, in words.
-    pub target: String,
-    /// How thoroughly it is probed.
-    pub pace: Pace,
-}
 
 /// Somebody who watches, or why nobody does.
 pub type Referee = Result<Box<dyn Watch>, String>;
@@ -181,7 +162,8 @@ fn judge<S: Site>(site: &S, findings: &Findings) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::referee::{Kind, KindCount};
+    use crate::promise::Kind;
+    use crate::referee::KindCount;
     use crate::work::Work;
 
     #[test]

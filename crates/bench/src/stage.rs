@@ -14,14 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::{As, Client, Interrupted, Site};
 use crate::meter::Meter;
-use crate::referee::Kind;
+use crate::promise::Kind;
 use crate::wire::random_u32;
-use crate::work::{Watch, Work};
+use crate::work::{SETTLE_MAX, Watch, Work};
 
 /// How often somebody is told.
 pub(crate) const TOLD_EVERY: Duration = Duration::from_millis(100);
-/// How long disks may take to become quiet; longer than Linux keeps dirty pages (30 s and 5).
-pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(45);
 
 /// How far a run is, for whoever looks on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +40,7 @@ pub enum Told<'a> {
 /// A measured part of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// Its name.
+    /// What is done in it: `create`.
     pub name: String,
     /// What is counted: `files`, `MiB`.
     pub item: String,
@@ -54,7 +52,7 @@ pub struct Phase {
     pub p50_ns: u64,
     /// 99 of 100 were answered within this time.
     pub p99_ns: u64,
-    /// Requests.
+    /// How many were sent and answered.
     pub requests: u64,
     /// Replies that promised durability.
     pub promises: u64,

@@ -5,8 +5,13 @@
 
 pub mod devices;
 
+use std::time::Duration;
+
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+
+/// How long disks may take to become quiet; longer than Linux keeps dirty pages (30 s and 5).
+pub(crate) const SETTLE_MAX: Duration = Duration::from_secs(45);
 
 /// Counters of physical work: since some beginning, or between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -227,6 +227,3 @@ impl Disk for CountingDisk {
 fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
-
-#[cfg(test)]
-mod tests;

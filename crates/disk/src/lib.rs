@@ -10,7 +10,6 @@ mod buffer;
 mod counting;
 mod fanout;
 mod file;
-mod memory;
 mod patient;
 mod platform;
 mod system;
@@ -24,7 +23,6 @@ pub use buffer::AlignedBuf;
 pub use counting::{CountingDisk, IoCounts, IoKind, IoTimes};
 pub use fanout::{Fanout, SerialFanout, ThreadFanout, Work};
 pub use file::FileDisk;
-pub use memory::{MemDisk, MemOpener};
 pub use patient::{Patience, PatientDisk};
 pub use platform::{Host, Platform};
 pub use system::SystemOpener;
@@ -126,15 +124,15 @@ pub trait Opener: Send + Sync {
     }
 }
 
-/// Asserts what the trait asks of its callers.
-fn assert_sectors(offset: u64, length: u64) {
+/// Asserts what the trait asks of its callers: for whoever implements it.
+pub fn assert_sectors(offset: u64, length: u64) {
     let sector = tally_base::SECTOR as u64;
     assert!(offset.is_multiple_of(sector), "disk I/O at {offset}, inside a sector");
     assert!(length.is_multiple_of(sector), "disk I/O of {length} bytes, which are no whole sectors");
 }
 
 /// A range beyond the end of the disk is an error of the world: the disk may have shrunk, the pointer may be rot.
-fn check_range(geometry: &Geometry, offset: u64, length: u64) -> io::Result<()> {
+pub fn check_range(geometry: &Geometry, offset: u64, length: u64) -> io::Result<()> {
     if offset.checked_add(length).is_some_and(|end| end <= geometry.size) {
         return Ok(());
     }

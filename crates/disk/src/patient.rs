@@ -172,6 +172,3 @@ impl Disk for PatientDisk {
         Some((Arc::clone(&self.disk) as Arc<dyn Disk>, Arc::clone(&helpers.patience)))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard};
 
-/// A disk.
+/// See the module's head.
 pub struct Disk {
     file: File,
     /// What was overwritten since the last flush, in that order.

@@ -163,7 +163,7 @@ impl Place {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Forgets that.
+    /// [`Self::log`] begins anew.
     pub fn forget_log(&self) -> Result<()> {
         Ok(File::create(self.folder.path().join("log")).map(drop)?)
     }

@@ -243,7 +243,7 @@ impl Filesystem {
     ) -> Wait {
         let mut spare_bytes = admitted.fold_bytes;
         self.append_all(admitted, locked, records, |locked, txg, record, is_logged| {
-            self.settle_fold(locked, txg, &record, is_logged, &mut spare_bytes);
+            self.charge_fold(locked, txg, &record, is_logged, &mut spare_bytes);
             self.note_shrinking(txg, locked, &record);
             self.apply(locked, txg, record, is_logged);
         })
@@ -310,7 +310,7 @@ impl Filesystem {
 
     /// Tells the group what a record that is about to be applied really costs its fold. What the group has counted
     /// before goes back, from the `spare_bytes` that the operation was admitted with.
-    pub(crate) fn settle_fold(
+    pub(crate) fn charge_fold(
         &self,
         locked: &Locked,
         txg: Txg,
@@ -323,16 +323,16 @@ impl Filesystem {
         *spare_bytes -= known_bytes;
         let brought = cost::brought(locked, txg, record, takes_ring);
         if cost.patch_bytes != 0 || known_bytes > 0 || brought.more_bytes > 0 {
-            self.pool.txgs.settle_fold(txg, cost.patch_bytes, known_bytes, brought);
+            self.pool.txgs.charge_fold(txg, cost.patch_bytes, known_bytes, brought);
         }
     }
 
     /// Gives back what was asked for so that a record can be replayed, as far as its group has counted it already.
-    pub(crate) fn settle_replay(&self, locked: &Locked, txg: Txg, record: &Record, spare_bytes: &mut u64) {
+    pub(crate) fn charge_replay(&self, locked: &Locked, txg: Txg, record: &Record, spare_bytes: &mut u64) {
         let known_bytes = cost::of_record(locked, txg, record).map_or(0, |cost| cost.known_bytes.min(*spare_bytes));
         *spare_bytes -= known_bytes;
         if known_bytes > 0 {
-            self.pool.txgs.settle_fold(txg, 0, known_bytes, Brought::default());
+            self.pool.txgs.charge_fold(txg, 0, known_bytes, Brought::default());
         }
     }
 

@@ -67,7 +67,7 @@ impl Filesystem {
         let ids = touched(&record);
         let (mut locked, unreadable) = self.lock_to_replay(&ids, dseq)?;
         check_present(&record, &locked, &unreadable, dseq)?;
-        settle_sizes(&mut record, &locked, &unreadable, dseq)?;
+        resolve_sizes(&mut record, &locked, &unreadable, dseq)?;
         self.learn_ids(&record);
         record.data.iter_mut().for_each(leave_the_frame);
         let bytes = record.data_parts().map(|part| part.len() as u64).sum();
@@ -157,7 +157,7 @@ fn touched(record: &Record) -> SmallVec<[ObjectId; 4]> {
 }
 
 /// Turns the size rules into sizes, by what is there now.
-fn settle_sizes(record: &mut Record, locked: &Locked, unreadable: &[ObjectId], dseq: Dseq) -> Result<(), ReplayError> {
+fn resolve_sizes(record: &mut Record, locked: &Locked, unreadable: &[ObjectId], dseq: Dseq) -> Result<(), ReplayError> {
     for after in &mut record.inodes {
         let Some(inode) = &mut after.inode else { continue };
         let at_least = match after.size {

@@ -403,6 +403,6 @@ fn an_older_copy_of_a_leg_is_never_believed() {
     assert!(error.contains("/disks/l") && error.contains("--accept-loss"), "{error}");
 }
 
-fn copy_of(disks: &[(String, Arc<tally_disk::MemDisk>)]) -> Vec<(String, Arc<tally_disk::MemDisk>)> {
+fn copy_of(disks: &[(String, Arc<tally_fakes::MemDisk>)]) -> Vec<(String, Arc<tally_fakes::MemDisk>)> {
     disks.iter().map(|(path, disk)| (path.clone(), World::copy(disk))).collect()
 }

@@ -72,7 +72,7 @@ fn state(filer: &Filer, path: &str) -> LegState {
 
 /// Whether the label of one disk says that another was left behind. Looks at what the disk has, and nothing in memory.
 fn says_struck_off(world: &World, of: &str, other: &str) -> bool {
-    let disk = tally_disk::MemDisk::from_bytes(&world.content_of(of));
+    let disk = tally_fakes::MemDisk::from_bytes(&world.content_of(of));
     let label = label::read(&disk as &dyn Disk).unwrap();
     let legs = label.config.vdevs.iter().flat_map(|vdev| &vdev.legs);
     legs.filter(|leg| leg.path == Path::new(other)).any(|leg| leg.stale_since.is_some())

@@ -14,8 +14,9 @@ use parking_lot::RwLock;
 use tally_base::{DatasetId, Generation, ObjectId, PoolGuid};
 use tally_nfs::exports::{Exports, Place, Rule, parse_sharenfs};
 use tally_nfs::handle::{HANDLE_BYTES, Handle};
+use tally_nfs::link::Link;
 use tally_nfs::rpc::{Refusal, Reply};
-use tally_nfs::service::{Link, Service, Step};
+use tally_nfs::service::{Service, Step};
 use tally_vfs::model::{Model, ModelOptions};
 use tally_vfs::{CreateHow, Cred, NodeKind, ObjectRef, OpCtx, SetAttr, Stability, Vfs};
 

@@ -13,7 +13,7 @@ use crate::ring::LaneGeometry;
 pub struct Leg {
     /// Which disk, for reports and for the pool's configuration.
     pub guid: VdevGuid,
-    /// The disk.
+    /// Every write to it is durable by itself; it is never flushed.
     pub disk: Arc<dyn Disk>,
     /// Where the ring begins on it.
     pub start: u64,

@@ -123,7 +123,7 @@ pub struct FrameHeader {
     pub prev: u64,
     /// LSN of its first record; of a seal, the LSN that the next record will get.
     pub first_lsn: Lsn,
-    /// Records in it.
+    /// Records in it; none in a seal.
     pub record_count: u32,
     /// Every record up to here was durable when this frame was submitted.
     pub durable_lsn: Lsn,

@@ -180,7 +180,7 @@ impl Budget {
     }
 
     /// A frame was closed: it takes `frame_bytes` (with the gap behind it) instead of what its records were charged.
-    pub(crate) fn settle(&self, charged: u64, frame_bytes: u64) {
+    pub(crate) fn charge_frame(&self, charged: u64, frame_bytes: u64) {
         if charged >= frame_bytes {
             self.give(charged - frame_bytes);
         } else {

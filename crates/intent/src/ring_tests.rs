@@ -62,7 +62,7 @@ proptest! {
                 prop_assert!(head + bytes - tail <= geometry.size, "head {head}, tail {tail}, frame {bytes}");
                 frames.push_back(head);
                 let next = geometry.place(head + bytes);
-                budget.settle(bytes, next - head);
+                budget.charge_frame(bytes, next - head);
                 head = next;
             } else {
                 prop_assert!(head > tail, "an empty ring takes any frame");

@@ -32,9 +32,9 @@ pub enum Kind {
 /// A write that a crash may take back in part or whole.
 #[derive(Clone, Debug)]
 pub struct OpenWrite {
-    /// Where.
+    /// In the file, bytes.
     pub offset: u64,
-    /// What.
+    /// The bytes that were sent.
     pub data: Vec<u8>,
     /// Whether it was answered: then it may only be lost if the write verifier changes.
     pub answered: bool,

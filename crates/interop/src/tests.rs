@@ -1,7 +1,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tally_disk::{AlignedBuf, Disk, Durability, MemDisk};
+use tally_disk::{AlignedBuf, Disk, Durability};
+use tally_fakes::MemDisk;
 
 use crate::model::{Model, Operation};
 use crate::random::Random;

@@ -9,8 +9,10 @@ use clap::Parser;
 use tally_bench::referee::Verdict;
 use tally_bench::report::Report;
 use tally_bench::wire::{Connection, Target};
-use tally_disk::{MemOpener, Opener};
-use tally_server::cli::{self, Cli, Console, Interrupts, ServeArgs};
+use tally_disk::Opener;
+use tally_fakes::MemOpener;
+use tally_server::cli::{self, Cli, Console, Interrupts};
+use tally_server::config::ServeArgs;
 use tally_server::daemon::{Daemon, Launch, Stopper};
 
 /// A daemon on its own thread, with a pool that it has made.

@@ -31,7 +31,7 @@ pub struct ImportSource {
 /// A path with a label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundLeg {
-    /// Where.
+    /// Where it was found, which need not be where its label says.
     pub path: PathBuf,
     /// What it says.
     pub label: Label,

@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 use tally_vfs::Cred;
 
 use crate::exports::{Rule, Squash};
+use crate::link::Link;
 use crate::local::Owner;
 use crate::rpc::Identity;
-use crate::service::Link;
 
 /// A rule asks for more than a connection can show: AUTH_TOOWEAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ pub type HandleBytes = [u8; HANDLE_BYTES];
 /// What a handle names. Its MAC is not checked yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
-    /// Which pool.
+    /// Whose key its MAC is made with.
     pub pool: PoolGuid,
     /// Which dataset of it.
     pub dataset: DatasetId,

@@ -14,9 +14,11 @@
 pub mod cred;
 pub mod exports;
 pub mod handle;
+pub mod link;
 pub mod local;
 pub mod mount;
 pub mod nlm;
+mod procedure;
 pub mod replies;
 pub mod rpc;
 pub mod rpcbind;

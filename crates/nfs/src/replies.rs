@@ -31,8 +31,8 @@ use parking_lot::Mutex;
 use tally_base::PoolGuid;
 use tally_vfs::ReplyKey;
 
+use crate::link::Link;
 use crate::rpc::Reply;
-use crate::service::Link;
 
 const SHARD_COUNT: usize = 16;
 /// Entries of one client in all.

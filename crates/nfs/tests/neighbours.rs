@@ -20,8 +20,9 @@ use support::client::{Answer, Client, MOUNT, NFS, TOOWEAK, dir_name, mode, recor
 use support::desk::serve;
 use support::{House, TestExports};
 use tally_nfs::handle::Handle as Named;
+use tally_nfs::link::Link;
 use tally_nfs::local::Owner;
-use tally_nfs::service::{Link, Service};
+use tally_nfs::service::Service;
 use tally_nfs::v3::Procedure;
 use tally_nfs::xdr::Encoder;
 use tally_vfs::{Cred, Vfs};

@@ -17,8 +17,7 @@ use tally_base::{DatasetId, PoolGuid};
 use tally_nfs::exports::{Exports, Place, Rule, ShareRules, parse_sharenfs};
 use tally_vfs::{ObjectRef, Vfs};
 
-use crate::daemon::config::ExportRule;
-use crate::daemon::state::Moved;
+use crate::config::{ExportRule, Moved};
 
 /// The file systems of one imported pool.
 pub trait Mounted: Send + Sync {
@@ -30,7 +29,7 @@ pub trait Mounted: Send + Sync {
 
 /// What the table is made of: a pool that is known.
 pub struct KnownExports {
-    /// Which pool.
+    /// By which handles name it.
     pub guid: PoolGuid,
     /// Authenticates its handles.
     pub handle_key: [u8; 32],
@@ -43,7 +42,7 @@ pub struct KnownExports {
 /// A dataset with the rules in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatasetExport {
-    /// Which one.
+    /// By which handles name it, within its pool.
     pub id: DatasetId,
     /// Its name, with the pool's.
     pub name: String,

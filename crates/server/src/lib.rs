@@ -4,7 +4,10 @@
 
 pub mod advise;
 pub mod cli;
+pub mod config;
 pub mod control;
 pub mod daemon;
+mod dates;
 pub mod exports;
 mod places;
+pub mod process;

@@ -9,7 +9,8 @@ use std::thread;
 use clap::Parser;
 use tally_disk::SystemOpener;
 use tally_server::cli::progress::Bar;
-use tally_server::cli::{self, Cli, Command, Console, Interrupts, ServeArgs};
+use tally_server::cli::{self, Cli, Command, Console, Interrupts};
+use tally_server::config::ServeArgs;
 use tally_server::daemon::{Daemon, Launch, Told, logging};
 
 /// Requests bring buffers of up to 1 MiB that live for milliseconds. The C library maps and unmaps each of them, and

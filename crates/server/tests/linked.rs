@@ -9,7 +9,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tally_disk::{Disk, Durability, Geometry, MemDisk, MemOpener, Opener};
+use tally_disk::{Disk, Durability, Geometry, Opener};
+use tally_fakes::{MemDisk, MemOpener};
 
 mod running;
 

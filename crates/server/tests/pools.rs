@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tally_disk::{Access, Disk, Durability, Geometry, MemDisk, MemOpener, Opener};
-use tally_server::cli::ServeArgs;
+use tally_disk::{Access, Disk, Durability, Geometry, Opener};
+use tally_fakes::{MemDisk, MemOpener};
+use tally_server::config::ServeArgs;
 
 mod running;
 

@@ -9,8 +9,8 @@ use nfs3_types::nfs3::*;
 use nfs3_types::rpc::{auth_unix, call_body, msg_body, opaque_auth, rpc_msg};
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack};
 use smallvec::SmallVec;
+use tally_nfs::link::Link;
 use tally_nfs::rpc::Reply;
-use tally_nfs::service::Link;
 use tally_vfs::{Attr, Cred, FileKind};
 
 use crate::same::same_attr;

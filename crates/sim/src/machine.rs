@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tally_base::{DatasetId, PoolGuid, Rng};
-use tally_disk::{Host, MemOpener, Platform};
+use tally_disk::{Host, Platform};
+use tally_fakes::MemOpener;
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport};
 use tally_fs::record::RECORD_OVERHEAD_MAX;
 use tally_members::assemble::PoolSelect;
@@ -243,9 +244,6 @@ impl Machine {
     }
 
     fn start(&mut self, filer: Arc<Filer>) {
-        for lane in filer.pool().lanes().iter() {
-            lane.set_inline(true);
-        }
         let config = filer.pool().roster.config();
         let shares = Shares { filer: Arc::clone(&filer), pool: config.pool, handle_key: config.handle_key };
         let service = Service::new(Arc::new(shares));

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use tally_base::Txg;
-use tally_members::blockdev::{MemBlockDev, numbered};
+use tally_fakes::MemBlockDev;
+use tally_members::blockdev::numbered;
 use tally_store::alloc::Allocator;
 use tally_store::block::BlockError;
 use tally_store::io::BlockIo;

@@ -52,7 +52,7 @@ const NEWER: &str = "block pointer that a program of this version can read";
 /// A range of sectors on one top-level vdev.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dva {
-    /// Which vdev.
+    /// Its place in the configuration, which is its own for ever.
     pub vdev: VdevIndex,
     /// Byte offset in its data area, a whole sector.
     pub offset: u64,

@@ -72,7 +72,7 @@ pub struct DatasetLine {
     pub parent: DatasetId,
     /// The last component of its name.
     pub name: String,
-    /// Local properties.
+    /// Those that were set on it; all others come from above.
     pub local: PropertySet,
     /// Sections of its entry that this program does not know, as they were read.
     pub carried: Bytes,

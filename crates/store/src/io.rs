@@ -211,7 +211,7 @@ impl BlockIo {
         let key = CacheKey::of(bp);
         match self.find(&key, bp.kind) {
             Some(Cached { bytes, checked: true, .. }) => Ok(bytes),
-            Some(Cached { bytes, checked: false, .. }) => self.admit(bp, key, bytes, Some(check)),
+            Some(Cached { bytes, checked: false, .. }) => self.put_in_cache(bp, key, bytes, Some(check)),
             None => self.read_device(Purpose::Reading, bp, key, Some(check)),
         }
     }
@@ -243,13 +243,13 @@ impl BlockIo {
         let (came, _under_way) = self.join_or_begin(key, bp.kind);
         match came {
             Some(Cached { bytes, checked, .. }) if checked || check.is_none() => return Ok(bytes),
-            Some(Cached { bytes, .. }) => return self.admit(bp, key, bytes, check),
+            Some(Cached { bytes, .. }) => return self.put_in_cache(bp, key, bytes, check),
             None => {}
         }
         let bytes = block::open(&self.devs, bp).inspect_err(|error| self.note_damage(bp, error))?;
         self.unrepaired.clear(bp.dva);
         self.count_read(purpose, bp);
-        self.admit(bp, key, bytes, check)
+        self.put_in_cache(bp, key, bytes, check)
     }
 
     /// Counts a block that was read from its device for somebody who waits; where that is a reader it is a miss of what
@@ -284,7 +284,14 @@ impl BlockIo {
         self.unrepaired.count()
     }
 
-    fn admit(&self, bp: &BlockPtr, key: CacheKey, bytes: Bytes, check: Option<Check>) -> Result<Bytes, BlockError> {
+    /// Checks a block where that was asked for, and puts it into the cache.
+    fn put_in_cache(
+        &self,
+        bp: &BlockPtr,
+        key: CacheKey,
+        bytes: Bytes,
+        check: Option<Check>,
+    ) -> Result<Bytes, BlockError> {
         if let Some(check) = check {
             check(&bytes).map_err(|malformed| BlockError::Malformed { bp: *bp, what: malformed.0 })?;
         }

@@ -69,7 +69,7 @@ use crate::tuning::Tuning;
 use crate::txg::{Cause, TxgHistory, Txgs};
 use break_even::BreakEven;
 use bytes::Bytes;
-use catalog::{Catalog, Entries, Told};
+use catalog::{Catalog, Entries};
 use kept::Kept;
 use server_time::ServerTime;
 use window::Window;
@@ -105,7 +105,7 @@ pub struct Pool {
     pub tuning: Tuning,
     /// Its disks and their configuration.
     pub roster: Arc<Roster>,
-    /// Its blocks.
+    /// Verified blocks, with their cache, over the allocator.
     pub io: Arc<BlockIo>,
     /// Its transaction groups.
     pub txgs: Arc<Txgs>,
@@ -159,7 +159,6 @@ struct Syncing {
     root: Option<BlockPtr>,
     /// The datasets below it.
     catalog: Catalog,
-    told: Told,
     /// Up to which group the log's records are in the trees, as it says (rules F1).
     log_txg: Txg,
     reply_blocks: [Option<BlockPtr>; BUCKETS],

@@ -211,7 +211,7 @@ impl Txgs {
     /// What a change under a hold on `txg` has turned out to cost its fold: `patch_bytes` more to patch (or fewer, where a
     /// block is filled up), `known_bytes` less of the pool than it was admitted with, since the group had those blocks
     /// already, and `data` that is in memory now.
-    pub fn settle_fold(&self, txg: Txg, patch_bytes: i64, known_bytes: u64, data: Brought) {
+    pub fn charge_fold(&self, txg: Txg, patch_bytes: i64, known_bytes: u64, data: Brought) {
         let mut state = self.state.lock();
         if data.more_bytes > 0 {
             state.slope.add(txg, data);

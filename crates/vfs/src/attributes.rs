@@ -5,7 +5,7 @@ use tally_base::{Generation, ObjectId, Time};
 /// An object and the generation under which it was made: what a file handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectRef {
-    /// The object.
+    /// Its number in the dataset.
     pub id: ObjectId,
     /// Its generation; another one is stale.
     pub generation: Generation,
@@ -34,9 +34,9 @@ pub enum FileKind {
 /// Attributes of an object. Times are what `stat` shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attr {
-    /// Which object.
+    /// Its number and generation, as handles carry them.
     pub object: ObjectRef,
-    /// Its kind.
+    /// The same for as long as the object exists.
     pub kind: FileKind,
     /// Permission bits, 0..=0o7777.
     pub mode: u32,

@@ -12,12 +12,13 @@ use anyhow::{Context, Result, ensure};
 
 use super::{As, Client, Pieces, Setting, Site, TIME_SECONDS, Tool, USER};
 use crate::meter::{Meter, Promise};
+use crate::promise::Kind;
 use crate::random::Random;
-use crate::referee::{Kind, Probed, Witness};
 use crate::target::{Url, find};
 use crate::wire::{
     Attributes, Caller, Connection, Handle, Limits, Refused, Stable, Target, Written, random_u32, status,
 };
+use crate::witness::{Probed, Witness};
 
 mod probe;
 

@@ -14,9 +14,10 @@ use rustix::fs::{Advice, AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid
 
 use super::{Client, Pieces, Setting, Site, TIME_SECONDS, Tool, USER};
 use crate::meter::{Meter, Promise};
+use crate::promise::Kind;
 use crate::random::Random;
-use crate::referee::{CHANGE_BYTES, Kind, PROBE_BYTES, Probed, Witness};
 use crate::wire::random_u32;
+use crate::witness::{CHANGE_BYTES, PROBE_BYTES, Probed, Witness};
 
 /// What statfs says of an NFS mount.
 const NFS_MAGIC: u64 = 0x6969;

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::Pace;
 use crate::client::{Client, Interrupted, Pieces, Site};
 use crate::meter::Meter;
 use crate::stage::Told;
 use crate::wire::{Refused, random_u32};
+use crate::witness::Pace;
 use crate::work::Watch;
 
 const MARKS: [u64; 3] = [2 << 20, 8 << 20, 32 << 20];

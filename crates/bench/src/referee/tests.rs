@@ -1,3 +1,7 @@
+mod stand_ins;
+
+use std::time::Duration;
+
 use super::*;
 
 fn count(kind: Kind, replies: u64, durable: u64, unknown: u64) -> KindCount {

@@ -12,7 +12,7 @@ pub struct Group<'a> {
     pub case: &'a Case,
     /// In whose name.
     pub whose: As,
-    /// The part.
+    /// What was measured, as figures call it.
     pub part: &'a str,
     /// `files/s`, `MiB/s`.
     pub unit: &'a str,
@@ -27,9 +27,9 @@ pub struct Group<'a> {
 pub struct Row<'a> {
     /// What its report is called.
     pub label: &'a str,
-    /// Its report.
+    /// All of it: version, target, every run.
     pub report: &'a Report,
-    /// Its figure.
+    /// The part that is compared.
     pub figure: &'a Figure,
 }
 

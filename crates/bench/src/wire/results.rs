@@ -12,7 +12,7 @@ pub struct Refused {
     pub procedure: &'static str,
     /// Of what, where there is a name.
     pub name: String,
-    /// The status.
+    /// The number that came instead of 0.
     pub status: u32,
 }
 

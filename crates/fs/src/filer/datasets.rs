@@ -67,7 +67,7 @@ pub struct DatasetInfo {
     pub available_bytes: u64,
     /// Objects in it.
     pub object_count: u64,
-    /// Local properties.
+    /// Those that were set on it; all others come from above.
     pub local: PropertySet,
     /// The properties in force.
     pub effective: Arc<Effective>,

@@ -11,7 +11,7 @@ use crate::record::{Record, newer};
 /// Where an import went back to, and what that gives up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RewindReport {
-    /// Groups.
+    /// Where it went, and which groups that gives up.
     pub groups: GoneBack,
     /// Records that are still in the log, by the names of their datasets.
     pub records: Vec<DroppedRecords>,
@@ -20,7 +20,7 @@ pub struct RewindReport {
 /// Records of one dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedRecords {
-    /// Whose.
+    /// Its full name.
     pub dataset: String,
     /// How many.
     pub count: u64,

@@ -98,7 +98,7 @@ impl Filesystem {
             let records = commit_records(object, &inode, part);
             let mut spare_bytes = admitted.fold_bytes;
             let wait = self.append_all(admitted, &mut locked, records, |locked, txg, record, is_logged| {
-                self.settle_replay(locked, txg, &record, &mut spare_bytes);
+                self.charge_replay(locked, txg, &record, &mut spare_bytes);
                 // What the log has not taken stays due.
                 let pieces = record.data.filter(|_| is_logged).into_iter().flat_map(|data| data.pieces);
                 pieces.for_each(|(at, bytes)| {

@@ -313,7 +313,7 @@ impl Filesystem {
     ) -> Txg {
         let mut spare_bytes = admitted.fold_bytes;
         self.with_hold(admitted, |txg| {
-            self.settle_fold(locked, txg, &record, parts.gathers, &mut spare_bytes);
+            self.charge_fold(locked, txg, &record, parts.gathers, &mut spare_bytes);
             self.apply(locked, txg, record, false);
             let layer = &mut locked.state_mut(object.id).layer_mut(txg).data;
             for (offset, block) in parts.placed {

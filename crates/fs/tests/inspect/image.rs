@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tally_base::{Clock, SystemRng, Time};
-use tally_disk::{Host, MemDisk, MemOpener, Platform, SerialFanout};
+use tally_disk::{Host, Platform, SerialFanout};
+use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::Filer;
 use tally_fs::filer::{CreateOptions, FilerError, ImportOptions, ImportReport};
 use tally_fs::inspect::FsWords;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tally_base::{SystemClock, SystemRng, Txg};
-use tally_disk::{Disk, Durability, Host, MemDisk, MemOpener, Platform, SerialFanout};
+use tally_disk::{Disk, Durability, Host, Platform, SerialFanout};
+use tally_fakes::{MemDisk, MemOpener};
 use tally_members::create::{CreateOptions, create};
 use tally_members::grammar::parse_vdev_args;
 use tally_members::label::{self, Section, TxgRange};

@@ -12,7 +12,8 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use tally_base::{Clock, LaneId, SECTOR, SystemClock, SystemRng, Wait};
-use tally_disk::{Disk, Durability, Fanout, Geometry, Host, MemDisk, MemOpener, Platform, SerialFanout, ThreadFanout};
+use tally_disk::{Disk, Durability, Fanout, Geometry, Host, Platform, SerialFanout, ThreadFanout};
+use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::filer::{CreateOptions, Filer, FilerError, ImportOptions, ImportReport, Suspended};
 use tally_intent::Lane;
 use tally_members::assemble::{self, PoolSelect};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tally_disk::{Host, MemDisk, MemOpener, Platform, SerialFanout};
+use tally_disk::{Host, Platform, SerialFanout};
+use tally_fakes::{MemDisk, MemOpener};
 use tally_fs::Filer;
 use tally_fs::filer::CreateOptions;
 use tally_members::grammar::parse_vdev_args;

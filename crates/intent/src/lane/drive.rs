@@ -223,7 +223,7 @@ impl Lane {
             payload_bytes: u32::try_from(payload_bytes).expect("at most Fmax"),
             payload_checksum: 0,
         };
-        self.budget.settle(gather.charged, taken);
+        self.budget.charge_frame(gather.charged, taken);
         state.flights.push(&header);
         if !header.is_seal() {
             let (first_lsn, txg_max) = (header.first_lsn, header.txg_max);

@@ -373,7 +373,8 @@ impl Lane {
     }
 
     /// Whether waiters may write frames in place, as they do unless told otherwise; or all is left to the lane thread.
-    pub fn set_inline(&self, inline: bool) {
+    #[cfg(test)]
+    pub(crate) fn set_inline(&self, inline: bool) {
         self.inline.store(inline, Ordering::Relaxed);
     }
 }

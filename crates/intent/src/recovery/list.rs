@@ -28,11 +28,11 @@ pub struct FrameInfo {
 pub struct RecordInfo {
     /// Its position in the lane.
     pub lsn: Lsn,
-    /// Whose it is.
+    /// Its dataset, its number in that, and its group.
     pub head: RecordHead,
     /// Where on the leg's ring its head begins.
     pub offset: u64,
-    /// Its body.
+    /// What only the dataset can read.
     pub body: Bytes,
 }
 

@@ -92,7 +92,7 @@ pub struct Merged {
 pub struct MergeError {
     /// Whose record.
     pub dataset: DatasetId,
-    /// Which one.
+    /// Its number in the dataset, which only one record may have.
     pub dseq: Dseq,
     /// Where the two stand.
     pub lanes: [(LaneId, Lsn); 2],

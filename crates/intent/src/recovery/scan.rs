@@ -30,9 +30,9 @@ pub struct RecoveredRecord {
     pub lane: LaneId,
     /// Its position there.
     pub lsn: Lsn,
-    /// Whose it is.
+    /// Its dataset, its number in that, and its group.
     pub head: RecordHead,
-    /// Its body.
+    /// What only the dataset can read.
     pub body: Bytes,
     /// Whether a later frame or the uberblock witnesses that it was durable.
     pub witnessed: bool,
@@ -62,7 +62,7 @@ pub enum Verdict {
 /// Rot of one leg that another one could make good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegFault {
-    /// Which leg.
+    /// The one whose frames were made good.
     pub leg: VdevGuid,
     /// Acknowledged frames that it does not have, or has damaged.
     pub frame_count: u64,
@@ -72,7 +72,7 @@ pub struct LegFault {
 /// lane that no longer knew which legs the labels name, and it may have been acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disowned {
-    /// Which leg.
+    /// The one on which they stand.
     pub leg: VdevGuid,
     /// The first of them that no leg of the set has.
     pub first: Lsn,

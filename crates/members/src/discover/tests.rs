@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tally_disk::{Access, Disk, Durability, Geometry, MemDisk, Opener, Platform, SystemOpener};
-use tally_fakes::{FaultyDisk, World};
+use tally_disk::{Access, Disk, Durability, Geometry, Opener, Platform, SystemOpener};
+use tally_fakes::{FaultyDisk, MemDisk, World};
 
 use super::*;
 use crate::assemble::{Assembled, ImportError, ImportOptions, PoolSelect, import};

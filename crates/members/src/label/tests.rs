@@ -1,5 +1,6 @@
 use tally_base::{LaneId, Time, Txg, VdevIndex};
-use tally_disk::{Host, MemDisk};
+use tally_disk::Host;
+use tally_fakes::MemDisk;
 
 use super::*;
 

@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use parking_lot::Condvar;
-use tally_disk::{Durability, Geometry, MemDisk, Platform, ThreadFanout};
-use tally_fakes::{FaultyDisk, World};
+use tally_disk::{Durability, Geometry, Platform, ThreadFanout};
+use tally_fakes::{FaultyDisk, MemDisk, World};
 use tally_intent::LegSet;
 
 use super::*;

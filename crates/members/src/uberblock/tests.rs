@@ -1,5 +1,5 @@
 use tally_base::Lsn;
-use tally_disk::MemDisk;
+use tally_fakes::MemDisk;
 
 use super::*;
 use crate::label::LABEL_BYTES;

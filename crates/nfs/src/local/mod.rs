@@ -30,7 +30,7 @@
 //!
 //! A program that passes other people's connections on (a proxy, `ssh -L`) speaks as the user it runs as.
 //!
-//! [`Link::is_alive`]: crate::service::Link::is_alive
+//! [`Link::is_alive`]: crate::link::Link::is_alive
 
 mod sock_diag;
 

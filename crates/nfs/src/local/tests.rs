@@ -5,7 +5,7 @@ use std::time::Duration;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::*;
-use crate::service::Link;
+use crate::link::Link;
 
 fn pair(listen: &str, connect: &str) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((listen, 0)).unwrap();

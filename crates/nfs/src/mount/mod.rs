@@ -13,8 +13,8 @@ use tally_vfs::{Cred, FileKind, FsError, ObjectRef, Vfs};
 use crate::cred::{TooWeak, caller, known_user};
 use crate::exports::Exports;
 use crate::handle::{Handle, HandleBytes};
+use crate::link::Link;
 use crate::rpc::{AcceptError, Identity};
-use crate::service::Link;
 use crate::xdr::{Decoder, Encoder, Garbage};
 pub use table::MountTable;
 

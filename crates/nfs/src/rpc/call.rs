@@ -43,9 +43,9 @@ pub struct Call {
     pub xid: u32,
     /// RPC program.
     pub program: u32,
-    /// Its version.
+    /// Of the program, as the client would have it.
     pub version: u32,
-    /// Its procedure.
+    /// By its number in the program; 0 does nothing.
     pub procedure: u32,
     /// Who asks.
     pub identity: Identity,

@@ -45,7 +45,7 @@ pub(super) fn keep(hub: &Arc<Hub>, listener: &TcpListener) {
             return;
         }
         match accepted {
-            Ok((stream, peer)) => admit(hub, stream, peer),
+            Ok((stream, peer)) => take_in(hub, stream, peer),
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
             Err(error) => {
                 hub.complaints.add(Complaint::NoSocket, listener_address(listener));
@@ -63,12 +63,12 @@ fn listener_address(listener: &TcpListener) -> SocketAddr {
     listener.local_addr().unwrap_or_else(|_| SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, 0)))
 }
 
-fn admit(hub: &Arc<Hub>, stream: TcpStream, peer: SocketAddr) {
+fn take_in(hub: &Arc<Hub>, stream: TcpStream, peer: SocketAddr) {
     if hub.connection_count() >= hub.options.connections_max && !warden::free_places(hub) {
         count(&hub.service.stats().connections_refused);
         return hub.complaints.add(Complaint::Crowded, peer);
     }
-    if let Err(error) = prepare(&stream).and_then(|()| hub.admit(stream, peer)) {
+    if let Err(error) = prepare(&stream).and_then(|()| hub.open(stream, peer)) {
         tracing::debug!(%error, %peer, "a connection could not be set up");
         hub.complaints.add(Complaint::NoSocket, peer);
     }

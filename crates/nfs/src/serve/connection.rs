@@ -10,7 +10,7 @@ use super::backlog::Backlog;
 use super::input::Input;
 use super::ledger::{Account, Debt};
 use super::output::Output;
-use crate::service::Link;
+use crate::link::Link;
 
 /// So many bytes of a record that arrived excuse a millisecond of its age: half a megabit a second is honest, and a byte
 /// now and then is not.

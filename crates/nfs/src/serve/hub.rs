@@ -181,7 +181,7 @@ impl Hub {
     }
 
     /// Takes a new connection in.
-    pub(super) fn admit(&self, stream: TcpStream, peer: std::net::SocketAddr) -> io::Result<()> {
+    pub(super) fn open(&self, stream: TcpStream, peer: std::net::SocketAddr) -> io::Result<()> {
         let id = self.next_connection.fetch_add(1, SeqCst);
         let account = self.ledger.open(peer.ip());
         let connection = Arc::new(Connection::new(id, peer, stream, account, self.now_ms()));

@@ -7,26 +7,11 @@ use std::time::{Duration, Instant};
 use tally_base::{Fate, Kept};
 use tally_vfs::ReplyKey;
 
-use super::Link;
+use crate::link::Link;
 use crate::rpc::{Call, Reply};
-use crate::stats::Kind;
 use crate::stats::accounts::{Paid, Payer};
+use crate::stats::{Kind, Times};
 use crate::v3::{About, Procedure, Status};
-
-/// When what happened to a job.
-#[derive(Clone, Copy, Debug)]
-pub struct Times {
-    /// Its last byte was read.
-    pub read_at: Instant,
-    /// Its (last) execution began.
-    pub started: Instant,
-    /// Its (last) execution ended, and its wait began.
-    pub executed: Instant,
-    /// Its wait ended.
-    pub settled: Instant,
-    /// Time that the working thread itself spent in the device.
-    pub in_device: Duration,
-}
 
 /// A request that was read and not yet answered.
 pub struct Job {

@@ -22,7 +22,6 @@
 //! running ever after, and who was attached to it is answered.
 
 mod job;
-mod link;
 mod strangers;
 
 use std::cell::Cell;
@@ -38,15 +37,15 @@ use tally_base::{DatasetId, Fate, PoolGuid, Promise, Wait};
 use tally_vfs::ReplyKey;
 
 use crate::exports::{Exports, Place};
+use crate::link::Link;
 use crate::mount::{self, MountTable};
 use crate::nlm;
 use crate::replies::{Begin, Replies};
 use crate::rpc::{AcceptError, AuthProblem, Call, Refusal, Reply};
 use crate::stats::{Stats, count};
 use crate::v3::{self, About, Answer, Done, Memo, Procedure, Repeated, Request, Status};
-pub use job::{Job, Times};
+pub use job::Job;
 use job::{Memory, Pending};
-pub use link::Link;
 use strangers::Strangers;
 
 /// What has to happen next with a job.
@@ -232,7 +231,7 @@ impl Service {
     /// The socket has the reply of a job: counts it.
     pub fn sent(&self, job: &Job, sent: Instant) {
         if let Some((payer, paid)) = job.bill(sent) {
-            self.stats.enter(&job.link, payer, &paid, job.times);
+            self.stats.enter((job.link.id(), job.link.newest()), payer, &paid, job.times);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::Link;
+use crate::link::Link;
 
 /// Between two lines.
 const SILENCE: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 
 use tally_vfs::Stability;
 
-use crate::v3::{PROCEDURE_COUNT, Procedure};
+use crate::procedure::{PROCEDURE_COUNT, Procedure};
 
 /// How many kinds there are: WRITE comes in three.
 pub const KIND_COUNT: usize = PROCEDURE_COUNT + 2;

@@ -4,6 +4,7 @@
 pub mod accounts;
 mod kind;
 pub mod recorder;
+mod times;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,11 +13,10 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tally_base::Histogram;
 
-use crate::service::{Link, Times};
-
 pub use kind::{KIND_COUNT, Kind};
+pub use times::Times;
 
-use accounts::{Accounts, Paid, Payer};
+use accounts::{Accounts, Newest, Paid, Payer};
 use recorder::{Event, Recorder};
 
 /// One kind of call.
@@ -119,8 +119,8 @@ impl Stats {
         self.holder.lock().as_ref().map_or(Held::default(), |holder| holder.held())
     }
 
-    /// Enters an answered request, wherever it counts.
-    pub(crate) fn enter(&self, link: &Link, payer: Payer, paid: &Paid, times: Times) {
+    /// Enters an answered request, wherever it counts. `connection` is the one on which it came, and its newest account.
+    pub(crate) fn enter(&self, connection: (u64, &Newest), payer: Payer, paid: &Paid, times: Times) {
         let counted = self.kind(paid.kind);
         count(&counted.calls);
         if !paid.ok {
@@ -134,8 +134,8 @@ impl Stats {
             self.own.record(whole.saturating_sub(times.in_device));
         }
         let second = times.settled.saturating_duration_since(self.start).as_secs();
-        self.accounts.enter(link.newest(), payer, paid, second);
-        self.recorder.note(|| Event { connection: link.id(), read_at: times.read_at, paid: *paid });
+        self.accounts.enter(connection.1, payer, paid, second);
+        self.recorder.note(|| Event { connection: connection.0, read_at: times.read_at, paid: *paid });
     }
 
     /// For how long it has counted.

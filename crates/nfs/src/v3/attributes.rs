@@ -3,7 +3,7 @@
 use tally_vfs::permission::{self, EXECUTE, READ, WRITE};
 use tally_vfs::{Attr, FileKind};
 
-use super::procedure::Procedure;
+use super::Procedure;
 use super::request::{Done, Request};
 use super::status::Status;
 use super::wire::{self, Put};

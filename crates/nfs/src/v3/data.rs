@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tally_vfs::{ReadOut, Stability};
 
-use super::procedure::Procedure;
+use super::Procedure;
 use super::request::{Done, Request};
 use super::space::READ_BYTES_MAX;
 use super::status::Status;

@@ -5,7 +5,7 @@
 
 use tally_vfs::{DirEntry, DirPage};
 
-use super::procedure::Procedure;
+use super::Procedure;
 use super::request::{Done, Request, Target, may_be_child};
 use super::status::Status;
 use super::wire::{self, ATTR_BYTES, Put};

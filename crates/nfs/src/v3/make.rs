@@ -2,7 +2,7 @@
 
 use tally_vfs::{Attr, Change, CreateHow, NodeKind, ObjectRef, Outcome, RememberedReply, SetAttr};
 
-use super::procedure::Procedure;
+use super::Procedure;
 use super::request::{Done, Request, Target, check_name};
 use super::status::Status;
 use super::wire::{self, Put};

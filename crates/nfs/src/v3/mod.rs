@@ -9,14 +9,13 @@ mod data;
 mod listing;
 mod make;
 mod names;
-mod procedure;
 mod remove;
 mod request;
 mod space;
 mod status;
 mod wire;
 
-pub use procedure::{PROCEDURE_COUNT, Procedure};
+pub use crate::procedure::{PROCEDURE_COUNT, Procedure};
 pub(crate) use request::failure_body;
 pub use request::{About, Answer, Done, Memo, Repeated, Request};
 pub use space::READ_BYTES_MAX;

@@ -2,7 +2,7 @@
 
 use tally_vfs::Attr;
 
-use super::procedure::Procedure;
+use super::Procedure;
 use super::request::{Done, Request, Target, check_name, may_be_child};
 use super::status::Status;
 use super::wire::{self, Put};

@@ -9,19 +9,19 @@ use tally_vfs::{
     Change, Cred, FileKind, FsError, ObjectRef, OpCtx, Outcome, RememberedReply, ReplyKey, Stability, Vfs,
 };
 
-use super::procedure::Procedure;
+use super::Procedure;
 use super::status::Status;
 use super::wire::Put;
 use crate::cred::{TooWeak, caller, known_user};
 use crate::exports::{Exports, Place, Rule};
 use crate::handle::{Handle, HandleBytes};
+use crate::link::Link;
 use crate::rpc::{Call, Reply};
-use crate::service::Link;
 use crate::xdr::{Body, Encoder};
 
 /// A call to NFSv3, and what it needs.
 pub struct Request<'a> {
-    /// The call.
+    /// Header and arguments, as they came.
     pub call: &'a Call,
     /// Where it came from.
     pub link: &'a Link,

@@ -2,7 +2,7 @@
 
 use tally_vfs::{FILE_SIZE_MAX, LINK_MAX, NAME_MAX, WRITE_BYTES_MAX};
 
-use super::procedure::Procedure;
+use super::Procedure;
 use super::request::{Done, Request, Target};
 use super::status::Status;
 use super::wire::{self, Put};

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use tally_base::Promise;
+use tally_nfs::link::Link;
 use tally_nfs::rpc::Reply;
-use tally_nfs::service::{Link, Service, Step};
+use tally_nfs::service::{Service, Step};
 use tally_nfs::xdr::Encoder;
 
 use super::TestExports;

@@ -6,8 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueHint};
 use serde::Serialize;
 
-use super::args::Cli;
-use super::ask::{Console, Failure};
+use super::console::{Console, Failure, Session};
 use super::progress::Bar;
 use super::words::duration;
 use crate::advise::candidate::{self, Measured};
@@ -17,7 +16,7 @@ use crate::advise::warmth::{self, SLEEP_MIN};
 use crate::control::client::Client;
 use crate::control::load::{KeptBy, RecordedLoad};
 use crate::control::message::{Reply, Request};
-use crate::control::report::Quantiles;
+use crate::control::spread::Quantiles;
 
 /// About what.
 #[derive(Debug, Subcommand)]
@@ -92,13 +91,13 @@ struct Scene {
 }
 
 /// Carries it out.
-pub(super) fn log(cli: &Cli, args: &LogArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+pub(super) fn log(session: Session<'_>, args: &LogArgs, console: &mut Console<'_>) -> Result<(), Failure> {
     if !(0.1..=3600.0).contains(&args.seconds) {
         return Err(Failure::Usage("--seconds takes 0.1 to 3600".into()));
     }
     let mut bar = Bar::default();
-    let mut client = Client::connect(cli.socket.as_deref())?;
-    if !cli.json {
+    let mut client = Client::connect(session.socket)?;
+    if !session.json {
         writeln!(console.err, "Recording what clients do for {} s ...", args.seconds)?;
     }
     let reply = client.ask(&Request::Record { seconds: args.seconds }, &mut |progress| bar.show(progress))?;
@@ -106,7 +105,7 @@ pub(super) fn log(cli: &Cli, args: &LogArgs, console: &mut Console<'_>) -> Resul
     if !load.events.iter().any(|event| event.by == KeptBy::Log) {
         return Err(Failure::NoLoad { seconds: load.seconds });
     }
-    if !cli.json {
+    if !session.json {
         writeln!(console.err, "Requests: {}. Measuring {} ...", load.events.len(), args.device.display())?;
     }
     let measured = candidate::measure(&args.device, &tally_disk::SystemOpener, &mut |progress| bar.show(progress))?;
@@ -115,9 +114,9 @@ pub(super) fn log(cli: &Cli, args: &LogArgs, console: &mut Console<'_>) -> Resul
     let warmth = Warmth { pause, then: then.min(pause), part: warmth::measure(pause, then)? };
     bar.clear();
     let advice = Advice::new(args, &load, &measured, warmth);
-    let text = if cli.json { serde_json::to_string_pretty(&advice)? + "\n" } else { advice.text() };
+    let text = if session.json { serde_json::to_string_pretty(&advice)? + "\n" } else { advice.text() };
     console.out.write_all(text.as_bytes())?;
-    if load.is_full && !cli.json {
+    if load.is_full && !session.json {
         writeln!(console.err, "note: only the first {:.0} s were recorded, there was no room for more", load.seconds)?;
     }
     Ok(())

@@ -1,10 +1,8 @@
 //! The grammar of the command line, in the words of `zpool` and `zfs`.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueHint};
-use tally_base::Size;
+use clap::{Parser, Subcommand, ValueHint};
 
 use super::advise::AdviseCommand;
 use super::bench::BenchCommand;
@@ -14,7 +12,7 @@ use super::pool::PoolCommand;
 use super::stat::StatCommand;
 use super::top::TopArgs;
 use super::zilstat::ZilstatArgs;
-use crate::daemon::http::HttpListen;
+use crate::config::ServeArgs;
 
 /// A file server that keeps every promise: a copy-on-write pool, an intent log, NFSv3.
 #[derive(Debug, Parser)]
@@ -72,53 +70,4 @@ pub enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
-}
-
-/// Flags of `serve`. They override the configuration file.
-#[derive(Clone, Debug, Default, Args)]
-pub struct ServeArgs {
-    /// Configuration file; `tally config` prints one
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub config: Option<PathBuf>,
-
-    /// Directory of the control socket, the list of pools, and the first pool [default: ./tally-data]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub data_dir: Option<PathBuf>,
-
-    /// Address to listen on; may be repeated [default: 127.0.0.1 and ::1]
-    #[arg(long, value_name = "ADDRESS")]
-    pub listen: Vec<IpAddr>,
-
-    /// TCP port of NFS and MOUNT [default: 2049 if it is free, else 12049]
-    #[arg(long)]
-    pub port: Option<u16>,
-
-    /// Address and port of the dashboard and of Prometheus' metrics, or 'off' [default: 127.0.0.1:12050 if it is free]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    pub http: Option<HttpListen>,
-
-    /// Name by which pools know this machine, which no other may have [default: made of /etc/machine-id]
-    #[arg(long, value_name = "NAME")]
-    pub host_id: Option<String>,
-
-    /// Size of the first pool [default: 10G or half of the free space, whichever is smaller]
-    #[arg(long)]
-    pub size: Option<Size>,
-
-    /// Import what is found on this disk, in this file or directory, instead of the pools of the last run; may be
-    /// repeated
-    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
-    pub pool: Vec<PathBuf>,
-}
-
-/// How tables are printed.
-#[derive(Clone, Copy, Debug, Default, Args)]
-pub struct TableArgs {
-    /// No header, and a single tab between fields
-    #[arg(short = 'H')]
-    pub plain: bool,
-
-    /// Exact numbers
-    #[arg(short = 'p')]
-    pub exact: bool,
 }

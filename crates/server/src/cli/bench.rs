@@ -13,17 +13,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tally_bench::case::Plan;
 use tally_bench::client::{Export, Mounted, Site};
-use tally_bench::referee::Pace;
 use tally_bench::report::{self, Report};
-use tally_bench::run::{self, Plan, Referee};
+use tally_bench::run::{self, Referee};
 use tally_bench::stage::Told;
+use tally_bench::witness::Pace;
 use tally_bench::work::devices::Devices;
 
-use super::args::TableArgs;
-use super::ask::{Console, Failure};
+use super::console::{Console, Failure};
 use super::interrupts::{exit_status, is_ignored};
 use super::progress::Bar;
+use super::table::TableArgs;
 use crate::control::message::Progress;
 
 pub(super) use args::BenchCommand;

@@ -4,12 +4,11 @@ use clap::Subcommand;
 use tally_base::Size;
 use tally_store::properties::{check_user_name, is_user_name};
 
-use super::args::TableArgs;
-use super::table::{Align, Table};
+use super::table::{Align, Table, TableArgs};
 use super::words;
 use crate::control::message::{Assignment, Request};
 use crate::control::report::DatasetReport;
-use crate::daemon::dates;
+use crate::dates;
 
 /// The commands on datasets.
 #[derive(Debug, Subcommand)]

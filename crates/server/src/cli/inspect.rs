@@ -10,7 +10,7 @@ use tally_fs::inspect::FsWords;
 use tally_members::discover::ImportSource;
 use tally_store::inspect::{Fact, Outcome, Plan, Standing, Value, inspect};
 
-use super::ask::{Console, Failure};
+use super::console::{Console, Failure};
 use super::words::device;
 
 /// Where to look, and at what. Without a part: all of them, as a summary.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use tally_base::Size;
 
-use super::args::TableArgs;
+use super::table::TableArgs;
 use crate::control::report::{IoActive, IoCounters, IoTimes, PoolReport, VdevReport};
 
 /// What the words of the command ask for: `[POOL...] [INTERVAL [COUNT]]`.

@@ -7,6 +7,7 @@ mod advise;
 mod args;
 mod ask;
 mod bench;
+mod console;
 mod dataset;
 mod inspect;
 mod interrupts;
@@ -23,7 +24,8 @@ mod watch;
 mod words;
 mod zilstat;
 
-pub use args::{Cli, Command, ServeArgs};
-pub use ask::{Console, Failure, run};
+pub use args::{Cli, Command};
+pub use ask::run;
+pub use console::{Console, Failure};
 pub use inspect::InspectArgs;
 pub use interrupts::Interrupts;

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use tally_base::Size;
 
-use super::args::TableArgs;
 use super::iostat::IostatArgs;
-use super::table::{Align, Table};
+use super::table::{Align, Table, TableArgs};
 use super::upgrade::UpgradeArgs;
 use super::words;
 use crate::control::message::{Assignment, Request};
 use crate::control::report::{DoneCommand, FoundPool, PoolHistory, PoolReport, PropertyLine};
-use crate::daemon::dates::utc;
+use crate::dates::utc;
 
 /// The commands on pools.
 #[derive(Debug, Subcommand)]

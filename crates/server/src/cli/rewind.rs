@@ -2,20 +2,24 @@
 
 use std::path::Path;
 
-use super::args::Cli;
-use super::ask::{Console, Failure, ask, print_reply};
+use super::console::{Console, Failure, Session, ask, print_reply};
 use super::pool::ImportArgs;
 use crate::control::message::{Reply, Request};
 
 /// Carries it out.
-pub(super) fn run(cli: &Cli, args: &ImportArgs, here: &Path, console: &mut Console<'_>) -> Result<(), Failure> {
+pub(super) fn run(
+    session: Session<'_>,
+    args: &ImportArgs,
+    here: &Path,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
     let look = args.rewind_request(here, true).map_err(Failure::Usage)?;
-    let shown = match ask(cli, &look, console)? {
+    let shown = match ask(session, &look, console)? {
         Reply::Rewind(shown) => shown,
         _ => return Err(Failure::Mismatch),
     };
     if args.only_looks() {
-        return print_reply(cli.json, Reply::Rewind(shown), console, &|reply| match reply {
+        return print_reply(session.json, Reply::Rewind(shown), console, &|reply| match reply {
             Reply::Rewind(shown) => Some(shown.lines.join("\n") + "\n"),
             _ => None,
         });
@@ -31,8 +35,8 @@ pub(super) fn run(cli: &Cli, args: &ImportArgs, here: &Path, console: &mut Conso
         // What was shown, and nothing else.
         (*to, *from, *look) = (Some(shown.to), Some(shown.from), false);
     }
-    let reply = ask(cli, &order, console)?;
-    print_reply(cli.json, reply, console, &|_| None)
+    let reply = ask(session, &order, console)?;
+    print_reply(session.json, reply, console, &|_| None)
 }
 
 /// Whether the person says yes. Nobody there says no.

@@ -3,11 +3,11 @@
 use clap::{Args, Subcommand};
 use tally_base::Size;
 
-use super::args::TableArgs;
-use super::table::{Align, Table};
+use super::table::{Align, Table, TableArgs};
 use super::words::duration;
 use crate::control::observation::{AccountReport, KindReport};
-use crate::control::report::{OpReport, OpsReport, PoolReport, Quantiles};
+use crate::control::report::{OpReport, OpsReport, PoolReport};
+use crate::control::spread::Quantiles;
 
 /// What is counted.
 #[derive(Debug, Subcommand)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tally_base::Size;
 
 use crate::control::report::{CopyReport, DamagedObject, Exposure, LaneReport, PoolReport, VdevReport};
-use crate::daemon::dates::utc;
+use crate::dates::utc;
 
 /// The text for all `pools`, with a blank line between two.
 pub(super) fn print(pools: &[PoolReport], verbose: bool) -> String {

@@ -1,6 +1,18 @@
 //! Tables as `zpool list` prints them: two spaces between columns, numbers to the right.
 
-use super::args::TableArgs;
+use clap::Args;
+
+/// How tables are printed.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct TableArgs {
+    /// No header, and a single tab between fields
+    #[arg(short = 'H')]
+    pub plain: bool,
+
+    /// Exact numbers
+    #[arg(short = 'p')]
+    pub exact: bool,
+}
 
 /// How a column is aligned. The last column is never padded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

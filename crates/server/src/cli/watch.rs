@@ -4,8 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::args::Cli;
-use super::ask::{Console, Failure};
+use super::console::{Console, Failure, Session};
 use super::iostat::{self, IostatArgs, Plan};
 use super::pool;
 use super::stat::{self, AccountArgs, By};
@@ -17,16 +16,21 @@ use crate::control::observation::Observation;
 use crate::control::report::PoolReport;
 
 /// `tally pool iostat`.
-pub(super) fn iostat(cli: &Cli, words: &[String], args: IostatArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+pub(super) fn iostat(
+    session: Session<'_>,
+    words: &[String],
+    args: IostatArgs,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
     let plan = Plan::parse(words).map_err(Failure::Usage)?;
-    let mut client = Client::connect(cli.socket.as_deref())?;
+    let mut client = Client::connect(session.socket)?;
     let request = Request::PoolStatus { names: plan.names.clone() };
     let mut before: Option<Vec<PoolReport>> = None;
     repeat(&plan, &mut || {
         let Reply::Pools(mut now) = client.ask(&request, &mut |_| {})? else { return Err(Failure::Mismatch) };
         // Its disks are not even open.
         now.retain(PoolReport::is_imported);
-        if cli.json {
+        if session.json {
             writeln!(console.out, "{}", serde_json::to_string(&now)?)?;
         } else {
             let width = iostat::name_width(&now, args.verbose);
@@ -41,15 +45,15 @@ pub(super) fn iostat(cli: &Cli, words: &[String], args: IostatArgs, console: &mu
 }
 
 /// `tally events`: with `follow` until somebody ends it.
-pub(super) fn events(cli: &Cli, follow: bool, console: &mut Console<'_>) -> Result<(), Failure> {
-    let mut client = Client::connect(cli.socket.as_deref())?;
+pub(super) fn events(session: Session<'_>, follow: bool, console: &mut Console<'_>) -> Result<(), Failure> {
+    let mut client = Client::connect(session.socket)?;
     let mut since = 0;
     loop {
         let Reply::Events(events) = client.ask(&Request::Events { since }, &mut |_| {})? else {
             return Err(Failure::Mismatch);
         };
         for event in &events {
-            if cli.json {
+            if session.json {
                 writeln!(console.out, "{}", serde_json::to_string(event)?)?;
             } else {
                 let (moment, text) = (pool::moment(event.time_ns), words::harmless(&event.text));
@@ -69,14 +73,19 @@ pub(super) fn events(cli: &Cli, follow: bool, console: &mut Console<'_>) -> Resu
 const EVENTS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// `tally stat clients` and `tally stat exports`.
-pub(super) fn accounts(cli: &Cli, by: By, args: &AccountArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+pub(super) fn accounts(
+    session: Session<'_>,
+    by: By,
+    args: &AccountArgs,
+    console: &mut Console<'_>,
+) -> Result<(), Failure> {
     let plan = only_numbers(Plan::parse(&args.words))?;
-    let mut client = Client::connect(cli.socket.as_deref())?;
+    let mut client = Client::connect(session.socket)?;
     let mut before: Option<Observation> = None;
     repeat(&plan, &mut || {
         let now = observe(&mut client)?;
         let grown = now.accounts_since(before.as_ref());
-        if cli.json {
+        if session.json {
             writeln!(console.out, "{}", serde_json::to_string(&grown)?)?;
         } else {
             let text = stat::accounts(&grown, by, args);
@@ -93,16 +102,16 @@ pub(super) fn accounts(cli: &Cli, by: By, args: &AccountArgs, console: &mut Cons
 }
 
 /// `tally zilstat`. Within an interval it looks every second, for the highest rate.
-pub(super) fn zilstat(cli: &Cli, args: &ZilstatArgs, console: &mut Console<'_>) -> Result<(), Failure> {
+pub(super) fn zilstat(session: Session<'_>, args: &ZilstatArgs, console: &mut Console<'_>) -> Result<(), Failure> {
     let plan = only_numbers(args.plan())?;
-    let mut client = Client::connect(cli.socket.as_deref())?;
+    let mut client = Client::connect(session.socket)?;
     let first = observe(&mut client)?;
     args.check(&first).map_err(Failure::Usage)?;
-    if !cli.json && !args.style().plain {
+    if !session.json && !args.style().plain {
         console.out.write_all(zilstat::header().as_bytes())?;
     }
     let mut before = Sums::of(&first, args);
-    let Some(interval) = plan.interval else { return print_sums(cli, args, &before, false, console) };
+    let Some(interval) = plan.interval else { return print_sums(session, args, &before, false, console) };
     let mut left = plan.count;
     while left != Some(0) {
         let mut rates = Sums::default();
@@ -117,7 +126,7 @@ pub(super) fn zilstat(cli: &Cli, args: &ZilstatArgs, console: &mut Console<'_>) 
                 break;
             }
         }
-        print_sums(cli, args, &piece_before.since(&before).with_rates_of(&rates), true, console)?;
+        print_sums(session, args, &piece_before.since(&before).with_rates_of(&rates), true, console)?;
         before = piece_before;
         left = left.map(|left| left - 1);
     }
@@ -125,13 +134,13 @@ pub(super) fn zilstat(cli: &Cli, args: &ZilstatArgs, console: &mut Console<'_>) 
 }
 
 fn print_sums(
-    cli: &Cli,
+    session: Session<'_>,
     args: &ZilstatArgs,
     sums: &Sums,
     watched: bool,
     console: &mut Console<'_>,
 ) -> Result<(), Failure> {
-    let text = if cli.json { serde_json::to_string(sums)? + "\n" } else { sums.print(args, watched) };
+    let text = if session.json { serde_json::to_string(sums)? + "\n" } else { sums.print(args, watched) };
     console.out.write_all(text.as_bytes())?;
     Ok(console.out.flush()?)
 }

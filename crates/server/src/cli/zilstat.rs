@@ -6,12 +6,12 @@ use std::time::Duration;
 use clap::Args;
 use tally_base::Size;
 
-use super::args::TableArgs;
 use super::iostat::Plan;
+use super::table::TableArgs;
 use super::words::duration;
 use crate::control::observation::{AccountReport, Observation};
-use crate::control::report::{LaneReport, Quantiles};
-use crate::control::spread::Spread;
+use crate::control::report::LaneReport;
+use crate::control::spread::{Quantiles, Spread};
 
 /// Words of `zilstat`.
 #[derive(Clone, Debug, Default, Args)]

@@ -49,7 +49,7 @@ impl From<u8> for KeptBy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Row", into = "Row")]
 pub struct LoadEvent {
-    /// Its connection.
+    /// A number that no two connections have.
     pub connection: u64,
     /// When it was read, since the beginning.
     pub read_ns: u64,

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use self::disks::{ErrorCounters, IoActive, IoCounters, IoTimes, VdevReport, VdevSpace};
-use super::spread::Spread;
+use super::spread::{Quantiles, Spread};
 
 /// One imported pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -509,19 +509,6 @@ pub struct OpReport {
     pub execute: Quantiles,
     /// Until what the reply promises was durable.
     pub wait: Quantiles,
-}
-
-/// How long something took, nanoseconds, from a histogram with steps of a fifth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Quantiles {
-    /// How often it happened.
-    pub count: u64,
-    /// Median.
-    pub p50_ns: u64,
-    /// 99th percentile.
-    pub p99_ns: u64,
-    /// Longest.
-    pub max_ns: u64,
 }
 
 #[cfg(test)]

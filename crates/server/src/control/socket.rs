@@ -8,8 +8,6 @@ pub const SOCKET_NAME: &str = "tally.sock";
 pub const DATA_DIR_DEFAULT: &str = "./tally-data";
 /// The socket of a daemon that the system started.
 pub const SOCKET_SYSTEM: &str = "/run/tally/tally.sock";
-/// The environment variable that names the socket.
-pub const SOCKET_ENV: &str = "TALLY_SOCKET";
 
 /// Where a command looks, in order. A socket that was named (by flag or environment) is the only candidate: a
 /// command must not end up at another daemon than the one that was meant.

@@ -3,12 +3,23 @@
 use serde::{Deserialize, Serialize};
 use tally_base::Histogram;
 
-use super::report::Quantiles;
-
 /// Counts by the upper end of their step, nanoseconds, in ascending order; steps without any are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Spread(pub Vec<(u64, u64)>);
+
+/// How long something took, nanoseconds, from a histogram with steps of a fifth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// How often it happened.
+    pub count: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
 
 /// Bounds of the coarse steps that graphs and metrics have: powers of two from 8 µs, below which no disk answers, to
 /// 8.6 s, after which clients ask again.

@@ -17,12 +17,12 @@ use tally_store::properties::{
     user_sources,
 };
 
-use super::config::ExportRule;
 use super::pools::{Pools, PoolsError};
-use super::{dates, process};
+use crate::config::ExportRule;
 use crate::control::message::Assignment;
 use crate::control::report::{DatasetReport, PropertyLine};
 use crate::exports::mount_path;
+use crate::{dates, process};
 
 /// Reads `property=value`s, the rules of sharenfs included.
 pub(super) fn property_set(assignments: &[Assignment]) -> Result<PropertySet, PoolsError> {

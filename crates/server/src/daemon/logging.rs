@@ -17,7 +17,7 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
 use self::outlet::Outlet;
-use super::config::{LogConfig, LogFormat};
+use crate::config::{LogConfig, LogFormat};
 
 /// So long the end of the process waits for who reads its last lines.
 const LAST_LINES_MAX: Duration = Duration::from_secs(1);

@@ -4,9 +4,9 @@ use tally_base::Time;
 use tally_fs::filer::{ImportOptions, RewindReport};
 use tally_members::discover::ImportSource;
 
-use super::dates::utc;
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, select, words};
 use crate::control::message::RewindShown;
+use crate::dates::utc;
 
 impl Pools {
     /// Looks at the group that an order would go back to, as far as its datasets, and changes nothing.

@@ -15,12 +15,10 @@
 mod absent;
 pub mod announce;
 mod chronicle;
-pub mod config;
 mod copies;
 mod damage_report;
 mod data_dir;
 mod datasets;
-pub(crate) mod dates;
 mod disks;
 mod events;
 mod features;
@@ -45,7 +43,6 @@ mod patience;
 mod pool_report;
 pub mod pools;
 mod pressure;
-pub mod process;
 mod registration;
 mod resuming;
 mod rules_above;
@@ -59,7 +56,8 @@ pub mod state;
 mod ticker;
 mod work;
 
-pub use run::{Daemon, Launch, ServeError, Stopper, Told};
+pub use opening::Told;
+pub use run::{Daemon, Launch, ServeError, Stopper};
 
 /// What the daemon's own thread waits for.
 enum Event {

@@ -25,16 +25,15 @@ use tally_members::create;
 use tally_members::discover::ImportSource;
 use tally_store::properties::{Property, PropertySet, parse};
 
-use super::config::Config;
 use super::first_pool::{self, FirstPoolError, Plan};
 use super::manager::Way;
 use super::pools::{ImportOrder, PoolsError};
-use super::process;
-use super::run::Told;
 use super::service::{Desk, import_remarks};
 use super::state::KnownPool;
-use crate::cli::ServeArgs;
+use crate::config::{Config, ServeArgs};
+use crate::control::message::Progress;
 use crate::control::report::FoundPool;
+use crate::process;
 
 /// Why a start has nothing to serve.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +53,15 @@ pub enum OpenError {
     /// The data directory cannot be looked at.
     #[error("cannot start: {0}")]
     Io(#[from] io::Error),
+}
+
+/// What the person who waits for a start is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Told<'a> {
+    /// A line to keep.
+    Line(&'a str),
+    /// How far something is, some times a second.
+    Progress(&'a Progress),
 }
 
 /// Hears what the person who waits for the start is told.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tally_base::Histogram;
 use tally_nfs::stats::{Kind, Stats};
 
-use crate::control::report::{OpReport, OpsReport, Quantiles};
+use crate::control::report::{OpReport, OpsReport};
+use crate::control::spread::Quantiles;
 
 /// The report of now.
 pub(super) fn report(stats: &Stats) -> OpsReport {

@@ -15,13 +15,13 @@ use tally_store::txg::TxgRecord;
 
 use self::disks::vdev_reports;
 pub(super) use self::disks::{space_of, vdev_name};
-use super::dates::utc;
 use super::features;
 use super::pools::ServedPool;
 use super::silence::SILENT_MIN;
 use crate::control::report::{
     CacheReport, Exposure, IoCounters, LaneReport, PoolReport, PrefetchReport, PropertyLine, TxgReport, VdevReport,
 };
+use crate::dates::utc;
 
 /// Everything about one pool.
 pub(super) fn report(served: &ServedPool) -> PoolReport {

@@ -42,12 +42,12 @@ use tally_vfs::Vfs;
 pub use self::error::PoolsError;
 pub use self::served::ServedPool;
 use super::absent::Absent;
-use super::config::ExportRule;
 use super::disks::DiskError;
 use super::events::Events;
 use super::features;
 use super::new_files::NewFile;
 use super::state::State;
+use crate::config::ExportRule;
 use crate::control::message::{Assignment, Progress};
 use crate::exports::{DatasetExport, ExportTable, KnownExports, LiveExports};
 

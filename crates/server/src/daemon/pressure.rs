@@ -10,8 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::process::GROUP_ROOTS;
 use super::ticker::Ticker;
+use crate::process::GROUP_ROOTS;
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_secs(2);

@@ -7,9 +7,9 @@
 
 use tally_fs::filer::is_or_holds;
 
-use super::config::ExportRule;
 use super::pools::{Pools, PoolsError};
-use super::state::{Moved, State, StateError};
+use super::state::{State, StateError};
+use crate::config::{ExportRule, Moved};
 use crate::exports::{holding, rule_above};
 
 impl Pools {

@@ -19,24 +19,23 @@ use tally_store::tuning::Tuning;
 
 use super::announce::Announcement;
 use super::chronicle::Said;
-use super::config::{Config, ConfigError};
 use super::data_dir::{self, DataDir, DataDirError};
 use super::history;
 use super::http::{self, HttpError, HttpServer, Look, Site};
 use super::listen::ListenError;
 use super::logging::LevelError;
 use super::observe::{datasets, overview};
-use super::opening::{OpenError, Tell};
+use super::opening::{OpenError, Tell, Told};
 use super::pools::{Pools, PoolsError};
 use super::registration::Registration;
 use super::service::{Counter, Desk};
 use super::state::{State, StateError};
 use super::ticker::Ticker;
 use super::work::{Begun, Work};
-use super::{Event, events, listen, listing, logging, manager, opening, pressure, process, schedule, signals, silence};
-use crate::cli::ServeArgs;
+use super::{Event, events, listen, listing, logging, manager, opening, pressure, schedule, signals, silence};
+use crate::config::{Config, ConfigError, ServeArgs};
 use crate::control::listener::{self, ControlSocket};
-use crate::control::message::Progress;
+use crate::process;
 
 /// Why the daemon did not start.
 #[derive(Debug, thiserror::Error)]
@@ -62,15 +61,6 @@ pub enum ServeError {
     Serve(#[from] serve::ServeError),
     #[error("cannot start: {0}")]
     Io(#[from] io::Error),
-}
-
-/// What the person who waits for a start is told.
-#[derive(Clone, Copy, Debug)]
-pub enum Told<'a> {
-    /// A line to keep.
-    Line(&'a str),
-    /// How far something is, some times a second.
-    Progress(&'a Progress),
 }
 
 /// What a daemon is started with.

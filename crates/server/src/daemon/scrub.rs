@@ -13,11 +13,11 @@ use tally_store::pool::membership::Stage;
 use tally_store::pool::{JobState, Pool, ScrubJob, SecureError, SecureReport};
 
 use super::copies::{Copies, Running, scrub_words};
-use super::dates::utc;
 use super::disks::{DiskError, remarks_of};
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
 use crate::control::message::Progress;
 use crate::control::report::{ScrubReport, SpaceReport};
+use crate::dates::utc;
 
 /// Why no scrub was begun or stopped, or why one did not come to its end.
 #[derive(Debug, thiserror::Error)]

@@ -26,10 +26,11 @@ use super::new_files::NewFile;
 use super::observe::{observe, record};
 use super::pools::{ImportOrder, OnProgress, Pools, PoolsError, ServedPool};
 use super::work::{self, Answer};
-use super::{Event, damage_report, datasets, features, looking_back, ops_report, pool_report, process, silence};
+use super::{Event, damage_report, datasets, features, looking_back, ops_report, pool_report, silence};
 use crate::control::listener::{Asker, NotDone, Service};
 use crate::control::message::{Assignment, Progress, Reply, Request};
 use crate::control::report::PoolReport;
+use crate::process;
 
 /// What commands need to know of the daemon.
 pub(super) struct Desk {

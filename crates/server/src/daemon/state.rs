@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tally_base::PoolGuid;
 
-use super::config::ExportRule;
+use crate::config::Moved;
 
 /// The file's name in the data directory.
 pub const STATE_NAME: &str = "pools.toml";
@@ -101,24 +101,6 @@ pub struct KnownPool {
     /// Authenticates its file handles.
     #[serde(with = "key_text")]
     pub handle_key: [u8; 32],
-}
-
-/// A table of the configuration that holds for a dataset under its new name, too.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
-    /// The dataset that the table names.
-    pub table: String,
-    /// What that was renamed to.
-    pub to: String,
-}
-
-impl Moved {
-    /// Whether the file still has the table, and none for the new name.
-    #[must_use]
-    pub fn holds(&self, file: &[ExportRule]) -> bool {
-        let has = |name: &str| file.iter().any(|rule| rule.dataset == name);
-        has(&self.table) && !has(&self.to)
-    }
 }
 
 #[derive(Default, Serialize, Deserialize)]

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tally_disk::{Access, MemOpener, Opener};
+use tally_disk::{Access, Opener};
+use tally_fakes::MemOpener;
 use tally_members::label::{self, FeatureLine, FeatureSet, PoolConfig};
 
 use super::running::{Running, tally};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 
 use tally_disk::{Access, Opener, SystemOpener};
-use tally_server::cli::ServeArgs;
+use tally_server::config::ServeArgs;
 
 use super::*;
 

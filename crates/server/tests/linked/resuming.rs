@@ -12,7 +12,7 @@ fn serving(data_dir: &Path, opener: &Arc<MemOpener>, options: &[&str]) -> (Runni
     let disk = Failing::new(32 << 20);
     opener.put(data_dir.join("a"), Arc::clone(&disk) as Arc<dyn Disk>);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let args = tally_server::cli::ServeArgs { port: Some(port), ..Running::args(data_dir) };
+    let args = tally_server::config::ServeArgs { port: Some(port), ..Running::args(data_dir) };
     let daemon = Running::start_with(args, Arc::clone(opener) as Arc<dyn Opener>).unwrap();
     let sharenfs = "sharenfs=127.0.0.0/8(rw,no_root_squash,insecure)";
     let create = [&["pool", "create", "-O", sharenfs], options, &["dozer", "a"]].concat();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tally_disk::MemOpener;
+use tally_fakes::MemOpener;
 
 use super::running::{Running, story, tally};
 

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use clap::Parser;
-use tally_disk::{MemOpener, Opener};
-use tally_server::cli::{self, Cli, Console, Interrupts, ServeArgs};
+use tally_disk::Opener;
+use tally_fakes::MemOpener;
+use tally_server::cli::{self, Cli, Console, Interrupts};
+use tally_server::config::ServeArgs;
 use tally_server::daemon::{Daemon, Launch, ServeError, Stopper, Told};
 
 /// A daemon on its own thread.

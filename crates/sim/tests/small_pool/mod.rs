@@ -214,8 +214,8 @@ impl Onlooker for Clients<'_> {
         Ok(())
     }
 
-    fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()> {
-        lane.set_inline(true);
+    /// Whoever waits for a lane writes its frames; the world has no thread.
+    fn run_lane(&mut self, _: Arc<Lane>) -> io::Result<()> {
         Ok(())
     }
 

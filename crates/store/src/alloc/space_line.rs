@@ -40,7 +40,7 @@ pub struct Figures {
     pub free: u16,
     /// Those of the longest run.
     pub longest: u16,
-    /// Runs.
+    /// Stretches of free sectors, the longest among them.
     pub runs: u16,
 }
 

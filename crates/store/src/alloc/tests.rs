@@ -3,7 +3,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tally_base::block_checksum;
 use tally_base::codec::Reader;
-use tally_members::blockdev::{BlockDev, MemBlockDev, numbered};
+use tally_fakes::MemBlockDev;
+use tally_members::blockdev::{BlockDev, numbered};
 
 use super::commit::Twofold;
 use super::deferred::encode_sector;

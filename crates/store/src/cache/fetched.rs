@@ -66,7 +66,7 @@ impl Fetched {
         let fits = row.reserved_bytes + bytes <= row.bytes_max();
         if fits {
             row.reserved_bytes += bytes;
-            row.settle(lender);
+            row.fit(lender);
         }
         fits
     }
@@ -76,7 +76,7 @@ impl Fetched {
         let mut row = self.row.lock();
         assert!(row.reserved_bytes >= bytes, "no more room is given back than was taken");
         row.reserved_bytes -= bytes;
-        row.settle(lender);
+        row.fit(lender);
     }
 
     /// A block for which room was taken: that is its own now.
@@ -91,7 +91,7 @@ impl Fetched {
     pub(super) fn take(&self, key: &CacheKey, lender: &Shelf) -> Option<Cached> {
         let mut row = self.row.lock();
         let value = row.queue.remove(key)?;
-        row.settle(lender);
+        row.fit(lender);
         Some(value)
     }
 
@@ -163,7 +163,7 @@ impl Row {
         while self.needed_bytes() > self.bytes_max() && self.lose_first() {}
     }
 
-    fn settle(&mut self, lender: &Shelf) {
+    fn fit(&mut self, lender: &Shelf) {
         self.make_room();
         let needed = self.needed_bytes();
         self.needed_bytes_max = self.needed_bytes_max.max(needed);

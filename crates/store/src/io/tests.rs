@@ -1,5 +1,6 @@
 use tally_base::SECTOR;
-use tally_members::blockdev::{BlockDev, MemBlockDev, numbered};
+use tally_fakes::MemBlockDev;
+use tally_members::blockdev::{BlockDev, numbered};
 
 use super::*;
 use crate::alloc::{AllocRoot, UNBORN};

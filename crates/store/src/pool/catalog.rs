@@ -52,11 +52,13 @@ pub(super) struct Catalog {
     is_damaged: bool,
     /// Places that merges have given up, since what was read there was not what belonged there.
     foreign: Vec<Dva>,
+    /// What it was told of all datasets: in a build with debug assertions, to find a change that nobody has noted.
+    told: Entries,
 }
 
 impl Catalog {
     pub(super) fn new(tree: Tree) -> Self {
-        Self { tree, is_damaged: false, foreign: Vec::new() }
+        Self { tree, is_damaged: false, foreign: Vec::new(), told: Entries::new() }
     }
 
     pub(super) fn tree(&self) -> &Tree {
@@ -66,6 +68,26 @@ impl Catalog {
     /// The next group writes it anew.
     pub(super) fn note_damage(&mut self) {
         self.is_damaged = true;
+    }
+
+    /// An import has read the entry of a dataset.
+    pub(super) fn note_found(&mut self, id: DatasetId, entry: impl FnOnce() -> Bytes) {
+        if cfg!(debug_assertions) {
+            self.told.insert(key_of(id), entry());
+        }
+    }
+
+    /// A group has these entries of datasets anew, and those are gone.
+    pub(super) fn note_datasets(&mut self, changed: &Entries, gone: &[Key]) {
+        if cfg!(debug_assertions) {
+            self.told.extend(changed.iter().map(|(key, entry)| (*key, entry.clone())));
+            self.told.retain(|key, _| !gone.contains(key));
+        }
+    }
+
+    /// Whether it was told of every dataset that there is, as it is: of use in a build with debug assertions alone.
+    pub(super) fn was_told(&self, entries: &Entries) -> bool {
+        self.told == *entries
     }
 
     /// Takes in what a group has changed: new entries, and datasets that are gone. `all` gives every entry there is.
@@ -114,30 +136,6 @@ impl Catalog {
         self.tree = tree;
         self.is_damaged |= has_gone_around;
         Ok(())
-    }
-}
-
-/// What the catalog was told of all datasets: in a build with debug assertions, to find a change that nobody has noted.
-#[derive(Default)]
-pub(super) struct Told(Entries);
-
-impl Told {
-    /// An entry that an import has read.
-    pub(super) fn note_found(&mut self, id: DatasetId, entry: impl FnOnce() -> Bytes) {
-        if cfg!(debug_assertions) {
-            self.0.insert(key_of(id), entry());
-        }
-    }
-
-    pub(super) fn note(&mut self, changed: &Entries, gone: &[Key]) {
-        if cfg!(debug_assertions) {
-            self.0.extend(changed.iter().map(|(key, entry)| (*key, entry.clone())));
-            self.0.retain(|key, _| !gone.contains(key));
-        }
-    }
-
-    pub(super) fn is(&self, entries: &Entries) -> bool {
-        self.0 == *entries
     }
 }
 

@@ -22,7 +22,7 @@ use tally_members::roster::{Roster, RosterError};
 use tally_members::uberblock::{self, Uberblock};
 
 use super::break_even::BreakEven;
-use super::catalog::{Catalog, Told, Top};
+use super::catalog::{Catalog, Top};
 use super::kept::Kept;
 use super::life::Life;
 use super::log::{LogContent, read_log};
@@ -265,11 +265,11 @@ impl Pool {
         // A pool that was not exported may have lost something, of which nobody knows what it was.
         let is_same_life = root_block.is_none() || uberblock.clean;
         let life = if is_same_life { root.life } else { root.life.after(lives, platform.rng.as_ref()) };
-        let mut told = Told::default();
+        let mut catalog = Catalog::new(root.catalog);
         for dataset in datasets.values() {
             dataset.join(&changes, DatasetIo::new(&io, schema));
             let root = dataset.root();
-            told.note_found(dataset.birth.id, || dataset.entry(&root));
+            catalog.note_found(dataset.birth.id, || dataset.entry(&root));
             // The reaper of the life before has left something to do.
             if root.orphan_count > 0 {
                 dataset.note_change(open);
@@ -309,8 +309,7 @@ impl Pool {
                 previous,
                 window,
                 root: root_block,
-                catalog: Catalog::new(root.catalog),
-                told,
+                catalog,
                 log_txg: root.log_txg,
                 reply_blocks: root.reply_blocks,
                 old_roots: Vec::new(),

@@ -26,35 +26,31 @@
 //! stretch, and not for each block.
 
 mod gathered;
+mod report;
 mod space;
+mod top;
 
-use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tally_base::{DatasetId, SECTOR, Txg, VdevGuid, VdevIndex};
-use tally_members::blockdev::BlockDevError;
 use tally_members::label::{MissedGroups, VdevClass};
-use tally_members::roster::{RosterError, SecuredSlots};
+use tally_members::roster::SecuredSlots;
 use tally_members::vdev::{LegState, Secured, Vdev};
 
-use super::catalog::{self, Damage};
+use super::Pool;
 use super::job::{Cursor, JobState, ScrubJob};
-use super::{Pool, PoolRoot, SyncError};
-use crate::alloc::{SectorError, SpaceVisit};
 use crate::block::BlockError;
 use crate::block::parts::{Part, parts};
 use crate::bp::{BlockKind, BlockPtr};
-use crate::io::BlockIo;
 use crate::key::Key;
 use crate::tree::Step;
 use gathered::Gathered;
+pub use report::{LostBlock, SecureError, SecureReport};
 use space::SpaceCheck;
 pub use space::{Owner, SpaceAlarm, SpaceFound};
-
-/// Lost blocks that a report names. A person who sees so many will ask `tally inspect`.
-const NAMED_MAX: usize = 64;
+use top::TopBlocks;
 
 /// How often a step of a walk looks again after a block on its way was healed: trees are lower, and a device that is right
 /// by turns ends here.
@@ -66,105 +62,6 @@ const STEPS_MAX: usize = 1024;
 /// A pool that nobody changes is asked for a group so often while a scrub runs, to write its cursor down: so much is done
 /// once more behind a power cut.
 const CURSOR_AGE_MAX: Duration = Duration::from_secs(30);
-
-/// Why not every block could be looked at.
-#[derive(Debug, thiserror::Error)]
-pub enum SecureError {
-    /// The group before it could not be synced.
-    #[error(transparent)]
-    Sync(#[from] SyncError),
-    /// The labels could not be written.
-    #[error(transparent)]
-    Roster(#[from] RosterError),
-    /// The legs that were to keep the blocks failed.
-    #[error(transparent)]
-    Vdev(#[from] BlockDevError),
-    /// Whoever heard of the progress did not want more.
-    #[error("it was stopped")]
-    Stopped,
-}
-
-/// A block that no leg has right; or a label or an uberblock that stays damaged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LostBlock {
-    /// Its dataset; none: a block of the pool itself.
-    pub dataset: Option<DatasetId>,
-    /// The file that it is content of; none: a node of the dataset's tree, or a block of the pool itself.
-    pub content: Option<(u64, u64)>,
-    /// Its pointer, if it is a block of a dataset.
-    pub bp: Option<BlockPtr>,
-    /// Its pointer in words; or what is wrong where.
-    pub block: String,
-}
-
-impl LostBlock {
-    fn of(dataset: DatasetId, content: Option<(u64, u64)>, bp: &BlockPtr) -> Self {
-        Self { dataset: Some(dataset), content, bp: Some(*bp), block: bp.to_string() }
-    }
-}
-
-impl fmt::Display for LostBlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.dataset, self.content) {
-            (Some(dataset), Some((object, offset))) => {
-                write!(f, "dataset {dataset}, object {object} at {offset}: {}", self.block)
-            }
-            (Some(dataset), None) => write!(f, "dataset {dataset}, a node of its tree: {}", self.block),
-            (None, _) => write!(f, "the pool itself: {}", self.block),
-        }
-    }
-}
-
-/// What was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SecureReport {
-    /// Bytes that were looked at.
-    pub checked_bytes: u64,
-    /// Ranges that the keepers lacked and were given.
-    pub repaired_count: u64,
-    /// Bytes of them.
-    pub repaired_bytes: u64,
-    /// Blocks that no leg has right.
-    pub lost_count: u64,
-    /// Those of them that a leg which may leave could not be read at: it may be read again some day.
-    pub unread_count: u64,
-    /// Blocks that were given up before ([`BlockPtr::given_up`]): nothing of them can be lost any more.
-    pub given_up_count: u64,
-    /// Of a scrub in one piece: what it has found out of space.
-    pub space: Option<SpaceFound>,
-    /// The first of the lost ones.
-    pub lost: Vec<LostBlock>,
-}
-
-impl SecureReport {
-    /// Adds what became of slots, which are no blocks. `heard` hears of each that is lost.
-    pub fn note_slots(&mut self, slots: &SecuredSlots, heard: &mut dyn FnMut(&LostBlock)) {
-        self.repaired_count += slots.repaired.len() as u64;
-        for slot in &slots.lost {
-            self.note_lost(true, LostBlock { dataset: None, content: None, bp: None, block: slot.to_string() }, heard);
-        }
-    }
-
-    fn note_lost(&mut self, unread: bool, lost: LostBlock, heard: &mut dyn FnMut(&LostBlock)) {
-        self.lost_count += 1;
-        self.unread_count += u64::from(unread);
-        tracing::error!("no disk has this right: {lost}");
-        heard(&lost);
-        if self.lost.len() < NAMED_MAX {
-            self.lost.push(lost);
-        }
-    }
-}
-
-/// See [`Pool::top_blocks`].
-struct TopBlocks {
-    blocks: Vec<BlockPtr>,
-    /// The others: a device refuses them for now, and hides what they name.
-    hiding: Vec<BlockPtr>,
-    /// Some of `blocks`: they were read, if they could be, and are not what belongs there.
-    foreign: Vec<BlockPtr>,
-    _held: Arc<()>,
-}
 
 impl Pool {
     /// Sees to it that every block on `vdev` is right on each of `keepers`, and durable there. `progress` hears of bytes
@@ -302,58 +199,6 @@ impl Pool {
             job: None,
             space: None,
         }
-    }
-
-    /// What is neither in a dataset's tree nor content: the pool root, the reply cache, the catalog, and the allocator's own, as
-    /// the newest uberblock names them. None of it is freed for good while what this gives is held.
-    fn top_blocks(&self) -> TopBlocks {
-        let mut syncing = self.syncing.lock();
-        let (txg, held) = (syncing.uberblock.txg, Arc::new(()));
-        let reader: Weak<()> = Arc::downgrade(&held);
-        syncing.old_roots.push((txg, reader));
-        let replies = syncing.reply_blocks.iter().flatten();
-        let top: Vec<_> = syncing.root.iter().chain(replies).copied().collect();
-        let (root, catalog) = (syncing.root, syncing.catalog.tree().clone());
-        drop(syncing);
-        // A root that cannot be read is named with the lost ones; the next group writes another.
-        let read = |root: &BlockPtr| BlockIo::read_root(&self.io.devs, root);
-        let read_or_heal = |root: BlockPtr| match read(&root) {
-            Err(_) if self.heals(&root) => read(&root),
-            outcome => outcome,
-        };
-        let root_read = root.map(read_or_heal).transpose();
-        let root_hiding = root.filter(|_| root_read.as_ref().is_err_and(BlockError::is_of_device));
-        let alloc = root_read.ok().flatten().and_then(|root| PoolRoot::decode(&root).ok()).map(|(_, alloc)| alloc);
-        let (mut blocks, mut hiding, mut damaged_before) = (top.clone(), Vec::new(), Vec::new());
-        for _ in 0..LOOKS_MAX {
-            let mut damaged = Vec::new();
-            hiding.clear();
-            blocks.clone_from(&top);
-            for (bp, damage) in catalog::blocks_of(&catalog, &self.io) {
-                blocks.push(bp);
-                damaged.extend(Some(bp).filter(|_| damage.is_some()));
-                hiding.extend(Some(bp).filter(|_| damage == Some(Damage::Refused)));
-            }
-            if let Some(alloc) = &alloc {
-                alloc.inspect(&self.io.devs, &mut |visit| {
-                    blocks.extend(visit.block());
-                    if let SpaceVisit::Damage { bp, error, .. } = visit {
-                        damaged.push(*bp);
-                        let is_refused = matches!(error, SectorError::Block(error) if error.is_of_device());
-                        hiding.extend(Some(*bp).filter(|_| is_refused));
-                    }
-                });
-            }
-            let is_as_before = damaged == damaged_before;
-            damaged_before = damaged;
-            if is_as_before || !damaged_before.iter().map(|bp| self.heals(bp)).fold(false, |any, one| any | one) {
-                break;
-            }
-        }
-        hiding.extend(root_hiding);
-        blocks.retain(|bp| !hiding.contains(bp));
-        damaged_before.retain(|bp| !hiding.contains(bp));
-        TopBlocks { blocks, hiding, foreign: damaged_before, _held: held }
     }
 
     /// Gives a block to the legs that count, where they lack it and any other has it right. Whether it may be readable now.

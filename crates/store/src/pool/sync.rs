@@ -254,7 +254,7 @@ impl Pool {
             folded.push((dataset, root));
         }
         let mut gone: Vec<_> = gone.into_iter().map(key_of).collect();
-        syncing.told.note(&entries, &gone);
+        syncing.catalog.note_datasets(&entries, &gone);
         debug_assert!(self.all_is_told(syncing, txg, &folded), "a change of a dataset was not noted");
         // Behind the folds, which may have met damage; what is learnt from here on is the next group's (rules S56).
         let (kept, forgotten) = self.kept.take();
@@ -289,7 +289,7 @@ impl Pool {
         let is_folded = |id| folded.binary_search_by_key(&id, |(folded, _)| folded.birth.id).is_ok();
         let holds_changes = |dataset: &Arc<Dataset>| dataset.client().is_some_and(|it| it.holds_changes_of(txg));
         let are_all_folded = self.datasets().iter().all(|it| is_folded(it.birth.id) || !holds_changes(it));
-        are_all_folded && syncing.told.is(&self.entries(folded))
+        are_all_folded && syncing.catalog.was_told(&self.entries(folded))
     }
 
     fn fold_replies(&self, syncing: &mut Syncing, txg: Txg, out: &mut RunWriter) -> Result<(), SyncError> {

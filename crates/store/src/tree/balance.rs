@@ -56,7 +56,7 @@ pub(super) enum Slot<D> {
 }
 
 /// Joins what is sparse, cuts what is too large, and writes: the node's new children.
-pub(super) fn settle<D: Draft>(slots: Vec<Slot<D>>, merger: &mut Merger<'_>) -> Result<Vec<Child>, BlockError> {
+pub(super) fn even_out<D: Draft>(slots: Vec<Slot<D>>, merger: &mut Merger<'_>) -> Result<Vec<Child>, BlockError> {
     let mut settled: Vec<Slot<D>> = Vec::with_capacity(slots.len());
     for slot in slots {
         let slot = match settled.pop() {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::around::{self, Around, Part};
-use super::balance::{Draft, InnerDraft, Kept, LeafDraft, Slot, settle};
+use super::balance::{Draft, InnerDraft, Kept, LeafDraft, Slot, even_out};
 use super::bounds::Bounds;
 use super::inner::{self, Child};
 use super::leaf::{self, Entry};
@@ -71,7 +71,7 @@ impl Merger<'_> {
         let rebuilt = match tree.root {
             None => {
                 let drafts = self.merge_entries(Vec::new(), changes).map(into_drafts).unwrap_or_default();
-                Some((settle(drafts, self)?, 0))
+                Some((even_out(drafts, self)?, 0))
             }
             Some(bp) => {
                 // No key stands above a root.
@@ -94,14 +94,14 @@ impl Merger<'_> {
     ) -> Result<Option<(Vec<Child>, u8)>, BlockError> {
         if height == 0 {
             let Some(slots) = self.rebuild_leaf(root, changes)? else { return Ok(None) };
-            return Ok(Some((settle(slots, self)?, 0)));
+            return Ok(Some((even_out(slots, self)?, 0)));
         }
         let Some(mut slots) = self.rebuild_inner(root, height, changes)? else { return Ok(None) };
         match slots.pop() {
             Some(Slot::Fresh(draft)) if slots.is_empty() => Ok(Some((draft.children, height - 1))),
             last => {
                 slots.extend(last);
-                Ok(Some((settle(slots, self)?, height)))
+                Ok(Some((even_out(slots, self)?, height)))
             }
         }
     }
@@ -116,7 +116,7 @@ impl Merger<'_> {
                 return Err(BlockError::Malformed { bp, what: "nodes on so few levels as a tree has" });
             }
             let draft = InnerDraft { height, children, grows_at_end: true };
-            children = settle(vec![Slot::Fresh(draft)], self)?;
+            children = even_out(vec![Slot::Fresh(draft)], self)?;
         }
         let Some(mut root) = children.first().map(|child| child.bp) else { return Ok(Tree::empty()) };
         // A root with one child is no root.
@@ -196,7 +196,7 @@ impl Merger<'_> {
             }
         }
         match first_touched {
-            Some(first_touched) => Ok((Some(settle(slots, self)?), first_touched)),
+            Some(first_touched) => Ok((Some(even_out(slots, self)?), first_touched)),
             None => Ok((None, 0)),
         }
     }
@@ -281,9 +281,9 @@ impl Merger<'_> {
 
     fn new_inner(&mut self, height: u8, from: Key, puts: &Changes) -> Result<Vec<Slot<InnerDraft>>, BlockError> {
         let leaves = self.new_leaves(from, puts);
-        let mut children = settle(leaves, self)?;
+        let mut children = even_out(leaves, self)?;
         for height in 1..height {
-            children = settle(vec![Slot::Fresh(InnerDraft { height, children, grows_at_end: true })], self)?;
+            children = even_out(vec![Slot::Fresh(InnerDraft { height, children, grows_at_end: true })], self)?;
         }
         Ok(vec![Slot::Fresh(InnerDraft { height, children, grows_at_end: true })])
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tally_base::codec::Reader;
 use tally_base::{SECTOR, Txg, VdevIndex};
-use tally_members::blockdev::{BlockDevs, MemBlockDev, numbered};
+use tally_fakes::MemBlockDev;
+use tally_members::blockdev::{BlockDevs, numbered};
 
 use super::*;
 use crate::alloc::{AllocRoot, Allocator};

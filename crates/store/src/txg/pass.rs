@@ -96,7 +96,7 @@ impl Txgs {
 impl Drop for Pass {
     fn drop(&mut self) {
         let mut state = self.txgs.state.lock();
-        state.slope.settle(&self.load);
+        state.slope.give_back(&self.load);
         self.txgs.go_on(state);
     }
 }

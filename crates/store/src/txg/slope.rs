@@ -233,8 +233,8 @@ impl Slope {
         Ok(())
     }
 
-    /// What passed is over: what it has left in memory was counted by [`Self::add`].
-    pub(super) fn settle(&mut self, load: &Load) {
+    /// What passed is over, and so is what was kept for it: what it has left in memory was counted by [`Self::add`].
+    pub(super) fn give_back(&mut self, load: &Load) {
         self.reserved = self.reserved.without(Amount::of(load));
     }
 

@@ -3,8 +3,9 @@
 use anyhow::{Result, bail};
 
 use super::Requests;
-use crate::referee::{CHANGE_BYTES, Kind, PROBE_BYTES, Probed, Witness};
+use crate::promise::Kind;
 use crate::wire::{Attributes, Connection, Handle, Refused, Special, Stable, status};
+use crate::witness::{CHANGE_BYTES, PROBE_BYTES, Probed, Witness};
 
 /// Sends the request, and looks before and after.
 pub(super) fn one(

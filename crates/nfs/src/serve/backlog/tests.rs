@@ -43,7 +43,7 @@ fn connection(hub: &Arc<Hub>, listener: &TcpListener, number: u8) -> (Arc<Connec
     let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let ours = listener.accept().unwrap().0;
     let peer = SocketAddr::from(([10, 0, 0, number], 1000));
-    hub.admit(ours, peer).unwrap();
+    hub.open(ours, peer).unwrap();
     let found = hub.all_connections().into_iter().find(|connection| connection.link.peer() == peer);
     (found.expect("it was let in"), theirs)
 }

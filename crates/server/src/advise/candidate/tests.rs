@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tally_disk::{Geometry, MemDisk, SystemOpener};
+use tally_disk::{Geometry, SystemOpener};
+use tally_fakes::MemDisk;
 
 use super::*;
 

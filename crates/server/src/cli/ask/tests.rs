@@ -4,6 +4,7 @@ use std::sync::Arc;
 use clap::Parser;
 
 use super::*;
+use crate::cli::Interrupts;
 use crate::control::listener::{Asker, ControlSocket, NotDone, Service};
 use crate::control::message::RewindShown;
 use crate::control::report::PoolReport;

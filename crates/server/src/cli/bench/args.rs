@@ -9,7 +9,7 @@ use tally_bench::case::{Case, HOME_FILES, MEDIA_FILES};
 use tally_bench::client::As;
 use tally_bench::target::Url;
 
-use crate::cli::args::TableArgs;
+use crate::cli::table::TableArgs;
 
 /// The cases, and what to do with their results.
 #[derive(Debug, Subcommand)]

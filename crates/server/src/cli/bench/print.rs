@@ -8,8 +8,8 @@ use tally_base::Size;
 use tally_bench::referee::Verdict;
 use tally_bench::report::{Figure, Group, Report, Row};
 
-use crate::cli::args::TableArgs;
 use crate::cli::status::count;
+use crate::cli::table::TableArgs;
 use crate::cli::table::{Align, Table};
 use crate::cli::words::duration;
 

@@ -1,7 +1,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tally_disk::{Disk, Durability, MemDisk, MemOpener};
+use tally_disk::{Disk, Durability};
+use tally_fakes::{MemDisk, MemOpener};
 
 use super::{InspectArgs, run};
 use crate::cli::{Console, Failure, Interrupts};

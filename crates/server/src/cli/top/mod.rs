@@ -26,12 +26,11 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::args::Cli;
-use super::ask::Failure;
+use super::console::{Failure, Session};
 use super::watch::observe;
 use crate::control::client::Client;
 use crate::control::observation::Observation;
-use crate::daemon::process;
+use crate::process;
 use watch::Watch;
 
 /// Words of `top`.
@@ -58,19 +57,19 @@ fn interval(text: &str) -> Result<Duration, String> {
 type Seen = Result<Box<Observation>, String>;
 
 /// Shows it until somebody has seen enough.
-pub(super) fn run(cli: &Cli, args: &TopArgs) -> Result<(), Failure> {
-    if cli.json || !stdout().is_terminal() {
+pub(super) fn run(session: Session<'_>, args: &TopArgs) -> Result<(), Failure> {
+    if session.json || !stdout().is_terminal() {
         let other = "`tally zilstat 1` prints lines, and `tally --json stat clients 1` JSON";
         return Err(Failure::Usage(format!("`tally top` needs a terminal; {other}")));
     }
     // Where no daemon runs at all, that is told on an ordinary screen.
-    let client = Client::connect(cli.socket.as_deref())?;
+    let client = Client::connect(session.socket)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGHUP, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     let (sender, seen) = sync_channel(1);
-    let (socket, interval) = (cli.socket.clone(), args.interval);
+    let (socket, interval) = (session.socket.map(std::path::Path::to_owned), args.interval);
     thread::Builder::new()
         .name("watcher".into())
         .spawn(move || watcher(client, socket.as_deref(), interval, &sender))?;

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use super::Seen;
 use crate::control::observation::{AccountReport, KindReport, Observation};
-use crate::control::report::{LaneReport, PoolReport, Quantiles};
-use crate::control::spread::Spread;
+use crate::control::report::{LaneReport, PoolReport};
+use crate::control::spread::{Quantiles, Spread};
 
 /// Intervals whose figures are kept: as many as the widest terminal has columns.
 const POINTS_MAX: usize = 400;

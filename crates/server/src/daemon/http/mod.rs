@@ -33,8 +33,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+pub use listen::HttpError;
 pub(super) use listen::listen;
-pub use listen::{HttpError, HttpListen, PORT_HTTP};
 pub(super) use site::{Look, Site};
 
 use crate::places::{IfAllAreBusy, Places};

@@ -3,6 +3,7 @@ use std::net::TcpStream;
 
 use super::site::Look;
 use super::*;
+use crate::config::HttpListen;
 use crate::control::observation::{Observation, ObservedDataset};
 use crate::control::report::{DatasetReport, PoolReport};
 

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use tally_base::{SystemClock, SystemRng};
-use tally_disk::{Disk, Durability, Geometry, Host, MemDisk, MemOpener, ThreadFanout};
+use tally_disk::{Disk, Durability, Geometry, Host, ThreadFanout};
+use tally_fakes::{MemDisk, MemOpener};
 use tally_nfs::exports::Exports;
 use tally_vfs::{Cred, OpCtx, SetAttr};
 

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use tally_base::Txg;
-use tally_members::blockdev::{MemBlockDev, numbered};
+use tally_fakes::MemBlockDev;
+use tally_members::blockdev::numbered;
 
 use super::super::{Allocator, UNBORN};
 use crate::bp::Dva;

@@ -2,7 +2,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tally_base::{SECTOR, Txg, VdevIndex, block_checksum};
-use tally_members::blockdev::{BlockDev, BlockDevs, MemBlockDev, numbered};
+use tally_fakes::MemBlockDev;
+use tally_members::blockdev::{BlockDev, BlockDevs, numbered};
 
 use super::Maps;
 use crate::alloc::bitmap::REGION_SECTORS;

@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use tally_base::ObjectId;
-use tally_members::blockdev::{MemBlockDev, numbered};
+use tally_fakes::MemBlockDev;
+use tally_members::blockdev::numbered;
 
 use super::*;
 use crate::alloc::Allocator;

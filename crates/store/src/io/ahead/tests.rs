@@ -7,7 +7,8 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use tally_base::{Seat, Txg, seat_this_thread};
-use tally_members::blockdev::{MemBlockDev, numbered};
+use tally_fakes::MemBlockDev;
+use tally_members::blockdev::numbered;
 
 use super::*;
 use crate::alloc::Allocator;

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use tally_base::{Dseq, Generation, LaneId, ObjectId, SECTOR, Time};
-use tally_members::blockdev::{MemBlockDev, numbered};
+use tally_fakes::MemBlockDev;
+use tally_members::blockdev::numbered;
 
 use super::*;
 use crate::alloc::Allocator;

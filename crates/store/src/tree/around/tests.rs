@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tally_base::Txg;
-use tally_members::blockdev::{MemBlockDev, numbered};
+use tally_fakes::MemBlockDev;
+use tally_members::blockdev::numbered;
 
 use super::*;
 use crate::alloc::Allocator;

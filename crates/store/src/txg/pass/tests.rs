@@ -32,7 +32,7 @@ fn write(txgs: &Arc<Txgs>, destination: Destination) -> Result<Txg, Box<dyn Prom
         Ok(_pass) => {
             let admission = txgs.admit(MIB, MIB).expect("the slope is below the walls");
             let hold = txgs.hold(Some(admission));
-            txgs.settle_fold(hold.txg(), 0, 0, new(MIB));
+            txgs.charge_fold(hold.txg(), 0, 0, new(MIB));
             Ok(hold.txg())
         }
         Err(Wait::On(wait)) => Err(wait),
@@ -136,7 +136,7 @@ fn a_small_request_has_its_turn_beside_bulk_of_another_kind() {
     let promise = (0..100).find_map(|place| match txgs.pass(destination(101, place), SMALL, RING) {
         Ok(_pass) => {
             let hold = txgs.hold(None);
-            txgs.settle_fold(hold.txg(), 0, 0, new(SMALL));
+            txgs.charge_fold(hold.txg(), 0, 0, new(SMALL));
             None
         }
         Err(wait) => Some(wait),
@@ -172,7 +172,7 @@ fn room_that_was_kept_in_memory_is_none_in_the_ring() {
     let bring = |place, ring| {
         let _pass = txgs.pass(destination(0, place), MIB, ring).ok()?;
         let hold = txgs.hold(None);
-        txgs.settle_fold(hold.txg(), 0, 0, Brought { takes_ring: ring != RingUse::None, ..new(MIB) });
+        txgs.charge_fold(hold.txg(), 0, 0, Brought { takes_ring: ring != RingUse::None, ..new(MIB) });
         Some(())
     };
     while txgs.ahead_bytes() < 84 * MIB {
@@ -276,7 +276,7 @@ fn a_small_request_that_was_woken_takes_the_room_that_is_kept_for_it() {
     let write = |place| match txgs.pass(destination(0, place), SMALL_BYTES_MAX, RING) {
         Ok(_pass) => {
             let hold = txgs.hold(None);
-            txgs.settle_fold(hold.txg(), 0, 0, new(SMALL_BYTES_MAX));
+            txgs.charge_fold(hold.txg(), 0, 0, new(SMALL_BYTES_MAX));
             None
         }
         Err(wait) => Some(wait),
@@ -321,7 +321,7 @@ fn who_waits_for_data_that_comes_into_a_later_group_asks_for_that_one() {
     assert!(wait.poll().is_none(), "they are still under way");
     for pass in passes {
         let hold = txgs.hold(Some(txgs.admit(MIB, MIB).expect("the slope is below the walls")));
-        txgs.settle_fold(hold.txg(), 0, 0, new(MIB));
+        txgs.charge_fold(hold.txg(), 0, 0, new(MIB));
         drop(pass);
     }
     sync_what_is_wanted(&txgs);
@@ -367,7 +367,7 @@ fn whatever_comes_all_that_wait_come_to_their_end() {
                     let (pass, bytes) = under_way.swap_remove(draw(under_way.len() as u64) as usize);
                     let hold = txgs.hold(None);
                     let more_bytes = [0, bytes / 2, bytes][draw(3) as usize];
-                    txgs.settle_fold(hold.txg(), 0, 0, Brought { bytes, more_bytes, takes_ring: draw(2) == 0 });
+                    txgs.charge_fold(hold.txg(), 0, 0, Brought { bytes, more_bytes, takes_ring: draw(2) == 0 });
                     drop((pass, hold));
                 }
                 8 if !waits.is_empty() => drop(waits.swap_remove(draw(waits.len() as u64) as usize)),

@@ -33,7 +33,7 @@ fn bring(slope: &mut Slope, txg: Txg, loads: impl Iterator<Item = Load>) -> Vec<
 fn bring_one(slope: &mut Slope, txg: Txg, load: Load) -> Result<(), u64> {
     slope.ask(load)?;
     slope.add(txg, Brought { bytes: load.bytes, more_bytes: load.bytes, takes_ring: true });
-    slope.settle(&load);
+    slope.give_back(&load);
     Ok(())
 }
 
@@ -154,7 +154,7 @@ fn what_takes_nothing_of_a_ring_fills_memory_and_leaves_the_ring_to_others() {
     for _ in 0..50 {
         slope.ask(in_memory).expect("memory has room");
         slope.add(Txg(5), Brought { bytes: MIB, more_bytes: MIB, takes_ring: false });
-        slope.settle(&in_memory);
+        slope.give_back(&in_memory);
     }
     let logged = |load| Load { group_bytes_max: 8 * GROUP, ..load };
     assert!(logged(small(1)).is_light(slope.ahead_bytes(), slope.ring_bytes()), "no small promise waits");
@@ -186,7 +186,7 @@ fn bulk_that_is_half_written_over_is_bulk() {
     let mut passed = 0;
     while passed < 1000 && slope.ask(load(passed)).is_ok() {
         slope.add(Txg(5), Brought { bytes: 2 * SMALL_BYTES_MAX, more_bytes: SMALL_BYTES_MAX, takes_ring: true });
-        slope.settle(&load(passed));
+        slope.give_back(&load(passed));
         passed += 1;
     }
     assert!(slope.ahead_bytes() <= bulk_max(GROUP), "{} MiB are ahead", slope.ahead_bytes() / MIB);

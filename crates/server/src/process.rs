@@ -44,7 +44,7 @@ fn memory_limits(groups: &str) -> Vec<PathBuf> {
 }
 
 /// Where control groups are: alone, or beside those of the first version.
-pub(super) const GROUP_ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+pub(crate) const GROUP_ROOTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const OLD_GROUP_ROOTS: [&str; 1] = ["/sys/fs/cgroup/memory"];
 
 fn meminfo_total(text: &str) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! The procedures and what the server must know of each before it runs it.
+//! The procedures of NFSv3, and what the server must know of each before it runs it.
 
 /// How many there are.
 pub const PROCEDURE_COUNT: usize = 22;

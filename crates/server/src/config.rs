@@ -1,4 +1,7 @@
-//! The configuration file, and what the flags make of it.
+//! The configuration file, and what the flags make of it. Below the commands and the daemon, which both need it.
+
+mod flags;
+mod http;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -9,9 +12,10 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tally_base::Size;
 
-use crate::cli::ServeArgs;
 use crate::control::socket::{DATA_DIR_DEFAULT, SOCKET_NAME};
-use crate::daemon::http::HttpListen;
+
+pub use flags::ServeArgs;
+pub use http::{HttpListen, PORT_HTTP};
 
 /// The file that `tally config` prints: every key with its meaning and its default.
 pub const DOCUMENTED: &str = include_str!("config/default.toml");
@@ -137,6 +141,24 @@ impl ExportRule {
     #[must_use]
     pub fn covers(&self, dataset: &str) -> bool {
         dataset.strip_prefix(self.dataset.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// A table of the configuration that holds for a dataset under its new name, too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// The dataset that the table names.
+    pub table: String,
+    /// What that was renamed to.
+    pub to: String,
+}
+
+impl Moved {
+    /// Whether the file still has the table, and none for the new name.
+    #[must_use]
+    pub fn holds(&self, file: &[ExportRule]) -> bool {
+        let has = |name: &str| file.iter().any(|rule| rule.dataset == name);
+        has(&self.table) && !has(&self.to)
     }
 }
 

@@ -1,9 +1,13 @@
+//! What a disk did, and what it owes.
+
+use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use parking_lot::Mutex;
 
-use super::*;
-use crate::MemDisk;
+use tally_disk::{CountingDisk, Disk, Durability, Geometry, IoCounts};
+use tally_fakes::MemDisk;
 
 #[test]
 fn every_request_is_counted_once() {

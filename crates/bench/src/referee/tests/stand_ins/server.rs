@@ -10,7 +10,7 @@ use std::thread;
 
 use super::Manner;
 use super::machine::Machine;
-use crate::referee::Kind;
+use crate::promise::Kind;
 
 const NOTSUPP: u32 = 10_004;
 

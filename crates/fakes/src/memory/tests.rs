@@ -1,7 +1,8 @@
 use std::io::ErrorKind;
 
+use tally_disk::AlignedBuf;
+
 use super::*;
-use crate::AlignedBuf;
 
 #[test]
 fn bytes_come_back_over_chunk_borders() {

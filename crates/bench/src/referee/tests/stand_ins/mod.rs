@@ -12,10 +12,12 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use super::{Kind, Pace, Verdict};
-use crate::case::Case;
+use crate::case::{Case, Plan};
 use crate::client::{As, Export};
-use crate::run::{self, Plan};
+use crate::promise::Kind;
+use crate::referee::Verdict;
+use crate::run;
+use crate::witness::Pace;
 use crate::work::devices::Devices;
 use machine::{Disk, Machine, Noise};
 use server::{Call, Server};

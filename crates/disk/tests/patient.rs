@@ -1,11 +1,16 @@
+//! For how long a disk is waited for that does not answer, and who does what it is asked.
+
+use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::ThreadId;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 
-use super::*;
-use crate::{MemDisk, ThreadFanout};
+use tally_disk::{AlignedBuf, CountingDisk, Disk, Durability, Fanout, Geometry, Patience, PatientDisk, ThreadFanout};
+use tally_fakes::MemDisk;
 
 const SECTOR: usize = tally_base::SECTOR;
 /// Long enough that only who waits for ever is caught.

@@ -1,4 +1,4 @@
-//! Disks in memory, and an opener that knows only those: for tests, and for a log whose device should cost nothing.
+//! Disks in memory, and an opener that knows only those.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-
-use crate::{Access, Disk, Durability, Geometry, Opener, assert_sectors, check_range};
+use tally_disk::{Access, Disk, Durability, Geometry, Opener, assert_sectors, check_range};
 
 /// Memory is taken in pieces of this size at the first write, so that a large and mostly empty disk is cheap.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -1,0 +1,193 @@
+//! What every command has: where the daemon is and how to print, where to, and the ways in which it fails.
+
+use std::io::Write;
+use std::path::Path;
+
+use super::interrupts::{Interrupts, where_to_see};
+use super::progress::Bar;
+use crate::advise::candidate::CandidateError;
+use crate::control::client::{Client, ClientError, Fate};
+use crate::control::message::{Progress, Reply, Request};
+
+/// What was said beside the command itself.
+#[derive(Clone, Copy)]
+pub(super) struct Session<'a> {
+    /// The daemon's socket, if it was named.
+    pub(super) socket: Option<&'a Path>,
+    /// Whether answers are printed as JSON.
+    pub(super) json: bool,
+}
+
+/// Where a command prints.
+pub struct Console<'a> {
+    /// Data.
+    pub out: &'a mut dyn Write,
+    /// Messages.
+    pub err: &'a mut dyn Write,
+    /// Where a person says that a command should not be any more.
+    pub interrupts: Interrupts,
+}
+
+/// Why a command did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The words make no sense together: exit status 2.
+    #[error("{0}")]
+    Usage(String),
+    /// Exit status 1.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The person pressed Ctrl-C. Exit status as of a process that such a signal ends.
+    #[error("interrupted; {fate}{}", see(*fate, shown_by))]
+    Interrupted {
+        /// By which signal.
+        signal: u8,
+        /// What becomes of the command.
+        fate: Fate,
+        /// The command that shows it.
+        shown_by: String,
+    },
+    /// Whoever reads our output is gone: no reason to say anything.
+    #[error("cannot print: {0}")]
+    Print(#[from] std::io::Error),
+    /// Exit status 1.
+    #[error("the answer cannot be printed as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Exit status 1.
+    #[error("cannot listen for Ctrl-C: {0}")]
+    Signals(#[source] std::io::Error),
+    /// A device that was not measured.
+    #[error(transparent)]
+    Candidate(#[from] CandidateError),
+    /// Nothing that a log device could make faster.
+    #[error(
+        "in {seconds:.0} seconds nobody waited for the intent log; ask again while clients work, with --seconds for longer"
+    )]
+    NoLoad {
+        /// How long was waited.
+        seconds: f64,
+    },
+    /// What was asked back was not agreed to.
+    #[error("nothing was done; with --yes nobody is asked, and -n only shows what would be given up")]
+    NotAgreed,
+    /// A directory that cannot be listed.
+    #[error("cannot look for pools: {0}")]
+    Look(std::io::Error),
+    /// Nothing to inspect.
+    #[error("no pool was found there; name its disks, or their directory with -d DIR")]
+    NoPool,
+    /// A dataset to inspect that is not there.
+    #[error("no dataset {name} was found; {damage_count} damaged places were")]
+    NoDataset {
+        /// What was asked for.
+        name: String,
+        /// What may explain it.
+        damage_count: u64,
+    },
+    /// An inspection has found damage.
+    #[error("{count} damaged {} found", if *count == 1 { "place was" } else { "places were" })]
+    Damage {
+        /// How many places.
+        count: u64,
+    },
+    /// `status -x` has found some.
+    #[error("{count} {} not well", if *count == 1 { "pool is" } else { "pools are" })]
+    Sick {
+        /// How many pools.
+        count: usize,
+    },
+    /// A benchmark that could not be carried out.
+    #[error("{0:#}")]
+    Bench(anyhow::Error),
+    /// Exit status 1.
+    #[error("the daemon answered something else than was asked for; are command and daemon of the same version?")]
+    Mismatch,
+}
+
+fn see(fate: Fate, shown_by: &str) -> String {
+    if fate == Fate::Withdrawn { String::new() } else { format!("; `{shown_by}` shows how it stands") }
+}
+
+impl Failure {
+    /// Whether nobody reads our output any more: nothing to complain about.
+    #[must_use]
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Print(error) if error.kind() == std::io::ErrorKind::BrokenPipe)
+    }
+
+    /// The process's exit status.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 2,
+            Self::Interrupted { signal, .. } => 128_u8.saturating_add(*signal),
+            _ => 1,
+        }
+    }
+}
+
+/// Asks the daemon for an answer, and shows how far it is meanwhile.
+pub(super) fn ask(session: Session<'_>, request: &Request, console: &mut Console<'_>) -> Result<Reply, Failure> {
+    let mut client = Client::connect(session.socket)?;
+    let mut bar = Bar::default();
+    let mut show = |progress: &Progress| bar.show(progress);
+    // Whoever only asks a question may go at any time.
+    let Some(shown_by) = where_to_see(request) else { return Ok(client.ask(request, &mut show)?) };
+    let interrupts = console.interrupts.listen().map_err(Failure::Signals)?;
+    let outcome = client.ask_unless(interrupts.file(), request, &mut show);
+    outcome.map_err(|error| match error {
+        ClientError::Interrupted(fate) => Failure::Interrupted { signal: interrupts.signal(), fate, shown_by },
+        error => error.into(),
+    })
+}
+
+/// Prints remarks to stderr and data to stdout.
+pub(super) fn print_reply(
+    json: bool,
+    reply: Reply,
+    console: &mut Console<'_>,
+    text: &dyn Fn(&Reply) -> Option<String>,
+) -> Result<(), Failure> {
+    if json {
+        return print_json(reply, console);
+    }
+    if let Reply::Done(remarks) = &reply {
+        for remark in remarks {
+            writeln!(console.err, "{remark}")?;
+        }
+        return Ok(());
+    }
+    let text = text(&reply).ok_or(Failure::Mismatch)?;
+    if text.is_empty() {
+        writeln!(console.err, "{}", nothing(&reply))?;
+    }
+    Ok(console.out.write_all(text.as_bytes())?)
+}
+
+pub(super) fn print_json(reply: Reply, console: &mut Console<'_>) -> Result<(), Failure> {
+    let text = match reply {
+        Reply::Done(remarks) => serde_json::to_string_pretty(&serde_json::json!({ "messages": remarks })),
+        Reply::Pools(pools) => serde_json::to_string_pretty(&pools),
+        Reply::Found(pools) => serde_json::to_string_pretty(&pools),
+        Reply::Datasets(datasets) => serde_json::to_string_pretty(&datasets),
+        Reply::Properties(lines) => serde_json::to_string_pretty(&lines),
+        Reply::Ops(report) => serde_json::to_string_pretty(&report),
+        Reply::Load(load) => serde_json::to_string(&load),
+        Reply::History(pools) => serde_json::to_string_pretty(&pools),
+        Reply::Events(events) => serde_json::to_string_pretty(&events),
+        Reply::Observation(seen) => serde_json::to_string_pretty(&seen),
+        Reply::Rewind(shown) => serde_json::to_string_pretty(&shown),
+    }?;
+    Ok(writeln!(console.out, "{text}")?)
+}
+
+/// What is said instead of an empty table.
+pub(super) const fn nothing(reply: &Reply) -> &'static str {
+    match reply {
+        Reply::Pools(_) | Reply::History(_) => "no pools are imported",
+        Reply::Found(_) => {
+            "no such pools were found; say where to look with -d DIR; -D finds destroyed ones, and those alone"
+        }
+        _ => "nothing to show",
+    }
+}

@@ -1,0 +1,46 @@
+//! The flags of `tally serve`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use tally_base::Size;
+
+use super::HttpListen;
+
+/// Flags of `serve`. They override the configuration file.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Configuration file; `tally config` prints one
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+
+    /// Directory of the control socket, the list of pools, and the first pool [default: ./tally-data]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+
+    /// Address to listen on; may be repeated [default: 127.0.0.1 and ::1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<IpAddr>,
+
+    /// TCP port of NFS and MOUNT [default: 2049 if it is free, else 12049]
+    #[arg(long)]
+    pub port: Option<u16>,
+
+    /// Address and port of the dashboard and of Prometheus' metrics, or 'off' [default: 127.0.0.1:12050 if it is free]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub http: Option<HttpListen>,
+
+    /// Name by which pools know this machine, which no other may have [default: made of /etc/machine-id]
+    #[arg(long, value_name = "NAME")]
+    pub host_id: Option<String>,
+
+    /// Size of the first pool [default: 10G or half of the free space, whichever is smaller]
+    #[arg(long)]
+    pub size: Option<Size>,
+
+    /// Import what is found on this disk, in this file or directory, instead of the pools of the last run; may be
+    /// repeated
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub pool: Vec<PathBuf>,
+}

@@ -1,0 +1,93 @@
+//! A disk that was away comes back, and is given what it has missed.
+
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+
+use tally_base::VdevGuid;
+use tally_members::label::{MissedGroups, VdevClass};
+use tally_members::roster::RosterError;
+use tally_members::vdev::Vdev;
+
+use super::{Copied, CopyEnded, Member, MembershipError, Onlooker, Stage};
+use crate::pool::{Pool, SecureError};
+
+/// Syncs after which every block that was placed before a leg joined must be settled: one does, but for operations that are
+/// under way for that long.
+const SETTLING_SYNCS_MAX: u32 = 16;
+
+impl Pool {
+    /// Takes back a disk that was away, and gives it what it has missed; all that there is, if nobody knows what that is.
+    pub fn take_back(&self, place: &Member, onlooker: &mut dyn Onlooker) -> Result<Copied, MembershipError> {
+        self.roster.check_changeable()?;
+        // Its ring would be filled with zeroes, and its lane has ended with it.
+        if self.roster.config().lanes.iter().any(|line| line.legset == [place.leg]) {
+            let why = "is the only one of its intent log, which has ended with it; give that another disk with `tally pool \
+                       replace`, or export the pool and import it again";
+            return Err(place.told_of(RosterError::Leg { leg: place.leg, why }));
+        }
+        let leg = self.roster.reopen(&self.platform, &place.vdev, place.leg)?;
+        let (guid, path) = (leg.guid(), leg.path().to_owned());
+        self.roster.add_leg(&place.vdev, leg)?;
+        let is_copied = place.config.class == VdevClass::Data;
+        let copy = if is_copied { self.bring(place, guid, onlooker) } else { Ok(Copied::default()) };
+        let copied = copy.map_err(|ended| self.stays_away(guid, &path, ended))?;
+        self.let_count(place, guid, &path, &copied, onlooker)?;
+        Ok(copied)
+    }
+
+    /// What was not finished is missed still (rules S9).
+    fn stays_away(&self, guid: VdevGuid, path: &Path, ended: CopyEnded) -> MembershipError {
+        let cause = match ended {
+            CopyEnded::Stopped => "it was stopped".to_owned(),
+            CopyEnded::Failed(cause) => cause,
+        };
+        if let Err(error) = self.roster.drop_leg(guid, &io::Error::other(cause.clone())) {
+            tracing::error!(leg = %guid, %error, "a disk that is not up to date could not be struck off");
+        }
+        MembershipError::StaysAway { path: path.to_owned(), cause }
+    }
+
+    /// Gives a leg that gets every write by now what it has missed.
+    fn bring(&self, place: &Member, leg: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<Copied, CopyEnded> {
+        if self.roster.missed(leg).is_empty() {
+            return self.copy_to(place, leg, onlooker);
+        }
+        let failed = |cause: &dyn Display| CopyEnded::Failed(cause.to_string());
+        let missed = self.close_missed(&place.vdev, leg, onlooker)?;
+        // A strike that found the labels full has made room by forgetting what this one lacks.
+        if missed.is_empty() {
+            return self.copy_to(place, leg, onlooker);
+        }
+        onlooker.expect(Stage::Bringing, self.missed_bytes(place.vdev.index(), &missed));
+        let brought = self.bring_up(&place.vdev, leg, &missed, &mut |done| onlooker.on_progress(Stage::Bringing, done));
+        let secured = brought.map_err(|error| match error {
+            SecureError::Stopped => CopyEnded::Stopped,
+            error => failed(&error),
+        })?;
+        Ok(Copied { secured, is_partial: true, ..Copied::default() })
+    }
+
+    /// What a leg has missed that gets every write by now ends with the group that was open when the last block was settled
+    /// that was placed before (rules S7). All that it lacks is in the newest trees when this returns.
+    fn close_missed(&self, vdev: &Vdev, leg: VdevGuid, onlooker: &mut dyn Onlooker) -> Result<MissedGroups, CopyEnded> {
+        let mut sync = || onlooker.sync(self).map_err(|error| CopyEnded::Failed(error.to_string()));
+        let mut unborn = self.io.allocator().unborn(vdev.index());
+        for _ in 0..SETTLING_SYNCS_MAX {
+            if unborn.is_over() {
+                break;
+            }
+            sync()?;
+            unborn = unborn.still_among(&self.io.allocator().unborn(vdev.index()));
+        }
+        if !unborn.is_over() {
+            let why = "what was written when it came back is still under way; try again";
+            return Err(CopyEnded::Failed(why.to_owned()));
+        }
+        let to = self.txgs.open();
+        while self.txgs.last_synced() < to {
+            sync()?;
+        }
+        self.roster.close_missed(leg, to).map_err(|error| CopyEnded::Failed(error.to_string()))
+    }
+}
