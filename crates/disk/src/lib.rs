@@ -8,6 +8,7 @@
 
 mod buffer;
 mod counting;
+mod device;
 mod fanout;
 mod file;
 mod memory;
@@ -15,6 +16,7 @@ mod patient;
 mod platform;
 mod system;
 mod trust;
+mod turns;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,6 +31,7 @@ pub use patient::{Patience, PatientDisk};
 pub use platform::{Host, Platform};
 pub use system::SystemOpener;
 pub use trust::TrustedDisk;
+pub use turns::{Turn, Turns, aside};
 
 /// How a write is to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
