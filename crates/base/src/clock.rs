@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::Time;
+use crate::{Time, blocking};
 
 /// Where the engine gets its time from.
 pub trait Clock: Send + Sync {
@@ -9,6 +9,9 @@ pub trait Clock: Send + Sync {
 
     /// Time since some fixed moment; never goes back. For latencies and timeouts.
     fn monotonic(&self) -> Duration;
+
+    /// Lets so much time go by. On clocks that are moved by somebody else it does nothing: nobody waits for them.
+    fn sleep(&self, _time: Duration) {}
 }
 
 /// The machine's own clocks.
@@ -30,5 +33,9 @@ impl Clock for SystemClock {
 
     fn monotonic(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    fn sleep(&self, time: Duration) {
+        blocking(|| std::thread::sleep(time));
     }
 }

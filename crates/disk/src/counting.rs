@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use tally_base::Histogram;
 
-use crate::{AlignedBuf, Disk, Durability, Geometry};
+use crate::device::Device;
+use crate::turns::Asked;
+use crate::{AlignedBuf, Disk, Durability, Geometry, Turns};
 
 /// What a disk was asked to do since it was opened. Requests that failed are counted too, and again in `errors`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -140,13 +142,17 @@ pub struct CountingDisk {
     counters: Counters,
     times: [IoTimes; 4],
     followed: Followed,
+    pub(crate) devices: Vec<Arc<Device>>,
+    turns: Turns,
 }
 
 impl CountingDisk {
     /// Counts from zero.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, counters: Counters::default(), times: Default::default(), followed: Followed::new() }
+        let devices = Device::below(disk.as_ref());
+        let (counters, followed, turns) = (Counters::default(), Followed::new(), Turns::on(&devices));
+        Self { disk, counters, times: Default::default(), followed, devices, turns }
     }
 
     /// The counts now. Each is exact; together they are not one moment's picture.
@@ -178,6 +184,12 @@ impl CountingDisk {
         self.followed.oldest()
     }
 
+    /// When a walk over the whole disk may ask for something.
+    #[must_use]
+    pub fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
     fn note<T>(&self, outcome: io::Result<T>) -> io::Result<T> {
         if outcome.is_err() {
             add(&self.counters.errors, 1);
@@ -190,12 +202,14 @@ impl Disk for CountingDisk {
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         add(&self.counters.reads, 1);
         add(&self.counters.read_bytes, buf.len() as u64);
+        let _asked = Asked::now(&self.devices);
         self.note(self.times(IoKind::Read).run(&self.followed, || self.disk.read(offset, buf)))
     }
 
     fn read_parts(&self, offset: u64, parts: &mut [AlignedBuf]) -> io::Result<()> {
         add(&self.counters.reads, 1);
         add(&self.counters.read_bytes, parts.iter().map(|part| part.len() as u64).sum());
+        let _asked = Asked::now(&self.devices);
         self.note(self.times(IoKind::Read).run(&self.followed, || self.disk.read_parts(offset, parts)))
     }
 
@@ -203,12 +217,14 @@ impl Disk for CountingDisk {
         add(&self.counters.writes, 1);
         add(&self.counters.write_bytes, buf.len() as u64);
         let kind = if durability == Durability::Durable { IoKind::DurableWrite } else { IoKind::Write };
+        let _asked = Asked::now(&self.devices);
         let outcome = self.note(self.times(kind).run(&self.followed, || self.disk.write(offset, buf, durability)));
         add(&self.counters.durable_writes, u64::from(durability == Durability::Durable));
         outcome
     }
 
     fn flush(&self) -> io::Result<()> {
+        let _asked = Asked::now(&self.devices);
         let outcome = self.note(self.times(IoKind::Flush).run(&self.followed, || self.disk.flush()));
         add(&self.counters.flushes, 1);
         outcome

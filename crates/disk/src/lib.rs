@@ -8,12 +8,14 @@
 
 mod buffer;
 mod counting;
+mod device;
 mod fanout;
 mod file;
 mod patient;
 mod platform;
 mod system;
 mod trust;
+mod turns;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,6 +29,7 @@ pub use patient::{Patience, PatientDisk};
 pub use platform::{Host, Platform};
 pub use system::SystemOpener;
 pub use trust::TrustedDisk;
+pub use turns::{Turn, Turns, aside};
 
 /// How a write is to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::turns::{as_aside, is_aside};
 use crate::{AlignedBuf, CountingDisk, Disk, Durability, Fanout, Geometry, Work};
 
 /// For how long a disk is waited for.
@@ -77,12 +78,12 @@ impl PatientDisk {
         mut parts: Vec<AlignedBuf>,
         answer: impl FnOnce(Vec<AlignedBuf>, io::Result<()>) + Send + 'static,
     ) {
-        let disk = Arc::clone(&self.disk);
+        let (disk, is_aside) = (Arc::clone(&self.disk), is_aside());
         let work = Work::new(move || {
-            let outcome = match parts.as_mut_slice() {
+            let outcome = as_aside(is_aside, || match parts.as_mut_slice() {
                 [one] => disk.read(offset, one),
                 several => disk.read_parts(offset, several),
-            };
+            });
             // Before the answer: see `fanout::help`.
             drop(disk);
             answer(parts, outcome);
@@ -101,7 +102,8 @@ impl PatientDisk {
     /// Something to be done to it, which may be left.
     #[must_use]
     pub fn work(&self, what: impl FnOnce(&dyn Disk) -> io::Result<()> + Send + 'static) -> Work {
-        let disk = Arc::clone(&self.disk) as Arc<dyn Disk>;
+        let (disk, is_aside) = (Arc::clone(&self.disk) as Arc<dyn Disk>, is_aside());
+        let what = move |disk: &dyn Disk| as_aside(is_aside, || what(disk));
         match self.helpers.get() {
             Some(helpers) => Work::on(&disk, Arc::clone(&helpers.patience), what),
             None => Work::new(move || what(disk.as_ref())),

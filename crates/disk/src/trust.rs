@@ -16,57 +16,33 @@
 //! A write that was one FUA command would say nothing about other sectors, and could be let off. It is not: one errno
 //! comes back for the write and for whatever flush the kernel has sent behind it (docs/design/0019).
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
-
+use crate::device::Device;
 use crate::{AlignedBuf, Disk, Durability, Geometry};
 
 /// What one open disk believes of the devices below it.
 #[derive(Debug)]
 struct Trust {
     /// Each device's count of failures, and what it was when the disk was opened.
-    devices: Vec<(Arc<AtomicU64>, u64)>,
+    devices: Vec<(Arc<Device>, u64)>,
 }
 
-/// Failures of each device that some disk is open on, by device number.
-static FAILURES: Mutex<BTreeMap<u64, Weak<AtomicU64>>> = Mutex::new(BTreeMap::new());
-
 impl Trust {
-    /// In a device that nobody else has.
-    fn alone() -> Self {
-        Self { devices: vec![(Arc::default(), 0)] }
-    }
-
     /// In devices that other disks may lie on, too.
-    fn in_devices(numbers: &[u64]) -> Self {
-        if numbers.is_empty() {
-            return Self::alone();
-        }
-        let mut failures = FAILURES.lock();
-        failures.retain(|_, count| count.strong_count() > 0);
-        let mut share = |number: &u64| {
-            let known = failures.get(number).and_then(Weak::upgrade);
-            let count = known.unwrap_or_else(|| {
-                let count = Arc::default();
-                failures.insert(*number, Arc::downgrade(&count));
-                count
-            });
-            let seen = count.load(Ordering::Acquire);
-            (count, seen)
-        };
-        Self { devices: numbers.iter().map(&mut share).collect() }
+    fn in_devices(devices: Vec<Arc<Device>>) -> Self {
+        let seen = |device: &Arc<Device>| device.failures.load(Ordering::Acquire);
+        Self { devices: devices.into_iter().map(|device| (Arc::clone(&device), seen(&device))).collect() }
     }
 
     /// Carries out a flush or a durable write, and believes it if nothing has failed up to its end.
     fn settle(&self, request: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.believe()?;
         if let Err(error) = request() {
-            for (count, _) in &self.devices {
-                count.fetch_add(1, Ordering::AcqRel);
+            for (device, _) in &self.devices {
+                device.failures.fetch_add(1, Ordering::AcqRel);
             }
             return Err(error);
         }
@@ -74,7 +50,7 @@ impl Trust {
     }
 
     fn believe(&self) -> io::Result<()> {
-        if self.devices.iter().all(|(count, seen)| count.load(Ordering::Acquire) == *seen) {
+        if self.devices.iter().all(|(device, seen)| device.failures.load(Ordering::Acquire) == *seen) {
             return Ok(());
         }
         Err(io::Error::other(
@@ -95,7 +71,7 @@ impl TrustedDisk {
     /// Believes the disk, so far.
     #[must_use]
     pub fn new(disk: Arc<dyn Disk>) -> Self {
-        let trust = Trust::in_devices(&disk.devices());
+        let trust = Trust::in_devices(Device::below(disk.as_ref()));
         Self { disk, trust }
     }
 }

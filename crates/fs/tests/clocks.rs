@@ -24,6 +24,7 @@ const FAR: [u64; 2] = [4_080_000_000 * SECOND, 8_210_000_000 * SECOND];
 struct Told {
     day: AtomicU64,
     up: AtomicU64,
+    sleeps: AtomicU64,
 }
 
 impl Clock for Told {
@@ -34,11 +35,16 @@ impl Clock for Told {
     fn monotonic(&self) -> Duration {
         Duration::from_nanos(self.up.load(Ordering::SeqCst))
     }
+
+    fn sleep(&self, time: Duration) {
+        self.sleeps.fetch_add(1, Ordering::SeqCst);
+        self.pass(u64::try_from(time.as_nanos()).unwrap());
+    }
 }
 
 impl Told {
     fn at(day: u64) -> Arc<Self> {
-        Arc::new(Self { day: day.into(), up: SECOND.into() })
+        Arc::new(Self { day: day.into(), up: SECOND.into(), sleeps: 0.into() })
     }
 
     fn set(&self, day: u64) {
@@ -252,4 +258,38 @@ fn no_time_that_rests_on_a_lost_record_comes_again() {
         let again = fs.getattr(file).unwrap().change;
         assert!(again > lost, "{again:?} after {lost:?}");
     }
+}
+
+/// What a scrub reads itself, nodes of trees on its way, maps of pieces, blocks, looked like a client's requests, if it counted.
+#[test]
+fn a_scrub_waits_for_clients_and_not_for_itself() {
+    let clock = Told::at(NOW);
+    let (_world, filer) = new_pool(&clock);
+    let (fs, cred) = (vfs(&filer), Cred::root());
+    for number in 0..40 {
+        let file = make(&filer, &format!("file {number}")).object;
+        let data = vec![number; if number % 4 == 0 { 200_000 } else { 3000 }];
+        done(fs.write(ctx(&cred), file, 0, data.into(), Stability::FileSync)).unwrap();
+    }
+    filer.sync().unwrap();
+    let scrub = |client: &mut dyn FnMut()| {
+        let (before, mut steps) = (clock.sleeps.load(Ordering::SeqCst), 0);
+        let report = filer.scrub(&mut |_| {
+            steps += 1;
+            client();
+            true
+        });
+        assert_eq!(report.unwrap().lost_count, 0);
+        (clock.sleeps.load(Ordering::SeqCst) - before, steps)
+    };
+    let (waits, steps) = scrub(&mut || {});
+    assert!(waits <= 1 && steps > 20, "the groups before it are behind: {waits} waits in {steps} steps");
+    let mut number = 0;
+    let (waits, steps) = scrub(&mut || {
+        number += 1;
+        make(&filer, &format!("beside {number}"));
+        // Its record is on another disk; its group is not.
+        filer.sync().unwrap();
+    });
+    assert!(waits >= 20, "{waits} waits in {steps} steps with a client in each");
 }

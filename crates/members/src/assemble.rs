@@ -352,7 +352,7 @@ fn assemble(
     let choose = if options.goes_back { choose_unheard } else { choose };
     let chosen = choose(config.pool, &candidates, label_txg, &config.rewinds)?;
     let all = vdevs.iter().chain(&logs).map(Arc::clone).collect();
-    let roster = Roster::new(config.clone(), all, Arc::clone(&platform.fanout));
+    let roster = Roster::new(config.clone(), all, platform);
     roster.note_durable(chosen.uberblock.txg);
     Ok((Assembled { config, roster, vdevs, logs, notes }, chosen))
 }

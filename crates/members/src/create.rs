@@ -210,7 +210,7 @@ pub fn create(
         }
     }
     let vdevs: Vec<_> = config.vdevs.iter().zip(legs).map(|(vdev, legs)| Arc::new(vdev_of(vdev, legs))).collect();
-    let roster = Roster::new(config, vdevs.clone(), Arc::clone(&platform.fanout));
+    let roster = Roster::new(config, vdevs.clone(), platform);
     let (vdevs, logs) = vdevs.into_iter().partition(|vdev| vdev.class() == VdevClass::Data);
     Ok(Assembled { config: roster.config(), roster, vdevs, logs, notes: Vec::new() })
 }

@@ -35,8 +35,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use tally_base::{Rng, SECTOR, Time, Txg, VdevGuid};
-use tally_disk::{Disk, Durability, Fanout, Host, Work};
+use tally_base::{Clock, Rng, SECTOR, Time, Txg, VdevGuid};
+use tally_disk::{Disk, Durability, Fanout, Host, Platform, Work};
 use tally_intent::Lane;
 
 pub use self::away::ReturnError;
@@ -103,6 +103,7 @@ pub enum RosterError {
 pub struct Roster {
     vdevs: Vec<Arc<Vdev>>,
     fanout: Arc<dyn Fanout>,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// The configuration of `state`, for those who only look: while a disk hangs in a label's write that is locked.
     published: ArcSwap<PoolConfig>,
@@ -134,10 +135,11 @@ struct State {
 impl Roster {
     /// The roster of an assembled pool; `vdevs` holds those of both classes, in the order of the configuration.
     #[must_use]
-    pub fn new(config: PoolConfig, vdevs: Vec<Arc<Vdev>>, fanout: Arc<dyn Fanout>) -> Arc<Self> {
+    pub fn new(config: PoolConfig, vdevs: Vec<Arc<Vdev>>, platform: &Platform) -> Arc<Self> {
         let roster = Arc::new_cyclic(|me: &Weak<Self>| Self {
             vdevs,
-            fanout,
+            fanout: Arc::clone(&platform.fanout),
+            clock: Arc::clone(&platform.clock),
             fails_openly: AtomicBool::new(config.supplement.failmode == FailMode::Continue),
             published: ArcSwap::from_pointee(config.clone()),
             hang_limit: Mutex::new(config.hang_limit),
@@ -502,6 +504,10 @@ impl Membership for Roster {
 
     fn fanout(&self) -> Arc<dyn Fanout> {
         Arc::clone(&self.fanout)
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
     }
 
     fn hang_limit(&self) -> HangLimit {

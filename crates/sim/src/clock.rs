@@ -69,4 +69,8 @@ impl Clock for Ticks {
     fn monotonic(&self) -> Duration {
         Duration::from_nanos(self.tick())
     }
+
+    fn sleep(&self, time: Duration) {
+        self.pass(time);
+    }
 }

@@ -68,7 +68,7 @@ fn after_a_failed_durable_write_or_flush_neither_is_believed() {
 
 #[test]
 fn what_was_under_way_when_another_one_failed_is_not_believed() {
-    let trust = Trust::alone();
+    let trust = Trust::in_devices(Device::numbered(&[]));
     let other = || trust.settle(|| Err(io::Error::other("lost")));
     assert!(
         trust
@@ -83,9 +83,10 @@ fn what_was_under_way_when_another_one_failed_is_not_believed() {
 /// A log and a pool as two files of one device: its cache is one.
 #[test]
 fn disks_of_one_device_share_its_failures_until_they_are_opened_again() {
-    let [log, pool, elsewhere] = [&[901, 902][..], &[902], &[903]].map(Trust::in_devices);
+    let [log, pool, elsewhere] =
+        [&[901, 902][..], &[902], &[903]].map(|numbers| Trust::in_devices(Device::numbered(numbers)));
     assert!(log.settle(|| Err(io::Error::other("lost"))).is_err());
     assert!(pool.settle(|| Ok(())).is_err() && log.settle(|| Ok(())).is_err());
     assert!(elsewhere.settle(|| Ok(())).is_ok());
-    assert!(Trust::in_devices(&[902]).settle(|| Ok(())).is_ok(), "while the others are still open");
+    assert!(Trust::in_devices(Device::numbered(&[902])).settle(|| Ok(())).is_ok(), "while the others are still open");
 }

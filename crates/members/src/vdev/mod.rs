@@ -29,8 +29,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
-use tally_base::{SECTOR, VdevGuid, VdevIndex};
-use tally_disk::{AlignedBuf, Disk, Durability, Fanout, IoKind, Work};
+use tally_base::{Clock, SECTOR, VdevGuid, VdevIndex};
+use tally_disk::{AlignedBuf, Disk, Durability, Fanout, IoKind, Turn, Turns, Work};
 
 pub(crate) use leg::write_out_ring;
 pub use leg::{LegErrors, LegState, VdevLeg};
@@ -59,6 +59,9 @@ pub trait Membership: Send + Sync {
 
     /// Who carries out something on several legs, at the same time if the pool has threads for it.
     fn fanout(&self) -> Arc<dyn Fanout>;
+
+    /// By which whoever walks over a leg waits for his turn.
+    fn clock(&self) -> Arc<dyn Clock>;
 
     /// After how long a leg that hangs is left.
     fn hang_limit(&self) -> HangLimit;
@@ -211,6 +214,11 @@ impl Vdev {
 
     fn membership(&self) -> Option<Arc<dyn Membership>> {
         self.membership.get().and_then(std::sync::Weak::upgrade)
+    }
+
+    /// A walk's turn. The caller holds no lock of this vdev.
+    fn take_turn(&self, turns: &Turns) -> Turn {
+        self.membership().map_or(Turn::Whole, |members| turns.take(members.clock().as_ref()))
     }
 
     fn may_write(&self) -> Result<(), VdevError> {

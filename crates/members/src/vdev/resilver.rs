@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tally_base::{SECTOR, VdevGuid};
-use tally_disk::AlignedBuf;
+use tally_disk::{AlignedBuf, Turns, aside};
 
 use super::{LegState, Vdev, VdevError, VdevLeg};
 use crate::blockdev::{BlockDev, BlockDevError};
@@ -57,6 +57,8 @@ struct Copying<'a> {
     vdev: &'a Vdev,
     target: Arc<VdevLeg>,
     report: ResilverReport,
+    /// Of all legs: one is read, and one written.
+    turns: Turns,
     progress: &'a mut dyn FnMut(u64) -> bool,
 }
 
@@ -69,7 +71,9 @@ impl Vdev {
         progress: &mut dyn FnMut(u64) -> bool,
     ) -> Result<ResilverReport, BlockDevError> {
         let target = self.leg(leg).ok_or_else(|| self.no_such_leg(leg, "belongs to it"))?;
-        let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), progress };
+        let legs = self.legs();
+        let turns = Turns::on_all(legs.iter().filter_map(|leg| Some(leg.disk()?.turns())));
+        let mut copying = Copying { vdev: self, target, report: ResilverReport::default(), turns, progress };
         let data_bytes = self.data_bytes();
         let ring = self.ring.map_or(data_bytes..data_bytes, |ring| ring.start..ring.start.saturating_add(ring.length));
         let mut done = 0;
@@ -79,7 +83,7 @@ impl Vdev {
                 continue;
             }
             let border = if done < ring.start { ring.start } else { data_bytes };
-            let length = STEP_BYTES.min(border - done);
+            let length = self.take_turn(&copying.turns).of(STEP_BYTES).min(border - done);
             copying.step(done, length)?;
             done += length;
         }
@@ -102,12 +106,12 @@ impl Vdev {
 
 impl Copying<'_> {
     fn step(&mut self, offset: u64, length: u64) -> Result<(), BlockDevError> {
-        if self.copy(offset, length)? {
+        if aside(|| self.copy(offset, length))? {
             self.report.copied_bytes += length;
             return self.tell(offset + length);
         }
         for sector in (offset..offset + length).step_by(SECTOR) {
-            if self.copy(sector, SECTOR as u64)? {
+            if aside(|| self.copy(sector, SECTOR as u64))? {
                 self.report.copied_bytes += SECTOR as u64;
             } else {
                 self.report.note_unread(sector);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tally_base::VdevGuid;
-use tally_disk::AlignedBuf;
+use tally_disk::{AlignedBuf, aside};
 
 use super::{LegState, Vdev, VdevError, VdevLeg};
 use crate::blockdev::BlockDevError;
@@ -58,8 +58,11 @@ impl Vdev {
             return Err(VdevError::NoLeg { vdev: self.guid, last: None }.into());
         }
         let mut buf = AlignedBuf::zeroed(length);
-        let (good, lacking): (Vec<_>, Vec<_>) =
-            keepers.into_iter().partition(|leg| leg.has(offset, &mut buf, is_right).unwrap_or(false));
+        let mut has = |leg: &Arc<VdevLeg>| {
+            leg.disk().map(|disk| self.take_turn(disk.turns()));
+            aside(|| leg.has(offset, &mut buf, is_right)).unwrap_or(false)
+        };
+        let (good, lacking): (Vec<_>, Vec<_>) = keepers.into_iter().partition(&mut has);
         if lacking.is_empty() {
             return Ok(Secured::Sound);
         }
@@ -86,8 +89,16 @@ impl Vdev {
     #[must_use]
     pub fn leg_has(&self, leg: VdevGuid, offset: u64, length: usize, is_right: &dyn Fn(&[u8]) -> bool) -> bool {
         let Some(leg) = self.leg(leg).filter(|leg| leg.takes_writes()) else { return false };
-        let mut buf = AlignedBuf::zeroed(length);
-        self.check(offset, length as u64).is_ok() && leg.read_data(offset, &mut buf).is_ok() && is_right(&buf)
+        let (Some(disk), Ok(())) = (leg.disk(), self.check(offset, length as u64)) else { return false };
+        let (mut buf, mut done) = (AlignedBuf::zeroed(length), 0);
+        while done < length {
+            let until = done + self.take_turn(disk.turns()).of((length - done) as u64) as usize;
+            if aside(|| leg.read_data(offset + done as u64, &mut buf[done..until])).is_err() {
+                return false;
+            }
+            done = until;
+        }
+        is_right(&buf)
     }
 
     /// Writes to each of `keepers` that takes writes what no leg here has right, and another vdev, or another place on this

@@ -1,8 +1,10 @@
 //! Mirrors over disks that rot and fail, with a membership that records when a leg is struck off.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tally_base::{SystemClock, Time};
 use tally_disk::SerialFanout;
 use tally_fakes::{FaultyDisk, Journal};
 
@@ -17,6 +19,33 @@ struct Members {
     struck_off: Mutex<Vec<VdevGuid>>,
     cannot: AtomicBool,
     read_only: AtomicBool,
+    visited: Arc<Visited>,
+}
+
+/// Time that goes by while a walk waits, and a little with each look; while it waits a client reads from these legs.
+#[derive(Default)]
+struct Visited {
+    ms: AtomicU64,
+    sleeps: AtomicU64,
+    legs: Mutex<Vec<Arc<VdevLeg>>>,
+}
+
+impl Clock for Visited {
+    fn now(&self) -> Time {
+        Time(0)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.ms.fetch_add(1, Ordering::SeqCst))
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.ms.fetch_add(time.as_millis() as u64, Ordering::SeqCst);
+        self.sleeps.fetch_add(1, Ordering::SeqCst);
+        for leg in self.legs.lock().iter() {
+            leg.read_data(0, &mut AlignedBuf::zeroed(SECTOR)).unwrap();
+        }
+    }
 }
 
 impl Membership for Members {
@@ -33,6 +62,10 @@ impl Membership for Members {
 
     fn fanout(&self) -> Arc<dyn Fanout> {
         Arc::new(SerialFanout)
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.visited) as Arc<dyn Clock>
     }
 
     fn hang_limit(&self) -> HangLimit {
@@ -467,6 +500,10 @@ impl Membership for Helped {
         Arc::clone(&self.0)
     }
 
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(SystemClock::default())
+    }
+
     fn hang_limit(&self) -> HangLimit {
         HangLimit::Auto
     }
@@ -512,4 +549,60 @@ fn readers_do_not_give_all_helpers_to_a_leg_that_hangs() {
         drop(held);
         assert!(waiting > 0 && waiting < 256, "{waiting} reads are at the disk that hangs, and keep a helper each");
     });
+}
+
+/// How many requests a leg gets by something, those of clients in its waits aside; and how many waits there are.
+fn requests_and_waits(mirror: &Mirror, leg: usize, work: impl FnOnce()) -> (u64, u64) {
+    let (vdev_leg, visited) = (&mirror.vdev.legs()[leg], &mirror.members.visited);
+    let is_visited = visited.legs.lock().iter().any(|visited| Arc::ptr_eq(visited, vdev_leg));
+    let count = || vdev_leg.counts().reads + vdev_leg.counts().writes;
+    let (before, slept) = (count(), visited.sleeps.load(Ordering::SeqCst));
+    work();
+    let slept = visited.sleeps.load(Ordering::SeqCst) - slept;
+    (count() - before - if is_visited { slept } else { 0 }, slept)
+}
+
+/// A scrub read stretches of megabytes, two at once, however many clients waited behind them.
+#[test]
+fn a_walk_reads_a_busy_leg_piece_by_piece_and_one_that_is_left_alone_as_a_whole() {
+    let mirror = mirror(2);
+    let legs = mirror.vdev.legs();
+    let has = |leg: usize| assert!(mirror.vdev.leg_has(legs[leg].guid(), 0, 1 << 20, &|_| true));
+    legs.iter().for_each(|leg| leg.read_data(0, &mut AlignedBuf::zeroed(SECTOR)).unwrap());
+    mirror.members.visited.legs.lock().push(Arc::clone(&legs[0]));
+    assert_eq!(requests_and_waits(&mirror, 0, || has(0)), (4, 12), "three waits, of 50 ms in all, before each piece");
+    assert_eq!(requests_and_waits(&mirror, 1, || has(1)), (1, 1), "the other leg's clients are not this one's");
+    let secure = || {
+        let secured = mirror.vdev.secure(0, 8192, &|_| true, &[legs[0].guid(), legs[1].guid()]);
+        assert_eq!(secured.unwrap(), Secured::Sound);
+    };
+    assert_eq!(requests_and_waits(&mirror, 0, secure), (1, 3));
+    mirror.members.visited.legs.lock().clear();
+    assert_eq!(requests_and_waits(&mirror, 0, || has(0)), (1, 1), "they have gone");
+    assert_eq!(requests_and_waits(&mirror, 0, || has(0)), (1, 0));
+    assert_eq!(requests_and_waits(&mirror, 0, secure), (1, 0));
+}
+
+/// A copy reads one leg and writes another, and clients may wait at either.
+#[test]
+fn a_copy_goes_by_pieces_while_clients_are_at_any_leg() {
+    for busy in [0, 1] {
+        let mirror = mirror(2);
+        let legs = mirror.vdev.legs();
+        legs[1].set_state(LegState::Resilvering);
+        let (visited, mut steps) = (&mirror.members.visited, Vec::new());
+        visited.legs.lock().push(Arc::clone(&legs[busy]));
+        let end = mirror.vdev.data_bytes();
+        let report = mirror.vdev.resilver(legs[1].guid(), &mut |done| {
+            steps.push(done);
+            // The client goes.
+            if done == 1 << 20 {
+                visited.legs.lock().clear();
+            }
+            true
+        });
+        assert_eq!(report.unwrap().copied_bytes, end);
+        assert_eq!(steps[..5], [256 << 10, 512 << 10, 768 << 10, 1 << 20, 2 << 20], "leg {busy}");
+        assert_eq!(steps.last(), Some(&end));
+    }
 }

@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tally_base::{DatasetId, SECTOR, Txg, VdevGuid, VdevIndex};
+use tally_disk::aside;
 use tally_members::label::{MissedGroups, VdevClass};
 use tally_members::roster::SecuredSlots;
 use tally_members::vdev::{LegState, Secured, Vdev};
@@ -382,7 +383,7 @@ impl Securing<'_> {
                 Some(_) | None => {}
             };
             let mut visit = |key: Key, value: &[u8]| sort(key, schema.block(&key, value));
-            let step = root.tree.step(&self.pool.io, from.as_ref(), schema.blocks(), since, &mut visit);
+            let step = aside(|| root.tree.step(&self.pool.io, from.as_ref(), schema.blocks(), since, &mut visit));
             if step.damage.is_some() && looks_left > 0 && step.way.last().is_some_and(|bp| self.pool.heals(bp)) {
                 looks_left -= 1;
                 continue;
@@ -528,7 +529,7 @@ impl Securing<'_> {
             return Ok(Verdict::Kept);
         }
         // A pointer that leads nowhere keeps nobody, and a map that no leg has is lost wherever it lies.
-        let Ok(parts) = parts(&self.pool.io.devs, bp) else { return Ok(Verdict::Lost { unread: false }) };
+        let Ok(parts) = aside(|| parts(&self.pool.io.devs, bp)) else { return Ok(Verdict::Lost { unread: false }) };
         let mut verdict = Verdict::Kept;
         let (subjects, mut looked_at) = (self.subjects, 0);
         for part in &parts {

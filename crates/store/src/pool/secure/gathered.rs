@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tally_base::LongWork;
 
 use super::Subject;
 use crate::block::{self, is_in_one_piece};
@@ -88,7 +89,13 @@ pub(super) fn which_are_right(io: &BlockIo, subjects: &[Subject<'_>], stretches:
     block::in_parallel(looks.len(), io.read_depth(), &|number| {
         let (at, vdev, leg) = looks[number];
         let (start, length) = extent_of(&stretches[at]);
-        let is_right = |bytes: &[u8]| stretches[at].iter().all(|(_, bp)| block::is_at(bytes, start, bp));
+        let is_right = |bytes: &[u8]| {
+            let mut work = LongWork::default();
+            stretches[at].iter().all(|(_, bp)| {
+                work.step();
+                block::is_at(bytes, start, bp)
+            })
+        };
         if !vdev.leg_has(leg, start, length, &is_right) {
             *right[at].lock() = false;
         }
