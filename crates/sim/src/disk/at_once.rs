@@ -77,7 +77,8 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use tally_disk::{MemDisk, Patience};
+    use tally_disk::Patience;
+    use tally_fakes::MemDisk;
 
     use super::*;
 
