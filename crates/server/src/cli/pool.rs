@@ -94,6 +94,24 @@ pub enum PoolCommand {
         /// The disk to add
         new_device: String,
     },
+    /// Give a pool spares, which stand in for disks that go away: tally pool add tank spare A B
+    Add {
+        /// Use disks that seem to be in use
+        #[arg(short)]
+        force: bool,
+        /// The pool
+        name: String,
+        /// The word spare, and disks
+        #[arg(required = true, value_name = "VDEV", value_hint = ValueHint::AnyPath)]
+        vdevs: Vec<String>,
+    },
+    /// Take a spare out of a pool
+    Remove {
+        /// The pool
+        name: String,
+        /// The spare
+        device: String,
+    },
     /// Take a disk out of a mirror, once every block is found on the disks that stay; or stop the copy to it
     Detach {
         /// Without looking at the blocks: what this disk alone has right is lost
@@ -351,6 +369,12 @@ impl PoolCommand {
                 new_device: words::device(new_device, here),
                 force: *force,
             },
+            Self::Add { force, name, vdevs } => {
+                Request::PoolAdd { name: name.clone(), vdevs: words::vdev_words(vdevs, here), force: *force }
+            }
+            Self::Remove { name, device } => {
+                Request::PoolRemove { name: name.clone(), device: words::existing_device(device, here) }
+            }
             Self::Detach { force, name, device } => {
                 Request::PoolDetach { name: name.clone(), device: words::existing_device(device, here), force: *force }
             }

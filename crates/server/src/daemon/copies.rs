@@ -309,6 +309,12 @@ impl Copies {
         }
     }
 
+    /// Whether something runs on a vdev, or on any.
+    pub(super) fn runs_on(&self, vdev: Option<VdevGuid>) -> bool {
+        let is_it = |copy: &Arc<Copy>| copy.vdev.is_some() && (vdev.is_none() || copy.vdev == vdev);
+        self.state.lock().running.iter().any(is_it)
+    }
+
     /// Whether a scrub runs.
     pub(super) fn is_scrubbing(&self) -> bool {
         self.state.lock().running.iter().any(|copy| copy.purpose == Purpose::Scrub)

@@ -55,6 +55,7 @@ mod scrub;
 mod service;
 mod signals;
 mod silence;
+mod spares;
 pub mod state;
 mod ticker;
 mod work;

@@ -31,7 +31,7 @@ use tally_base::VdevGuid;
 use tally_intent::Lane;
 use tally_members::create::{CreateError, new_leg};
 use tally_members::label::{LaneConfigLine, MissedGroups, VdevClass, VdevConfig};
-use tally_members::roster::{ReturnError, RosterError};
+use tally_members::roster::{ReturnError, RosterError, SpareError};
 use tally_members::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
 
 use super::{OpenError, Pool, SecureError, SecureReport, SyncError};
@@ -74,6 +74,9 @@ pub enum MembershipError {
         /// What went wrong.
         cause: String,
     },
+    /// The spare cannot be used.
+    #[error(transparent)]
+    Spare(#[from] SpareError),
     /// It cannot be taken back.
     #[error(transparent)]
     Return(#[from] ReturnError),
@@ -202,8 +205,8 @@ pub trait Onlooker {
     /// A lane has begun a new life, and wants a thread.
     fn run_lane(&mut self, lane: Arc<Lane>) -> io::Result<()>;
 
-    /// This leg is out of the pool. Its label is to be erased ([`VdevLeg::erase_label`]), as soon as its disk lets
-    /// somebody.
+    /// This leg is out of the pool. Its label is to be erased, or to say that it is a spare again
+    /// ([`Roster::release_label`](tally_members::roster::Roster::release_label)), as soon as its disk lets somebody.
     fn let_go(&mut self, leg: Arc<VdevLeg>);
 }
 
@@ -292,7 +295,18 @@ impl Pool {
         // The disk's label is erased next, and it may have been somebody's.
         self.roster.check_changeable()?;
         let leg = new_leg(&self.platform, &place.config, path, force)?;
-        let guid = leg.guid();
+        self.join_with(place, leg, onlooker)
+    }
+
+    /// [`Self::join`], with a disk that is open.
+    pub(super) fn join_with(
+        &self,
+        place: &Member,
+        leg: Arc<VdevLeg>,
+        onlooker: &mut dyn Onlooker,
+    ) -> Result<Copied, MembershipError> {
+        let (guid, path) = (leg.guid(), leg.path().to_owned());
+        let path = path.as_path();
         self.roster.add_leg(&place.vdev, leg)?;
         // A ring is not copied but brought along by its lane.
         let is_copied = place.config.class == VdevClass::Data;
@@ -478,7 +492,10 @@ impl Pool {
             // It is this pool's own, whether or not its label could be erased.
             let joined = self.join(&beside, path, true, onlooker);
             return match joined {
-                Ok(copied) => Ok((beside, copied)),
+                Ok(copied) => {
+                    self.hand_spares_on(place, path)?;
+                    Ok((beside, copied))
+                }
                 Err(cause) => Err(MembershipError::NotBack {
                     pool: self.roster.config().name,
                     path: path.into(),
@@ -489,9 +506,20 @@ impl Pool {
         }
         let copied = self.join(place, path, force, onlooker)?;
         if copied.is_whole() {
+            self.hand_spares_on(place, path)?;
             self.leave(place, onlooker)?;
         }
         Ok((place.clone(), copied))
+    }
+
+    /// What stood for a disk stands for the one at `path` that has replaced it, until somebody sees that this one is whole.
+    fn hand_spares_on(&self, replaced: &Member, path: &Path) -> Result<(), RosterError> {
+        let config = self.roster.config();
+        let standing = config.spares_in_use().filter(|(spare, _)| spare.stands_for == Some(replaced.leg));
+        let standing: Vec<_> = standing.map(|(spare, _)| spare.guid).collect();
+        let vdev = config.vdevs_present().find(|vdev| vdev.guid == replaced.config.guid);
+        let new = vdev.and_then(|vdev| vdev.legs.iter().find(|leg| leg.path == path && leg.guid != replaced.leg));
+        new.map_or(Ok(()), |new| self.roster.hand_spares_on(&standing, new.guid))
     }
 
     /// Another disk of the vdev that this one has left.
