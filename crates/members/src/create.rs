@@ -245,6 +245,11 @@ pub(crate) fn new_spare(platform: &Platform, path: &Path, needed: u64, force: bo
     Ok(NewSpare { guid, path, disk })
 }
 
+/// Whether the device could join `vdev`; nothing is written.
+pub fn check_new_leg(platform: &Platform, vdev: &VdevConfig, path: &Path, force: bool) -> Result<(), CreateError> {
+    open_leg(platform, path, vdev.data_bytes + 2 * LABEL_BYTES, force).map(drop)
+}
+
 /// Locks a device and readies it to join `vdev`; [`Roster::add_leg`] takes it in.
 pub fn new_leg(platform: &Platform, vdev: &VdevConfig, path: &Path, force: bool) -> Result<Arc<VdevLeg>, CreateError> {
     let leg = open_leg(platform, path, vdev.data_bytes + 2 * LABEL_BYTES, force)?;

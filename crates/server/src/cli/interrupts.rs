@@ -110,6 +110,7 @@ pub(super) fn where_to_see(request: &Request) -> Option<String> {
         }
         Request::PoolStatus { .. }
         | Request::PoolHistory { .. }
+        | Request::PoolTry { .. }
         | Request::Events { .. }
         | Request::PoolFind { .. }
         | Request::PoolGet { .. }

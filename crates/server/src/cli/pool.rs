@@ -87,6 +87,9 @@ pub enum PoolCommand {
         /// Use the new disk even if it seems to be in use
         #[arg(short)]
         force: bool,
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
         /// The disk that is there
@@ -99,6 +102,9 @@ pub enum PoolCommand {
         /// Use disks that seem to be in use
         #[arg(short)]
         force: bool,
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
         /// The word spare, and disks
@@ -107,6 +113,9 @@ pub enum PoolCommand {
     },
     /// Take a spare out of a pool
     Remove {
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
         /// The spare
@@ -117,6 +126,9 @@ pub enum PoolCommand {
         /// Without looking at the blocks: what this disk alone has right is lost
         #[arg(short)]
         force: bool,
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
         /// The disk
@@ -127,6 +139,9 @@ pub enum PoolCommand {
         /// Use the new disk even if it seems to be in use
         #[arg(short)]
         force: bool,
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
         /// The disk to replace
@@ -139,6 +154,9 @@ pub enum PoolCommand {
         /// Until the next import only, which finds it as a disk that has missed changes
         #[arg(short)]
         temporary: bool,
+        /// Only say what would be done
+        #[arg(short = 'n')]
+        dry_run: bool,
         /// The pool
         name: String,
         /// The disk
@@ -327,6 +345,24 @@ impl ImportArgs {
 impl PoolCommand {
     /// What to ask the daemon. Relative paths are taken from `here`.
     pub(super) fn request(&self, here: &Path) -> Result<Request, String> {
+        let request = self.request_to_do(here)?;
+        Ok(if self.is_dry_run() { Request::PoolTry { what: Box::new(request) } } else { request })
+    }
+
+    /// Whether nothing is to be done to disks.
+    const fn is_dry_run(&self) -> bool {
+        match self {
+            Self::Add { dry_run, .. }
+            | Self::Remove { dry_run, .. }
+            | Self::Attach { dry_run, .. }
+            | Self::Detach { dry_run, .. }
+            | Self::Replace { dry_run, .. }
+            | Self::Offline { dry_run, .. } => *dry_run,
+            _ => false,
+        }
+    }
+
+    fn request_to_do(&self, here: &Path) -> Result<Request, String> {
         let absolute = |path: &PathBuf| here.join(path);
         Ok(match self {
             Self::Create(args) => Request::PoolCreate {
@@ -363,28 +399,28 @@ impl PoolCommand {
                 Request::PoolSet { name, assignments }
             }
             Self::Upgrade(args) => args.request(),
-            Self::Attach { force, name, device, new_device } => Request::PoolAttach {
+            Self::Attach { force, name, device, new_device, .. } => Request::PoolAttach {
                 name: name.clone(),
                 device: words::existing_device(device, here),
                 new_device: words::device(new_device, here),
                 force: *force,
             },
-            Self::Add { force, name, vdevs } => {
+            Self::Add { force, name, vdevs, .. } => {
                 Request::PoolAdd { name: name.clone(), vdevs: words::vdev_words(vdevs, here), force: *force }
             }
-            Self::Remove { name, device } => {
+            Self::Remove { name, device, .. } => {
                 Request::PoolRemove { name: name.clone(), device: words::existing_device(device, here) }
             }
-            Self::Detach { force, name, device } => {
+            Self::Detach { force, name, device, .. } => {
                 Request::PoolDetach { name: name.clone(), device: words::existing_device(device, here), force: *force }
             }
-            Self::Replace { force, name, device, new_device } => Request::PoolReplace {
+            Self::Replace { force, name, device, new_device, .. } => Request::PoolReplace {
                 name: name.clone(),
                 device: words::existing_device(device, here),
                 new_device: new_device.as_ref().map(|path| words::device(path, here)),
                 force: *force,
             },
-            Self::Offline { temporary, name, device } => Request::PoolOffline {
+            Self::Offline { temporary, name, device, .. } => Request::PoolOffline {
                 name: name.clone(),
                 device: words::existing_device(device, here),
                 temporary: *temporary,

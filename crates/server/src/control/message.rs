@@ -99,6 +99,10 @@ pub enum Request {
         new_device: PathBuf,
         force: bool,
     },
+    /// What a command on the disks of a pool would do; nothing is done.
+    PoolTry {
+        what: Box<Self>,
+    },
     /// Takes disks in as spares: the words behind the pool's name.
     PoolAdd {
         name: String,

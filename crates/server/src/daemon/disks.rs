@@ -32,6 +32,7 @@ use tally_store::pool::{Pool, SecureReport};
 use super::copies::{Purpose, Running, outcome_words};
 use super::pool_report::{space_of, vdev_name};
 use super::pools::{OnProgress, Pools, PoolsError, ServedPool};
+use super::spares::find_spare;
 use crate::control::message::Progress;
 
 /// How long a command waits for the labels of disks that have left. A disk that does not hang takes some milliseconds,
@@ -150,20 +151,40 @@ pub(super) fn find(pool: &Pool, device: &str) -> Result<Member, DiskError> {
 }
 
 /// A disk, or any of the mirror that is named: where something is added, a mirror is as good a name.
-fn find_or_mirror(pool: &Pool, device: &str) -> Result<Member, DiskError> {
+pub(super) fn find_or_mirror(pool: &Pool, device: &str) -> Result<Member, DiskError> {
     let any_leg = |vdev: &VdevConfig| vdev.legs.first().filter(|_| vdev_name(vdev) == device).map(|leg| leg.guid);
     find(pool, device).or_else(|_| find_by(pool, device, any_leg))
 }
 
+/// A spare that waits is attached to nothing.
+pub(super) fn check_no_spare(served: &ServedPool, path: &Path) -> Result<(), DiskError> {
+    let why = "waits as a spare; `tally pool remove` takes it out first, and then it can be attached";
+    let refused = || DiskError::Spare { path: path.into(), why };
+    waiting_spare(served, path).map_or(Ok(()), |_| Err(refused()))
+}
+
+/// A spare in use is not replaced: nobody would know for whom the new disk stands.
+pub(super) fn check_stands_for_nobody(served: &ServedPool, place: &Member) -> Result<(), DiskError> {
+    let why = "stands in for another disk; replace that one, or give the spare back with `tally pool detach` first";
+    let is_spare = served.filer.pool().roster.config().spare(place.leg).is_some();
+    if is_spare { Err(DiskError::Spare { path: place.path(), why }) } else { Ok(()) }
+}
+
 /// The spare at this path, if it waits.
-fn waiting_spare(served: &ServedPool, path: &Path) -> Option<VdevGuid> {
+pub(super) fn waiting_spare(served: &ServedPool, path: &Path) -> Option<VdevGuid> {
     let config = served.filer.pool().roster.config();
     config.spares_available().find(|spare| spare.path == path).map(|spare| spare.guid)
 }
 
 fn find_by(pool: &Pool, device: &str, leg_of: impl Fn(&VdevConfig) -> Option<VdevGuid>) -> Result<Member, DiskError> {
     let config = pool.roster.config();
-    let missing = || DiskError::NoDevice { pool: config.name.clone(), device: device.into() };
+    let missing = || match find_spare(&config, device) {
+        Some(spare) => {
+            let why = "waits as a spare, and is in no mirror; `tally pool remove` takes it out of the pool";
+            DiskError::Spare { path: spare.path.clone(), why }
+        }
+        None => DiskError::NoDevice { pool: config.name.clone(), device: device.into() },
+    };
     let (vdev, leg) = config.vdevs_present().find_map(|vdev| Some((vdev, leg_of(vdev)?))).ok_or_else(missing)?;
     let found = pool.roster.vdevs().iter().find(|found| found.guid() == vdev.guid).ok_or_else(missing)?;
     Ok(Member { vdev: Arc::clone(found), config: vdev.clone(), leg })
@@ -181,10 +202,7 @@ impl Pools {
     ) -> Result<Vec<String>, PoolsError> {
         let served = self.pool(name)?;
         let place = find_or_mirror(served.filer.pool(), device)?;
-        if waiting_spare(&served, path).is_some() {
-            let why = "waits as a spare; `tally pool remove` takes it out first, and then it can be attached";
-            return Err(DiskError::Spare { path: path.into(), why }.into());
-        }
+        check_no_spare(&served, path)?;
         self.with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
             let copied = served.filer.pool().join(&place, path, force, asker).map_err(DiskError::from)?;
             keep_outcome(&served, &place, (None, path), asker.running, &copied)?;
@@ -294,17 +312,15 @@ impl Pools {
         let served = self.pool(name)?;
         let pool = served.filer.pool();
         let place = find(pool, device)?;
-        let path = path.unwrap_or(Path::new(device));
+        // What was named may be a guid, or the last part of the path.
+        let own = place.path();
+        let path = path.unwrap_or(&own);
         if let Some(spare) = waiting_spare(&served, path) {
             let words = format!("{} stands in for {}", path.display(), place.path().display());
             let remarks = self.take_spare(&served, (spare, place.leg), progress)?;
             return Ok([words].into_iter().chain(remarks).collect());
         }
-        if pool.roster.config().spare(place.leg).is_some() {
-            let why =
-                "stands in for another disk; replace that one, or give the spare back with `tally pool detach` first";
-            return Err(DiskError::Spare { path: place.path(), why }.into());
-        }
+        check_stands_for_nobody(&served, &place)?;
         let remarks = self.with_asker(&served, &place, (Purpose::Join, path), progress, |asker| {
             let (source, copied) = pool.replace(&place, path, force, asker).map_err(DiskError::from)?;
             // A disk that replaced itself has no old one beside it.

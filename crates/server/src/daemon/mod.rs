@@ -59,6 +59,7 @@ mod spares;
 pub mod state;
 mod ticker;
 mod work;
+mod would;
 
 pub use run::{Daemon, Launch, ServeError, Stopper, Told};
 

@@ -100,6 +100,7 @@ impl Desk {
             }
             Request::Record { seconds } => record(self.nfs.stats(), *seconds, asker).map(Reply::Load),
             Request::Observe => Ok(Reply::Observation(Box::new(observe(&self.pools, self.nfs.stats())))),
+            Request::PoolTry { what } => self.pools.would(what).map(Reply::Done),
             Request::PoolHistory { names } => self.pools.history(names).map(Reply::History),
             Request::Events { since } => Ok(Reply::Events(self.pools.events.since(*since))),
             Request::StatOps => Ok(Reply::Ops(ops_report::report(self.nfs.stats()))),

@@ -56,18 +56,33 @@ impl Pools {
     pub fn remove(&self, name: &str, device: &str) -> Result<Vec<String>, PoolsError> {
         let served = self.pool(name)?;
         let roster = &served.filer.pool().roster;
-        let spare = find_spare(&roster.config(), device).map(|spare| spare.guid);
-        let spare = match spare {
-            Some(spare) => spare,
-            None => {
-                super::disks::find(served.filer.pool(), device)?;
-                return Err(DiskError::NoSpare { device: device.into() }.into());
-            }
-        };
+        let spare = spare_or_refusal(&served, device)?.guid;
         let remark = roster.remove_spare(&self.platform, spare).map_err(of_spare)?;
         // That it is not written down `status` tells; an import looks for spares by their labels.
         let _told_later = self.remember(&served);
         Ok(remark.into_iter().collect())
+    }
+
+    /// Whether these disks could be taken in as spares. Gives their paths.
+    pub(super) fn check_add(&self, name: &str, words: &[String], force: bool) -> Result<Vec<String>, PoolsError> {
+        let paths = parse_spare_args(words)?;
+        let served = self.pool(name)?;
+        let roster = &served.filer.pool().roster;
+        roster.check_changeable().map_err(DiskError::from)?;
+        roster.openable_spares(&self.platform, &paths, force).map_err(of_spare)?;
+        Ok(paths.iter().map(|path| path.display().to_string()).collect())
+    }
+
+    /// Whether a spare could be taken out. Gives its path.
+    pub(super) fn check_remove(&self, name: &str, device: &str) -> Result<PathBuf, PoolsError> {
+        let served = self.pool(name)?;
+        let roster = &served.filer.pool().roster;
+        let Spare { guid, path, .. } = spare_or_refusal(&served, device)?;
+        roster.check_changeable().map_err(DiskError::from)?;
+        if roster.config().leg(guid).is_some() {
+            return Err(of_spare(SpareError::InUse { path }).into());
+        }
+        Ok(path)
     }
 
     /// Carries an errand out. Gives what there is to tell.
@@ -225,6 +240,14 @@ impl ServedPool {
         };
         config.spares.iter().map(report).collect()
     }
+}
+
+fn spare_or_refusal(served: &ServedPool, device: &str) -> Result<Spare, DiskError> {
+    if let Some(spare) = find_spare(&served.filer.pool().roster.config(), device) {
+        return Ok(spare.clone());
+    }
+    super::disks::find(served.filer.pool(), device)?;
+    Err(DiskError::NoSpare { device: device.into() })
 }
 
 /// A spare by its path or guid, or by the last part of its path.

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use tally_base::VdevGuid;
 use tally_intent::Lane;
-use tally_members::create::{CreateError, new_leg};
+use tally_members::create::{CreateError, check_new_leg, new_leg};
 use tally_members::label::{LaneConfigLine, MissedGroups, VdevClass, VdevConfig};
 use tally_members::roster::{ReturnError, RosterError, SpareError};
 use tally_members::vdev::{LegState, ResilverReport, Vdev, VdevLeg};
@@ -294,8 +294,51 @@ impl Pool {
     ) -> Result<Copied, MembershipError> {
         // The disk's label is erased next, and it may have been somebody's.
         self.roster.check_changeable()?;
+        self.check_not_ours(place, path)?;
         let leg = new_leg(&self.platform, &place.config, path, force)?;
         self.join_with(place, leg, onlooker)
+    }
+
+    /// Whether the disk at `path` could join beside `place`, or replace it; nothing is written.
+    pub fn check_join(&self, place: &Member, path: &Path, force: bool) -> Result<(), MembershipError> {
+        self.roster.check_changeable()?;
+        if place.is_useless_at(path) {
+            return self.check_leave(place);
+        }
+        self.check_not_ours(place, path)?;
+        Ok(check_new_leg(&self.platform, &place.config, path, force)?)
+    }
+
+    /// Whether the disk could leave, as far as that can be told without a look at its blocks.
+    pub fn check_leave(&self, place: &Member) -> Result<(), MembershipError> {
+        self.roster.check_detach(&place.vdev, place.leg).map_err(|error| place.told_of(error))
+    }
+
+    /// Whether the disk could be taken out of use.
+    pub fn check_offline(&self, place: &Member) -> Result<(), MembershipError> {
+        self.roster.check_offline(&place.vdev, place.leg).map_err(|error| place.told_of(error))
+    }
+
+    /// A disk of the pool is no new one. Where one is missing another one may be at its path.
+    fn check_not_ours(&self, place: &Member, path: &Path) -> Result<(), MembershipError> {
+        let refused = |why| Err(MembershipError::Refused { path: path.to_owned(), why });
+        let config = self.roster.config();
+        let legs = config.vdevs_present().flat_map(|vdev| &vdev.legs).filter(|leg| leg.path == path);
+        for leg in legs.filter_map(|leg| self.roster.vdevs().iter().find_map(|vdev| vdev.leg(leg.guid))) {
+            match leg.state() {
+                LegState::Missing => {}
+                _ if leg.guid() == place.leg && !leg.takes_writes() => {}
+                _ if leg.guid() == place.leg => {
+                    return refused("is in use as this very disk, and is well; name another disk to put in its place");
+                }
+                _ => {
+                    return refused(
+                        "is a disk of this pool already; `tally pool status` shows as what, so name another one",
+                    );
+                }
+            }
+        }
+        Ok(())
     }
 
     /// [`Self::join`], with a disk that is open.

@@ -11,7 +11,7 @@
 //!
 //! | the disk | its spare | what is done |
 //! |---|---|---|
-//! | is away since [`AWAY_MIN`], or has refused [`REFUSALS_MAX`] writes | there is none that counts or joins | one that fits is taken |
+//! | is away since [`AWAY_MIN`] | there is none that counts or joins | one that fits is taken |
 //! | is away | has missed changes: its copy was cut off | it is brought up to date, or copied anew |
 //! | is back, and has everything | in use | it is given back, once nothing is right on it alone |
 //! | has been detached | in use | it stays for good, and is no spare any more |
@@ -35,8 +35,6 @@ use crate::pool::SecureReport;
 /// How long a disk must have been away until a spare is taken for it. Who changes a cable, or starts the disk's box anew, needs
 /// less; and what came meanwhile is brought along in less time than a copy takes.
 pub const AWAY_MIN: Duration = Duration::from_secs(300);
-/// A disk that has refused so many writes is not away for a moment.
-const REFUSALS_MAX: u64 = 3;
 /// How long it is waited behind what did not go well, at first; twice as long each time.
 const AGAIN_MIN: Duration = Duration::from_secs(60);
 /// And at most: each try may read the whole pool.
@@ -144,7 +142,7 @@ impl SpareWatch {
 
     fn is_long_enough(&self, leg: &VdevLeg, now: Duration) -> bool {
         let since = self.away_since.get(&leg.guid()).copied().unwrap_or(now);
-        let is_long = now.saturating_sub(since) >= AWAY_MIN || leg.errors().write >= REFUSALS_MAX;
+        let is_long = now.saturating_sub(since) >= AWAY_MIN;
         is_long && !self.declined.contains(&leg.guid())
     }
 
@@ -223,6 +221,13 @@ impl Pool {
         spare: VdevGuid,
         onlooker: &mut dyn Onlooker,
     ) -> Result<Copied, MembershipError> {
+        self.check_take_spare(place, spare)?;
+        let leg = self.roster.take_spare(&self.platform, spare, place.leg)?;
+        self.join_with(place, leg, onlooker)
+    }
+
+    /// Whether a spare could stand in for a disk; its own disk is not looked at.
+    pub fn check_take_spare(&self, place: &Member, spare: VdevGuid) -> Result<(), MembershipError> {
         self.roster.check_changeable()?;
         let config = self.roster.config();
         let needed = place.config.data_bytes + 2 * LABEL_BYTES;
@@ -241,8 +246,7 @@ impl Pool {
                        `tally pool remove`, and then `tally pool replace`";
             return Err(MembershipError::Refused { path, why });
         }
-        let leg = self.roster.take_spare(&self.platform, spare, place.leg)?;
-        self.join_with(place, leg, onlooker)
+        Ok(())
     }
 
     /// Gives a spare back that is in use, once nothing is right on it alone.
